@@ -1,0 +1,2 @@
+//! The `flashfork` command: parses, calls, prints.
+fn main() {}
