@@ -1,1 +1,39 @@
-//! See the package description.
+//! Experiments on real software, and what they need to be trusted: interleaved workers, every sample kept, a host card.
+//!
+//! # How an experiment is built
+//! - [`worker`]: each measured configuration lives in its own process, prepared once, then asked for batches of samples.
+//! - [`order`]: the coordinator asks the workers in a random order within each round, so that drift can't pass for a ratio.
+//! - [`lock`], [`pin`], [`memory`]: one experiment at a time on a machine, on a known CPU, and only when it fits.
+//! - [`stats`], [`record`], [`host`], [`table`]: what was measured, where, and how sure it is.
+//!
+//! # Adding an experiment
+//! A module with an options struct (deriving `clap::Args`), a type implementing [`worker::Subject`], one line for it in
+//! `worker/registry.rs`, and a function `run(&Options, &mut dyn Progress) -> Result<Outcome, BenchError>`.
+//!
+//! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
+
+pub mod error;
+pub mod host;
+pub mod lock;
+pub mod memory;
+pub mod order;
+pub mod pin;
+pub mod progress;
+pub mod record;
+pub mod size;
+pub mod stats;
+pub mod table;
+pub mod worker;
+
+pub use error::BenchError;
+pub use progress::{Progress, Silent};
+pub use worker::worker_main;
+
+/// What an experiment hands back: the records for machines and the table for people.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Every record with every sample, and the host card.
+    pub document: record::Document,
+    /// The result as plain text, without a trailing newline.
+    pub table: String,
+}

@@ -1,0 +1,1 @@
+BEGIN; DELETE FROM purchase WHERE customer = 3 AND state = 'cancelled'; SELECT total_changes(); ROLLBACK;

@@ -1,0 +1,98 @@
+//! Why an experiment could not be run or finished.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An experiment's failure: what could not be done, why, and where it helps, what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// A system call or file operation failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+
+    /// A size does not fit into memory; nothing was allocated.
+    #[error(
+        "{what} needs {} of memory and {} are free ({limit}); choose a smaller size or free memory",
+        crate::size::show(*.needed),
+        crate::size::show(*.available)
+    )]
+    DoesNotFit {
+        /// What was to be run, for example "8G, method seal".
+        what: String,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes available under the tightest limit.
+        available: u64,
+        /// The tightest limit: `MemAvailable` or a control group's path.
+        limit: String,
+    },
+
+    /// A worker process reported an error.
+    #[error("worker {worker}: {text}")]
+    Worker {
+        /// Which worker.
+        worker: String,
+        /// Its own words.
+        text: String,
+    },
+
+    /// A worker process ended without being asked to.
+    #[error("worker {worker} ended early ({status}){}", crate::worker::quoted(.stderr))]
+    WorkerDied {
+        /// Which worker.
+        worker: String,
+        /// How it ended.
+        status: String,
+        /// The end of what it wrote to its standard error.
+        stderr: String,
+    },
+
+    /// A worker process did not answer in time.
+    #[error(
+        "worker {worker} has not answered for {seconds} s and was ended; the machine may be short of memory or CPU"
+    )]
+    WorkerSilent {
+        /// Which worker.
+        worker: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+
+    /// A clone did not do what it was asked to; its measurement is worthless.
+    #[error("a clone failed while {what}: {status}")]
+    Clone {
+        /// What the clone was doing.
+        what: String,
+        /// Its exit status or signal.
+        status: String,
+    },
+
+    /// A record file is not one of ours or contradicts itself.
+    #[error("{}: {why}", .path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+
+    /// A measurement or its preparation can't be done here.
+    #[error("{0}")]
+    Unable(String),
+}
+
+impl BenchError {
+    /// A failed system call or file operation, with what was being done.
+    pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::System {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! One experiment at a time on a machine: `flock(2)` on a file that every user can open.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use crate::BenchError;
+
+const NAME: &str = "flashfork-bench.lock";
+const RETRY: Duration = Duration::from_millis(50);
+const PATIENCE_BEFORE_NOTICE: Duration = Duration::from_secs(1);
+
+/// The machine-wide lock, held until dropped. Programs started meanwhile do not inherit it.
+#[derive(Debug)]
+pub struct MachineLock {
+    _file: File,
+}
+
+impl MachineLock {
+    /// Waits for the lock. When it isn't free within a second, `waiting` is called once with a line to show.
+    pub fn acquire(waiting: impl FnMut(&str)) -> Result<Self, BenchError> {
+        Self::acquire_at(&default_path(), waiting)
+    }
+
+    /// Waits for the lock on the file `path`.
+    fn acquire_at(path: &Path, mut waiting: impl FnMut(&str)) -> Result<Self, BenchError> {
+        let failed =
+            |error: io::Error| BenchError::system(format!("lock {}", path.display()), error);
+        let begin = Instant::now();
+        let mut told = false;
+        loop {
+            let file = open(path).map_err(failed)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if still_there(&file, path) => return Ok(Self { _file: file }),
+                // The file was replaced between opening and locking: others would lock the new one.
+                Ok(()) => continue,
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(failed(errno.into())),
+            }
+            if !told && begin.elapsed() >= PATIENCE_BEFORE_NOTICE {
+                told = true;
+                waiting(&format!(
+                    "waiting for another experiment on this machine to finish (lock file {})",
+                    path.display()
+                ));
+            }
+            std::thread::sleep(RETRY);
+        }
+    }
+}
+
+/// `/run/lock` where every user may write there, else `/tmp`: the choice must not depend on who asks.
+fn default_path() -> PathBuf {
+    let shared = |dir: &str| {
+        std::fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.mode() & 0o002 != 0)
+    };
+    Path::new(if shared("/run/lock") {
+        "/run/lock"
+    } else {
+        "/tmp"
+    })
+    .join(NAME)
+}
+
+/// Opens the lock file, creating it readable for all.
+///
+/// Opening comes first and without `O_CREAT`: where `fs.protected_regular` is set, `O_CREAT` on another user's file in a
+/// sticky directory fails with EACCES even when the file could be opened (proc_sys_fs(5)).
+fn open(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+    loop {
+        match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .custom_flags(flags)
+            .open(path)
+        {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+            Ok(file) => {
+                // Reading is enough for flock; a strict umask must not keep others out.
+                file.set_permissions(Permissions::from_mode(0o644))?;
+                return Ok(file);
+            }
+        }
+    }
+}
+
+fn still_there(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_second_holder_waits_and_says_so_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let first = MachineLock::acquire_at(&path, |_| panic!("nobody holds it")).unwrap();
+        let (send, receive) = mpsc::channel();
+        let second = {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                let mut notices = 0;
+                let lock = MachineLock::acquire_at(&path, |_| notices += 1).unwrap();
+                send.send(notices).unwrap();
+                drop(lock);
+            })
+        };
+        assert!(
+            receive.recv_timeout(Duration::from_millis(1500)).is_err(),
+            "the lock was given twice"
+        );
+        drop(first);
+        assert_eq!(receive.recv_timeout(Duration::from_secs(10)).unwrap(), 1);
+        second.join().unwrap();
+    }
+
+    #[test]
+    fn a_removed_file_does_not_split_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let old = open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(!still_there(&old, &path));
+        let new = open(&path).unwrap();
+        assert!(still_there(&new, &path) && !still_there(&old, &path));
+    }
+
+    #[test]
+    fn the_file_is_readable_for_everyone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let _lock = MachineLock::acquire_at(&path, |_| ()).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+    }
+}

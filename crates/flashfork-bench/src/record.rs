@@ -1,0 +1,263 @@
+//! Benchmark records: the host card, and for every configuration its parameters, summary and every sample.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::BenchError;
+use crate::host::HostCard;
+use crate::stats::Summary;
+
+/// The schema this version writes and reads.
+pub const SCHEMA: &str = "flashfork.bench/1";
+
+/// What distinguishes one record from the others of its experiment: size, parent state, CPU and so on.
+pub type Params = BTreeMap<String, Value>;
+
+/// All records of one run, with the machine they were taken on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The machine.
+    pub host: HostCard,
+    /// The records.
+    pub records: Vec<Record>,
+}
+
+/// The samples of one configuration and their summary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The experiment, for example `fork`.
+    pub experiment: String,
+    /// The method measured, for example `seal`.
+    pub method: String,
+    /// Everything else that distinguishes this record.
+    pub params: Params,
+    /// Unit of the samples: `us`, `s`, `s/GB`, `bytes`, `1/s`, `count` and the like.
+    pub unit: String,
+    /// Number of samples.
+    pub n: usize,
+    /// Smallest sample.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90 % quantile.
+    pub p90: f64,
+    /// 99 % quantile.
+    pub p99: f64,
+    /// Largest sample.
+    pub max: f64,
+    /// Every sample, in the order it was taken.
+    pub samples: Vec<f64>,
+}
+
+impl Record {
+    /// A record of `samples`. Fails when there are none, or one is not a finite number.
+    pub fn new(
+        experiment: &str,
+        method: &str,
+        params: Params,
+        unit: &str,
+        samples: Vec<f64>,
+    ) -> Result<Self, BenchError> {
+        let Some(Summary {
+            n,
+            min,
+            p50,
+            p90,
+            p99,
+            max,
+            ..
+        }) = Summary::of(&samples)
+        else {
+            return Err(BenchError::Unable(format!(
+                "{experiment}, method {method}: no usable samples ({} taken)",
+                samples.len()
+            )));
+        };
+        let (experiment, method, unit) =
+            (experiment.to_owned(), method.to_owned(), unit.to_owned());
+        Ok(Self {
+            experiment,
+            method,
+            params,
+            unit,
+            n,
+            min,
+            p50,
+            p90,
+            p99,
+            max,
+            samples,
+        })
+    }
+
+    /// What contradicts the samples in this record's summary, if anything.
+    fn contradiction(&self) -> Option<String> {
+        let fresh = Self::new(
+            &self.experiment,
+            &self.method,
+            self.params.clone(),
+            &self.unit,
+            self.samples.clone(),
+        );
+        match fresh {
+            Ok(fresh) if fresh == *self => None,
+            Ok(_) => Some(format!(
+                "the summary of {} {} does not follow from its samples",
+                self.experiment, self.method
+            )),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+}
+
+impl Document {
+    /// A document of `records` taken on `host`.
+    pub fn new(host: HostCard, records: Vec<Record>) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            host,
+            records,
+        }
+    }
+
+    /// Writes the document to `path` as one line of JSON.
+    pub fn write(&self, path: &Path) -> Result<(), BenchError> {
+        let failed =
+            |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
+        let mut out = BufWriter::new(File::create(path).map_err(failed)?);
+        serde_json::to_writer(&mut out, self).map_err(|error| failed(error.into()))?;
+        writeln!(out).and_then(|()| out.flush()).map_err(failed)
+    }
+
+    /// Reads a document written by [`Document::write`]; refuses other schemas and summaries that contradict their samples.
+    pub fn read(path: &Path) -> Result<Self, BenchError> {
+        let file = File::open(path)
+            .map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
+        let wrong = |why: String| BenchError::Record {
+            path: path.to_owned(),
+            why,
+        };
+        let value: Value = serde_json::from_reader(BufReader::new(file))
+            .map_err(|error| wrong(error.to_string()))?;
+        match value.get("schema").and_then(Value::as_str) {
+            Some(SCHEMA) => {}
+            Some(other) => {
+                return Err(wrong(format!(
+                    "its schema is '{other}', this program reads '{SCHEMA}'"
+                )));
+            }
+            None => {
+                return Err(wrong(format!(
+                    "it names no schema, this program reads '{SCHEMA}'"
+                )));
+            }
+        }
+        let document: Self =
+            serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+        match document.records.iter().find_map(Record::contradiction) {
+            Some(why) => Err(wrong(why)),
+            None => Ok(document),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn record() -> Record {
+        let params = Params::from([
+            ("size".to_owned(), json!(1u64 << 30)),
+            ("parent".to_owned(), json!("idle")),
+        ]);
+        Record::new(
+            "fork",
+            "seal",
+            params,
+            "us",
+            vec![22.314, 21.0, 25.125, 1.0 / 3.0],
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_document_survives_the_file() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        document.write(&path).unwrap();
+        assert_eq!(Document::read(&path).unwrap(), document);
+    }
+
+    #[test]
+    fn the_json_has_the_documented_shape() {
+        let value =
+            serde_json::to_value(Document::new(HostCard::read().unwrap(), vec![record()])).unwrap();
+        assert_eq!(value["schema"], "flashfork.bench/1");
+        assert!(value["host"]["kernel"].is_string());
+        let record = value["records"][0].as_object().unwrap();
+        let keys: Vec<&str> = record.keys().map(String::as_str).collect();
+        let mut expected = [
+            "experiment",
+            "method",
+            "params",
+            "unit",
+            "n",
+            "min",
+            "p50",
+            "p90",
+            "p99",
+            "max",
+            "samples",
+        ];
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        assert_eq!(
+            (record["n"].as_u64(), record["params"]["size"].as_u64()),
+            (Some(4), Some(1 << 30))
+        );
+    }
+
+    #[test]
+    fn refuses_other_schemas_and_false_summaries() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let mut document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        document.records[0].p50 += 1.0;
+        document.write(&path).unwrap();
+        assert!(
+            Document::read(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("does not follow")
+        );
+        document.records[0] = record();
+        document.schema = "flashfork.bench/2".into();
+        document.write(&path).unwrap();
+        assert!(
+            Document::read(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("flashfork.bench/2")
+        );
+        std::fs::write(&path, "[1]").unwrap();
+        assert!(
+            Document::read(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("no schema")
+        );
+    }
+
+    #[test]
+    fn no_samples_no_record() {
+        assert!(Record::new("fork", "seal", Params::new(), "us", vec![]).is_err());
+        assert!(Record::new("fork", "seal", Params::new(), "us", vec![f64::NAN]).is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! Sizes in bytes, as people write them: `0`, `64M`, `1G`.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes written with an optional binary suffix `K`, `M`, `G` or `T`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Size(pub u64);
+
+/// A size that can't be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not a size; write a whole number of bytes with an optional K, M, G or T, such as 64M"
+)]
+pub struct SizeError(String);
+
+const SUFFIXES: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
+
+impl FromStr for Size {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, SizeError> {
+        let wrong = || SizeError(text.to_owned());
+        let upper = text.trim().to_ascii_uppercase();
+        let (digits, shift) = SUFFIXES
+            .iter()
+            .find_map(|&(suffix, shift)| upper.strip_suffix(suffix).map(|digits| (digits, shift)))
+            .unwrap_or((&upper, 0));
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        let number: u64 = digits.parse().map_err(|_| wrong())?;
+        number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = SUFFIXES
+            .iter()
+            .find(|&&(_, shift)| self.0 != 0 && self.0.is_multiple_of(1 << shift));
+        match suffix {
+            Some(&(letter, shift)) => write!(f, "{}{letter}", self.0 >> shift),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// `bytes` rounded for reading: "1.5 GB", "128 MB" (powers of 1024).
+pub fn show(bytes: u64) -> String {
+    let (value, unit) = [(40, "TB"), (30, "GB"), (20, "MB"), (10, "KB")]
+        .into_iter()
+        .find(|&(shift, _)| bytes >> shift > 0)
+        .map_or((bytes as f64, "bytes"), |(shift, unit)| {
+            (
+                bytes as f64 / f64::from(1u32 << (shift - 10)) / 1024.0,
+                unit,
+            )
+        });
+    if value >= 10.0 || value.fract() < 0.05 {
+        format!("{value:.0} {unit}")
+    } else {
+        format!("{value:.1} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("4k", 4096),
+            ("64M", 64 << 20),
+            (" 1G ", 1 << 30),
+            ("2t", 2 << 40),
+        ] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_size() {
+        for text in [
+            "",
+            "M",
+            "-1",
+            "+1",
+            "1.5G",
+            "1GB",
+            "1 G",
+            "99999999999T",
+            "18446744073709551616",
+        ] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn shows_the_largest_exact_suffix() {
+        for text in ["0", "1023", "4K", "64M", "1G", "1025M", "3T"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn rounds_for_reading() {
+        assert_eq!(show(900), "900 bytes");
+        assert_eq!(show(1 << 30), "1 GB");
+        assert_eq!(show(3 << 29), "1.5 GB");
+        assert_eq!(show(128 << 20), "128 MB");
+    }
+}

@@ -1,0 +1,31 @@
+//! Quantiles, spread and bootstrap intervals. Nothing is thrown away as an outlier.
+
+mod bootstrap;
+mod quantile;
+
+pub use bootstrap::{Interval, Ratio, median_interval, ratio_of_medians};
+pub use quantile::{Summary, median, quantile};
+
+/// Samples of one configuration, kept by the round in which they were taken.
+///
+/// Samples of one round share the state of the machine at that moment, so they are not independent: the intervals are
+/// computed by drawing whole rounds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rounds(pub Vec<Vec<f64>>);
+
+impl Rounds {
+    /// Independent samples: each is a round of its own.
+    pub fn independent(samples: &[f64]) -> Self {
+        Self(samples.iter().map(|&sample| vec![sample]).collect())
+    }
+
+    /// Adds the samples of one more round.
+    pub fn push(&mut self, samples: Vec<f64>) {
+        self.0.push(samples);
+    }
+
+    /// All samples in the order they were taken.
+    pub fn flat(&self) -> Vec<f64> {
+        self.0.concat()
+    }
+}

@@ -1,0 +1,201 @@
+//! Percentile bootstrap: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", The Annals of Statistics 7(1), 1979;
+//! whole rounds are drawn, as for clustered data in A. C. Davison and D. V. Hinkley, "Bootstrap Methods and their
+//! Application", 1997, section 3.8.
+
+use super::{Rounds, median, quantile};
+
+/// How many times the samples are redrawn.
+const REDRAWS: usize = 2000;
+/// Confidence of the intervals.
+const CONFIDENCE: f64 = 0.95;
+/// Fixed, so that the same samples always give the same interval.
+const SEED: u64 = 0x1979;
+
+/// A 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// A ratio of two medians and its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// The first median divided by the second.
+    pub value: f64,
+    /// Where the ratio lies with 95 % confidence.
+    pub interval: Interval,
+}
+
+/// The 95 % interval of the median; `None` without samples.
+pub fn median_interval(rounds: &Rounds) -> Option<Interval> {
+    let rounds = filled(rounds);
+    if rounds.is_empty() {
+        return None;
+    }
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut medians: Vec<f64> = (0..REDRAWS)
+        .map(|_| redrawn_median(&rounds, &draw(rounds.len(), &mut random)))
+        .collect();
+    Some(percentile_interval(&mut medians))
+}
+
+/// The median of `a` divided by the median of `b`, with its 95 % interval; `None` without samples on either side.
+///
+/// With equally many rounds on both sides the same rounds are drawn for both: what was measured side by side stays side by
+/// side, and drift common to both cancels.
+pub fn ratio_of_medians(a: &Rounds, b: &Rounds) -> Option<Ratio> {
+    let (a, b) = (filled(a), filled(b));
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    let all = |rounds: &[&[f64]]| median(&mut rounds.concat());
+    let value = all(&a) / all(&b);
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut ratios: Vec<f64> = (0..REDRAWS)
+        .map(|_| {
+            let drawn_a = draw(a.len(), &mut random);
+            let drawn_b = if a.len() == b.len() {
+                drawn_a.clone()
+            } else {
+                draw(b.len(), &mut random)
+            };
+            redrawn_median(&a, &drawn_a) / redrawn_median(&b, &drawn_b)
+        })
+        .collect();
+    Some(Ratio {
+        value,
+        interval: percentile_interval(&mut ratios),
+    })
+}
+
+fn filled(rounds: &Rounds) -> Vec<&[f64]> {
+    rounds
+        .0
+        .iter()
+        .map(Vec::as_slice)
+        .filter(|samples| !samples.is_empty())
+        .collect()
+}
+
+fn draw(count: usize, random: &mut fastrand::Rng) -> Vec<usize> {
+    (0..count).map(|_| random.usize(..count)).collect()
+}
+
+fn redrawn_median(rounds: &[&[f64]], drawn: &[usize]) -> f64 {
+    let mut samples: Vec<f64> = drawn
+        .iter()
+        .flat_map(|&round| rounds[round])
+        .copied()
+        .collect();
+    median(&mut samples)
+}
+
+fn percentile_interval(values: &mut [f64]) -> Interval {
+    values.sort_unstable_by(f64::total_cmp);
+    let tail = (1.0 - CONFIDENCE) / 2.0;
+    Interval {
+        low: quantile(values, tail),
+        high: quantile(values, 1.0 - tail),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Standard normal deviates by the Box-Muller transform.
+    fn normal(random: &mut fastrand::Rng) -> f64 {
+        let (u, v) = (1.0 - random.f64(), random.f64());
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+
+    fn series(n: usize, mean: f64, deviation: f64, random: &mut fastrand::Rng) -> Rounds {
+        Rounds::independent(
+            &(0..n)
+                .map(|_| mean + deviation * normal(random))
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn the_interval_covers_the_true_median_about_95_times_in_100() {
+        let mut random = fastrand::Rng::with_seed(5);
+        let covered = (0..200)
+            .filter(|_| {
+                let interval = median_interval(&series(60, 100.0, 10.0, &mut random)).unwrap();
+                interval.low <= 100.0 && 100.0 <= interval.high
+            })
+            .count();
+        assert!((180..=199).contains(&covered), "covered {covered} of 200");
+    }
+
+    #[test]
+    fn the_interval_of_normal_samples_has_the_textbook_width() {
+        // The median of n normal samples has the standard error 1.2533 s / sqrt(n).
+        let interval =
+            median_interval(&series(1000, 50.0, 4.0, &mut fastrand::Rng::with_seed(6))).unwrap();
+        let expected = 2.0 * 1.96 * 1.2533 * 4.0 / 1000f64.sqrt();
+        let width = interval.high - interval.low;
+        assert!(
+            (0.6..1.5).contains(&(width / expected)),
+            "width {width}, expected {expected}"
+        );
+    }
+
+    #[test]
+    fn a_known_ratio_is_found() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (a, b) = (
+            series(300, 300.0, 5.0, &mut random),
+            series(200, 10.0, 0.2, &mut random),
+        );
+        let ratio = ratio_of_medians(&a, &b).unwrap();
+        assert!((ratio.value - 30.0).abs() < 0.5, "{ratio:?}");
+        assert!(
+            ratio.interval.low < 30.0 && 30.0 < ratio.interval.high,
+            "{ratio:?}"
+        );
+        assert!(ratio.interval.high - ratio.interval.low < 1.0, "{ratio:?}");
+    }
+
+    #[test]
+    fn drift_common_to_both_sides_cancels_in_the_ratio() {
+        // The machine slows down threefold over the rounds; the ratio is exactly 2 in each.
+        let rounds = |factor: f64| {
+            Rounds(
+                (0..20)
+                    .map(|i| vec![factor * (1.0 + f64::from(i) / 10.0); 5])
+                    .collect(),
+            )
+        };
+        let ratio = ratio_of_medians(&rounds(2.0), &rounds(1.0)).unwrap();
+        assert!(
+            (ratio.interval.low - 2.0).abs() < 1e-9 && (ratio.interval.high - 2.0).abs() < 1e-9,
+            "{ratio:?}"
+        );
+    }
+
+    #[test]
+    fn samples_that_repeat_within_a_round_do_not_fake_certainty() {
+        let mut random = fastrand::Rng::with_seed(8);
+        let means: Vec<f64> = (0..10)
+            .map(|_| 100.0 + 10.0 * normal(&mut random))
+            .collect();
+        let once = median_interval(&Rounds::independent(&means)).unwrap();
+        let repeated =
+            median_interval(&Rounds(means.iter().map(|&mean| vec![mean; 50]).collect())).unwrap();
+        assert!(
+            (repeated.high - repeated.low) > 0.8 * (once.high - once.low),
+            "{repeated:?} {once:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_comes_of_nothing() {
+        assert!(median_interval(&Rounds::default()).is_none());
+        assert!(ratio_of_medians(&Rounds::independent(&[1.0]), &Rounds(vec![vec![]])).is_none());
+    }
+}

@@ -1,0 +1,122 @@
+//! Plain-text tables and figures as people read them.
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+
+use crate::stats::Ratio;
+
+/// Renders `rows` under `headers`; the first `text_columns` are aligned left, the figures after them right.
+pub fn render(headers: &[&str], rows: &[Vec<String>], text_columns: usize) -> String {
+    let rule = LineStyle::none().fill('─').junction('─');
+    let mut table = Table::new();
+    table
+        .load_style(TableStyle::new().header_separator(rule))
+        .set_header(headers.iter().copied());
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(text_columns) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
+
+/// A time in microseconds with three significant figures and a fitting unit: "22.3 µs", "5.98 ms", "1.20 s".
+pub fn time(microseconds: f64) -> String {
+    match microseconds {
+        us if us < 999.5 => format!("{} µs", three_figures(us)),
+        us if us < 999_500.0 => format!("{} ms", three_figures(us / 1e3)),
+        us => format!("{} s", three_figures(us / 1e6)),
+    }
+}
+
+/// A spread of times, both ends in the unit of the upper one: "21.9–30.2 µs".
+pub fn time_range(low: f64, high: f64) -> String {
+    let (divisor, unit) = match high {
+        us if us < 999.5 => (1.0, "µs"),
+        us if us < 999_500.0 => (1e3, "ms"),
+        _ => (1e6, "s"),
+    };
+    format!(
+        "{}–{} {unit}",
+        three_figures(low / divisor),
+        three_figures(high / divisor)
+    )
+}
+
+/// A ratio and its 95 % interval: "1.05 × (1.03–1.08)".
+pub fn ratio(ratio: &Ratio) -> String {
+    let (low, high) = (ratio.interval.low, ratio.interval.high);
+    format!(
+        "{} × ({}–{})",
+        three_figures(ratio.value),
+        three_figures(low),
+        three_figures(high)
+    )
+}
+
+/// `value` with three significant figures, never in exponent form.
+pub fn three_figures(value: f64) -> String {
+    let decimals = match value.abs() {
+        magnitude if magnitude >= 99.95 => 0,
+        magnitude if magnitude >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Interval;
+
+    #[test]
+    fn times_take_a_fitting_unit() {
+        for (us, text) in [
+            (0.5, "0.50 µs"),
+            (22.31, "22.3 µs"),
+            (999.4, "999 µs"),
+            (999.6, "1.00 ms"),
+            (5981.0, "5.98 ms"),
+            (66_860.0, "66.9 ms"),
+            (1.2e6, "1.20 s"),
+        ] {
+            assert_eq!(time(us), text);
+        }
+        assert_eq!(time_range(21.94, 30.2), "21.9–30.2 µs");
+        assert_eq!(time_range(900.0, 1100.0), "0.90–1.10 ms");
+    }
+
+    #[test]
+    fn ratios_show_their_interval() {
+        let found = Ratio {
+            value: 270.4,
+            interval: Interval {
+                low: 251.0,
+                high: 290.9,
+            },
+        };
+        assert_eq!(ratio(&found), "270 × (251–291)");
+    }
+
+    #[test]
+    fn a_table_holds_every_cell_on_lines_of_equal_width() {
+        let rows = vec![
+            vec!["1G".to_owned(), "22.3 µs".to_owned()],
+            vec!["64M".to_owned(), "1 µs".to_owned()],
+        ];
+        let text = render(&["size", "median"], &rows, 1);
+        for cell in ["size", "median", "1G", "22.3 µs", "64M", "1 µs"] {
+            assert!(text.contains(cell), "{cell} is missing in\n{text}");
+        }
+        let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert!(
+            widths.windows(2).all(|pair| pair[0] == pair[1]),
+            "{widths:?}"
+        );
+        assert!(
+            text.lines()
+                .any(|line| line.trim_end().ends_with("   1 µs")),
+            "figures are not aligned right:\n{text}"
+        );
+    }
+}

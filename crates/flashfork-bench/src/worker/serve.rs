@@ -1,0 +1,110 @@
+//! The worker's side: prepare, then answer until the input closes.
+
+use std::ffi::OsString;
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use serde::Serialize;
+
+use super::{Line, Subject, registry};
+use crate::BenchError;
+
+/// Serves one subject over the standard input and output.
+pub(super) type Serve = fn() -> Result<(), BenchError>;
+
+/// The `main` of a worker process. `args` are the program's arguments after [`super::ARGUMENT`].
+///
+/// Must be called before the program starts a thread. Problems are told to the coordinator; the exit status only says
+/// whether the conversation itself worked.
+pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    serve_from(args, registry::find)
+}
+
+/// [`worker_main`] for a subject that isn't in the registry.
+pub fn serve<S: Subject>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    serve_from(args, |name| {
+        (name == S::NAME).then_some(converse::<S> as Serve)
+    })
+}
+
+fn serve_from(
+    args: impl IntoIterator<Item = OsString>,
+    find: impl Fn(&str) -> Option<Serve>,
+) -> ExitCode {
+    let mut args = args
+        .into_iter()
+        .map(|arg| arg.into_string().unwrap_or_default());
+    let (name, parent) = (
+        args.next().unwrap_or_default(),
+        args.next().unwrap_or_default(),
+    );
+    let conversation = || {
+        die_with(&parent)?;
+        let serve = find(&name).ok_or_else(|| {
+            BenchError::Unable(format!(
+                "there is no worker '{name}'; workers are started by 'bench'"
+            ))
+        })?;
+        serve()
+    };
+    match conversation() {
+        Ok(()) => ExitCode::SUCCESS,
+        // The coordinator may be gone: there is nobody left to tell.
+        Err(error) => match say::<()>(&Line::Failed(error.to_string())) {
+            Ok(()) | Err(_) => ExitCode::FAILURE,
+        },
+    }
+}
+
+/// Has this process killed when its coordinator dies, and makes sure that it hasn't already. `PR_SET_PDEATHSIG`.
+fn die_with(parent: &str) -> Result<(), BenchError> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| BenchError::system("tie the worker's life to its coordinator's", errno))?;
+    let parent: Option<i32> = parent.parse().ok();
+    if parent != getppid().map(Pid::as_raw_pid) {
+        return Err(BenchError::Unable(
+            "workers are started by 'bench', not by hand".into(),
+        ));
+    }
+    Ok(())
+}
+
+fn converse<S: Subject>() -> Result<(), BenchError> {
+    let mut input = std::io::stdin().lock();
+    let Some(spec) = hear(&mut input)? else {
+        return Ok(());
+    };
+    let (mut subject, ready) = S::prepare(spec)?;
+    say(&Line::Done(ready))?;
+    while let Some(ask) = hear(&mut input)? {
+        // A failed request ends the worker: its state may no longer be what the coordinator believes.
+        say(&Line::Done(subject.answer(ask)?))?;
+    }
+    Ok(())
+}
+
+/// The next request; `None` when the coordinator has closed the pipe.
+fn hear<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<Option<T>, BenchError> {
+    let mut line = String::new();
+    let length = input
+        .read_line(&mut line)
+        .map_err(|error| BenchError::system("read a request", error))?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let request = serde_json::from_str(&line)
+        .map_err(|error| BenchError::system("understand a request", error))?;
+    Ok(Some(request))
+}
+
+fn say<T: Serialize>(line: &Line<T>) -> Result<(), BenchError> {
+    let failed = |error: std::io::Error| BenchError::system("answer the coordinator", error);
+    let mut text = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
+    text.push(b'\n');
+    let mut output = std::io::stdout().lock();
+    output
+        .write_all(&text)
+        .and_then(|()| output.flush())
+        .map_err(failed)
+}
