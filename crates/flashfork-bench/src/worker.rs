@@ -34,6 +34,11 @@ pub trait Subject: Sized {
     /// The answer.
     type Reply: Serialize + DeserializeOwned;
 
+    /// Environment variables the worker's process is started with, on top of the coordinator's: for settings that libc reads
+    /// once, before `main`.
+    fn environment(_spec: &Self::Spec) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
     /// Prepares the subject, in the worker's process.
     fn prepare(spec: Self::Spec) -> Result<(Self, Self::Ready), BenchError>;
     /// Answers one request, in the worker's process.

@@ -29,8 +29,13 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Starts this program again as the worker for `subject`. `name` is used in errors.
-    pub(super) fn open(subject: &str, name: String) -> Result<Self, BenchError> {
+    /// Starts this program again as the worker for `subject`, with `environment` on top of the caller's. `name` is used in
+    /// errors.
+    pub(super) fn open(
+        subject: &str,
+        name: String,
+        environment: Vec<(&'static str, String)>,
+    ) -> Result<Self, BenchError> {
         let failed =
             |error: std::io::Error| BenchError::system(format!("start worker {name}"), error);
         let errors = File::from(
@@ -40,6 +45,7 @@ impl Channel {
         // Not the file's name: the file may have been replaced since this program was started.
         let mut process = Command::new("/proc/self/exe")
             .args([ARGUMENT, subject, &std::process::id().to_string()])
+            .envs(environment)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors.try_clone().map_err(failed)?)

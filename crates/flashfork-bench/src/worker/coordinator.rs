@@ -16,7 +16,7 @@ pub struct Worker<S: Subject> {
 impl<S: Subject> Worker<S> {
     /// Starts a worker and waits until it has prepared `spec`. `name` is used in errors, for example "seal 1G".
     pub fn start(name: impl Into<String>, spec: &S::Spec) -> Result<Self, BenchError> {
-        let mut channel = Channel::open(S::NAME, name.into())?;
+        let mut channel = Channel::open(S::NAME, name.into(), S::environment(spec))?;
         channel.write(spec)?;
         let ready = channel.read()?;
         Ok(Self { channel, ready })
