@@ -1,1 +1,61 @@
-//! See the package description.
+//! The engine of flashfork: moves a process's private anonymous memory, in place, into memfds mapped privately, so that
+//! `fork(2)` has no page tables to copy.
+//!
+//! Why it works: fork skips the page tables of private file mappings that hold no anonymous page (`vma_needs_copy` in
+//! mm/memory.c, there since Linux 2.6.14); the child faults them in from the file, and writes are still copied on write.
+//!
+//! What it does not do: it never writes to the program's memory, never allocates from its heap, never calls libc, and never
+//! leaves memory other than it was, whatever system call fails. What can't be sealed stays anonymous, and a plain fork of it
+//! is correct. [`never_seal`] is the list of what is left alone and why.
+//!
+//! A seal goes through three steps, a module each: [`plan`] chooses runs of populated pages, [`copy`] brings them into a
+//! memfd, [`remap`] maps the memfd in their place. Everything happens on a stack and in scratch memory of its own
+//! ([`arena`]), with signals blocked, in a process with one thread.
+#![cfg_attr(not(test), no_std)]
+
+pub mod advise;
+pub mod arena;
+mod copy;
+pub mod fork;
+mod limits;
+mod memory;
+pub mod never_seal;
+mod objects;
+mod offset;
+mod pagemap;
+mod plan;
+mod range;
+mod remap;
+mod seal;
+mod stack;
+mod state;
+pub mod stats;
+mod sys;
+mod text;
+mod unseal;
+mod vma;
+
+pub use range::Range;
+pub use seal::{Error, Outcome, Pages, Sealed, Step, seal};
+pub use syscalls::Errno;
+pub use unseal::unseal;
+pub use vma::MEMFD_PREFIX;
+
+/// Keeps a range out of every later seal; what of it is sealed becomes anonymous again. Whole pages are meant.
+///
+/// At most 64 ranges (`ENOSPC` after that).
+pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
+    let range = Range::pages_of(addr, len);
+    state::STATE.exclude(range).map_err(|e| Error::System(Step::Begin, e))?;
+    unseal(range).map(drop)
+}
+
+/// Whether this process, or one it was forked from, has sealed memory.
+pub fn has_sealed() -> bool {
+    state::STATE.sealed()
+}
+
+/// Tells the engine that another copy of it in this process has sealed memory (a library and the shim together).
+pub fn note_sealed() {
+    state::STATE.set_sealed();
+}

@@ -1,0 +1,136 @@
+//! What the program's own memory calls mean on sealed memory: the shim passes them here.
+//!
+//! On anonymous memory `MADV_DONTNEED` reads back zeros; on a private file mapping it would give the sealed bytes back.
+//! Whether a range holds sealed memory is asked of the kernel each time, because memory moves without our knowing
+//! (glibc's realloc calls its own mremap).
+
+use crate::arena::Arena;
+use crate::range::Range;
+use crate::state::STATE;
+use crate::sys::{self, Errno, PAGE, Result};
+use crate::unseal::unseal;
+use crate::vma::{self, Kind, Vma};
+use crate::{offset, remap};
+use linux_raw_sys::general as k;
+
+/// `madvise(2)` with the meaning it has on anonymous memory.
+///
+/// # Safety
+/// As `madvise(2)`: some advice discards contents.
+pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
+    // SAFETY: the program's own call.
+    let real = || unsafe { sys::madvise(addr, len, advice) };
+    if !STATE.sealed() || !addr.is_multiple_of(PAGE) || len == 0 {
+        return real();
+    }
+    let range = Range::pages_of(addr, len);
+    match advice {
+        // SAFETY: the program asked for the contents to be discarded.
+        k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED => unsafe { discard(range, real) },
+        k::MADV_FREE => match real() {
+            // Free pages may be gone at once, so zeros are a right answer.
+            // SAFETY: as above.
+            Err(Errno::EINVAL) if holds_sealed(range) => unsafe {
+                let dontneed = || sys::madvise(addr, len, k::MADV_DONTNEED);
+                discard(range, dontneed)
+            },
+            result => result,
+        },
+        // A file private to the process can't be punched; anonymous memory answers EINVAL (madvise_remove).
+        k::MADV_REMOVE if holds_sealed(range) => Err(Errno::EINVAL),
+        k::MADV_WIPEONFORK | k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
+            make_anonymous(range)?;
+            real()
+        }
+        _ => real(),
+    }
+}
+
+/// Prepares a range for a call whose meaning depends on it being anonymous.
+fn make_anonymous(range: Range) -> Result<()> {
+    if !holds_sealed(range) {
+        return Ok(());
+    }
+    unseal(range).map(drop).map_err(|_| Errno::EINVAL)
+}
+
+/// Drops the contents of a range; the next read gives zeros, or a file's bytes where a file is mapped.
+///
+/// # Safety
+/// The program asked for it.
+unsafe fn discard(range: Range, real: impl Fn() -> Result<()>) -> Result<()> {
+    // MADV_FREE refuses whatever isn't anonymous: one call tells whether the plain DONTNEED does the right thing.
+    // SAFETY: the contents are given up anyway.
+    if unsafe { sys::madvise(range.start, range.len(), k::MADV_FREE) }.is_ok() {
+        return real();
+    }
+    for_each_sealed(range, |part, v| {
+        // SAFETY: the program gave these pages up.
+        unsafe { remap::fresh(part, v.prot)? };
+        for advice in offset::advices(offset::advice_of_sealed(v)) {
+            // SAFETY: none of these discards. Advice is only that.
+            let _ = unsafe { sys::madvise(part.start, part.len(), advice) };
+        }
+        Ok(())
+    })?;
+    real()
+}
+
+/// Before `mlock(2)` and its kin: locking sealed memory would copy every page of it. Where it can't be turned back the lock is
+/// still correct.
+pub fn before_lock(addr: usize, len: usize) {
+    if STATE.sealed() {
+        let _ = unseal(Range::pages_of(addr, len));
+    }
+}
+
+/// Before something that must find all memory anonymous (userfaultfd, `mlockall(2)`).
+pub fn before_all() {
+    if STATE.sealed() {
+        let _ = unseal(Range::new(0, usize::MAX));
+    }
+}
+
+/// `mremap(2)`: a sealed mapping that grows gets anonymous memory behind its end, as any other would.
+///
+/// # Safety
+/// As `mremap(2)`.
+pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Result<usize> {
+    if STATE.sealed() && flags & k::MREMAP_DONTUNMAP as usize != 0 {
+        make_anonymous(Range::pages_of(from, old))?;
+    }
+    // SAFETY: the program's own call.
+    let at = unsafe { sys::mremap(from, old, new, flags, to) }?;
+    if STATE.sealed() && new > old {
+        let (old, new) = (old.next_multiple_of(PAGE), new.next_multiple_of(PAGE));
+        let tail = Range::new(at + old, at + new);
+        // SAFETY: the tail is new memory that the program has not seen yet: zeros on either kind of mapping.
+        for_each_sealed(tail, |part, v| unsafe { remap::fresh(part, v.prot) })?;
+    }
+    Ok(at)
+}
+
+fn holds_sealed(range: Range) -> bool {
+    let mut found = false;
+    // If maps can't be read we can't know: treat it as sealed, which is the careful answer for every caller.
+    for_each_sealed(range, |_, _| {
+        found = true;
+        Ok(())
+    })
+    .is_err()
+        || found
+}
+
+/// Calls `each` with the parts of `range` that are sealed.
+fn for_each_sealed(range: Range, mut each: impl FnMut(Range, &Vma) -> Result<()>) -> Result<()> {
+    let arena = Arena::map()?;
+    let result = vma::for_each(c"/proc/self/maps", &mut arena.text, |v| {
+        let part = v.range.intersect(range);
+        if v.kind == Kind::Sealed && !part.is_empty() {
+            each(part, v)?;
+        }
+        Ok(())
+    });
+    arena.unmap();
+    result
+}

@@ -1,0 +1,124 @@
+//! The scratch memory of one seal: an own stack, text and page-map buffers, the plan, the report. One mapping, made before
+//! and removed after, so that nothing here touches the program's memory.
+
+use crate::never_seal::Reason;
+use crate::pagemap::Region;
+use crate::range::Range;
+use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
+
+/// A run of whole pages that is going to be sealed.
+#[derive(Clone, Copy, Default)]
+pub struct Run {
+    /// Addresses.
+    pub range: Range,
+    /// Protection to give the new mapping.
+    pub prot: u32,
+    /// The advice of the VMA ([`crate::offset`]).
+    pub advice: u8,
+    /// Index of the VMA's record.
+    pub record: u32,
+    /// Bytes inside that hold no page today and will be zeros in the memfd.
+    pub filled: usize,
+}
+
+/// What became of one VMA.
+#[derive(Clone, Copy)]
+pub struct VmaRecord {
+    /// Addresses.
+    pub range: Range,
+    /// `PROT_*`.
+    pub prot: u32,
+    /// The kernel's name, cut at 32 bytes, zero-padded.
+    pub name: [u8; 32],
+    /// Bytes sealed by this call.
+    pub sealed: u64,
+    /// Bytes that were sealed already and stay so.
+    pub kept: u64,
+    /// Why (the rest of) it was not sealed.
+    pub reason: Option<Reason>,
+}
+
+/// Most runs one seal makes: each may be a VMA of its own, and a process has 65,530 by default.
+pub const MAX_RUNS: usize = 16 * 1024;
+/// Most VMAs reported one by one; all are counted.
+pub const MAX_RECORDS: usize = 16 * 1024;
+/// Most excluded ranges: the program's own plus the engine's.
+pub const MAX_HOLES: usize = 80;
+
+const STACK: usize = 128 * 1024;
+
+/// See the module.
+#[repr(C, align(4096))]
+pub struct Arena {
+    stack: [u8; STACK],
+    /// For text files.
+    pub text: [u8; 64 * 1024],
+    /// For small text files read while `text` is in use.
+    pub small: [u8; 16 * 1024],
+    /// For the page map.
+    pub regions: [Region; 2048],
+    /// The plan.
+    pub runs: [Run; MAX_RUNS],
+    /// How many runs there are.
+    pub run_count: usize,
+    /// The report.
+    pub records: [VmaRecord; MAX_RECORDS],
+    /// How many records there are.
+    pub record_count: usize,
+    /// Ranges that must not be sealed.
+    pub holes: [Range; MAX_HOLES],
+    /// How many.
+    pub hole_count: usize,
+}
+
+impl Arena {
+    /// Maps an arena, all zeros. Memory is used only where it is touched.
+    pub fn map() -> Result<&'static mut Arena> {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        // SAFETY: a fresh mapping of the right size; all-zero bytes are a valid Arena (integers, None, empty ranges).
+        unsafe {
+            let at = sys::mmap(0, size_of::<Arena>(), PROT_READ | PROT_WRITE, flags, -1, 0)?;
+            Ok(&mut *(at as *mut Arena))
+        }
+    }
+
+    /// Gives the arena's memory back.
+    pub fn unmap(&'static mut self) {
+        let at = &raw mut *self as usize;
+        // SAFETY: this was the only reference, and it ends here. A failure would leak the mapping, no more.
+        let _ = unsafe { sys::munmap(at, size_of::<Arena>()) };
+    }
+
+    /// The addresses it covers.
+    pub fn range(&self) -> Range {
+        let at = &raw const *self as usize;
+        Range::new(at, at + size_of::<Arena>())
+    }
+
+    /// Upper end of its stack.
+    pub fn stack_top(&self) -> usize {
+        &raw const self.stack as usize + STACK
+    }
+
+    /// Adds a run to the plan.
+    pub fn push_run(&mut self, run: Run) -> Result<()> {
+        *self.runs.get_mut(self.run_count).ok_or(Errno::E2BIG)? = run;
+        self.run_count += 1;
+        Ok(())
+    }
+
+    /// Adds a record; returns its index. Past the last place all VMAs share the last record.
+    pub fn push_record(&mut self, record: VmaRecord) -> u32 {
+        let i = self.record_count.min(MAX_RECORDS - 1);
+        self.records[i] = record;
+        self.record_count = i + 1;
+        i as u32
+    }
+
+    /// Adds a range that must not be sealed.
+    pub fn push_hole(&mut self, hole: Range) -> Result<()> {
+        *self.holes.get_mut(self.hole_count).ok_or(Errno::E2BIG)? = hole;
+        self.hole_count += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Copy: brings a run's bytes into the memfd, on 2 MB pages where possible.
+//!
+//! The memfd's pages are made before the bytes arrive: one small page in each 2 MB, then `MADV_COLLAPSE` (Linux 6.1) over a
+//! whole chunk, because each call waits for the other CPUs. The copy itself is `pwrite`: a bad source page is an errno, and
+//! the pages it frees are used again at once.
+
+use crate::range::Range;
+use crate::sys::{
+    self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_NONE, PROT_READ,
+    PROT_WRITE, Result,
+};
+use linux_raw_sys::general as k;
+
+/// Bytes prepared at a time: the extra memory a seal needs at its peak.
+pub const CHUNK: usize = 64 << 20;
+
+/// A place in the address space through which memfd pages are made: shared, so it is closed before the memfd is sealed.
+pub struct Window {
+    mapping: Range,
+    aligned: usize,
+}
+
+impl Window {
+    /// Reserves addresses for one chunk. Without them (`RLIMIT_AS`) there are no 2 MB pages.
+    pub fn reserve() -> Option<Window> {
+        let len = CHUNK + HUGE;
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        // SAFETY: a fresh mapping that nothing may access.
+        let at = unsafe { sys::mmap(0, len, PROT_NONE, flags, -1, 0) }.ok()?;
+        Some(Window { mapping: Range::new(at, at + len), aligned: at.next_multiple_of(HUGE) })
+    }
+
+    /// Puts 2 MB pages into `len` bytes of the memfd at `offset`, both multiples of 2 MB and `len` at most a chunk.
+    pub fn make_huge(&self, fd: i32, offset: u64, len: usize) -> Result<()> {
+        debug_assert!(len <= CHUNK && len.is_multiple_of(HUGE) && offset.is_multiple_of(HUGE as u64));
+        // SAFETY: the window's addresses are ours and nobody reads or writes through them but the two calls below.
+        unsafe {
+            sys::mmap(self.aligned, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset)?;
+            for page in (0..len).step_by(HUGE) {
+                sys::madvise(self.aligned + page, PAGE, k::MADV_POPULATE_WRITE)?;
+            }
+            match sys::madvise(self.aligned, len, k::MADV_COLLAPSE) {
+                // Transient: another CPU held a page (madvise(2)).
+                Err(Errno::EAGAIN) => sys::madvise(self.aligned, len, k::MADV_COLLAPSE),
+                other => other,
+            }
+        }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: the window's addresses are ours. A window that stays would keep the memfd from being sealed, which
+        // the seal itself reports.
+        let _ = unsafe { sys::munmap(self.mapping.start, self.mapping.len()) };
+    }
+}
+
+/// Copies `range` to `offset` of the memfd.
+pub fn copy(fd: i32, range: Range, offset: u64) -> Result<()> {
+    sys::pwrite_all(fd, range.start, range.len(), offset)
+}

@@ -1,0 +1,177 @@
+//! The fork path: what happens around a program's own fork.
+//!
+//! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the policy says so,
+//! seals. It never allocates, parses configuration or calibrates.
+
+use crate::seal::{Pages, seal};
+use crate::state::STATE;
+use crate::stats::Stats;
+use crate::sys;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// How clones are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Engine {
+    /// Seal once the time lost in forks would have paid for it.
+    #[default]
+    Auto = 0,
+    /// Plain forks only.
+    Fork = 1,
+    /// Seal before the first fork.
+    Seal = 2,
+}
+
+/// What a seal costs until one was measured, in nanoseconds per KB (0.4 s per GB), and what a sealed fork takes.
+const SEAL_NS_PER_KB: u64 = 400;
+const SEALED_FORK_NS: u64 = 60_000;
+
+/// State of the policy: buy when the rent paid equals the price (the ski-rental rule: never more than twice the best
+/// choice in hindsight). Every purchase doubles the next price, so that a program that keeps writing isn't resealed for ever.
+pub(crate) struct Policy {
+    engine: AtomicU8,
+    at_once: AtomicU8,
+    /// Nanoseconds that forks took beyond what a sealed fork takes, since the last seal.
+    lost: AtomicU64,
+    /// Shortest fork since the last seal.
+    best: AtomicU64,
+    attempts: AtomicU32,
+    /// Nanoseconds of the longest seal.
+    price: AtomicU64,
+}
+
+impl Policy {
+    pub(crate) const fn new() -> Policy {
+        Policy {
+            engine: AtomicU8::new(Engine::Fork as u8),
+            at_once: AtomicU8::new(0),
+            lost: AtomicU64::new(0),
+            best: AtomicU64::new(SEALED_FORK_NS),
+            attempts: AtomicU32::new(0),
+            price: AtomicU64::new(0),
+        }
+    }
+
+    fn wants_seal(&self) -> bool {
+        if self.engine.load(Relaxed) == Engine::Fork as u8 {
+            return false;
+        }
+        let attempts = self.attempts.load(Relaxed);
+        if attempts == 0 && (self.engine.load(Relaxed) == Engine::Seal as u8 || self.at_once.load(Relaxed) != 0) {
+            return true;
+        }
+        let lost = self.lost.load(Relaxed);
+        if lost < SEALED_FORK_NS {
+            return false;
+        }
+        let price = match self.price.load(Relaxed) {
+            0 => sys::peak_rss() / 1024 * SEAL_NS_PER_KB,
+            measured => measured,
+        };
+        lost >= price.saturating_mul(1 << attempts.min(20))
+    }
+
+    fn seal(&self) {
+        let sealed = seal(Pages::Auto);
+        stats().seal(&sealed);
+        self.attempts.fetch_add(1, Relaxed);
+        self.lost.store(0, Relaxed);
+        if let Ok(outcome) = sealed.outcome {
+            self.price.fetch_max(outcome.elapsed_ns, Relaxed);
+        }
+    }
+
+    fn note(&self, sealed: bool, ns: u64) {
+        let best = if sealed { self.best.fetch_min(ns, Relaxed).min(ns) } else { SEALED_FORK_NS };
+        self.lost.fetch_add(ns.saturating_sub(best), Relaxed);
+    }
+
+    fn forget(&self) {
+        self.lost.store(0, Relaxed);
+    }
+}
+
+/// Sets how clones are made; before the first call every fork is plain. `at_once`: seal before the first fork even under
+/// [`Engine::Auto`] (a fork server, whose warm-up is over when it first forks).
+pub fn configure(engine: Engine, at_once: bool) {
+    STATE.policy.engine.store(engine as u8, Relaxed);
+    STATE.policy.at_once.store(u8::from(at_once), Relaxed);
+}
+
+/// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what `real`
+/// returned.
+pub fn fork(real: impl FnOnce() -> i32) -> i32 {
+    let policy = &STATE.policy;
+    if policy.wants_seal() {
+        policy.seal();
+    }
+    let sealed = STATE.sealed();
+    let start = sys::now_ns();
+    let pid = real();
+    if pid > 0 {
+        let ns = sys::now_ns().saturating_sub(start);
+        stats().fork(sealed, ns);
+        policy.note(sealed, ns);
+    } else if pid == 0 {
+        policy.forget();
+    }
+    pid
+}
+
+/// The counters forks and seals are added to.
+pub fn stats() -> &'static Stats {
+    let shared = STATE.shared_stats.load(Relaxed);
+    if shared.is_null() {
+        return &STATE.own_stats;
+    }
+    // SAFETY: `share_stats` was given memory that stays mapped for good; all fields are atomics.
+    unsafe { &*shared }
+}
+
+/// Counts in memory shared with other processes from now on.
+///
+/// # Safety
+/// `stats` must be aligned, stay mapped and writable for the life of the process and all its clones, and hold nothing but a
+/// `Stats`.
+pub unsafe fn share_stats(stats: *mut Stats) {
+    STATE.shared_stats.store(stats, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn auto_buys_when_the_rent_equals_the_price() {
+        let p = Policy::new();
+        assert!(!p.wants_seal(), "plain until configured");
+        p.engine.store(Engine::Auto as u8, Relaxed);
+        p.price.store(1_000_000, Relaxed);
+        p.note(false, 900_000);
+        assert!(!p.wants_seal());
+        p.note(false, 900_000);
+        assert!(p.wants_seal());
+        p.attempts.store(1, Relaxed);
+        assert!(!p.wants_seal(), "the next one costs twice as much");
+        p.forget();
+        p.note(true, 30_000);
+        assert_eq!(p.lost.load(Relaxed), 0, "the best sealed fork is what others are measured against");
+        p.note(true, 130_000);
+        assert_eq!(p.lost.load(Relaxed), 100_000);
+    }
+
+    #[test]
+    fn seal_engine_and_fork_servers_seal_at_once_and_only_once() {
+        let p = Policy::new();
+        p.engine.store(Engine::Seal as u8, Relaxed);
+        assert!(p.wants_seal());
+        p.attempts.store(1, Relaxed);
+        assert!(!p.wants_seal());
+        let p = Policy::new();
+        p.engine.store(Engine::Auto as u8, Relaxed);
+        p.at_once.store(1, Relaxed);
+        assert!(p.wants_seal());
+        p.engine.store(Engine::Fork as u8, Relaxed);
+        assert!(!p.wants_seal());
+    }
+}

@@ -1,0 +1,84 @@
+//! Limits and settings of the process that a seal lifts for its own duration, or minds.
+
+use crate::never_seal::Reason;
+use crate::offset::FILE_LEN;
+use crate::seal::{Error, Step};
+use crate::sys::{self, RLIMIT_FSIZE, Result};
+use crate::text::{decimal, number, read_file};
+
+/// How many more VMAs the process may have, some kept in reserve.
+pub fn vma_room(buf: &mut [u8], vmas: usize) -> Result<usize> {
+    const RESERVE: usize = 256;
+    let most = decimal(read_file(c"/proc/sys/vm/max_map_count", buf)?).unwrap_or(65_530) as usize;
+    Ok(most.saturating_sub(vmas + RESERVE))
+}
+
+/// The soft `RLIMIT_FSIZE` lifted to the hard one; put back at the end.
+pub struct FileSize(Option<[u64; 2]>);
+
+impl FileSize {
+    /// Lifts the limit, or says that it can't be lifted far enough.
+    pub fn raise() -> core::result::Result<FileSize, Error> {
+        let look = |e| Error::System(Step::Look, e);
+        let [soft, hard] = sys::getrlimit(RLIMIT_FSIZE).map_err(look)?;
+        if hard < FILE_LEN {
+            return Err(Error::Refused(Reason::FileSizeLimit));
+        }
+        if soft >= FILE_LEN {
+            return Ok(FileSize(None));
+        }
+        sys::setrlimit(RLIMIT_FSIZE, [hard, hard]).map_err(look)?;
+        Ok(FileSize(Some([soft, hard])))
+    }
+}
+
+impl Drop for FileSize {
+    fn drop(&mut self) {
+        if let Some(before) = self.0 {
+            // Lowering a soft limit is always allowed; tried again only in case something made the call fail.
+            if sys::setrlimit(RLIMIT_FSIZE, before).is_err() {
+                let _ = sys::setrlimit(RLIMIT_FSIZE, before);
+            }
+        }
+    }
+}
+
+/// `PR_SET_THP_DISABLE` lifted, because `MADV_COLLAPSE` minds it (Redis sets it for itself); put back at the end.
+pub struct ThpAllowed(usize);
+
+impl ThpAllowed {
+    /// Lifts the setting. Where that fails there are just no 2 MB pages.
+    pub fn set() -> ThpAllowed {
+        let before = sys::thp_disable().unwrap_or(0);
+        if before != 0 && sys::set_thp_disable(0).is_err() {
+            return ThpAllowed(0);
+        }
+        ThpAllowed(before)
+    }
+}
+
+impl Drop for ThpAllowed {
+    fn drop(&mut self) {
+        if self.0 != 0 && sys::set_thp_disable(self.0).is_err() {
+            let _ = sys::set_thp_disable(self.0);
+        }
+    }
+}
+
+/// Adds private file memory to what core dumps contain (`core(5)`): sealed memory would be missing otherwise. Where that
+/// isn't allowed core dumps lack it; everything else works.
+pub fn dump_file_memory(buf: &mut [u8]) {
+    const FILE_PRIVATE: u64 = 1 << 2;
+    let path = c"/proc/self/coredump_filter";
+    let Ok(Some(filter)) = read_file(path, buf).map(|text| number(text, 16)) else { return };
+    if filter & FILE_PRIVATE != 0 {
+        return;
+    }
+    let wanted = filter | FILE_PRIVATE;
+    let digit = |n: u64| b"0123456789abcdef"[(n & 15) as usize];
+    let text = [b'0', b'x', digit(wanted >> 8), digit(wanted >> 4), digit(wanted)];
+    if let Ok(fd) = sys::open(path, sys::O_WRONLY) {
+        let _ = sys::write(fd, &text);
+        sys::close(fd);
+    }
+}

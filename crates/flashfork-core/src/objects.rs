@@ -1,0 +1,121 @@
+//! Objects through which somebody else writes this process's memory: other threads, and descriptors that make the kernel or a
+//! device write later. A process that holds one is refused, with the reason.
+
+use crate::never_seal::Reason;
+use crate::sys::{self, Errno, Result};
+use core::ffi::CStr;
+
+const AF_XDP: i32 = 44;
+
+/// Beginnings of what `/proc/self/fd/N` points to.
+const DESCRIPTORS: &[(&[u8], Reason)] = &[
+    (b"anon_inode:[io_uring]", Reason::IoUring),
+    (b"anon_inode:kvm-", Reason::Kvm),
+    (b"/dev/kvm", Reason::Kvm),
+    (b"/dev/vhost-", Reason::Vhost),
+    (b"/dev/vfio/", Reason::Vfio),
+    (b"anon_inode:[vfio", Reason::Vfio),
+    (b"/dev/iommu", Reason::Vfio),
+    (b"/dev/infiniband/", Reason::Rdma),
+    (b"anon_inode:[userfaultfd]", Reason::Userfaultfd),
+    (b"/dev/userfaultfd", Reason::Userfaultfd),
+    (b"/dev/dri/", Reason::Gpu),
+    (b"/dev/nvidia", Reason::Gpu),
+    (b"/dev/kfd", Reason::Gpu),
+];
+
+/// The first reason not to touch this process's memory, if there is one. `buf` is scratch.
+pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
+    let mut tasks = 0;
+    for_each_entry(c"/proc/self/task", buf, |_| {
+        tasks += 1;
+        None
+    })?;
+    if tasks != 1 {
+        return Ok(Some(Reason::Threads));
+    }
+    for_each_entry(c"/proc/self/fd", buf, descriptor)
+}
+
+/// What stands in the way of sealing while descriptor `name` is open.
+fn descriptor(name: &[u8]) -> Option<Reason> {
+    let prefix = b"/proc/self/fd/";
+    let mut path = [0u8; 40];
+    path.get_mut(prefix.len()..prefix.len() + name.len())?.copy_from_slice(name);
+    path[..prefix.len()].copy_from_slice(prefix);
+    let mut target = [0u8; 128];
+    let n = sys::readlink(CStr::from_bytes_until_nul(&path).ok()?, &mut target).ok()?;
+    let target = &target[..n];
+    if target.starts_with(b"socket:") {
+        let fd = crate::text::decimal(name)? as i32;
+        return (sys::socket_domain(fd) == Ok(AF_XDP)).then_some(Reason::Xdp);
+    }
+    DESCRIPTORS.iter().find(|(start, _)| target.starts_with(start)).map(|(_, reason)| *reason)
+}
+
+/// Calls `each` with the names in a directory, `.` and `..` left out, until it gives a reason.
+fn for_each_entry(
+    path: &CStr,
+    buf: &mut [u8],
+    mut each: impl FnMut(&[u8]) -> Option<Reason>,
+) -> Result<Option<Reason>> {
+    let fd = sys::open(path, sys::O_RDONLY | sys::O_DIRECTORY)?;
+    let result = loop {
+        let n = match sys::getdents(fd, buf) {
+            Ok(0) => break Ok(None),
+            Ok(n) => n,
+            Err(e) => break Err(e),
+        };
+        match entries(&buf[..n], &mut each) {
+            Ok(None) => {}
+            done => break done,
+        }
+    };
+    sys::close(fd);
+    result
+}
+
+/// Walks `struct linux_dirent64`: inode 8 bytes, offset 8, length 2, type 1, name.
+fn entries(mut list: &[u8], each: &mut impl FnMut(&[u8]) -> Option<Reason>) -> Result<Option<Reason>> {
+    while !list.is_empty() {
+        let header = list.get(..19).ok_or(Errno::EIO)?;
+        let len = usize::from(u16::from_ne_bytes([header[16], header[17]]));
+        let name = list.get(19..len).ok_or(Errno::EIO)?;
+        let name = name.split(|b| *b == 0).next().unwrap_or(name);
+        if name != b"."
+            && name != b".."
+            && let Some(reason) = each(name)
+        {
+            return Ok(Some(reason));
+        }
+        list = &list[len..];
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_harness_has_threads() {
+        let done = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || done.1.recv());
+        assert_eq!(refusal(&mut [0; 4096]), Ok(Some(Reason::Threads)));
+        drop(done.0);
+        other.join().unwrap().unwrap_err();
+    }
+
+    #[test]
+    fn entries_are_walked_whole() {
+        let mut seen = Vec::new();
+        for_each_entry(c"/proc/self/fd", &mut [0; 96], |n| {
+            seen.push(String::from_utf8(n.to_vec()).unwrap());
+            None
+        })
+        .unwrap();
+        for fd in ["0", "1", "2"] {
+            assert!(seen.contains(&fd.to_string()), "{seen:?}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Plan: which runs of pages are worth sealing.
+//!
+//! A VMA less what is excluded falls into 2 MB blocks (its ends into smaller ones). A block that is at least three quarters
+//! populated is sealed whole; the rest stays anonymous. Neighbouring blocks form a run; runs under 2 MB stay too.
+//! Of memory that is sealed already, blocks written since are sealed anew.
+
+use crate::arena::{Arena, Run, VmaRecord};
+use crate::never_seal::{Reason, judge};
+use crate::offset;
+use crate::pagemap::{Pagemap, Which};
+use crate::range::{Range, subtract};
+use crate::sys::{Errno, HUGE, PAGE, Result};
+use crate::vma::{self, Kind, Vma};
+
+/// Sealed memfds a process may hold at once. The next seal folds all of them into one.
+pub const MAX_GENERATIONS: usize = 8;
+
+/// What the plan found besides the runs.
+#[derive(Clone, Copy, Default)]
+pub struct Facts {
+    /// VMAs of the process.
+    pub vmas: usize,
+    /// Generations mapped now.
+    pub generations: usize,
+    /// A reason to refuse the whole process.
+    pub refused: Option<Reason>,
+    /// Bytes of runs planned.
+    pub bytes: u64,
+}
+
+/// Fills the arena's runs and records. `fold`: seal anew everything sealed before, written or not.
+///
+/// The holes in the arena must be set.
+pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
+    arena.run_count = 0;
+    arena.record_count = 0;
+    let own = arena.range();
+    let mut facts = Facts::default();
+    let mut inodes = [0u64; MAX_GENERATIONS];
+    // The text buffer is read while the rest of the arena is written: take it out for the time being.
+    let text = core::ptr::slice_from_raw_parts_mut(arena.text.as_mut_ptr(), arena.text.len());
+    let regions = core::ptr::slice_from_raw_parts_mut(arena.regions.as_mut_ptr(), arena.regions.len());
+    // SAFETY: `push_run` and `push_record` touch neither buffer, and no other reference to them exists meanwhile.
+    let (text, regions) = unsafe { (&mut *text, &mut *regions) };
+    let mut pagemap = Pagemap::open(regions)?;
+    vma::for_each(c"/proc/self/smaps", text, |v| {
+        facts.vmas += 1;
+        if v.kind == Kind::AioRing {
+            facts.refused = Some(Reason::AsyncIo);
+        }
+        if v.range.intersect(own).len() == own.len() && v.flags.has(b"lo") {
+            facts.refused = Some(Reason::LocksFuture);
+        }
+        if v.kind == Kind::Sealed && !inodes[..facts.generations.min(MAX_GENERATIONS)].contains(&v.inode) {
+            if let Some(place) = inodes.get_mut(facts.generations) {
+                *place = v.inode;
+            }
+            facts.generations += 1;
+        }
+        facts.bytes += plan_vma(arena, &mut pagemap, v, fold)?;
+        Ok(())
+    })?;
+    Ok(facts)
+}
+
+/// Plans one VMA; returns the bytes of its runs.
+fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool) -> Result<u64> {
+    let mut name = [0; 32];
+    name[..v.name().len()].copy_from_slice(v.name());
+    let sealed_before = v.kind == Kind::Sealed;
+    let record = VmaRecord {
+        range: v.range,
+        prot: v.prot,
+        name,
+        sealed: 0,
+        kept: if sealed_before { v.range.len() as u64 } else { 0 },
+        reason: judge(v, pagemap.has_scan()).err(),
+    };
+    let index = arena.push_record(record);
+    let first_run = arena.run_count;
+    if record.reason.is_some() {
+        return Ok(0);
+    }
+    if !sealed_before && v.anonymous + v.swapped == 0 {
+        // Nothing was ever written here: nothing to seal and nothing to explain.
+        return Ok(0);
+    }
+    let mut holes = [Range::default(); crate::arena::MAX_HOLES];
+    let count = arena.hole_count;
+    holes[..count].copy_from_slice(&arena.holes[..count]);
+    let mut blocks = Blocks {
+        which: if sealed_before && !fold { Which::Written } else { Which::Populated },
+        keep_any: sealed_before,
+        // A fold takes a sealed VMA whole: what isn't present in the page table is still in the memfd.
+        whole: sealed_before && fold,
+        sparse: 0,
+        small: 0,
+        run: Run {
+            prot: v.prot,
+            advice: if sealed_before { offset::advice_of_sealed(v) } else { offset::advice_of_flags(&v.flags) },
+            record: index,
+            ..Run::default()
+        },
+        bytes: 0,
+    };
+    let mut result = Ok(());
+    let mut uncovered = 0;
+    subtract(v.range, &holes[..count], |piece| {
+        uncovered += piece.len();
+        if result.is_ok() {
+            result = blocks.plan(arena, pagemap, piece);
+        }
+    });
+    result?;
+    if !pagemap.has_scan() && !sealed_before && v.anonymous + v.swapped < blocks.bytes / 4 * 3 {
+        // Without PAGEMAP_SCAN the zero page counts as populated; smaps knows better. Sealing it would take memory.
+        blocks.sparse += blocks.bytes as usize;
+        blocks.bytes = 0;
+        arena.run_count = first_run;
+    }
+    let reason = if blocks.sparse > 0 {
+        Some(Reason::Sparse)
+    } else if blocks.small > 0 {
+        Some(Reason::Small)
+    } else if uncovered < v.range.len() {
+        Some(Reason::Excluded)
+    } else {
+        None
+    };
+    arena.records[index as usize].reason = reason;
+    Ok(blocks.bytes)
+}
+
+/// Collects populated pages into blocks and blocks into runs.
+struct Blocks {
+    which: Which,
+    keep_any: bool,
+    whole: bool,
+    sparse: usize,
+    small: usize,
+    run: Run,
+    bytes: u64,
+}
+
+impl Blocks {
+    fn plan(&mut self, arena: &mut Arena, pagemap: &mut Pagemap, piece: Range) -> Result<()> {
+        if self.whole {
+            self.run.range = piece;
+            self.run.filled = 0;
+            return self.flush(arena);
+        }
+        self.run.range = Range::new(piece.start, piece.start);
+        self.run.filled = 0;
+        let mut block = block_at(piece.start, piece);
+        let mut populated = 0;
+        let mut result = Ok(());
+        pagemap.for_each(piece, self.which, |found| {
+            let mut at = found.start;
+            while at < found.end && result.is_ok() {
+                if at >= block.end {
+                    result = self.close(arena, block, populated);
+                    block = block_at(at, piece);
+                    populated = 0;
+                }
+                let end = found.end.min(block.end);
+                populated += end - at;
+                at = end;
+            }
+        })?;
+        result?;
+        self.close(arena, block, populated)?;
+        self.flush(arena)
+    }
+
+    /// Decides on one block: it joins the run, starts a new one, or stays anonymous.
+    fn close(&mut self, arena: &mut Arena, block: Range, populated: usize) -> Result<()> {
+        let wanted = if self.keep_any { populated > 0 } else { populated * 4 >= block.len() * 3 };
+        if !wanted {
+            self.sparse += usize::from(populated > 0) * populated;
+            return Ok(());
+        }
+        if self.run.range.end != block.start {
+            self.flush(arena)?;
+            self.run.range = Range::new(block.start, block.start);
+            self.run.filled = 0;
+        }
+        self.run.range.end = block.end;
+        if !self.keep_any {
+            self.run.filled += block.len() - populated;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, arena: &mut Arena) -> Result<()> {
+        let len = self.run.range.len();
+        if len == 0 {
+            return Ok(());
+        }
+        if len < HUGE && !self.keep_any {
+            self.small += len;
+            return Ok(());
+        }
+        self.bytes += len as u64;
+        arena.push_run(self.run)
+    }
+}
+
+/// The part of the 2 MB block around `at` that lies in `piece`.
+fn block_at(at: usize, piece: Range) -> Range {
+    let start = at & !(HUGE - 1);
+    Range::new(start, start + HUGE).intersect(piece)
+}
+
+/// Fills the arena's holes: the engine's own data, what the program excluded, and the addresses the kernel writes for the
+/// calling thread. Whole VMAs won't do: a kernel may have merged them with a heap.
+pub fn set_holes(arena: &mut Arena, caller_stack: usize, excluded: &[Range]) -> Result<()> {
+    use crate::sys;
+    arena.hole_count = 0;
+    let own = arena.range();
+    arena.push_hole(own)?;
+    for range in excluded {
+        arena.push_hole(*range)?;
+    }
+    arena.push_hole(around(caller_stack, 64 * PAGE, 256 * PAGE))?;
+    // glibc's control block, rseq area included, lies from the thread pointer up; thread-local variables below it.
+    arena.push_hole(around(sys::thread_pointer()?, 16 * PAGE, 2 * PAGE))?;
+    for (start, len) in [sys::alternate_stack(), sys::robust_list()].into_iter().flatten() {
+        arena.push_hole(Range::pages_of(start, len))?;
+    }
+    if arena.hole_count > arena.holes.len() {
+        return Err(Errno::E2BIG);
+    }
+    Ok(())
+}
+
+fn around(addr: usize, below: usize, above: usize) -> Range {
+    let start = addr.saturating_sub(below);
+    Range::pages_of(start, addr.saturating_add(above) - start)
+}

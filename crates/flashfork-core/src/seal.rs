@@ -1,0 +1,319 @@
+//! Seal: plan, copy, remap, and the way back.
+
+use crate::arena::{Arena, Run};
+use crate::copy::{self, CHUNK, Window};
+use crate::memory::Limits;
+use crate::never_seal::Reason;
+use crate::plan;
+use crate::range::Range;
+use crate::state::STATE;
+use crate::sys::{self, Errno, HUGE};
+use crate::{limits, objects, offset, remap};
+use core::ffi::CStr;
+
+/// Which pages the memfd is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pages {
+    /// 2 MB pages where the kernel gives them, 4 KB elsewhere.
+    #[default]
+    Auto,
+    /// 4 KB pages only: faster to seal, slower to read in a clone.
+    Small,
+}
+
+/// The step of a seal at which a system call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// Blocking signals, mapping the scratch memory.
+    Begin,
+    /// Reading `/proc/self`: maps, page map, descriptors, limits.
+    Look,
+    /// Making the memfd.
+    CreateMemfd,
+    /// Turning sealed memory back.
+    Unseal,
+}
+
+/// Why nothing, or not all, was done. Memory is as it was, byte for byte, and a plain fork is correct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The process must not be sealed.
+    Refused(Reason),
+    /// A seal of this process is under way (a signal handler called in the middle).
+    Busy,
+    /// A system call failed.
+    System(Step, Errno),
+}
+
+/// What a seal did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Bytes sealed by this call.
+    pub sealed: u64,
+    /// Of these, bytes on 2 MB pages.
+    pub huge: u64,
+    /// Of these, bytes that held no page before: the price of whole blocks.
+    pub filled: u64,
+    /// Most extra memory held at any moment, in bytes: a prepared chunk and the filled bytes.
+    pub peak_extra: u64,
+    /// Nanoseconds the call took; signals were blocked meanwhile.
+    pub elapsed_ns: u64,
+    /// Number of this seal, from 1; 0 when there was nothing to seal.
+    pub generation: u32,
+    /// Whether the memfd refuses every later write. Without that a process with the right to open
+    /// `/proc/PID/map_files` could write to it; nobody else can.
+    pub write_sealed: bool,
+}
+
+/// The result of one seal with its report. Dropping it gives the scratch memory back.
+pub struct Sealed {
+    arena: Option<&'static mut Arena>,
+    /// What was done.
+    pub outcome: Result<Outcome, Error>,
+}
+
+impl Sealed {
+    /// One record for every VMA looked at.
+    pub fn records(&self) -> &[crate::arena::VmaRecord] {
+        self.arena.as_ref().map_or(&[], |a| &a.records[..a.record_count])
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        if let Some(arena) = self.arena.take() {
+            arena.unmap();
+        }
+    }
+}
+
+/// Seals what is eligible; memory sealed before and written since is sealed anew.
+///
+/// The calling thread must be the process's only one; signals wait until the call is over. Nothing of the program's
+/// memory changes but what backs it. Where a chunk can't be sealed its memory stays anonymous.
+pub fn seal(pages: Pages) -> Sealed {
+    let here = 0u8;
+    let caller_stack = &raw const here as usize;
+    on_own_stack(|arena| seal_on_own_stack(arena, pages, caller_stack))
+}
+
+/// Runs `f` with an arena, on the arena's stack, signals blocked, nobody else in here.
+pub(crate) fn on_own_stack<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(f: F) -> Sealed {
+    if !STATE.enter() {
+        return Sealed { arena: None, outcome: Err(Error::Busy) };
+    }
+    let sealed = with_arena(f).unwrap_or_else(|e| Sealed { arena: None, outcome: Err(Error::System(Step::Begin, e)) });
+    STATE.leave();
+    sealed
+}
+
+struct Job<F> {
+    arena: &'static mut Arena,
+    f: Option<F>,
+    outcome: Result<Outcome, Error>,
+}
+
+fn with_arena<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(f: F) -> sys::Result<Sealed> {
+    extern "C" fn run<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(job: *mut u8) {
+        // SAFETY: the caller passes its own Job<F>, which nobody else uses during the call.
+        let job = unsafe { &mut *job.cast::<Job<F>>() };
+        if let Some(f) = job.f.take() {
+            job.outcome = f(job.arena);
+        }
+    }
+    let mask = sys::block_signals()?;
+    let arena = Arena::map().inspect_err(|_| sys::restore_signals(mask))?;
+    let top = arena.stack_top();
+    let mut job = Job { arena, f: Some(f), outcome: Err(Error::Busy) };
+    // SAFETY: the arena's stack has room for these few frames (tested) and is used by this call only.
+    unsafe { crate::stack::call_on(top, run::<F>, (&raw mut job).cast()) };
+    let Job { arena, outcome, .. } = job;
+    sys::restore_signals(mask);
+    Ok(Sealed { arena: Some(arena), outcome })
+}
+
+fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Result<Outcome, Error> {
+    let look = |e| Error::System(Step::Look, e);
+    let start = sys::now_ns();
+    if let Some(reason) = objects::refusal(&mut arena.text).map_err(look)? {
+        return Err(Error::Refused(reason));
+    }
+    plan::set_holes(arena, caller_stack, &STATE.excluded()).map_err(look)?;
+    let mut facts = plan::make(arena, false).map_err(look)?;
+    let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
+    if facts.generations >= plan::MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0 {
+        // Fold all generations into one: fewer memfds, fewer VMAs.
+        facts = plan::make(arena, true).map_err(look)?;
+    }
+    if let Some(reason) = facts.refused {
+        return Err(Error::Refused(reason));
+    }
+    if 2 * arena.run_count > room {
+        return Err(Error::Refused(Reason::VmaLimit));
+    }
+    if arena.run_count == 0 {
+        return Ok(Outcome { elapsed_ns: sys::now_ns() - start, ..Outcome::default() });
+    }
+    let Arena { text, small, .. } = &mut *arena;
+    let memory = Limits::find(text, small).map_err(look)?;
+    let _file_size = limits::FileSize::raise()?;
+    let _thp = (pages == Pages::Auto).then(limits::ThpAllowed::set);
+    let mut outcome = seal_runs(arena, &memory, pages)?;
+    if outcome.sealed > 0 {
+        limits::dump_file_memory(&mut arena.small);
+    }
+    outcome.elapsed_ns = sys::now_ns() - start;
+    Ok(outcome)
+}
+
+/// Makes the memfd of this generation and seals every run into it.
+fn seal_runs(arena: &mut Arena, memory: &Limits, pages: Pages) -> Result<Outcome, Error> {
+    let outcome = Outcome { generation: STATE.next_generation(), ..Outcome::default() };
+    let fd = make_memfd(outcome.generation).map_err(|e| Error::System(Step::CreateMemfd, e))?;
+    let window = if pages == Pages::Auto { Window::reserve() } else { None };
+    let mut maker = Maker { fd, memory, window, outcome };
+    for i in 0..arena.run_count {
+        let run = arena.runs[i];
+        let before = maker.outcome.sealed;
+        let result = maker.seal_run(i, run, &mut arena.text);
+        let sealed = maker.outcome.sealed - before;
+        let record = &mut arena.records[run.record as usize];
+        record.sealed += sealed;
+        record.kept = record.kept.saturating_sub(sealed);
+        if let Err(reason) = result {
+            record.reason = Some(reason);
+            if reason == Reason::LowMemory {
+                break;
+            }
+        }
+    }
+    let Maker { window, mut outcome, .. } = maker;
+    drop(window); // the memfd can't be sealed while it is mapped shared and writable
+    outcome.write_sealed = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
+    sys::close(fd);
+    Ok(outcome)
+}
+
+fn make_memfd(generation: u32) -> sys::Result<i32> {
+    let mut name = *b"flashfork:0000000000\0";
+    let mut n = generation;
+    for digit in name[10..20].iter_mut().rev() {
+        *digit = b'0' + (n % 10) as u8;
+        n /= 10;
+    }
+    let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::EINVAL)?;
+    let fd = sys::memfd_create(name)?;
+    sys::ftruncate(fd, offset::FILE_LEN).inspect_err(|_| sys::close(fd))?;
+    Ok(fd)
+}
+
+struct Maker<'a> {
+    fd: i32,
+    memory: &'a Limits,
+    window: Option<Window>,
+    outcome: Outcome,
+}
+
+/// Memory kept free beside what a step takes: page tables, and what others take meanwhile.
+pub(crate) const SLACK: u64 = 8 << 20;
+
+impl Maker<'_> {
+    /// Seals a run chunk by chunk. On an error the rest, or the chunk that failed, is as it was.
+    fn seal_run(&mut self, index: usize, run: Run, buf: &mut [u8]) -> Result<(), Reason> {
+        let base = offset::of_run(index, run.advice, run.range.start);
+        let target = |at: usize| base + (at - run.range.start) as u64;
+        self.outcome.filled += run.filled as u64;
+        let mut result = Ok(());
+        let mut at = run.range.start;
+        while at < run.range.end {
+            let chunk = next_chunk(Range::new(at, run.range.end));
+            let free = self.headroom(buf)?;
+            let ample = free >= chunk.len() as u64 + SLACK;
+            let huge = ample && chunk.len() >= HUGE && self.make_huge(chunk, target(at));
+            // A failed collapse may mean that memory is short: from there on small steps, each after a look.
+            let step = if huge { chunk.len() } else { HUGE };
+            while at < chunk.end {
+                let piece = Range::new(at, (at + step).min(chunk.end));
+                if !ample && self.headroom(buf)? < piece.len() as u64 + SLACK {
+                    return Err(Reason::LowMemory);
+                }
+                match self.seal_piece(piece, run.prot, target(at)) {
+                    Ok(()) if huge => self.outcome.huge += piece.len() as u64,
+                    Ok(()) => {}
+                    Err(_) => result = Err(Reason::CopyFailed),
+                }
+                at = piece.end;
+            }
+        }
+        result
+    }
+
+    fn headroom(&self, buf: &mut [u8]) -> Result<u64, Reason> {
+        self.memory.headroom(buf).map_err(|_| Reason::LowMemory)
+    }
+
+    /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel has none.
+    fn make_huge(&mut self, chunk: Range, target: u64) -> bool {
+        let Some(window) = &self.window else { return false };
+        let extra = chunk.len() as u64 + self.outcome.filled;
+        self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
+        match window.make_huge(self.fd, target, chunk.len()) {
+            Ok(()) => true,
+            // No huge page free just now: the next chunk may find some.
+            Err(Errno::ENOMEM | Errno::EAGAIN | Errno::EBUSY) => false,
+            Err(_) => {
+                self.window = None;
+                false
+            }
+        }
+    }
+
+    fn seal_piece(&mut self, piece: Range, prot: u32, target: u64) -> sys::Result<()> {
+        let extra = piece.len() as u64 + self.outcome.filled;
+        self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
+        // From here on discarding this memory must go through the engine.
+        STATE.set_sealed();
+        let result = copy::copy(self.fd, piece, target).and_then(|()| {
+            // SAFETY: the copy was just made; with one thread, on our own stack and with signals blocked nobody has
+            // written to the piece since.
+            unsafe { remap::seal_range(piece, prot, self.fd, target) }
+        });
+        match result {
+            Ok(()) => self.outcome.sealed += piece.len() as u64,
+            // What was copied is of no use any more. If it can't be given back it goes with the memfd.
+            Err(_) => drop(sys::punch_hole(self.fd, target, piece.len())),
+        }
+        result
+    }
+}
+
+/// The next part of a run to seal in one go: whole 2 MB blocks, or the odd end before or behind them.
+fn next_chunk(rest: Range) -> Range {
+    let whole = rest.len().min(CHUNK) & !(HUGE - 1);
+    let len = match rest.start % HUGE {
+        0 if whole > 0 => whole,
+        into => rest.len().min(HUGE - into),
+    };
+    Range::new(rest.start, rest.start + len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_a_run_and_align() {
+        for (start, end) in
+            [(HUGE, 2 * HUGE), (4096, 8192), (HUGE - 4096, 100 * HUGE + 8192), (3 * HUGE + 4096, 4 * HUGE)]
+        {
+            let mut at = start;
+            while at < end {
+                let c = next_chunk(Range::new(at, end));
+                assert!(c.start == at && c.end <= end && !c.is_empty() && c.len() <= CHUNK);
+                assert!(c.len() < HUGE || c.start.is_multiple_of(HUGE) && c.end.is_multiple_of(HUGE));
+                at = c.end;
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Runs a function on a stack of its own.
+//!
+//! The caller's stack may lie in memory that is being sealed (coroutines, thread stacks from malloc). On a separate
+//! stack nothing of the program's memory is written between the copy and the remap, and depth is known in advance.
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+compile_error!("flashfork-core supports Linux on x86-64 only");
+
+use core::arch::asm;
+
+/// Calls `f(arg)` with the stack pointer at `top`.
+///
+/// # Safety
+/// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else meanwhile. `f` must not unwind.
+pub unsafe fn call_on(top: usize, f: extern "C" fn(*mut u8), arg: *mut u8) {
+    let top = top & !15;
+    // SAFETY: r12 is preserved by the callee under the System V ABI, so the old stack pointer survives the call there;
+    // every caller-saved register is declared clobbered; the stack is aligned to 16 bytes at the call.
+    unsafe {
+        asm!(
+            "mov r12, rsp",
+            "mov rsp, {top}",
+            "call {f}",
+            "mov rsp, r12",
+            top = in(reg) top,
+            f = in(reg) f,
+            in("rdi") arg,
+            out("r12") _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern "C" fn double(arg: *mut u8) {
+        let here = 0u8;
+        // SAFETY: the test passes a pointer to a pair of words.
+        let pair = unsafe { &mut *arg.cast::<[usize; 2]>() };
+        pair[0] *= 2;
+        pair[1] = &raw const here as usize;
+    }
+
+    #[test]
+    fn runs_on_the_given_stack_and_returns() {
+        let mut stack = vec![0u8; 64 * 1024];
+        let range = stack.as_ptr_range();
+        let mut pair = [21usize, 0];
+        let top = stack.as_mut_ptr_range().end as usize;
+        // SAFETY: the vector outlives the call and nobody else uses it.
+        unsafe { super::call_on(top, double, (&raw mut pair).cast()) };
+        assert_eq!(pair[0], 42);
+        assert!((range.start as usize..range.end as usize).contains(&pair[1]));
+    }
+}

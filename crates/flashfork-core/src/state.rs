@@ -1,0 +1,81 @@
+//! What the engine remembers between calls: one static, on pages of its own, itself never sealed.
+
+use crate::arena::MAX_HOLES;
+use crate::fork::Policy;
+use crate::range::Range;
+use crate::stats::Stats;
+use crate::sys::{Errno, Result};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::SeqCst};
+
+/// Most ranges a program may exclude.
+pub const MAX_EXCLUDED: usize = 64;
+
+const _: () = assert!(MAX_EXCLUDED + 8 < MAX_HOLES);
+
+#[repr(C, align(4096))]
+pub(crate) struct State {
+    busy: AtomicBool,
+    sealed: AtomicBool,
+    generation: AtomicU32,
+    excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
+    excluded_count: AtomicUsize,
+    pub policy: Policy,
+    pub own_stats: Stats,
+    /// Counters in shared memory, when there are any.
+    pub shared_stats: AtomicPtr<Stats>,
+}
+
+pub(crate) static STATE: State = State {
+    busy: AtomicBool::new(false),
+    sealed: AtomicBool::new(false),
+    generation: AtomicU32::new(0),
+    excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
+    excluded_count: AtomicUsize::new(0),
+    policy: Policy::new(),
+    own_stats: Stats::new(),
+    shared_stats: AtomicPtr::new(core::ptr::null_mut()),
+};
+
+impl State {
+    /// Takes the engine; false when somebody has it (a signal handler in the middle of a call).
+    pub fn enter(&self) -> bool {
+        !self.busy.swap(true, SeqCst)
+    }
+
+    pub fn leave(&self) {
+        self.busy.store(false, SeqCst);
+    }
+
+    /// Whether this process, or one it was forked from, has ever sealed anything.
+    pub fn sealed(&self) -> bool {
+        self.sealed.load(SeqCst)
+    }
+
+    pub fn set_sealed(&self) {
+        self.sealed.store(true, SeqCst);
+    }
+
+    pub fn next_generation(&self) -> u32 {
+        self.generation.fetch_add(1, SeqCst) + 1
+    }
+
+    pub fn exclude(&self, range: Range) -> Result<()> {
+        let i = self.excluded_count.load(SeqCst);
+        let slot = self.excluded.get(i).ok_or(Errno::ENOSPC)?;
+        slot[0].store(range.start, SeqCst);
+        slot[1].store(range.end, SeqCst);
+        self.excluded_count.store(i + 1, SeqCst);
+        Ok(())
+    }
+
+    /// What the program excluded, and this state itself: it is written while a seal runs.
+    pub fn excluded(&self) -> [Range; MAX_EXCLUDED + 1] {
+        let mut out = [Range::default(); MAX_EXCLUDED + 1];
+        let own = &raw const *self as usize;
+        out[0] = Range::new(own, own + size_of::<State>());
+        for (place, slot) in out[1..].iter_mut().zip(&self.excluded) {
+            *place = Range::new(slot[0].load(SeqCst), slot[1].load(SeqCst));
+        }
+        out
+    }
+}

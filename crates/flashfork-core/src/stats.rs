@@ -1,0 +1,120 @@
+//! Counters of one process, or of a tree of processes when they lie in shared memory.
+
+use crate::never_seal::{Reason, Scope};
+use crate::seal::{Error, Outcome, Sealed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How many times something happened and how long it took in all.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Timed {
+    /// Times.
+    pub count: AtomicU64,
+    /// Nanoseconds, summed.
+    pub ns: AtomicU64,
+}
+
+impl Timed {
+    const fn new() -> Timed {
+        Timed { count: AtomicU64::new(0), ns: AtomicU64::new(0) }
+    }
+
+    fn add(&self, ns: u64) {
+        self.count.fetch_add(1, Relaxed);
+        self.ns.fetch_add(ns, Relaxed);
+    }
+}
+
+/// The counters. The layout is the file format behind `FLASHFORK_STATS`: plain 64-bit words, the first one says which.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Stats {
+    /// [`Stats::MAGIC`].
+    pub magic: AtomicU64,
+    /// Forks of processes that had sealed nothing.
+    pub plain: Timed,
+    /// Forks of processes that had sealed memory.
+    pub sealed: Timed,
+    /// Seals that sealed something.
+    pub seals: Timed,
+    /// Bytes sealed, over all seals.
+    pub sealed_bytes: AtomicU64,
+    /// Of these, on 2 MB pages.
+    pub huge_bytes: AtomicU64,
+    /// Of these, not populated before.
+    pub filled_bytes: AtomicU64,
+    /// Largest amount sealed by one seal.
+    pub largest_seal: AtomicU64,
+    /// Attempts that failed with an error of the system, and the last one: step × 65,536 + errno.
+    pub errors: AtomicU64,
+    /// See `errors`.
+    pub last_error: AtomicU64,
+    /// By reason: processes refused; VMAs left out by the largest seal so far.
+    pub refused: [AtomicU64; Reason::COUNT],
+}
+
+impl Stats {
+    /// Marks a statistics file of this version ("flashfk" and a version byte).
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x01");
+
+    /// All zeros.
+    pub const fn new() -> Stats {
+        Stats {
+            magic: AtomicU64::new(Self::MAGIC),
+            plain: Timed::new(),
+            sealed: Timed::new(),
+            seals: Timed::new(),
+            sealed_bytes: AtomicU64::new(0),
+            huge_bytes: AtomicU64::new(0),
+            filled_bytes: AtomicU64::new(0),
+            largest_seal: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+            last_error: AtomicU64::new(0),
+            refused: [const { AtomicU64::new(0) }; Reason::COUNT],
+        }
+    }
+
+    /// Notes a fork as the parent saw it.
+    pub fn fork(&self, sealed: bool, ns: u64) {
+        if sealed { &self.sealed } else { &self.plain }.add(ns);
+    }
+
+    /// Notes what a seal did.
+    pub fn seal(&self, seal: &Sealed) {
+        match &seal.outcome {
+            Ok(outcome) => self.sealed_some(seal, outcome),
+            Err(Error::Refused(reason)) => {
+                self.refused[*reason as usize].fetch_add(1, Relaxed);
+            }
+            Err(Error::Busy) => {}
+            Err(Error::System(step, errno)) => {
+                self.errors.fetch_add(1, Relaxed);
+                self.last_error.store((*step as u64) << 16 | errno.into_raw() as u64, Relaxed);
+            }
+        }
+    }
+
+    fn sealed_some(&self, seal: &Sealed, o: &Outcome) {
+        if o.sealed > 0 {
+            self.seals.add(o.elapsed_ns);
+            self.sealed_bytes.fetch_add(o.sealed, Relaxed);
+            self.huge_bytes.fetch_add(o.huge, Relaxed);
+            self.filled_bytes.fetch_add(o.filled, Relaxed);
+        }
+        if self.largest_seal.fetch_max(o.sealed, Relaxed) > o.sealed {
+            return;
+        }
+        for (row, count) in crate::never_seal::TABLE.iter().zip(&self.refused) {
+            if row.scope == Scope::Vma {
+                let n = seal.records().iter().filter(|r| r.reason == Some(row.reason)).count();
+                count.store(n as u64, Relaxed);
+            }
+        }
+    }
+}
+
+impl Default for Stats {
+    fn default() -> Stats {
+        Stats::new()
+    }
+}

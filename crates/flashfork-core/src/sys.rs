@@ -1,0 +1,366 @@
+//! The system calls the engine makes, each a thin typed wrapper over the raw instruction.
+//!
+//! Raw, because a seal runs where libc must not: libc may allocate, take locks or touch `errno` in thread-local
+//! storage, and all of these live in memory that is about to be copied.
+
+use core::ffi::CStr;
+use linux_raw_sys::{general as k, prctl as p};
+pub use syscalls::Errno;
+use syscalls::{Sysno, syscall0, syscall1, syscall2, syscall3, syscall4, syscall5, syscall6};
+
+/// Bytes in a small page.
+pub const PAGE: usize = 4096;
+/// Bytes mapped by one last-level page table, and in one huge page.
+pub const HUGE: usize = 2 << 20;
+
+pub const PROT_NONE: u32 = k::PROT_NONE;
+pub const PROT_READ: u32 = k::PROT_READ;
+pub const PROT_WRITE: u32 = k::PROT_WRITE;
+pub const PROT_EXEC: u32 = k::PROT_EXEC;
+pub const MAP_SHARED: u32 = k::MAP_SHARED;
+pub const MAP_PRIVATE: u32 = k::MAP_PRIVATE;
+pub const MAP_FIXED: u32 = k::MAP_FIXED;
+pub const MAP_ANONYMOUS: u32 = k::MAP_ANONYMOUS;
+pub const MAP_NORESERVE: u32 = k::MAP_NORESERVE;
+
+pub type Result<T> = core::result::Result<T, Errno>;
+
+/// `mmap(2)`. Returns the address.
+///
+/// # Safety
+/// With `MAP_FIXED`, whatever is mapped at `addr` is replaced: the caller answers for it.
+pub unsafe fn mmap(addr: usize, len: usize, prot: u32, flags: u32, fd: i32, offset: u64) -> Result<usize> {
+    // SAFETY: the kernel checks every argument; the effect on memory is the caller's to answer for.
+    unsafe { syscall6(Sysno::mmap, addr, len, prot as usize, flags as usize, fd as isize as usize, offset as usize) }
+}
+
+/// `munmap(2)`.
+///
+/// # Safety
+/// Nothing may use the range afterwards.
+pub unsafe fn munmap(addr: usize, len: usize) -> Result<()> {
+    // SAFETY: see above.
+    unsafe { syscall2(Sysno::munmap, addr, len) }.map(drop)
+}
+
+/// `mremap(2)` with a fixed new address.
+///
+/// # Safety
+/// Whatever is mapped at `to` is replaced, and nothing may use `from` afterwards.
+pub unsafe fn mremap_fixed(from: usize, len: usize, to: usize) -> Result<()> {
+    let flags = (k::MREMAP_MAYMOVE | k::MREMAP_FIXED) as usize;
+    // SAFETY: see above.
+    unsafe { syscall5(Sysno::mremap, from, len, len, flags, to) }.map(drop)
+}
+
+/// `mremap(2)` as the program asked for it. Returns the new address.
+///
+/// # Safety
+/// As `mremap(2)`: the caller answers for what is moved, unmapped and replaced.
+pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Result<usize> {
+    // SAFETY: see above.
+    unsafe { syscall5(Sysno::mremap, from, old, new, flags, to) }
+}
+
+/// `mprotect(2)`.
+///
+/// # Safety
+/// The caller answers for accesses that the new protection forbids.
+pub unsafe fn mprotect(addr: usize, len: usize, prot: u32) -> Result<()> {
+    // SAFETY: see above.
+    unsafe { syscall3(Sysno::mprotect, addr, len, prot as usize) }.map(drop)
+}
+
+/// `madvise(2)`.
+///
+/// # Safety
+/// Some advice discards contents (`MADV_DONTNEED`, `MADV_FREE`): the caller answers for it.
+pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
+    // SAFETY: see above.
+    unsafe { syscall3(Sysno::madvise, addr, len, advice as usize) }.map(drop)
+}
+
+/// Whether every page of the range belongs to some mapping (`msync(2)` with `MS_ASYNC` does nothing else).
+pub fn is_mapped(addr: usize, len: usize) -> bool {
+    // SAFETY: MS_ASYNC neither reads nor writes the memory.
+    unsafe { syscall3(Sysno::msync, addr, len, k::MS_ASYNC as usize) }.is_ok()
+}
+
+/// `memfd_create(2)`: sealable, closed on exec, and never executable where the kernel knows how to say so (6.3).
+pub fn memfd_create(name: &CStr) -> Result<i32> {
+    let base = k::MFD_CLOEXEC | k::MFD_ALLOW_SEALING;
+    // SAFETY: `name` is a NUL-terminated string.
+    let create = |flags: u32| unsafe { syscall2(Sysno::memfd_create, name.as_ptr() as usize, flags as usize) };
+    match create(base | k::MFD_NOEXEC_SEAL) {
+        Err(Errno::EINVAL) => create(base),
+        other => other,
+    }
+    .map(|fd| fd as i32)
+}
+
+/// `ftruncate(2)`.
+pub fn ftruncate(fd: i32, len: u64) -> Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall2(Sysno::ftruncate, fd as usize, len as usize) }.map(drop)
+}
+
+/// `fallocate(2)` that gives a range of a file back.
+pub fn punch_hole(fd: i32, offset: u64, len: usize) -> Result<()> {
+    let mode = (k::FALLOC_FL_PUNCH_HOLE | k::FALLOC_FL_KEEP_SIZE) as usize;
+    // SAFETY: no memory is passed.
+    unsafe { syscall4(Sysno::fallocate, fd as usize, mode, offset as usize, len) }.map(drop)
+}
+
+/// `fcntl(F_ADD_SEALS)`: no write, shrink, growth or further seal.
+pub fn add_seals(fd: i32) -> Result<()> {
+    let seals = k::F_SEAL_WRITE | k::F_SEAL_SHRINK | k::F_SEAL_GROW | k::F_SEAL_SEAL;
+    // SAFETY: no memory is passed.
+    unsafe { syscall3(Sysno::fcntl, fd as usize, k::F_ADD_SEALS as usize, seals as usize) }.map(drop)
+}
+
+/// Copies memory into a file: `pwrite64(2)` until all is written.
+///
+/// A source page that can't be read ends in `EFAULT`, never in a signal: that is why the copy goes through the kernel.
+pub fn pwrite_all(fd: i32, mut addr: usize, mut len: usize, mut offset: u64) -> Result<()> {
+    while len > 0 {
+        // SAFETY: the kernel only reads the memory, and answers EFAULT where it can't.
+        match unsafe { syscall4(Sysno::pwrite64, fd as usize, addr, len, offset as usize) } {
+            Ok(0) => return Err(Errno::ENOSPC),
+            Ok(n) => {
+                addr += n;
+                len -= n;
+                offset += n as u64;
+            }
+            Err(Errno::EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Copies a file's bytes into memory: `pread64(2)` until all is read.
+///
+/// # Safety
+/// The range is writable memory whose contents may be replaced.
+pub unsafe fn pread_all(fd: i32, mut addr: usize, mut len: usize, mut offset: u64) -> Result<()> {
+    while len > 0 {
+        // SAFETY: the caller gave the range up to be overwritten.
+        match unsafe { syscall4(Sysno::pread64, fd as usize, addr, len, offset as usize) } {
+            Ok(0) => return Err(Errno::EIO),
+            Ok(n) => {
+                addr += n;
+                len -= n;
+                offset += n as u64;
+            }
+            Err(Errno::EINTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// `pread64(2)` once, into a buffer.
+pub fn pread(fd: i32, buf: &mut [u8], offset: u64) -> Result<usize> {
+    // SAFETY: the buffer is ours to fill.
+    unsafe { syscall4(Sysno::pread64, fd as usize, buf.as_mut_ptr() as usize, buf.len(), offset as usize) }
+}
+
+/// `openat(2)` with the flags given, relative to the working directory.
+pub fn open(path: &CStr, flags: u32) -> Result<i32> {
+    // SAFETY: `path` is a NUL-terminated string.
+    unsafe {
+        syscall4(
+            Sysno::openat,
+            k::AT_FDCWD as isize as usize,
+            path.as_ptr() as usize,
+            (flags | k::O_CLOEXEC) as usize,
+            0,
+        )
+    }
+    .map(|fd| fd as i32)
+}
+
+pub const O_RDONLY: u32 = k::O_RDONLY;
+pub const O_WRONLY: u32 = k::O_WRONLY;
+pub const O_DIRECTORY: u32 = k::O_DIRECTORY;
+
+/// `close(2)`. Linux releases the descriptor whatever the call answers, so there is nothing to do about an error.
+pub fn close(fd: i32) {
+    // SAFETY: the caller owns the descriptor.
+    let _ = unsafe { syscall1(Sysno::close, fd as usize) };
+}
+
+/// `read(2)` once.
+pub fn read(fd: i32, buf: &mut [u8]) -> Result<usize> {
+    loop {
+        // SAFETY: the buffer is ours to fill.
+        match unsafe { syscall3(Sysno::read, fd as usize, buf.as_mut_ptr() as usize, buf.len()) } {
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// `write(2)` once.
+pub fn write(fd: i32, buf: &[u8]) -> Result<usize> {
+    // SAFETY: the kernel only reads the buffer.
+    unsafe { syscall3(Sysno::write, fd as usize, buf.as_ptr() as usize, buf.len()) }
+}
+
+/// `readlink(2)`.
+pub fn readlink(path: &CStr, buf: &mut [u8]) -> Result<usize> {
+    // SAFETY: a NUL-terminated path and a buffer of our own.
+    unsafe { syscall3(Sysno::readlink, path.as_ptr() as usize, buf.as_mut_ptr() as usize, buf.len()) }
+}
+
+/// `getdents64(2)`.
+pub fn getdents(fd: i32, buf: &mut [u8]) -> Result<usize> {
+    // SAFETY: the buffer is ours to fill.
+    unsafe { syscall3(Sysno::getdents64, fd as usize, buf.as_mut_ptr() as usize, buf.len()) }
+}
+
+/// The protocol family of a socket (`SO_DOMAIN`), or the error `getsockopt(2)` gave.
+pub fn socket_domain(fd: i32) -> Result<i32> {
+    const SOL_SOCKET: usize = 1;
+    const SO_DOMAIN: usize = 39;
+    let mut value = 0i32;
+    let mut len = 4u32;
+    // SAFETY: both pointers are to locals of the right size.
+    unsafe {
+        syscall5(Sysno::getsockopt, fd as usize, SOL_SOCKET, SO_DOMAIN, &raw mut value as usize, &raw mut len as usize)
+    }
+    .map(|_| value)
+}
+
+/// `ioctl(2)` with a pointer argument.
+///
+/// # Safety
+/// `arg` points to what the request expects.
+pub unsafe fn ioctl(fd: i32, request: usize, arg: usize) -> Result<usize> {
+    // SAFETY: see above.
+    unsafe { syscall3(Sysno::ioctl, fd as usize, request, arg) }
+}
+
+/// Blocks every signal; returns the mask before. Signals that must not wait (SIGKILL, SIGSTOP) are never blocked.
+pub fn block_signals() -> Result<u64> {
+    let all = u64::MAX;
+    let mut old = 0u64;
+    // SAFETY: both masks are the kernel's 8 bytes.
+    unsafe {
+        syscall4(Sysno::rt_sigprocmask, k::SIG_SETMASK as usize, &raw const all as usize, &raw mut old as usize, 8)
+    }
+    .map(|_| old)
+}
+
+/// Puts a signal mask back.
+pub fn restore_signals(mask: u64) {
+    // SAFETY: the mask is the kernel's 8 bytes. The call can't fail with valid arguments.
+    let _ = unsafe { syscall4(Sysno::rt_sigprocmask, k::SIG_SETMASK as usize, &raw const mask as usize, 0, 8) };
+}
+
+/// The alternate signal stack of this thread, if it has one: start and length (`sigaltstack(2)`).
+pub fn alternate_stack() -> Option<(usize, usize)> {
+    #[repr(C)]
+    struct Stack {
+        sp: usize,
+        flags: i32,
+        size: usize,
+    }
+    let mut s = Stack { sp: 0, flags: 0, size: 0 };
+    const SS_DISABLE: i32 = 2;
+    // SAFETY: the struct is stack_t.
+    unsafe { syscall2(Sysno::sigaltstack, 0, &raw mut s as usize) }.ok()?;
+    (s.flags & SS_DISABLE == 0 && s.size > 0).then_some((s.sp, s.size))
+}
+
+/// The head of this thread's robust futex list (`get_robust_list(2)`): the kernel reads and writes there at exit.
+pub fn robust_list() -> Option<(usize, usize)> {
+    let (mut head, mut len) = (0usize, 0usize);
+    // SAFETY: both pointers are to locals of the right size.
+    unsafe { syscall3(Sysno::get_robust_list, 0, &raw mut head as usize, &raw mut len as usize) }.ok()?;
+    (head != 0).then_some((head, len))
+}
+
+/// The thread pointer: where libc keeps the thread's control block, its rseq area among it.
+pub fn thread_pointer() -> Result<usize> {
+    const ARCH_GET_FS: usize = 0x1003;
+    let mut fs = 0usize;
+    // SAFETY: the kernel writes one word to a local.
+    unsafe { syscall2(Sysno::arch_prctl, ARCH_GET_FS, &raw mut fs as usize) }.map(|_| fs)
+}
+
+/// Whether the memory at `addr` has a NUMA policy other than the default (`get_mempolicy(2)`).
+/// A kernel without NUMA has none.
+pub fn has_numa_policy(addr: usize) -> bool {
+    const MPOL_F_ADDR: usize = 2;
+    let mut mode = 0i32;
+    // SAFETY: the kernel writes one int to a local.
+    unsafe { syscall5(Sysno::get_mempolicy, &raw mut mode as usize, 0, 0, addr, MPOL_F_ADDR) }.is_ok() && mode != 0
+}
+
+/// The process's `PR_SET_THP_DISABLE` setting as the kernel gives it (0: not set).
+pub fn thp_disable() -> Result<usize> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall5(Sysno::prctl, p::PR_GET_THP_DISABLE as usize, 0, 0, 0, 0) }
+}
+
+/// Sets `PR_SET_THP_DISABLE` to a value that `thp_disable` gave (bit 0: on; the others are its flags, Linux 6.18).
+pub fn set_thp_disable(value: usize) -> Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall5(Sysno::prctl, p::PR_SET_THP_DISABLE as usize, value & 1, value & !1, 0, 0) }.map(drop)
+}
+
+/// Soft and hard limit of a resource (`prlimit64(2)`).
+pub fn getrlimit(resource: u32) -> Result<[u64; 2]> {
+    let mut limits = [0u64; 2];
+    // SAFETY: the kernel writes one struct rlimit64 to a local.
+    unsafe { syscall4(Sysno::prlimit64, 0, resource as usize, 0, limits.as_mut_ptr() as usize) }.map(|_| limits)
+}
+
+/// Sets soft and hard limit of a resource.
+pub fn setrlimit(resource: u32, limits: [u64; 2]) -> Result<()> {
+    // SAFETY: the kernel reads one struct rlimit64 from a local.
+    unsafe { syscall4(Sysno::prlimit64, 0, resource as usize, limits.as_ptr() as usize, 0) }.map(drop)
+}
+
+pub const RLIMIT_FSIZE: u32 = k::RLIMIT_FSIZE;
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+pub fn now_ns() -> u64 {
+    let mut t = [0u64; 2];
+    // SAFETY: the kernel writes one struct timespec to a local. With a valid clock the call can't fail.
+    let _ = unsafe { syscall2(Sysno::clock_gettime, k::CLOCK_MONOTONIC as usize, t.as_mut_ptr() as usize) };
+    t[0] * 1_000_000_000 + t[1]
+}
+
+/// Peak resident memory of this process in bytes (`getrusage(2)`).
+pub fn peak_rss() -> u64 {
+    let mut usage = [0u64; 18];
+    // SAFETY: struct rusage is 18 words on this architecture.
+    match unsafe { syscall2(Sysno::getrusage, 0, usage.as_mut_ptr() as usize) } {
+        Ok(_) => usage[4] * 1024,
+        Err(_) => 0,
+    }
+}
+
+/// The process id.
+pub fn getpid() -> i32 {
+    // SAFETY: no arguments, can't fail.
+    unsafe { syscall0(Sysno::getpid) }.map_or(0, |p| p as i32)
+}
+
+/// Lets other tasks run for about a millisecond; used between retries.
+pub fn pause_briefly() {
+    let t = [0u64, 1_000_000];
+    // SAFETY: the kernel reads one struct timespec. Waking early is harmless.
+    let _ = unsafe { syscall2(Sysno::nanosleep, t.as_ptr() as usize, 0) };
+}
+
+/// Ends the process at once: for the one state in which going on would mean running with memory missing.
+pub fn die() -> ! {
+    const SIGKILL: usize = 9;
+    loop {
+        // SAFETY: no memory is passed.
+        let _ = unsafe { syscall2(Sysno::kill, getpid() as usize, SIGKILL) };
+    }
+}

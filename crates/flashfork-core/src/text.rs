@@ -1,0 +1,138 @@
+//! Reads small text files of /proc and /sys without allocating: lines, words, numbers.
+
+use crate::sys::{self, Errno, Result};
+use core::ffi::CStr;
+
+/// Streams the lines of a file through a caller's buffer. A line longer than the buffer is an error (`E2BIG`).
+pub struct Lines<'a> {
+    fd: i32,
+    buf: &'a mut [u8],
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Lines<'a> {
+    /// Opens a file for reading line by line.
+    pub fn open(path: &CStr, buf: &'a mut [u8]) -> Result<Lines<'a>> {
+        Ok(Lines { fd: sys::open(path, sys::O_RDONLY)?, buf, start: 0, end: 0 })
+    }
+
+    /// The next line without its newline, or `None` at the end.
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        let mut searched = self.start;
+        loop {
+            if let Some(i) = self.buf[searched..self.end].iter().position(|&b| b == b'\n') {
+                let line = self.start..searched + i;
+                self.start = searched + i + 1;
+                return Ok(Some(&self.buf[line]));
+            }
+            if self.start > 0 {
+                self.buf.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            }
+            searched = self.end;
+            if self.end == self.buf.len() {
+                return Err(Errno::E2BIG);
+            }
+            let n = sys::read(self.fd, &mut self.buf[self.end..])?;
+            if n == 0 {
+                let rest = 0..self.end;
+                self.end = 0;
+                return Ok((!rest.is_empty()).then(|| &self.buf[rest]));
+            }
+            self.end += n;
+        }
+    }
+}
+
+impl Drop for Lines<'_> {
+    fn drop(&mut self) {
+        sys::close(self.fd);
+    }
+}
+
+/// Reads a whole small file into `buf`; what doesn't fit is left out.
+pub fn read_file<'a>(path: &CStr, buf: &'a mut [u8]) -> Result<&'a [u8]> {
+    let fd = sys::open(path, sys::O_RDONLY)?;
+    let mut n = 0;
+    let result = loop {
+        match sys::read(fd, &mut buf[n..]) {
+            Ok(0) => break Ok(()),
+            Ok(k) => n += k,
+            Err(e) => break Err(e),
+        }
+    };
+    sys::close(fd);
+    result.map(|()| &buf[..n])
+}
+
+/// The words of a line, separated by blanks.
+pub fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|b| *b == b' ' || *b == b'\t').filter(|w| !w.is_empty())
+}
+
+/// A decimal number at the start of the text, after blanks; `None` when there is no digit or it doesn't fit.
+pub fn decimal(text: &[u8]) -> Option<u64> {
+    number(words(text).next()?, 10)
+}
+
+/// A whole word as a number in the given base (10 or 16); anything behind the digits is left out.
+pub fn number(word: &[u8], base: u32) -> Option<u64> {
+    let mut value = 0u64;
+    let mut digits = 0;
+    for &b in word {
+        let Some(d) = (b as char).to_digit(base) else { break };
+        value = value.checked_mul(u64::from(base))?.checked_add(u64::from(d))?;
+        digits += 1;
+    }
+    (digits > 0).then_some(value)
+}
+
+/// The number behind `key` in a file of `key value` lines (`meminfo`, `memory.stat`), each as the file gives it.
+pub fn field(text: &[u8], key: &[u8]) -> Option<u64> {
+    text.split(|b| *b == b'\n')
+        .find_map(|line| line.strip_prefix(key).filter(|rest| rest.starts_with(b" ") || rest.starts_with(b":")))
+        .and_then(|rest| decimal(rest.strip_prefix(b":").unwrap_or(rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(decimal(b"  42 kB"), Some(42));
+        assert_eq!(number(b"7ff0-80", 16), Some(0x7ff0));
+        assert_eq!(decimal(b"max"), None);
+        assert_eq!(decimal(b"99999999999999999999999"), None);
+    }
+
+    #[test]
+    fn fields_match_whole_keys_only() {
+        let text = b"MemTotal:  5 kB\nMemAvailable:   7 kB\ninactive_file 9\n";
+        assert_eq!(field(text, b"MemAvailable"), Some(7));
+        assert_eq!(field(text, b"inactive_file"), Some(9));
+        assert_eq!(field(text, b"Mem"), None);
+        assert_eq!(field(text, b"active_file"), None);
+    }
+
+    #[test]
+    fn lines_across_buffer_ends() {
+        let path = std::env::temp_dir().join(format!("flashfork-lines-{}", std::process::id()));
+        std::fs::write(&path, "one\ntwo three\n\nfour").unwrap();
+        let c = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let mut buf = [0u8; 10];
+        let mut lines = Lines::open(&c, &mut buf).unwrap();
+        let mut seen = Vec::new();
+        while let Some(l) = lines.next().unwrap() {
+            seen.push(String::from_utf8(l.to_vec()).unwrap());
+        }
+        assert_eq!(seen, ["one", "two three", "", "four"]);
+        let mut tiny = [0u8; 5];
+        let mut lines = Lines::open(&c, &mut tiny).unwrap();
+        assert_eq!(lines.next().unwrap(), Some(&b"one"[..]));
+        assert_eq!(lines.next(), Err(Errno::E2BIG));
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,99 @@
+//! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
+
+use crate::arena::{Arena, Run};
+use crate::copy::CHUNK;
+use crate::memory::Limits;
+use crate::never_seal::Reason;
+use crate::range::Range;
+use crate::seal::{Error, Outcome, SLACK, Step, on_own_stack};
+use crate::state::STATE;
+use crate::sys::{self, HUGE};
+use crate::vma::{self, Kind};
+use crate::{objects, offset, remap};
+
+/// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
+///
+/// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages.
+/// On an error the memory so far is anonymous, the rest still sealed, and every byte is as it was.
+pub fn unseal(range: Range) -> Result<u64, Error> {
+    if !STATE.sealed() {
+        return Ok(0);
+    }
+    on_own_stack(|arena| unseal_with(arena, range)).outcome.map(|o| o.sealed)
+}
+
+fn unseal_with(arena: &mut Arena, range: Range) -> Result<Outcome, Error> {
+    let look = |e| Error::System(Step::Look, e);
+    if let Some(reason) = objects::refusal(&mut arena.text).map_err(look)? {
+        return Err(Error::Refused(reason));
+    }
+    find_sealed(arena, range).map_err(look)?;
+    if arena.run_count == 0 {
+        return Ok(Outcome::default());
+    }
+    let Arena { text, small, .. } = &mut *arena;
+    let memory = Limits::find(text, small).map_err(look)?;
+    let mut outcome = Outcome::default();
+    for i in 0..arena.run_count {
+        let run = arena.runs[i];
+        let mut at = run.range.start;
+        while at < run.range.end {
+            let chunk = Range::new(at, run.range.end.min(at + CHUNK));
+            if memory.headroom(&mut arena.text).map_err(look)? < chunk.len() as u64 + SLACK {
+                return Err(Error::Refused(Reason::LowMemory));
+            }
+            unseal_chunk(chunk, run).map_err(|e| Error::System(Step::Unseal, e))?;
+            outcome.sealed += chunk.len() as u64;
+            at = chunk.end;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Lists the sealed parts of `range` as runs of the arena.
+fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<()> {
+    arena.run_count = 0;
+    let text = core::ptr::slice_from_raw_parts_mut(arena.text.as_mut_ptr(), arena.text.len());
+    // SAFETY: `push_run` does not touch the text buffer, and no other reference to it exists meanwhile.
+    let text = unsafe { &mut *text };
+    vma::for_each(c"/proc/self/maps", text, |v| {
+        let part = v.range.intersect(range);
+        if v.kind != Kind::Sealed || part.is_empty() {
+            return Ok(());
+        }
+        let advice = offset::advice_of_sealed(v);
+        arena.push_run(Run { range: part, prot: v.prot, advice, ..Run::default() })
+    })
+}
+
+fn unseal_chunk(chunk: Range, run: Run) -> sys::Result<()> {
+    let len = chunk.len();
+    let reserved = len + HUGE;
+    let base = remap::temporary(reserved)?;
+    // Equal to the target modulo 2 MB: so that huge pages, where they are wanted, can move with it.
+    let copy = base + (chunk.start.wrapping_sub(base) & (HUGE - 1));
+    // SAFETY: the copy lies in the mapping just made; the source is readable (unreadable memory is never sealed, and
+    // protection taken away since is given back for the copy); with one thread, on our own stack and with signals
+    // blocked nobody writes to either.
+    let result = unsafe {
+        for advice in offset::advices(run.advice) {
+            // Advice is only that.
+            let _ = sys::madvise(copy, len, advice);
+        }
+        let readable = run.prot & sys::PROT_READ != 0;
+        let open = if readable { Ok(()) } else { sys::mprotect(chunk.start, len, sys::PROT_READ) };
+        open.and_then(|()| {
+            core::ptr::copy_nonoverlapping(chunk.start as *const u8, copy as *mut u8, len);
+            sys::mprotect(copy, len, run.prot)
+        })
+        .and_then(|()| remap::unseal_range(chunk, run.prot, copy))
+        .inspect_err(|_| {
+            if !readable {
+                let _ = sys::mprotect(chunk.start, len, run.prot);
+            }
+        })
+    };
+    // SAFETY: what is left of the reservation is ours.
+    let freed = unsafe { sys::munmap(base, reserved) };
+    result.and(freed)
+}

@@ -1,0 +1,223 @@
+//! One virtual memory area as `/proc/self/smaps` describes it (`proc_pid_smaps(5)`).
+
+use crate::range::Range;
+use crate::sys::{PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::text::{Lines, decimal, number, words};
+use core::ffi::CStr;
+
+/// Every memfd of the engine is named with this prefix, so that maps explain themselves and a sealed VMA is recognised
+/// wherever it was moved, split or inherited.
+pub const MEMFD_PREFIX: &[u8] = b"/memfd:flashfork:";
+
+/// What lies behind a VMA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Private anonymous memory, the brk heap and named anonymous memory among it.
+    Anonymous,
+    /// Memory this engine has sealed: a private mapping of one of its memfds.
+    Sealed,
+    /// The main thread's stack.
+    Stack,
+    /// Areas the kernel made: vdso, vvar, vsyscall, uprobes.
+    Kernel,
+    /// The ring of an asynchronous I/O context (`io_setup(2)`).
+    AioRing,
+    /// Anything else: files, devices, shared memory.
+    File,
+}
+
+/// The flags of the `VmFlags` line, two letters each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    letters: [[u8; 2]; 24],
+    count: usize,
+}
+
+impl Flags {
+    fn push(&mut self, letters: [u8; 2]) {
+        if self.count < self.letters.len() {
+            self.letters[self.count] = letters;
+            self.count += 1;
+        } else {
+            // More flags than there is room for: what isn't known stops a seal.
+            self.letters[self.count - 1] = *b"??";
+        }
+    }
+
+    /// The flags in the kernel's order.
+    pub fn iter(&self) -> impl Iterator<Item = [u8; 2]> {
+        self.letters[..self.count].iter().copied()
+    }
+
+    /// Whether a flag is set.
+    pub fn has(&self, letters: &[u8; 2]) -> bool {
+        self.iter().any(|l| l == *letters)
+    }
+}
+
+/// One VMA.
+#[derive(Clone, Copy, Debug)]
+pub struct Vma {
+    /// Addresses covered.
+    pub range: Range,
+    /// `PROT_READ`, `PROT_WRITE`, `PROT_EXEC`.
+    pub prot: u32,
+    /// `MAP_SHARED`.
+    pub shared: bool,
+    /// Offset into the file, for a file mapping.
+    pub offset: u64,
+    /// Inode number of the file; 0 for anonymous memory.
+    pub inode: u64,
+    /// What lies behind it.
+    pub kind: Kind,
+    /// Flags.
+    pub flags: Flags,
+    /// Memory protection key.
+    pub pkey: u32,
+    /// Bytes of resident anonymous pages, and of pages swapped out. The zero page counts in neither.
+    pub anonymous: u64,
+    /// See `anonymous`.
+    pub swapped: u64,
+    name: [u8; 32],
+}
+
+impl Vma {
+    /// The name the kernel gives it, cut at 32 bytes; empty for plain anonymous memory.
+    pub fn name(&self) -> &[u8] {
+        let end = self.name.iter().position(|&b| b == 0).unwrap_or(self.name.len());
+        &self.name[..end]
+    }
+
+    /// Parses the header line that `maps` and `smaps` share.
+    fn parse(line: &[u8]) -> Option<Vma> {
+        let mut w = words(line);
+        let addresses = w.next()?;
+        let perms = w.next()?;
+        let offset = number(w.next()?, 16)?;
+        let _device = w.next()?;
+        let inode = number(w.next()?, 10)?;
+        let dash = addresses.iter().position(|&b| b == b'-')?;
+        let start = number(&addresses[..dash], 16)? as usize;
+        let end = number(&addresses[dash + 1..], 16)? as usize;
+        let [r, wr, x, s] = perms.try_into().ok()?;
+        let mut prot = 0;
+        for (letter, wanted, bit) in [(r, b'r', PROT_READ), (wr, b'w', PROT_WRITE), (x, b'x', PROT_EXEC)] {
+            if letter == wanted {
+                prot |= bit;
+            }
+        }
+        // The name may hold blanks: it is everything from the sixth word on.
+        let path =
+            w.next().map_or(&line[line.len()..], |first| &line[first.as_ptr() as usize - line.as_ptr() as usize..]);
+        let mut name = [0; 32];
+        let n = path.len().min(name.len());
+        name[..n].copy_from_slice(&path[..n]);
+        let shared = s == b's';
+        let kind = match path {
+            _ if path.starts_with(MEMFD_PREFIX) && !shared => Kind::Sealed,
+            b"[stack]" => Kind::Stack,
+            b"" | b"[heap]" if inode == 0 => Kind::Anonymous,
+            _ if path.starts_with(b"[anon:") && inode == 0 => Kind::Anonymous,
+            _ if path.starts_with(b"/[aio]") => Kind::AioRing,
+            _ if path.starts_with(b"[") => Kind::Kernel,
+            _ => Kind::File,
+        };
+        Some(Vma {
+            range: Range::new(start, end),
+            prot,
+            shared,
+            offset,
+            inode,
+            kind,
+            flags: Flags::default(),
+            pkey: 0,
+            anonymous: 0,
+            swapped: 0,
+            name,
+        })
+    }
+
+    fn field(&mut self, line: &[u8]) {
+        let kilobytes = |rest: &[u8]| decimal(rest).unwrap_or(0) * 1024;
+        if let Some(rest) = line.strip_prefix(b"Anonymous:") {
+            self.anonymous = kilobytes(rest);
+        } else if let Some(rest) = line.strip_prefix(b"Swap:") {
+            self.swapped = kilobytes(rest);
+        } else if let Some(rest) = line.strip_prefix(b"ProtectionKey:") {
+            self.pkey = decimal(rest).unwrap_or(0) as u32;
+        } else if let Some(rest) = line.strip_prefix(b"VmFlags:") {
+            for letters in words(rest).filter_map(|w| w.try_into().ok()) {
+                self.flags.push(letters);
+            }
+        }
+    }
+}
+
+/// Calls `each` with every VMA of this process in order of address, stopping at the first error.
+///
+/// `path` is `/proc/self/smaps`, or `/proc/self/maps` where address, protection and name are enough: smaps walks
+/// the page tables, maps doesn't.
+pub fn for_each(path: &CStr, buf: &mut [u8], mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
+    let mut lines = Lines::open(path, buf)?;
+    let mut current: Option<Vma> = None;
+    while let Some(line) = lines.next()? {
+        if line.first().is_some_and(u8::is_ascii_uppercase) {
+            if let Some(vma) = &mut current {
+                vma.field(line);
+            }
+        } else if let Some(vma) = Vma::parse(line)
+            && let Some(done) = current.replace(vma)
+        {
+            each(&done)?;
+        }
+    }
+    current.map_or(Ok(()), |last| each(&last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_header_lines() {
+        let v = Vma::parse(b"7f0000000000-7f0000200000 rw-p 00000000 00:00 0 ").unwrap();
+        assert_eq!(v.kind, Kind::Anonymous);
+        assert_eq!(v.range.len(), 0x200000);
+        assert_eq!(v.prot, PROT_READ | PROT_WRITE);
+        let v = Vma::parse(b"1000-2000 r-xs 00001000 fe:00 77      /tmp/a b (deleted)").unwrap();
+        assert_eq!((v.kind, v.shared, v.offset, v.inode), (Kind::File, true, 0x1000, 77));
+        assert_eq!(v.name(), b"/tmp/a b (deleted)");
+        let sealed = b"1000-2000 rw-p 10000000000 00:01 9   /memfd:flashfork:1 (deleted)";
+        assert_eq!(Vma::parse(sealed).unwrap().kind, Kind::Sealed);
+        let shared = b"1000-2000 rw-s 10000000000 00:01 9   /memfd:flashfork:1 (deleted)";
+        assert_eq!(Vma::parse(shared).unwrap().kind, Kind::File);
+        assert_eq!(Vma::parse(b"1000-2000 rw-p 0 00:00 0 [heap]").unwrap().kind, Kind::Anonymous);
+        assert_eq!(Vma::parse(b"1000-2000 rw-p 0 00:00 0 [anon:x y]").unwrap().kind, Kind::Anonymous);
+        assert_eq!(Vma::parse(b"1000-2000 rw-p 0 00:00 0 [stack]").unwrap().kind, Kind::Stack);
+        assert_eq!(Vma::parse(b"1000-2000 r-xp 0 00:00 0 [vdso]").unwrap().kind, Kind::Kernel);
+        assert_eq!(Vma::parse(b"1000-2000 rw-s 0 00:10 5 /[aio] (deleted)").unwrap().kind, Kind::AioRing);
+        assert!(Vma::parse(b"garbage").is_none());
+    }
+
+    #[test]
+    fn reads_this_process() {
+        let mark = vec![1u8; 8 << 20];
+        let at = mark.as_ptr() as usize + (4 << 20);
+        let mut buf = vec![0u8; 64 * 1024];
+        let mut found = None;
+        let mut stacks = 0;
+        for_each(c"/proc/self/smaps", &mut buf, |v| {
+            if v.range.start <= at && at < v.range.end {
+                found = Some(*v);
+            }
+            stacks += usize::from(v.kind == Kind::Stack);
+            Ok(())
+        })
+        .unwrap();
+        let v = found.unwrap();
+        assert_eq!(v.kind, Kind::Anonymous);
+        assert!(v.anonymous + v.swapped >= 7 << 20);
+        assert!(v.flags.has(b"rd") && v.flags.has(b"wr") && !v.flags.has(b"dc"));
+        assert_eq!(stacks, 1);
+    }
+}

@@ -1,0 +1,101 @@
+//! Seal, fork, reseal, unseal on this machine's kernel.
+
+mod common;
+use common::{in_child, intact, maps_line, patterned, wait};
+use flashfork_core::{Pages, has_sealed, seal, unseal};
+
+const LEN: usize = 96 << 20;
+
+fn sealed_bytes(pages: Pages) -> u64 {
+    seal(pages).outcome.expect("seal").sealed
+}
+
+#[test]
+fn sealed_memory_keeps_its_bytes_and_clones_are_independent() {
+    for pages in [Pages::Auto, Pages::Small] {
+        in_child(|| {
+            let words = patterned(LEN, 1);
+            assert!(sealed_bytes(pages) >= (LEN - (4 << 20)) as u64);
+            assert!(maps_line(&words[LEN / 16]).contains("flashfork:"), "{}", maps_line(&words[LEN / 16]));
+            assert!(intact(words, 1));
+            // SAFETY: one thread.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                let same = intact(words, 1);
+                words[LEN / 16] = 7;
+                // SAFETY: ends the clone.
+                unsafe { libc::_exit(if same && words[LEN / 16] == 7 { 0 } else { 1 }) };
+            }
+            assert_eq!(wait(pid), 0);
+            assert!(intact(words, 1), "the clone's write came through");
+        });
+    }
+}
+
+#[test]
+fn a_second_seal_folds_in_what_was_written_and_only_that() {
+    in_child(|| {
+        let words = patterned(LEN, 2);
+        sealed_bytes(Pages::Auto);
+        assert_eq!(sealed_bytes(Pages::Auto), 0, "nothing was written since");
+        words[LEN / 16] ^= 5;
+        let again = seal(Pages::Auto).outcome.unwrap();
+        assert_eq!(again.sealed, 2 << 20, "one block was written");
+        assert_eq!(again.generation, 2);
+        assert!(again.write_sealed);
+        words[LEN / 16] ^= 5;
+        assert!(intact(words, 2));
+    });
+}
+
+#[test]
+fn generations_are_capped_by_folding_them_into_one() {
+    in_child(|| {
+        let words = patterned(LEN, 3);
+        for i in 0..40 {
+            words[i << 18] ^= 9;
+            sealed_bytes(Pages::Small);
+            words[i << 18] ^= 9;
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let mut inodes: Vec<_> = maps
+                .lines()
+                .filter(|l| l.contains("memfd:flashfork"))
+                .map(|l| l.split_whitespace().nth(4).unwrap())
+                .collect();
+            inodes.sort_unstable();
+            inodes.dedup();
+            assert!(inodes.len() <= 8, "{}", inodes.len());
+        }
+        assert!(intact(words, 3));
+    });
+}
+
+#[test]
+fn unseal_makes_it_anonymous_again() {
+    in_child(|| {
+        let words = patterned(LEN, 4);
+        let sealed = sealed_bytes(Pages::Auto);
+        words[12345] ^= 3;
+        assert_eq!(unseal(flashfork_core::Range::new(0, usize::MAX)), Ok(sealed));
+        words[12345] ^= 3;
+        assert!(intact(words, 4));
+        assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("flashfork:"));
+        assert!(has_sealed());
+    });
+}
+
+#[test]
+fn excluded_ranges_stay_anonymous() {
+    in_child(|| {
+        let words = patterned(LEN, 5);
+        let inside = &words[LEN / 16] as *const u64 as usize;
+        flashfork_core::exclude(inside, 8).unwrap();
+        sealed_bytes(Pages::Auto);
+        assert!(!maps_line(inside as *const u64).contains("flashfork:"));
+        assert!(maps_line((inside + 4096) as *const u64).contains("flashfork:"));
+        let later = inside + (8 << 20);
+        flashfork_core::exclude(later, 4096).unwrap();
+        assert!(!maps_line(later as *const u64).contains("flashfork:"));
+        assert!(intact(words, 5));
+    });
+}
