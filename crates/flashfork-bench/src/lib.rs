@@ -12,6 +12,7 @@
 //!
 //! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
 
+pub mod database;
 pub mod error;
 pub mod host;
 pub mod lock;
