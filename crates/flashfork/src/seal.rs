@@ -1,0 +1,153 @@
+//! Seal, fork, unseal: the calls a program makes.
+
+use crate::{SealError, allocator};
+use flashfork_core::{self as core, never_seal::Reason};
+use std::time::Duration;
+
+pub use flashfork_core::Pages;
+
+/// How to seal.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SealOptions {
+    /// Which pages the sealed memory is made of.
+    pub pages: Pages,
+    /// The caller vouches that nothing in this process relies on `MADV_DONTNEED` giving zeros, or that it calls
+    /// [`seal`] under the shim.
+    pub trust_allocator: bool,
+}
+
+/// What a seal did.
+#[derive(Clone, Debug)]
+pub struct SealReport {
+    /// Bytes sealed by this call.
+    pub sealed_bytes: u64,
+    /// Of these, bytes on 2 MB pages.
+    pub huge_bytes: u64,
+    /// Of these, bytes that held no page before.
+    pub filled_bytes: u64,
+    /// Time the call took; signals waited meanwhile.
+    pub elapsed: Duration,
+    /// Most extra memory held at any moment, in bytes.
+    pub peak_extra_bytes: u64,
+    /// Whether the memfd refuses every later write (`F_SEAL_WRITE`).
+    pub write_sealed: bool,
+    /// Number of this seal in the process, from 1; 0 when there was nothing to seal.
+    pub generation: u32,
+    /// What became of every VMA.
+    pub vmas: Vec<VmaReport>,
+}
+
+/// What became of one VMA.
+#[derive(Clone, Debug)]
+pub struct VmaReport {
+    /// Addresses.
+    pub range: std::ops::Range<usize>,
+    /// The kernel's name for it, cut at 32 bytes; empty for plain anonymous memory.
+    pub name: String,
+    /// Bytes sealed by this call.
+    pub sealed_bytes: u64,
+    /// Bytes sealed before, and still.
+    pub kept_bytes: u64,
+    /// Why it, or the rest of it, was not sealed. `None` too for memory that was never written.
+    pub reason: Option<Reason>,
+}
+
+/// Seals the process's private anonymous memory where that is safe and pays; called again it seals what was written since
+/// (a reseal: a new generation, at most eight at a time).
+///
+/// Sealing 1 GB takes a few tenths of a second and at most 128 MB of extra memory; after that a fork costs what it costs for a
+/// process without that memory, until the process writes. The process must have one thread.
+pub fn seal(options: &SealOptions) -> Result<SealReport, SealError> {
+    if !options.trust_allocator
+        && !allocator::shim_is_loaded()
+        && let Some(name) = allocator::relies_on_dontneed()
+    {
+        return Err(SealError::Allocator(name));
+    }
+    // Nothing between the seal and the copy of its report may allocate: the report lies outside the heap for that.
+    let sealed = core::seal(options.pages);
+    let done = sealed.outcome?;
+    allocator::tell_shim();
+    Ok(SealReport {
+        sealed_bytes: done.sealed,
+        huge_bytes: done.huge,
+        filled_bytes: done.filled,
+        elapsed: Duration::from_nanos(done.elapsed_ns),
+        peak_extra_bytes: done.peak_extra,
+        write_sealed: done.write_sealed,
+        generation: done.generation,
+        vmas: sealed.records().iter().map(VmaReport::new).collect(),
+    })
+}
+
+impl VmaReport {
+    fn new(r: &core::arena::VmaRecord) -> VmaReport {
+        let end = r.name.iter().position(|b| *b == 0).unwrap_or(r.name.len());
+        VmaReport {
+            range: r.range.start..r.range.end,
+            name: String::from_utf8_lossy(&r.name[..end]).into_owned(),
+            sealed_bytes: r.sealed,
+            kept_bytes: r.kept,
+            reason: r.reason,
+        }
+    }
+}
+
+/// Makes all sealed memory anonymous again; returns how many bytes that were. Needs as much free memory.
+pub fn unseal() -> Result<u64, SealError> {
+    Ok(core::unseal(core::Range::new(0, usize::MAX))?)
+}
+
+/// Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again.
+///
+/// For secrets, and for memory that is written all the time. At most 64 ranges.
+pub fn exclude(addr: *const u8, len: usize) -> Result<(), SealError> {
+    Ok(core::exclude(addr as usize, len)?)
+}
+
+/// Which side of a fork this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forked {
+    /// The caller; the clone's process id.
+    Parent(i32),
+    /// The clone.
+    Child,
+}
+
+/// `fork(2)`, counted in [`stats`]. It seals nothing: call [`seal`] when the program is warm.
+///
+/// # Safety
+/// As `fork`: in a process with several threads the child may only call async-signal-safe functions.
+pub unsafe fn fork() -> std::io::Result<Forked> {
+    // SAFETY: the caller answers for what the child does.
+    match core::fork::fork(|| unsafe { libc::fork() }) {
+        0 => Ok(Forked::Child),
+        pid if pid > 0 => Ok(Forked::Parent(pid)),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Forks counted in this process, and in the clones it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Forks before the first seal.
+    pub plain_forks: u64,
+    /// Time these took in the parent, summed.
+    pub plain_fork_time: Duration,
+    /// Forks after the first seal.
+    pub sealed_forks: u64,
+    /// Time these took in the parent, summed.
+    pub sealed_fork_time: Duration,
+}
+
+/// How many forks [`fork`] made and how long they took.
+pub fn stats() -> Stats {
+    use std::sync::atomic::Ordering::Relaxed;
+    let s = core::fork::stats();
+    Stats {
+        plain_forks: s.plain.count.load(Relaxed),
+        plain_fork_time: Duration::from_nanos(s.plain.ns.load(Relaxed)),
+        sealed_forks: s.sealed.count.load(Relaxed),
+        sealed_fork_time: Duration::from_nanos(s.sealed.ns.load(Relaxed)),
+    }
+}
