@@ -62,7 +62,7 @@ pub unsafe fn unseal_range(range: Range, prot: u32, copy: usize) -> Result<()> {
         // SAFETY: the hole is ours to fill; the bytes come from the copy, which is readable (sealed memory always is).
         let filled = unsafe {
             fresh(range, prot | PROT_WRITE).and_then(|()| {
-                core::ptr::copy_nonoverlapping(copy as *const u8, range.start as *mut u8, range.len());
+                sys::copy_bytes(copy, range.start, range.len());
                 sys::mprotect(range.start, range.len(), prot)
             })
         };

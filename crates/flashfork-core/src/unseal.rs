@@ -83,7 +83,7 @@ fn unseal_chunk(chunk: Range, run: Run) -> sys::Result<()> {
         let readable = run.prot & sys::PROT_READ != 0;
         let open = if readable { Ok(()) } else { sys::mprotect(chunk.start, len, sys::PROT_READ) };
         open.and_then(|()| {
-            core::ptr::copy_nonoverlapping(chunk.start as *const u8, copy as *mut u8, len);
+            sys::copy_bytes(chunk.start, copy, len);
             sys::mprotect(copy, len, run.prot)
         })
         .and_then(|()| remap::unseal_range(chunk, run.prot, copy))

@@ -1,1 +1,31 @@
-//! See the package description.
+//! The shim: gives unmodified programs the engine through `LD_PRELOAD` or `AFL_PRELOAD`.
+//!
+//! It takes the place of libc's `fork` (to seal first, when the policy says so) and of the memory calls whose meaning would differ
+//! on sealed memory. It stands on the core alone: no std, no allocator, nothing to parse or calibrate when a program forks.
+//! Calls that libc makes internally, and programs that make system calls without libc, are not seen.
+#![no_std]
+
+mod control;
+mod environment;
+mod forks;
+mod memory;
+mod syscall;
+
+/// Sets `errno` and returns -1, or returns what the call gave.
+fn answer<T>(result: Result<T, flashfork_core::Errno>, value: impl FnOnce(T) -> isize) -> isize {
+    match result {
+        Ok(v) => value(v),
+        Err(e) => {
+            // SAFETY: errno of the calling thread is always there.
+            unsafe { *libc::__errno_location() = e.into_raw() };
+            -1
+        }
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    // Not reached by design: the core has no panicking path on purpose. Ending the process beats going on unsure.
+    // SAFETY: abort is always allowed.
+    unsafe { libc::abort() }
+}

@@ -1,0 +1,25 @@
+//! Calls for programs that know of the shim: tests, and the library when both are in one process.
+
+use core::ffi::c_int;
+use flashfork_core::fork::stats;
+use flashfork_core::{Pages, Range};
+
+/// Seals now. Returns 0, or -1 when the process was refused or a system call failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn flashfork_preload_seal() -> c_int {
+    let sealed = flashfork_core::seal(Pages::Auto);
+    stats().seal(&sealed);
+    if sealed.outcome.is_ok() { 0 } else { -1 }
+}
+
+/// Makes all sealed memory anonymous again. Returns 0, or -1 when it could not, wholly or in part.
+#[unsafe(no_mangle)]
+pub extern "C" fn flashfork_preload_unseal() -> c_int {
+    if flashfork_core::unseal(Range::new(0, usize::MAX)).is_ok() { 0 } else { -1 }
+}
+
+/// The library in the same process has sealed memory: from now on its discards must be looked at.
+#[unsafe(no_mangle)]
+pub extern "C" fn flashfork_preload_note_sealed() {
+    flashfork_core::note_sealed();
+}

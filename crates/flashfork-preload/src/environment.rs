@@ -1,0 +1,76 @@
+//! What the environment asks for, read once when the shim is loaded. `docs/ENVIRONMENT.md` lists the variables.
+
+use core::ffi::{CStr, c_char};
+use flashfork_core::fork::{Engine, configure, share_stats};
+use flashfork_core::stats::Stats;
+
+/// The descriptors on which an AFL fork server talks (AFL++ config.h, `FORKSRV_FD`).
+const FORK_SERVER: [i32; 2] = [198, 199];
+
+/// Run by the loader before the program's own code.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = init;
+
+extern "C" fn init() {
+    let engine = match variable(c"FLASHFORK_ENGINE").map(CStr::to_bytes) {
+        None | Some(b"auto" | b"") => Engine::Auto,
+        Some(b"seal") => Engine::Seal,
+        Some(b"fork") => Engine::Fork,
+        Some(_) => {
+            complain(b"flashfork: FLASHFORK_ENGINE is auto, fork or seal; forks stay plain\n");
+            Engine::Fork
+        }
+    };
+    // Under a fork server the program is warm when it first forks, and nothing else will happen in the parent.
+    // SAFETY: F_GETFD takes no pointer.
+    let at_once = FORK_SERVER.iter().all(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);
+    configure(engine, at_once);
+    if let Some(path) = variable(c"FLASHFORK_STATS") {
+        if let Some(stats) = map_stats(path) {
+            // SAFETY: the mapping is never unmapped, holds the right magic, and every clone inherits it.
+            unsafe { share_stats(stats) };
+        } else {
+            complain(b"flashfork: FLASHFORK_STATS names no statistics file of this version; not counted\n");
+        }
+    }
+}
+
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: the environment is not changed while the loader runs; the value is copied or used at once.
+    unsafe {
+        let value: *const c_char = libc::getenv(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    }
+}
+
+/// Maps the statistics file shared, if it is one.
+fn map_stats(path: &CStr) -> Option<*mut Stats> {
+    // SAFETY: plain calls with valid arguments; the result is checked; the file's length is checked before it is mapped.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if fd < 0 {
+            return None;
+        }
+        let mut stat: libc::stat = core::mem::zeroed();
+        let long_enough = libc::fstat(fd, &raw mut stat) == 0 && stat.st_size as usize >= size_of::<Stats>();
+        let at = if long_enough {
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(core::ptr::null_mut(), size_of::<Stats>(), prot, libc::MAP_SHARED, fd, 0)
+        } else {
+            libc::MAP_FAILED
+        };
+        libc::close(fd);
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        let stats = at.cast::<Stats>();
+        let right = (*stats).magic.load(core::sync::atomic::Ordering::Relaxed) == Stats::MAGIC;
+        right.then_some(stats)
+    }
+}
+
+fn complain(text: &[u8]) {
+    // SAFETY: writes a constant to standard error; nobody could be told of a failure.
+    let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+}
