@@ -90,9 +90,6 @@ pub enum BenchError {
 impl BenchError {
     /// A failed system call or file operation, with what was being done.
     pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
-        Self::System {
-            what: what.into(),
-            source: source.into(),
-        }
+        Self::System { what: what.into(), source: source.into() }
     }
 }

@@ -60,33 +60,24 @@ impl HostCard {
     /// Reads the card of this machine. Fails only without `/proc`.
     pub fn read() -> Result<Self, BenchError> {
         let proc = |error: procfs::ProcError| {
-            BenchError::system(
-                "read the host card from /proc",
-                std::io::Error::other(error),
-            )
+            BenchError::system("read the host card from /proc", std::io::Error::other(error))
         };
         let cpu = procfs::CpuInfo::current().map_err(proc)?;
         let memory = procfs::Meminfo::current().map_err(proc)?;
         let load = procfs::LoadAverage::current().map_err(proc)?;
         let uname = rustix::system::uname();
         let product = product(Path::new("/sys/class/dmi/id"));
-        let hypervisor_flag = cpu
-            .flags(0)
-            .is_some_and(|flags| flags.contains(&"hypervisor"));
+        let hypervisor_flag = cpu.flags(0).is_some_and(|flags| flags.contains(&"hypervisor"));
         let thp = Path::new("/sys/kernel/mm/transparent_hugepage");
         let cpus_allowed = pin::allowed_cpus()?;
         Ok(Self {
             flashfork: env!("CARGO_PKG_VERSION").to_owned(),
-            unix_time: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
+            unix_time: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             cpu: cpu.model_name(0).unwrap_or("unknown").to_owned(),
             cpus: cpu.num_cores(),
-            governor: cpus_allowed.last().and_then(|cpu| {
-                line(Path::new(&format!(
-                    "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"
-                )))
-            }),
+            governor: cpus_allowed
+                .last()
+                .and_then(|cpu| line(Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")))),
             cpus_allowed: cpus_allowed.len(),
             architecture: uname.machine().to_string_lossy().into_owned(),
             kernel: uname.release().to_string_lossy().into_owned(),
@@ -99,8 +90,7 @@ impl HostCard {
             memory_total: memory.mem_total,
             memory_available: memory.mem_available.unwrap_or(memory.mem_free),
             swap_total: memory.swap_total,
-            overcommit_memory: line(Path::new("/proc/sys/vm/overcommit_memory"))
-                .and_then(|mode| mode.parse().ok()),
+            overcommit_memory: line(Path::new("/proc/sys/vm/overcommit_memory")).and_then(|mode| mode.parse().ok()),
             load: [load.one, load.five, load.fifteen],
             mitigations: mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")),
         })
@@ -112,11 +102,7 @@ impl HostCard {
             "{} × {}{}, Linux {}, {} memory, THP {}, load {:.1}",
             self.cpus,
             self.cpu,
-            if self.virtualised {
-                " (virtual machine)"
-            } else {
-                ""
-            },
+            if self.virtualised { " (virtual machine)" } else { "" },
             self.kernel,
             crate::size::show(self.memory_total),
             self.thp_enabled.as_deref().unwrap_or("unavailable"),
@@ -127,48 +113,28 @@ impl HostCard {
 
 /// The first line of a small file, if it can be read.
 fn line(path: &Path) -> Option<String> {
-    fs::read_to_string(path)
-        .ok()?
-        .lines()
-        .next()
-        .map(|line| line.trim().to_owned())
+    fs::read_to_string(path).ok()?.lines().next().map(|line| line.trim().to_owned())
 }
 
 /// The word in brackets of a kernel choice file: `always [madvise] never`.
 fn chosen(choices: &str) -> Option<String> {
-    choices
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
-        .map(str::to_owned)
+    choices.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']')).map(str::to_owned)
 }
 
 fn product(dmi: &Path) -> Option<String> {
-    let words: Vec<String> = ["sys_vendor", "product_name"]
-        .iter()
-        .filter_map(|name| line(&dmi.join(name)))
-        .collect();
+    let words: Vec<String> = ["sys_vendor", "product_name"].iter().filter_map(|name| line(&dmi.join(name))).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
 fn names_a_hypervisor(product: &str) -> bool {
-    const NAMES: [&str; 8] = [
-        "QEMU",
-        "KVM",
-        "VMware",
-        "VirtualBox",
-        "Virtual Machine",
-        "Xen",
-        "Google Compute Engine",
-        "Firecracker",
-    ];
+    const NAMES: [&str; 8] =
+        ["QEMU", "KVM", "VMware", "VirtualBox", "Virtual Machine", "Xen", "Google Compute Engine", "Firecracker"];
     NAMES.iter().any(|name| product.contains(name))
 }
 
 fn mitigations(dir: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, line(&entry.path())?)))
-        .collect()
+    entries.filter_map(|entry| Some((entry.file_name().into_string().ok()?, line(&entry.path())?))).collect()
 }
 
 #[cfg(test)]
@@ -181,10 +147,7 @@ mod tests {
         assert!(card.cpus >= 1 && (1..=card.cpus).contains(&card.cpus_allowed));
         assert!(card.memory_total > 64 << 20 && card.memory_available <= card.memory_total);
         assert!(card.page_size.is_power_of_two() && card.page_size >= 4096);
-        assert!(
-            card.kernel
-                .starts_with(|first: char| first.is_ascii_digit())
-        );
+        assert!(card.kernel.starts_with(|first: char| first.is_ascii_digit()));
         assert!(!card.line().contains('\n'));
     }
 

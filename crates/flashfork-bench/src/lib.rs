@@ -13,7 +13,9 @@
 //! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
 
 pub mod database;
+pub mod engine;
 pub mod error;
+pub mod fork;
 pub mod host;
 pub mod lock;
 pub mod memory;

@@ -28,8 +28,7 @@ impl MachineLock {
 
     /// Waits for the lock on the file `path`.
     fn acquire_at(path: &Path, mut waiting: impl FnMut(&str)) -> Result<Self, BenchError> {
-        let failed =
-            |error: io::Error| BenchError::system(format!("lock {}", path.display()), error);
+        let failed = |error: io::Error| BenchError::system(format!("lock {}", path.display()), error);
         let begin = Instant::now();
         let mut told = false;
         loop {
@@ -55,15 +54,8 @@ impl MachineLock {
 
 /// `/run/lock` where every user may write there, else `/tmp`: the choice must not depend on who asks.
 fn default_path() -> PathBuf {
-    let shared = |dir: &str| {
-        std::fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.mode() & 0o002 != 0)
-    };
-    Path::new(if shared("/run/lock") {
-        "/run/lock"
-    } else {
-        "/tmp"
-    })
-    .join(NAME)
+    let shared = |dir: &str| std::fs::metadata(dir).is_ok_and(|meta| meta.is_dir() && meta.mode() & 0o002 != 0);
+    Path::new(if shared("/run/lock") { "/run/lock" } else { "/tmp" }).join(NAME)
 }
 
 /// Opens the lock file, creating it readable for all.
@@ -77,14 +69,7 @@ fn open(path: &Path) -> io::Result<File> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => return other,
         }
-        match OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o644)
-            .custom_flags(flags)
-            .open(path)
-        {
+        match OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).custom_flags(flags).open(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
             Ok(file) => {
@@ -123,10 +108,7 @@ mod tests {
                 drop(lock);
             })
         };
-        assert!(
-            receive.recv_timeout(Duration::from_millis(1500)).is_err(),
-            "the lock was given twice"
-        );
+        assert!(receive.recv_timeout(Duration::from_millis(1500)).is_err(), "the lock was given twice");
         drop(first);
         assert_eq!(receive.recv_timeout(Duration::from_secs(10)).unwrap(), 1);
         second.join().unwrap();

@@ -33,10 +33,7 @@ mod tests {
         let rounds = shuffled_rounds(3000, 3, 2);
         for worker in 0..3 {
             let first = rounds.iter().filter(|order| order[0] == worker).count();
-            assert!(
-                (850..1150).contains(&first),
-                "worker {worker} came first {first} times of 3000"
-            );
+            assert!((850..1150).contains(&first), "worker {worker} came first {first} times of 3000");
         }
     }
 

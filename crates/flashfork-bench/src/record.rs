@@ -65,53 +65,24 @@ impl Record {
         unit: &str,
         samples: Vec<f64>,
     ) -> Result<Self, BenchError> {
-        let Some(Summary {
-            n,
-            min,
-            p50,
-            p90,
-            p99,
-            max,
-            ..
-        }) = Summary::of(&samples)
-        else {
+        let Some(Summary { n, min, p50, p90, p99, max, .. }) = Summary::of(&samples) else {
             return Err(BenchError::Unable(format!(
                 "{experiment}, method {method}: no usable samples ({} taken)",
                 samples.len()
             )));
         };
-        let (experiment, method, unit) =
-            (experiment.to_owned(), method.to_owned(), unit.to_owned());
-        Ok(Self {
-            experiment,
-            method,
-            params,
-            unit,
-            n,
-            min,
-            p50,
-            p90,
-            p99,
-            max,
-            samples,
-        })
+        let (experiment, method, unit) = (experiment.to_owned(), method.to_owned(), unit.to_owned());
+        Ok(Self { experiment, method, params, unit, n, min, p50, p90, p99, max, samples })
     }
 
     /// What contradicts the samples in this record's summary, if anything.
     fn contradiction(&self) -> Option<String> {
-        let fresh = Self::new(
-            &self.experiment,
-            &self.method,
-            self.params.clone(),
-            &self.unit,
-            self.samples.clone(),
-        );
+        let fresh = Self::new(&self.experiment, &self.method, self.params.clone(), &self.unit, self.samples.clone());
         match fresh {
             Ok(fresh) if fresh == *self => None,
-            Ok(_) => Some(format!(
-                "the summary of {} {} does not follow from its samples",
-                self.experiment, self.method
-            )),
+            Ok(_) => {
+                Some(format!("the summary of {} {} does not follow from its samples", self.experiment, self.method))
+            }
             Err(error) => Some(error.to_string()),
         }
     }
@@ -120,17 +91,12 @@ impl Record {
 impl Document {
     /// A document of `records` taken on `host`.
     pub fn new(host: HostCard, records: Vec<Record>) -> Self {
-        Self {
-            schema: SCHEMA.to_owned(),
-            host,
-            records,
-        }
+        Self { schema: SCHEMA.to_owned(), host, records }
     }
 
     /// Writes the document to `path` as one line of JSON.
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
-        let failed =
-            |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
+        let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
         serde_json::to_writer(&mut out, self).map_err(|error| failed(error.into()))?;
         writeln!(out).and_then(|()| out.flush()).map_err(failed)
@@ -138,29 +104,19 @@ impl Document {
 
     /// Reads a document written by [`Document::write`]; refuses other schemas and summaries that contradict their samples.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
-        let file = File::open(path)
-            .map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
-        let wrong = |why: String| BenchError::Record {
-            path: path.to_owned(),
-            why,
-        };
-        let value: Value = serde_json::from_reader(BufReader::new(file))
-            .map_err(|error| wrong(error.to_string()))?;
+        let file = File::open(path).map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
+        let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };
+        let value: Value = serde_json::from_reader(BufReader::new(file)).map_err(|error| wrong(error.to_string()))?;
         match value.get("schema").and_then(Value::as_str) {
             Some(SCHEMA) => {}
             Some(other) => {
-                return Err(wrong(format!(
-                    "its schema is '{other}', this program reads '{SCHEMA}'"
-                )));
+                return Err(wrong(format!("its schema is '{other}', this program reads '{SCHEMA}'")));
             }
             None => {
-                return Err(wrong(format!(
-                    "it names no schema, this program reads '{SCHEMA}'"
-                )));
+                return Err(wrong(format!("it names no schema, this program reads '{SCHEMA}'")));
             }
         }
-        let document: Self =
-            serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+        let document: Self = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
         match document.records.iter().find_map(Record::contradiction) {
             Some(why) => Err(wrong(why)),
             None => Ok(document),
@@ -174,18 +130,8 @@ mod tests {
     use serde_json::json;
 
     fn record() -> Record {
-        let params = Params::from([
-            ("size".to_owned(), json!(1u64 << 30)),
-            ("parent".to_owned(), json!("idle")),
-        ]);
-        Record::new(
-            "fork",
-            "seal",
-            params,
-            "us",
-            vec![22.314, 21.0, 25.125, 1.0 / 3.0],
-        )
-        .unwrap()
+        let params = Params::from([("size".to_owned(), json!(1u64 << 30)), ("parent".to_owned(), json!("idle"))]);
+        Record::new("fork", "seal", params, "us", vec![22.314, 21.0, 25.125, 1.0 / 3.0]).unwrap()
     }
 
     #[test]
@@ -198,31 +144,16 @@ mod tests {
 
     #[test]
     fn the_json_has_the_documented_shape() {
-        let value =
-            serde_json::to_value(Document::new(HostCard::read().unwrap(), vec![record()])).unwrap();
+        let value = serde_json::to_value(Document::new(HostCard::read().unwrap(), vec![record()])).unwrap();
         assert_eq!(value["schema"], "flashfork.bench/1");
         assert!(value["host"]["kernel"].is_string());
         let record = value["records"][0].as_object().unwrap();
         let keys: Vec<&str> = record.keys().map(String::as_str).collect();
-        let mut expected = [
-            "experiment",
-            "method",
-            "params",
-            "unit",
-            "n",
-            "min",
-            "p50",
-            "p90",
-            "p99",
-            "max",
-            "samples",
-        ];
+        let mut expected =
+            ["experiment", "method", "params", "unit", "n", "min", "p50", "p90", "p99", "max", "samples"];
         expected.sort_unstable();
         assert_eq!(keys, expected);
-        assert_eq!(
-            (record["n"].as_u64(), record["params"]["size"].as_u64()),
-            (Some(4), Some(1 << 30))
-        );
+        assert_eq!((record["n"].as_u64(), record["params"]["size"].as_u64()), (Some(4), Some(1 << 30)));
     }
 
     #[test]
@@ -231,28 +162,13 @@ mod tests {
         let mut document = Document::new(HostCard::read().unwrap(), vec![record()]);
         document.records[0].p50 += 1.0;
         document.write(&path).unwrap();
-        assert!(
-            Document::read(&path)
-                .unwrap_err()
-                .to_string()
-                .contains("does not follow")
-        );
+        assert!(Document::read(&path).unwrap_err().to_string().contains("does not follow"));
         document.records[0] = record();
         document.schema = "flashfork.bench/2".into();
         document.write(&path).unwrap();
-        assert!(
-            Document::read(&path)
-                .unwrap_err()
-                .to_string()
-                .contains("flashfork.bench/2")
-        );
+        assert!(Document::read(&path).unwrap_err().to_string().contains("flashfork.bench/2"));
         std::fs::write(&path, "[1]").unwrap();
-        assert!(
-            Document::read(&path)
-                .unwrap_err()
-                .to_string()
-                .contains("no schema")
-        );
+        assert!(Document::read(&path).unwrap_err().to_string().contains("no schema"));
     }
 
     #[test]

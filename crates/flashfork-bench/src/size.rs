@@ -9,9 +9,7 @@ pub struct Size(pub u64);
 
 /// A size that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{0}' is not a size; write a whole number of bytes with an optional K, M, G or T, such as 64M"
-)]
+#[error("'{0}' is not a size; write a whole number of bytes with an optional K, M, G or T, such as 64M")]
 pub struct SizeError(String);
 
 const SUFFIXES: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
@@ -36,9 +34,7 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let suffix = SUFFIXES
-            .iter()
-            .find(|&&(_, shift)| self.0 != 0 && self.0.is_multiple_of(1 << shift));
+        let suffix = SUFFIXES.iter().find(|&&(_, shift)| self.0 != 0 && self.0.is_multiple_of(1 << shift));
         match suffix {
             Some(&(letter, shift)) => write!(f, "{}{letter}", self.0 >> shift),
             None => write!(f, "{}", self.0),
@@ -52,16 +48,9 @@ pub fn show(bytes: u64) -> String {
         .into_iter()
         .find(|&(shift, _)| bytes >> shift > 0)
         .map_or((bytes as f64, "bytes"), |(shift, unit)| {
-            (
-                bytes as f64 / f64::from(1u32 << (shift - 10)) / 1024.0,
-                unit,
-            )
+            (bytes as f64 / f64::from(1u32 << (shift - 10)) / 1024.0, unit)
         });
-    if value >= 10.0 || value.fract() < 0.05 {
-        format!("{value:.0} {unit}")
-    } else {
-        format!("{value:.1} {unit}")
-    }
+    if value >= 10.0 || value.fract() < 0.05 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
 #[cfg(test)]
@@ -70,31 +59,16 @@ mod tests {
 
     #[test]
     fn reads_what_people_write() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("512", 512),
-            ("4k", 4096),
-            ("64M", 64 << 20),
-            (" 1G ", 1 << 30),
-            ("2t", 2 << 40),
-        ] {
+        for (text, bytes) in
+            [("0", 0), ("512", 512), ("4k", 4096), ("64M", 64 << 20), (" 1G ", 1 << 30), ("2t", 2 << 40)]
+        {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
     }
 
     #[test]
     fn refuses_what_is_not_a_size() {
-        for text in [
-            "",
-            "M",
-            "-1",
-            "+1",
-            "1.5G",
-            "1GB",
-            "1 G",
-            "99999999999T",
-            "18446744073709551616",
-        ] {
+        for text in ["", "M", "-1", "+1", "1.5G", "1GB", "1 G", "99999999999T", "18446744073709551616"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }

@@ -8,9 +8,7 @@ use crate::stats::Ratio;
 pub fn render(headers: &[&str], rows: &[Vec<String>], text_columns: usize) -> String {
     let rule = LineStyle::none().fill('─').junction('─');
     let mut table = Table::new();
-    table
-        .load_style(TableStyle::new().header_separator(rule))
-        .set_header(headers.iter().copied());
+    table.load_style(TableStyle::new().header_separator(rule)).set_header(headers.iter().copied());
     for row in rows {
         table.add_row(row);
     }
@@ -36,22 +34,13 @@ pub fn time_range(low: f64, high: f64) -> String {
         us if us < 999_500.0 => (1e3, "ms"),
         _ => (1e6, "s"),
     };
-    format!(
-        "{}–{} {unit}",
-        three_figures(low / divisor),
-        three_figures(high / divisor)
-    )
+    format!("{}–{} {unit}", three_figures(low / divisor), three_figures(high / divisor))
 }
 
 /// A ratio and its 95 % interval: "1.05 × (1.03–1.08)".
 pub fn ratio(ratio: &Ratio) -> String {
     let (low, high) = (ratio.interval.low, ratio.interval.high);
-    format!(
-        "{} × ({}–{})",
-        three_figures(ratio.value),
-        three_figures(low),
-        three_figures(high)
-    )
+    format!("{} × ({}–{})", three_figures(ratio.value), three_figures(low), three_figures(high))
 }
 
 /// `value` with three significant figures, never in exponent form.
@@ -88,34 +77,21 @@ mod tests {
 
     #[test]
     fn ratios_show_their_interval() {
-        let found = Ratio {
-            value: 270.4,
-            interval: Interval {
-                low: 251.0,
-                high: 290.9,
-            },
-        };
+        let found = Ratio { value: 270.4, interval: Interval { low: 251.0, high: 290.9 } };
         assert_eq!(ratio(&found), "270 × (251–291)");
     }
 
     #[test]
     fn a_table_holds_every_cell_on_lines_of_equal_width() {
-        let rows = vec![
-            vec!["1G".to_owned(), "22.3 µs".to_owned()],
-            vec!["64M".to_owned(), "1 µs".to_owned()],
-        ];
+        let rows = vec![vec!["1G".to_owned(), "22.3 µs".to_owned()], vec!["64M".to_owned(), "1 µs".to_owned()]];
         let text = render(&["size", "median"], &rows, 1);
         for cell in ["size", "median", "1G", "22.3 µs", "64M", "1 µs"] {
             assert!(text.contains(cell), "{cell} is missing in\n{text}");
         }
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert!(widths.windows(2).all(|pair| pair[0] == pair[1]), "{widths:?}");
         assert!(
-            widths.windows(2).all(|pair| pair[0] == pair[1]),
-            "{widths:?}"
-        );
-        assert!(
-            text.lines()
-                .any(|line| line.trim_end().ends_with("   1 µs")),
+            text.lines().any(|line| line.trim_end().ends_with("   1 µs")),
             "figures are not aligned right:\n{text}"
         );
     }

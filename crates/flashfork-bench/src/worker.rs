@@ -57,9 +57,5 @@ enum Line<T> {
 /// ": text", or nothing for an empty text.
 pub(crate) fn quoted(text: &str) -> String {
     let text = text.trim();
-    if text.is_empty() {
-        String::new()
-    } else {
-        format!(": {text}")
-    }
+    if text.is_empty() { String::new() } else { format!(": {text}") }
 }

@@ -73,10 +73,7 @@ fn is_gone(pid: u32) -> bool {
 fn answers_and_keeps_its_state() -> Result<(), Failed> {
     let mut worker = start(5)?;
     assert_eq!(*worker.ready(), worker.pid());
-    assert_eq!(
-        (worker.ask(&Ask::Add(1))?, worker.ask(&Ask::Add(2))?),
-        (6, 8)
-    );
+    assert_eq!((worker.ask(&Ask::Add(1))?, worker.ask(&Ask::Add(2))?), (6, 8));
     Ok(())
 }
 
@@ -99,10 +96,7 @@ fn failures_come_as_text() -> Result<(), Failed> {
     let text = start(u64::MAX).unwrap_err().to_string();
     assert_eq!(text, "worker counter: that is too much");
     let mut worker = start(0)?;
-    let text = worker
-        .ask(&Ask::Fail("no \"luck\"\ntoday".into()))
-        .unwrap_err()
-        .to_string();
+    let text = worker.ask(&Ask::Fail("no \"luck\"\ntoday".into())).unwrap_err().to_string();
     assert_eq!(text, "worker counter: no \"luck\"\ntoday");
     Ok(())
 }
@@ -127,15 +121,9 @@ fn a_dropped_worker_is_reaped() -> Result<(), Failed> {
 
 fn a_worker_dies_with_its_coordinator() -> Result<(), Failed> {
     // A coordinator of its own that starts a sleeping worker, prints its pid, and is killed.
-    let mut coordinator = Command::new("/proc/self/exe")
-        .arg("coordinate")
-        .stdout(Stdio::piped())
-        .spawn()?;
+    let mut coordinator = Command::new("/proc/self/exe").arg("coordinate").stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
-    std::io::BufRead::read_line(
-        &mut std::io::BufReader::new(coordinator.stdout.take().unwrap()),
-        &mut line,
-    )?;
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(coordinator.stdout.take().unwrap()), &mut line)?;
     let pid: u32 = line.trim().parse()?;
     coordinator.kill()?;
     coordinator.wait()?;
@@ -144,9 +132,7 @@ fn a_worker_dies_with_its_coordinator() -> Result<(), Failed> {
 }
 
 fn is_not_started_by_hand() -> Result<(), Failed> {
-    let output = Command::new("/proc/self/exe")
-        .args([worker::ARGUMENT, Counter::NAME, "1"])
-        .output()?;
+    let output = Command::new("/proc/self/exe").args([worker::ARGUMENT, Counter::NAME, "1"]).output()?;
     assert!(!output.status.success());
     assert!(String::from_utf8(output.stdout)?.contains("not by hand"));
     Ok(())
@@ -173,20 +159,11 @@ fn main() -> ExitCode {
         ("has_one_thread", has_one_thread),
         ("several_act_at_once", several_act_at_once),
         ("failures_come_as_text", failures_come_as_text),
-        (
-            "a_crash_is_reported_with_its_last_words",
-            a_crash_is_reported_with_its_last_words,
-        ),
+        ("a_crash_is_reported_with_its_last_words", a_crash_is_reported_with_its_last_words),
         ("a_dropped_worker_is_reaped", a_dropped_worker_is_reaped),
-        (
-            "a_worker_dies_with_its_coordinator",
-            a_worker_dies_with_its_coordinator,
-        ),
+        ("a_worker_dies_with_its_coordinator", a_worker_dies_with_its_coordinator),
         ("is_not_started_by_hand", is_not_started_by_hand),
     ];
-    let trials = tests
-        .map(|(name, test)| Trial::test(name, test))
-        .into_iter()
-        .collect();
+    let trials = tests.map(|(name, test)| Trial::test(name, test)).into_iter().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

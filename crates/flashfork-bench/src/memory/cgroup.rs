@@ -17,16 +17,9 @@ struct Names {
     droppable: &'static str,
 }
 
-const V1: Names = Names {
-    limit: "memory.limit_in_bytes",
-    usage: "memory.usage_in_bytes",
-    droppable: "total_inactive_file",
-};
-const V2: Names = Names {
-    limit: "memory.max",
-    usage: "memory.current",
-    droppable: "inactive_file",
-};
+const V1: Names =
+    Names { limit: "memory.limit_in_bytes", usage: "memory.usage_in_bytes", droppable: "total_inactive_file" };
+const V2: Names = Names { limit: "memory.max", usage: "memory.current", droppable: "inactive_file" };
 
 /// A control group's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,18 +34,12 @@ pub(super) fn directories(groups: &ProcessCGroups, mounts: &MountInfos) -> Vec<G
     for mount in mounts {
         let (names, path) = match mount.fs_type.as_str() {
             "cgroup" if mount.super_options.contains_key("memory") => {
-                let own = groups
-                    .into_iter()
-                    .find(|group| group.controllers.iter().any(|name| name == "memory"));
+                let own = groups.into_iter().find(|group| group.controllers.iter().any(|name| name == "memory"));
                 (V1, own.map(|group| group.pathname.clone()))
             }
-            "cgroup2" => (
-                V2,
-                groups
-                    .into_iter()
-                    .find(|group| group.hierarchy == 0)
-                    .map(|group| group.pathname.clone()),
-            ),
+            "cgroup2" => {
+                (V2, groups.into_iter().find(|group| group.hierarchy == 0).map(|group| group.pathname.clone()))
+            }
             _ => continue,
         };
         let Some(path) = path else { continue };
@@ -66,14 +53,8 @@ pub(super) fn directories(groups: &ProcessCGroups, mounts: &MountInfos) -> Vec<G
 /// mounted part can't be seen; the mount's root is then all that is known.
 fn ancestors(mount_point: &Path, root: &str, group: &str) -> Vec<PathBuf> {
     let below = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
-    let levels: Vec<&Path> = below
-        .ancestors()
-        .filter(|part| !part.as_os_str().is_empty())
-        .collect();
-    let mut all: Vec<PathBuf> = levels
-        .into_iter()
-        .map(|part| mount_point.join(part))
-        .collect();
+    let levels: Vec<&Path> = below.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
+    let mut all: Vec<PathBuf> = levels.into_iter().map(|part| mount_point.join(part)).collect();
     all.push(mount_point.to_owned());
     all
 }
@@ -85,9 +66,7 @@ impl Group {
         // "max" in version 2 is no limit; version 1 shows a huge number instead, which never is the tightest.
         let limit: u64 = read(self.names.limit)?.trim().parse().ok()?;
         let usage: u64 = read(self.names.usage)?.trim().parse().ok()?;
-        let droppable = read("memory.stat")
-            .and_then(|stat| entry(&stat, self.names.droppable))
-            .unwrap_or(0);
+        let droppable = read("memory.stat").and_then(|stat| entry(&stat, self.names.droppable)).unwrap_or(0);
         Some(Headroom {
             available: limit.saturating_sub(usage.saturating_sub(droppable)),
             limit: self.path.display().to_string(),
@@ -97,13 +76,7 @@ impl Group {
 
 /// The number after `name` in a `memory.stat` file.
 fn entry(stat: &str, name: &str) -> Option<u64> {
-    stat.lines().find_map(|line| {
-        line.strip_prefix(name)?
-            .strip_prefix(' ')?
-            .trim()
-            .parse()
-            .ok()
-    })
+    stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 #[cfg(test)]
@@ -130,10 +103,7 @@ mod tests {
     #[test]
     fn droppable_pages_are_not_counted_as_used() {
         let dir = tempfile::tempdir().unwrap();
-        let group = Group {
-            path: dir.path().to_owned(),
-            names: V2,
-        };
+        let group = Group { path: dir.path().to_owned(), names: V2 };
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
         assert_eq!(group.headroom(), None);
         write("memory.max", "max\n");
@@ -141,10 +111,7 @@ mod tests {
         assert_eq!(group.headroom(), None);
         write("memory.max", "1000\n");
         assert_eq!(group.headroom().unwrap().available, 400);
-        write(
-            "memory.stat",
-            "anon 350\ninactive_file_x 1\ninactive_file 250\n",
-        );
+        write("memory.stat", "anon 350\ninactive_file_x 1\ninactive_file 250\n");
         assert_eq!(group.headroom().unwrap().available, 650);
         write("memory.current", "5000\n");
         assert_eq!(group.headroom().unwrap().available, 0);
@@ -157,10 +124,7 @@ mod tests {
         write("memory.limit_in_bytes", "1000");
         write("memory.usage_in_bytes", "900");
         write("memory.stat", "inactive_file 1\ntotal_inactive_file 50\n");
-        let group = Group {
-            path: dir.path().to_owned(),
-            names: V1,
-        };
+        let group = Group { path: dir.path().to_owned(), names: V1 };
         assert_eq!(group.headroom().unwrap().available, 150);
     }
 }

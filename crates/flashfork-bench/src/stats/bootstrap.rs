@@ -36,9 +36,8 @@ pub fn median_interval(rounds: &Rounds) -> Option<Interval> {
         return None;
     }
     let mut random = fastrand::Rng::with_seed(SEED);
-    let mut medians: Vec<f64> = (0..REDRAWS)
-        .map(|_| redrawn_median(&rounds, &draw(rounds.len(), &mut random)))
-        .collect();
+    let mut medians: Vec<f64> =
+        (0..REDRAWS).map(|_| redrawn_median(&rounds, &draw(rounds.len(), &mut random))).collect();
     Some(percentile_interval(&mut medians))
 }
 
@@ -57,27 +56,15 @@ pub fn ratio_of_medians(a: &Rounds, b: &Rounds) -> Option<Ratio> {
     let mut ratios: Vec<f64> = (0..REDRAWS)
         .map(|_| {
             let drawn_a = draw(a.len(), &mut random);
-            let drawn_b = if a.len() == b.len() {
-                drawn_a.clone()
-            } else {
-                draw(b.len(), &mut random)
-            };
+            let drawn_b = if a.len() == b.len() { drawn_a.clone() } else { draw(b.len(), &mut random) };
             redrawn_median(&a, &drawn_a) / redrawn_median(&b, &drawn_b)
         })
         .collect();
-    Some(Ratio {
-        value,
-        interval: percentile_interval(&mut ratios),
-    })
+    Some(Ratio { value, interval: percentile_interval(&mut ratios) })
 }
 
 fn filled(rounds: &Rounds) -> Vec<&[f64]> {
-    rounds
-        .0
-        .iter()
-        .map(Vec::as_slice)
-        .filter(|samples| !samples.is_empty())
-        .collect()
+    rounds.0.iter().map(Vec::as_slice).filter(|samples| !samples.is_empty()).collect()
 }
 
 fn draw(count: usize, random: &mut fastrand::Rng) -> Vec<usize> {
@@ -85,21 +72,14 @@ fn draw(count: usize, random: &mut fastrand::Rng) -> Vec<usize> {
 }
 
 fn redrawn_median(rounds: &[&[f64]], drawn: &[usize]) -> f64 {
-    let mut samples: Vec<f64> = drawn
-        .iter()
-        .flat_map(|&round| rounds[round])
-        .copied()
-        .collect();
+    let mut samples: Vec<f64> = drawn.iter().flat_map(|&round| rounds[round]).copied().collect();
     median(&mut samples)
 }
 
 fn percentile_interval(values: &mut [f64]) -> Interval {
     values.sort_unstable_by(f64::total_cmp);
     let tail = (1.0 - CONFIDENCE) / 2.0;
-    Interval {
-        low: quantile(values, tail),
-        high: quantile(values, 1.0 - tail),
-    }
+    Interval { low: quantile(values, tail), high: quantile(values, 1.0 - tail) }
 }
 
 #[cfg(test)]
@@ -113,11 +93,7 @@ mod tests {
     }
 
     fn series(n: usize, mean: f64, deviation: f64, random: &mut fastrand::Rng) -> Rounds {
-        Rounds::independent(
-            &(0..n)
-                .map(|_| mean + deviation * normal(random))
-                .collect::<Vec<_>>(),
-        )
+        Rounds::independent(&(0..n).map(|_| mean + deviation * normal(random)).collect::<Vec<_>>())
     }
 
     #[test]
@@ -135,62 +111,37 @@ mod tests {
     #[test]
     fn the_interval_of_normal_samples_has_the_textbook_width() {
         // The median of n normal samples has the standard error 1.2533 s / sqrt(n).
-        let interval =
-            median_interval(&series(1000, 50.0, 4.0, &mut fastrand::Rng::with_seed(6))).unwrap();
+        let interval = median_interval(&series(1000, 50.0, 4.0, &mut fastrand::Rng::with_seed(6))).unwrap();
         let expected = 2.0 * 1.96 * 1.2533 * 4.0 / 1000f64.sqrt();
         let width = interval.high - interval.low;
-        assert!(
-            (0.6..1.5).contains(&(width / expected)),
-            "width {width}, expected {expected}"
-        );
+        assert!((0.6..1.5).contains(&(width / expected)), "width {width}, expected {expected}");
     }
 
     #[test]
     fn a_known_ratio_is_found() {
         let mut random = fastrand::Rng::with_seed(7);
-        let (a, b) = (
-            series(300, 300.0, 5.0, &mut random),
-            series(200, 10.0, 0.2, &mut random),
-        );
+        let (a, b) = (series(300, 300.0, 5.0, &mut random), series(200, 10.0, 0.2, &mut random));
         let ratio = ratio_of_medians(&a, &b).unwrap();
         assert!((ratio.value - 30.0).abs() < 0.5, "{ratio:?}");
-        assert!(
-            ratio.interval.low < 30.0 && 30.0 < ratio.interval.high,
-            "{ratio:?}"
-        );
+        assert!(ratio.interval.low < 30.0 && 30.0 < ratio.interval.high, "{ratio:?}");
         assert!(ratio.interval.high - ratio.interval.low < 1.0, "{ratio:?}");
     }
 
     #[test]
     fn drift_common_to_both_sides_cancels_in_the_ratio() {
         // The machine slows down threefold over the rounds; the ratio is exactly 2 in each.
-        let rounds = |factor: f64| {
-            Rounds(
-                (0..20)
-                    .map(|i| vec![factor * (1.0 + f64::from(i) / 10.0); 5])
-                    .collect(),
-            )
-        };
+        let rounds = |factor: f64| Rounds((0..20).map(|i| vec![factor * (1.0 + f64::from(i) / 10.0); 5]).collect());
         let ratio = ratio_of_medians(&rounds(2.0), &rounds(1.0)).unwrap();
-        assert!(
-            (ratio.interval.low - 2.0).abs() < 1e-9 && (ratio.interval.high - 2.0).abs() < 1e-9,
-            "{ratio:?}"
-        );
+        assert!((ratio.interval.low - 2.0).abs() < 1e-9 && (ratio.interval.high - 2.0).abs() < 1e-9, "{ratio:?}");
     }
 
     #[test]
     fn samples_that_repeat_within_a_round_do_not_fake_certainty() {
         let mut random = fastrand::Rng::with_seed(8);
-        let means: Vec<f64> = (0..10)
-            .map(|_| 100.0 + 10.0 * normal(&mut random))
-            .collect();
+        let means: Vec<f64> = (0..10).map(|_| 100.0 + 10.0 * normal(&mut random)).collect();
         let once = median_interval(&Rounds::independent(&means)).unwrap();
-        let repeated =
-            median_interval(&Rounds(means.iter().map(|&mean| vec![mean; 50]).collect())).unwrap();
-        assert!(
-            (repeated.high - repeated.low) > 0.8 * (once.high - once.low),
-            "{repeated:?} {once:?}"
-        );
+        let repeated = median_interval(&Rounds(means.iter().map(|&mean| vec![mean; 50]).collect())).unwrap();
+        assert!((repeated.high - repeated.low) > 0.8 * (once.high - once.low), "{repeated:?} {once:?}");
     }
 
     #[test]

@@ -68,11 +68,7 @@ pub fn median(samples: &mut [f64]) -> f64 {
     let middle = samples.len() / 2;
     let odd = samples.len() % 2 == 1;
     let (below, &mut upper, _) = samples.select_nth_unstable_by(middle, f64::total_cmp);
-    if odd {
-        upper
-    } else {
-        (below.iter().copied().fold(f64::NEG_INFINITY, f64::max) + upper) / 2.0
-    }
+    if odd { upper } else { (below.iter().copied().fold(f64::NEG_INFINITY, f64::max) + upper) / 2.0 }
 }
 
 #[cfg(test)]
@@ -83,15 +79,7 @@ mod tests {
     fn agrees_with_the_published_definition() {
         // R: quantile(c(1, 2, 3, 4), c(0, .1, .25, .5, .9, .99, 1), type = 7)
         let samples = [1.0, 2.0, 3.0, 4.0];
-        for (q, expected) in [
-            (0.0, 1.0),
-            (0.1, 1.3),
-            (0.25, 1.75),
-            (0.5, 2.5),
-            (0.9, 3.7),
-            (0.99, 3.97),
-            (1.0, 4.0),
-        ] {
+        for (q, expected) in [(0.0, 1.0), (0.1, 1.3), (0.25, 1.75), (0.5, 2.5), (0.9, 3.7), (0.99, 3.97), (1.0, 4.0)] {
             assert!((quantile(&samples, q) - expected).abs() < 1e-12, "{q}");
         }
     }
@@ -101,10 +89,7 @@ mod tests {
         let mut samples: Vec<f64> = (0..=100).map(f64::from).collect();
         fastrand::Rng::with_seed(1).shuffle(&mut samples);
         let summary = Summary::of(&samples).unwrap();
-        assert_eq!(
-            (summary.n, summary.min, summary.p10, summary.p50),
-            (101, 0.0, 10.0, 50.0)
-        );
+        assert_eq!((summary.n, summary.min, summary.p10, summary.p50), (101, 0.0, 10.0, 50.0));
         assert_eq!((summary.p90, summary.p99, summary.max), (90.0, 99.0, 100.0));
         assert!((summary.spread() - 1.6).abs() < 1e-12);
     }
@@ -112,10 +97,7 @@ mod tests {
     #[test]
     fn one_sample_is_all_its_quantiles() {
         let summary = Summary::of(&[7.0]).unwrap();
-        assert_eq!(
-            (summary.min, summary.p50, summary.p99, summary.max),
-            (7.0, 7.0, 7.0, 7.0)
-        );
+        assert_eq!((summary.min, summary.p50, summary.p99, summary.max), (7.0, 7.0, 7.0, 7.0));
         assert_eq!(summary.spread(), 0.0);
     }
 

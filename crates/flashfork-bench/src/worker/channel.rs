@@ -36,12 +36,9 @@ impl Channel {
         name: String,
         environment: Vec<(&'static str, String)>,
     ) -> Result<Self, BenchError> {
-        let failed =
-            |error: std::io::Error| BenchError::system(format!("start worker {name}"), error);
-        let errors = File::from(
-            memfd_create("worker-stderr", MemfdFlags::CLOEXEC)
-                .map_err(|errno| failed(errno.into()))?,
-        );
+        let failed = |error: std::io::Error| BenchError::system(format!("start worker {name}"), error);
+        let errors =
+            File::from(memfd_create("worker-stderr", MemfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?);
         // Not the file's name: the file may have been replaced since this program was started.
         let mut process = Command::new("/proc/self/exe")
             .args([ARGUMENT, subject, &std::process::id().to_string()])
@@ -52,13 +49,7 @@ impl Channel {
             .spawn()
             .map_err(failed)?;
         match (process.stdin.take(), process.stdout.take()) {
-            (Some(input), Some(output)) => Ok(Self {
-                name,
-                process,
-                input,
-                output: BufReader::new(output),
-                errors,
-            }),
+            (Some(input), Some(output)) => Ok(Self { name, process, input, output: BufReader::new(output), errors }),
             _ => unreachable!("both were asked to be pipes"),
         }
     }
@@ -68,50 +59,33 @@ impl Channel {
     }
 
     pub(super) fn write<T: Serialize>(&mut self, message: &T) -> Result<(), BenchError> {
-        let mut line =
-            serde_json::to_vec(message).map_err(|error| self.failed("ask", error.into()))?;
+        let mut line = serde_json::to_vec(message).map_err(|error| self.failed("ask", error.into()))?;
         line.push(b'\n');
         match self.input.write_all(&line) {
             Ok(()) => Ok(()),
             // A worker that failed has said why before it closed its end.
-            Err(error) => Err(self
-                .read::<()>()
-                .err()
-                .unwrap_or_else(|| self.failed("ask", error))),
+            Err(error) => Err(self.read::<()>().err().unwrap_or_else(|| self.failed("ask", error))),
         }
     }
 
     pub(super) fn read<T: DeserializeOwned>(&mut self) -> Result<T, BenchError> {
         if !self.readable_within(PATIENCE)? {
-            return Err(BenchError::WorkerSilent {
-                worker: self.name.clone(),
-                seconds: PATIENCE.as_secs(),
-            });
+            return Err(BenchError::WorkerSilent { worker: self.name.clone(), seconds: PATIENCE.as_secs() });
         }
         let mut line = String::new();
-        self.output
-            .read_line(&mut line)
-            .map_err(|error| self.failed("hear", error))?;
+        self.output.read_line(&mut line).map_err(|error| self.failed("hear", error))?;
         if line.is_empty() {
             return Err(self.died());
         }
-        match serde_json::from_str(&line)
-            .map_err(|error| self.failed("understand", error.into()))?
-        {
+        match serde_json::from_str(&line).map_err(|error| self.failed("understand", error.into()))? {
             Line::Done(answer) => Ok(answer),
-            Line::Failed(text) => Err(BenchError::Worker {
-                worker: self.name.clone(),
-                text,
-            }),
+            Line::Failed(text) => Err(BenchError::Worker { worker: self.name.clone(), text }),
         }
     }
 
     /// Whether an answer, or the worker's end, is there within `patience`.
     pub(super) fn readable_within(&self, patience: Duration) -> Result<bool, BenchError> {
-        let patience = Timespec {
-            tv_sec: patience.as_secs() as i64,
-            tv_nsec: i64::from(patience.subsec_nanos()),
-        };
+        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
         let mut fds = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
         match poll(&mut fds, Some(&patience)) {
             Ok(ready) => Ok(ready > 0),
@@ -126,24 +100,14 @@ impl Channel {
 
     /// Reaps a worker that has closed its end and says how it ended.
     fn died(&mut self) -> BenchError {
-        let status = self
-            .process
-            .wait()
-            .map_or_else(|error| error.to_string(), |status| status.to_string());
-        let stderr = self
-            .last_words()
-            .unwrap_or_else(|error| format!("its standard error can't be read: {error}"));
-        BenchError::WorkerDied {
-            worker: self.name.clone(),
-            status,
-            stderr,
-        }
+        let status = self.process.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        let stderr = self.last_words().unwrap_or_else(|error| format!("its standard error can't be read: {error}"));
+        BenchError::WorkerDied { worker: self.name.clone(), status, stderr }
     }
 
     fn last_words(&mut self) -> std::io::Result<String> {
         let length = self.errors.seek(SeekFrom::End(0))?;
-        self.errors
-            .seek(SeekFrom::Start(length.saturating_sub(QUOTED)))?;
+        self.errors.seek(SeekFrom::Start(length.saturating_sub(QUOTED)))?;
         let mut text = Vec::new();
         self.errors.read_to_end(&mut text)?;
         Ok(String::from_utf8_lossy(&text).into_owned())

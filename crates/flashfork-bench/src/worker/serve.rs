@@ -13,6 +13,11 @@ use crate::BenchError;
 /// Serves one subject over the standard input and output.
 pub(super) type Serve = fn() -> Result<(), BenchError>;
 
+/// A subject's name and its server.
+pub(super) fn entry<S: Subject>() -> (&'static str, Serve) {
+    (S::NAME, converse::<S>)
+}
+
 /// The `main` of a worker process. `args` are the program's arguments after [`super::ARGUMENT`].
 ///
 /// Must be called before the program starts a thread. Problems are told to the coordinator; the exit status only says
@@ -23,28 +28,16 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// [`worker_main`] for a subject that isn't in the registry.
 pub fn serve<S: Subject>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    serve_from(args, |name| {
-        (name == S::NAME).then_some(converse::<S> as Serve)
-    })
+    serve_from(args, |name| (name == S::NAME).then_some(converse::<S> as Serve))
 }
 
-fn serve_from(
-    args: impl IntoIterator<Item = OsString>,
-    find: impl Fn(&str) -> Option<Serve>,
-) -> ExitCode {
-    let mut args = args
-        .into_iter()
-        .map(|arg| arg.into_string().unwrap_or_default());
-    let (name, parent) = (
-        args.next().unwrap_or_default(),
-        args.next().unwrap_or_default(),
-    );
+fn serve_from(args: impl IntoIterator<Item = OsString>, find: impl Fn(&str) -> Option<Serve>) -> ExitCode {
+    let mut args = args.into_iter().map(|arg| arg.into_string().unwrap_or_default());
+    let (name, parent) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let conversation = || {
         die_with(&parent)?;
         let serve = find(&name).ok_or_else(|| {
-            BenchError::Unable(format!(
-                "there is no worker '{name}'; workers are started by 'bench'"
-            ))
+            BenchError::Unable(format!("there is no worker '{name}'; workers are started by 'bench'"))
         })?;
         serve()
     };
@@ -63,9 +56,7 @@ fn die_with(parent: &str) -> Result<(), BenchError> {
         .map_err(|errno| BenchError::system("tie the worker's life to its coordinator's", errno))?;
     let parent: Option<i32> = parent.parse().ok();
     if parent != getppid().map(Pid::as_raw_pid) {
-        return Err(BenchError::Unable(
-            "workers are started by 'bench', not by hand".into(),
-        ));
+        return Err(BenchError::Unable("workers are started by 'bench', not by hand".into()));
     }
     Ok(())
 }
@@ -87,14 +78,11 @@ fn converse<S: Subject>() -> Result<(), BenchError> {
 /// The next request; `None` when the coordinator has closed the pipe.
 fn hear<T: serde::de::DeserializeOwned>(input: &mut impl BufRead) -> Result<Option<T>, BenchError> {
     let mut line = String::new();
-    let length = input
-        .read_line(&mut line)
-        .map_err(|error| BenchError::system("read a request", error))?;
+    let length = input.read_line(&mut line).map_err(|error| BenchError::system("read a request", error))?;
     if length == 0 {
         return Ok(None);
     }
-    let request = serde_json::from_str(&line)
-        .map_err(|error| BenchError::system("understand a request", error))?;
+    let request = serde_json::from_str(&line).map_err(|error| BenchError::system("understand a request", error))?;
     Ok(Some(request))
 }
 
@@ -103,8 +91,5 @@ fn say<T: Serialize>(line: &Line<T>) -> Result<(), BenchError> {
     let mut text = serde_json::to_vec(line).map_err(|error| failed(error.into()))?;
     text.push(b'\n');
     let mut output = std::io::stdout().lock();
-    output
-        .write_all(&text)
-        .and_then(|()| output.flush())
-        .map_err(failed)
+    output.write_all(&text).and_then(|()| output.flush()).map_err(failed)
 }

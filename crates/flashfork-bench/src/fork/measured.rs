@@ -1,0 +1,111 @@
+//! What was measured, cell by cell, on its way to records and tables.
+
+use serde_json::json;
+
+use super::facts::Facts;
+use super::probe::Measure;
+use super::sealing::Sealing;
+use super::touch::ParentState;
+use super::{EXPERIMENT, Method};
+use crate::BenchError;
+use crate::record::{Params, Record};
+use crate::stats::Rounds;
+
+/// What is measured together: its workers are asked in turn, so its cells may be compared.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Group {
+    /// The size the group was made for; the empty process beside it has size 0.
+    pub size: u64,
+    /// The methods in it.
+    pub methods: Vec<Method>,
+    /// How many workers of each clone at the same time.
+    pub copies: usize,
+    /// Which CPUs the workers are pinned to.
+    pub affinity: String,
+}
+
+/// The samples of one method, size, parent state and measure within a group.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    /// The group.
+    pub group: Group,
+    /// The method.
+    pub method: Method,
+    /// Bytes of memory: the group's size, or 0 for the empty process beside it.
+    pub size: u64,
+    /// The parent's state.
+    pub state: ParentState,
+    /// How many of the parent's pages were written in that state.
+    pub written_pages: usize,
+    /// The parent.
+    pub facts: Facts,
+    /// What was measured.
+    pub measure: Measure,
+    /// The samples, in microseconds.
+    pub rounds: Rounds,
+}
+
+/// Everything a run measured.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    /// Clones.
+    pub cells: Vec<Cell>,
+    /// Sealing itself.
+    pub seals: Vec<Sealing>,
+    /// Methods that were left out and why.
+    pub notes: Vec<String>,
+}
+
+impl Results {
+    /// The cell of `method` with `size` bytes among workers that clone one at a time.
+    pub(super) fn cell(&self, method: Method, size: u64, state: ParentState, measure: Measure) -> Option<&Cell> {
+        self.cells.iter().find(|cell| {
+            (cell.method, cell.size, cell.group.size, cell.state, cell.measure) == (method, size, size, state, measure)
+                && cell.group.copies == 1
+        })
+    }
+
+    /// The empty process that was measured beside `cell`, in the same state of its neighbours.
+    pub(super) fn empty_beside(&self, cell: &Cell) -> Option<&Cell> {
+        self.cells.iter().find(|other| {
+            (other.method, other.size) == (Method::Fork4k, 0)
+                && (&other.group, other.state, other.measure) == (&cell.group, cell.state, cell.measure)
+        })
+    }
+
+    /// One record per cell and per figure of sealing.
+    pub(super) fn into_records(self) -> Result<Vec<Record>, BenchError> {
+        let mut records: Vec<Record> = self.cells.iter().map(Cell::record).collect::<Result<_, _>>()?;
+        for sealing in &self.seals {
+            records.extend(sealing.records()?);
+        }
+        Ok(records)
+    }
+}
+
+impl Cell {
+    fn record(&self) -> Result<Record, BenchError> {
+        let group: Vec<&str> = self.group.methods.iter().map(|method| method.name()).collect();
+        let per_round: Vec<usize> = self.rounds.0.iter().map(Vec::len).collect();
+        let params = [
+            ("measure", json!(self.measure.name())),
+            ("size", json!(self.size)),
+            ("parent", json!(if self.state == ParentState::Idle { "idle" } else { "read all, wrote some" })),
+            ("written_percent", json!(self.state.percent())),
+            ("written_pages", json!(self.written_pages)),
+            ("read_again", json!(matches!(self.state, ParentState::WroteAndRead(_)))),
+            ("concurrent", json!(self.group.copies)),
+            ("affinity", json!(self.group.affinity)),
+            ("beside_size", json!(self.group.size)),
+            ("beside_methods", json!(group)),
+            ("samples_per_round", json!(per_round)),
+            ("uncounted_clones_per_round", json!(1)),
+            ("vmas", json!(self.facts.vmas)),
+            ("page_table_bytes", json!(self.facts.page_table_bytes)),
+            ("resident_bytes", json!(self.facts.resident_bytes)),
+            ("huge_fraction", json!(self.facts.huge_fraction)),
+        ];
+        let params: Params = params.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Record::new(EXPERIMENT, self.method.name(), params, "us", self.rounds.flat())
+    }
+}

@@ -1,0 +1,69 @@
+//! The methods compared.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A way to hold memory and clone the process that holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Plain fork, anonymous memory on 4 KB pages (`MADV_NOHUGEPAGE`).
+    #[serde(rename = "fork-4k")]
+    Fork4k,
+    /// Plain fork, anonymous memory on transparent huge pages (`MADV_HUGEPAGE`).
+    ForkThp,
+    /// Sealed memory, 2 MB pages where possible.
+    Seal,
+}
+
+impl Method {
+    /// All methods, baseline first.
+    pub const ALL: [Self; 3] = [Self::Fork4k, Self::ForkThp, Self::Seal];
+
+    /// The name in records and errors.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fork4k => "fork-4k",
+            Self::ForkThp => "fork-thp",
+            Self::Seal => "seal",
+        }
+    }
+
+    /// Bytes of memory a worker of this method with `size` bytes of data may use at its peak.
+    ///
+    /// Each page table page (8 bytes per 4 KB) exists twice while a child lives. Sealing works in chunks beside the data
+    /// (at most 128 MB), and every page the parent writes afterwards (at most a tenth) exists twice.
+    pub fn memory_needed(self, size: u64) -> u64 {
+        const PROGRAM: u64 = 32 << 20;
+        const SEALING: u64 = 160 << 20;
+        let tables = 2 * (size / 512);
+        let beside = if self == Self::Seal && size > 0 { SEALING.max(size / 10) } else { 0 };
+        size + tables + beside + PROGRAM
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_and_messages_use_the_same_names() {
+        for method in Method::ALL {
+            assert_eq!(serde_json::to_value(method).unwrap(), method.name());
+        }
+    }
+
+    #[test]
+    fn a_seal_needs_room_for_its_chunks_and_for_rewritten_pages() {
+        assert!(Method::Seal.memory_needed(1 << 30) >= (1 << 30) + (128 << 20));
+        assert!(Method::Seal.memory_needed(8 << 30) >= (8 << 30) + (8 << 30) / 10);
+        assert!(Method::Fork4k.memory_needed(8 << 30) < (8 << 30) + (100 << 20));
+    }
+}

@@ -1,0 +1,55 @@
+//! The flags of `bench fork`.
+
+use crate::size::Size;
+
+/// Options of the experiment.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(after_help = "Example: flashfork bench fork --sizes 0,256M,1G --concurrent 3")]
+pub struct ForkOptions {
+    /// Sizes of the parent's memory, in bytes or with K, M, G; a size that doesn't fit is refused. Without this flag: 0, 64M,
+    /// 256M, 1G, 4G and 8G as far as they fit
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,...")]
+    pub sizes: Option<Vec<Size>>,
+
+    /// Also measure this many processes of each size that clone themselves at the same time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=256))]
+    pub concurrent: Option<u32>,
+
+    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 20, with --quick 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: Option<u32>,
+
+    /// Fewer rounds, sizes up to 1G and fewer states of the parent: about a minute instead of ten
+    #[arg(long)]
+    pub quick: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: ForkOptions,
+    }
+
+    fn parse(args: &[&str]) -> Result<ForkOptions, clap::Error> {
+        Command::try_parse_from(["fork"].iter().chain(args)).map(|command| command.options)
+    }
+
+    #[test]
+    fn sizes_are_a_list() {
+        let options = parse(&["--sizes", "0,64M,1G", "--concurrent", "3"]).unwrap();
+        assert_eq!(options.sizes, Some(vec![Size(0), Size(64 << 20), Size(1 << 30)]));
+        assert_eq!(options.concurrent, Some(3));
+    }
+
+    #[test]
+    fn wrong_usage_is_refused_by_the_parser() {
+        for args in [["--sizes", "1GB"], ["--sizes", ""], ["--concurrent", "1"], ["--rounds", "0"]] {
+            assert!(parse(&args).is_err(), "{args:?}");
+        }
+    }
+}

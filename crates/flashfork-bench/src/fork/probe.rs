@@ -1,0 +1,110 @@
+//! The kinds of clone that are made, and what is read from each.
+
+use serde::{Deserialize, Serialize};
+
+/// What a clone does before it exits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Probe {
+    /// Nothing.
+    Exit,
+    /// Writes one word of a random page.
+    FirstWrite,
+    /// Reads one word from each of 100 random pages.
+    Reads,
+    /// Reads 25 and writes 25 random pages in turn.
+    Mixed,
+}
+
+impl Probe {
+    pub(super) const ALL: [Self; 4] = [Self::Exit, Self::FirstWrite, Self::Reads, Self::Mixed];
+
+    /// How many pages the clone reads and writes.
+    pub(super) fn touches(self) -> (usize, usize) {
+        match self {
+            Self::Exit => (0, 0),
+            Self::FirstWrite => (0, 1),
+            Self::Reads => (100, 0),
+            Self::Mixed => (25, 25),
+        }
+    }
+
+    /// Whether the clone times its own work.
+    pub(super) fn timed_in_child(self) -> bool {
+        matches!(self, Self::FirstWrite | Self::Reads)
+    }
+
+    /// What this kind of clone is made for.
+    pub(super) fn measures(self) -> &'static [Measure] {
+        match self {
+            Self::Exit => &[Measure::Call, Measure::Cycle],
+            Self::FirstWrite => &[Measure::FirstWrite],
+            Self::Reads => &[Measure::Reads],
+            Self::Mixed => &[Measure::MixedCycle],
+        }
+    }
+}
+
+/// What is measured, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// The fork call as the parent sees it.
+    Call,
+    /// Fork, exit at once, reap; as the parent sees it.
+    Cycle,
+    /// The clone's first write to the memory; timed in the clone.
+    FirstWrite,
+    /// The clone's first 100 random reads; timed in the clone.
+    Reads,
+    /// Fork, 25 random reads and 25 random writes in the clone, exit, reap; as the parent sees it.
+    MixedCycle,
+}
+
+impl Measure {
+    /// The name in records.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Cycle => "cycle",
+            Self::FirstWrite => "first_write",
+            Self::Reads => "reads_100",
+            Self::MixedCycle => "cycle_25r25w",
+        }
+    }
+}
+
+/// A request for clones of one kind.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Batch {
+    /// The kind.
+    pub probe: Probe,
+    /// Stop after this many samples.
+    pub samples: usize,
+    /// Stop after this long, but not before one sample was taken. Microseconds.
+    pub budget: u64,
+    /// Begin at this time on the machine's monotonic clock, in nanoseconds; at once when `None`.
+    pub start: Option<u64>,
+    /// Which pages the clones touch follows from this.
+    pub seed: u64,
+}
+
+/// The samples of a batch in microseconds.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Samples {
+    /// The fork calls.
+    pub call: Vec<f64>,
+    /// The cycles.
+    pub cycle: Vec<f64>,
+    /// The clones' own times, when they took any.
+    pub child: Vec<f64>,
+}
+
+impl Samples {
+    /// The samples of `measure`.
+    pub(super) fn of(&self, measure: Measure) -> &[f64] {
+        match measure {
+            Measure::Call => &self.call,
+            Measure::Cycle | Measure::MixedCycle => &self.cycle,
+            Measure::FirstWrite | Measure::Reads => &self.child,
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Sealing itself: time per GB on the 4 KB and the 2 MB path, and how much more memory it takes at its peak.
+
+use std::time::Duration;
+
+use procfs::Current;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::measured::Results;
+use super::plan::Plan;
+use super::region::Region;
+use super::{EXPERIMENT, Method};
+use crate::engine::{self, Pages, Sealed};
+use crate::order::shuffled_rounds;
+use crate::record::{Params, Record};
+use crate::size::Size;
+use crate::worker::{Subject, Worker};
+use crate::{BenchError, Progress, pin};
+
+/// Sealing is measured up to this size; the time grows in proportion.
+const LARGEST: u64 = 1 << 30;
+/// How often the machine's memory is looked at while a worker seals.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The sealings of one size on one kind of pages.
+#[derive(Debug, Clone)]
+pub(super) struct Sealing {
+    /// Bytes sealed.
+    pub size: u64,
+    /// The path.
+    pub pages: Pages,
+    /// The CPU the sealing process was pinned to.
+    cpu: usize,
+    /// Every sealing.
+    pub samples: Vec<Sample>,
+}
+
+/// One sealing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    /// What the engine reports.
+    pub sealed: Sealed,
+    /// How far the machine's memory in use rose above its level before, in bytes: `MemTotal` less `MemAvailable`, so that
+    /// other programs' allocations count too.
+    pub rise: u64,
+}
+
+impl Sealing {
+    /// Seconds per GB, of each sealing.
+    pub(super) fn seconds_per_gb(&self) -> Vec<f64> {
+        let per_gb = |sealed: &Sealed| sealed.seconds / (sealed.bytes as f64 / f64::from(1 << 30));
+        self.samples.iter().map(|sample| per_gb(&sample.sealed)).collect()
+    }
+
+    /// Extra bytes held at the peak, of each sealing: the larger of what the engine reports and what the machine showed.
+    pub(super) fn peak_extra(&self) -> Vec<f64> {
+        self.samples.iter().map(|sample| sample.sealed.peak_extra_bytes.max(sample.rise) as f64).collect()
+    }
+
+    /// One record per figure.
+    pub(super) fn records(&self) -> Result<Vec<Record>, BenchError> {
+        let of = |get: fn(&Sample) -> f64| self.samples.iter().map(get).collect::<Vec<f64>>();
+        let figures = [
+            ("seal_time", "s/GB", self.seconds_per_gb()),
+            ("seal_peak_extra_reported", "bytes", of(|sample| sample.sealed.peak_extra_bytes as f64)),
+            ("seal_peak_extra_machine", "bytes", of(|sample| sample.rise as f64)),
+            ("seal_huge_fraction", "ratio", of(|sample| sample.sealed.huge_fraction())),
+        ];
+        figures
+            .into_iter()
+            .map(|(measure, unit, samples)| {
+                let params = [
+                    ("measure", json!(measure)),
+                    ("size", json!(self.size)),
+                    ("pages", json!(self.pages)),
+                    ("affinity", json!(format!("cpu {}", self.cpu))),
+                ];
+                let params: Params = params.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+                Record::new(EXPERIMENT, Method::Seal.name(), params, unit, samples)
+            })
+            .collect()
+    }
+}
+
+/// Measures sealing for every planned size up to 1 GB, on both paths in turn, each time in a fresh process.
+pub(super) fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+    for &size in plan.sizes.iter().filter(|&&size| (1..=LARGEST).contains(&size)) {
+        progress.begin(&format!("{}: sealing", Size(size)), 2 * plan.seals as u64);
+        let mut paths =
+            [Pages::Small, Pages::Auto].map(|pages| Sealing { size, pages, cpu: plan.cpu, samples: Vec::new() });
+        for order in shuffled_rounds(plan.seals, paths.len(), size) {
+            for index in order {
+                let path = &mut paths[index];
+                path.samples.push(sample(size, path.pages, plan.cpu)?);
+                progress.step();
+            }
+        }
+        results.seals.extend(paths);
+    }
+    Ok(())
+}
+
+fn sample(size: u64, pages: Pages, cpu: usize) -> Result<Sample, BenchError> {
+    let mut worker = Worker::<SealingSubject>::start(format!("sealing {}", Size(size)), &Spec { size, cpu })?;
+    let before = memory_in_use()?;
+    let mut peak = before;
+    worker.send(&Ask::Seal(pages))?;
+    while !worker.answered_within(LOOK)? {
+        peak = peak.max(memory_in_use()?);
+    }
+    let rise = peak.max(memory_in_use()?) - before;
+    let sealed = worker.receive()?.ok_or_else(|| BenchError::Unable("a worker did not say what it sealed".into()))?;
+    // Reads everything: a seal that loses bytes is not worth timing.
+    worker.ask(&Ask::Verify)?;
+    Ok(Sample { sealed, rise })
+}
+
+/// The machine's memory in use, in bytes.
+fn memory_in_use() -> Result<u64, BenchError> {
+    let memory = procfs::Meminfo::current()
+        .map_err(|error| BenchError::system("read /proc/meminfo", std::io::Error::other(error)))?;
+    Ok(memory.mem_total.saturating_sub(memory.mem_available.unwrap_or(memory.mem_free)))
+}
+
+/// The worker that seals once.
+#[derive(Debug)]
+pub(crate) struct SealingSubject {
+    region: Region,
+}
+
+/// What to prepare.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    size: u64,
+    cpu: usize,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// Seal on this path.
+    Seal(Pages),
+    /// Check every byte.
+    Verify,
+}
+
+impl Subject for SealingSubject {
+    const NAME: &'static str = "sealing";
+    type Spec = Spec;
+    type Ready = ();
+    type Ask = Ask;
+    type Reply = Option<Sealed>;
+
+    fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
+        pin::pin(spec.cpu)?;
+        Ok((Self { region: Region::filled(Method::Seal, spec.size)? }, ()))
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Option<Sealed>, BenchError> {
+        match ask {
+            Ask::Seal(pages) => engine::seal(pages, self.region.bytes()).map(Some),
+            Ask::Verify => self.region.verify().map(|()| None),
+        }
+    }
+}

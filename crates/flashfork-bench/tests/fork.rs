@@ -1,0 +1,214 @@
+//! `bench fork` at tiny sizes: what it records is complete and adds up. No times are judged.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use flashfork_bench::fork::{self, ForkOptions};
+use flashfork_bench::record::{Document, Record};
+use flashfork_bench::size::Size;
+use flashfork_bench::{BenchError, Outcome, Progress, worker, worker_main};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const SIZE: u64 = 8 << 20;
+const ROUNDS: usize = 2;
+
+/// One test.
+type Test = fn() -> Result<(), Failed>;
+
+/// Counts the steps announced and made.
+#[derive(Default)]
+struct Steps {
+    announced: u64,
+    made: u64,
+    notes: Vec<String>,
+}
+
+impl Progress for Steps {
+    fn begin(&mut self, what: &str, steps: u64) {
+        assert!(!what.is_empty());
+        self.announced += steps;
+    }
+
+    fn step(&mut self) {
+        self.made += 1;
+    }
+
+    fn note(&mut self, line: &str) {
+        self.notes.push(line.to_owned());
+    }
+}
+
+fn options(sizes: &[u64], concurrent: Option<u32>) -> ForkOptions {
+    ForkOptions {
+        sizes: Some(sizes.iter().map(|&size| Size(size)).collect()),
+        concurrent,
+        rounds: Some(ROUNDS as u32),
+        quick: false,
+    }
+}
+
+fn text<'a>(record: &'a Record, param: &str) -> &'a str {
+    record.params[param].as_str().unwrap()
+}
+
+fn number(record: &Record, param: &str) -> f64 {
+    record.params[param].as_f64().unwrap()
+}
+
+/// Every record of clones made one at a time that satisfies `wanted`.
+fn single<'a>(outcome: &'a Outcome, wanted: impl Fn(&Record) -> bool + 'a) -> impl Iterator<Item = &'a Record> {
+    outcome
+        .document
+        .records
+        .iter()
+        .filter(move |record| record.params.get("concurrent").and_then(|n| n.as_u64()) == Some(1) && wanted(record))
+}
+
+fn records_are_complete_and_add_up() -> Result<(), Failed> {
+    let mut steps = Steps::default();
+    let outcome = fork::run(&options(&[0, SIZE], Some(2)), &mut steps)?;
+    assert_eq!(steps.announced, steps.made);
+    assert!(outcome.document.records.iter().all(|record| record.experiment == "fork"));
+
+    // Huge pages may be unavailable; then the method is left out with a note.
+    let mut methods = vec!["fork-4k", "seal"];
+    match steps.notes.iter().any(|note| note.contains("fork-thp")) {
+        true => assert!(outcome.table.contains("left out")),
+        false => methods.push("fork-thp"),
+    }
+    for method in &methods {
+        for measure in ["call", "cycle", "first_write", "reads_100", "cycle_25r25w"] {
+            let found = single(&outcome, |record| {
+                record.method == *method && text(record, "measure") == measure && number(record, "size") == SIZE as f64
+            });
+            let states: Vec<(f64, bool)> =
+                found.map(|record| (number(record, "written_percent"), record.params["read_again"] == true)).collect();
+            let expected = [(0.0, false), (0.01, false), (0.1, false), (1.0, false), (10.0, false), (10.0, true)];
+            assert_eq!(states, expected, "{method} {measure}");
+        }
+    }
+    // The empty process: by itself with both methods, and beside the others in every state.
+    let empty = |beside: f64| {
+        single(&outcome, move |record| number(record, "size") == 0.0 && number(record, "beside_size") == beside).count()
+    };
+    assert_eq!((empty(0.0), empty(SIZE as f64)), (2 * 2, 6 * 2));
+    check_arithmetic(&outcome);
+    check_parents(&outcome);
+    check_concurrent(&outcome, methods.len());
+    check_sealing(&outcome);
+    check_file(&outcome)?;
+    for part in ["Idle parent", "2 processes at once", "Sealing", "Promises", "fork-4k", "8M", "not measured"] {
+        assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
+    }
+    Ok(())
+}
+
+fn check_arithmetic(outcome: &Outcome) {
+    for record in &outcome.document.records {
+        assert_eq!(record.n, record.samples.len());
+        assert!(record.min <= record.p50 && record.p50 <= record.p90 && record.p90 <= record.p99);
+        assert!(
+            record.p99 <= record.max && record.samples.contains(&record.min) && record.samples.contains(&record.max)
+        );
+        if record.unit == "us" {
+            assert!(record.min > 0.0, "{record:?}");
+            let per_round: Vec<u64> =
+                record.params["samples_per_round"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+            assert_eq!((per_round.len(), per_round.iter().sum::<u64>()), (ROUNDS, record.n as u64));
+            assert!(per_round.iter().all(|&n| n >= 1));
+        }
+    }
+    // A cycle holds its call: sample by sample, because both come from the same clone.
+    let of = |measure| single(outcome, move |record| text(record, "measure") == measure);
+    for (call, cycle) in of("call").zip(of("cycle")) {
+        assert_eq!((&call.method, &call.params["size"]), (&cycle.method, &cycle.params["size"]));
+        assert!(call.samples.iter().zip(&cycle.samples).all(|(call, cycle)| call < cycle));
+    }
+}
+
+fn check_parents(outcome: &Outcome) {
+    for record in single(outcome, |record| number(record, "size") > 0.0) {
+        let huge = number(record, "huge_fraction");
+        match record.method.as_str() {
+            "fork-4k" => {
+                assert_eq!(huge, 0.0);
+                // 2048 entries need four page tables; the program has some of its own.
+                assert!(number(record, "page_table_bytes") >= 4.0 * 4096.0);
+                assert!(number(record, "resident_bytes") >= SIZE as f64);
+            }
+            "fork-thp" => assert!(huge > 0.0),
+            _ => {}
+        }
+        let pages = (SIZE / 4096) as f64;
+        assert_eq!(number(record, "written_pages"), (pages * number(record, "written_percent") / 100.0).ceil());
+    }
+}
+
+fn check_concurrent(outcome: &Outcome, methods: usize) {
+    let found: Vec<&Record> = outcome
+        .document
+        .records
+        .iter()
+        .filter(|record| record.params.get("concurrent").is_some_and(|n| n == 2))
+        .collect();
+    // Call and cycle for every method and the empty process beside it; without memory for two methods.
+    assert_eq!(found.len(), 2 * (methods + 1) + 2 * 2);
+    assert!(found.iter().all(|record| text(record, "affinity").starts_with("round robin") && record.n >= 2 * ROUNDS));
+}
+
+fn check_sealing(outcome: &Outcome) {
+    let sealing: Vec<&Record> =
+        outcome.document.records.iter().filter(|record| text(record, "measure").starts_with("seal_")).collect();
+    assert_eq!(sealing.len(), 2 * 4);
+    for record in sealing {
+        assert_eq!((record.method.as_str(), record.n, number(record, "size")), ("seal", ROUNDS, SIZE as f64));
+        match (text(record, "measure"), text(record, "pages")) {
+            ("seal_time", _) => assert!(record.min > 0.0),
+            ("seal_huge_fraction", "small") => assert_eq!(record.max, 0.0),
+            ("seal_huge_fraction", _) => assert!(record.max <= 1.0),
+            _ => assert!(record.min >= 0.0),
+        }
+    }
+}
+
+fn check_file(outcome: &Outcome) -> Result<(), Failed> {
+    let path = tempfile::NamedTempFile::new()?.into_temp_path();
+    outcome.document.write(&path)?;
+    assert_eq!(Document::read(&path)?, outcome.document);
+    Ok(())
+}
+
+fn an_empty_process_alone_can_be_measured() -> Result<(), Failed> {
+    let outcome = fork::run(&options(&[0], None), &mut flashfork_bench::Silent)?;
+    let found: BTreeSet<(&str, &str)> =
+        single(&outcome, |_| true).map(|record| (record.method.as_str(), text(record, "measure"))).collect();
+    assert_eq!(found, BTreeSet::from([("fork-4k", "call"), ("fork-4k", "cycle"), ("seal", "call"), ("seal", "cycle")]));
+    Ok(())
+}
+
+fn a_size_that_does_not_fit_is_refused_before_allocation() -> Result<(), Failed> {
+    let mut steps = Steps::default();
+    let error = fork::run(&options(&[0, 1 << 50], None), &mut steps).unwrap_err();
+    assert!(matches!(error, BenchError::DoesNotFit { .. }), "{error:?}");
+    assert!(error.to_string().starts_with("1024T, method"), "{error}");
+    assert_eq!(steps.announced, 0);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
+        return worker_main(args.into_iter().skip(1));
+    }
+    let tests: [(&str, Test); 3] = [
+        ("records_are_complete_and_add_up", records_are_complete_and_add_up),
+        ("an_empty_process_alone_can_be_measured", an_empty_process_alone_can_be_measured),
+        (
+            "a_size_that_does_not_fit_is_refused_before_allocation",
+            a_size_that_does_not_fit_is_refused_before_allocation,
+        ),
+    ];
+    let trials = tests.map(|(name, test)| Trial::test(name, test)).into_iter().collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
