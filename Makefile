@@ -1,0 +1,73 @@
+# flashfork: make demo shows it, make test checks it. Every target installs the Debian packages it needs, or says which.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FLASHFORK := $(TARGET)/release/flashfork
+
+# gcc and libc6-dev: the linker, SQLite, the C example. The others: what the tests drive.
+BUILD_PACKAGES := gcc libc6-dev make pkg-config
+TEST_PACKAGES := $(BUILD_PACKAGES) afl++ busybox-static gdb libasan8 libjemalloc2 libmimalloc2.0 \
+	libtcmalloc-minimal4 python3 qemu-system-x86 shellcheck
+BENCH_PACKAGES := $(BUILD_PACKAGES) afl++
+
+.PHONY: all build demo test test-all test-quick test-system test-lab bench install lint clean
+
+all: build
+
+build:
+	@scripts/need-packages $(BUILD_PACKAGES)
+	$(CARGO) build --release --locked -p flashfork-cli -p flashfork-preload
+
+# Real SQLite, then an ordinary Python program, then what a clone costs by size; ends in a table.
+demo: build
+	@scripts/need-packages $(BUILD_PACKAGES) python3
+	@FLASHFORK=$(FLASHFORK) scripts/demo
+
+# Quick lanes first. Each ends in cargo's own summary lines.
+test: lint test-quick test-system test-lab
+
+test-quick:
+	@scripts/need-packages $(TEST_PACKAGES)
+	$(CARGO) test --workspace --locked --exclude flashfork-tests --exclude flashfork-lab
+
+test-system: build
+	@scripts/need-packages $(TEST_PACKAGES)
+	$(CARGO) test --locked -p flashfork-tests
+
+test-lab: build
+	@scripts/need-packages $(TEST_PACKAGES)
+	$(CARGO) test --locked -p flashfork-lab
+
+# Everything, the long runs too: hours rather than minutes.
+test-all: test
+	FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
+
+# The figures of SPECIFICATION.md.
+bench: build
+	@scripts/need-packages $(BENCH_PACKAGES)
+	$(FLASHFORK) bench fork
+	$(FLASHFORK) bench unit-test
+	$(FLASHFORK) bench fuzz
+
+lint:
+	@scripts/need-packages $(BUILD_PACKAGES) shellcheck
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	shellcheck scripts/* .ci/run
+
+install: build
+	$(CARGO) build --release --locked -p flashfork
+	install -D -m 755 $(FLASHFORK) $(DESTDIR)$(PREFIX)/bin/flashfork
+	install -D -m 755 $(TARGET)/release/libflashfork_preload.so $(DESTDIR)$(PREFIX)/lib/flashfork/libflashfork_preload.so
+	install -D -m 755 $(TARGET)/release/libflashfork.so $(DESTDIR)$(PREFIX)/lib/libflashfork.so
+	install -D -m 644 $(TARGET)/release/libflashfork.a $(DESTDIR)$(PREFIX)/lib/libflashfork.a
+	install -D -m 644 crates/flashfork/include/flashfork.h $(DESTDIR)$(PREFIX)/include/flashfork.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	sed 's|@prefix@|$(PREFIX)|' crates/flashfork/flashfork.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/flashfork.pc
+	$(FLASHFORK) man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(FLASHFORK) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flashfork
+
+clean:
+	$(CARGO) clean
