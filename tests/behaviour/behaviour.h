@@ -1,0 +1,208 @@
+/* What every program here stands on. A program shows one behaviour and ends with 0 (it holds), 77 (it can't be shown on
+   this machine; one line says why) or 1 (it does not hold; one line says where). */
+#ifndef BEHAVIOUR_H
+#define BEHAVIOUR_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The shim's own calls (crates/flashfork-preload/src/control.rs). Weak: without the shim the program says so. */
+int flashfork_preload_seal(void) __attribute__((weak));
+int flashfork_preload_unseal(void) __attribute__((weak));
+
+#define MB (1ul << 20)
+#define PAGE 4096ul
+#define RW (PROT_READ | PROT_WRITE)
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: not so: %s (errno: %s)\n", __FILE__, __LINE__, #condition, strerror(errno));       \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+#define SKIP(...)                                                                                                      \
+    do {                                                                                                               \
+        fprintf(stderr, __VA_ARGS__);                                                                                  \
+        fputc('\n', stderr);                                                                                           \
+        _exit(77);                                                                                                     \
+    } while (0)
+
+/* Private anonymous memory that begins at a multiple of 2 MB and touches no other mapping, so that the kernel merges it
+   with none. NULL when mmap refuses. */
+static inline char *map_alone(size_t len, int prot, int flags)
+{
+    size_t reserved = len + 6 * MB;
+    char *at = mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    char *start = (char *)(((uintptr_t)at + 4 * MB - 1) & ~(2 * MB - 1));
+    munmap(at, reserved);
+    start = mmap(start, len, prot, flags | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    return start == MAP_FAILED ? NULL : start;
+}
+
+/* Every word of a pattern differs from its neighbours and is never zero. */
+static inline uint64_t pattern(size_t i, uint64_t seed)
+{
+    return (i * 0x9e3779b97f4a7c15u ^ seed) | 1;
+}
+
+static inline void fill(void *p, size_t len, uint64_t seed)
+{
+    for (size_t i = 0; i < len / 8; i++)
+        ((uint64_t *)p)[i] = pattern(i, seed);
+}
+
+static inline int intact(const void *p, size_t len, uint64_t seed)
+{
+    for (size_t i = 0; i < len / 8; i++)
+        if (((const uint64_t *)p)[i] != pattern(i, seed))
+            return 0;
+    return 1;
+}
+
+static inline int zeros(const void *p, size_t len)
+{
+    const char *c = p;
+    return len == 0 || (c[0] == 0 && memcmp(c, c + 1, len - 1) == 0);
+}
+
+/* Ordinary memory, filled: what a seal is for. */
+static inline char *memory(size_t len, uint64_t seed)
+{
+    char *p = map_alone(len, RW, MAP_PRIVATE);
+    CHECK(p != NULL);
+    fill(p, len, seed);
+    return p;
+}
+
+/* How many bytes of a range are mappings of the engine's memfds. */
+static inline size_t sealed_bytes(const void *p, size_t len)
+{
+    size_t from = (size_t)p, to = from + len < from ? SIZE_MAX : from + len, start, end, sum = 0;
+    char line[8192];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps))
+        if (strstr(line, "/memfd:flashfork:") && sscanf(line, "%zx-%zx", &start, &end) == 2 && start < to && end > from)
+            sum += (end < to ? end : to) - (start > from ? start : from);
+    fclose(maps);
+    return sum;
+}
+
+#define ALL NULL, SIZE_MAX
+
+/* The value of a field ("VmFlags", "Rss" ...) in the smaps entry of the mapping that holds `p`. */
+static inline const char *smaps(const void *p, const char *field)
+{
+    static char line[8192];
+    size_t start, end, here = 0, n = strlen(field);
+    FILE *file = fopen("/proc/self/smaps", "re");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%zx-%zx ", &start, &end) == 2)
+            here = start <= (size_t)p && (size_t)p < end;
+        else if (here && strncmp(line, field, n) == 0 && line[n] == ':')
+            break;
+    }
+    fclose(file);
+    CHECK(here);
+    return line + n + 1;
+}
+
+/* A number of /proc/self/status, such as VmLck, in kB. */
+static inline long status_kb(const char *field)
+{
+    char line[256];
+    long value = -1;
+    size_t n = strlen(field);
+    FILE *file = fopen("/proc/self/status", "re");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, field, n) == 0 && line[n] == ':')
+            value = atol(line + n + 1);
+    fclose(file);
+    return value;
+}
+
+/* Exit status of a child, or 128 plus the signal that ended it. */
+static inline int wait_for(pid_t pid)
+{
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Forks. True in the clone, which ends with _exit(0); false in the parent, once the clone has ended well.
+       if (in_clone()) { CHECK(...); _exit(0); }                                                                       */
+static inline int in_clone(void)
+{
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0)
+        return 1;
+    CHECK(wait_for(pid) == 0);
+    return 0;
+}
+
+#define ORDINARY (4 * MB)
+
+static inline int call_seal(void)
+{
+    if (!flashfork_preload_seal) {
+        fprintf(stderr, "the shim is not loaded: LD_PRELOAD=libflashfork_preload.so %s\n", program_invocation_name);
+        _exit(2);
+    }
+    return flashfork_preload_seal();
+}
+
+/* Seals, and proves it on ordinary memory made for the purpose. */
+static inline void seal(void)
+{
+    char *ordinary = memory(ORDINARY, 99);
+    CHECK(call_seal() == 0);
+    CHECK(sealed_bytes(ordinary, ORDINARY) == ORDINARY);
+    CHECK(intact(ordinary, ORDINARY, 99));
+    if (in_clone()) {
+        CHECK(intact(ordinary, ORDINARY, 99));
+        fill(ordinary, ORDINARY, 98);
+        _exit(0);
+    }
+    CHECK(intact(ordinary, ORDINARY, 99));
+}
+
+/* Tries to seal a process that must not be: nothing happens to it, and a clone is a plain, correct one. */
+static inline void refused(void)
+{
+    char *ordinary = memory(ORDINARY, 97);
+    CHECK(call_seal() == -1);
+    CHECK(sealed_bytes(ALL) == 0);
+    CHECK(intact(ordinary, ORDINARY, 97));
+    if (in_clone()) {
+        CHECK(intact(ordinary, ORDINARY, 97));
+        _exit(0);
+    }
+    munmap(ordinary, ORDINARY);
+}
+
+static inline void unseal(void)
+{
+    CHECK(flashfork_preload_unseal() == 0);
+    CHECK(sealed_bytes(ALL) == 0);
+}
+
+#endif

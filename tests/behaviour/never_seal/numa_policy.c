@@ -1,0 +1,25 @@
+/* Memory with a NUMA policy: a new mapping doesn't have it. mbind(2). */
+#include "../behaviour.h"
+#include <linux/mempolicy.h>
+
+static int policy_of(void *p)
+{
+    int mode = -1;
+    CHECK(syscall(SYS_get_mempolicy, &mode, NULL, 0, p, MPOL_F_ADDR) == 0);
+    return mode;
+}
+
+int main(void)
+{
+    unsigned long node0 = 1;
+    char *p = memory(4 * MB, 1);
+    if (syscall(SYS_mbind, p, 4 * MB, MPOL_BIND, &node0, 8, 0) != 0)
+        SKIP("this kernel has no NUMA policies");
+    seal();
+    CHECK(sealed_bytes(p, 4 * MB) == 0 && policy_of(p) == MPOL_BIND);
+    if (in_clone()) {
+        CHECK(intact(p, 4 * MB, 1) && policy_of(p) == MPOL_BIND);
+        _exit(0);
+    }
+    return 0;
+}

@@ -1,0 +1,19 @@
+/* Shared mappings: a clone's writes must reach the parent, so they stay what they are.
+   mmap(2), MAP_SHARED; fork skips their page tables anyway (vma_needs_copy in mm/memory.c). */
+#include "../behaviour.h"
+
+int main(void)
+{
+    char *p = map_alone(4 * MB, RW, MAP_SHARED);
+    CHECK(p != NULL);
+    fill(p, 4 * MB, 1);
+    seal();
+    CHECK(sealed_bytes(p, 4 * MB) == 0);
+    if (in_clone()) {
+        CHECK(intact(p, 4 * MB, 1));
+        fill(p, 4 * MB, 2);
+        _exit(0);
+    }
+    CHECK(intact(p, 4 * MB, 2));
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* A process with other threads: what they write between copy and remap would be lost. Refused until they are gone. */
+#include "../behaviour.h"
+#include <pthread.h>
+
+static pthread_barrier_t begun, end;
+
+static void *wait_there(void *arg)
+{
+    pthread_barrier_wait(&begun);
+    pthread_barrier_wait(&end);
+    return arg;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    pthread_barrier_init(&begun, NULL, 2);
+    pthread_barrier_init(&end, NULL, 2);
+    CHECK(pthread_create(&thread, NULL, wait_there, NULL) == 0);
+    pthread_barrier_wait(&begun);
+    refused();
+    pthread_barrier_wait(&end);
+    CHECK(pthread_join(thread, NULL) == 0);
+    seal();
+    return 0;
+}

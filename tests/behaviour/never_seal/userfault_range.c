@@ -1,0 +1,28 @@
+/* A range registered with a userfaultfd that another process holds: its faults belong to that program, which a new mapping
+   would forget. Here the process has no descriptor of it any more. userfaultfd(2); never_seal/userfaultfd.c is the other case. */
+#include "../behaviour.h"
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+
+int main(void)
+{
+    struct uffdio_api api = {.api = UFFD_API};
+    char *p = memory(4 * MB, 1);
+    int fd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+    if (fd < 0)
+        SKIP("userfaultfd is not allowed here");
+    struct uffdio_register reg = {.range = {(size_t)p, 4 * MB}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    CHECK(ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &reg) == 0);
+    pid_t other = fork();
+    if (other == 0) {
+        pause(); /* holds the descriptor */
+        _exit(0);
+    }
+    close(fd);
+    seal();
+    CHECK(sealed_bytes(p, 4 * MB) == 0 && strstr(smaps(p, "VmFlags"), " um "));
+    CHECK(intact(p, 4 * MB, 1));
+    kill(other, SIGKILL);
+    CHECK(wait_for(other) == 128 + SIGKILL);
+    return 0;
+}

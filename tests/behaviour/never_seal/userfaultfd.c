@@ -1,0 +1,14 @@
+/* A process with a userfaultfd: its faults belong to somebody, who may register any range next. userfaultfd(2). */
+#include "../behaviour.h"
+#include <linux/userfaultfd.h>
+
+int main(void)
+{
+    int fd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+    if (fd < 0)
+        SKIP("userfaultfd is not allowed here");
+    refused();
+    close(fd);
+    seal();
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* Opens a device this machine may not have. What the engine looks at is the descriptor's path, so an ordinary file in its
+   place, on a /dev that only this process sees, does as well. Root or user namespaces are needed for that. */
+#include "behaviour.h"
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+static inline int stand_in(const char *directory, const char *path)
+{
+    if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
+        SKIP("no mount namespace to put %s in: needs root or user namespaces", path);
+    CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
+    CHECK(mount("tmpfs", "/dev", "tmpfs", 0, NULL) == 0);
+    CHECK(mkdir(directory, 0755) == 0 || errno == EEXIST);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+/* The whole program: refused while the device is open, sealed once it is closed. */
+static inline int refused_while_open(const char *directory, const char *path)
+{
+    int fd = stand_in(directory, path);
+    refused();
+    close(fd);
+    seal();
+    return 0;
+}
