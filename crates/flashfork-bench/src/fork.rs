@@ -10,6 +10,7 @@
 mod concurrent;
 mod cycle;
 mod facts;
+mod footprint;
 mod measured;
 mod method;
 mod options;

@@ -109,6 +109,17 @@ impl HostCard {
             self.load[0],
         )
     }
+
+    /// What to beware of, if the machine was busy when the experiment began.
+    pub fn warning(&self) -> Option<String> {
+        let busy = f64::from(self.load[0]) > 0.5 * self.cpus as f64;
+        busy.then(|| {
+            format!(
+                "The machine was busy (load {:.1} on {} CPUs): the ratios hold better than the times; repeat when it is quiet.",
+                self.load[0], self.cpus
+            )
+        })
+    }
 }
 
 /// The first line of a small file, if it can be read.
@@ -149,6 +160,13 @@ mod tests {
         assert!(card.page_size.is_power_of_two() && card.page_size >= 4096);
         assert!(card.kernel.starts_with(|first: char| first.is_ascii_digit()));
         assert!(!card.line().contains('\n'));
+    }
+
+    #[test]
+    fn a_busy_machine_is_warned_of() {
+        let card = HostCard { cpus: 4, load: [1.9, 9.0, 9.0], ..HostCard::read().unwrap() };
+        assert_eq!(card.warning(), None);
+        assert!(HostCard { load: [2.1, 0.0, 0.0], ..card }.warning().unwrap().contains("2.1 on 4"));
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(super) fn render_all(host: &HostCard, plan: &Plan, results: &Results) -> Str
         sealing(results),
         promises(results),
     ];
+    parts.extend(host.warning());
     parts.extend(results.notes.iter().chain(&plan.notes).cloned());
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
@@ -141,7 +142,7 @@ fn sealing(results: &Results) -> String {
             let seconds = Summary::of(&sealing.seconds_per_gb())?;
             let reported: Vec<f64> =
                 sealing.samples.iter().map(|sample| sample.sealed.peak_extra_bytes as f64).collect();
-            let machine: Vec<f64> = sealing.samples.iter().map(|sample| sample.rise as f64).collect();
+            let seen: Vec<f64> = sealing.samples.iter().map(|sample| sample.rise as f64).collect();
             let huge: Vec<f64> = sealing.samples.iter().map(|sample| sample.sealed.huge_fraction()).collect();
             let pages = match sealing.pages {
                 Pages::Small => "4 KB",
@@ -154,14 +155,14 @@ fn sealing(results: &Results) -> String {
                 format!("{}–{}", three_figures(seconds.min), three_figures(seconds.max)),
                 format!("{:.0} %", Summary::of(&huge)?.p50 * 100.0),
                 show(Summary::of(&reported)?.max as u64),
-                show(Summary::of(&machine)?.max as u64),
+                show(Summary::of(&seen)?.max as u64),
             ])
         })
         .collect();
     if rows.is_empty() {
         return String::new();
     }
-    let headers = ["size", "pages", "time", "min–max", "on 2 MB pages", "extra at the peak", "seen on the machine"];
+    let headers = ["size", "pages", "time", "min–max", "on 2 MB pages", "extra at the peak", "seen from outside"];
     titled("Sealing", render(&headers, &rows, 2))
 }
 

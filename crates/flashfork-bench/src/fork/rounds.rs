@@ -103,7 +103,16 @@ pub(super) fn measure(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    for methods in plan.groups(size, 1)? {
+    let groups = plan.groups(size, 1)?;
+    if groups.len() > 1 {
+        let note = format!(
+            "{}: the methods don't fit into memory together; measured one group after the other, each beside an empty process",
+            Size(size)
+        );
+        progress.note(&note);
+        results.notes.push(note);
+    }
+    for methods in groups {
         measure_group(plan, size, methods, results, progress)?;
     }
     Ok(())

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use procfs::Current;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::footprint::held;
 use super::measured::Results;
 use super::plan::Plan;
 use super::region::Region;
@@ -19,7 +19,7 @@ use crate::{BenchError, Progress, pin};
 
 /// Sealing is measured up to this size; the time grows in proportion.
 const LARGEST: u64 = 1 << 30;
-/// How often the machine's memory is looked at while a worker seals.
+/// How often a worker's memory is looked at while it seals.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The sealings of one size on one kind of pages.
@@ -40,8 +40,7 @@ pub(super) struct Sealing {
 pub(super) struct Sample {
     /// What the engine reports.
     pub sealed: Sealed,
-    /// How far the machine's memory in use rose above its level before, in bytes: `MemTotal` less `MemAvailable`, so that
-    /// other programs' allocations count too.
+    /// How far the memory the process held rose above its level before, seen from outside while it sealed, in bytes.
     pub rise: u64,
 }
 
@@ -52,7 +51,7 @@ impl Sealing {
         self.samples.iter().map(|sample| per_gb(&sample.sealed)).collect()
     }
 
-    /// Extra bytes held at the peak, of each sealing: the larger of what the engine reports and what the machine showed.
+    /// Extra bytes held at the peak, of each sealing: the larger of what the engine reports and what was seen from outside.
     pub(super) fn peak_extra(&self) -> Vec<f64> {
         self.samples.iter().map(|sample| sample.sealed.peak_extra_bytes.max(sample.rise) as f64).collect()
     }
@@ -63,7 +62,7 @@ impl Sealing {
         let figures = [
             ("seal_time", "s/GB", self.seconds_per_gb()),
             ("seal_peak_extra_reported", "bytes", of(|sample| sample.sealed.peak_extra_bytes as f64)),
-            ("seal_peak_extra_machine", "bytes", of(|sample| sample.rise as f64)),
+            ("seal_peak_extra_seen", "bytes", of(|sample| sample.rise as f64)),
             ("seal_huge_fraction", "ratio", of(|sample| sample.sealed.huge_fraction())),
         ];
         figures
@@ -102,24 +101,17 @@ pub(super) fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Pro
 
 fn sample(size: u64, pages: Pages, cpu: usize) -> Result<Sample, BenchError> {
     let mut worker = Worker::<SealingSubject>::start(format!("sealing {}", Size(size)), &Spec { size, cpu })?;
-    let before = memory_in_use()?;
+    let pid = worker.pid();
+    let before = held(pid)?;
     let mut peak = before;
     worker.send(&Ask::Seal(pages))?;
     while !worker.answered_within(LOOK)? {
-        peak = peak.max(memory_in_use()?);
+        peak = peak.max(held(pid)?);
     }
-    let rise = peak.max(memory_in_use()?) - before;
     let sealed = worker.receive()?.ok_or_else(|| BenchError::Unable("a worker did not say what it sealed".into()))?;
     // Reads everything: a seal that loses bytes is not worth timing.
     worker.ask(&Ask::Verify)?;
-    Ok(Sample { sealed, rise })
-}
-
-/// The machine's memory in use, in bytes.
-fn memory_in_use() -> Result<u64, BenchError> {
-    let memory = procfs::Meminfo::current()
-        .map_err(|error| BenchError::system("read /proc/meminfo", std::io::Error::other(error)))?;
-    Ok(memory.mem_total.saturating_sub(memory.mem_available.unwrap_or(memory.mem_free)))
+    Ok(Sample { sealed, rise: peak - before })
 }
 
 /// The worker that seals once.

@@ -5,78 +5,13 @@ use super::measured::{Cell, Results};
 use super::probe::Measure;
 use super::touch::ParentState;
 use crate::engine::Pages;
-use crate::size::{Size, show};
-use crate::stats::{Interval, Ratio, Rounds, median, median_interval, ratio_of_medians};
-use crate::table;
+use crate::size::Size;
+use crate::stats::{Ratio, Rounds, median, median_interval, ratio_of_medians};
+use crate::target::{Bound, Target, Unit};
 
 const GB: u64 = 1 << 30;
 /// The share of pages in the promise about parents that write: 0.01 %.
 const FEW: ParentState = ParentState::Wrote(100);
-
-/// A bound promised in the specification.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-}
-
-/// What the figures are figures of.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Unit {
-    Times,
-    SecondsPerGb,
-    Bytes,
-}
-
-/// One promise and how it fared.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Target {
-    what: String,
-    bound: Bound,
-    unit: Unit,
-    /// The figure and its 95 % interval; `None` when this run didn't measure it.
-    measured: Option<Ratio>,
-}
-
-impl Target {
-    /// The cells of its table row: what, target, measured, met?
-    pub(super) fn row(&self) -> Vec<String> {
-        let bound = match self.bound {
-            Bound::AtMost(limit) => format!("≤ {}", self.unit.show(limit)),
-            Bound::AtLeast(limit) => format!("≥ {}", self.unit.show(limit)),
-        };
-        let measured = self.measured.as_ref().map_or("not measured".to_owned(), |found| {
-            let Interval { low, high } = found.interval;
-            let ends = |value| self.unit.show(value).trim_end_matches(" ×").to_owned();
-            format!("{} ({}–{})", self.unit.show(found.value), ends(low), ends(high))
-        });
-        vec![self.what.clone(), bound, measured, self.verdict().to_owned()]
-    }
-
-    /// Whether the promise was kept; "too close" when the interval holds both answers.
-    fn verdict(&self) -> &'static str {
-        let Some(found) = self.measured else { return "" };
-        let holds = |value: f64| match self.bound {
-            Bound::AtMost(limit) => value <= limit,
-            Bound::AtLeast(limit) => value >= limit,
-        };
-        match (holds(found.interval.low), holds(found.interval.high)) {
-            (true, true) => "yes",
-            (false, false) => "no",
-            _ => "too close",
-        }
-    }
-}
-
-impl Unit {
-    fn show(self, value: f64) -> String {
-        match self {
-            Self::Times => format!("{} ×", table::three_figures(value)),
-            Self::SecondsPerGb => format!("{} s/GB", table::three_figures(value)),
-            Self::Bytes => show(value.max(0.0) as u64),
-        }
-    }
-}
 
 /// Every promise, with what `results` say about it.
 pub(super) fn check(results: &Results) -> Vec<Target> {
@@ -146,26 +81,6 @@ fn of_samples(mut samples: Vec<f64>) -> Option<Ratio> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn target(bound: Bound, low: f64, high: f64) -> Target {
-        let measured = Some(Ratio { value: (low + high) / 2.0, interval: Interval { low, high } });
-        Target { what: "x".into(), bound, unit: Unit::Times, measured }
-    }
-
-    #[test]
-    fn a_verdict_needs_the_whole_interval() {
-        assert_eq!(target(Bound::AtMost(1.3), 1.0, 1.2).verdict(), "yes");
-        assert_eq!(target(Bound::AtMost(1.3), 1.2, 1.4).verdict(), "too close");
-        assert_eq!(target(Bound::AtMost(1.3), 1.4, 1.5).verdict(), "no");
-        assert_eq!(target(Bound::AtLeast(100.0), 200.0, 300.0).verdict(), "yes");
-        assert_eq!(target(Bound::AtLeast(100.0), 20.0, 30.0).verdict(), "no");
-    }
-
-    #[test]
-    fn a_row_names_target_and_figure() {
-        let row = target(Bound::AtLeast(100.0), 200.0, 300.0).row();
-        assert_eq!(row, ["x", "≥ 100 ×", "250 × (200–300)", "yes"]);
-    }
 
     #[test]
     fn what_was_not_measured_is_said_to_be_so() {
