@@ -20,8 +20,11 @@
 
 mod allocator;
 mod error;
+mod fresh;
+mod host;
 mod seal;
 
 pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
+pub use host::{Capability, Host, HostId};
 pub use seal::{Forked, Pages, SealOptions, SealReport, Stats, VmaReport, exclude, fork, seal, stats, unseal};
