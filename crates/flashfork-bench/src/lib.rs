@@ -16,6 +16,7 @@ pub mod database;
 pub mod engine;
 pub mod error;
 pub mod fork;
+pub mod heap;
 pub mod host;
 pub mod lock;
 pub mod memory;
@@ -26,6 +27,8 @@ pub mod record;
 pub mod size;
 pub mod stats;
 pub mod table;
+mod target;
+pub mod unit_test;
 pub mod worker;
 
 pub use error::BenchError;

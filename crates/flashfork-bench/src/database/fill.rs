@@ -28,11 +28,11 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// The rows of a database of about `bytes`: ten purchases per customer, two items per purchase, twenty items per
+    /// The rows of a database of about `bytes`: five purchases per customer, two items per purchase, ten items per
     /// product, on average.
     pub(super) fn for_size(bytes: u64) -> Self {
         let purchases = (bytes / BYTES_PER_PURCHASE).max(FEWEST_PURCHASES);
-        Self { customers: purchases / 10, products: purchases / 10, purchases, items: purchases * 2 }
+        Self { customers: purchases / 5, products: purchases / 5, purchases, items: purchases * 2 }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::host::HostCard;
 use crate::size::{Size, show};
 use crate::stats::Summary;
 use crate::table::{ratio, render, three_figures, time, time_range};
+use crate::target;
 
 /// Everything, for people.
 pub(super) fn render_all(host: &HostCard, plan: &Plan, results: &Results) -> String {
@@ -167,8 +168,7 @@ fn sealing(results: &Results) -> String {
 }
 
 fn promises(results: &Results) -> String {
-    let rows: Vec<Vec<String>> = targets::check(results).iter().map(targets::Target::row).collect();
-    titled("Promises", render(&["what", "target", "measured (95 %)", "met?"], &rows, 1))
+    titled("Promises", target::render(&targets::check(results)))
 }
 
 /// Every size and method, in table order.

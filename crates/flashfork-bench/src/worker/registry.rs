@@ -2,9 +2,10 @@
 
 use super::serve::{Serve, entry};
 use crate::fork::{ForkSubject, SealingSubject};
+use crate::unit_test::UnitTestSubject;
 
 /// The server of the subject `name`.
 pub(super) fn find(name: &str) -> Option<Serve> {
-    let subjects = [entry::<ForkSubject>(), entry::<SealingSubject>()];
+    let subjects = [entry::<ForkSubject>(), entry::<SealingSubject>(), entry::<UnitTestSubject>()];
     subjects.into_iter().find(|&(known, _)| known == name).map(|(_, serve)| serve)
 }
