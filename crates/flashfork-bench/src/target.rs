@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(show(Unit::Times, 2.0, 3.0), "2.00–3.00");
         assert_eq!(show(Unit::SecondsPerGb, 0.45, 0.5), "0.45–0.50 s/GB");
         assert_eq!(show(Unit::Bytes, 2e6, 1e7), "1.9–9.5 MB");
-        assert_eq!(show(Unit::Bytes, 2000.0, 1e7), "2 KB–9.5 MB");
+        assert_eq!(show(Unit::Bytes, 3072.0, 1e7), "3 KB–9.5 MB");
     }
 
     #[test]
