@@ -1,0 +1,219 @@
+//! Why a run gave no outcome.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A run that could not be made, or a guest that did not live to report its command's end.
+///
+/// The message is one line; where the guest had already spoken, its last console lines follow,
+/// indented. A command that fails is no error: see [`Status`](crate::Status).
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The options describe no possible guest.
+    #[error("{message}")]
+    Options {
+        /// Which option, why, and what to give instead.
+        message: String,
+    },
+    /// A program of the host is missing.
+    #[error("{program} is missing: install it with `apt-get install {package}`")]
+    MissingProgram {
+        /// Its name.
+        program: &'static str,
+        /// The Debian package that has it.
+        package: &'static str,
+    },
+    /// A program of the host failed.
+    #[error("{program} failed ({status}): {detail}")]
+    Program {
+        /// Its name.
+        program: &'static str,
+        /// Its exit status.
+        status: std::process::ExitStatus,
+        /// The last line it wrote to standard error, or what was asked of it.
+        detail: String,
+    },
+    /// The package sources have no such kernel.
+    #[error(
+        "no Debian {series} cloud kernel in the package sources: run `apt-get update` as root, \
+         or give a kernel image"
+    )]
+    NoKernel {
+        /// The series, such as `6.12`.
+        series: &'static str,
+    },
+    /// The kernel lacks a module that an option needs.
+    #[error("the kernel has no module {module} in {}, which the options need", modules.display())]
+    NoModule {
+        /// The module.
+        module: String,
+        /// Where it was looked for.
+        modules: PathBuf,
+    },
+    /// A program to be put into the root needs a library that the host doesn't have.
+    #[error("{} needs {library}, which the loader of this machine does not find", binary.display())]
+    MissingLibrary {
+        /// The program.
+        binary: PathBuf,
+        /// The library's name.
+        library: String,
+    },
+    /// A path can't be put into the root.
+    #[error("{} can't be put into the guest's root: {reason}", path.display())]
+    Unfit {
+        /// Path on the host.
+        path: PathBuf,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The root doesn't fit into guest memory.
+    #[error(
+        "the root of {root_mib} MiB needs {needed_mib} MiB of guest memory, {memory_mib} given: \
+         raise the memory or strip the binaries"
+    )]
+    RootTooLarge {
+        /// Size of the root.
+        root_mib: u64,
+        /// Memory needed to unpack it and run.
+        needed_mib: u64,
+        /// Memory asked for.
+        memory_mib: u32,
+    },
+    /// A file operation on the host failed.
+    #[error("{what} {}: {source}", path.display())]
+    Io {
+        /// What was tried, such as `cannot read`.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The caller's [`Output`](crate::Output) refused the command's output.
+    #[error("cannot pass on the command's output: {0}")]
+    Output(#[source] io::Error),
+    /// QEMU gave up by itself.
+    #[error("QEMU failed ({status}): {detail}{console}")]
+    Qemu {
+        /// Its exit status.
+        status: std::process::ExitStatus,
+        /// The end of what it wrote to standard error.
+        detail: String,
+        /// The guest's last console lines.
+        console: Console,
+    },
+    /// The guest was still busy when its time was over, and was killed.
+    #[error("the guest was killed after {} s while {phase}: raise the timeout if it was merely slow{console}",
+        limit.as_secs_f64())]
+    Timeout {
+        /// The time it had.
+        limit: Duration,
+        /// What it was doing.
+        phase: Phase,
+        /// Its last console lines.
+        console: Console,
+    },
+    /// The guest's kernel panicked.
+    #[error("the guest's kernel panicked while {phase}{console}")]
+    Panic {
+        /// What the guest was doing.
+        phase: Phase,
+        /// Its last console lines.
+        console: Console,
+    },
+    /// The guest went down, without a panic, before its command had ended.
+    #[error("the guest went down while {phase}, without reporting the command's end{console}")]
+    WentDown {
+        /// What the guest was doing.
+        phase: Phase,
+        /// Its last console lines.
+        console: Console,
+    },
+    /// The guest could not set up what the options ask for.
+    #[error("the guest could not be set up: {reason}{console}")]
+    Setup {
+        /// What failed in the guest.
+        reason: String,
+        /// Its last console lines.
+        console: Console,
+    },
+    /// The guest's init said something the lab doesn't understand.
+    #[error("unexpected message from the guest's init: {0:?}")]
+    Protocol(String),
+}
+
+impl LabError {
+    /// The last console lines of the guest; empty when none was booted.
+    #[must_use]
+    pub fn console_tail(&self) -> &[String] {
+        match self {
+            Self::Qemu { console, .. }
+            | Self::Timeout { console, .. }
+            | Self::Panic { console, .. }
+            | Self::WentDown { console, .. }
+            | Self::Setup { console, .. } => &console.0,
+            _ => &[],
+        }
+    }
+
+    /// For `map_err`: wraps an I/O error with what was done to which path.
+    pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { what, path: path.to_owned(), source }
+    }
+}
+
+/// What a guest was doing when it was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Between power-on and the start of the command.
+    Booting,
+    /// Running the command.
+    Running,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Booting => "booting",
+            Self::Running => "running the command",
+        })
+    }
+}
+
+/// Console lines inside an error; shown one per line, indented, after the message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Console(pub(crate) Vec<String>);
+
+impl fmt::Display for Console {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("; its console stayed empty");
+        }
+        f.write_str("; the end of its console:")?;
+        self.0.iter().try_for_each(|line| write!(f, "\n    {line}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn console_lines_follow_the_message() {
+        let error = LabError::Panic { phase: Phase::Booting, console: Console(vec!["one".into(), "two".into()]) };
+        assert_eq!(
+            error.to_string(),
+            "the guest's kernel panicked while booting; the end of its console:\n    one\n    two"
+        );
+        assert_eq!(error.console_tail(), ["one", "two"]);
+    }
+
+    #[test]
+    fn a_missing_program_names_its_package() {
+        let error = LabError::MissingProgram { program: "busybox", package: "busybox-static" };
+        assert_eq!(error.to_string(), "busybox is missing: install it with `apt-get install busybox-static`");
+        assert!(error.console_tail().is_empty());
+    }
+}

@@ -1,0 +1,159 @@
+//! Starts QEMU with the guest's serial lines on socket pairs.
+//!
+//! Everything QEMU opens it inherits as a descriptor: no socket, disk or image has a name, so runs
+//! can't meet and nothing is left behind, however a run ends.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use rustix::io::FdFlags;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::host::QEMU;
+use crate::kernel::KernelFiles;
+use crate::{Accel, LabError, Options};
+
+/// The AMD model has SVM for nested KVM, and all that today's user space asks of a CPU.
+const TCG_CPU: &str = "EPYC";
+
+/// Serial lines of the guest, as (I/O port, interrupt): the usual ports, but an interrupt for each.
+/// Two lines can't share an edge-triggered one, and 5, 9, 10 and 11 belong to PCI.
+const LINES: [(u16, u8); 4] = [(0x3f8, 4), (0x2f8, 3), (0x3e8, 6), (0x2e8, 7)];
+
+/// A running QEMU and the host's ends of its serial lines. Dropping it kills the guest.
+pub(crate) struct Qemu {
+    pub child: Child,
+    /// QEMU's own messages.
+    pub messages: ChildStderr,
+    /// ttyS0.
+    pub console: UnixStream,
+    /// ttyS1.
+    pub stdout: UnixStream,
+    /// ttyS2.
+    pub stderr: UnixStream,
+    /// ttyS3.
+    pub control: UnixStream,
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // Both fail only when the child is gone already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Qemu {
+    /// Boots `kernel` with `root` as its initramfs and `swap` as its disk.
+    pub fn start(
+        options: &Options,
+        accel: Accel,
+        kernel: &KernelFiles,
+        root: File,
+        swap: Option<File>,
+    ) -> Result<Self, LabError> {
+        let pair = || UnixStream::pair().map_err(|error| QEMU.not_started(error));
+        let (console, console_guest) = pair()?;
+        let (stdout, stdout_guest) = pair()?;
+        let (stderr, stderr_guest) = pair()?;
+        let (control, control_guest) = pair()?;
+        let lines = [console_guest, stdout_guest, stderr_guest, control_guest];
+
+        let mut command = QEMU.command();
+        command
+            .args(["-M", "q35", "-nodefaults", "-display", "none", "-no-reboot"])
+            .args(["-m", &options.memory_mib.to_string()])
+            .args(["-smp", &options.cpus.to_string()])
+            .args(accel_arguments(accel, options.icount))
+            .arg("-kernel")
+            .arg(&kernel.image)
+            .args(["-initrd", &path_of(root.as_raw_fd())])
+            .args(["-append", kernel_command_line(accel)]);
+        for (index, (line, (port, interrupt))) in lines.iter().zip(LINES).enumerate() {
+            let fd = line.as_raw_fd();
+            command
+                .args(["-chardev", &format!("socket,id=line{index},fd={fd}")])
+                .arg("-device")
+                .arg(format!("isa-serial,chardev=line{index},index={index},iobase={port:#x},irq={interrupt}"));
+        }
+        if let Some(swap) = &swap {
+            let file = path_of(swap.as_raw_fd());
+            command.args(["-drive", &format!("file={file},format=raw,if=virtio,cache=unsafe")]);
+        }
+
+        let mut inherited: Vec<OwnedFd> = lines.into_iter().map(OwnedFd::from).collect();
+        inherited.push(root.into());
+        inherited.extend(swap.map(OwnedFd::from));
+        inherit(&mut command, inherited);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| QEMU.not_started(error))?;
+        let messages = child.stderr.take().expect("standard error is piped");
+        // The command owns the guest's ends; while one is open here, a line never ends.
+        drop(command);
+        Ok(Self { child, messages, console, stdout, stderr, control })
+    }
+}
+
+fn path_of(fd: i32) -> String {
+    format!("/proc/self/fd/{fd}")
+}
+
+fn accel_arguments(accel: Accel, icount: bool) -> Vec<&'static str> {
+    match accel {
+        Accel::Kvm => vec!["-accel", "kvm", "-cpu", "host"],
+        Accel::Tcg => {
+            // One thread for all CPUs: with a thread each, nested guests hang now and then.
+            let mut arguments = vec!["-accel", "tcg,thread=single", "-cpu", TCG_CPU];
+            if icount {
+                arguments.extend(["-icount", "shift=0,sleep=off"]);
+            }
+            arguments
+        }
+    }
+}
+
+/// Everything on the console; a panic ends QEMU at once, because it may not reboot.
+fn kernel_command_line(accel: Accel) -> &'static str {
+    match accel {
+        Accel::Kvm => "console=ttyS0 loglevel=7 panic=-1",
+        // An emulated CPU is often stopped for longer than the kernel's lockup and stall detectors
+        // allow, on a busy host.
+        Accel::Tcg => "console=ttyS0 loglevel=7 panic=-1 nowatchdog rcupdate.rcu_cpu_stall_suppress=1",
+    }
+}
+
+/// Lets the child keep `descriptors`, under their numbers, and makes it die with the calling thread.
+fn inherit(command: &mut Command, descriptors: Vec<OwnedFd>) {
+    let prepare = move || -> io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        for descriptor in &descriptors {
+            rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes two kinds of plain system calls; it does not
+    // allocate, lock or touch anything but the descriptors it owns.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_instructions_is_asked_of_the_emulator_only() {
+        assert!(accel_arguments(Accel::Tcg, true).contains(&"-icount"));
+        assert!(!accel_arguments(Accel::Tcg, false).contains(&"-icount"));
+        assert!(!accel_arguments(Accel::Kvm, true).contains(&"-icount"));
+    }
+}

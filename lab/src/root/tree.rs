@@ -1,0 +1,210 @@
+//! The files of a guest's root before they are archived.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::{GuestFile, LabError};
+
+/// The directories of a merged /usr, and in one place what Debian keeps in `bin` and `sbin`, so
+/// that a file is found by every path it is known by.
+const MERGED: [(&str, &str); 5] =
+    [("bin", "usr/bin"), ("sbin", "usr/bin"), ("usr/sbin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
+
+/// A root: paths relative to `/`, parents always before their children.
+pub(super) struct Tree(BTreeMap<PathBuf, Node>);
+
+/// One entry of a root, with its permission bits.
+pub(super) enum Node {
+    Dir(u32),
+    /// A file of the host, read when the archive is written.
+    HostFile(PathBuf, u32),
+    Bytes(Vec<u8>, u32),
+    Link(OsString),
+}
+
+impl Tree {
+    /// A root with nothing but the merged directories.
+    pub fn new() -> Self {
+        let mut tree = Self(BTreeMap::new());
+        for (link, target) in MERGED {
+            tree.add_dir(&format!("/{target}"), 0o755);
+            tree.0.insert(link.into(), Node::Link(format!("/{target}").into()));
+        }
+        tree
+    }
+
+    pub fn add_dir(&mut self, path: &str, mode: u32) {
+        self.insert(Path::new(path), Node::Dir(mode));
+    }
+
+    pub fn add_bytes(&mut self, path: &str, content: Vec<u8>, mode: u32) {
+        self.insert(Path::new(path), Node::Bytes(content, mode));
+    }
+
+    pub fn add_text(&mut self, path: &str, content: String) {
+        self.add_bytes(path, content.into_bytes(), 0o644);
+    }
+
+    pub fn add_link(&mut self, path: &str, target: &str) {
+        self.insert(Path::new(path), Node::Link(target.into()));
+    }
+
+    /// Adds a file, or a directory with all that is in it.
+    pub fn add_from_host(&mut self, file: &GuestFile) -> Result<(), LabError> {
+        let unfit = |reason| Err(LabError::Unfit { path: file.host.clone(), reason });
+        if !file.guest.is_absolute() {
+            return unfit("its path in the guest is not absolute");
+        }
+        let top = place(&file.guest);
+        if ["dev", "proc", "sys"].iter().any(|dir| top.starts_with(dir)) {
+            return unfit("the guest mounts a file system of its own at that path");
+        }
+        let metadata = fs::metadata(&file.host).map_err(LabError::io("cannot find", &file.host))?;
+        self.add_entry(&file.host, &file.guest, &metadata)
+    }
+
+    fn add_entry(&mut self, host: &Path, guest: &Path, metadata: &fs::Metadata) -> Result<(), LabError> {
+        let mode = metadata.permissions().mode() & 0o777;
+        if metadata.is_file() {
+            self.insert(guest, Node::HostFile(host.to_owned(), mode));
+        } else if metadata.is_symlink() {
+            let target = fs::read_link(host).map_err(LabError::io("cannot read", host))?;
+            self.insert(guest, Node::Link(target.into()));
+        } else if metadata.is_dir() {
+            self.insert(guest, Node::Dir(mode));
+            for entry in host.read_dir().map_err(LabError::io("cannot list", host))? {
+                let entry = entry.map_err(LabError::io("cannot list", host))?;
+                let metadata = entry.metadata().map_err(LabError::io("cannot read", &entry.path()))?;
+                self.add_entry(&entry.path(), &guest.join(entry.file_name()), &metadata)?;
+            }
+        } else {
+            return Err(LabError::Unfit {
+                path: host.to_owned(),
+                reason: "it is neither a file, a directory nor a symbolic link",
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether there is something at this path.
+    pub fn contains(&self, path: &Path) -> bool {
+        self.0.contains_key(&place(path))
+    }
+
+    #[cfg(test)]
+    pub fn is_link(&self, path: &Path) -> bool {
+        matches!(self.0.get(&place(path)), Some(Node::Link(_)))
+    }
+
+    /// All entries, parents before their children.
+    pub fn entries(&self) -> impl Iterator<Item = (&Path, &Node)> {
+        self.0.iter().map(|(path, node)| (path.as_path(), node))
+    }
+
+    /// Bytes in all files.
+    pub fn size(&self) -> Result<u64, LabError> {
+        let mut size = 0;
+        for node in self.0.values() {
+            size += match node {
+                Node::HostFile(path, _) => fs::metadata(path).map_err(LabError::io("cannot read", path))?.len(),
+                Node::Bytes(bytes, _) => bytes.len() as u64,
+                Node::Dir(_) | Node::Link(_) => 0,
+            };
+        }
+        Ok(size)
+    }
+
+    fn insert(&mut self, path: &Path, node: Node) {
+        let path = place(path);
+        for parent in path.ancestors().skip(1) {
+            if parent != Path::new("") && !self.0.contains_key(parent) {
+                self.0.insert(parent.to_owned(), Node::Dir(0o755));
+            }
+        }
+        // A directory that is there keeps what it has; `/` itself needs no entry.
+        let kept = matches!(node, Node::Dir(_)) && self.0.contains_key(&path);
+        if !kept && path != Path::new("") {
+            self.0.insert(path, node);
+        }
+    }
+}
+
+/// Where an absolute path really lies in the root: relative to it, without `.` and `..`, by way of
+/// the merged directories.
+fn place(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    for (link, target) in MERGED {
+        if let Ok(rest) = plain.strip_prefix(link) {
+            // Joining nothing would leave a slash at the end.
+            return Path::new(target).join(rest).components().collect();
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_lies_at_one_place_by_whatever_path() {
+        for (path, expected) in [
+            ("/bin/sh", "usr/bin/sh"),
+            ("/usr/bin/sh", "usr/bin/sh"),
+            ("/usr/sbin/mkswap", "usr/bin/mkswap"),
+            ("/lib64/ld-linux-x86-64.so.2", "usr/lib64/ld-linux-x86-64.so.2"),
+            ("/a/../lib/./x.so", "usr/lib/x.so"),
+            ("/lib", "usr/lib"),
+            ("/library/x", "library/x"),
+            ("/../etc", "etc"),
+        ] {
+            assert_eq!(place(Path::new(path)), Path::new(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn parents_come_first_and_directories_keep_their_files() {
+        let mut tree = Tree::new();
+        tree.add_text("/a/b/c", String::new());
+        tree.add_dir("/a/b", 0o700);
+        let paths: Vec<_> = tree.entries().map(|(path, _)| path.to_owned()).collect();
+        let at = |path: &str| paths.iter().position(|p| p == Path::new(path)).unwrap();
+        assert!(at("a") < at("a/b") && at("a/b") < at("a/b/c"));
+    }
+
+    #[test]
+    fn directories_are_taken_whole_and_links_stay_links() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        fs::write(dir.path().join("sub/file"), "12345").unwrap();
+        symlink("file", dir.path().join("sub/link")).unwrap();
+        let mut tree = Tree::new();
+        let file = |guest: &str| GuestFile { host: dir.path().to_owned(), guest: guest.into() };
+        tree.add_from_host(&file("/data")).unwrap();
+        assert!(tree.contains(Path::new("/data/sub/file")));
+        assert!(tree.is_link(Path::new("/data/sub/link")));
+        assert_eq!(tree.size().unwrap(), 5);
+        assert!(matches!(tree.add_from_host(&file("data")), Err(LabError::Unfit { .. })));
+    }
+
+    #[test]
+    fn special_files_and_hidden_places_are_refused() {
+        let file = |host: &str, guest: &str| GuestFile { host: host.into(), guest: guest.into() };
+        for file in [file("/dev/null", "/null"), file("/bin/bash", "/dev/shm/bash")] {
+            assert!(matches!(Tree::new().add_from_host(&file), Err(LabError::Unfit { .. })));
+        }
+    }
+}
