@@ -95,13 +95,17 @@ impl<'a> Pagemap<'a> {
                 Err(Errno::EINTR) => continue,
                 other => other?,
             };
+            let mut done = if n < self.buf.len() { at.end } else { walked };
             for r in &self.buf[..n] {
                 each(Range::new(r.start as usize, r.end as usize));
+                // The kernel's `walk_end` stays behind once its own buffer of 512 regions was full (pagemap_scan in
+                // fs/proc/task_mmu.c): what was reported is behind us all the same.
+                done = done.max(r.end as usize);
             }
-            if walked <= at.start {
+            if done <= at.start {
                 return Err(Errno::EIO);
             }
-            at.start = walked;
+            at.start = done;
         }
         Ok(())
     }
@@ -206,6 +210,29 @@ mod tests {
         }
         map.scan = false;
         assert_eq!(populated(&mut map, range), [0, 1, 5, 511, 512, 699]);
+        // SAFETY: the mapping is ours.
+        unsafe { sys::munmap(at, len).unwrap() };
+    }
+
+    #[test]
+    fn reports_no_page_twice_however_many_regions_there_are() {
+        let len = 6000 * PAGE;
+        // SAFETY: a fresh mapping of our own.
+        let at = unsafe {
+            let at = sys::mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0).unwrap();
+            sys::madvise(at, len, linux_raw_sys::general::MADV_NOHUGEPAGE).unwrap();
+            at
+        };
+        let wanted: Vec<usize> = (0..6000).step_by(2).collect();
+        for page in &wanted {
+            // SAFETY: inside the mapping.
+            unsafe { (at as *mut u8).add(page * PAGE).write(1) };
+        }
+        for regions in [1, 511, 512, 513, 1500, 3000, 3001] {
+            let mut buf = vec![Region::default(); regions];
+            let mut map = Pagemap::open(&mut buf).unwrap();
+            assert_eq!(populated(&mut map, Range::new(at, at + len)), wanted, "{regions} regions");
+        }
         // SAFETY: the mapping is ours.
         unsafe { sys::munmap(at, len).unwrap() };
     }
