@@ -84,7 +84,7 @@ impl Work {
 pub(super) fn cycle(method: Method, region: &Region, work: &Work, page: &SharedPage) -> Result<Timing, BenchError> {
     page.0.store(0, Ordering::Relaxed);
     let begin = Instant::now();
-    // SAFETY: the worker has one thread; the child neither allocates nor takes locks, and ends in `_exit`.
+    // SAFETY: the child calls async-signal-safe functions only (it neither allocates nor locks) and ends in `_exit`.
     match unsafe { engine::fork(method == Method::Seal) } {
         Ok(Side::Child) => child(region, work, page),
         Ok(Side::Parent(pid)) => {

@@ -1,14 +1,14 @@
 //! The flags of `bench fork`.
 
-use crate::size::Size;
+use crate::size::{Size, SizeError};
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench fork --sizes 0,256M,1G --concurrent 3")]
 pub struct ForkOptions {
-    /// Sizes of the parent's memory, in bytes or with K, M, G; a size that doesn't fit is refused. Without this flag: 0, 64M,
-    /// 256M, 1G, 4G and 8G as far as they fit
-    #[arg(long, value_delimiter = ',', value_name = "SIZE,...")]
+    /// Sizes of the parent's memory: 0 or multiples of 2M (whole huge pages); a size that doesn't fit is refused. Without this
+    /// flag: 0, 64M, 256M, 1G, 4G and 8G as far as they fit
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,...", value_parser = whole_huge_pages)]
     pub sizes: Option<Vec<Size>>,
 
     /// Also measure this many processes of each size that clone themselves at the same time
@@ -22,6 +22,12 @@ pub struct ForkOptions {
     /// Fewer rounds, sizes up to 1G and fewer states of the parent: about a minute instead of ten
     #[arg(long)]
     pub quick: bool,
+}
+
+/// A size that all methods can hold in the same way.
+fn whole_huge_pages(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    if size.0.is_multiple_of(2 << 20) { Ok(size) } else { Err(format!("{size} is not a multiple of 2M")) }
 }
 
 #[cfg(test)]
@@ -48,7 +54,9 @@ mod tests {
 
     #[test]
     fn wrong_usage_is_refused_by_the_parser() {
-        for args in [["--sizes", "1GB"], ["--sizes", ""], ["--concurrent", "1"], ["--rounds", "0"]] {
+        for args in
+            [["--sizes", "1GB"], ["--sizes", "64M,1M"], ["--sizes", ""], ["--concurrent", "1"], ["--rounds", "0"]]
+        {
             assert!(parse(&args).is_err(), "{args:?}");
         }
     }
