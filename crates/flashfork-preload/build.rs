@@ -5,6 +5,8 @@ fn main() {
     // and without std there is no such routine: an optimised build drops the reference, a debug build keeps it and would not load.
     // Nil is never called; the linker's version script keeps the name inside this object.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym=rust_eh_personality=0");
+    // The libc crate links libc itself only when no other crate of the same build asks it for std.
+    println!("cargo::rustc-cdylib-link-arg=-lc");
     // Anything else missing is an error here and not in the programs the shim is loaded into.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
     println!("cargo::rerun-if-changed=build.rs");

@@ -31,6 +31,8 @@ impl Timed {
 pub struct Stats {
     /// [`Stats::MAGIC`].
     pub magic: AtomicU64,
+    /// Programs started with the shim that count here.
+    pub programs: AtomicU64,
     /// Forks of processes that had sealed nothing.
     pub plain: Timed,
     /// Forks of processes that had sealed memory.
@@ -61,6 +63,7 @@ impl Stats {
     pub const fn new() -> Stats {
         Stats {
             magic: AtomicU64::new(Self::MAGIC),
+            programs: AtomicU64::new(0),
             plain: Timed::new(),
             sealed: Timed::new(),
             seals: Timed::new(),

@@ -66,7 +66,11 @@ fn map_stats(path: &CStr) -> Option<*mut Stats> {
         }
         let stats = at.cast::<Stats>();
         let right = (*stats).magic.load(core::sync::atomic::Ordering::Relaxed) == Stats::MAGIC;
-        right.then_some(stats)
+        if !right {
+            return None;
+        }
+        (*stats).programs.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        Some(stats)
     }
 }
 
