@@ -5,6 +5,7 @@
 //! (glibc's realloc calls its own mremap).
 
 use crate::arena::Arena;
+pub use crate::grow::mremap;
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, PAGE, Result};
@@ -47,7 +48,7 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
 }
 
 /// Prepares a range for a call whose meaning depends on it being anonymous.
-fn make_anonymous(range: Range) -> Result<()> {
+pub(crate) fn make_anonymous(range: Range) -> Result<()> {
     if !holds_sealed(range) {
         return Ok(());
     }
@@ -91,26 +92,8 @@ pub fn before_all() {
     }
 }
 
-/// `mremap(2)`: a sealed mapping that grows gets anonymous memory behind its end, as any other would.
-///
-/// # Safety
-/// As `mremap(2)`.
-pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Result<usize> {
-    if STATE.sealed() && flags & k::MREMAP_DONTUNMAP as usize != 0 {
-        make_anonymous(Range::pages_of(from, old))?;
-    }
-    // SAFETY: the program's own call.
-    let at = unsafe { sys::mremap(from, old, new, flags, to) }?;
-    if STATE.sealed() && new > old {
-        let (old, new) = (old.next_multiple_of(PAGE), new.next_multiple_of(PAGE));
-        let tail = Range::new(at + old, at + new);
-        // SAFETY: the tail is new memory that the program has not seen yet: zeros on either kind of mapping.
-        for_each_sealed(tail, |part, v| unsafe { remap::fresh(part, v.prot) })?;
-    }
-    Ok(at)
-}
-
-fn holds_sealed(range: Range) -> bool {
+/// Whether a range holds sealed memory.
+pub(crate) fn holds_sealed(range: Range) -> bool {
     let mut found = false;
     // If maps can't be read we can't know: treat it as sealed, which is the careful answer for every caller.
     for_each_sealed(range, |_, _| {

@@ -17,6 +17,7 @@ pub mod advise;
 pub mod arena;
 mod copy;
 pub mod fork;
+mod grow;
 mod limits;
 mod memory;
 pub mod never_seal;

@@ -7,7 +7,8 @@
 use crate::range::Range;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
 
-const ATTEMPTS: usize = 1000;
+/// How often a step that must not fail is tried, a millisecond apart.
+pub const ATTEMPTS: usize = 1000;
 
 /// Maps the memfd at `offset` privately over `range`.
 ///

@@ -1,0 +1,227 @@
+//! `mremap(2)` on sealed memory.
+//!
+//! What is one mapping to the program lies in several pieces after a seal, some sealed and some not, and the kernel grows and
+//! moves one piece at a time (`EFAULT`). And a sealed piece must not grow into its memfd: its clones would leave pages there,
+//! and after a shrink the old bytes would come back. So where sealed memory grows, or a mapping in pieces moves, this does
+//! what the kernel does for a whole one: new memory behind the end, each piece moved by itself.
+
+use crate::arena::{Arena, Run};
+use crate::range::Range;
+use crate::remap::{self, ATTEMPTS};
+use crate::state::STATE;
+use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, Result};
+use crate::vma::{self, Kind};
+use crate::{advise, offset};
+use linux_raw_sys::general as k;
+
+const MAYMOVE: usize = k::MREMAP_MAYMOVE as usize;
+const FIXED: usize = k::MREMAP_FIXED as usize;
+const DONTUNMAP: usize = k::MREMAP_DONTUNMAP as usize;
+
+/// `mremap(2)` with the meaning it has on anonymous memory. On an error everything is where it was.
+///
+/// # Safety
+/// As `mremap(2)`.
+pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Result<usize> {
+    // SAFETY: the program's own call.
+    let real = || unsafe { sys::mremap(from, old, new, flags, to) };
+    let Some(len) = new.checked_next_multiple_of(PAGE) else { return real() };
+    let whole = Range::pages_of(from, old);
+    let wrong = flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0
+        || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
+        || flags & FIXED != 0 && (!to.is_multiple_of(PAGE) || !whole.intersect(Range::pages_of(to, len)).is_empty());
+    if !STATE.sealed() || wrong || whole.start != from || whole.is_empty() || len == 0 {
+        return real();
+    }
+    if flags & DONTUNMAP != 0 {
+        advise::make_anonymous(whole)?;
+    }
+    let last_page = Range::new(whole.end - PAGE, whole.end);
+    if len <= whole.len() || !advise::holds_sealed(last_page) {
+        match real() {
+            Err(Errno::EFAULT) => {}
+            other => return other,
+        }
+    }
+    let arena = Arena::map()?;
+    let result = pieces(arena, whole).and_then(|tail| {
+        let pieces = &arena.runs[..arena.run_count];
+        let to = (flags & FIXED != 0).then_some(to);
+        // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
+        unsafe { Move { pieces, whole, len, tail, flags }.run(to) }
+    });
+    arena.unmap();
+    result
+}
+
+/// Lists the pieces of a range as runs; returns the last one. `EFAULT`, as the kernel would say, unless they are one
+/// mapping to the program: private memory without a gap, of one protection.
+fn pieces(arena: &mut Arena, whole: Range) -> Result<Run> {
+    let Arena { text, runs, run_count, .. } = arena;
+    let mut end = whole.start;
+    vma::for_each(c"/proc/self/maps", text, |v| {
+        let range = v.range.intersect(whole);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let ours = match v.kind {
+            Kind::Sealed => true,
+            Kind::Anonymous => !v.shared,
+            _ => false,
+        };
+        if !ours || range.start != end || *run_count > 0 && runs[0].prot != v.prot {
+            return Err(Errno::EFAULT);
+        }
+        let advice = if v.kind == Kind::Sealed { offset::advice_of_sealed(v) } else { 0 };
+        *runs.get_mut(*run_count).ok_or(Errno::ENOMEM)? = Run { range, prot: v.prot, advice, ..Run::default() };
+        *run_count += 1;
+        end = range.end;
+        Ok(())
+    })?;
+    let last = run_count.checked_sub(1).map(|i| runs[i]);
+    last.filter(|_| end == whole.end).ok_or(Errno::EFAULT)
+}
+
+struct Move<'a> {
+    pieces: &'a [Run],
+    whole: Range,
+    /// New length.
+    len: usize,
+    /// What new memory at the end is like.
+    tail: Run,
+    flags: usize,
+}
+
+impl Move<'_> {
+    /// # Safety
+    /// As `mremap(2)`.
+    unsafe fn run(mut self, to: Option<usize>) -> Result<usize> {
+        if self.len < self.whole.len() {
+            let cut = self.whole.start + self.len;
+            // SAFETY: the program gives this part up.
+            unsafe { sys::munmap(cut, self.whole.end - cut) }?;
+            self.whole.end = cut;
+        }
+        if self.flags & (FIXED | DONTUNMAP) == 0 {
+            // SAFETY: maps only where nothing is.
+            if unsafe { self.grow_in_place() } {
+                return Ok(self.whole.start);
+            }
+            if self.flags & MAYMOVE == 0 {
+                return Err(Errno::ENOMEM);
+            }
+        }
+        let to = match to {
+            Some(to) => {
+                let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+                // SAFETY: MREMAP_FIXED replaces what is there.
+                unsafe { sys::mmap(to, self.len, PROT_NONE, flags, -1, 0) }?
+            }
+            None => reserve(self.len, self.whole.start)?,
+        };
+        // SAFETY: the destination is the program's, or reserved just now.
+        let moved = unsafe { self.add_tail(to + self.whole.len()).and_then(|()| self.move_to(to)) };
+        if let Err(e) = moved {
+            // SAFETY: nothing of the program's is left there.
+            return unsafe { sys::munmap(to, self.len) }.and(Err(e));
+        }
+        Ok(to)
+    }
+
+    unsafe fn grow_in_place(&self) -> bool {
+        let Range { start, end } = Range::new(self.whole.end, self.whole.start + self.len);
+        if start == end {
+            return true;
+        }
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | k::MAP_FIXED_NOREPLACE;
+        // SAFETY: replaces nothing.
+        match unsafe { sys::mmap(start, end - start, self.tail.prot, flags, -1, 0) } {
+            Ok(at) if at == start => {
+                self.advise(start, end - start);
+                true
+            }
+            Ok(elsewhere) => {
+                // Before Linux 4.17 the address is only a hint.
+                // SAFETY: mapped just now.
+                let _ = unsafe { sys::munmap(elsewhere, end - start) };
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    unsafe fn add_tail(&self, at: usize) -> Result<()> {
+        let len = self.len - self.whole.len();
+        if len > 0 {
+            // SAFETY: the caller's destination.
+            unsafe { remap::fresh(Range::new(at, at + len), self.tail.prot) }?;
+            self.advise(at, len);
+        }
+        Ok(())
+    }
+
+    fn advise(&self, at: usize, len: usize) {
+        for advice in offset::advices(self.tail.advice) {
+            // SAFETY: none of these discards. Advice is only that.
+            let _ = unsafe { sys::madvise(at, len, advice) };
+        }
+    }
+
+    /// Moves every piece; when one can't be moved, all are back where they were.
+    unsafe fn move_to(&self, to: usize) -> Result<()> {
+        for (done, piece) in self.places().enumerate() {
+            // SAFETY: the target is reserved for this piece.
+            if let Err(e) = unsafe { sys::mremap_fixed(piece.start, piece.len(), self.target(to, piece)) } {
+                // SAFETY: they came from there a moment ago.
+                unsafe { self.move_back(to, done) };
+                return Err(e);
+            }
+        }
+        if self.flags & DONTUNMAP != 0 {
+            // SAFETY: everything there has moved away, or comes back.
+            unsafe { remap::fresh(self.whole, self.tail.prot).inspect_err(|_| self.move_back(to, usize::MAX)) }?;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The first `count` pieces have been moved to `to`.
+    unsafe fn move_back(&self, to: usize, count: usize) {
+        for piece in self.places().take(count) {
+            // SAFETY: see above.
+            let back = || unsafe { sys::mremap_fixed(self.target(to, piece), piece.len(), piece.start) };
+            let mut attempts = 0;
+            while back().is_err() {
+                attempts += 1;
+                if attempts == ATTEMPTS {
+                    sys::die();
+                }
+                sys::pause_briefly();
+            }
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = Range> {
+        self.pieces.iter().map(|p| p.range.intersect(self.whole)).filter(|r| !r.is_empty())
+    }
+
+    fn target(&self, to: usize, piece: Range) -> usize {
+        to + (piece.start - self.whole.start)
+    }
+}
+
+/// Addresses for `len` bytes, equal to `like` modulo 2 MB so that huge pages stay huge.
+fn reserve(len: usize, like: usize) -> Result<usize> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let most = len.checked_add(HUGE).ok_or(Errno::ENOMEM)?;
+    // SAFETY: a fresh mapping, cut to size.
+    unsafe {
+        let base = sys::mmap(0, most, PROT_NONE, flags, -1, 0)?;
+        let at = base + (like.wrapping_sub(base) & (HUGE - 1));
+        if at > base {
+            sys::munmap(base, at - base)?;
+        }
+        sys::munmap(at + len, base + most - (at + len))?;
+        Ok(at)
+    }
+}
