@@ -61,9 +61,10 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     to: *mut c_void,
 ) -> *mut c_void {
-    // `to` is variadic in C; without MREMAP_FIXED the kernel does not look at it.
+    // `to` is variadic in C: without MREMAP_FIXED it may be anything, and with MREMAP_DONTUNMAP the kernel looks at it.
+    let to = if flags & libc::MREMAP_FIXED != 0 { to as usize } else { 0 };
     // SAFETY: the program's own call.
-    answer(unsafe { advise::mremap(from as usize, old, new, flags as usize, to as usize) }, |at| at as isize)
+    answer(unsafe { advise::mremap(from as usize, old, new, flags as usize, to) }, |at| at as isize)
         as *mut c_void
 }
 
