@@ -55,12 +55,12 @@ int main(void)
         snprintf(path, sizeof path, "%s/cgroup.procs", group);
         FILE *procs = fopen(path, "we");
         CHECK(procs != NULL && fprintf(procs, "%d", getpid()) > 0 && fclose(procs) == 0);
-        char *p = memory(84 * MB, 1);
+        char *p = memory(90 * MB, 1);
         CHECK(call_seal() == 0);
-        CHECK(intact(p, 84 * MB, 1));
-        CHECK(sealed_bytes(p, 84 * MB) < 84 * MB);
+        CHECK(intact(p, 90 * MB, 1));
+        CHECK(sealed_bytes(p, 90 * MB) < 90 * MB);
         if (in_clone()) {
-            CHECK(intact(p, 84 * MB, 1));
+            CHECK(intact(p, 90 * MB, 1));
             _exit(0);
         }
         _exit(0);

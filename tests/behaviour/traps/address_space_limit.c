@@ -1,0 +1,37 @@
+/* A tight RLIMIT_AS: with little room the seal does without 2 MB pages, with none it fails; bytes and clones are right
+   throughout, and a discard either gives zeros or says that it failed. setrlimit(2). */
+#include "../behaviour.h"
+#include <sys/resource.h>
+
+static void leave_room(size_t room)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+    limit.rlim_cur = status_kb("VmSize") * 1024 + room;
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+static void check(char *p)
+{
+    CHECK(intact(p, 16 * MB, 1));
+    if (in_clone()) {
+        CHECK(intact(p, 16 * MB, 1));
+        _exit(0);
+    }
+}
+
+int main(void)
+{
+    char *p = memory(16 * MB, 1), *gone = memory(4 * MB, 2);
+    leave_room(0);
+    CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0);
+    check(p);
+    leave_room(4 * MB);
+    CHECK(call_seal() == 0 && sealed_bytes(p, 16 * MB) == 16 * MB);
+    check(p);
+    leave_room(0);
+    CHECK(madvise(gone, 4 * MB, MADV_DONTNEED) == -1 || zeros(gone, 4 * MB));
+    CHECK(mlock(p, PAGE) == 0);
+    check(p);
+    return 0;
+}

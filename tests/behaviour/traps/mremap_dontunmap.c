@@ -1,0 +1,22 @@
+/* MREMAP_DONTUNMAP (Linux 5.7) leaves an empty mapping behind: zeros, where a sealed one would show the sealed bytes.
+   mremap(2). */
+#include "../behaviour.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+int main(void)
+{
+    char *p = memory(4 * MB, 1);
+    seal();
+    char *moved = mremap(p, 4 * MB, 4 * MB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    CHECK(moved != MAP_FAILED && moved != p);
+    CHECK(intact(moved, 4 * MB, 1) && zeros(p, 4 * MB));
+    fill(p, 4 * MB, 2);
+    if (in_clone()) {
+        CHECK(intact(moved, 4 * MB, 1) && intact(p, 4 * MB, 2));
+        _exit(0);
+    }
+    return 0;
+}

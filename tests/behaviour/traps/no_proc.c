@@ -1,0 +1,24 @@
+/* A sealed process that leaves /proc behind, as sandboxes do (chroot): clones are right, a further seal fails cleanly, and a discard
+   gives zeros or says that it failed. chroot(2). */
+#include "../behaviour.h"
+#include <sched.h>
+
+int main(void)
+{
+    char *p = memory(4 * MB, 1), *gone = memory(4 * MB, 2), empty[] = "/tmp/flashfork-XXXXXX";
+    seal();
+    CHECK(mkdtemp(empty) != NULL);
+    if (geteuid() != 0 && unshare(CLONE_NEWUSER) != 0) {
+        rmdir(empty);
+        SKIP("no chroot without root or user namespaces");
+    }
+    CHECK(chdir(empty) == 0 && rmdir(empty) == 0 && chroot(".") == 0);
+    if (in_clone()) {
+        CHECK(intact(p, 4 * MB, 1));
+        CHECK(madvise(gone, 4 * MB, MADV_DONTNEED) == -1 || zeros(gone, 4 * MB));
+        CHECK(flashfork_preload_seal() == -1);
+        _exit(0);
+    }
+    CHECK(intact(p, 4 * MB, 1) && intact(gone, 4 * MB, 2));
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* realloc of a large block after a seal: glibc calls its own mremap, which no shim sees. The bytes stay, the new part can be
+   written, and other sealed blocks are not touched. malloc.c, mremap_chunk. */
+#include "../behaviour.h"
+
+int main(void)
+{
+    char *block = malloc(8 * MB), *other = malloc(8 * MB);
+    fill(block, 8 * MB, 1);
+    fill(other, 8 * MB, 2);
+    seal();
+    CHECK(sealed_bytes(block, 8 * MB) >= 7 * MB);
+    for (size_t len = 8 * MB; len < 32 * MB; len += 4 * MB) {
+        block = realloc(block, len + 4 * MB);
+        CHECK(block != NULL && intact(block, len, 1));
+        fill(block, len + 4 * MB, 1);
+        if (in_clone()) {
+            CHECK(intact(block, len + 4 * MB, 1) && intact(other, 8 * MB, 2));
+            fill(block, len + 4 * MB, 3);
+            _exit(0);
+        }
+        CHECK(intact(block, len + 4 * MB, 1));
+    }
+    block = realloc(block, 2 * MB);
+    CHECK(intact(block, 2 * MB, 1) && intact(other, 8 * MB, 2));
+    free(block);
+    block = calloc(1, 16 * MB);
+    CHECK(zeros(block, 16 * MB));
+    return 0;
+}

@@ -1,0 +1,41 @@
+/* Threads that start after the seal and write sealed memory while others fork, discard and grow it: every byte is the writer's.
+   In a process with threads a range that can't be made anonymous first (MADV_WIPEONFORK) says EINVAL. pthreads(7). */
+#include "../behaviour.h"
+#include <pthread.h>
+
+#define THREADS 4
+static char *p[THREADS];
+
+static void *work(void *arg)
+{
+    char *own = p[(size_t)arg];
+    for (uint64_t turn = 2; turn < 12; turn++) {
+        fill(own, 2 * MB, turn);
+        CHECK(madvise(own + 2 * MB, 2 * MB, MADV_DONTNEED) == 0 && zeros(own + 2 * MB, 2 * MB));
+        fill(own + 2 * MB, 2 * MB, turn);
+        CHECK(intact(own, 2 * MB, turn) && intact(own + 2 * MB, 2 * MB, turn));
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t thread[THREADS];
+    char *quiet = memory(4 * MB, 9);
+    for (size_t i = 0; i < THREADS; i++)
+        p[i] = memory(4 * MB, 1);
+    seal();
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&thread[i], NULL, work, (void *)i) == 0);
+    for (int turn = 0; turn < 20; turn++)
+        if (in_clone()) {
+            CHECK(intact(quiet, 4 * MB, 9));
+            _exit(0);
+        }
+    int wiped = madvise(quiet, PAGE, MADV_WIPEONFORK);
+    CHECK(wiped == 0 || errno == EINVAL);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_join(thread[i], NULL) == 0 && intact(p[i], 2 * MB, 11));
+    CHECK(intact(quiet, 4 * MB, 9));
+    return 0;
+}
