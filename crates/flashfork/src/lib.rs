@@ -19,11 +19,13 @@
 //! The library never prints, never exits and reads no environment variable.
 
 mod allocator;
+pub mod cost;
 mod error;
 mod fresh;
 mod host;
 mod seal;
 
+pub use cost::{CostError, CostModel};
 pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
 pub use host::{Capability, Host, HostId};
