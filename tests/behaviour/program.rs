@@ -1,0 +1,148 @@
+//! One C program: found, compiled, run.
+
+use crate::rows;
+use flashfork_core::never_seal::{Reason, Row};
+use flashfork_core::stats::Stats;
+use flashfork_tests::shim;
+use libtest_mimic::{Completion, Failed, Trial};
+use std::mem::{offset_of, size_of};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use wait_timeout::ChildExt;
+
+/// What a program says when its behaviour can't be shown on this machine.
+const SKIPPED: i32 = 77;
+/// Far more than any of them takes.
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// A program of `never_seal/` or `traps/`.
+pub struct Program {
+    directory: &'static str,
+    /// File name without `.c`; for a row of the table, the row's name.
+    pub name: String,
+    source: PathBuf,
+}
+
+/// Where the programs are.
+pub fn here() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("behaviour")
+}
+
+/// Every program, in order of name.
+pub fn all() -> Vec<Program> {
+    ["never_seal", "traps"].into_iter().flat_map(programs_of).collect()
+}
+
+/// The programs of one directory.
+pub fn programs_of(directory: &'static str) -> Vec<Program> {
+    let entries = std::fs::read_dir(here().join(directory)).expect("the directory of programs");
+    let sources = entries.map(|e| e.expect("an entry").path()).filter(|p| p.extension().is_some_and(|e| e == "c"));
+    let mut all: Vec<_> = sources
+        .map(|source| Program {
+            directory,
+            name: source.file_stem().expect("a name").to_string_lossy().into_owned(),
+            source,
+        })
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+impl Program {
+    /// The program as a test.
+    pub fn trial(self) -> Trial {
+        Trial::ignorable_test(format!("{}/{}", self.directory, self.name), move || self.run())
+    }
+
+    /// The comment at the head of the source, without its marks.
+    pub fn comment(&self) -> String {
+        let source = std::fs::read_to_string(&self.source).expect("the source is readable");
+        let comment = source.strip_prefix("/*").and_then(|s| s.split_once("*/")).expect("a comment at the head").0;
+        comment.trim().to_string()
+    }
+
+    /// The rest of a line `key: ...` in the head comment: `cflags`, `env` or `preload`.
+    fn directive(&self, key: &str) -> Option<String> {
+        let comment = self.comment();
+        comment.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix(": ").map(str::to_string))
+    }
+
+    fn compile(&self) -> Result<PathBuf, Failed> {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("behaviour").join(self.directory);
+        std::fs::create_dir_all(&out)?;
+        let out = out.join(&self.name);
+        let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let mut compile = Command::new(&cc);
+        compile.args(["-Wall", "-Wextra", "-O1", "-pthread"]);
+        compile.args(self.directive("cflags").iter().flat_map(|flags| flags.split_whitespace()));
+        let output = compile.arg("-o").arg(&out).arg(&self.source).output().map_err(|e| format!("{cc}: {e}"))?;
+        if !output.status.success() || !output.stderr.is_empty() {
+            return Err(format!("{cc} says:\n{}", String::from_utf8_lossy(&output.stderr)).into());
+        }
+        Ok(out)
+    }
+
+    fn run(&self) -> Result<Completion, Failed> {
+        let exe = self.compile()?;
+        let place = tempfile::tempdir()?;
+        let stats = place.path().join("stats");
+        std::fs::write(&stats, fresh_stats())?;
+        let errors = place.path().join("stderr");
+        let mut preload = self.directive("preload").map_or(String::new(), |first| first + ":");
+        preload += shim::path().to_str().ok_or("the path of the shim")?;
+        let mut command = Command::new(exe);
+        command.current_dir(&place).env("LD_PRELOAD", preload).env("FLASHFORK_STATS", &stats);
+        // Seals are made where the program says so, and nowhere else.
+        command.env("FLASHFORK_ENGINE", "fork");
+        command.envs(self.directive("env").as_ref().and_then(|e| e.split_once('=')));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&errors)?);
+        let mut child = command.process_group(0).spawn()?;
+        let status = child.wait_timeout(TIMEOUT)?;
+        if status.is_none() {
+            // The clones too: they are in the program's process group.
+            // SAFETY: a signal to the group that was made for this child, which has not been waited for.
+            unsafe { libc::kill(-i32::try_from(child.id())?, libc::SIGKILL) };
+            child.wait()?;
+        }
+        let said = String::from_utf8_lossy(&std::fs::read(&errors)?).trim().to_string();
+        match status.map(|s| (s.code(), s.signal())) {
+            None => Err(format!("still running after {} s\n{said}", TIMEOUT.as_secs()).into()),
+            Some((Some(0), _)) => self.check_reason(&std::fs::read(&stats)?),
+            Some((Some(SKIPPED), _)) => Ok(Completion::ignored_with(said)),
+            Some((Some(code), _)) => Err(format!("exit {code}\n{said}").into()),
+            Some((None, signal)) => Err(format!("signal {signal:?}\n{said}").into()),
+        }
+    }
+
+    /// A row's program must have met the row's own reason, not another one.
+    fn check_reason(&self, stats: &[u8]) -> Result<Completion, Failed> {
+        if let Some(row) = rows::row(&self.name).filter(|_| self.directory == "never_seal")
+            && !rows::also_known_as(row).iter().any(|reason| count(stats, *reason) > 0)
+        {
+            return Err(format!("something else than `{}` kept it from being sealed: {}", row.name, seen(stats)).into());
+        }
+        Ok(Completion::Completed)
+    }
+}
+
+/// A statistics file with nothing counted.
+fn fresh_stats() -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<Stats>()];
+    let magic = offset_of!(Stats, magic);
+    bytes[magic..magic + 8].copy_from_slice(&Stats::MAGIC.to_ne_bytes());
+    bytes
+}
+
+/// How often a reason was counted.
+fn count(stats: &[u8], reason: Reason) -> u64 {
+    let at = offset_of!(Stats, refused) + 8 * reason as usize;
+    u64::from_ne_bytes(stats[at..at + 8].try_into().expect("8 bytes"))
+}
+
+fn seen(stats: &[u8]) -> String {
+    let table = flashfork_core::never_seal::TABLE;
+    let named = |row: &Row| format!("{} {}", row.name, count(stats, row.reason));
+    table.iter().filter(|row| count(stats, row.reason) > 0).map(named).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,45 @@
+//! The table and the programs belong together.
+
+use crate::program::programs_of;
+use flashfork_core::never_seal::{Reason, Row, TABLE};
+use libtest_mimic::Failed;
+
+/// Rows without a program, and what shows them instead.
+pub const WITHOUT_PROGRAM: &[(Reason, &str)] = &[
+    (Reason::Device, "device memory mapped by a program is a shared mapping or a file; the flags are tested in never_seal.rs"),
+    (Reason::UnknownFlag, "takes a later kernel; tested with made-up flags in never_seal.rs"),
+];
+
+/// The row of a name.
+pub fn row(name: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.name == name)
+}
+
+/// The reasons that may be given where this row's is right.
+pub fn also_known_as(row: &Row) -> &'static [Reason] {
+    match row.reason {
+        // The flag `gu` is younger than guards: without it the copy meets them.
+        Reason::GuardRegion => &[Reason::GuardRegion, Reason::CopyFailed],
+        reason => core::slice::from_ref(&TABLE[reason as usize].reason),
+    }
+}
+
+pub fn every_row_has_a_program() -> Result<(), Failed> {
+    let programs: Vec<_> = programs_of("never_seal").into_iter().map(|p| p.name).collect();
+    for row in TABLE {
+        let has = programs.iter().any(|name| name == row.name);
+        let listed = WITHOUT_PROGRAM.iter().any(|(reason, _)| *reason == row.reason);
+        if has == listed {
+            let should = if has { "is listed in WITHOUT_PROGRAM and has one" } else { "has no program" };
+            return Err(format!("row `{}` {should}: tests/behaviour/never_seal/{}.c", row.name, row.name).into());
+        }
+    }
+    Ok(())
+}
+
+pub fn every_program_is_named_for_a_row() -> Result<(), Failed> {
+    match programs_of("never_seal").into_iter().find(|p| row(&p.name).is_none()) {
+        Some(p) => Err(format!("never_seal/{}.c: the table has no such row", p.name).into()),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,91 @@
+//! The randomised model checker: processes do random things to their memory, under the engine and without it, and compare every
+//! byte with a model and every result with plain memory.
+//!
+//!     cargo run -p flashfork-tests --bin model -- --steps 5000 --seed 7
+//!
+//! A run is decided by its seed and its number of steps. First it runs on plain memory, which also checks the model; then with the
+//! engine. Journals of both stay when a run fails. Failing seeds are kept in `seeds.txt` and replayed first from then on.
+
+mod content;
+mod drive;
+mod journal;
+mod rng;
+mod route;
+mod seeds;
+mod steps;
+mod template;
+mod worker;
+mod world;
+
+use clap::{Parser, ValueEnum};
+use route::Route;
+use seeds::Seed;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Which engine is tested.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// Plain memory, then the same with seals.
+    Seal,
+    /// Plain memory only: checks the model itself.
+    Fork,
+}
+
+/// Random processes against a model of their memory
+#[derive(Parser)]
+struct Args {
+    /// Steps of the first process; its children take their own
+    #[arg(long, default_value_t = 1000)]
+    steps: usize,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds, counted up from the first
+    #[arg(long, default_value_t = 1)]
+    runs: u64,
+    /// What is tested
+    #[arg(long, value_enum, default_value = "seal")]
+    engine: Engine,
+    /// How the process reaches the engine: shim (unmodified) or linked (calls the core)
+    #[arg(long, default_value = "shim")]
+    route: Route,
+    /// The shim to load; built when not given
+    #[arg(long)]
+    shim: Option<PathBuf>,
+    /// Leave out the seeds that failed before
+    #[arg(long)]
+    no_replay: bool,
+    /// The tested process itself: where its journal goes
+    #[arg(long, hide = true)]
+    worker: Option<PathBuf>,
+    /// The tested process itself: where the journal of plain memory lies
+    #[arg(long, hide = true)]
+    plain: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if let Some(own) = args.worker {
+        let places = journal::Places { own, plain: args.plain };
+        return worker::run(args.seed, args.steps, args.route, &places);
+    }
+    let shim = || args.shim.clone().unwrap_or_else(|| flashfork_tests::shim::path().to_path_buf());
+    let given = (args.seed..).take(args.runs as usize).map(|seed| Seed { seed, steps: args.steps, route: args.route });
+    let replayed = if args.no_replay { Vec::new() } else { seeds::kept() };
+    let mut failed = false;
+    for seed in replayed.into_iter().chain(given) {
+        let engine = (args.engine == Engine::Seal).then_some(seed.route);
+        match drive::run(&seed, engine, shim) {
+            Ok(report) => println!("seed {} steps {} {:?}: {report}", seed.seed, seed.steps, seed.route),
+            Err(failure) => {
+                failed = true;
+                eprintln!("{failure}");
+                if engine.is_some() {
+                    seeds::keep(&seed);
+                }
+            }
+        }
+    }
+    ExitCode::from(u8::from(failed))
+}

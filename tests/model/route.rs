@@ -1,0 +1,145 @@
+//! How a tested process reaches the engine.
+
+use flashfork_core::{Pages, Range, advise};
+use libc::{c_int, c_void};
+use std::str::FromStr;
+
+/// Value or errno of a call.
+pub type Outcome = Result<u64, i32>;
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Route {
+    /// No engine: what plain anonymous memory does.
+    Plain,
+    /// An unmodified program under the shim: libc's functions, taken over by it.
+    Shim,
+    /// A program that calls the core itself.
+    Linked,
+}
+
+impl FromStr for Route {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Route, String> {
+        match s {
+            "plain" => Ok(Route::Plain),
+            "shim" => Ok(Route::Shim),
+            "linked" => Ok(Route::Linked),
+            _ => Err(format!("{s}: a route is plain, shim or linked")),
+        }
+    }
+}
+
+/// How a `madvise` is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// `madvise()`.
+    Function,
+    /// `syscall(SYS_madvise)`.
+    Number,
+    /// `process_madvise()` on the process itself.
+    Process,
+}
+
+fn outcome(result: c_int) -> Outcome {
+    if result < 0 { Err(errno()) } else { Ok(result as u64) }
+}
+
+pub fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+impl Route {
+    pub fn madvise(self, addr: usize, len: usize, advice: c_int, via: Via) -> Outcome {
+        if self == Route::Linked {
+            // SAFETY: the addresses are those under test; nothing else lies there.
+            return unsafe { advise::madvise(addr, len, advice as u32) }.map(|()| 0).map_err(|e| e.into_raw());
+        }
+        // SAFETY: as above.
+        unsafe {
+            match via {
+                Via::Function => outcome(libc::madvise(addr as *mut c_void, len, advice)),
+                Via::Number => outcome(libc::syscall(libc::SYS_madvise, addr, len, advice) as c_int),
+                Via::Process => {
+                    let pidfd = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
+                    let part = libc::iovec { iov_base: addr as *mut c_void, iov_len: len };
+                    let result = libc::syscall(libc::SYS_process_madvise, pidfd, &raw const part, 1, advice, 0);
+                    let error = errno();
+                    libc::close(pidfd as c_int);
+                    if result < 0 { Err(error) } else { Ok(result as u64) }
+                }
+            }
+        }
+    }
+
+    pub fn mremap(self, from: usize, old: usize, new: usize, flags: c_int, to: usize) -> Outcome {
+        if self == Route::Linked {
+            // SAFETY: the addresses are those under test.
+            return unsafe { advise::mremap(from, old, new, flags as usize, to) }
+                .map(|at| at as u64)
+                .map_err(|e| e.into_raw());
+        }
+        // SAFETY: as above.
+        let at = unsafe { libc::mremap(from as *mut c_void, old, new, flags, to as *mut c_void) };
+        if at == libc::MAP_FAILED { Err(errno()) } else { Ok(at as u64) }
+    }
+
+    pub fn mlock(self, addr: usize, len: usize, on_fault: bool) -> Outcome {
+        if self == Route::Linked {
+            advise::before_lock(addr, len);
+        }
+        // SAFETY: locking changes no contents.
+        outcome(unsafe {
+            if on_fault {
+                libc::mlock2(addr as *const c_void, len, libc::MLOCK_ONFAULT as libc::c_uint)
+            } else {
+                libc::mlock(addr as *const c_void, len)
+            }
+        })
+    }
+
+    /// Seals; an error is one of the engine's, which has no reason to refuse these processes.
+    pub fn seal(self, small: bool) -> Result<(), String> {
+        match self {
+            Route::Plain => Ok(()),
+            Route::Shim => control(c"flashfork_preload_seal"),
+            Route::Linked => {
+                let pages = if small { Pages::Small } else { Pages::Auto };
+                flashfork_core::seal(pages).outcome.map(drop).map_err(|e| format!("seal: {e:?}"))
+            }
+        }
+    }
+
+    pub fn unseal(self, range: Option<(usize, usize)>) -> Result<(), String> {
+        match (self, range) {
+            (Route::Plain, _) => Ok(()),
+            (Route::Shim, _) => control(c"flashfork_preload_unseal"),
+            (Route::Linked, range) => {
+                let (start, end) = range.unwrap_or((0, usize::MAX));
+                flashfork_core::unseal(Range::new(start, end)).map(drop).map_err(|e| format!("unseal: {e:?}"))
+            }
+        }
+    }
+
+    /// Keeps a range out of seals; only a program that calls the engine can.
+    pub fn exclude(self, addr: usize, len: usize) -> Result<(), String> {
+        match self {
+            Route::Linked => flashfork_core::exclude(addr, len).map_err(|e| format!("exclude: {e:?}")),
+            Route::Plain | Route::Shim => Ok(()),
+        }
+    }
+}
+
+/// Calls one of the shim's control functions.
+fn control(name: &std::ffi::CStr) -> Result<(), String> {
+    // SAFETY: a lookup by name; the shim's control functions take nothing and return an int.
+    unsafe {
+        let at = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        if at.is_null() {
+            return Err(format!("{name:?} is missing: the shim is not loaded"));
+        }
+        let call = std::mem::transmute::<*mut c_void, extern "C" fn() -> c_int>(at);
+        if call() == 0 { Ok(()) } else { Err(format!("{name:?} failed")) }
+    }
+}

@@ -1,0 +1,46 @@
+//! Seeds that failed once, in `seeds.txt`: one a line, `SEED STEPS ROUTE`, a comment behind `#`.
+
+use crate::route::Route;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/seeds.txt");
+
+/// What decides a run.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Seed {
+    pub seed: u64,
+    pub steps: usize,
+    pub route: Route,
+}
+
+/// The seeds kept.
+///
+/// # Panics
+/// When the file is missing or a line of it can't be read.
+pub fn kept() -> Vec<Seed> {
+    let text = fs::read_to_string(FILE).unwrap_or_else(|e| panic!("{FILE}: {e}"));
+    text.lines()
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .filter(|line| !line.trim().is_empty())
+        .map(|line| parse(line).unwrap_or_else(|| panic!("{FILE}: {line}: not SEED STEPS ROUTE")))
+        .collect()
+}
+
+fn parse(line: &str) -> Option<Seed> {
+    let mut words = line.split_whitespace();
+    let (seed, steps, route) = (words.next()?, words.next()?, words.next()?);
+    Some(Seed { seed: seed.parse().ok()?, steps: steps.parse().ok()?, route: route.parse().ok()? })
+}
+
+/// Keeps a seed for all later runs, where the sources can be written.
+pub fn keep(seed: &Seed) {
+    if kept().contains(seed) {
+        return;
+    }
+    let line = format!("{} {} {}\n", seed.seed, seed.steps, format!("{:?}", seed.route).to_lowercase());
+    let written = OpenOptions::new().append(true).open(FILE).and_then(|mut file| file.write_all(line.as_bytes()));
+    if let Err(e) = written {
+        eprintln!("model: {FILE}: {e}; this seed was not kept");
+    }
+}

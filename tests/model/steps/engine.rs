@@ -1,0 +1,44 @@
+//! Seal, reseal, unseal, exclude: nothing at all on plain memory.
+
+use crate::content::PAGE;
+use crate::world::World;
+use crate::world::check::Depth;
+
+/// The engine has room for 64 excluded ranges, for good.
+const MOST_EXCLUDED: usize = 12;
+
+impl World {
+    pub fn step_seal(&mut self) -> Result<(), String> {
+        let small = self.rng.chance(30);
+        let look = self.rng.chance(40);
+        self.journal.note("seal")?;
+        self.route.seal(small)?;
+        let sealed = self.check_maps()?;
+        self.most_sealed = self.most_sealed.max(sealed);
+        if look { self.check_all(Depth::Written) } else { Ok(()) }
+    }
+
+    pub fn step_unseal(&mut self) -> Result<(), String> {
+        let part = self.range();
+        let whole = self.rng.chance(40);
+        self.journal.note("unseal")?;
+        let range = if whole { None } else { part.map(|r| (self.space.addr(r.start), self.space.addr(r.end))) };
+        self.route.unseal(range)?;
+        let left = self.check_maps()?;
+        if range.is_none() && left > 0 {
+            return Err(format!("{left} pages are sealed after an unseal of everything"));
+        }
+        self.check_all(Depth::Written)
+    }
+
+    pub fn step_exclude(&mut self) -> Result<(), String> {
+        let Some(range) = self.range() else { return Ok(()) };
+        if self.excluded == MOST_EXCLUDED {
+            return Ok(());
+        }
+        self.excluded += 1;
+        self.journal.note(&format!("exclude {range:?}"))?;
+        self.route.exclude(self.space.addr(range.start), range.len() * PAGE)?;
+        self.check(range, Depth::Written)
+    }
+}

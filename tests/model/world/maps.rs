@@ -1,0 +1,119 @@
+//! Compares the kernel's list of VMAs with the model: protections and flags, and what is never sealed.
+
+use super::World;
+use super::space::PAGES;
+use super::table::attr;
+use std::fs;
+use std::ops::Range;
+
+/// A VMA under test as `/proc/self/smaps` shows it.
+struct Vma {
+    pages: Range<usize>,
+    permissions: String,
+    sealed: bool,
+    flags: Vec<String>,
+}
+
+impl World {
+    /// Compares every VMA; returns how many pages are sealed.
+    pub fn check_maps(&mut self) -> Result<usize, String> {
+        let mut sealed = 0;
+        let mut at = 0;
+        for vma in self.vmas()? {
+            self.check_unmapped(at..vma.pages.start)?;
+            at = vma.pages.end;
+            if vma.sealed {
+                sealed += vma.pages.len();
+            }
+            for page in vma.pages.clone() {
+                self.check_page_of(&vma, page)?;
+            }
+        }
+        self.check_unmapped(at..PAGES)?;
+        Ok(sealed)
+    }
+
+    fn check_unmapped(&self, mut pages: Range<usize>) -> Result<(), String> {
+        match pages.find(|p| self.table.mapped(*p)) {
+            Some(page) => Err(format!("page {page} at {:#x} is not mapped", self.space.addr(page))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_page_of(&self, vma: &Vma, page: usize) -> Result<(), String> {
+        let a = self.table.attr(page);
+        let has = |flag: &str| vma.flags.iter().any(|f| f == flag);
+        let wrong = |what: &str| {
+            Err(format!(
+                "page {page} at {:#x}: {what} (attributes {a:#x}, VMA {:?} {} {:?})",
+                self.space.addr(page),
+                vma.pages,
+                vma.permissions,
+                vma.flags
+            ))
+        };
+        if a & attr::MAPPED == 0 {
+            return wrong("is mapped and should not be");
+        }
+        let permission = |letter: char, bit: u32| vma.permissions.contains(letter) == (a & bit != 0);
+        if !permission('r', attr::READ) || !permission('w', attr::WRITE) || !permission('x', attr::EXEC) {
+            return wrong("protection");
+        }
+        if !permission('s', attr::SHARED) {
+            return wrong("shared or private");
+        }
+        for (flag, bit) in [
+            ("dc", attr::DONTFORK),
+            ("wf", attr::WIPEONFORK),
+            ("dd", attr::DONTDUMP),
+            ("lo", attr::LOCKED),
+            ("mg", attr::MERGEABLE),
+        ] {
+            if has(flag) != (a & bit != 0) {
+                return wrong(flag);
+            }
+        }
+        // A sealed VMA keeps this advice elsewhere until it is anonymous again.
+        if !vma.sealed && (has("hg") != (a & attr::HUGE != 0) || has("nh") != (a & attr::NOHUGE != 0)) {
+            return wrong("huge page advice");
+        }
+        let never = attr::SHARED
+            | attr::FILE
+            | attr::DONTFORK
+            | attr::WIPEONFORK
+            | attr::DONTDUMP
+            | attr::LOCKED
+            | attr::MERGEABLE
+            | attr::GUARD;
+        if vma.sealed && a & never != 0 {
+            return wrong("is sealed");
+        }
+        Ok(())
+    }
+
+    fn vmas(&self) -> Result<Vec<Vma>, String> {
+        let text = fs::read_to_string("/proc/self/smaps").map_err(|e| format!("/proc/self/smaps: {e}"))?;
+        let mut out: Vec<Vma> = Vec::new();
+        let mut ours = false;
+        for line in text.lines() {
+            if line.starts_with(|c: char| c.is_ascii_uppercase()) {
+                if let (true, Some(flags), Some(vma)) = (ours, line.strip_prefix("VmFlags: "), out.last_mut()) {
+                    vma.flags = flags.split_whitespace().map(str::to_string).collect();
+                }
+                continue;
+            }
+            let mut words = line.split_whitespace();
+            let (start, end) = words.next().and_then(|w| w.split_once('-')).ok_or_else(|| format!("smaps: {line}"))?;
+            let hex = |w| usize::from_str_radix(w, 16).map_err(|e| format!("smaps: {line}: {e}"));
+            ours = false;
+            if let Some(pages) = self.space.overlap(hex(start)?, hex(end)?) {
+                ours = true;
+                let permissions = words.next().unwrap_or_default().to_string();
+                let sealed = line.contains("/memfd:flashfork:");
+                out.push(Vma { pages, permissions, sealed, flags: Vec::new() });
+            }
+        }
+        out.sort_by_key(|v| v.pages.start);
+        Ok(out)
+    }
+}
