@@ -129,7 +129,7 @@ fn check_arithmetic(outcome: &Outcome) {
 
 fn check_parents(outcome: &Outcome) {
     for record in single(outcome, |record| number(record, "size") > 0.0) {
-        let huge = number(record, "huge_fraction");
+        let huge = number(record, "mapped_huge_fraction");
         match record.method.as_str() {
             "fork-4k" => {
                 assert_eq!(huge, 0.0);
@@ -138,7 +138,7 @@ fn check_parents(outcome: &Outcome) {
                 assert!(number(record, "resident_bytes") >= SIZE as f64);
             }
             "fork-thp" => assert!(huge > 0.0),
-            _ => {}
+            _ => assert!(number(record, "sealed_bytes") >= SIZE as f64 && number(record, "seal_seconds") > 0.0),
         }
         let pages = (SIZE / 4096) as f64;
         assert_eq!(number(record, "written_pages"), (pages * number(record, "written_percent") / 100.0).ceil());

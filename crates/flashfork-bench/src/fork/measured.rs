@@ -8,6 +8,7 @@ use super::sealing::Sealing;
 use super::touch::ParentState;
 use super::{EXPERIMENT, Method};
 use crate::BenchError;
+use crate::engine::Sealed;
 use crate::record::{Params, Record};
 use crate::stats::Rounds;
 
@@ -39,6 +40,8 @@ pub(super) struct Cell {
     pub written_pages: usize,
     /// The parent.
     pub facts: Facts,
+    /// What was sealed, for the method that seals.
+    pub sealed: Option<Sealed>,
     /// What was measured.
     pub measure: Measure,
     /// The samples, in microseconds.
@@ -103,9 +106,17 @@ impl Cell {
             ("vmas", json!(self.facts.vmas)),
             ("page_table_bytes", json!(self.facts.page_table_bytes)),
             ("resident_bytes", json!(self.facts.resident_bytes)),
-            ("huge_fraction", json!(self.facts.huge_fraction)),
+            ("mapped_huge_fraction", json!(self.facts.huge_fraction)),
         ];
-        let params: Params = params.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let sealed = self.sealed.map(|sealed| {
+            [
+                ("sealed_bytes", json!(sealed.bytes)),
+                ("sealed_huge_fraction", json!(sealed.huge_fraction())),
+                ("seal_seconds", json!(sealed.seconds)),
+            ]
+        });
+        let params = params.into_iter().chain(sealed.into_iter().flatten());
+        let params: Params = params.map(|(key, value)| (key.to_owned(), value)).collect();
         Record::new(EXPERIMENT, self.method.name(), params, "us", self.rounds.flat())
     }
 }

@@ -5,8 +5,9 @@ use super::facts::Facts;
 use super::measured::{Cell, Group, Results};
 use super::plan::Plan;
 use super::probe::{Batch, Measure, Probe, Samples};
-use super::subject::{Ask, ForkSubject, Reply, Spec};
+use super::subject::{Ask, ForkSubject, Ready, Reply, Spec};
 use super::touch::ParentState;
+use crate::engine::Sealed;
 use crate::order::shuffled_rounds;
 use crate::size::Size;
 use crate::stats::Rounds;
@@ -27,6 +28,7 @@ pub(super) struct Member {
     pub size: u64,
     pub worker: Worker<ForkSubject>,
     pub facts: Facts,
+    pub sealed: Option<Sealed>,
     pub written_pages: usize,
 }
 
@@ -34,8 +36,8 @@ impl Member {
     /// Starts the worker and waits until its memory is filled, and sealed where the method says so.
     pub(super) fn start(method: Method, size: u64, cpu: usize) -> Result<Self, BenchError> {
         let worker = Worker::<ForkSubject>::start(format!("{method} {}", Size(size)), &Spec { method, size, cpu })?;
-        let facts = worker.ready().facts;
-        Ok(Self { method, size, worker, facts, written_pages: 0 })
+        let Ready { facts, sealed } = *worker.ready();
+        Ok(Self { method, size, worker, facts, sealed, written_pages: 0 })
     }
 
     /// Whether the method could be prepared as it is meant; if not, why it must be left out.
@@ -86,6 +88,7 @@ impl Member {
             state,
             written_pages: self.written_pages,
             facts: self.facts,
+            sealed: self.sealed,
             measure,
             rounds,
         }

@@ -36,7 +36,7 @@ pub(crate) struct Spec {
 }
 
 /// What was prepared.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Ready {
     /// The parent, idle.
     pub facts: Facts,
