@@ -5,7 +5,7 @@
 
 use crate::seal::{Pages, seal};
 use crate::state::STATE;
-use crate::stats::Stats;
+use crate::stats::{Stats, Timed};
 use crate::sys;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -38,6 +38,8 @@ pub(crate) struct Policy {
     attempts: AtomicU32,
     /// Nanoseconds of the longest seal.
     price: AtomicU64,
+    /// Forks of this process before it sealed anything.
+    plain: Timed,
 }
 
 impl Policy {
@@ -49,6 +51,7 @@ impl Policy {
             best: AtomicU64::new(SEALED_FORK_NS),
             attempts: AtomicU32::new(0),
             price: AtomicU64::new(0),
+            plain: Timed::new(),
         }
     }
 
@@ -78,16 +81,25 @@ impl Policy {
         self.lost.store(0, Relaxed);
         if let Ok(outcome) = sealed.outcome {
             self.price.fetch_max(outcome.elapsed_ns, Relaxed);
+            if outcome.sealed > 0 {
+                let (count, ns) = self.plain.take();
+                stats().before.add(count, ns);
+            }
         }
     }
 
     fn note(&self, sealed: bool, ns: u64) {
         let best = if sealed { self.best.fetch_min(ns, Relaxed).min(ns) } else { SEALED_FORK_NS };
         self.lost.fetch_add(ns.saturating_sub(best), Relaxed);
+        if !sealed {
+            self.plain.add(1, ns);
+        }
     }
 
+    /// A clone starts anew.
     fn forget(&self) {
         self.lost.store(0, Relaxed);
+        self.plain.take();
     }
 }
 

@@ -15,13 +15,18 @@ pub struct Timed {
 }
 
 impl Timed {
-    const fn new() -> Timed {
+    pub(crate) const fn new() -> Timed {
         Timed { count: AtomicU64::new(0), ns: AtomicU64::new(0) }
     }
 
-    fn add(&self, ns: u64) {
-        self.count.fetch_add(1, Relaxed);
+    pub(crate) fn add(&self, count: u64, ns: u64) {
+        self.count.fetch_add(count, Relaxed);
         self.ns.fetch_add(ns, Relaxed);
+    }
+
+    /// Takes what was counted, leaving nothing.
+    pub(crate) fn take(&self) -> (u64, u64) {
+        (self.count.swap(0, Relaxed), self.ns.swap(0, Relaxed))
     }
 }
 
@@ -35,6 +40,8 @@ pub struct Stats {
     pub programs: AtomicU64,
     /// Forks of processes that had sealed nothing.
     pub plain: Timed,
+    /// Of these, forks of processes that sealed later: what the sealed ones compare with.
+    pub before: Timed,
     /// Forks of processes that had sealed memory.
     pub sealed: Timed,
     /// Seals that sealed something.
@@ -65,6 +72,7 @@ impl Stats {
             magic: AtomicU64::new(Self::MAGIC),
             programs: AtomicU64::new(0),
             plain: Timed::new(),
+            before: Timed::new(),
             sealed: Timed::new(),
             seals: Timed::new(),
             sealed_bytes: AtomicU64::new(0),
@@ -79,7 +87,7 @@ impl Stats {
 
     /// Notes a fork as the parent saw it.
     pub fn fork(&self, sealed: bool, ns: u64) {
-        if sealed { &self.sealed } else { &self.plain }.add(ns);
+        if sealed { &self.sealed } else { &self.plain }.add(1, ns);
     }
 
     /// Notes what a seal did.
@@ -99,7 +107,7 @@ impl Stats {
 
     fn sealed_some(&self, seal: &Sealed, o: &Outcome) {
         if o.sealed > 0 {
-            self.seals.add(o.elapsed_ns);
+            self.seals.add(1, o.elapsed_ns);
             self.sealed_bytes.fetch_add(o.sealed, Relaxed);
             self.huge_bytes.fetch_add(o.huge, Relaxed);
             self.filled_bytes.fetch_add(o.filled, Relaxed);
