@@ -1,12 +1,11 @@
-//! Starts QEMU with the guest's serial lines on socket pairs.
+//! Starts QEMU with the guest's serial lines on pipes.
 //!
-//! Everything QEMU opens it inherits as a descriptor: no socket, disk or image has a name, so runs
+//! Everything QEMU opens it inherits as a descriptor: no line, disk or image has a name, so runs
 //! can't meet and nothing is left behind, however a run ends.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, PipeReader};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
@@ -30,13 +29,13 @@ pub(crate) struct Qemu {
     /// QEMU's own messages.
     pub messages: ChildStderr,
     /// ttyS0.
-    pub console: UnixStream,
+    pub console: PipeReader,
     /// ttyS1.
-    pub stdout: UnixStream,
+    pub stdout: PipeReader,
     /// ttyS2.
-    pub stderr: UnixStream,
+    pub stderr: PipeReader,
     /// ttyS3.
-    pub control: UnixStream,
+    pub control: PipeReader,
 }
 
 impl Drop for Qemu {
@@ -56,11 +55,13 @@ impl Qemu {
         root: File,
         swap: Option<File>,
     ) -> Result<Self, LabError> {
-        let pair = || UnixStream::pair().map_err(|error| QEMU.not_started(error));
-        let (console, console_guest) = pair()?;
-        let (stdout, stdout_guest) = pair()?;
-        let (stderr, stderr_guest) = pair()?;
-        let (control, control_guest) = pair()?;
+        // Pipes, not sockets: QEMU writes byte by byte, and a socket is full after some hundred
+        // writes however short.
+        let pipe = || io::pipe().map_err(|error| QEMU.not_started(error));
+        let (console, console_guest) = pipe()?;
+        let (stdout, stdout_guest) = pipe()?;
+        let (stderr, stderr_guest) = pipe()?;
+        let (control, control_guest) = pipe()?;
         let lines = [console_guest, stdout_guest, stderr_guest, control_guest];
 
         let mut command = QEMU.command();
@@ -74,9 +75,9 @@ impl Qemu {
             .args(["-initrd", &path_of(root.as_raw_fd())])
             .args(["-append", kernel_command_line(accel)]);
         for (index, (line, (port, interrupt))) in lines.iter().zip(LINES).enumerate() {
-            let fd = line.as_raw_fd();
+            let path = path_of(line.as_raw_fd());
             command
-                .args(["-chardev", &format!("socket,id=line{index},fd={fd}")])
+                .args(["-chardev", &format!("file,id=line{index},path={path}")])
                 .arg("-device")
                 .arg(format!("isa-serial,chardev=line{index},index={index},iobase={port:#x},irq={interrupt}"));
         }

@@ -127,19 +127,14 @@ impl<'a> Session<'a> {
     /// Reads once from a stream that has something; returns the number of bytes, 0 at its end.
     fn read(&mut self, stream: Stream) -> Result<usize, LabError> {
         let mut buffer = [0; 65536];
-        let read = match stream {
+        let length = match stream {
             Stream::Stdout => self.qemu.stdout.read(&mut buffer),
             Stream::Stderr => self.qemu.stderr.read(&mut buffer),
             Stream::Console => self.qemu.console.read(&mut buffer),
             Stream::Control => self.qemu.control.read(&mut buffer),
             Stream::Messages => self.qemu.messages.read(&mut buffer),
-        };
-        let length = match read {
-            Ok(length) => length,
-            // QEMU died with something unread on its side.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
-            Err(error) => return Err(lost_line(error)),
-        };
+        }
+        .map_err(lost_line)?;
         let bytes = &buffer[..length];
         if !bytes.is_empty() {
             match stream {

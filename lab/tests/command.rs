@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 
 use common::{run, shell, try_run};
 use flashfork_lab::{GuestFile, Kernel, LabError, Options, Phase, Status};
@@ -126,6 +125,32 @@ fn a_reader_that_goes_away_ends_the_run() {
     assert!(matches!(outcome, Err(LabError::Output(_))), "{outcome:?}");
 }
 
+/// Keeps what comes, after a stall in which the guest fills every buffer.
+struct Stalling(Vec<u8>);
+
+impl flashfork_lab::Output for Stalling {
+    fn stdout(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        if self.0.is_empty() {
+            std::thread::sleep(std::time::Duration::from_secs(2));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn stderr(&mut self, _: &[u8]) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_slow_reader_loses_nothing() {
+    let mut output = Stalling(Vec::new());
+    let outcome = common::lab().run(&Options::default(), &["seq", "50000"], &mut output).unwrap();
+    assert!(outcome.status.success());
+    let expected: String = (1..=50000).map(|number| format!("{number}\n")).collect();
+    assert!(output.0 == expected.as_bytes(), "output differs");
+}
+
 #[test]
 fn runs_at_the_same_time_do_not_meet() {
     let scripts = ["echo one; sleep 1; echo one", "echo two; sleep 1; echo two"];
@@ -164,7 +189,6 @@ fn what_is_no_kernel_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("bzImage");
     fs::write(&image, "not a kernel").unwrap();
-    fs::set_permissions(&image, fs::Permissions::from_mode(0o644)).unwrap();
     let kernel = |image| Kernel::Image { image, modules: None };
     let options = Options { kernel: kernel(image), ..Options::default() };
     let (_, outcome) = try_run(&options, &["true"]);
