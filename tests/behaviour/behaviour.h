@@ -1,5 +1,10 @@
 /* What every program here stands on. A program shows one behaviour and ends with 0 (it holds), 77 (it can't be shown on
-   this machine; one line says why) or 1 (it does not hold; one line says where). */
+   this machine; one line says why) or 1 (it does not hold; one line says where). By hand:
+
+       cc -O1 -pthread -o dontneed traps/dontneed.c
+       FLASHFORK_ENGINE=fork LD_PRELOAD=libflashfork_preload.so ./dontneed; echo $?
+
+   Lines `preload:`, `env:` and `cflags:` in a program's first comment say what it needs besides. */
 #ifndef BEHAVIOUR_H
 #define BEHAVIOUR_H
 

@@ -35,8 +35,13 @@ fn document() -> String {
     }
     text += TRAPS;
     for program in programs_of("traps") {
-        writeln!(text, "- [{0}](../tests/behaviour/traps/{0}.c): {1}", program.name, escaped(&first_sentence(&program.comment())))
-            .expect("writes to a string");
+        writeln!(
+            text,
+            "- [{0}](../tests/behaviour/traps/{0}.c): {1}",
+            program.name,
+            escaped(&first_sentence(&program.comment()))
+        )
+        .expect("writes to a string");
     }
     text
 }

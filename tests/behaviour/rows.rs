@@ -6,7 +6,10 @@ use libtest_mimic::Failed;
 
 /// Rows without a program, and what shows them instead.
 pub const WITHOUT_PROGRAM: &[(Reason, &str)] = &[
-    (Reason::Device, "device memory mapped by a program is a shared mapping or a file; the flags are tested in never_seal.rs"),
+    (
+        Reason::Device,
+        "device memory mapped by a program is a shared mapping or a file; the flags are tested in never_seal.rs",
+    ),
     (Reason::UnknownFlag, "takes a later kernel; tested with made-up flags in never_seal.rs"),
 ];
 

@@ -5,24 +5,22 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-static inline int stand_in(const char *directory, const char *path)
+/* The whole program: refused while any one of the devices is open, sealed once it is closed. `paths` ends with NULL. */
+static inline int refused_while_open(const char *const *paths)
 {
     if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-        SKIP("no mount namespace to put %s in: needs root or user namespaces", path);
+        SKIP("no mount namespace to put %s in: needs root or user namespaces", *paths);
     CHECK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0);
     CHECK(mount("tmpfs", "/dev", "tmpfs", 0, NULL) == 0);
-    CHECK(mkdir(directory, 0755) == 0 || errno == EEXIST);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    CHECK(fd >= 0);
-    return fd;
-}
-
-/* The whole program: refused while the device is open, sealed once it is closed. */
-static inline int refused_while_open(const char *directory, const char *path)
-{
-    int fd = stand_in(directory, path);
-    refused();
-    close(fd);
+    for (; *paths; paths++) {
+        char directory[64];
+        snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(*paths, '/') - *paths), *paths);
+        CHECK(mkdir(directory, 0755) == 0 || errno == EEXIST);
+        int fd = open(*paths, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        CHECK(fd >= 0);
+        refused();
+        close(fd);
+    }
     seal();
     return 0;
 }

@@ -9,6 +9,11 @@ int main(void)
         SKIP("userfaultfd is not allowed here");
     refused();
     close(fd);
+    fd = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC); /* Linux 6.1: one is a single ioctl away */
+    if (fd >= 0) {
+        refused();
+        close(fd);
+    }
     seal();
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Threads that start after the seal and write sealed memory while others fork, discard and grow it: every byte is the writer's.
+/* Threads that start after the seal and write sealed memory while others fork and discard: every byte is the writer's.
    In a process with threads a range that can't be made anonymous first (MADV_WIPEONFORK) says EINVAL. pthreads(7). */
 #include "../behaviour.h"
 #include <pthread.h>
