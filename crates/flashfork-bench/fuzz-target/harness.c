@@ -1,16 +1,21 @@
 /*
  * The fuzzed program: SQLite with a large database already in memory, after "fuzzershell" of the SQLite project.
  *
- *     harness DATABASE < SQL
+ *     harness DATABASE COUNTER < SQL
  *
  * DATABASE is copied into an in-memory database; only then does AFL's fork server start, so that each input meets the
  * loaded database. The SQL of one input can reach no file and no other database, and does a bounded amount of work.
+ * COUNTER is a file of eight bytes; each clone adds one to the number in it. (AFL writes its own count of executions once a
+ * minute at most, too seldom to show how their rate develops.)
  *
  * The whole of SQLite is included so that one compiler call instruments everything.
  */
 #include "sqlite3.c"
 
+#include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Longest input that is read, in bytes; longer ones are cut. */
@@ -25,6 +30,18 @@ static void fail(const char *what, const char *why)
 {
     fprintf(stderr, "harness: %s: %s\n", what, why);
     exit(2);
+}
+
+/* Maps the counter shared, so that what clones add shows in the file. */
+static volatile uint64_t *map_counter(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    void *at = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (at == MAP_FAILED)
+        fail(path, strerror(errno));
+    close(fd);
+    return at;
 }
 
 /* Copies the database in the file into `memory`. */
@@ -112,10 +129,12 @@ int main(int argc, char **argv)
     static int steps_left = STEPS_MAX;
     size_t length = 0;
     ssize_t got;
+    volatile uint64_t *counter;
     sqlite3 *db;
 
-    if (argc != 2)
-        fail("usage", "harness DATABASE < SQL");
+    if (argc != 3)
+        fail("usage", "harness DATABASE COUNTER < SQL");
+    counter = map_counter(argv[2]);
     if (sqlite3_open_v2(":memory:", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
         fail("open a database in memory", sqlite3_errmsg(db));
     load(argv[1], db);
@@ -131,6 +150,7 @@ int main(int argc, char **argv)
 
     __AFL_INIT();
 
+    ++*counter;
     while (length < INPUT_MAX && (got = read(STDIN_FILENO, input + length, INPUT_MAX - length)) > 0)
         length += (size_t)got;
     sqlite3_exec(db, input, discard, NULL, NULL);

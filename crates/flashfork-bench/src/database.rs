@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
-use tempfile::{NamedTempFile, TempDir};
 
 use crate::{BenchError, size};
 use fill::Rows;
@@ -31,34 +30,33 @@ pub struct Image {
     pub bytes: u64,
     /// How long building took; `None` when it was there already.
     pub built_in: Option<Duration>,
-    /// Removes it again, when nobody said where to keep it.
-    _temporary: Option<TempDir>,
 }
 
 impl Image {
-    /// The image of a database of about `size` bytes, from the directory `keep_in`, or built there. Without a directory it is
-    /// built in a temporary one and removed when dropped.
-    pub fn obtain(size: u64, keep_in: Option<&Path>) -> Result<Self, BenchError> {
-        let temporary = match keep_in {
-            Some(_) => None,
-            None => Some(tempfile::tempdir().map_err(|error| BenchError::system("make a temporary directory", error))?),
-        };
-        let dir = match (&temporary, keep_in) {
-            (Some(temporary), _) => temporary.path(),
-            (None, Some(dir)) => dir,
-            (None, None) => unreachable!("a directory was made when none was given"),
-        };
-        let path = dir.join(format!("sample-{VERSION}-{}-sqlite-{}.db", size::Size(size), rusqlite::version()));
+    /// The image of a database of about `size` bytes: from the directory `keep_in`, or built in `scratch` and then moved
+    /// there. Both must be on the same file system.
+    pub fn obtain(size: u64, keep_in: &Path, scratch: &Path) -> Result<Self, BenchError> {
+        let name = format!("sample-{VERSION}-{}-sqlite-{}.db", size::Size(size), rusqlite::version());
+        let path = keep_in.join(&name);
         let mut built_in = None;
         if !is_whole(&path) {
             let begin = Instant::now();
-            build(&path, size)?;
+            let made = scratch.join(name + ".part");
+            build(&made, size)?;
+            std::fs::rename(made, &path)
+                .map_err(|error| BenchError::system(format!("make {}", path.display()), error))?;
             built_in = Some(begin.elapsed());
         }
         let meta =
             std::fs::metadata(&path).map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
-        Ok(Self { path, bytes: meta.len(), built_in, _temporary: temporary })
+        Ok(Self { path, bytes: meta.len(), built_in })
     }
+}
+
+/// Opens the image at `path` for reading, as a file.
+pub fn open(path: &Path) -> Result<Connection, BenchError> {
+    Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(|error| failed(format!("open the database {}", path.display()), error))
 }
 
 /// Copies the image at `path` into a new database in memory. Foreign keys are enforced there.
@@ -114,14 +112,10 @@ fn is_whole(path: &Path) -> bool {
     }
 }
 
-/// Builds the image beside its place and then moves it there, so that no half-built one is ever taken.
+/// Builds the image.
 fn build(path: &Path, size: u64) -> Result<(), BenchError> {
-    let what = || format!("build the database {}", path.display());
-    let dir = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(dir).map_err(|error| BenchError::system(what(), error))?;
-    let file = NamedTempFile::new_in(dir).map_err(|error| BenchError::system(what(), error))?;
     let fill = || {
-        let db = Connection::open(file.path())?;
+        let db = Connection::open(path)?;
         // Nobody looks at the file before it is whole.
         db.execute_batch(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE;
@@ -131,9 +125,14 @@ fn build(path: &Path, size: u64) -> Result<(), BenchError> {
         db.execute_batch(&format!("PRAGMA user_version = {VERSION}"))?;
         db.close().map_err(|(_, error)| error)
     };
-    fill().map_err(|error| failed(what(), error))?;
-    file.persist(path).map_err(|error| BenchError::system(what(), error.error))?;
-    Ok(())
+    fill().map_err(|error| failed(format!("build the database {}", path.display()), error))
+}
+
+/// A database in memory, for tests.
+#[cfg(test)]
+pub(crate) fn in_memory(size: u64) -> Connection {
+    let dir = tempfile::tempdir().unwrap();
+    load(&Image::obtain(size, dir.path(), dir.path()).unwrap().path).unwrap()
 }
 
 #[cfg(test)]
@@ -144,8 +143,9 @@ mod tests {
 
     #[test]
     fn the_database_has_the_size_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
         for size in [SMALL, 16 << 20] {
-            let image = Image::obtain(size, None).unwrap();
+            let image = Image::obtain(size, dir.path(), dir.path()).unwrap();
             let ratio = image.bytes as f64 / size as f64;
             assert!((0.95..=1.05).contains(&ratio), "{} for {size}", image.bytes);
         }
@@ -153,8 +153,7 @@ mod tests {
 
     #[test]
     fn foreign_keys_hold_and_are_enforced() {
-        let image = Image::obtain(SMALL, None).unwrap();
-        let db = load(&image.path).unwrap();
+        let db = in_memory(SMALL);
         let broken: i64 = db.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get(0)).unwrap();
         assert_eq!(broken, 0);
         let sound: String = db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -164,10 +163,8 @@ mod tests {
 
     #[test]
     fn the_same_size_gives_the_same_rows_and_a_change_shows() {
-        let sums: Vec<u64> =
-            (0..2).map(|_| checksum(&load(&Image::obtain(SMALL, None).unwrap().path).unwrap()).unwrap()).collect();
-        assert_eq!(sums[0], sums[1]);
-        let db = load(&Image::obtain(SMALL, None).unwrap().path).unwrap();
+        let db = in_memory(SMALL);
+        assert_eq!(checksum(&db).unwrap(), checksum(&in_memory(SMALL)).unwrap());
         for change in [
             "UPDATE item SET quantity = quantity + 1 WHERE id = 77",
             "DELETE FROM purchase WHERE id = 100",
@@ -181,21 +178,22 @@ mod tests {
 
     #[test]
     fn an_image_is_kept_and_taken_again_unless_it_was_cut() {
-        let dir = tempfile::tempdir().unwrap();
-        let first = Image::obtain(SMALL, Some(dir.path())).unwrap();
+        let (keep, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let obtain = || Image::obtain(SMALL, keep.path(), scratch.path()).unwrap();
+        let first = obtain();
         assert!(first.built_in.is_some());
-        assert!(Image::obtain(SMALL, Some(dir.path())).unwrap().built_in.is_none());
+        assert!(obtain().built_in.is_none());
         let file = std::fs::File::options().write(true).open(&first.path).unwrap();
         file.set_len(first.bytes - 4096).unwrap();
-        let again = Image::obtain(SMALL, Some(dir.path())).unwrap();
+        let again = obtain();
         assert!(again.built_in.is_some() && again.bytes == first.bytes);
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        let files = |dir: &Path| std::fs::read_dir(dir).unwrap().count();
+        assert_eq!((files(keep.path()), files(scratch.path())), (1, 0));
     }
 
     #[test]
     fn names_are_those_of_tables_indexes_and_columns() {
-        let db = load(&Image::obtain(SMALL, None).unwrap().path).unwrap();
-        let names = names(&db).unwrap();
+        let names = names(&in_memory(SMALL)).unwrap();
         for name in ["customer", "item", "item_product", "placed", "remark"] {
             assert!(names.iter().any(|known| known == name), "{name} is missing in {names:?}");
         }

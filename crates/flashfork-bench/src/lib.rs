@@ -16,6 +16,7 @@ pub mod database;
 pub mod engine;
 pub mod error;
 pub mod fork;
+pub mod fuzz;
 pub mod heap;
 pub mod host;
 pub mod lock;
@@ -29,6 +30,7 @@ pub mod stats;
 pub mod table;
 mod target;
 pub mod unit_test;
+pub mod workdir;
 pub mod worker;
 
 pub use error::BenchError;

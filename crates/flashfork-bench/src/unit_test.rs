@@ -22,6 +22,7 @@ use crate::host::HostCard;
 use crate::lock::MachineLock;
 use crate::memory::Headroom;
 use crate::record::Document;
+use crate::workdir::WorkDir;
 use crate::{BenchError, Outcome, Progress, pin, size};
 use measured::Results;
 use plan::Plan;
@@ -35,7 +36,8 @@ pub fn run(options: &UnitTestOptions, progress: &mut dyn Progress) -> Result<Out
     let host = HostCard::read()?;
     let plan = Plan::new(options, &pin::allowed_cpus()?, &Headroom::now()?)?;
     progress.begin(&format!("database of {}", plan.size), 1);
-    let image = Image::obtain(plan.size.0, options.cache.as_deref())?;
+    let work = WorkDir::new(options.cache.as_deref())?;
+    let image = Image::obtain(plan.size.0, options.cache.as_deref().unwrap_or(work.path()), work.path())?;
     progress.step();
     if let (Some(_), Some(took)) = (&options.cache, image.built_in) {
         progress.note(&format!(

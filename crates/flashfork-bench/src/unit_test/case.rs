@@ -119,13 +119,12 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::database::{Image, load};
+    use crate::database::in_memory;
 
     #[test]
     fn each_test_passes_once_on_a_fresh_database() {
-        let image = Image::obtain(4 << 20, None).unwrap();
         for case in Case::ALL {
-            let db = load(&image.path).unwrap();
+            let db = in_memory(4 << 20);
             let expected = case.expectations(&db, 20).unwrap();
             assert_eq!(expected.len(), 20);
             for expected in &expected {
@@ -138,8 +137,7 @@ mod tests {
 
     #[test]
     fn a_wrong_database_fails_each_test() {
-        let image = Image::obtain(4 << 20, None).unwrap();
-        let db = load(&image.path).unwrap();
+        let db = in_memory(4 << 20);
         let expected = Case::ALL.map(|case| (case, case.expectations(&db, 1).unwrap()[0]));
         db.execute("UPDATE purchase SET state = 'paid', placed = 1", []).unwrap();
         db.execute("UPDATE item SET quantity = 9", []).unwrap();

@@ -1,0 +1,100 @@
+//! A temporary directory that is gone afterwards, however this process ends.
+//!
+//! A database image is a gigabyte: left behind by every Ctrl-C, it would fill the user's disk. A library can't catch signals,
+//! and nobody catches SIGKILL, so a small shell stands by: it waits for this process's end of a pipe to close, which the
+//! kernel does whatever happens, and then removes the directory.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::BenchError;
+
+/// Reads until the pipe is closed, then removes the directory. Several attempts, because a process that is being killed at
+/// the same moment may still be writing there.
+const STAND_BY: &str = "trap '' HUP INT TERM; cat >/dev/null; \
+                        for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- \"$1\" && exit 0; sleep 0.2; done; exit 1";
+
+/// A temporary directory. Dropping it removes it.
+#[derive(Debug)]
+pub struct WorkDir {
+    dir: TempDir,
+    guard: Child,
+}
+
+impl WorkDir {
+    /// Makes one in `parent`, which is made too where it doesn't exist, or else where temporary files go.
+    pub fn new(parent: Option<&Path>) -> Result<Self, BenchError> {
+        let failed = |error: io::Error| BenchError::system("make a temporary directory", error);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("flashfork-bench-");
+        let dir = match parent {
+            Some(parent) => std::fs::create_dir_all(parent).and_then(|()| builder.tempdir_in(parent)),
+            None => builder.tempdir(),
+        }
+        .map_err(failed)?;
+        let guard = Command::new("/bin/sh")
+            .args(["-c", STAND_BY, "flashfork-bench-guard"])
+            .arg(dir.path())
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Out of reach of the terminal's Ctrl-C.
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Self { dir, guard })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        // The guard removes the directory. If it can't be waited for, it still does.
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropping_it_removes_everything() {
+        let dir = WorkDir::new(None).unwrap();
+        let path = dir.path().to_owned();
+        std::fs::create_dir(path.join("sub")).unwrap();
+        std::fs::write(path.join("sub/file"), "x").unwrap();
+        drop(dir);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn it_lies_in_its_parent_which_is_made_and_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let inner = parent.path().join("a/b");
+        let dir = WorkDir::new(Some(&inner)).unwrap();
+        assert_eq!(dir.path().parent(), Some(inner.as_path()));
+        drop(dir);
+        assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_killed_owner_leaves_nothing() {
+        // What the kernel does for a killed owner: its end of the pipe closes, and nobody drops anything.
+        let mut dir = WorkDir::new(None).unwrap();
+        let path = dir.path().to_owned();
+        drop(dir.guard.stdin.take());
+        assert!(dir.guard.wait().unwrap().success());
+        assert!(!path.exists());
+    }
+}
