@@ -21,7 +21,9 @@ use linux_raw_sys::general as k;
 pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     // SAFETY: the program's own call.
     let real = || unsafe { sys::madvise(addr, len, advice) };
-    if !STATE.sealed() || !addr.is_multiple_of(PAGE) || len == 0 {
+    // What the kernel refuses, or need not do, before it looks at memory (madvise_should_skip).
+    let wraps = len.checked_next_multiple_of(PAGE).and_then(|len| addr.checked_add(len)).is_none();
+    if !STATE.sealed() || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
         return real();
     }
     let range = Range::pages_of(addr, len);
