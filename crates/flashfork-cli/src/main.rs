@@ -1,2 +1,38 @@
 //! The `flashfork` command: parses, calls, prints.
-fn main() {}
+//!
+//! Exit codes: 0 done, 1 failed (one line on standard error: what, why, what to do), 2 wrong usage. `run` and `lab run` pass
+//! on the exit code of the command they ran.
+
+mod args;
+mod bench;
+mod doctor;
+mod error;
+mod generate;
+mod lab;
+mod places;
+mod progress;
+mod run;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // A worker of an experiment is this program started again: it must come first, before any thread is started.
+    let mut argv = std::env::args_os().skip(1);
+    if argv.next().is_some_and(|first| first == flashfork_bench::worker::ARGUMENT) {
+        return flashfork_bench::worker_main(argv);
+    }
+    let result = match Args::parse().command {
+        Command::Doctor(args) => doctor::main(&args),
+        Command::Run(args) => run::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Lab(args) => lab::main(&args),
+        Command::Completions(args) => generate::completions(&args),
+        Command::Man(args) => generate::man_pages(&args),
+    };
+    result.unwrap_or_else(|e| {
+        eprintln!("flashfork: {e}");
+        ExitCode::FAILURE
+    })
+}

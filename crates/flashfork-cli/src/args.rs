@@ -1,0 +1,43 @@
+//! The command line: one source for flags, help, man pages and completions.
+
+use crate::bench::BenchArgs;
+use crate::doctor::DoctorArgs;
+use crate::lab::LabArgs;
+use crate::run::RunArgs;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Warm once, clone in microseconds: clone a warmed process at a cost that does not grow with its memory.
+#[derive(Parser)]
+#[command(name = "flashfork", version, propagate_version = true)]
+#[command(after_help = "Example: flashfork run -- python3 server.py")]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    Doctor(DoctorArgs),
+    Run(RunArgs),
+    Bench(BenchArgs),
+    Lab(LabArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// Print a completion script for a shell
+#[derive(clap::Args)]
+#[command(after_help = "Example: flashfork completions bash > /etc/bash_completion.d/flashfork")]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Write the man pages into a directory
+#[derive(clap::Args)]
+#[command(after_help = "Example: flashfork man /usr/local/share/man/man1")]
+pub struct ManArgs {
+    /// The directory, made if it isn't there
+    pub dir: PathBuf,
+}

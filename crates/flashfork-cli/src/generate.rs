@@ -1,0 +1,19 @@
+//! Shell completions and man pages, from the same source as `--help`.
+
+use crate::args::{Args, CompletionsArgs, ManArgs};
+use crate::error::CliError;
+use clap::CommandFactory;
+use std::process::ExitCode;
+
+/// Prints the completion script of a shell.
+pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
+    clap_complete::generate(args.shell, &mut Args::command(), "flashfork", &mut std::io::stdout());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a page for the command and one for each subcommand.
+pub fn man_pages(args: &ManArgs) -> Result<ExitCode, CliError> {
+    std::fs::create_dir_all(&args.dir).map_err(CliError::file("create", &args.dir))?;
+    clap_mangen::generate_to(Args::command(), &args.dir).map_err(CliError::file("write man pages to", &args.dir))?;
+    Ok(ExitCode::SUCCESS)
+}

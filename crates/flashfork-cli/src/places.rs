@@ -1,0 +1,43 @@
+//! Where things lie: the shim beside the command, records and the cost model in the user's directories.
+
+use crate::error::CliError;
+use directories::ProjectDirs;
+use std::path::PathBuf;
+
+const SHIM: &str = "libflashfork_preload.so";
+
+/// The shim: beside the executable as cargo builds it, or where `make install` puts it.
+pub fn shim() -> Result<PathBuf, CliError> {
+    let exe = std::env::current_exe().map_err(CliError::file("find", "the flashfork executable"))?;
+    let dir = exe.parent().unwrap_or_else(|| std::path::Path::new("/"));
+    let places = [dir.join(SHIM), dir.join("../lib/flashfork").join(SHIM)];
+    places.iter().find(|p| p.is_file()).and_then(|p| p.canonicalize().ok()).ok_or_else(|| {
+        CliError::Unable(format!(
+            "{SHIM} is neither in {} nor in ../lib/flashfork beside it; build it with `cargo build --release -p flashfork-preload` or install with `make install`",
+            dir.display()
+        ))
+    })
+}
+
+fn dirs() -> Result<ProjectDirs, CliError> {
+    ProjectDirs::from("", "", "flashfork")
+        .ok_or_else(|| CliError::Unable("no home directory: set HOME to say where records and caches go".into()))
+}
+
+/// The file in which the cost model of this host is kept.
+pub fn cost_model() -> Result<PathBuf, CliError> {
+    Ok(dirs()?.cache_dir().join("cost-model.json"))
+}
+
+/// Where records go unless the caller names a file: one file an experiment and second.
+pub fn records(experiment: &str) -> Result<PathBuf, CliError> {
+    let dirs = dirs()?;
+    let dir = dirs.state_dir().unwrap_or_else(|| dirs.data_dir());
+    let seconds = std::time::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_secs());
+    Ok(dir.join(format!("bench-{experiment}-{seconds}.json")))
+}
+
+/// A directory for what can be made or downloaded again.
+pub fn cache(name: &str) -> Result<PathBuf, CliError> {
+    Ok(dirs()?.cache_dir().join(name))
+}

@@ -1,0 +1,176 @@
+//! What a run gained, as JSON and as one line.
+
+use super::Engine;
+use flashfork::cost::{self, CostModel, Memory};
+use flashfork::never_seal;
+use flashfork_core::stats::{Stats, Timed};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The JSON of `--report`.
+#[derive(Serialize)]
+pub struct Report {
+    schema: &'static str,
+    engine: Engine,
+    command: Vec<String>,
+    exit_code: u8,
+    /// Programs that loaded the shim.
+    programs: u64,
+    /// Forks of processes that had sealed nothing.
+    plain_forks: Forks,
+    /// Of these, forks of processes that sealed later.
+    forks_before_seal: Forks,
+    forks_after_seal: Forks,
+    seals: u64,
+    seal_seconds: f64,
+    sealed_bytes: u64,
+    largest_seal_bytes: u64,
+    huge_bytes: u64,
+    /// Bytes that held no page before the seal: the memory it costs.
+    extra_bytes: u64,
+    /// By name of the never-seal table: VMAs left out, processes refused.
+    left_out: Vec<LeftOut>,
+    /// Seals that failed with an error of the system, and the last one's errno.
+    errors: u64,
+    last_errno: u64,
+}
+
+#[derive(Serialize)]
+struct Forks {
+    count: u64,
+    mean_us: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct LeftOut {
+    reason: &'static str,
+    count: u64,
+    process: bool,
+}
+
+/// Reasons every program has some of: not worth a word in the summary.
+const ORDINARY: [never_seal::Reason; 6] = {
+    use never_seal::Reason::{Excluded, File, KernelArea, Shared, Small, Stack};
+    [Shared, File, Stack, KernelArea, Excluded, Small]
+};
+
+impl Forks {
+    fn new(t: &Timed) -> Forks {
+        let (count, ns) = (t.count.load(Relaxed), t.ns.load(Relaxed));
+        Forks { count, mean_us: (count > 0).then(|| ns as f64 / 1000.0 / count as f64) }
+    }
+}
+
+impl Report {
+    pub fn new(engine: Engine, command: &[OsString], exit_code: u8, s: &Stats) -> Report {
+        let get = |a: &AtomicU64| a.load(Relaxed);
+        let left_out = never_seal::TABLE
+            .iter()
+            .zip(&s.refused)
+            .filter(|(_, n)| get(n) > 0)
+            .map(|(row, n)| LeftOut {
+                reason: row.name,
+                count: get(n),
+                process: row.scope == never_seal::Scope::Process,
+            })
+            .collect();
+        Report {
+            schema: "flashfork.run/1",
+            engine,
+            command: command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+            exit_code,
+            programs: get(&s.programs),
+            plain_forks: Forks::new(&s.plain),
+            forks_before_seal: Forks::new(&s.before),
+            forks_after_seal: Forks::new(&s.sealed),
+            seals: get(&s.seals.count),
+            seal_seconds: get(&s.seals.ns) as f64 / 1e9,
+            sealed_bytes: get(&s.sealed_bytes),
+            largest_seal_bytes: get(&s.largest_seal),
+            huge_bytes: get(&s.huge_bytes),
+            extra_bytes: get(&s.filled_bytes),
+            left_out,
+            errors: get(&s.errors),
+            last_errno: get(&s.last_error) & 0xffff,
+        }
+    }
+
+    /// One line for the terminal.
+    pub fn summary(&self, model: Option<&CostModel>) -> String {
+        if self.programs == 0 {
+            return "the shim was not loaded (a statically linked or setuid program?); it ran as it is".into();
+        }
+        let mut parts = vec![self.forks(model)];
+        if self.seals > 0 {
+            parts.push(format!(
+                "{} MB sealed in {:.2} s; {} MB extra",
+                self.sealed_bytes >> 20,
+                self.seal_seconds,
+                self.extra_bytes >> 20
+            ));
+        }
+        parts.extend(self.refusals());
+        if self.errors > 0 {
+            let error = std::io::Error::from_raw_os_error(self.last_errno as i32);
+            parts.push(format!("{} seals failed: {error}", self.errors));
+        }
+        if let Some(true) = model.map(|m| self.thp_is_faster(m)) {
+            parts.push("THP would have been faster here".into());
+        }
+        parts.join("; ")
+    }
+
+    /// "312 forks, 5.9 ms → 24 µs each"; the first figure is the model's where the process sealed before it ever forked.
+    fn forks(&self, model: Option<&CostModel>) -> String {
+        let Some(after) = self.forks_after_seal.mean_us else {
+            return match self.plain_forks.mean_us {
+                None => "no forks".into(),
+                Some(us) => format!("{} forks, {} each, nothing sealed", self.plain_forks.count, time(us)),
+            };
+        };
+        let memory = Memory::clean(self.largest_seal_bytes);
+        let estimate = || Some(format!("about {}", time(micros(model?.fork_time(cost::Engine::Fork, memory)?))));
+        let before = self.forks_before_seal.mean_us.map(time).or_else(estimate);
+        let before = before.map_or(String::new(), |b| format!("{b} → "));
+        let mut text = format!("{} forks, {before}{} each", self.forks_after_seal.count, time(after));
+        if self.plain_forks.count > 0 {
+            text += &format!(", and {} plain ones", self.plain_forks.count);
+        }
+        text
+    }
+
+    /// "3 ranges refused: 2 locked, 1 dont_fork", and the same of processes.
+    fn refusals(&self) -> Vec<String> {
+        [(false, "ranges"), (true, "seals")]
+            .into_iter()
+            .filter_map(|(process, what)| {
+                let rows: Vec<_> = self
+                    .left_out
+                    .iter()
+                    .filter(|l| l.process == process && !ORDINARY.iter().any(|o| o.row().name == l.reason))
+                    .collect();
+                let n: u64 = rows.iter().map(|l| l.count).sum();
+                let list: Vec<_> = rows.iter().map(|l| format!("{} {}", l.count, l.reason)).collect();
+                (n > 0).then(|| format!("{n} {what} refused: {}", list.join(", ")))
+            })
+            .collect()
+    }
+
+    /// Whether forks of the same memory on huge pages would have taken less time, the seals included.
+    fn thp_is_faster(&self, model: &CostModel) -> bool {
+        let Some(after) = self.forks_after_seal.mean_us else { return false };
+        let count = self.forks_after_seal.count as f64;
+        let memory = Memory::clean(self.largest_seal_bytes);
+        let thp = model.fork_time(cost::Engine::ForkThp, memory).map(micros);
+        thp.is_some_and(|thp| thp * count < after * count + self.seal_seconds * 1e6)
+    }
+}
+
+fn micros(d: std::time::Duration) -> f64 {
+    d.as_secs_f64() * 1e6
+}
+
+fn time(us: f64) -> String {
+    if us < 1000.0 { format!("{us:.0} µs") } else { format!("{:.1} ms", us / 1000.0) }
+}
