@@ -1,8 +1,10 @@
-//! Runs the programs of this directory under the shim, one test for each, and keeps `docs/NEVER_SEAL.md` in step.
+//! Runs the programs of this directory under the shim, one test for each, all of them on other kernels in the lab, and keeps
+//! `docs/NEVER_SEAL.md` in step.
 //!
 //! `cargo test -p flashfork-tests --test behaviour -- FILTER`
 
 mod document;
+mod lab;
 mod program;
 mod rows;
 
@@ -11,6 +13,7 @@ use libtest_mimic::{Arguments, Trial};
 fn main() {
     let args = Arguments::from_args();
     let mut trials: Vec<_> = program::all().into_iter().map(program::Program::trial).collect();
+    trials.extend(lab::trials());
     trials.push(Trial::test("every_row_has_a_program", rows::every_row_has_a_program));
     trials.push(Trial::test("every_program_of_a_row_is_named_for_it", rows::every_program_is_named_for_a_row));
     trials.push(Trial::test("document_is_up_to_date", document::is_up_to_date));

@@ -64,28 +64,34 @@ impl Program {
     }
 
     /// The rest of a line `key: ...` in the head comment: `cflags`, `env` or `preload`.
-    fn directive(&self, key: &str) -> Option<String> {
+    pub fn directive(&self, key: &str) -> Option<String> {
         let comment = self.comment();
         comment.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix(": ").map(str::to_string))
     }
 
-    fn compile(&self) -> Result<PathBuf, Failed> {
-        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("behaviour").join(self.directory);
+    /// The C compiler: `CC`, or `cc`.
+    pub fn compiler() -> Command {
+        Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+    }
+
+    /// Compiles it into a directory of that name; returns the program's path.
+    pub fn compile(&self, place: &str) -> Result<PathBuf, Failed> {
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("behaviour").join(place);
         std::fs::create_dir_all(&out)?;
         let out = out.join(&self.name);
-        let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-        let mut compile = Command::new(&cc);
+        let mut compile = Self::compiler();
         compile.args(["-Wall", "-Wextra", "-O1", "-pthread"]);
         compile.args(self.directive("cflags").iter().flat_map(|flags| flags.split_whitespace()));
-        let output = compile.arg("-o").arg(&out).arg(&self.source).output().map_err(|e| format!("{cc}: {e}"))?;
+        let output = compile.arg("-o").arg(&out).arg(&self.source).output();
+        let output = output.map_err(|e| format!("the C compiler doesn't run: {e}"))?;
         if !output.status.success() || !output.stderr.is_empty() {
-            return Err(format!("{cc} says:\n{}", String::from_utf8_lossy(&output.stderr)).into());
+            return Err(format!("the C compiler says:\n{}", String::from_utf8_lossy(&output.stderr)).into());
         }
         Ok(out)
     }
 
     fn run(&self) -> Result<Completion, Failed> {
-        let exe = self.compile()?;
+        let exe = self.compile(self.directory)?;
         let place = tempfile::tempdir()?;
         let stats = place.path().join("stats");
         std::fs::write(&stats, fresh_stats())?;

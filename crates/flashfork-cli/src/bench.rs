@@ -45,7 +45,8 @@ pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
             ("unit-test", flashfork_bench::unit_test::run(&o, &mut bars)?)
         }
         Experiment::Fuzz(o) => {
-            let o = FuzzOptions { cache: cache(&o.cache)?, ..o.clone() };
+            let preload = o.preload.clone().map_or_else(places::shim, Ok)?;
+            let o = FuzzOptions { cache: cache(&o.cache)?, preload: Some(preload), ..o.clone() };
             ("fuzz", flashfork_bench::fuzz::run(&o, &mut bars)?)
         }
     };

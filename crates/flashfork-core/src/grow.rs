@@ -26,7 +26,7 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
     // SAFETY: the program's own call.
     let real = || unsafe { sys::mremap(from, old, new, flags, to) };
     let Some(len) = new.checked_next_multiple_of(PAGE) else { return real() };
-    let whole = Range::pages_of(from, old);
+    let mut whole = Range::pages_of(from, old);
     let wrong = flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0
         || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
         || flags & FIXED != 0 && (!to.is_multiple_of(PAGE) || !whole.intersect(Range::pages_of(to, len)).is_empty());
@@ -36,72 +36,81 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
     if flags & DONTUNMAP != 0 {
         advise::make_anonymous(whole)?;
     }
-    let last_page = Range::new(whole.end - PAGE, whole.end);
-    if len <= whole.len() || !advise::holds_sealed(last_page) {
-        match real() {
+    // The scratch memory must be gone before anything grows: it may lie in the very place.
+    let look = |whole| with_arena(|arena| pieces(arena, whole));
+    let end = if len > whole.len() { look(whole) } else { Err(Errno::EFAULT) };
+    match end {
+        Ok(end) if end.sealed => {}
+        Ok(_) | Err(Errno::EFAULT) => match real() {
             Err(Errno::EFAULT) => {}
             other => return other,
-        }
+        },
+        Err(e) => return Err(e),
     }
+    if len < whole.len() {
+        // Kernels before 6.17 have cut this part off already.
+        // SAFETY: the program gives it up.
+        unsafe { sys::munmap(from + len, whole.len() - len) }?;
+        whole.end = from + len;
+    }
+    let end = end.or_else(|_| look(whole))?;
+    let to = (flags & FIXED != 0).then_some(to);
+    // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
+    unsafe { Move { whole, len, end, flags }.run(to) }
+}
+
+fn with_arena<T>(f: impl FnOnce(&mut Arena) -> Result<T>) -> Result<T> {
     let arena = Arena::map()?;
-    let result = pieces(arena, whole).and_then(|tail| {
-        let pieces = &arena.runs[..arena.run_count];
-        let to = (flags & FIXED != 0).then_some(to);
-        // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
-        unsafe { Move { pieces, whole, len, tail, flags }.run(to) }
-    });
+    let result = f(arena);
     arena.unmap();
     result
 }
 
-/// Lists the pieces of a range as runs; returns the last one. `EFAULT`, as the kernel would say, unless they are one
-/// mapping to the program: private memory without a gap, of one protection.
-fn pieces(arena: &mut Arena, whole: Range) -> Result<Run> {
+/// The last piece of a mapping: new memory behind it is like it.
+#[derive(Clone, Copy)]
+struct End {
+    prot: u32,
+    advice: u8,
+    sealed: bool,
+}
+
+/// Lists the pieces of a range as runs; returns what the last one is like. `EFAULT`, as the kernel would say, unless they
+/// are one mapping to the program: private memory without a gap, of one protection.
+fn pieces(arena: &mut Arena, whole: Range) -> Result<End> {
     let Arena { text, runs, run_count, .. } = arena;
-    let mut end = whole.start;
+    let mut at = whole.start;
+    let mut last = None;
     vma::for_each(c"/proc/self/maps", text, |v| {
         let range = v.range.intersect(whole);
         if range.is_empty() {
             return Ok(());
         }
-        let ours = match v.kind {
-            Kind::Sealed => true,
-            Kind::Anonymous => !v.shared,
-            _ => false,
-        };
-        if !ours || range.start != end || *run_count > 0 && runs[0].prot != v.prot {
+        let sealed = v.kind == Kind::Sealed;
+        let ours = sealed || v.kind == Kind::Anonymous && !v.shared;
+        if !ours || range.start != at || last.is_some_and(|l: End| l.prot != v.prot) {
             return Err(Errno::EFAULT);
         }
-        let advice = if v.kind == Kind::Sealed { offset::advice_of_sealed(v) } else { 0 };
-        *runs.get_mut(*run_count).ok_or(Errno::ENOMEM)? = Run { range, prot: v.prot, advice, ..Run::default() };
+        *runs.get_mut(*run_count).ok_or(Errno::ENOMEM)? = Run { range, ..Run::default() };
         *run_count += 1;
-        end = range.end;
+        at = range.end;
+        last = Some(End { prot: v.prot, advice: if sealed { offset::advice_of_sealed(v) } else { 0 }, sealed });
         Ok(())
     })?;
-    let last = run_count.checked_sub(1).map(|i| runs[i]);
-    last.filter(|_| end == whole.end).ok_or(Errno::EFAULT)
+    last.filter(|_| at == whole.end).ok_or(Errno::EFAULT)
 }
 
-struct Move<'a> {
-    pieces: &'a [Run],
+struct Move {
     whole: Range,
     /// New length.
     len: usize,
-    /// What new memory at the end is like.
-    tail: Run,
+    end: End,
     flags: usize,
 }
 
-impl Move<'_> {
+impl Move {
     /// # Safety
     /// As `mremap(2)`.
-    unsafe fn run(mut self, to: Option<usize>) -> Result<usize> {
-        if self.len < self.whole.len() {
-            let cut = self.whole.start + self.len;
-            // SAFETY: the program gives this part up.
-            unsafe { sys::munmap(cut, self.whole.end - cut) }?;
-            self.whole.end = cut;
-        }
+    unsafe fn run(self, to: Option<usize>) -> Result<usize> {
         if self.flags & (FIXED | DONTUNMAP) == 0 {
             // SAFETY: maps only where nothing is.
             if unsafe { self.grow_in_place() } {
@@ -120,7 +129,11 @@ impl Move<'_> {
             None => reserve(self.len, self.whole.start)?,
         };
         // SAFETY: the destination is the program's, or reserved just now.
-        let moved = unsafe { self.add_tail(to + self.whole.len()).and_then(|()| self.move_to(to)) };
+        let moved = with_arena(|arena| unsafe {
+            pieces(arena, self.whole)?;
+            self.add_tail(to + self.whole.len())?;
+            self.move_to(to, &arena.runs[..arena.run_count])
+        });
         if let Err(e) = moved {
             // SAFETY: nothing of the program's is left there.
             return unsafe { sys::munmap(to, self.len) }.and(Err(e));
@@ -135,7 +148,7 @@ impl Move<'_> {
         }
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | k::MAP_FIXED_NOREPLACE;
         // SAFETY: replaces nothing.
-        match unsafe { sys::mmap(start, end - start, self.tail.prot, flags, -1, 0) } {
+        match unsafe { sys::mmap(start, end - start, self.end.prot, flags, -1, 0) } {
             Ok(at) if at == start => {
                 self.advise(start, end - start);
                 true
@@ -154,42 +167,42 @@ impl Move<'_> {
         let len = self.len - self.whole.len();
         if len > 0 {
             // SAFETY: the caller's destination.
-            unsafe { remap::fresh(Range::new(at, at + len), self.tail.prot) }?;
+            unsafe { remap::fresh(Range::new(at, at + len), self.end.prot) }?;
             self.advise(at, len);
         }
         Ok(())
     }
 
     fn advise(&self, at: usize, len: usize) {
-        for advice in offset::advices(self.tail.advice) {
+        for advice in offset::advices(self.end.advice) {
             // SAFETY: none of these discards. Advice is only that.
             let _ = unsafe { sys::madvise(at, len, advice) };
         }
     }
 
     /// Moves every piece; when one can't be moved, all are back where they were.
-    unsafe fn move_to(&self, to: usize) -> Result<()> {
-        for (done, piece) in self.places().enumerate() {
+    unsafe fn move_to(&self, to: usize, pieces: &[Run]) -> Result<()> {
+        for (done, piece) in pieces.iter().enumerate() {
             // SAFETY: the target is reserved for this piece.
-            if let Err(e) = unsafe { sys::mremap_fixed(piece.start, piece.len(), self.target(to, piece)) } {
+            if let Err(e) = unsafe { sys::mremap_fixed(piece.range.start, piece.range.len(), self.target(to, piece)) } {
                 // SAFETY: they came from there a moment ago.
-                unsafe { self.move_back(to, done) };
+                unsafe { self.move_back(to, &pieces[..done]) };
                 return Err(e);
             }
         }
         if self.flags & DONTUNMAP != 0 {
             // SAFETY: everything there has moved away, or comes back.
-            unsafe { remap::fresh(self.whole, self.tail.prot).inspect_err(|_| self.move_back(to, usize::MAX)) }?;
+            unsafe { remap::fresh(self.whole, self.end.prot).inspect_err(|_| self.move_back(to, pieces)) }?;
         }
         Ok(())
     }
 
     /// # Safety
-    /// The first `count` pieces have been moved to `to`.
-    unsafe fn move_back(&self, to: usize, count: usize) {
-        for piece in self.places().take(count) {
+    /// The pieces have been moved to `to`.
+    unsafe fn move_back(&self, to: usize, pieces: &[Run]) {
+        for piece in pieces {
             // SAFETY: see above.
-            let back = || unsafe { sys::mremap_fixed(self.target(to, piece), piece.len(), piece.start) };
+            let back = || unsafe { sys::mremap_fixed(self.target(to, piece), piece.range.len(), piece.range.start) };
             let mut attempts = 0;
             while back().is_err() {
                 attempts += 1;
@@ -201,12 +214,8 @@ impl Move<'_> {
         }
     }
 
-    fn places(&self) -> impl Iterator<Item = Range> {
-        self.pieces.iter().map(|p| p.range.intersect(self.whole)).filter(|r| !r.is_empty())
-    }
-
-    fn target(&self, to: usize, piece: Range) -> usize {
-        to + (piece.start - self.whole.start)
+    fn target(&self, to: usize, piece: &Run) -> usize {
+        to + (piece.range.start - self.whole.start)
     }
 }
 

@@ -2,29 +2,41 @@
 
 use flashfork_core::{self as core, never_seal::Reason};
 
-/// Why nothing was sealed. Memory is as it was, byte for byte, and a plain fork is correct.
+/// Why nothing was sealed, or not all unsealed. Every byte of memory is as it was, and a plain fork is correct.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SealError {
-    /// The process holds something that forbids sealing.
-    #[error("not sealed, {0}; forks stay plain")]
+    /// The process holds something that forbids sealing, or memory is short. [`cure`](crate::cure) says what to do.
+    #[error("refused: {}; memory is unchanged and forks are correct", explain(*.0))]
     Refused(Reason),
     /// An allocator or runtime in this process gives memory back with `MADV_DONTNEED` and trusts it to read zeros.
     #[error(
-        "not sealed: {0} relies on MADV_DONTNEED giving zeros; run the program under `flashfork run`, whose shim sees to that"
+        "refused: {0} is in this process and relies on MADV_DONTNEED giving zeros, which sealed memory doesn't; \
+         run the program under `flashfork run`, whose shim sees to that; memory is unchanged and forks are correct"
     )]
     Allocator(&'static str),
     /// The engine was called from within itself, as from a signal handler.
-    #[error("a seal of this process is under way")]
+    #[error("a seal of this process is under way (a signal handler called in its middle?); call again when it is over")]
     Busy,
+    /// [`exclude`](crate::exclude) was called too often.
+    #[error("64 ranges are excluded, the most there can be; exclude one larger range instead of many")]
+    TooManyExcluded,
     /// A system call failed.
-    #[error("can't {step}: {source}; memory is unchanged and forks stay plain")]
+    #[error("can't {step}: {source}; memory is unchanged and forks are correct")]
     System {
         /// What was being done.
         step: &'static str,
         /// The kernel's answer.
         source: std::io::Error,
     },
+}
+
+/// What, why, and what to do.
+fn explain(reason: Reason) -> String {
+    let row = reason.row();
+    let what = if reason == Reason::LowMemory { "memory is short" } else { row.what };
+    let cure = crate::cure(reason).map(|cure| format!("; {cure}")).unwrap_or_default();
+    format!("{what} ({}){cure}", row.why)
 }
 
 impl From<core::Error> for SealError {
@@ -42,5 +54,33 @@ impl From<core::Error> for SealError {
                 source: std::io::Error::from_raw_os_error(errno.into_raw()),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_why_and_what_to_do_in_one_line() {
+        let text = SealError::from(core::Error::Refused(Reason::Threads)).to_string();
+        assert_eq!(
+            text,
+            "refused: a process with other threads (their writes between the copy and the remap would be lost); seal before \
+             other threads start, or after they have ended; memory is unchanged and forks are correct"
+        );
+    }
+
+    #[test]
+    fn short_memory_is_told_as_such() {
+        let text = SealError::Refused(Reason::LowMemory).to_string();
+        assert!(text.starts_with("refused: memory is short (the memory cgroup would kill the process"), "{text}");
+    }
+
+    #[test]
+    fn a_failed_call_keeps_its_errno() {
+        let e = SealError::from(core::Error::System(core::Step::CreateMemfd, core::Errno::EMFILE));
+        assert!(e.to_string().starts_with("can't make a memfd: Too many open files"), "{e}");
+        assert!(matches!(e, SealError::System { source, .. } if source.raw_os_error() == Some(libc::EMFILE)));
     }
 }

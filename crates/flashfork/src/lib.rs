@@ -19,13 +19,16 @@
 //! The library never prints, never exits and reads no environment variable.
 
 mod allocator;
+mod c_api;
 pub mod cost;
+mod cure;
 mod error;
 mod fresh;
 mod host;
 mod seal;
 
 pub use cost::{CostError, CostModel};
+pub use cure::cure;
 pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
 pub use host::{Capability, Host, HostId};

@@ -100,9 +100,12 @@ pub fn unseal() -> Result<u64, SealError> {
 
 /// Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again.
 ///
-/// For secrets, and for memory that is written all the time. At most 64 ranges.
+/// For secrets, and for memory that is written all the time. At most 64 ranges ([`SealError::TooManyExcluded`]).
 pub fn exclude(addr: *const u8, len: usize) -> Result<(), SealError> {
-    Ok(core::exclude(addr as usize, len)?)
+    core::exclude(addr as usize, len).map_err(|e| match e {
+        core::Error::System(core::Step::Begin, core::Errno::ENOSPC) => SealError::TooManyExcluded,
+        other => other.into(),
+    })
 }
 
 /// Which side of a fork this is.

@@ -5,20 +5,15 @@
 
 static char group[512];
 
-static void leave_nothing(void)
-{
-    CHECK(rmdir(group) == 0);
-}
-
-/* Makes a memory cgroup (version 1 or 2) below the one of this process with the given limit. */
-static int make_group(const char *mount, const char *own, const char *limit_file, size_t limit)
+/* Makes a memory cgroup below a directory, with the given limit. */
+static int make_group(const char *parent, int parent_len, const char *limit_file, size_t limit)
 {
     char path[600];
-    snprintf(group, sizeof group, "%s%s/flashfork-test-%d", mount, own, getpid());
+    snprintf(group, sizeof group, "%.*s/flashfork-test-%d", parent_len, parent, getpid());
     if (mkdir(group, 0755) != 0)
         return 0;
     snprintf(path, sizeof path, "%s/%s", group, limit_file);
-    FILE *file = fopen(path, "we");
+    FILE *file = fopen(path, "r+e");
     if (file == NULL) {
         rmdir(group);
         return 0;
@@ -27,20 +22,23 @@ static int make_group(const char *mount, const char *own, const char *limit_file
     return fclose(file) == 0;
 }
 
+/* Below the one of this process; or, as version 2 allows no children beside processes, next to it. */
 static int find_group(size_t limit)
 {
-    char line[400];
+    char line[400], own[450];
     int made = 0;
     FILE *file = fopen("/proc/self/cgroup", "re");
     while (file && !made && fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
-        char *path = strrchr(line, ':') + 1;
-        if (strcmp(path, "/") == 0)
-            path = "";
-        if (strstr(line, ":memory:"))
-            made = make_group("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes", limit);
-        else if (strncmp(line, "0::", 3) == 0)
-            made = make_group("/sys/fs/cgroup", path, "memory.max", limit);
+        int version1 = strstr(line, ":memory:") != NULL;
+        if (!version1 && strncmp(line, "0::", 3) != 0)
+            continue;
+        const char *mount = version1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
+        const char *limit_file = version1 ? "memory.limit_in_bytes" : "memory.max";
+        int len = snprintf(own, sizeof own, "%s%s", mount, strrchr(line, ':') + 1);
+        made = make_group(own, len, limit_file, limit);
+        if (!made && strlen(mount) < strrchr(own, '/') - own + 1ul)
+            made = make_group(own, strrchr(own, '/') - own, limit_file, limit);
     }
     return made;
 }
@@ -66,7 +64,7 @@ int main(void)
         _exit(0);
     }
     int status = wait_for(pid);
-    leave_nothing();
+    CHECK(rmdir(group) == 0);
     CHECK(status == 0);
     return 0;
 }

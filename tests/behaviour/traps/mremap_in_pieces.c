@@ -36,6 +36,10 @@ int main(void)
     CHECK(mremap(moved, 12 * MB, 12 * MB, MREMAP_MAYMOVE | MREMAP_FIXED, p) == p);
     check(p, 12 * MB);
     CHECK(sealed_bytes(p, 12 * MB) == 8 * MB && sealed_bytes(moved, 12 * MB) == 0);
+    CHECK(mremap(p, 12 * MB, 9 * MB, MREMAP_MAYMOVE | MREMAP_FIXED, moved) == moved); /* moves and shrinks */
+    CHECK(intact(moved, 4 * MB, 1) && *(uint64_t *)(moved + 9 * MB - 8) == pattern(MB / 8 - 1, 2));
+    CHECK(mremap(moved, 9 * MB, 12 * MB, MREMAP_MAYMOVE | MREMAP_FIXED, p) == p && zeros(p + 9 * MB, 3 * MB));
+    fill(p + 8 * MB, 4 * MB, 2);
     if (in_clone()) {
         check(p, 12 * MB);
         _exit(0);

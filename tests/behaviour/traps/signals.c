@@ -17,6 +17,8 @@ int main(void)
 {
     struct itimerval fast = {{0, 100}, {0, 100}}, off = {{0, 0}, {0, 0}};
     sigset_t before, after;
+    sigemptyset(&before); /* all of its bytes, more than the kernel has */
+    sigemptyset(&after);
     places = 16 * MB / 8;
     sealed_log = (uint64_t *)memory(16 * MB, 1);
     memset((void *)sealed_log, 1, 16 * MB);

@@ -68,6 +68,13 @@ impl World {
             _ => Via::Function,
         };
         self.advise(range.clone(), advice, via)?;
+        if [libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE].contains(&advice) {
+            for page in range.clone() {
+                if self.table.mapped(page) {
+                    self.table.set(page, attr::LATE);
+                }
+            }
+        }
         if self.rng.chance(50) { self.check(range, Depth::Written) } else { Ok(()) }
     }
 

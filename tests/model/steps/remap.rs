@@ -155,7 +155,7 @@ impl World {
         if end > mapping.end {
             let of_vma = self.table.attr(mapping.start) & !attr::OF_PAGE;
             let origin = self.table.origin(mapping.start);
-            self.table.map(mapping.end..end, of_vma, origin);
+            self.table.map(mapping.end..end, of_vma | attr::LATE, origin);
         }
     }
 }

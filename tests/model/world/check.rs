@@ -33,7 +33,7 @@ impl World {
             if a & attr::MAPPED == 0 || a & attr::GUARD != 0 || a & attr::SHARED != 0 && self.depth > 0 {
                 continue;
             }
-            if depth == Depth::Written && self.table.content(page).is_zero() && self.rng.below(8) != 0 {
+            if depth == Depth::Written && self.table.content(page).is_zero() && self.look.below(8) != 0 {
                 continue;
             }
             if self.readable(page) {

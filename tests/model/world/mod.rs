@@ -27,6 +27,8 @@ pub struct World {
     pub name: String,
     pub depth: usize,
     pub rng: Rng,
+    /// For what is looked at: that depends on what the kernel took back, and must not change what is done next.
+    pub look: Rng,
     pub route: Route,
     pub journal: Journal,
     pub table: Table,
@@ -50,6 +52,7 @@ impl World {
             name: "p".into(),
             depth: 0,
             rng: Rng::new(seed),
+            look: Rng::new(!seed),
             route,
             journal,
             table: Table::new(),
@@ -70,6 +73,7 @@ impl World {
         // The parent's table stays mapped here: it is the parent's.
         std::mem::forget(std::mem::replace(&mut self.table, table));
         self.rng = Rng::new(seed);
+        self.look = Rng::new(!seed);
         // Tags no other process writes: 16 bits for who, 48 for what.
         self.next_tag = (Rng::new(seed).next() | 1) << 48;
         self.name = name;
