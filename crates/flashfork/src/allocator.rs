@@ -40,7 +40,8 @@ pub fn relies_on_dontneed() -> Option<&'static str> {
 fn jemalloc_is_linked_in() -> bool {
     /// The number of loads when it was last looked for, times two, plus whether it was there; 0 at first.
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    let mut search = Search { finder: Finder::new(&needle()).into_owned(), seen: SEEN.load(Relaxed), found: None, loads: 0 };
+    let mut search =
+        Search { finder: Finder::new(&needle()).into_owned(), seen: SEEN.load(Relaxed), found: None, loads: 0 };
     // SAFETY: the callback gets the struct it expects, for the duration of the call only.
     unsafe { libc::dl_iterate_phdr(Some(look_into), (&raw mut search).cast()) };
     let found = search.found.unwrap_or(search.seen & 1 == 1);
@@ -56,7 +57,11 @@ struct Search {
 }
 
 /// Looks into one object; stops when the answer is known.
-unsafe extern "C" fn look_into(info: *mut libc::dl_phdr_info, size: libc::size_t, search: *mut libc::c_void) -> libc::c_int {
+unsafe extern "C" fn look_into(
+    info: *mut libc::dl_phdr_info,
+    size: libc::size_t,
+    search: *mut libc::c_void,
+) -> libc::c_int {
     // SAFETY: `dl_iterate_phdr(3)` passes a valid struct, and what its caller gave: a `Search` nobody else uses.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     let whole = size >= std::mem::offset_of!(libc::dl_phdr_info, dlpi_subs);
@@ -66,7 +71,8 @@ unsafe extern "C" fn look_into(info: *mut libc::dl_phdr_info, size: libc::size_t
     }
     // SAFETY: the struct tells where the program headers are and how many.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    let constant = |h: &&libc::Elf64_Phdr| h.p_type == libc::PT_LOAD && h.p_flags & (libc::PF_R | libc::PF_W) == libc::PF_R;
+    let constant =
+        |h: &&libc::Elf64_Phdr| h.p_type == libc::PT_LOAD && h.p_flags & (libc::PF_R | libc::PF_W) == libc::PF_R;
     let found = headers.iter().filter(constant).any(|h| {
         let at = (info.dlpi_addr + h.p_vaddr) as *const u8;
         // SAFETY: a loaded, readable segment that is never written; the loader's lock keeps it loaded.

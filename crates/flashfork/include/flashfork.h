@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0
+ *
+ * flashfork: clone a warmed process by copy-on-write at a cost that does not grow with its memory.
+ * Made from crates/flashfork/src/c_api.rs; docs/C_API.md has an example.
+ */
+
+#ifndef FLASHFORK_H
+#define FLASHFORK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/**
+ * Sealed memory is on 2 MB pages where possible, on 4 KB pages elsewhere.
+ */
+#define FLASHFORK_PAGES_AUTO 0
+
+/**
+ * 4 KB pages only: faster to seal, slower to read in a clone.
+ */
+#define FLASHFORK_PAGES_SMALL 1
+
+/**
+ * What became of one mapping of the process.
+ */
+struct flashfork_vma_report {
+    /**
+     * First address.
+     */
+    const void *start;
+    /**
+     * Address behind the last.
+     */
+    const void *end;
+    /**
+     * The kernel's name for it, cut at 32 bytes; empty for plain anonymous memory.
+     */
+    const char *name;
+    /**
+     * Bytes sealed by this call.
+     */
+    uint64_t sealed_bytes;
+    /**
+     * Bytes sealed before, and still.
+     */
+    uint64_t kept_bytes;
+    /**
+     * Short name of why it, or the rest of it, was not sealed; NULL when there is no such reason.
+     */
+    const char *reason;
+    /**
+     * The reason in words; NULL with it.
+     */
+    const char *explanation;
+};
+
+/**
+ * How to seal. All zeros are the defaults: begin with `struct flashfork_seal_options o = {0};`.
+ */
+struct flashfork_seal_options {
+    /**
+     * FLASHFORK_PAGES_AUTO or FLASHFORK_PAGES_SMALL.
+     */
+    uint32_t pages;
+    /**
+     * Not 0: the caller vouches that nothing in the process relies on MADV_DONTNEED giving zeros.
+     */
+    uint32_t trust_allocator;
+    /**
+     * Called once for every mapping, in order of address, when the seal is over. The report and its texts are valid during the
+     * call only. May be NULL.
+     */
+    void (*each_vma)(const struct flashfork_vma_report *report, void *data);
+    /**
+     * Passed to `each_vma`.
+     */
+    void *each_vma_data;
+    /**
+     * Must be 0.
+     */
+    uint64_t reserved[4];
+};
+
+/**
+ * What a seal did.
+ */
+struct flashfork_seal_report {
+    /**
+     * Bytes sealed by this call.
+     */
+    uint64_t sealed_bytes;
+    /**
+     * Of these, bytes on 2 MB pages.
+     */
+    uint64_t huge_bytes;
+    /**
+     * Of these, bytes that held no page before.
+     */
+    uint64_t filled_bytes;
+    /**
+     * Nanoseconds the call took; signals waited meanwhile.
+     */
+    uint64_t elapsed_ns;
+    /**
+     * Most extra memory held at any moment, in bytes.
+     */
+    uint64_t peak_extra_bytes;
+    /**
+     * Number of this seal in the process, from 1; 0 when there was nothing to seal.
+     */
+    uint32_t generation;
+    /**
+     * 1 when the memfd refuses every later write.
+     */
+    uint32_t write_sealed;
+    /**
+     * 0.
+     */
+    uint64_t reserved[4];
+};
+
+/**
+ * Forks counted in this process, and in those it comes from.
+ */
+struct flashfork_stats {
+    /**
+     * Forks of a process that had sealed nothing.
+     */
+    uint64_t plain_forks;
+    /**
+     * Nanoseconds these took in the parent, summed.
+     */
+    uint64_t plain_fork_ns;
+    /**
+     * Forks of a process that had sealed memory.
+     */
+    uint64_t sealed_forks;
+    /**
+     * Nanoseconds these took in the parent, summed.
+     */
+    uint64_t sealed_fork_ns;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Seals the process's private anonymous memory where that is safe and pays, so that forks don't copy its page tables. Called
+ * again it seals what was written since.
+ *
+ * `options` may be NULL (defaults), `report` may be NULL. The process must have one thread. Signals wait until the call is over.
+ *
+ * Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are correct:
+ * EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a userfaultfd …; seal without it),
+ * EOPNOTSUPP (an allocator relies on MADV_DONTNEED giving zeros), ENOMEM (memory or mappings are short),
+ * EFBIG (a hard RLIMIT_FSIZE), EALREADY (called within itself), EINVAL (wrong options), or what a system call gave.
+ */
+int flashfork_seal(const struct flashfork_seal_options *options,
+                   struct flashfork_seal_report *report);
+
+/**
+ * Makes all sealed memory anonymous again; needs as much free memory. `bytes` receives how many bytes that were; it may be NULL.
+ *
+ * Returns 0, or -1 with `errno` as `flashfork_seal`; what was not done is then still sealed, and every byte as it was.
+ */
+int flashfork_unseal(uint64_t *bytes);
+
+/**
+ * fork(2), counted in `flashfork_stats`. It seals nothing: call `flashfork_seal` when the program is warm.
+ *
+ * Returns 0 in the clone and its process id in the parent; -1 with `errno` as fork(2).
+ */
+pid_t flashfork_fork(void);
+
+/**
+ * Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again. For secrets, and for
+ * memory that is written all the time. At most 64 ranges (ENOSPC).
+ *
+ * Returns 0, or -1 with `errno` as `flashfork_unseal`.
+ */
+int flashfork_exclude(const void *addr,
+                      size_t len);
+
+/**
+ * How many forks `flashfork_fork` made and how long they took. Returns 0; -1 with EINVAL for NULL.
+ */
+int flashfork_stats(struct flashfork_stats *stats);
+
+/**
+ * What, why and what to do about the last call of this thread that returned -1, in one line; "" when none has. Valid until the
+ * thread's next call that fails.
+ */
+const char *flashfork_last_error(void);
+
+/**
+ * The version of the library, for example "0.1.0".
+ */
+const char *flashfork_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* FLASHFORK_H */

@@ -1,0 +1,45 @@
+//! What to do about a refusal.
+
+use crate::Reason;
+
+/// What a program's author or user can do so that the reason doesn't arise. `None` where the memory is better left
+/// alone: nothing is gained by changing the program.
+pub fn cure(reason: Reason) -> Option<&'static str> {
+    Some(match reason {
+        Reason::Threads => "seal before other threads start, or after they have ended",
+        Reason::IoUring => "seal before the ring is made, or close it first",
+        Reason::AsyncIo => "seal before io_setup, or call io_destroy first",
+        Reason::Kvm => "seal before /dev/kvm is opened, or close it first",
+        Reason::Vhost => "close the vhost device first",
+        Reason::Vfio => "release the device first",
+        Reason::Rdma => "deregister the memory and close the device first",
+        Reason::Xdp => "close the AF_XDP socket first",
+        Reason::Userfaultfd => "close the userfaultfd first",
+        Reason::Gpu => "seal before the GPU is opened, or close it first",
+        Reason::LocksFuture => "call munlockall before sealing",
+        Reason::FileSizeLimit => "start the program with an unlimited hard limit (ulimit -f unlimited)",
+        Reason::VmaLimit => "raise vm.max_map_count (sysctl vm.max_map_count=1048576)",
+        Reason::LowMemory => "free memory, or raise the limit of the memory cgroup",
+        Reason::NotReadable => "make the memory readable while it is sealed",
+        Reason::Locked => "munlock the memory before sealing",
+        Reason::DontDump => "use MADV_DODUMP if the memory holds no secrets",
+        Reason::ProtectionKey => "give the memory protection key 0 while it is sealed",
+        Reason::TooLarge => "use Linux 6.7 or later",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::never_seal::{Scope, TABLE};
+
+    #[test]
+    fn every_refusal_of_a_process_has_a_cure() {
+        for row in TABLE.iter().filter(|row| row.scope == Scope::Process) {
+            assert!(cure(row.reason).is_some(), "{}", row.name);
+        }
+        assert!(cure(Reason::LowMemory).is_some(), "unseal refuses with it");
+        assert_eq!(cure(Reason::Shared), None);
+    }
+}

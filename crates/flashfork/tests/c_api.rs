@@ -1,0 +1,164 @@
+//! The C API as a C program sees it: installed, found with pkg-config, compiled and run.
+//!
+//! Needs cc, c++, nm and pkg-config (Debian: build-essential, pkg-config), and libjemalloc2.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+const JEMALLOC: &str = "libjemalloc.so.2";
+
+/// Installs the C library for the tests; returns the prefix.
+fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let prefix = tmp.join("c-api");
+        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+        let mut install = Command::new(Path::new(CRATE).join("install-c.sh"));
+        install.arg(&prefix).arg(profile).env("CARGO", env!("CARGO")).env("CARGO_TARGET_DIR", tmp.parent().unwrap());
+        succeed(&mut install);
+        prefix
+    })
+}
+
+/// Runs a command that must succeed; returns what it printed.
+fn succeed(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("can't run {command:?}: {e}"));
+    let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    stdout
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Linked {
+    Shared,
+    Static,
+}
+
+/// What pkg-config says about the installed library.
+fn flags(linked: Linked) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.args(["--cflags", "--libs"]).args((linked == Linked::Static).then_some("--static")).arg("flashfork");
+    let text = succeed(command.env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")));
+    let name = |flag: &str| match flag {
+        // The linker prefers the shared library unless told otherwise.
+        "-lflashfork" if linked == Linked::Static => "-l:libflashfork.a".to_owned(),
+        other => other.to_owned(),
+    };
+    text.split_whitespace().map(name).collect()
+}
+
+/// Compiles a program of the crate's; returns a command that runs it.
+fn compile(source: &Path, linked: Linked, name: &str, more: &[&str]) -> Command {
+    let program = prefix().join(name);
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(more).arg(source);
+    succeed(cc.arg("-o").arg(&program).args(flags(linked)));
+    let mut run = Command::new(program);
+    match linked {
+        Linked::Shared => run.env("LD_LIBRARY_PATH", prefix().join("lib")),
+        Linked::Static => run.env_remove("LD_LIBRARY_PATH"),
+    };
+    run
+}
+
+fn test_program(name: &str) -> PathBuf {
+    Path::new(CRATE).join("tests/c").join(name).with_extension("c")
+}
+
+#[test]
+fn the_example_runs_with_either_library() {
+    let source = Path::new(CRATE).join("../../examples/c/warm.c");
+    for (linked, name) in [(Linked::Shared, "warm-shared"), (Linked::Static, "warm-static")] {
+        let printed = succeed(&mut compile(&source, linked, name, &[]));
+        assert!(printed.starts_with("sealed 6"), "{printed}");
+        let held: Vec<_> = printed.lines().filter_map(|l| l.split_once("still holds ")).map(|(_, n)| n).collect();
+        let expected = [1000u64, 1001, 1002].map(|n| (n * 2_654_435_761).to_string());
+        assert_eq!(held, expected, "{printed}");
+        assert!(printed.contains("\n3 clones, "), "{printed}");
+    }
+    let needs = succeed(Command::new("readelf").arg("-d").arg(prefix().join("warm-shared")));
+    assert!(needs.contains("[libflashfork.so.0.1]"), "{needs}");
+    let needs = succeed(Command::new("readelf").arg("-d").arg(prefix().join("warm-static")));
+    assert!(!needs.contains("libflashfork"), "{needs}");
+}
+
+/// The functions that the header declares: a name right before a parenthesis, outside comments.
+fn declared() -> BTreeSet<String> {
+    let header = std::fs::read_to_string(prefix().join("include/flashfork.h")).unwrap();
+    let code = header.lines().filter(|l| !l.trim_start().starts_with(['*', '/', '#']));
+    let names = code.filter_map(|l| l.split_once('(')?.0.rsplit([' ', '*']).next());
+    names.filter(|n| n.starts_with("flashfork_")).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_shared_library_exports_what_the_header_declares_and_nothing_else() {
+    let library = prefix().join("lib/libflashfork.so");
+    let symbols = succeed(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(&library));
+    let exported: BTreeSet<_> = symbols.lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(exported, declared());
+    assert_eq!(exported.len(), 7, "{exported:?}");
+}
+
+#[test]
+fn the_static_library_has_every_function_of_the_header() {
+    let archive = prefix().join("lib/libflashfork.a");
+    let symbols = succeed(Command::new("nm").args(["--defined-only", "--extern-only", "--format=posix"]).arg(archive));
+    let defined: BTreeSet<_> = symbols.lines().filter_map(|l| l.split_once(" T ")).map(|(n, _)| n).collect();
+    for name in declared() {
+        assert!(defined.contains(&name[..]), "{name}");
+    }
+}
+
+#[test]
+fn a_cpp_program_can_use_it() {
+    let source = Path::new(CRATE).join("tests/c/seal.cc");
+    let program = prefix().join("seal-cpp");
+    let mut cxx = Command::new("c++");
+    cxx.args(["-std=c++11", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&program);
+    succeed(cxx.args(flags(Linked::Shared)));
+    let printed = succeed(Command::new(program).env("LD_LIBRARY_PATH", prefix().join("lib")));
+    assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn threads_are_refused_in_words() {
+    succeed(&mut compile(&test_program("threads"), Linked::Shared, "threads", &[]));
+}
+
+#[test]
+fn options_are_checked_and_followed() {
+    succeed(&mut compile(&test_program("options"), Linked::Shared, "options", &[]));
+}
+
+#[test]
+fn every_mapping_is_told_of() {
+    succeed(&mut compile(&test_program("callback"), Linked::Shared, "callback", &[]));
+}
+
+#[test]
+fn excluded_memory_stays_out() {
+    succeed(&mut compile(&test_program("exclude"), Linked::Shared, "exclude", &[]));
+}
+
+/// glibc's malloc is fine; jemalloc is recognised by its symbols or by its messages, unless the caller vouches for it.
+#[test]
+fn allocators_that_rely_on_madv_dontneed_are_refused() {
+    let allocator = test_program("allocator");
+    for (linked, name) in [(Linked::Shared, "allocator-shared"), (Linked::Static, "allocator-static")] {
+        let run = || compile(&allocator, linked, name, &[]);
+        assert_eq!(succeed(&mut run()), "sealed\n");
+        let refused = succeed(run().env("LD_PRELOAD", JEMALLOC));
+        assert!(
+            refused.starts_with("EOPNOTSUPP: refused: jemalloc is in this process"),
+            "{refused} (is {JEMALLOC} installed?)"
+        );
+        assert_eq!(succeed(run().env("LD_PRELOAD", JEMALLOC).arg("trust")), "sealed\n");
+    }
+    let run = || compile(&allocator, Linked::Shared, "allocator-marked", &["-DMARKER"]);
+    assert!(succeed(&mut run()).starts_with("EOPNOTSUPP: refused: jemalloc"));
+    assert_eq!(succeed(run().arg("trust")), "sealed\n");
+}
