@@ -35,8 +35,8 @@ pub fn relies_on_dontneed() -> Option<&'static str> {
 
 /// Whether some loaded object contains jemalloc without exporting its symbols, as Rust programs and Python modules do.
 ///
-/// jemalloc begins each of its messages with its name in angle brackets, and keeps that text in read-only data. Reading all read-only
-/// data takes some tens of milliseconds per GB, once; and again only after something was loaded.
+/// jemalloc begins each of its messages with its name in angle brackets, and keeps that text in read-only data. Reading all
+/// read-only data takes some tenths of a second per GB, once; and again only after something was loaded.
 fn jemalloc_is_linked_in() -> bool {
     /// The number of loads when it was last looked for, times two, plus whether it was there; 0 at first.
     static SEEN: AtomicU64 = AtomicU64::new(0);

@@ -16,6 +16,20 @@
 //! What it refuses to do: seal a process with other threads, or one through whose memory a device or the kernel writes
 //! (io_uring, KVM, userfaultfd …); seal what [`Reason`] lists. All that stays anonymous, and forks of it are plain.
 //!
+//! What a host can do is tried by [`Host::probe`], what clones cost there is told by a [`CostModel`]:
+//!
+//! ```no_run
+//! use flashfork::cost::{Engine, Memory};
+//! use flashfork::{CostModel, Host};
+//! for c in Host::probe().capabilities.iter().filter(|c| !c.available) {
+//!     println!("{}: {}; without it {}. {}", c.name, c.detail, c.without, c.cure);
+//! }
+//! let model = CostModel::load("cost.json").or_else(|_| CostModel::calibrate())?;
+//! model.save("cost.json")?;
+//! println!("1 GB: {:?}", model.fork_time(Engine::Fork, Memory::clean(1 << 30)));
+//! # Ok::<(), flashfork::CostError>(())
+//! ```
+//!
 //! The library never prints, never exits and reads no environment variable.
 
 mod allocator;
