@@ -58,8 +58,11 @@ impl World {
             return Ok(());
         }
         let a = self.table.attr(range.start);
-        if advice == libc::MADV_REMOVE && a & attr::SHARED != 0 && (self.depth > 0 || a & attr::FILE != 0) {
-            return Ok(()); // others hold it too, and their models would not know
+        if advice == libc::MADV_REMOVE && a & attr::SHARED != 0 {
+            // Others may hold it too, and their models would not know. Kernels differ on what can't be written.
+            if self.depth > 0 || a & attr::FILE != 0 || a & attr::WRITE == 0 {
+                return Ok(());
+            }
         }
         let whole = range.clone().all(|p| self.table.mapped(p));
         let via = match self.rng.below(10) {
@@ -122,9 +125,6 @@ impl World {
                 libc::MADV_FREE => a & (attr::LOCKED | attr::SHARED | attr::FILE) != 0,
                 libc::MADV_WIPEONFORK => a & (attr::SHARED | attr::FILE) != 0,
                 libc::MADV_REMOVE if a & attr::LOCKED == 0 && a & attr::FILE != 0 => return (page, Err(libc::EACCES)),
-                libc::MADV_REMOVE if a & attr::LOCKED == 0 && a & attr::SHARED != 0 && a & attr::WRITE == 0 => {
-                    return (page, Err(libc::EACCES));
-                }
                 libc::MADV_REMOVE => a & attr::LOCKED != 0 || a & attr::SHARED == 0,
                 _ => false,
             };
