@@ -1,0 +1,165 @@
+//! `bench fuzz` at a tiny size: that every method really fuzzes, counts what it did, and leaves nothing behind.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use flashfork_bench::fuzz::{self, FuzzOptions};
+use flashfork_bench::record::Record;
+use flashfork_bench::size::Size;
+use flashfork_bench::{Outcome, Silent};
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+
+/// One test.
+type Test = fn() -> Result<(), Failed>;
+
+/// Turns this program into one that runs the experiment, for the tests that end it or change its environment.
+const COORDINATOR: &str = "fuzz-coordinator";
+
+fn options(cache: &Path, preload: Option<PathBuf>, seconds: u32) -> FuzzOptions {
+    FuzzOptions { size: Size(4 << 20), seconds, slices: 1, preload, cache: Some(cache.to_path_buf()) }
+}
+
+/// Kept between runs of the tests, because compiling SQLite takes a minute.
+fn cache() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz")
+}
+
+fn shim() -> PathBuf {
+    flashfork_tests::shim::path().to_path_buf()
+}
+
+fn record<'a>(outcome: &'a Outcome, method: &str, measure: &str) -> &'a Record {
+    let mut records = outcome.document.records.iter();
+    records
+        .find(|record| record.method == method && record.params["measure"] == measure)
+        .unwrap_or_else(|| panic!("no record '{measure}' of {method}"))
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn plain_and_sealed_do_the_same_work() -> Result<(), Failed> {
+    let outcome = fuzz::run(&options(&cache(), Some(shim()), 3), &mut Silent)?;
+    for method in ["fork-4k", "seal"] {
+        let series = record(&outcome, method, "rate over time");
+        let ends = series.params["t_s"].as_array().unwrap();
+        assert!((1..=4).contains(&series.n) && ends.len() == series.n, "{method}: {ends:?}");
+        // One clone per execution, the clones' own count and AFL's agree (else the run fails), and they found something.
+        assert!(number(&series.params["executions"]) > 50.0 && series.p50 > 10.0, "{method}: {series:?}");
+        assert!(number(&series.params["afl"]["edges"]) > 1000.0 && number(&series.params["afl"]["corpus"]) >= 9.0);
+        assert!(outcome.table.contains(method), "{}", outcome.table);
+    }
+    let sealed = &record(&outcome, "seal", "rate over time").params["shim"];
+    assert!(number(&sealed["sealed_bytes"]) > 2e6 && number(&sealed["forks"]) > 50.0, "{sealed}");
+    assert!(record(&outcome, "fork-4k", "rate over time").params["shim"].is_null());
+    let equal = |method| record(&outcome, method, "edges after equal work");
+    let (plain, seal) = (equal("fork-4k"), equal("seal"));
+    assert!((0.9..1.1).contains(&(seal.p50 / plain.p50)), "{} and {} edges", plain.p50, seal.p50);
+    let executions = number(&seal.params["executions"]) / number(&plain.params["executions"]);
+    assert!((0.8..1.25).contains(&executions), "{executions} times the executions is not equal work");
+    Ok(())
+}
+
+/// The experiment in a process of its own.
+fn coordinator(cache: &Path, path: Option<&str>) -> Result<Child, Failed> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg(COORDINATOR).arg(cache).arg(shim()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    Ok(command.process_group(0).spawn()?)
+}
+
+/// The arguments of every process, with its parent.
+fn processes() -> Vec<(i32, Vec<String>)> {
+    let all = procfs::process::all_processes().unwrap().flatten();
+    all.filter_map(|process| Some((process.stat().ok()?.ppid, process.cmdline().ok()?))).collect()
+}
+
+fn within(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    while !done() {
+        if begin.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    true
+}
+
+/// SIGKILL in the middle of fuzzing: nothing in the killed process can clean up.
+fn a_killed_run_leaves_no_process_and_no_file() -> Result<(), Failed> {
+    let mut process = coordinator(&cache(), None)?;
+    let pid = process.id() as i32;
+    let mut counter = None;
+    let fuzzing = within(Duration::from_secs(600), || {
+        // The fuzzed program's last argument lies in the run's temporary directory.
+        let afl = processes()
+            .into_iter()
+            .find(|(parent, args)| *parent == pid && args.first().is_some_and(|name| name == "afl-fuzz"));
+        counter = afl.and_then(|(_, args)| args.last().map(PathBuf::from));
+        counter.as_ref().is_some_and(|counter| std::fs::read(counter).is_ok_and(|bytes| bytes != [0; 8]))
+    });
+    process.kill()?;
+    process.wait()?;
+    assert!(fuzzing, "nothing was fuzzed");
+    let work = counter.as_deref().and_then(|counter| counter.parent()?.parent()).unwrap();
+    let name = work.to_str().unwrap();
+    let gone = within(Duration::from_secs(20), || {
+        !work.exists() && !processes().iter().any(|(_, args)| args.iter().any(|arg| arg.contains(name)))
+    });
+    assert!(gone, "{name} is still there, or one of {:?}", processes());
+    Ok(())
+}
+
+fn a_missing_afl_is_named() -> Result<(), Failed> {
+    let cache = tempfile::tempdir()?;
+    let output = coordinator(cache.path(), Some("/nonexistent"))?.wait_with_output()?;
+    let text = String::from_utf8(output.stderr)?;
+    assert!(!output.status.success() && text.contains("package afl++") && text.lines().count() == 1, "{text}");
+    assert_eq!(std::fs::read_dir(cache.path())?.count(), 0);
+    Ok(())
+}
+
+fn without_a_shim_nothing_is_run() -> Result<(), Failed> {
+    let cache = tempfile::tempdir()?;
+    let error = fuzz::run(&options(cache.path(), None, 1), &mut Silent).unwrap_err().to_string();
+    assert!(error.contains("--preload"), "{error}");
+    let missing = Some(PathBuf::from("/nonexistent/libflashfork_preload.so"));
+    let error = fuzz::run(&options(cache.path(), missing, 1), &mut Silent).unwrap_err().to_string();
+    assert!(error.contains("/nonexistent"), "{error}");
+    assert_eq!(std::fs::read_dir(cache.path())?.count(), 0);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let [first, cache, shim] = args.as_slice()
+        && first == COORDINATOR
+    {
+        let run = fuzz::run(&options(Path::new(cache), Some(shim.into()), 3600), &mut Silent);
+        return run.map_or_else(
+            |error| {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            },
+            |_| ExitCode::SUCCESS,
+        );
+    }
+    // `make test` installs AFL++; without it only its absence can be tested.
+    let afl =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join("afl-fuzz").exists());
+    let tests: [(&str, Test, bool); 4] = [
+        ("plain_and_sealed_do_the_same_work", plain_and_sealed_do_the_same_work, afl),
+        ("a_killed_run_leaves_no_process_and_no_file", a_killed_run_leaves_no_process_and_no_file, afl),
+        ("a_missing_afl_is_named", a_missing_afl_is_named, true),
+        ("without_a_shim_nothing_is_run", without_a_shim_nothing_is_run, true),
+    ];
+    let trials = tests.map(|(name, test, able)| Trial::test(name, test).with_ignored_flag(!able));
+    libtest_mimic::run(&Arguments::from_args(), trials.into_iter().collect()).exit_code()
+}
