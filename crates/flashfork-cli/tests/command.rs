@@ -1,0 +1,79 @@
+//! The command as a user types it.
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+
+fn flashfork() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork"));
+    command.env_remove("LD_PRELOAD");
+    command
+}
+
+#[test]
+fn wrong_usage_is_exit_2_and_the_usage_line() {
+    for args in [
+        &["nonsense"][..],
+        &["run"],
+        &["run", "--engine", "warp", "--", "true"],
+        &["bench", "fork", "--sizes", "a lot"],
+        &["lab", "run", "--kernel", "2.6", "--", "true"],
+        &["doctor", "--fix"],
+    ] {
+        let usage_or_value = contains("Usage:").or(contains("invalid value"));
+        flashfork().args(args).assert().code(2).stdout("").stderr(usage_or_value);
+    }
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for args in [&["doctor"][..], &["run"], &["bench"], &["bench", "fork"], &["bench", "unit-test"], &["bench", "fuzz"]]
+    {
+        flashfork().args(args).arg("--help").assert().success().stdout(contains("Example: flashfork"));
+    }
+    for args in [&["lab", "run"][..], &["completions"], &["man"]] {
+        flashfork().args(args).arg("--help").assert().success().stdout(contains("Example: flashfork"));
+    }
+}
+
+#[test]
+fn a_size_that_does_not_fit_is_refused_in_one_line() {
+    let records = tempfile::tempdir().unwrap();
+    let place = records.path().join("records.json");
+    flashfork()
+        .args(["bench", "fork", "--sizes", "100000G", "--records"])
+        .arg(&place)
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(contains("needs").and(contains("free")));
+    assert!(!place.exists());
+}
+
+#[test]
+fn records_that_could_not_be_written_are_refused_before_measuring() {
+    flashfork()
+        .args(["bench", "fork", "--sizes", "0", "--records", "/proc/nowhere/records.json"])
+        .timeout(std::time::Duration::from_secs(20))
+        .assert()
+        .code(1)
+        .stderr(contains("/proc/nowhere"));
+}
+
+#[test]
+fn doctor_speaks_json() {
+    let out = flashfork().args(["doctor", "--json"]).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(value["schema"], "flashfork.doctor/1");
+    assert!(value["host"]["capabilities"].as_array().unwrap().len() > 5);
+}
+
+#[test]
+fn completions_and_man_pages_are_made() {
+    flashfork().args(["completions", "bash"]).assert().success().stdout(contains("flashfork"));
+    let dir = tempfile::tempdir().unwrap();
+    flashfork().arg("man").arg(dir.path()).assert().success();
+    for page in ["flashfork.1", "flashfork-run.1", "flashfork-bench-fork.1", "flashfork-lab-run.1"] {
+        assert!(std::fs::read_to_string(dir.path().join(page)).unwrap().contains(".SH SYNOPSIS"), "{page}");
+    }
+}

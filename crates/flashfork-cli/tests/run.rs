@@ -1,0 +1,71 @@
+//! `flashfork run` on real programs. The shim is built here when it isn't there yet.
+
+use assert_cmd::Command;
+use predicates::str::contains;
+use std::path::Path;
+use std::sync::Once;
+
+/// The command with the shim beside it.
+fn run() -> Command {
+    static BUILT: Once = Once::new();
+    let exe = Path::new(env!("CARGO_BIN_EXE_flashfork"));
+    BUILT.call_once(|| {
+        let target = exe.parent().and_then(Path::parent).unwrap();
+        let mut build = std::process::Command::new(env!("CARGO"));
+        build.args(["build", "--locked", "-p", "flashfork-preload", "--target-dir"]).arg(target);
+        assert!(build.status().unwrap().success());
+    });
+    let mut command = Command::new(exe);
+    command.arg("run").env_remove("LD_PRELOAD");
+    command
+}
+
+fn report(command: &mut Command, arguments: &[&str]) -> serde_json::Value {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("report.json");
+    command.arg("--report").arg(&file).arg("--").args(arguments).assert().success();
+    serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+}
+
+/// Forks 5 times with 40 MB of objects that every clone checks.
+const PYTHON: &str = "
+import os
+objects = [bytes([i % 255 + 1]) * 1000 for i in range(40_000)]
+for _ in range(5):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if all(o[0] == i % 255 + 1 for i, o in enumerate(objects)) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+";
+
+#[test]
+fn python_is_sealed_and_its_clones_are_right() {
+    let report = report(run().args(["--engine", "seal"]), &["/usr/bin/python3", "-c", PYTHON]);
+    assert_eq!(report["schema"], "flashfork.run/1");
+    assert_eq!(report["forks_after_seal"]["count"], 5);
+    assert!(report["sealed_bytes"].as_u64().unwrap() > 30 << 20, "{report}");
+}
+
+#[test]
+fn engine_fork_seals_nothing() {
+    let report = report(run().args(["--engine", "fork"]), &["/usr/bin/python3", "-c", PYTHON]);
+    assert_eq!((&report["plain_forks"]["count"], &report["sealed_bytes"]), (&5.into(), &0.into()));
+}
+
+#[test]
+fn exit_codes_are_passed_on() {
+    run().args(["--", "sh", "-c", "exit 7"]).assert().code(7);
+    run().args(["--", "sh", "-c", "kill -9 $$"]).assert().code(137);
+    run().args(["--", "/nonexistent/program"]).assert().code(1).stderr(contains("/nonexistent/program"));
+}
+
+#[test]
+fn output_and_input_are_the_program_s_own() {
+    run().args(["--", "cat"]).write_stdin("in\0out").assert().success().stdout("in\0out").stderr("");
+}
+
+#[test]
+fn a_static_program_runs_as_it_is() {
+    let report = report(&mut run(), &["busybox", "true"]);
+    assert_eq!(report["programs"], 0);
+}
