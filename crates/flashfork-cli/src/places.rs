@@ -11,12 +11,20 @@ pub fn shim() -> Result<PathBuf, CliError> {
     let exe = std::env::current_exe().map_err(CliError::file("find", "the flashfork executable"))?;
     let dir = exe.parent().unwrap_or_else(|| std::path::Path::new("/"));
     let places = [dir.join(SHIM), dir.join("../lib/flashfork").join(SHIM)];
-    places.iter().find(|p| p.is_file()).and_then(|p| p.canonicalize().ok()).ok_or_else(|| {
-        CliError::Unable(format!(
+    let Some(shim) = places.iter().find(|p| p.is_file()).and_then(|p| p.canonicalize().ok()) else {
+        return Err(CliError::Unable(format!(
             "{SHIM} is neither in {} nor in ../lib/flashfork beside it; build it with `cargo build --release -p flashfork-preload` or install with `make install`",
             dir.display()
-        ))
-    })
+        )));
+    };
+    // The loader takes both as separators of LD_PRELOAD (ld.so(8)).
+    if shim.as_os_str().as_encoded_bytes().iter().any(|b| b" :".contains(b)) {
+        return Err(CliError::Unable(format!(
+            "{} can't be preloaded from a path with a blank or colon; install it elsewhere",
+            shim.display()
+        )));
+    }
+    Ok(shim)
 }
 
 fn dirs() -> Result<ProjectDirs, CliError> {
