@@ -26,15 +26,24 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
 
 /// The first reason not to touch this process's memory, if there is one. `buf` is scratch.
 pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
-    let mut tasks = 0;
+    // `pthread_join` returns a moment before the kernel has taken the thread off the list (mm_release, release_task).
+    const PATIENCE: usize = 5;
+    for _ in 0..PATIENCE {
+        if tasks(buf)? == 1 {
+            return for_each_entry(c"/proc/self/fd", buf, descriptor);
+        }
+        sys::pause_briefly();
+    }
+    Ok(Some(Reason::Threads))
+}
+
+fn tasks(buf: &mut [u8]) -> Result<usize> {
+    let mut count = 0;
     for_each_entry(c"/proc/self/task", buf, |_| {
-        tasks += 1;
+        count += 1;
         None
     })?;
-    if tasks != 1 {
-        return Ok(Some(Reason::Threads));
-    }
-    for_each_entry(c"/proc/self/fd", buf, descriptor)
+    Ok(count)
 }
 
 /// What stands in the way of sealing while descriptor `name` is open.

@@ -24,12 +24,12 @@ pub fn unseal(range: Range) -> Result<u64, Error> {
 
 fn unseal_with(arena: &mut Arena, range: Range) -> Result<Outcome, Error> {
     let look = |e| Error::System(Step::Look, e);
-    if let Some(reason) = objects::refusal(&mut arena.text).map_err(look)? {
-        return Err(Error::Refused(reason));
-    }
     find_sealed(arena, range).map_err(look)?;
     if arena.run_count == 0 {
         return Ok(Outcome::default());
+    }
+    if let Some(reason) = objects::refusal(&mut arena.text).map_err(look)? {
+        return Err(Error::Refused(reason));
     }
     let Arena { text, small, .. } = &mut *arena;
     let memory = Limits::find(text, small).map_err(look)?;
