@@ -33,6 +33,8 @@ fn run(kernel: Kernel, must_run: &[&str]) -> Result<(), Failed> {
         memory_mib: 1024,
         cpus: 2,
         swap_mib: 256,
+        // Never reached: it gives the guest the memory controller.
+        memory_max: Some(900 << 20),
         files,
         env: vec![("FLASHFORK_LAB".into(), "1".into()), ("FLASHFORK_ENGINE".into(), "fork".into())],
         timeout: Duration::from_secs(600),
