@@ -4,6 +4,8 @@
 //! - [`worker`]: each measured configuration lives in its own process, prepared once, then asked for batches of samples.
 //! - [`order`]: the coordinator asks the workers in a random order within each round, so that drift can't pass for a ratio.
 //! - [`lock`], [`pin`], [`memory`]: one experiment at a time on a machine, on a known CPU, and only when it fits.
+//! - [`database`], [`heap`], [`workdir`]: the database of the SQLite experiments, the pages a program's heap is made of, and a
+//!   temporary directory that is gone however a run ends.
 //! - [`stats`], [`record`], [`host`], [`table`]: what was measured, where, and how sure it is.
 //!
 //! # Adding an experiment

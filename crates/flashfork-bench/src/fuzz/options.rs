@@ -20,13 +20,21 @@ pub struct FuzzOptions {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub slices: u32,
 
-    /// The shim, libflashfork_preload.so, unless it lies where it was installed
-    #[arg(long, value_name = "FILE")]
+    /// The shim, libflashfork_preload.so; `None` is refused, because only the caller knows where it was installed
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The shim, libflashfork_preload.so [default: the one installed with this command]"
+    )]
     pub preload: Option<PathBuf>,
 
-    /// Where the database image and the compiled fuzz target are kept between runs; without a place both are made anew for
-    /// each run and removed
-    #[arg(long, value_name = "DIR")]
+    /// Where the database image and the compiled fuzz target are kept between runs; `None` makes both anew and removes them
+    /// afterwards
+    #[arg(
+        long,
+        value_name = "DIR",
+        help = "Where the database image and the fuzz target are kept between runs [default: the user's cache directory]"
+    )]
     pub cache: Option<PathBuf>,
 }
 

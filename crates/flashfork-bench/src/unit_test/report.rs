@@ -92,7 +92,22 @@ fn speedups(results: &Results) -> String {
             times(Phase::Whole)?
         ))
     };
-    [Method::Fork4k, Method::ForkThp].into_iter().filter_map(line).collect::<Vec<_>>().join("\n")
+    let lines = [Method::Fork4k, Method::ForkThp].into_iter().filter_map(line).chain(without_clones(results));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What cloning saves at all, as the paper's table 2 asks.
+fn without_clones(results: &Results) -> Option<String> {
+    let plain = results.harnesses.iter().filter(|harness| harness.method == Method::Fork4k);
+    let mut loads: Vec<f64> = plain.map(|harness| harness.ready.initialise * 1e6).collect();
+    let whole = Summary::of(&results.pooled(Method::Seal, &Case::ALL, Phase::Whole).flat())?;
+    (!loads.is_empty()).then(|| {
+        format!(
+            "a test in a clone: {}; loading the database for it instead: {}",
+            time(whole.p50),
+            time(median(&mut loads))
+        )
+    })
 }
 
 fn targets(results: &Results) -> Vec<Target> {
