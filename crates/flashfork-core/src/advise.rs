@@ -28,17 +28,16 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     }
     let range = Range::pages_of(addr, len);
     match advice {
-        // SAFETY: the program asked for the contents to be discarded.
-        k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED => unsafe { discard(range, real) },
-        k::MADV_FREE => match real() {
-            // Free pages may be gone at once, so zeros are a right answer.
-            // SAFETY: as above.
-            Err(Errno::EINVAL) if holds_sealed(range) => unsafe {
-                let dontneed = || sys::madvise(addr, len, k::MADV_DONTNEED);
-                discard(range, dontneed)
-            },
-            result => result,
-        },
+        k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED | k::MADV_FREE => {
+            // MADV_FREE refuses whatever isn't anonymous: one call tells whether there is more to do.
+            // SAFETY: the contents are given up anyway, from the start of the range to where this stops.
+            match unsafe { sys::madvise(addr, len, k::MADV_FREE) } {
+                Ok(()) if advice == k::MADV_FREE => Ok(()),
+                Ok(()) => real(),
+                // SAFETY: the program asked for it.
+                Err(_) => unsafe { discard(range, advice) },
+            }
+        }
         // A file private to the process can't be punched; anonymous memory answers EINVAL (madvise_remove).
         k::MADV_REMOVE if holds_sealed(range) => Err(Errno::EINVAL),
         k::MADV_WIPEONFORK | k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
@@ -57,17 +56,28 @@ pub(crate) fn make_anonymous(range: Range) -> Result<()> {
     unseal(range).map(drop).map_err(|_| Errno::EINVAL)
 }
 
-/// Drops the contents of a range; the next read gives zeros, or a file's bytes where a file is mapped.
+/// Drops the contents of a range; the next read gives zeros, or a file's bytes where a file is mapped. Pages that are only to
+/// be freed may be gone at once, so zeros are right there too.
+///
+/// It goes through the range in order, as the kernel does, because an error ends it there: what lies behind is not discarded.
 ///
 /// # Safety
 /// The program asked for it.
-unsafe fn discard(range: Range, real: impl Fn() -> Result<()>) -> Result<()> {
-    // MADV_FREE refuses whatever isn't anonymous: one call tells whether the plain DONTNEED does the right thing.
-    // SAFETY: the contents are given up anyway.
-    if unsafe { sys::madvise(range.start, range.len(), k::MADV_FREE) }.is_ok() {
-        return real();
-    }
+unsafe fn discard(range: Range, advice: u32) -> Result<()> {
+    let mut at = range.start;
+    let mut gaps = Ok(());
+    let mut plain = |part: Range| {
+        // SAFETY: the program's own call, on the part of it that is not sealed.
+        match unsafe { sys::madvise(part.start, part.len(), advice) } {
+            // Some of it isn't mapped; the rest was done, and so will be what follows.
+            Err(Errno::ENOMEM) => gaps = Err(Errno::ENOMEM),
+            other => other?,
+        }
+        Ok(())
+    };
     for_each_sealed(range, |part, v| {
+        plain(Range::new(at, part.start))?;
+        at = part.end;
         // SAFETY: the program gave these pages up.
         unsafe { remap::fresh(part, v.prot)? };
         for advice in offset::advices(offset::advice_of_sealed(v)) {
@@ -76,7 +86,8 @@ unsafe fn discard(range: Range, real: impl Fn() -> Result<()>) -> Result<()> {
         }
         Ok(())
     })?;
-    real()
+    plain(Range::new(at, range.end))?;
+    gaps
 }
 
 /// Before `mlock(2)` and its kin: locking sealed memory would copy every page of it. Where it can't be turned back the lock is

@@ -1,7 +1,7 @@
 //! Memory calls on sealed memory, one test for each way in which they once went wrong.
 
 mod common;
-use common::{in_child, intact, maps_line, patterned};
+use common::{in_child, intact, maps_line, pattern, patterned};
 use flashfork_core::{Errno, Pages, advise, seal};
 
 const LEN: usize = 8 << 20;
@@ -26,5 +26,44 @@ fn a_length_that_wraps_discards_nothing() {
             }
         }
         assert!(intact(words, 1));
+    });
+}
+
+#[test]
+fn a_discard_that_fails_leaves_what_lies_behind() {
+    in_child(|| {
+        let words = sealed(2);
+        let at = words.as_ptr() as usize;
+        let lock = at + LEN / 2;
+        let discard = |advice: i32| {
+            // SAFETY: memory of this test.
+            let result = unsafe { advise::madvise(at, LEN, advice as u32) };
+            assert_eq!(result, Err(Errno::EINVAL), "a locked page stops it");
+            let behind = (lock - at) / 8 + 512;
+            assert!((behind..LEN / 8).all(|i| words[i] == pattern(i, 2)), "{advice}");
+        };
+        advise::before_lock(lock, 4096);
+        // SAFETY: locking changes no contents.
+        assert_eq!(unsafe { libc::mlock(lock as *const _, 4096) }, 0);
+        assert!(maps_line((lock + 4096) as *const u64).contains("flashfork:"), "sealed behind the locked page");
+        discard(libc::MADV_FREE);
+        discard(libc::MADV_DONTNEED);
+        assert!(words[..LEN / 16].iter().all(|w| *w == 0), "what lies before is discarded");
+    });
+}
+
+#[test]
+fn a_discard_over_a_gap_goes_on_behind_it() {
+    in_child(|| {
+        let words = sealed(3);
+        let at = words.as_ptr() as usize;
+        let gap = at + LEN / 2;
+        // SAFETY: memory of this test.
+        unsafe {
+            assert_eq!(libc::munmap(gap as *mut _, 4096), 0);
+            assert_eq!(advise::madvise(at, LEN, libc::MADV_DONTNEED as u32), Err(Errno::ENOMEM));
+        }
+        let behind = (gap + 4096 - at) / 8;
+        assert!(words[..LEN / 16].iter().chain(&words[behind..]).all(|w| *w == 0));
     });
 }
