@@ -20,7 +20,7 @@ type Test = fn() -> Result<(), Failed>;
 const COORDINATOR: &str = "fuzz-coordinator";
 
 fn options(cache: &Path, preload: Option<PathBuf>, seconds: u32) -> FuzzOptions {
-    FuzzOptions { size: Size(4 << 20), seconds, slices: 1, preload, cache: Some(cache.to_path_buf()) }
+    FuzzOptions { size: Size(4 << 20), seconds, slices: 2, preload, cache: Some(cache.to_path_buf()) }
 }
 
 /// Kept between runs of the tests, because compiling SQLite takes a minute.
@@ -44,7 +44,7 @@ fn number(value: &Value) -> f64 {
 }
 
 fn plain_and_sealed_do_the_same_work() -> Result<(), Failed> {
-    let outcome = fuzz::run(&options(&cache(), Some(shim()), 3), &mut Silent)?;
+    let outcome = fuzz::run(&options(&cache(), Some(shim()), 6), &mut Silent)?;
     for method in ["fork-4k", "seal"] {
         let series = record(&outcome, method, "rate over time");
         let ends = series.params["t_s"].as_array().unwrap();

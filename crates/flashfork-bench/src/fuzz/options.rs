@@ -17,7 +17,7 @@ pub struct FuzzOptions {
     pub seconds: u32,
 
     /// Into how many slices each method's time is cut; the methods take turns. Each slice starts from the seeds again
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub slices: u32,
 
     /// The shim, libflashfork_preload.so; `None` is refused, because only the caller knows where it was installed
@@ -57,12 +57,12 @@ mod tests {
     fn the_paper_s_size_and_a_minute_per_method_are_the_default() {
         let options = parse(&[]).unwrap();
         assert_eq!((options.size, options.seconds, options.slices), (Size(1 << 30), 60, 3));
-        assert_eq!(parse(&["--seconds", "5", "--slices", "1"]).unwrap().seconds, 5);
+        assert_eq!(parse(&["--seconds", "5", "--slices", "2"]).unwrap().seconds, 5);
     }
 
     #[test]
     fn wrong_usage_is_refused_by_the_parser() {
-        for args in [["--size", "1GB"], ["--seconds", "0"], ["--slices", "0"], ["--seconds", "1.5"]] {
+        for args in [["--size", "1GB"], ["--seconds", "0"], ["--slices", "1"], ["--seconds", "1.5"]] {
             assert!(parse(&args).is_err(), "{args:?}");
         }
     }
