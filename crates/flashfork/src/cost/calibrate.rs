@@ -19,7 +19,7 @@ impl CostModel {
     pub fn calibrate() -> Result<CostModel, CostError> {
         let start = Instant::now();
         // SAFETY: the measurement neither allocates nor panics.
-        let sheet = unsafe { fresh::run(10, measure::run) }.map_err(|e| CostError::Child(e.to_string()))?;
+        let sheet = unsafe { fresh::run(60, measure::run) }.map_err(|e| CostError::Child(e.to_string()))?;
         sheet.failure()?;
         let [fork, cycle] = sheet.forks().map(|samples| fork_prices(&samples));
         Ok(CostModel {

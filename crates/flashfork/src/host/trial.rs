@@ -15,7 +15,6 @@ const HUGE: usize = 2 << 20;
 pub(super) const REGION: usize = 16 << 20;
 
 /// How one attempt ended: 0 not reached, 1 worked, 2 did nothing although no call failed, else 1000 plus errno.
-#[derive(Default)]
 pub(super) struct Attempt(AtomicU64);
 
 impl Attempt {

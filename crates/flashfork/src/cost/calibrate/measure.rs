@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const PAGE: usize = 4096;
 const HUGE: usize = 2 << 20;
-const SIZES: [usize; 2] = [16 << 20, 64 << 20];
+const SIZES: [usize; 3] = [4 << 20, 16 << 20, 64 << 20];
 /// Mappings made to see what one costs.
 const VMAS: usize = 256;
 /// Samples of each fork, of a clone's writes and of each seal. The least counts: whatever else the machine does only adds.
@@ -41,7 +41,7 @@ fn all(sheet: &Sheet) -> Result<(), Error> {
         seals(sheet, size, Pages::Small, Kind::SealSmall)?.unmap();
         let region = seals(sheet, size, Pages::Auto, Kind::Seal)?;
         forks(sheet, [1, 0, 0, 0, 0, 0])?;
-        if size == SIZES[1] {
+        if size == SIZES[2] {
             writes(sheet, Kind::WriteSeal, &region)?;
             dirty(sheet, &region)?;
         }
@@ -101,7 +101,7 @@ fn system(errno: rustix::io::Errno) -> Error {
 fn plain(sheet: &Sheet, size: usize) -> Result<(), Error> {
     let region = Region::new(size, Some(Advice::LinuxNoHugepage))?;
     forks(sheet, [1, (size / PAGE) as u64, 0, 0, 0, 0])?;
-    if size == SIZES[1] {
+    if size == SIZES[2] {
         writes(sheet, Kind::WriteFork, &region)?;
     }
     region.unmap();
@@ -114,7 +114,7 @@ fn huge(sheet: &Sheet, size: usize) -> Result<(), Error> {
     let got = region.huge_bytes()?;
     if got >= size / 4 * 3 {
         forks(sheet, [1, ((size - got) / PAGE) as u64, (got / HUGE) as u64, 0, 0, 0])?;
-        if size == SIZES[1] {
+        if size == SIZES[2] {
             writes(sheet, Kind::WriteForkThp, &region)?;
         }
     }

@@ -25,7 +25,6 @@ pub(super) enum Kind {
     SealSmall,
 }
 
-#[derive(Default)]
 struct Row {
     kind: AtomicU64,
     amounts: [AtomicU64; 6],
@@ -35,7 +34,7 @@ struct Row {
 /// The rows, and why there may be none.
 pub(super) struct Sheet {
     count: AtomicU64,
-    rows: [Row; 32],
+    rows: [Row; 40],
     /// 0 none, 1 to 999 a reason plus one, from 1000 an errno.
     failure: AtomicU64,
     /// A clone's own time, on its way to the process that measures.
