@@ -8,7 +8,7 @@ FLASHFORK := $(TARGET)/release/flashfork
 
 # gcc and libc6-dev: the linker, SQLite, the C example. The others: what the tests drive.
 BUILD_PACKAGES := gcc libc6-dev make pkg-config
-TEST_PACKAGES := $(BUILD_PACKAGES) afl++ busybox-static gdb libasan8 libjemalloc2 libmimalloc2.0 \
+TEST_PACKAGES := $(BUILD_PACKAGES) afl++ binutils busybox-static g++ gdb libasan8 libjemalloc2 libmimalloc2.0 \
 	libtcmalloc-minimal4 python3 qemu-system-x86 shellcheck
 BENCH_PACKAGES := $(BUILD_PACKAGES) afl++
 
@@ -55,17 +55,13 @@ lint:
 	@scripts/need-packages $(BUILD_PACKAGES) shellcheck
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck scripts/* .ci/run
+	shellcheck scripts/* .ci/run crates/flashfork/install-c.sh
 
 install: build
-	$(CARGO) build --release --locked -p flashfork
 	install -D -m 755 $(FLASHFORK) $(DESTDIR)$(PREFIX)/bin/flashfork
 	install -D -m 755 $(TARGET)/release/libflashfork_preload.so $(DESTDIR)$(PREFIX)/lib/flashfork/libflashfork_preload.so
-	install -D -m 755 $(TARGET)/release/libflashfork.so $(DESTDIR)$(PREFIX)/lib/libflashfork.so
-	install -D -m 644 $(TARGET)/release/libflashfork.a $(DESTDIR)$(PREFIX)/lib/libflashfork.a
-	install -D -m 644 crates/flashfork/include/flashfork.h $(DESTDIR)$(PREFIX)/include/flashfork.h
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	sed 's|@prefix@|$(PREFIX)|' crates/flashfork/flashfork.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/flashfork.pc
+	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" crates/flashfork/install-c.sh $(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(FLASHFORK) man $(DESTDIR)$(PREFIX)/share/man/man1
 	$(FLASHFORK) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flashfork
 

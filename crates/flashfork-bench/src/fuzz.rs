@@ -24,10 +24,11 @@ use crate::database::{self, Image};
 use crate::fork::Method;
 use crate::host::HostCard;
 use crate::lock::MachineLock;
-use crate::memory::Headroom;
+use crate::memory;
 use crate::record::Document;
 use crate::workdir::WorkDir;
 use crate::{BenchError, Outcome, Progress, pin, size};
+use flashfork::Headroom;
 use measured::Results;
 use process::Setup;
 
@@ -44,7 +45,7 @@ pub fn run(options: &FuzzOptions, progress: &mut dyn Progress) -> Result<Outcome
     let host = HostCard::read()?;
     // SQLite and malloc need about a tenth more than the database; the methods run one at a time.
     let needed = Method::Seal.memory_needed(options.size.0 + options.size.0 / 8) + RESERVE;
-    Headroom::now()?.require(format!("fuzzing with a database of {}", options.size), needed)?;
+    memory::require(&memory::headroom()?, format!("fuzzing with a database of {}", options.size), needed)?;
     let work = WorkDir::new(options.cache.as_deref())?;
     let keep = options.cache.as_deref().unwrap_or(work.path());
     let target = target::obtain(keep, work.path(), progress)?;

@@ -6,7 +6,7 @@
 //! - [`lock`], [`pin`], [`memory`]: one experiment at a time on a machine, on a known CPU, and only when it fits.
 //! - [`database`], [`heap`], [`workdir`]: the database of the SQLite experiments, the pages a program's heap is made of, and a
 //!   temporary directory that is gone however a run ends.
-//! - [`stats`], [`record`], [`host`], [`table`]: what was measured, where, and how sure it is.
+//! - [`stats`], [`record`], [`host`], [`table`], [`figure`]: what was measured, where, and how sure it is.
 //!
 //! # Adding an experiment
 //! A module with an options struct (deriving `clap::Args`), a type implementing [`worker::Subject`], one line for it in
@@ -17,6 +17,7 @@
 pub mod database;
 pub mod engine;
 pub mod error;
+pub mod figure;
 pub mod fork;
 pub mod fuzz;
 pub mod heap;

@@ -20,10 +20,11 @@ pub(crate) use subject::UnitTestSubject;
 use crate::database::Image;
 use crate::host::HostCard;
 use crate::lock::MachineLock;
-use crate::memory::Headroom;
+use crate::memory;
 use crate::record::Document;
 use crate::workdir::WorkDir;
 use crate::{BenchError, Outcome, Progress, pin, size};
+use flashfork::Headroom;
 use measured::Results;
 use plan::Plan;
 
@@ -34,7 +35,7 @@ pub const EXPERIMENT: &str = "unit-test";
 pub fn run(options: &UnitTestOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
     let _lock = MachineLock::acquire(|line| progress.note(line))?;
     let host = HostCard::read()?;
-    let plan = Plan::new(options, &pin::allowed_cpus()?, &Headroom::now()?)?;
+    let plan = Plan::new(options, &pin::allowed_cpus()?, &memory::headroom()?)?;
     progress.begin(&format!("database of {}", plan.size), 1);
     let work = WorkDir::new(options.cache.as_deref())?;
     let image = Image::obtain(plan.size.0, options.cache.as_deref().unwrap_or(work.path()), work.path())?;

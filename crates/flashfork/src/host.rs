@@ -8,6 +8,7 @@ mod trial;
 pub use capability::Capability;
 use capability::Row;
 pub use id::HostId;
+pub use memory::Headroom;
 use serde::Serialize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -107,11 +108,11 @@ fn vma_room() -> Capability {
 }
 
 fn memory_headroom() -> Capability {
-    match memory::headroom() {
+    match Headroom::now() {
         Ok(h) => {
-            let detail = format!("{} MB can be taken before {} is reached", h.bytes >> 20, h.limit);
+            let detail = format!("{} MB can be taken before {} is reached", h.available >> 20, h.limit);
             // The most a seal takes beside the memory it seals.
-            capability::MEMORY.judged(h.bytes >= 128 << 20, detail)
+            capability::MEMORY.judged(h.available >= 128 << 20, detail)
         }
         Err(e) => capability::MEMORY.missing(format!("can't be read: {e}")),
     }

@@ -45,5 +45,5 @@ pub use cost::{CostError, CostModel};
 pub use cure::cure;
 pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
-pub use host::{Capability, Host, HostId};
+pub use host::{Capability, Headroom, Host, HostId};
 pub use seal::{Forked, Pages, SealOptions, SealReport, Stats, VmaReport, exclude, fork, seal, stats, unseal};

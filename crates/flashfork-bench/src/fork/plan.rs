@@ -2,9 +2,10 @@
 
 use super::touch::ParentState;
 use super::{ForkOptions, Method};
-use crate::memory::Headroom;
+use crate::memory;
 use crate::size::Size;
 use crate::{BenchError, pin};
+use flashfork::Headroom;
 
 /// Sizes measured unless others are asked for.
 const SIZES: [u64; 6] = [0, 64 << 20, 256 << 20, 1 << 30, 4 << 30, 8 << 30];
@@ -38,7 +39,7 @@ impl Plan {
     /// Decides on a run, refusing sizes that were asked for and don't fit.
     pub(super) fn new(options: &ForkOptions) -> Result<Self, BenchError> {
         let concurrent = options.concurrent.unwrap_or(1) as usize;
-        let headroom = Headroom::now()?;
+        let headroom = memory::headroom()?;
         let (sizes, notes) = choose_sizes(options, concurrent, &headroom)?;
         let rounds = options.rounds.unwrap_or(if options.quick { 5 } else { 20 }) as usize;
         Ok(Self {
@@ -55,7 +56,7 @@ impl Plan {
 
     /// The methods to be measured at `size` with `copies` workers each, in groups that fit into the memory available now.
     pub(super) fn groups(&self, size: u64, copies: usize) -> Result<Vec<Vec<Method>>, BenchError> {
-        group(size, copies, &Headroom::now()?)
+        group(size, copies, &memory::headroom()?)
     }
 }
 
@@ -72,7 +73,11 @@ fn needed(method: Method, size: u64, copies: usize) -> u64 {
 fn require(size: u64, copies: usize, headroom: &Headroom) -> Result<(), BenchError> {
     methods(size).try_for_each(|method| {
         let times = if copies > 1 { format!("{copies} times ") } else { String::new() };
-        headroom.require(format!("{times}{}, method {method},", Size(size)), needed(method, size, copies) + RESERVE)
+        memory::require(
+            headroom,
+            format!("{times}{}, method {method},", Size(size)),
+            needed(method, size, copies) + RESERVE,
+        )
     })
 }
 

@@ -3,8 +3,9 @@
 use super::UnitTestOptions;
 use crate::BenchError;
 use crate::fork::Method;
-use crate::memory::Headroom;
+use crate::memory;
 use crate::size::Size;
+use flashfork::Headroom;
 
 /// Left to the rest of the machine.
 const RESERVE: u64 = 256 << 20;
@@ -33,7 +34,7 @@ impl Plan {
             options.size,
             Method::ALL.len()
         );
-        headroom.require(what, needed * jobs as u64 + RESERVE)?;
+        memory::require(headroom, what, needed * jobs as u64 + RESERVE)?;
         // The last CPU first, as for a single job: interrupts tend to sit on the first.
         let cpus = (0..jobs).map(|job| allowed.iter().rev().nth(job % allowed.len()).copied());
         let cpus = cpus

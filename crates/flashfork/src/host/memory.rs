@@ -7,24 +7,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Memory that can still be taken, and what sets the limit.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Headroom {
-    pub bytes: u64,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headroom {
+    /// Bytes that can still be taken.
+    pub available: u64,
+    /// What sets the limit: `MemAvailable`, or the file of a memory cgroup.
     pub limit: String,
 }
 
-/// The least of `MemAvailable` and every limit less its use; file cache counts as free.
-pub(super) fn headroom() -> ProcResult<Headroom> {
+impl Headroom {
+    /// Of this process now: the least of `MemAvailable` and, for every cgroup from its own up to the root, the limit less its
+    /// use. File cache counts as free, swap doesn't count.
+    pub fn now() -> std::io::Result<Headroom> {
+        headroom().map_err(std::io::Error::other)
+    }
+}
+
+fn headroom() -> ProcResult<Headroom> {
     let memory = Meminfo::current()?;
-    let machine = Headroom { bytes: memory.mem_available.unwrap_or(memory.mem_free), limit: "MemAvailable".into() };
+    let machine = Headroom { available: memory.mem_available.unwrap_or(memory.mem_free), limit: "MemAvailable".into() };
     let me = Process::myself()?;
     let groups = groups(&me.cgroups()?, &me.mountinfo()?);
-    Ok(groups
-        .iter()
-        .filter_map(Group::headroom)
-        .chain([machine])
-        .min_by_key(|h| h.bytes)
-        .unwrap_or_else(|| unreachable!("the machine's own figure is always there")))
+    let tightest = groups.iter().filter_map(Group::headroom).min_by_key(|h| h.available);
+    Ok(tightest.filter(|h| h.available < machine.available).unwrap_or(machine))
 }
 
 /// A cgroup's directory and the names of its files.
@@ -82,8 +87,8 @@ impl Group {
             rest.trim().parse::<u64>().ok()
         };
         let cache: u64 = self.names.cache.iter().filter_map(entry).sum();
-        let bytes = limit.saturating_sub(used.saturating_sub(cache));
-        Some(Headroom { bytes, limit: self.path.join(name).display().to_string() })
+        let available = limit.saturating_sub(used.saturating_sub(cache));
+        Some(Headroom { available, limit: self.path.join(name).display().to_string() })
     }
 }
 
@@ -93,9 +98,9 @@ mod tests {
 
     #[test]
     fn there_is_memory_left_here_and_not_more_than_the_machine_has() {
-        let headroom = headroom().unwrap();
+        let headroom = Headroom::now().unwrap();
         let total = Meminfo::current().unwrap().mem_total;
-        assert!((1..=total).contains(&headroom.bytes), "{headroom:?}");
+        assert!((1..=total).contains(&headroom.available), "{headroom:?}");
     }
 
     #[test]
@@ -111,10 +116,10 @@ mod tests {
         write("memory.high", "1000\n");
         write("memory.stat", "anon 350\ninactive_file_x 9\ninactive_file 50\nactive_file 100\n");
         let found = group.headroom().unwrap();
-        assert_eq!(found.bytes, 550);
+        assert_eq!(found.available, 550);
         assert!(found.limit.ends_with("memory.high"), "{}", found.limit);
         write("memory.current", "9000\n");
-        assert_eq!(group.headroom().unwrap().bytes, 0);
+        assert_eq!(group.headroom().unwrap().available, 0);
     }
 
     #[test]

@@ -1,0 +1,166 @@
+//! Figures drawn from records: self-contained SVG, readable on a light or a dark page.
+
+mod chart;
+mod labels;
+mod series;
+
+use crate::BenchError;
+use crate::record::Document;
+use chart::Chart;
+use series::Series;
+
+/// What a fork call of an idle parent costs by the parent's memory, as SVG: one line per method with medians and p10 to p90,
+/// a dashed line for the empty process, both axes logarithmic, the host card below.
+///
+/// Drawn from the records of `bench fork` in `document` whose clones were made one at a time. Fails when there are none for a
+/// parent with memory, or one of them is zero or less, which has no place on a logarithmic axis.
+pub fn fork(document: &Document) -> Result<String, BenchError> {
+    let series = Series::of(document)?;
+    let chart = Chart { series: &series, host: &document.host };
+    chart.draw().map_err(|error| BenchError::Unable(format!("can't draw the figure: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fork::{EXPERIMENT, Method};
+    use crate::host::HostCard;
+    use crate::record::{Params, Record};
+    use roxmltree::Node;
+    use serde_json::json;
+
+    const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
+
+    fn call(method: Method, size: u64, beside: u64, median: f64) -> Record {
+        let params = [
+            ("measure", json!("call")),
+            ("parent", json!("idle")),
+            ("size", json!(size)),
+            ("beside_size", json!(beside)),
+            ("concurrent", json!(1)),
+        ];
+        let params: Params = params.map(|(key, value)| (key.to_owned(), value)).into();
+        Record::new(EXPERIMENT, method.name(), params, "us", vec![median * 0.8, median, median * 1.3]).unwrap()
+    }
+
+    fn document() -> Document {
+        let mut records = Vec::new();
+        for (size, by_4k, by_thp, sealed) in [(SIZES[0], 1400.0, 67.0, 52.0), (SIZES[1], 6e3, 120.0, 52.0), (SIZES[2], 25e3, 350.0, 53.0)] {
+            records.push(call(Method::Fork4k, size, size, by_4k));
+            records.push(call(Method::ForkThp, size, size, by_thp));
+            records.push(call(Method::Seal, size, size, sealed));
+            records.push(call(Method::Fork4k, 0, size, 49.0));
+        }
+        Document::new(HostCard::read().unwrap(), records)
+    }
+
+    /// The points drawn for `method`, in their order: pixels from the left and from the top.
+    fn points(svg: &str, method: Method) -> Vec<(f64, f64)> {
+        let (red, green, blue) = chart::colour(method);
+        let fill = format!("#{red:02X}{green:02X}{blue:02X}");
+        let tree = roxmltree::Document::parse(svg).unwrap();
+        let number = |node: Node, name| node.attribute(name).unwrap().parse().unwrap();
+        tree.descendants()
+            .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "circle")))
+            .filter(|node| node.attribute("fill") == Some(&fill))
+            .map(|node| (number(node, "cx"), number(node, "cy")))
+            .collect()
+    }
+
+    fn texts(svg: &str) -> Vec<String> {
+        let tree = roxmltree::Document::parse(svg).unwrap();
+        let texts = tree.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")));
+        texts.map(|node| node.text().unwrap().trim().to_owned()).collect()
+    }
+
+    #[test]
+    fn says_what_is_drawn_and_where_it_was_measured() {
+        let mut document = document();
+        document.host.cpu = "<R&D> \"chip\"".to_owned();
+        document.host.unix_time = 1_700_000_000;
+        let svg = fork(&document).unwrap();
+        let texts = texts(&svg);
+        let said = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
+        for wanted in [
+            "What a fork costs by the parent's memory",
+            "fork-4k: 25.0 ms",
+            "fork-thp: 350 µs",
+            "seal: 53.0 µs",
+            "empty process: 49.0 µs",
+            "64 MB",
+            "256 MB",
+            "1 GB",
+            "10 µs",
+            "1 ms",
+            "100 ms",
+            "3 clones per point",
+            &document.host.line(),
+            "2023-11-14",
+        ] {
+            assert!(said(wanted), "'{wanted}' is missing in {texts:#?}");
+        }
+    }
+
+    #[test]
+    fn points_lie_where_their_values_are() {
+        let svg = fork(&document()).unwrap();
+        let by_4k = points(&svg, Method::Fork4k);
+        let by_thp = points(&svg, Method::ForkThp);
+        let sealed = points(&svg, Method::Seal);
+        for line in [&by_4k, &by_thp, &sealed] {
+            assert_eq!(line.len(), SIZES.len());
+            assert!(line.windows(2).all(|pair| pair[0].0 < pair[1].0), "sizes grow to the right: {line:?}");
+            // Each size is four times the one before: equal steps on a logarithmic axis.
+            assert!((line[0].0 + line[2].0 - 2.0 * line[1].0).abs() <= 2.0, "{line:?}");
+        }
+        for growing in [&by_4k, &by_thp] {
+            assert!(growing.windows(2).all(|pair| pair[0].1 > pair[1].1), "dearer is higher: {growing:?}");
+        }
+        assert!((sealed[0].1 - sealed[1].1).abs() <= 1.0, "equal times, equal heights: {sealed:?}");
+        for index in 0..SIZES.len() {
+            assert!(by_4k[index].1 < by_thp[index].1 && by_thp[index].1 < sealed[index].1);
+        }
+    }
+
+    #[test]
+    fn one_size_and_one_method_are_enough() {
+        let mut document = document();
+        document.records = vec![call(Method::Seal, 1 << 30, 1 << 30, 100.0)];
+        let svg = fork(&document).unwrap();
+        assert_eq!(points(&svg, Method::Seal).len(), 1);
+        assert!(!texts(&svg).iter().any(|text| text.contains("empty process") || text.contains("fork-")));
+    }
+
+    #[test]
+    fn other_records_are_not_mixed_in() {
+        let expected = fork(&document()).unwrap();
+        let mut with_others = document();
+        for (key, value) in [
+            ("measure", json!("cycle")),
+            ("parent", json!("read all, wrote some")),
+            ("concurrent", json!(3)),
+        ] {
+            for size in [0, 1 << 30] {
+                let mut other = call(Method::Fork4k, size, 1 << 30, 7e6);
+                other.params.insert(key.to_owned(), value.clone());
+                with_others.records.insert(0, other);
+            }
+        }
+        // The empty process sealed, which has nothing to seal.
+        with_others.records.insert(0, call(Method::Seal, 0, 0, 7e6));
+        with_others.host = HostCard { load: [0.0; 3], ..with_others.host };
+        let at_rest = Document { host: with_others.host.clone(), ..document() };
+        assert_eq!(fork(&with_others).unwrap(), fork(&at_rest).unwrap());
+        assert_ne!(expected, "");
+    }
+
+    #[test]
+    fn refuses_what_cannot_be_drawn() {
+        let mut none = document();
+        none.records.retain(|record| record.params["size"] == 0);
+        assert!(fork(&none).unwrap_err().to_string().contains("bench fork"));
+        let mut zero = document();
+        zero.records.push(call(Method::Seal, 4 << 30, 4 << 30, 0.0));
+        assert!(fork(&zero).unwrap_err().to_string().contains("seal, 4G"));
+    }
+}
