@@ -28,7 +28,6 @@ use crate::memory;
 use crate::record::Document;
 use crate::workdir::WorkDir;
 use crate::{BenchError, Outcome, Progress, pin, size};
-use flashfork::Headroom;
 use measured::Results;
 use process::Setup;
 
