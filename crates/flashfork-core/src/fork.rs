@@ -110,6 +110,11 @@ pub fn configure(engine: Engine, at_once: bool) {
     STATE.policy.at_once.store(u8::from(at_once), Relaxed);
 }
 
+/// Makes every later fork of this process plain. Explicit seals go on as before.
+pub fn stop() {
+    STATE.policy.engine.store(Engine::Fork as u8, Relaxed);
+}
+
 /// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what `real`
 /// returned.
 pub fn fork(real: impl FnOnce() -> i32) -> i32 {

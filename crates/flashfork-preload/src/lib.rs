@@ -9,6 +9,7 @@ mod control;
 mod environment;
 mod forks;
 mod memory;
+mod sandbox;
 mod syscall;
 
 /// Sets `errno` and returns -1, or returns what the call gave.

@@ -64,8 +64,7 @@ pub unsafe extern "C" fn mremap(
     // `to` is variadic in C: without MREMAP_FIXED it may be anything, and with MREMAP_DONTUNMAP the kernel looks at it.
     let to = if flags & libc::MREMAP_FIXED != 0 { to as usize } else { 0 };
     // SAFETY: the program's own call.
-    answer(unsafe { advise::mremap(from as usize, old, new, flags as usize, to) }, |at| at as isize)
-        as *mut c_void
+    answer(unsafe { advise::mremap(from as usize, old, new, flags as usize, to) }, |at| at as isize) as *mut c_void
 }
 
 /// `mlock(2)`: sealed memory becomes anonymous first.

@@ -3,7 +3,7 @@
 //! Naked, so that every other call leaves the stack exactly as libc's own would: a `vfork` or `clone` made this way returns twice
 //! through the same frame.
 
-use crate::memory;
+use crate::{memory, sandbox};
 use core::ffi::{c_long, c_void};
 use flashfork_core::{Errno, advise};
 use syscalls::Sysno;
@@ -32,6 +32,10 @@ pub unsafe extern "C" fn syscall() -> c_long {
         "je 2f",
         "cmp rdi, {fork}",
         "je 2f",
+        "cmp rdi, {prctl}",
+        "je 2f",
+        "cmp rdi, {seccomp}",
+        "je 2f",
         // As in libc: shift the arguments down one place, the seventh is on the stack.
         "mov rax, rdi",
         "mov rdi, rsi",
@@ -55,6 +59,8 @@ pub unsafe extern "C" fn syscall() -> c_long {
         mlockall = const Sysno::mlockall as i32,
         userfaultfd = const Sysno::userfaultfd as i32,
         fork = const Sysno::fork as i32,
+        prctl = const Sysno::prctl as i32,
+        seccomp = const Sysno::seccomp as i32,
         ours = sym ours,
         failed = sym failed,
     )
@@ -82,6 +88,8 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
                 advise::before_all();
                 crate::answer(syscalls::syscall1(Sysno::userfaultfd, a), |fd| fd as isize) as c_long
             }
+            Some(Sysno::prctl) => c_long::from(sandbox::prctl(a as i32, b as u64, c as u64, d as u64, e as u64)),
+            Some(Sysno::seccomp) => sandbox::seccomp(a, b, c) as c_long,
             Some(Sysno::fork) => c_long::from(flashfork_core::fork::fork(|| {
                 crate::answer(syscalls::syscall0(Sysno::fork), |pid| pid as isize) as i32
             })),

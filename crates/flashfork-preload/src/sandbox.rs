@@ -1,0 +1,33 @@
+//! Programs that put themselves under seccomp: from then on the system calls of a seal might end them, so there are no more seals.
+//!
+//! Memory sealed before stays sealed: a clone that goes into a sandbox keeps what it was cloned for.
+
+use core::ffi::{c_int, c_ulong};
+use syscalls::Sysno;
+
+const PR_SET_SECCOMP: c_int = 22;
+
+/// `prctl(2)`; takes part only when it sets up seccomp.
+///
+/// # Safety
+/// As `prctl`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+    if option == PR_SET_SECCOMP {
+        flashfork_core::fork::stop();
+    }
+    let args = [option as usize, a as usize, b as usize, c as usize, d as usize];
+    // SAFETY: the program's own call.
+    let result = unsafe { syscalls::syscall5(Sysno::prctl, args[0], args[1], args[2], args[3], args[4]) };
+    crate::answer(result, |n| n as isize) as c_int
+}
+
+/// `seccomp(2)`, which libc has no function for.
+///
+/// # Safety
+/// As `seccomp`.
+pub unsafe fn seccomp(operation: usize, flags: usize, args: usize) -> isize {
+    flashfork_core::fork::stop();
+    // SAFETY: the program's own call.
+    crate::answer(unsafe { syscalls::syscall3(Sysno::seccomp, operation, flags, args) }, |n| n as isize)
+}
