@@ -270,9 +270,9 @@ pub const TABLE: &[Row] = &[
     process(
         Reason::Threads,
         "threads",
-        "a process with other threads",
+        "a process with other threads, or whose memory another process uses too (CLONE_VM)",
         "their writes between the copy and the remap would be lost",
-        "/proc/self/task",
+        "/proc/self/task; kcmp with parent and children",
     ),
     process(
         Reason::IoUring,

@@ -3,6 +3,7 @@
 
 use crate::never_seal::Reason;
 use crate::sys::{self, Errno, Result};
+use crate::text::{decimal, read_file, words};
 use core::ffi::CStr;
 
 const AF_XDP: i32 = 44;
@@ -29,7 +30,7 @@ pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
     // `pthread_join` returns a moment before the kernel has taken the thread off the list (mm_release, release_task).
     const PATIENCE: usize = 5;
     for _ in 0..PATIENCE {
-        if tasks(buf)? == 1 {
+        if tasks(buf)? == 1 && !shared_with_a_process(buf) {
             return for_each_entry(c"/proc/self/fd", buf, descriptor);
         }
         sys::pause_briefly();
@@ -46,6 +47,14 @@ fn tasks(buf: &mut [u8]) -> Result<usize> {
     Ok(count)
 }
 
+/// Whether another process runs in this address space (`clone(2)` with `CLONE_VM`, `vfork(2)`): parent and children are asked.
+/// Where the kernel has no `kcmp(2)` or list of children we can't know, and such processes are rare.
+fn shared_with_a_process(buf: &mut [u8]) -> bool {
+    let children = read_file(c"/proc/thread-self/children", buf).unwrap_or(b"");
+    let shares = |pid| sys::same_memory(sys::getpid(), pid);
+    shares(sys::getppid()) || words(children).filter_map(decimal).any(|pid| shares(pid as i32))
+}
+
 /// What stands in the way of sealing while descriptor `name` is open.
 fn descriptor(name: &[u8]) -> Option<Reason> {
     let prefix = b"/proc/self/fd/";
@@ -56,7 +65,7 @@ fn descriptor(name: &[u8]) -> Option<Reason> {
     let n = sys::readlink(CStr::from_bytes_until_nul(&path).ok()?, &mut target).ok()?;
     let target = &target[..n];
     if target.starts_with(b"socket:") {
-        let fd = crate::text::decimal(name)? as i32;
+        let fd = decimal(name)? as i32;
         return (sys::socket_domain(fd) == Ok(AF_XDP)).then_some(Reason::Xdp);
     }
     DESCRIPTORS.iter().find(|(start, _)| target.starts_with(start)).map(|(_, reason)| *reason)

@@ -349,6 +349,20 @@ pub fn getpid() -> i32 {
     unsafe { syscall0(Sysno::getpid) }.map_or(0, |p| p as i32)
 }
 
+/// The process id of the parent.
+pub fn getppid() -> i32 {
+    // SAFETY: no arguments, can't fail.
+    unsafe { syscall0(Sysno::getppid) }.map_or(0, |p| p as i32)
+}
+
+/// Whether two processes share their address space (`kcmp(2)`). Where the kernel doesn't say: no.
+pub fn same_memory(one: i32, other: i32) -> bool {
+    const KCMP_VM: usize = 1;
+    // SAFETY: no memory is passed.
+    let order = unsafe { syscall5(Sysno::kcmp, one as usize, other as usize, KCMP_VM, 0, 0) };
+    order == Ok(0)
+}
+
 /// Lets other tasks run for about a millisecond; used between retries.
 pub fn pause_briefly() {
     let t = [0u64, 1_000_000];
