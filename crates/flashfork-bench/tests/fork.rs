@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use flashfork_bench::figure;
 use flashfork_bench::fork::{self, ForkOptions};
 use flashfork_bench::record::{Document, Record};
 use flashfork_bench::size::Size;
@@ -98,6 +99,10 @@ fn records_are_complete_and_add_up() -> Result<(), Failed> {
     check_concurrent(&outcome, methods.len());
     check_sealing(&outcome);
     check_file(&outcome)?;
+    let figure = figure::fork(&outcome.document)?;
+    for part in methods.iter().copied().chain(["empty process", "8 MB"]) {
+        assert!(figure.contains(part), "'{part}' is missing in the figure");
+    }
     for part in ["Idle parent", "2 processes at once", "Sealing", "Promises", "fork-4k", "8M", "not measured"] {
         assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
     }

@@ -1,6 +1,7 @@
 //! The drawing itself.
 
 use std::error::Error;
+use std::fmt::Write;
 use std::ops::Range;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,7 +11,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::labels;
-use super::series::{Line, Series};
+use super::series::{Line, Point, Series};
 use crate::fork::Method;
 use crate::host::HostCard;
 use crate::size::show;
@@ -21,7 +22,7 @@ const HEIGHT: u32 = 520;
 /// Where text begins on the left.
 const LEFT: i32 = 20;
 /// Room right of the axes for the labels at the line ends.
-const LABELS: u32 = 170;
+const LABELS: u32 = 205;
 /// From the first row of a label to its second.
 const ROW: i32 = 18;
 /// From one label to the next.
@@ -71,13 +72,13 @@ impl Chart<'_> {
             area.fill(&WHITE)?;
             self.captions(&area)?;
             let mut axes = self.axes(&area)?;
-            for line in &self.series.lines {
-                draw_line(&mut axes, line)?;
-            }
             if let Some(empty) = self.series.empty {
                 let sizes = self.sizes();
                 let ends = [(sizes.start, empty), (sizes.end, empty)];
                 axes.draw_series(DashedLineSeries::new(ends, 6, 4, FAINT_INK.stroke_width(2)))?;
+            }
+            for line in &self.series.lines {
+                draw_line(&mut axes, line)?;
             }
             self.labels(&area, &axes)?;
             area.present()?;
@@ -87,14 +88,13 @@ impl Chart<'_> {
 
     /// The title above, the host card below.
     fn captions(&self, area: &Area) -> Drawn {
-        let mut row = |text: &str, size, ink, y| draw_text(area, text, size, ink, (LEFT, y));
+        let row = |text: &str, size, ink, y| draw_text(area, text, size, ink, (LEFT, y));
         row("What a fork costs by the parent's memory", 22, INK, 28)?;
         row(&format!("Idle parent. Medians, bars from p10 to p90, {}.", self.clones()), 14, FAINT_INK, 53)?;
-        let begun = UNIX_EPOCH + Duration::from_secs(self.host.unix_time);
-        let date = humantime::format_rfc3339_seconds(begun).to_string();
-        let date = date.split('T').next().unwrap_or_default();
         row(&self.host.line(), 11, FAINT_INK, HEIGHT as i32 - 31)?;
-        row(&format!("flashfork {}, {date}", self.host.flashfork), 11, FAINT_INK, HEIGHT as i32 - 16)
+        let warning = self.host.warning().map_or(String::new(), |warning| format!(". {warning}"));
+        let date = date(self.host.unix_time)?;
+        row(&format!("flashfork {}, {date}{warning}", self.host.flashfork), 11, FAINT_INK, HEIGHT as i32 - 16)
     }
 
     /// "100 clones per point".
@@ -146,7 +146,7 @@ impl Chart<'_> {
             .x_label_formatter(&|&size| show(size as u64))
             .y_label_formatter(&|&microseconds| tick(microseconds))
             .x_desc("memory of the parent")
-            .y_desc("fork call")
+            .y_desc("time of the fork call")
             .draw()?;
         Ok(axes)
     }
@@ -157,11 +157,11 @@ impl Chart<'_> {
         let mut labels = Vec::new();
         for line in &self.series.lines {
             let Some(last) = line.points.last() else { continue };
-            let name = format!("{}: {}", line.method, time(last.call.p50));
+            let name = format!("{}: {} at {}", line.method, time(last.call.p50), show(last.size));
             labels.push((name, explanation(line.method), colour(line.method), last.call.p50));
         }
         if let Some(empty) = self.series.empty {
-            labels.push((format!("empty process: {}", time(empty)), "nothing to copy", FAINT_INK, empty));
+            labels.push((format!("empty process: {}", time(empty)), "the same program without data", FAINT_INK, empty));
         }
         let pixel = |value: f64| axes.backend_coord(&(end, value));
         let wanted: Vec<f64> = labels.iter().map(|&(.., value)| f64::from(pixel(value).1)).collect();
@@ -179,10 +179,11 @@ fn draw_line(axes: &mut Axes, line: &Line) -> Drawn {
     let ink = colour(line.method);
     let medians = line.points.iter().map(|point| (point.size as f64, point.call.p50));
     axes.draw_series(LineSeries::new(medians, ink.stroke_width(2)))?;
-    axes.draw_series(line.points.iter().map(|point| {
-        let call = &point.call;
-        ErrorBar::new_vertical(point.size as f64, call.p10, call.p50, call.p90, ink.filled().stroke_width(2), 9)
-    }))?;
+    for Point { size, call } in &line.points {
+        let at = |time| (*size as f64, time);
+        axes.draw_series([PathElement::new([at(call.p10), at(call.p90)], ink.stroke_width(2))])?;
+        axes.draw_series([Circle::new(at(call.p50), 4, ink.filled())])?;
+    }
     Ok(())
 }
 
@@ -195,6 +196,16 @@ fn draw_text(area: &Area, text: &str, size: i32, ink: RGBColor, at: (i32, i32)) 
 
 fn font(size: i32, ink: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&ink)
+}
+
+/// The day of a time in seconds since 1970: "2023-11-14".
+fn date(unix_time: u64) -> Result<String, Box<dyn Error>> {
+    let begun = UNIX_EPOCH.checked_add(Duration::from_secs(unix_time));
+    let mut date = String::new();
+    begun
+        .and_then(|begun| write!(date, "{}", humantime::format_rfc3339_seconds(begun)).ok())
+        .ok_or_else(|| format!("{unix_time} seconds since 1970 is no date of a measurement"))?;
+    Ok(date.split('T').next().unwrap_or_default().to_owned())
 }
 
 /// A power of ten in microseconds, in a fitting unit: "10 µs", "1 ms".
