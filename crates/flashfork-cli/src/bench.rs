@@ -1,4 +1,4 @@
-//! `flashfork bench`: experiments.
+//! `flashfork bench`: experiments, and figures of what they found.
 
 use crate::error::CliError;
 use crate::places;
@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use flashfork_bench::Outcome;
 use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
+use flashfork_bench::record::Document;
 use flashfork_bench::unit_test::UnitTestOptions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -14,48 +15,95 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tempfile::NamedTempFile;
 
-/// Run an experiment; every sample is kept in a record file
+/// Run an experiment and keep every sample in a record file, or draw such a file
 #[derive(Args)]
 #[command(after_help = "Example: flashfork bench fork --sizes 0,256M,1G")]
 pub struct BenchArgs {
     #[command(subcommand)]
-    experiment: Experiment,
-    /// Where the records go [default: a new file in the user's state directory]
-    #[arg(long, global = true, value_name = "FILE")]
-    records: Option<PathBuf>,
-    /// Print the records as JSON instead of the table
-    #[arg(long, global = true)]
-    json: bool,
+    command: BenchCommand,
+}
+
+#[derive(Subcommand)]
+enum BenchCommand {
+    #[command(flatten)]
+    Experiment(Experiment),
+    Figure(FigureArgs),
 }
 
 #[derive(Subcommand)]
 enum Experiment {
     /// What a clone costs by size of the parent: 4 KB pages, THP, sealed
-    Fork(ForkOptions),
+    Fork(Run<ForkOptions>),
     /// Real SQLite: each test in a clone of one warmed database
-    UnitTest(UnitTestOptions),
+    UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
-    Fuzz(FuzzOptions),
+    Fuzz(Run<FuzzOptions>),
+}
+
+/// An experiment's own options and those of all.
+#[derive(Args)]
+struct Run<Options: Args> {
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Args)]
+struct OutputArgs {
+    /// Where the records go [default: a new file in the user's state directory]
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+    /// Print the records as JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Draw the fork calls of a record file of `bench fork` by the parent's memory, as SVG
+#[derive(Args)]
+#[command(
+    after_help = "Example: flashfork bench fork --records fork.json && flashfork bench figure fork.json fork.svg"
+)]
+struct FigureArgs {
+    /// The record file
+    #[arg(value_name = "RECORDS.json")]
+    records: PathBuf,
+    /// The picture; a file that is there is replaced
+    #[arg(value_name = "OUT.svg")]
+    out: PathBuf,
 }
 
 pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
-    let path = match &args.records {
+    match &args.command {
+        BenchCommand::Experiment(experiment) => measure(experiment)?,
+        BenchCommand::Figure(args) => draw(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn draw(args: &FigureArgs) -> Result<(), CliError> {
+    let svg = flashfork_bench::figure::fork(&Document::read(&args.records)?)?;
+    std::fs::write(&args.out, svg).map_err(CliError::file("write", &args.out))
+}
+
+fn measure(experiment: &Experiment) -> Result<(), CliError> {
+    let output = experiment.output();
+    let path = match &output.records {
         Some(path) => path.clone(),
-        None => places::records(args.experiment.name())?,
+        None => places::records(experiment.name())?,
     };
     // Made before anything is measured: a place that can't be written to is found out now.
     let file = beside(&path)?;
-    let outcome = run(&args.experiment)?;
+    let outcome = run(experiment)?;
     outcome.document.write(file.path())?;
     file.persist(&path).map_err(|e| CliError::file("write", &path)(e.error))?;
     let mut out = std::io::stdout().lock();
-    let printed = if args.json {
+    let printed = if output.json {
         serde_json::to_writer(&mut out, &outcome.document).map_err(Into::into).and_then(|()| writeln!(out))
     } else {
         writeln!(out, "{}\n\nRecords with every sample: {}", outcome.table, path.display())
     };
-    printed.map_err(CliError::file("write", "standard output"))?;
-    Ok(ExitCode::SUCCESS)
+    printed.map_err(CliError::file("write", "standard output"))
 }
 
 impl Experiment {
@@ -66,17 +114,25 @@ impl Experiment {
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
         }
     }
+
+    fn output(&self) -> &OutputArgs {
+        match self {
+            Experiment::Fork(run) => &run.output,
+            Experiment::UnitTest(run) => &run.output,
+            Experiment::Fuzz(run) => &run.output,
+        }
+    }
 }
 
 fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
     let mut bars = Bars::default();
     Ok(match experiment {
-        Experiment::Fork(o) => flashfork_bench::fork::run(o, &mut bars)?,
-        Experiment::UnitTest(o) => {
+        Experiment::Fork(Run { options: o, .. }) => flashfork_bench::fork::run(o, &mut bars)?,
+        Experiment::UnitTest(Run { options: o, .. }) => {
             let o = UnitTestOptions { cache: cache(&o.cache)?, ..o.clone() };
             flashfork_bench::unit_test::run(&o, &mut bars)?
         }
-        Experiment::Fuzz(o) => {
+        Experiment::Fuzz(Run { options: o, .. }) => {
             let preload = o.preload.clone().map_or_else(places::shim, Ok)?;
             let o = FuzzOptions { cache: cache(&o.cache)?, preload: Some(preload), ..o.clone() };
             flashfork_bench::fuzz::run(&o, &mut bars)?

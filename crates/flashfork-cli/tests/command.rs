@@ -31,7 +31,7 @@ fn every_command_has_help_with_an_example() {
     {
         flashfork().args(args).arg("--help").assert().success().stdout(contains("Example: flashfork"));
     }
-    for args in [&["lab", "run"][..], &["completions"], &["man"]] {
+    for args in [&["bench", "figure"][..], &["lab", "run"], &["completions"], &["man"]] {
         flashfork().args(args).arg("--help").assert().success().stdout(contains("Example: flashfork"));
     }
 }
@@ -58,6 +58,17 @@ fn records_that_could_not_be_written_are_refused_before_measuring() {
         .assert()
         .code(1)
         .stderr(contains("/proc/nowhere"));
+}
+
+#[test]
+fn a_figure_of_what_is_no_record_file_is_refused_and_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (records, out) = (dir.path().join("records.json"), dir.path().join("out.svg"));
+    std::fs::write(&records, "{}").unwrap();
+    let mut figure = flashfork();
+    figure.args(["bench", "figure"]).arg(&records).arg(&out);
+    figure.assert().code(1).stdout("").stderr(contains("names no schema"));
+    assert!(!out.exists());
 }
 
 #[test]
