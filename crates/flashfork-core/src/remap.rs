@@ -60,9 +60,10 @@ pub unsafe fn unseal_range(range: Range, prot: u32, copy: usize) -> Result<()> {
         if shift().is_ok() {
             return Ok(());
         }
-        // SAFETY: the hole is ours to fill; the bytes come from the copy, which is readable (sealed memory always is).
+        // SAFETY: the hole is ours to fill; the bytes come from the copy, made readable for that: it has the protection of
+        // memory that the program may have closed after the seal.
         let filled = unsafe {
-            fresh(range, prot | PROT_WRITE).and_then(|()| {
+            fresh(range, prot | PROT_WRITE).and_then(|()| sys::mprotect(copy, range.len(), PROT_READ)).and_then(|()| {
                 sys::copy_bytes(copy, range.start, range.len());
                 sys::mprotect(range.start, range.len(), prot)
             })
