@@ -1,7 +1,7 @@
 //! Runs a seed: a process on plain memory, then one with the engine, each started afresh, with a limit of time.
 
-use crate::route::Route;
 use crate::seeds::Seed;
+use flashfork_tests::route::Route;
 use std::fmt;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -30,7 +30,8 @@ impl fmt::Display for Report {
 /// Runs one seed; `engine` is the route to the engine, or `None` to stop after the run on plain memory.
 pub fn run(seed: &Seed, engine: Option<Route>, shim: impl FnOnce() -> PathBuf) -> Result<Report, String> {
     let start = Instant::now();
-    let dir = tempfile::Builder::new().prefix("flashfork-model-").tempdir().map_err(|e| format!("no directory: {e}"))?;
+    let dir =
+        tempfile::Builder::new().prefix("flashfork-model-").tempdir().map_err(|e| format!("no directory: {e}"))?;
     let result = both(seed, engine, shim, dir.path());
     match result {
         Ok(most_sealed) => {

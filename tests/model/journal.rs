@@ -1,7 +1,7 @@
 //! The journal of one process: every call and what it gave. A run on plain memory comes first; the journal of the run with the
 //! engine must read the same, call by call.
 
-use crate::route::Outcome;
+use flashfork_tests::route::Outcome;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;

@@ -10,7 +10,6 @@ mod content;
 mod drive;
 mod journal;
 mod rng;
-mod route;
 mod seeds;
 mod steps;
 mod template;
@@ -18,7 +17,7 @@ mod worker;
 mod world;
 
 use clap::{Parser, ValueEnum};
-use route::Route;
+use flashfork_tests::route::Route;
 use seeds::Seed;
 use std::path::PathBuf;
 use std::process::ExitCode;

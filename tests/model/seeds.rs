@@ -1,6 +1,6 @@
 //! Seeds that failed once, in `seeds.txt`: one a line, `SEED STEPS ROUTE`, a comment behind `#`.
 
-use crate::route::Route;
+use flashfork_tests::route::Route;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 

@@ -6,7 +6,8 @@ use std::process::Command;
 
 fn model(args: &[&str]) {
     let shim = flashfork_tests::shim::path();
-    let status = Command::new(env!("CARGO_BIN_EXE_model")).args(args).arg("--shim").arg(shim).status().expect("it starts");
+    let status =
+        Command::new(env!("CARGO_BIN_EXE_model")).args(args).arg("--shim").arg(shim).status().expect("it starts");
     assert!(status.success(), "the messages above say which seed failed and how to run it again");
 }
 

@@ -2,10 +2,10 @@
 
 use crate::content::PAGE;
 use crate::journal::{Journal, Places};
-use crate::route::Route;
 use crate::template::Template;
 use crate::world::World;
 use crate::world::space::Space;
+use flashfork_tests::route::Route;
 use std::process::ExitCode;
 
 /// Runs a seed in this process and prints the most pages that were sealed at once.

@@ -3,4 +3,6 @@
 //! The tests lie beside this directory, one directory for each kind: `model/` is a randomised model checker, `faults/` lets the
 //! system calls of the engine fail one by one, `behaviour/` has one small C program for every row and trap.
 
+pub mod content;
+pub mod route;
 pub mod shim;

@@ -2,12 +2,12 @@
 
 use crate::content::{PAGE, WORDS};
 use crate::journal::Expect;
-use crate::route::errno;
 use crate::template::{TEMPLATE_PAGES, Template, tag};
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::choose::BLOCK;
 use crate::world::table::attr;
+use flashfork_tests::route::errno;
 
 /// Pages a child may write densely at once: every clone pays for its own.
 const CHILD_DENSE: usize = 2 * BLOCK;

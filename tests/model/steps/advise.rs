@@ -2,11 +2,11 @@
 
 use crate::content::PAGE;
 use crate::journal::Expect;
-use crate::route::{Outcome, Via};
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::space::HEAP;
 use crate::world::table::attr;
+use flashfork_tests::route::{Outcome, Via};
 use libc::c_int;
 use std::ops::Range;
 
@@ -88,7 +88,10 @@ impl World {
             libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE | libc::MADV_WILLNEED => Expect::AsPlain,
             // Whether a huge page can be had right now is not part of what the memory means.
             MADV_COLLAPSE => Expect::Anything,
-            MADV_GUARD_INSTALL | MADV_GUARD_REMOVE | MADV_DONTNEED_LOCKED | libc::MADV_MERGEABLE
+            MADV_GUARD_INSTALL
+            | MADV_GUARD_REMOVE
+            | MADV_DONTNEED_LOCKED
+            | libc::MADV_MERGEABLE
             | libc::MADV_UNMERGEABLE => Expect::IfSupported(outcome),
             _ if via == Via::Process => match outcome {
                 Ok(_) => Expect::IfSupported(Ok(len as u64)),
@@ -121,7 +124,9 @@ impl World {
                 continue;
             }
             let refused = match advice {
-                libc::MADV_DONTNEED | libc::MADV_COLD | libc::MADV_PAGEOUT | MADV_GUARD_INSTALL => a & attr::LOCKED != 0,
+                libc::MADV_DONTNEED | libc::MADV_COLD | libc::MADV_PAGEOUT | MADV_GUARD_INSTALL => {
+                    a & attr::LOCKED != 0
+                }
                 libc::MADV_FREE => a & (attr::LOCKED | attr::SHARED | attr::FILE) != 0,
                 libc::MADV_WIPEONFORK => a & (attr::SHARED | attr::FILE) != 0,
                 libc::MADV_REMOVE if a & attr::LOCKED == 0 && a & attr::FILE != 0 => return (page, Err(libc::EACCES)),

@@ -131,4 +131,3 @@ impl Drop for Signal {
         }
     }
 }
-

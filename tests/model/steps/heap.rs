@@ -2,12 +2,12 @@
 
 use crate::content::PAGE;
 use crate::journal::Expect;
-use crate::route::errno;
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::choose::BLOCK;
 use crate::world::space::{HEAP, HEAP_PAGES};
 use crate::world::table::attr;
+use flashfork_tests::route::errno;
 
 /// The origin of the heap, whose pages all come from one mapping.
 const ORIGIN: u32 = u32::MAX;

@@ -2,11 +2,11 @@
 
 use crate::content::PAGE;
 use crate::journal::Expect;
-use crate::route::errno;
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::space::PAGES;
 use crate::world::table::attr;
+use flashfork_tests::route::errno;
 
 /// Pages locked at most: an ordinary user may lock 8 MB (2 MB before Linux 5.16).
 const MOST: usize = 256;
@@ -26,9 +26,8 @@ impl World {
         let (space, route) = (self.space, self.route);
         let text = format!("mlock {range:?} {on_fault}");
         // A page that can't be brought in makes it fail although all is locked: the kernel knows best.
-        self.journal.call(&text, Expect::AsPlain, || {
-            route.mlock(space.addr(range.start), range.len() * PAGE, on_fault)
-        })?;
+        self.journal
+            .call(&text, Expect::AsPlain, || route.mlock(space.addr(range.start), range.len() * PAGE, on_fault))?;
         for page in range.start..gap {
             self.table.set(page, attr::LOCKED);
         }

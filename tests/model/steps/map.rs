@@ -2,13 +2,13 @@
 
 use crate::content::PAGE;
 use crate::journal::Expect;
-use crate::route::{Outcome, errno};
 use crate::template::{TEMPLATE_PAGES, Template, tag};
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::choose::BLOCK;
 use crate::world::space::ARENA_PAGES;
 use crate::world::table::attr;
+use flashfork_tests::route::{Outcome, errno};
 use libc::c_int;
 use std::ops::Range;
 
@@ -51,11 +51,7 @@ impl World {
         ]);
         // Shared memory is written by the first process only; others would need a model in common.
         let prot = if kind == Kind::SharedMemory { prot & !libc::PROT_WRITE } else { prot };
-        let more = self.rng.weighted(&[
-            (72, 0),
-            (20, libc::MAP_NORESERVE),
-            (8, libc::MAP_POPULATE),
-        ]);
+        let more = self.rng.weighted(&[(72, 0), (20, libc::MAP_NORESERVE), (8, libc::MAP_POPULATE)]);
         let (flags, fd) = match kind {
             Kind::Anonymous => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
             Kind::SharedAnonymous => (libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1),
@@ -65,7 +61,7 @@ impl World {
         let file_page = if fd >= 0 { self.rng.between(0, TEMPLATE_PAGES - len) } else { 0 };
         self.map_at(range.clone(), prot, flags | more, fd, file_page)?;
         if kind == Kind::Anonymous && self.rng.chance(35) {
-            self.advise(range, libc::MADV_HUGEPAGE, crate::route::Via::Function)?;
+            self.advise(range, libc::MADV_HUGEPAGE, flashfork_tests::route::Via::Function)?;
         }
         Ok(())
     }
@@ -79,7 +75,14 @@ impl World {
         self.gap(len)
     }
 
-    fn map_at(&mut self, range: Range<usize>, prot: c_int, flags: c_int, fd: i32, file_page: usize) -> Result<(), String> {
+    fn map_at(
+        &mut self,
+        range: Range<usize>,
+        prot: c_int,
+        flags: c_int,
+        fd: i32,
+        file_page: usize,
+    ) -> Result<(), String> {
         let origin = self.origin();
         let occupied = range.clone().any(|p| self.table.mapped(p));
         let no_replace = self.rng.chance(5);
@@ -119,7 +122,9 @@ impl World {
         // Large pieces go often, or the arena fills up.
         let range = if self.rng.chance(30) { range.start..(range.end + 4 * BLOCK).min(ARENA_PAGES) } else { range };
         let space = self.space;
-        self.journal.call(&format!("munmap {range:?}"), Expect::Exactly(Ok(0)), || unmap(space.addr(range.start), range.len()))?;
+        self.journal.call(&format!("munmap {range:?}"), Expect::Exactly(Ok(0)), || {
+            unmap(space.addr(range.start), range.len())
+        })?;
         self.table.unmap(range.clone());
         let around = range.start.saturating_sub(4)..(range.end + 4).min(ARENA_PAGES);
         self.check(around, Depth::Written)

@@ -2,9 +2,9 @@
 
 use crate::content::PAGE;
 use crate::journal::Expect;
-use crate::route::Via;
 use crate::world::World;
 use crate::world::check::Depth;
+use flashfork_tests::route::Via;
 use libc::c_int;
 
 impl World {
@@ -29,9 +29,8 @@ impl World {
         let move_flags = self.rng.pick(&[libc::MREMAP_FIXED, libc::MREMAP_DONTUNMAP, 64, libc::MREMAP_MAYMOVE | 2]);
         // Onto itself: refused in every form.
         let text = format!("mremap {range:?} onto itself flags {move_flags}");
-        self.journal.call(&text, Expect::Exactly(Err(libc::EINVAL)), || {
-            route.mremap(start, len, len, move_flags, start)
-        })?;
+        self.journal
+            .call(&text, Expect::Exactly(Err(libc::EINVAL)), || route.mremap(start, len, len, move_flags, start))?;
         self.check(range, Depth::All)
     }
 }

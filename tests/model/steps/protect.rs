@@ -3,10 +3,10 @@
 use super::map::protection;
 use crate::content::PAGE;
 use crate::journal::Expect;
-use crate::route::errno;
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::table::attr;
+use flashfork_tests::route::errno;
 use libc::c_int;
 use std::ops::Range;
 

@@ -80,7 +80,13 @@ impl World {
     }
 
     /// Takes what the kernel put outside of the arena back into it.
-    fn bring_home(&mut self, from: Range<usize>, new: usize, at: usize, home: Option<Range<usize>>) -> Result<(), String> {
+    fn bring_home(
+        &mut self,
+        from: Range<usize>,
+        new: usize,
+        at: usize,
+        home: Option<Range<usize>>,
+    ) -> Result<(), String> {
         let old = from.len();
         let Some(home) = home else {
             self.table.unmap(from);

@@ -74,7 +74,10 @@ impl World {
             }
         }
         // A sealed VMA keeps this advice elsewhere until it is anonymous again.
-        if !vma.sealed && a & attr::LATE == 0 && (has("hg") != (a & attr::HUGE != 0) || has("nh") != (a & attr::NOHUGE != 0)) {
+        if !vma.sealed
+            && a & attr::LATE == 0
+            && (has("hg") != (a & attr::HUGE != 0) || has("nh") != (a & attr::NOHUGE != 0))
+        {
             return wrong("huge page advice");
         }
         let never = attr::SHARED

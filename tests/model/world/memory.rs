@@ -3,7 +3,7 @@
 use super::World;
 use super::table::attr;
 use crate::content::{PAGE, Tag, WORDS, fill};
-use crate::route::{Outcome, errno};
+use flashfork_tests::route::{Outcome, errno};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -70,7 +70,8 @@ impl World {
         let mut words = [0; WORDS];
         fill(&mut words, 0, tag);
         let mem = File::options().write(true).open("/proc/self/mem").map_err(|e| format!("/proc/self/mem: {e}"))?;
-        mem.write_all_at(bytes(&words), self.space.addr(page) as u64).map_err(|e| format!("poke at page {page}: {e}"))?;
+        mem.write_all_at(bytes(&words), self.space.addr(page) as u64)
+            .map_err(|e| format!("poke at page {page}: {e}"))?;
         self.note_overwritten(page, tag);
         Ok(())
     }

@@ -10,8 +10,8 @@ pub mod table;
 use crate::content::Tag;
 use crate::journal::Journal;
 use crate::rng::Rng;
-use crate::route::Route;
 use crate::template::Template;
+use flashfork_tests::route::Route;
 use space::Space;
 use table::Table;
 

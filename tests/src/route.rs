@@ -1,4 +1,6 @@
 //! How a tested process reaches the engine.
+//!
+//! The functions make the call they are named for, errors are its errno; seal, unseal and exclude say what went wrong in words.
 
 use flashfork_core::{Pages, Range, advise};
 use libc::{c_int, c_void};
@@ -46,11 +48,13 @@ fn outcome(result: c_int) -> Outcome {
     if result < 0 { Err(errno()) } else { Ok(result as u64) }
 }
 
+/// The calling thread's errno.
 pub fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 impl Route {
+    /// `madvise(2)`; `via` counts for programs that go through libc.
     pub fn madvise(self, addr: usize, len: usize, advice: c_int, via: Via) -> Outcome {
         if self == Route::Linked {
             // SAFETY: the addresses are those under test; nothing else lies there.
@@ -73,6 +77,7 @@ impl Route {
         }
     }
 
+    /// `mremap(2)`; the value is the new address.
     pub fn mremap(self, from: usize, old: usize, new: usize, flags: c_int, to: usize) -> Outcome {
         if self == Route::Linked {
             // SAFETY: the addresses are those under test.
@@ -85,6 +90,7 @@ impl Route {
         if at == libc::MAP_FAILED { Err(errno()) } else { Ok(at as u64) }
     }
 
+    /// `mlock(2)`, or `mlock2(2)` with `MLOCK_ONFAULT`.
     pub fn mlock(self, addr: usize, len: usize, on_fault: bool) -> Outcome {
         if self == Route::Linked {
             advise::before_lock(addr, len);
@@ -99,7 +105,7 @@ impl Route {
         })
     }
 
-    /// Seals; an error is one of the engine's, which has no reason to refuse these processes.
+    /// Seals, on 4 KB pages only if `small` (the shim has no such choice).
     pub fn seal(self, small: bool) -> Result<(), String> {
         match self {
             Route::Plain => Ok(()),
@@ -111,6 +117,7 @@ impl Route {
         }
     }
 
+    /// Unseals a range of addresses, or everything (the shim knows only that).
     pub fn unseal(self, range: Option<(usize, usize)>) -> Result<(), String> {
         match (self, range) {
             (Route::Plain, _) => Ok(()),

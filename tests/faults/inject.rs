@@ -1,0 +1,158 @@
+//! Runs the victim under ptrace(2) and lets system calls between its two marks fail.
+
+use crate::fault::{Fault, faults, target};
+use libc::{c_int, user_regs_struct};
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The second mark, as in the victim: the first is that it stops.
+const MARK: u64 = 0x666c_6173;
+
+/// What is to go wrong: faults by the index of the system call after the first mark. One that the call at
+/// that place can't give is left out.
+pub type Plan = [(usize, Fault)];
+
+/// A scene of the victim and the way it reaches the engine.
+#[derive(Clone, Copy, Debug)]
+pub struct Case<'a> {
+    pub victim: &'a Path,
+    pub shim: Option<&'a Path>,
+    pub scene: &'a str,
+}
+
+/// Runs a case with the plan; returns the system calls between the marks, each as it was entered. The error is what the victim
+/// said, or how it ended.
+pub fn run(case: &Case, plan: &Plan) -> Result<Vec<user_regs_struct>, String> {
+    let mut child = start(case, plan.iter().any(|(_, fault)| leaks(*fault)))?;
+    let pid = Pid::from_raw(child.id() as i32);
+    let calls = trace(pid, plan);
+    // When tracing failed the victim has ended, by a signal perhaps, or else is ended here; its status is gone then.
+    let status = match &calls {
+        Ok(_) => child.wait().map_err(|e| format!("wait: {e}"))?,
+        Err(_) => child.kill().and_then(|()| child.wait()).unwrap_or_default(),
+    };
+    let mut said = String::new();
+    if let Some(mut pipe) = child.stderr.take() {
+        pipe.read_to_string(&mut said).map_err(|e| format!("what the victim says: {e}"))?;
+    }
+    match calls {
+        Ok(calls) if status.success() => Ok(calls),
+        Ok(_) => Err(format!("{} ({status})", said.trim())),
+        Err(e) => Err(format!("{} ({e})", said.trim())),
+    }
+}
+
+/// Whether the fault itself keeps scratch memory from being given back.
+fn leaks(fault: Fault) -> bool {
+    fault == Fault::Errno(libc::ENOMEM)
+}
+
+fn start(case: &Case, leak_allowed: bool) -> Result<Child, String> {
+    let mut command = Command::new(case.victim);
+    command.arg(if case.shim.is_some() { "shim" } else { "linked" }).arg(case.scene);
+    if leak_allowed {
+        command.arg("leak-allowed");
+    }
+    if let Some(shim) = case.shim {
+        command.env("LD_PRELOAD", shim).env("FLASHFORK_ENGINE", "fork");
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // SAFETY: one system call between fork and exec.
+    unsafe { command.pre_exec(|| ptrace::traceme().map_err(Into::into)) };
+    command.spawn().map_err(|e| format!("{}: {e}", case.victim.display()))
+}
+
+fn trace(pid: Pid, plan: &Plan) -> Result<Vec<user_regs_struct>, String> {
+    match stop(pid)? {
+        Stop::Signal(Signal::SIGTRAP) => {}
+        other => return Err(format!("not stopped at exec: {other:?}")),
+    }
+    ptrace::setoptions(pid, Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL).map_err(text)?;
+    ptrace::cont(pid, None).map_err(text)?;
+    match stop(pid)? {
+        Stop::Signal(Signal::SIGSTOP) => {}
+        other => return Err(format!("not stopped at the first mark: {other:?}")),
+    }
+    let mut calls = Vec::new();
+    loop {
+        let entered = next_call(pid)?;
+        if entered.orig_rax as i64 == libc::SYS_prctl && entered.rdi == MARK {
+            return ptrace::detach(pid, None).map(|()| calls).map_err(text);
+        }
+        // Where another call failed before, this may not be the one that the plan meant.
+        let fault = plan.iter().find(|(i, fault)| *i == calls.len() && faults(&entered).contains(fault));
+        calls.push(entered);
+        match fault {
+            Some((_, fault)) => {
+                enter(pid, *fault, entered)?;
+                let left = next_call(pid)?;
+                leave(pid, *fault, &entered, left)?;
+            }
+            None => drop(next_call(pid)?),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Stop {
+    Call,
+    Signal(Signal),
+}
+
+fn stop(pid: Pid) -> Result<Stop, String> {
+    match waitpid(pid, None).map_err(text)? {
+        WaitStatus::PtraceSyscall(_) => Ok(Stop::Call),
+        WaitStatus::Stopped(_, signal) => Ok(Stop::Signal(signal)),
+        other => Err(format!("ended early: {other:?}")),
+    }
+}
+
+/// Runs to the next entry or exit of a system call; signals go through.
+fn next_call(pid: Pid) -> Result<user_regs_struct, String> {
+    let mut signal = None;
+    loop {
+        ptrace::syscall(pid, signal).map_err(text)?;
+        match stop(pid)? {
+            Stop::Call => return ptrace::getregs(pid).map_err(text),
+            Stop::Signal(s) => signal = Some(s),
+        }
+    }
+}
+
+/// Changes a call on its way in.
+fn enter(pid: Pid, fault: Fault, mut regs: user_regs_struct) -> Result<(), String> {
+    match fault {
+        // No such call: nothing is done.
+        Fault::Errno(_) => regs.orig_rax = u64::MAX,
+        Fault::Late(_) => return Ok(()),
+        Fault::Short => regs.rdx = (regs.rdx / 3).max(1),
+        Fault::Hole => {
+            let (addr, len) = target(&regs).ok_or("a hole needs a fixed target")?;
+            (regs.orig_rax, regs.rdi, regs.rsi) = (libc::SYS_munmap as u64, addr, len);
+        }
+    }
+    ptrace::setregs(pid, regs).map_err(text)
+}
+
+/// Changes what it gives on its way out; the other registers are as the program set them.
+fn leave(pid: Pid, fault: Fault, entered: &user_regs_struct, left: user_regs_struct) -> Result<(), String> {
+    let error = |e: c_int| -i64::from(e) as u64;
+    let mut regs = left;
+    (regs.rdi, regs.rsi, regs.rdx) = (entered.rdi, entered.rsi, entered.rdx);
+    regs.rax = match fault {
+        Fault::Errno(e) | Fault::Late(e) => error(e),
+        Fault::Short => left.rax,
+        Fault::Hole => error(libc::ENOMEM),
+    };
+    ptrace::setregs(pid, regs).map_err(text)
+}
+
+fn text(e: nix::errno::Errno) -> String {
+    format!("ptrace: {e}")
+}

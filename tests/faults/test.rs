@@ -1,0 +1,93 @@
+//! Fault injection: every system call of a seal, a reseal, an unseal and of the calls the shim takes over fails in every way that it
+//! can, one after another, and with a hole also several in a row. After each the victim compares all its memory, forks, and looks at
+//! its descriptors, limits, signal mask and address space; and the next seal must work.
+
+mod fault;
+mod inject;
+
+use fault::{Fault, faults, target};
+use inject::{Case, run};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// By both ways.
+const SCENES: &[&str] =
+    &["seal", "reseal", "fold", "unseal", "dontneed", "free", "wipeonfork", "grow", "grow-and-move", "lock"];
+
+/// What the shim has no call for, or what is the same there.
+const LINKED_SCENES: &[&str] = &["unseal-unreadable", "seal-small"];
+
+/// System calls after a hole that fail too: those that fill it again.
+const AFTER_A_HOLE: usize = 6;
+
+/// The plans for one case, from the calls of a run in which nothing failed.
+fn plans(calls: &[libc::user_regs_struct]) -> Vec<Vec<(usize, Fault)>> {
+    let mut out = Vec::new();
+    for (k, call) in calls.iter().enumerate() {
+        out.extend(faults(call).into_iter().map(|fault| vec![(k, fault)]));
+        if target(call).is_some() {
+            for next in k + 1..=k + AFTER_A_HOLE {
+                out.push(vec![(k, Fault::Hole), (next, Fault::Errno(libc::ENOMEM))]);
+            }
+            // Three in a row; the calls between the attempts go well.
+            out.push((k..k + AFTER_A_HOLE).map(|i| (i, Fault::Hole)).collect());
+        }
+    }
+    out
+}
+
+/// Runs all plans of a case; returns how many, and what went wrong.
+fn inject_all(case: &Case) -> (usize, Vec<String>) {
+    let calls = match run(case, &[]) {
+        Ok(calls) => calls,
+        Err(e) => return (0, vec![format!("{}: without any fault: {e}", case.scene)]),
+    };
+    let mut wrong = Vec::new();
+    let plans = plans(&calls);
+    for plan in &plans {
+        if let Err(e) = run(case, plan) {
+            let call = calls.get(plan[0].0).map(|c| syscalls::Sysno::new(c.orig_rax as usize));
+            wrong.push(format!(
+                "{} by {:?}, {call:?} of {}: {plan:?}: {e}",
+                case.scene,
+                case.shim.is_some(),
+                calls.len()
+            ));
+        }
+    }
+    (plans.len(), wrong)
+}
+
+fn all_scenes(scenes: impl Iterator<Item = &'static &'static str> + Send, shim: Option<&Path>) {
+    let victim = Path::new(env!("CARGO_BIN_EXE_victim"));
+    let scenes = Mutex::new(scenes);
+    let results = Mutex::new((0, Vec::new()));
+    // Each scene by one thread: a tracer is a thread.
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(scene) = scenes.lock().unwrap().next() {
+                    let (count, wrong) = inject_all(&Case { victim, shim, scene });
+                    println!("{scene}: {count} injections");
+                    let mut all = results.lock().unwrap();
+                    all.0 += count;
+                    all.1.extend(wrong);
+                }
+            });
+        }
+    });
+    let (count, wrong) = results.into_inner().unwrap();
+    println!("{count} injections in all");
+    assert!(wrong.is_empty(), "{} of {count} went wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(count > 500, "only {count} injections were made");
+}
+
+#[test]
+fn a_program_that_calls_the_core_survives_every_failing_system_call() {
+    all_scenes(SCENES.iter().chain(LINKED_SCENES), None);
+}
+
+#[test]
+fn an_unmodified_program_survives_every_failing_system_call() {
+    all_scenes(SCENES.iter(), Some(flashfork_tests::shim::path()));
+}

@@ -1,0 +1,118 @@
+//! The calls that are made to fail, one scene each.
+
+use crate::memory::Region;
+use flashfork_tests::content::PAGE;
+use flashfork_tests::route::{Outcome, Route, Via};
+
+/// Pages of the first region: a block of 2 MB and odd ends.
+const MAIN: usize = 200 + 512 + 40;
+/// Pages of the second.
+const SIDE: usize = 512 + 9;
+/// Where they lie: the first a little before a 2 MB boundary.
+const MAIN_AT: usize = 0x20_0000_0000 - 200 * PAGE;
+const SIDE_AT: usize = 0x20_4000_0000;
+
+/// The pages of the first region that a call on a part of it is about: over a written page and a block's end.
+pub const PART: std::ops::Range<usize> = 430..720;
+
+/// What a scene is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A seal of memory never sealed.
+    Seal {
+        small: bool,
+    },
+    /// A seal of what was written since the last one.
+    Reseal,
+    /// A seal that brings many generations together.
+    Fold,
+    Unseal,
+    /// Of memory that was made unreadable since.
+    UnsealUnreadable,
+    /// `madvise` on a part of the first region.
+    Advice(i32),
+    /// `mremap` that grows the first region where it is.
+    GrowInPlace,
+    /// `mremap` that grows it elsewhere.
+    GrowAndMove,
+    /// `mlock` of a part of it.
+    Lock,
+}
+
+/// Scenes by name.
+pub const SCENES: &[(&str, Kind)] = &[
+    ("seal", Kind::Seal { small: false }),
+    ("seal-small", Kind::Seal { small: true }),
+    ("reseal", Kind::Reseal),
+    ("fold", Kind::Fold),
+    ("unseal", Kind::Unseal),
+    ("unseal-unreadable", Kind::UnsealUnreadable),
+    ("dontneed", Kind::Advice(libc::MADV_DONTNEED)),
+    ("free", Kind::Advice(libc::MADV_FREE)),
+    ("wipeonfork", Kind::Advice(libc::MADV_WIPEONFORK)),
+    ("grow", Kind::GrowInPlace),
+    ("grow-and-move", Kind::GrowAndMove),
+    ("lock", Kind::Lock),
+];
+
+/// A scene that is set.
+pub struct Scene {
+    pub kind: Kind,
+    pub route: Route,
+    pub main: Region,
+    pub side: Region,
+    /// Whether children find zeros in the part.
+    pub wiped_in_children: bool,
+}
+
+impl Scene {
+    /// Fills memory and does what comes before the call.
+    pub fn set(kind: Kind, route: Route) -> Result<Scene, String> {
+        let main = Region::new(MAIN_AT, MAIN, 1 << 20)?;
+        let side = Region::new(SIDE_AT, SIDE, 2 << 20)?;
+        let mut scene = Scene { kind, route, main, side, wiped_in_children: false };
+        if matches!(kind, Kind::Seal { .. }) {
+            return Ok(scene);
+        }
+        let rounds = if kind == Kind::Fold { 8 } else { 1 };
+        for round in 0..rounds {
+            scene.route.seal(true)?;
+            // Some pages differ from the memfd's from here on: bytes that no memfd has.
+            scene.main.write([3 + round, 450 + round, MAIN - 1].into_iter(), (3 << 20) + 16 * round as u64);
+        }
+        if kind == Kind::UnsealUnreadable {
+            scene.main.protect(libc::PROT_NONE)?;
+        }
+        Ok(scene)
+    }
+
+    /// In a child: what the kernel has wiped is known to be zero.
+    pub fn wipe(&mut self) {
+        if self.wiped_in_children {
+            self.main.tags[PART].fill(0);
+        }
+    }
+
+    /// Makes the call.
+    pub fn play(&self) -> Outcome {
+        let words = |result: Result<(), String>| result.map(|()| 0).map_err(|_| -1);
+        let part = (self.main.addr + PART.start * PAGE, PART.len() * PAGE);
+        match self.kind {
+            Kind::Seal { small } => words(self.route.seal(small)),
+            Kind::Reseal | Kind::Fold => words(self.route.seal(false)),
+            Kind::Unseal | Kind::UnsealUnreadable => words(self.route.unseal(None)),
+            Kind::Advice(advice) => self.route.madvise(part.0, part.1, advice, Via::Function),
+            Kind::GrowInPlace => self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, 0, 0),
+            Kind::GrowAndMove => {
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+                self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, flags, SIDE_AT + (1 << 30))
+            }
+            Kind::Lock => self.route.mlock(part.0, part.1, true),
+        }
+    }
+
+    /// Pages of the first region after it has grown.
+    pub fn grown(&self) -> usize {
+        self.main.tags.len() + 100
+    }
+}

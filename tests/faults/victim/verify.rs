@@ -1,0 +1,122 @@
+//! Plays a scene and looks at everything afterwards.
+
+use crate::memory::{Region, is_sealed, maps_line};
+use crate::process;
+use crate::scene::{Kind, PART, SCENES, Scene};
+use flashfork_tests::route::{Outcome, Route};
+
+/// The first mark: from where the tracer, for which it stops, goes on system call by system call.
+fn begin() {
+    // SAFETY: no memory is passed.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// The second mark: a system call that does nothing (`prctl` without such an option), past the shim.
+fn end() {
+    const MARK: usize = 0x666c_6173;
+    // SAFETY: an unknown option is refused with EINVAL.
+    let _ = unsafe { syscalls::syscall1(syscalls::Sysno::prctl, MARK) };
+}
+
+/// Plays the scene called `name` and checks what must hold whatever failed in it.
+pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result<(), String> {
+    let (_, kind) = SCENES.iter().find(|(n, _)| *n == name).ok_or("no such scene")?;
+    process::prepare()?;
+    let mut scene = Scene::set(*kind, route)?;
+    let before = process::state();
+    begin();
+    let outcome = scene.play();
+    end();
+    let after = process::state();
+    process::same(before, after, growth(&scene, outcome), leak_allowed)?;
+    follow(&mut scene, outcome)?;
+    family(&mut scene, "after the call")?;
+    again(&mut scene)
+}
+
+/// How many pages more the address space has.
+fn growth(scene: &Scene, outcome: Outcome) -> isize {
+    match (scene.kind, outcome) {
+        (Kind::GrowInPlace | Kind::GrowAndMove, Ok(_)) => (scene.grown() - scene.main.tags.len()) as isize,
+        _ => 0,
+    }
+}
+
+/// Brings what is known of memory up to date with the call, and compares what the call has left open.
+fn follow(scene: &mut Scene, outcome: Outcome) -> Result<(), String> {
+    match scene.kind {
+        Kind::UnsealUnreadable => {
+            let line = maps_line(scene.main.addr)?;
+            if !line.contains(" ---p ") {
+                return Err(format!("the protection has changed: {line}"));
+            }
+            scene.main.protect(libc::PROT_READ | libc::PROT_WRITE)?;
+        }
+        Kind::Advice(libc::MADV_DONTNEED) => dropped(&mut scene.main, PART, outcome.is_err())?,
+        Kind::Advice(libc::MADV_FREE) => dropped(&mut scene.main, PART, true)?,
+        Kind::Advice(libc::MADV_WIPEONFORK) => scene.wiped_in_children = outcome.is_ok(),
+        Kind::GrowInPlace | Kind::GrowAndMove => {
+            if let Ok(at) = outcome {
+                scene.main.addr = at as usize;
+                scene.main.tags.resize(scene.grown(), 0);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Pages given up are zero; where that failed, or may be done later, each is what it was or zero, and nothing else.
+fn dropped(region: &mut Region, pages: std::ops::Range<usize>, may_stay: bool) -> Result<(), String> {
+    for page in pages {
+        if region.page_holds(page, 0) {
+            region.tags[page] = 0;
+        } else if !may_stay {
+            return Err(format!("page {page} was discarded and is not zero"));
+        } else if region.page_holds(page, region.tags[page]) {
+            // Written, so that the kernel does not take it later.
+            region.write(std::iter::once(page), region.tags[page]);
+        } else {
+            return Err(format!("page {page} is neither zero nor what it was"));
+        }
+    }
+    Ok(())
+}
+
+/// Memory is right in this process and in a child, and what the child writes stays its own.
+fn family(scene: &mut Scene, when: &str) -> Result<(), String> {
+    let all = |scene: &Scene| scene.main.check().and_then(|()| scene.side.check());
+    all(scene).map_err(|e| format!("{when}: {e}"))?;
+    // SAFETY: one thread.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        scene.wipe();
+        let result = all(scene);
+        let some = (0..scene.main.tags.len()).step_by(16);
+        scene.main.write(some, 9 << 20);
+        let result = result.and_then(|()| all(scene));
+        if let Err(e) = &result {
+            eprintln!("victim: in the child {when}: {e}");
+        }
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(i32::from(result.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    if status != 0 {
+        return Err(format!("the child {when} ended with status {status:#x}"));
+    }
+    all(scene).map_err(|e| format!("{when}, after the child wrote: {e}"))
+}
+
+/// A seal that nothing disturbs works, whatever came before.
+fn again(scene: &mut Scene) -> Result<(), String> {
+    scene.main.write([5, 500].into_iter(), 5 << 20);
+    scene.route.seal(true).map_err(|e| format!("the next {e}"))?;
+    // The second region is of interest to no scene but the seals.
+    if !is_sealed(scene.side.addr + scene.side.len() / 2)? {
+        return Err("the next seal left memory unsealed".into());
+    }
+    family(scene, "after the next seal")
+}

@@ -1,0 +1,51 @@
+//! What a page holds, as a function of a number: the contents of big regions are known without keeping them.
+
+/// Bytes in a page.
+pub const PAGE: usize = 4096;
+/// Words in a page.
+pub const WORDS: usize = PAGE / 8;
+
+/// One number a word; XOR with the page's own number gives the content, fast enough to compare gigabytes.
+static PATTERN: [u64; WORDS] = pattern();
+
+const fn mix(x: u64) -> u64 {
+    let z = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+const fn pattern() -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    let mut i = 0;
+    while i < WORDS {
+        words[i] = mix(i as u64 + 1);
+        i += 1;
+    }
+    words
+}
+
+/// What a stretch of words holds: zeros for 0, else a pattern that no other tag has.
+pub type Tag = u64;
+
+/// Word `i` of a page with this tag.
+pub fn word(tag: Tag, i: usize) -> u64 {
+    if tag == 0 { 0 } else { PATTERN[i] ^ mix(tag) }
+}
+
+/// Whether a whole page has this tag.
+pub fn holds(words: &[u64; WORDS], tag: Tag) -> bool {
+    let (key, mask) = if tag == 0 { (0, 0) } else { (mix(tag), u64::MAX) };
+    words.iter().zip(&PATTERN).fold(0, |wrong, (w, p)| wrong | (w ^ (p & mask) ^ key)) == 0
+}
+
+/// Writes what a page with this tag holds from word `start` on.
+///
+/// # Panics
+/// When it would run past the end of the page.
+pub fn fill(words: &mut [u64], start: usize, tag: Tag) {
+    let key = mix(tag);
+    let len = words.len();
+    for (w, p) in words.iter_mut().zip(&PATTERN[start..start + len]) {
+        *w = p ^ key;
+    }
+}
