@@ -25,5 +25,10 @@ int main(void)
     free(block);
     block = calloc(1, 16 * MB);
     CHECK(zeros(block, 16 * MB));
+    /* Half of it was never written and stays anonymous: one block in two mappings. */
+    fill(block, 8 * MB, 4);
+    CHECK(call_seal() == 0 && sealed_bytes(block, 16 * MB) < 9 * MB && sealed_bytes(block, 8 * MB) > 5 * MB);
+    block = realloc(block, 24 * MB);
+    CHECK(block != NULL && intact(block, 8 * MB, 4) && zeros(block + 8 * MB, 8 * MB));
     return 0;
 }
