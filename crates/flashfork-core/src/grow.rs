@@ -10,7 +10,7 @@ use crate::range::Range;
 use crate::remap::{self, ATTEMPTS};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, Result};
-use crate::vma::{self, Kind};
+use crate::vma::{self, Flags, Kind};
 use crate::{advise, offset};
 use linux_raw_sys::general as k;
 
@@ -53,7 +53,10 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
         unsafe { sys::munmap(from + len, whole.len() - len) }?;
         whole.end = from + len;
     }
-    let end = end.or_else(|_| look(whole))?;
+    let mut end = end.or_else(|_| look(whole))?;
+    if !end.sealed {
+        end.flags = with_arena(|arena| flags_at(arena, whole.end - PAGE))?;
+    }
     let to = (flags & FIXED != 0).then_some(to);
     // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
     unsafe { Move { whole, len, end, flags }.run(to) }
@@ -72,6 +75,47 @@ struct End {
     prot: u32,
     advice: u8,
     sealed: bool,
+    /// What the program has asked for it. A sealed piece has none: it would not have been sealed.
+    flags: Flags,
+}
+
+impl End {
+    /// Gives new memory what holds for this piece.
+    fn apply(&self, at: usize, len: usize) -> Result<()> {
+        self.advise(at, len)?;
+        if self.flags.has(b"lo") { sys::mlock(at, len, self.flags.has(b"lf")) } else { Ok(()) }
+    }
+
+    /// As `apply`, but locks nothing.
+    fn advise(&self, at: usize, len: usize) -> Result<()> {
+        for advice in offset::advices(self.advice | offset::advice_of_flags(&self.flags)) {
+            // SAFETY: none of these discards. Advice is only that.
+            let _ = unsafe { sys::madvise(at, len, advice) };
+        }
+        let promises: [(&[u8; 2], u32); 4] = [
+            (b"dc", k::MADV_DONTFORK),
+            (b"wf", k::MADV_WIPEONFORK),
+            (b"dd", k::MADV_DONTDUMP),
+            (b"mg", k::MADV_MERGEABLE),
+        ];
+        for (_, advice) in promises.iter().filter(|(letters, _)| self.flags.has(letters)) {
+            // SAFETY: none of these discards.
+            unsafe { sys::madvise(at, len, *advice) }?;
+        }
+        Ok(())
+    }
+}
+
+/// The flags of the mapping at an address.
+fn flags_at(arena: &mut Arena, at: usize) -> Result<Flags> {
+    let mut flags = Flags::default();
+    vma::for_each(c"/proc/self/smaps", &mut arena.text, |v| {
+        if v.range.start <= at && at < v.range.end {
+            flags = v.flags;
+        }
+        Ok(())
+    })?;
+    Ok(flags)
 }
 
 /// Lists the pieces of a range as runs; returns what the last one is like. `EFAULT`, as the kernel would say, unless they
@@ -93,7 +137,8 @@ fn pieces(arena: &mut Arena, whole: Range) -> Result<End> {
         *runs.get_mut(*run_count).ok_or(Errno::ENOMEM)? = Run { range, ..Run::default() };
         *run_count += 1;
         at = range.end;
-        last = Some(End { prot: v.prot, advice: if sealed { offset::advice_of_sealed(v) } else { 0 }, sealed });
+        let advice = if sealed { offset::advice_of_sealed(v) } else { 0 };
+        last = Some(End { prot: v.prot, advice, sealed, flags: Flags::default() });
         Ok(())
     })?;
     last.filter(|_| at == whole.end).ok_or(Errno::EFAULT)
@@ -149,12 +194,9 @@ impl Move {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | k::MAP_FIXED_NOREPLACE;
         // SAFETY: replaces nothing.
         match unsafe { sys::mmap(start, end - start, self.end.prot, flags, -1, 0) } {
-            Ok(at) if at == start => {
-                self.advise(start, end - start);
-                true
-            }
+            Ok(at) if at == start && self.end.apply(start, end - start).is_ok() => true,
             Ok(elsewhere) => {
-                // Before Linux 4.17 the address is only a hint.
+                // It can't be like the rest; or before Linux 4.17, where the address is only a hint.
                 // SAFETY: mapped just now.
                 let _ = unsafe { sys::munmap(elsewhere, end - start) };
                 false
@@ -168,16 +210,9 @@ impl Move {
         if len > 0 {
             // SAFETY: the caller's destination.
             unsafe { remap::fresh(Range::new(at, at + len), self.end.prot) }?;
-            self.advise(at, len);
+            self.end.apply(at, len)?;
         }
         Ok(())
-    }
-
-    fn advise(&self, at: usize, len: usize) {
-        for advice in offset::advices(self.end.advice) {
-            // SAFETY: none of these discards. Advice is only that.
-            let _ = unsafe { sys::madvise(at, len, advice) };
-        }
     }
 
     /// Moves every piece; when one can't be moved, all are back where they were.
@@ -191,8 +226,13 @@ impl Move {
             }
         }
         if self.flags & DONTUNMAP != 0 {
+            // What stays behind is like the rest but for the lock, as mremap(2) has it.
             // SAFETY: everything there has moved away, or comes back.
-            unsafe { remap::fresh(self.whole, self.end.prot).inspect_err(|_| self.move_back(to, pieces)) }?;
+            unsafe {
+                remap::fresh(self.whole, self.end.prot)
+                    .and_then(|()| self.end.advise(self.whole.start, self.whole.len()))
+                    .inspect_err(|_| self.move_back(to, pieces))
+            }?;
         }
         Ok(())
     }

@@ -80,6 +80,13 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     unsafe { syscall3(Sysno::madvise, addr, len, advice as usize) }.map(drop)
 }
 
+/// `mlock2(2)`; `on_fault`: pages are locked as they come in.
+pub fn mlock(addr: usize, len: usize, on_fault: bool) -> Result<()> {
+    let flags = if on_fault { k::MLOCK_ONFAULT as usize } else { 0 };
+    // SAFETY: locking changes no contents.
+    unsafe { syscall3(Sysno::mlock2, addr, len, flags) }.map(drop)
+}
+
 /// Whether every page of the range belongs to some mapping (`msync(2)` with `MS_ASYNC` does nothing else).
 pub fn is_mapped(addr: usize, len: usize) -> bool {
     // SAFETY: MS_ASYNC neither reads nor writes the memory.

@@ -67,3 +67,33 @@ fn a_discard_over_a_gap_goes_on_behind_it() {
         assert!(words[..LEN / 16].iter().chain(&words[behind..]).all(|w| *w == 0));
     });
 }
+
+#[test]
+fn what_was_asked_for_a_mapping_in_pieces_holds_for_what_it_grows_by() {
+    in_child(|| {
+        let words = sealed(4);
+        let at = words.as_ptr() as usize;
+        let grow = 3 << 20;
+        // SAFETY: memory of this test; it turns anonymous in a piece of its own.
+        let moved = unsafe {
+            advise::madvise(at + LEN / 2, LEN / 2, libc::MADV_DONTFORK as u32).unwrap();
+            advise::madvise(at + LEN / 2, LEN / 2, libc::MADV_DONTDUMP as u32).unwrap();
+            advise::mremap(at, LEN, LEN + grow, libc::MREMAP_MAYMOVE as usize, 0).unwrap()
+        };
+        let tail = maps_flags(moved + LEN + grow / 2);
+        assert!(tail.contains(" dc ") && tail.contains(" dd "), "{tail}");
+        // SAFETY: as long as the mapping now is.
+        let words = unsafe { std::slice::from_raw_parts(moved as *const u64, (LEN + grow) / 8) };
+        assert!(intact(&words[..LEN / 8], 4));
+        assert!(words[LEN / 8..].iter().all(|w| *w == 0));
+    });
+}
+
+/// The `VmFlags` line of the mapping that holds an address.
+fn maps_flags(at: usize) -> String {
+    let header = maps_line(at as *const u64);
+    let start = header.split(' ').next().unwrap();
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let vma = &smaps[smaps.find(start).unwrap()..];
+    vma.lines().find(|l| l.starts_with("VmFlags")).unwrap().to_string() + " "
+}
