@@ -12,7 +12,7 @@ use std::sync::Mutex;
 
 /// By both ways.
 const SCENES: &[&str] =
-    &["seal", "reseal", "fold", "unseal", "dontneed", "free", "wipeonfork", "grow", "grow-and-move", "lock"];
+    &["seal", "reseal", "fold", "unseal", "dontneed", "free", "wipeonfork", "grow", "grow-and-move", "keep", "lock"];
 
 /// What the shim has no call for, or what is the same there.
 const LINKED_SCENES: &[&str] = &["unseal-unreadable", "seal-small"];

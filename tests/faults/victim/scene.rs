@@ -11,6 +11,8 @@ const SIDE: usize = 512 + 9;
 /// Where they lie: the first a little before a 2 MB boundary.
 const MAIN_AT: usize = 0x20_0000_0000 - 200 * PAGE;
 const SIDE_AT: usize = 0x20_4000_0000;
+/// Where the first moves to.
+const AWAY: usize = 0x20_8000_0000;
 
 /// The pages of the first region that a call on a part of it is about: over a written page and a block's end.
 pub const PART: std::ops::Range<usize> = 430..720;
@@ -35,6 +37,8 @@ pub enum Kind {
     GrowInPlace,
     /// `mremap` that grows it elsewhere.
     GrowAndMove,
+    /// `mremap` that moves it and leaves an empty mapping behind.
+    Keep,
     /// `mlock` of a part of it.
     Lock,
 }
@@ -52,6 +56,7 @@ pub const SCENES: &[(&str, Kind)] = &[
     ("wipeonfork", Kind::Advice(libc::MADV_WIPEONFORK)),
     ("grow", Kind::GrowInPlace),
     ("grow-and-move", Kind::GrowAndMove),
+    ("keep", Kind::Keep),
     ("lock", Kind::Lock),
 ];
 
@@ -105,7 +110,11 @@ impl Scene {
             Kind::GrowInPlace => self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, 0, 0),
             Kind::GrowAndMove => {
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-                self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, flags, SIDE_AT + (1 << 30))
+                self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, flags, AWAY)
+            }
+            Kind::Keep => {
+                let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+                self.route.mremap(self.main.addr, self.main.len(), self.main.len(), flags, AWAY)
             }
             Kind::Lock => self.route.mlock(part.0, part.1, true),
         }

@@ -37,6 +37,7 @@ pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result<(), String> {
 /// How many pages more the address space has.
 fn growth(scene: &Scene, outcome: Outcome) -> isize {
     match (scene.kind, outcome) {
+        (Kind::Keep, Ok(_)) => scene.main.tags.len() as isize,
         (Kind::GrowInPlace | Kind::GrowAndMove, Ok(_)) => (scene.grown() - scene.main.tags.len()) as isize,
         _ => 0,
     }
@@ -55,6 +56,13 @@ fn follow(scene: &mut Scene, outcome: Outcome) -> Result<(), String> {
         Kind::Advice(libc::MADV_DONTNEED) => dropped(&mut scene.main, PART, outcome.is_err())?,
         Kind::Advice(libc::MADV_FREE) => dropped(&mut scene.main, PART, true)?,
         Kind::Advice(libc::MADV_WIPEONFORK) => scene.wiped_in_children = outcome.is_ok(),
+        Kind::Keep => {
+            if let Ok(at) = outcome {
+                let left = Region { addr: scene.main.addr, tags: vec![0; scene.main.tags.len()] };
+                left.check().map_err(|e| format!("left behind: {e}"))?;
+                scene.main.addr = at as usize;
+            }
+        }
         Kind::GrowInPlace | Kind::GrowAndMove => {
             if let Ok(at) = outcome {
                 scene.main.addr = at as usize;
