@@ -2,12 +2,15 @@
    so there is no seal while it lives. clone(2), kcmp(2). */
 #include "../behaviour.h"
 #include <sched.h>
+#include <sys/prctl.h>
 
 static char stack[64 * 1024];
 static volatile int end, answer;
 
 static int count(void *counter)
 {
+    /* A check that fails must not leave this running. */
+    syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
     while (!end)
         ++*(volatile uint64_t *)counter;
     return 0;
