@@ -89,11 +89,26 @@ fn unseal_chunk(chunk: Range, run: Run) -> sys::Result<()> {
         .and_then(|()| remap::unseal_range(chunk, run.prot, copy))
         .inspect_err(|_| {
             if !readable {
-                let _ = sys::mprotect(chunk.start, len, run.prot);
+                close(chunk, run.prot);
             }
         })
     };
     // SAFETY: what is left of the reservation is ours.
     let freed = unsafe { sys::munmap(base, reserved) };
     result.and(freed)
+}
+
+/// Takes back the protection that was lifted for the copy. Where memory is so short that this fails for a second, the range
+/// stays readable; its bytes are what they were.
+///
+/// # Safety
+/// As `mprotect(2)`.
+unsafe fn close(range: Range, prot: u32) {
+    for _ in 0..remap::ATTEMPTS {
+        // SAFETY: the protection that the program gave it.
+        if unsafe { sys::mprotect(range.start, range.len(), prot) }.is_ok() {
+            return;
+        }
+        sys::pause_briefly();
+    }
 }
