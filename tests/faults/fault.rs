@@ -53,7 +53,8 @@ fn errors(regs: &user_regs_struct) -> &'static [c_int] {
         libc::SYS_pwrite64 => &[libc::EFBIG, libc::ENOSPC, libc::ENOMEM, libc::EINTR, libc::EFAULT, libc::EPERM],
         libc::SYS_fcntl => &[libc::EBUSY, libc::EPERM, libc::EINVAL],
         libc::SYS_fallocate => &[libc::ENOSPC, libc::EINTR, libc::EPERM],
-        libc::SYS_prlimit64 | libc::SYS_prctl | libc::SYS_mlock | libc::SYS_mlock2 => &[libc::EPERM, libc::ENOMEM],
+        libc::SYS_prlimit64 | libc::SYS_prctl => &[libc::EPERM, libc::EINVAL],
+        libc::SYS_mlock | libc::SYS_mlock2 => &[libc::EPERM, libc::ENOMEM],
         // ENOTTY and EINVAL: kernels before 6.7.
         libc::SYS_ioctl => &[libc::ENOTTY, libc::EINVAL, libc::EINTR, libc::ENOMEM, libc::EFAULT],
         libc::SYS_write => &[libc::EPERM, libc::ENOSPC, libc::EINTR],

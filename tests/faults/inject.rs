@@ -26,10 +26,10 @@ pub struct Case<'a> {
     pub scene: &'a str,
 }
 
-/// Runs a case with the plan; returns the system calls between the marks, each as it was entered. The error is what the victim
+/// Runs a case with the plan; `leak_allowed`: scratch memory may stay mapped. Returns the system calls between the marks, each as it was entered. The error is what the victim
 /// said, or how it ended.
-pub fn run(case: &Case, plan: &Plan) -> Result<Vec<user_regs_struct>, String> {
-    let mut child = start(case, plan.iter().any(|(_, fault)| leaks(*fault)))?;
+pub fn run(case: &Case, plan: &Plan, leak_allowed: bool) -> Result<Vec<user_regs_struct>, String> {
+    let mut child = start(case, leak_allowed)?;
     let pid = Pid::from_raw(child.id() as i32);
     let calls = trace(pid, plan);
     // When tracing failed the victim has ended, by a signal perhaps, or else is ended here; its status is gone then.
@@ -46,11 +46,6 @@ pub fn run(case: &Case, plan: &Plan) -> Result<Vec<user_regs_struct>, String> {
         Ok(_) => Err(format!("{} ({status})", said.trim())),
         Err(e) => Err(format!("{} ({e})", said.trim())),
     }
-}
-
-/// Whether the fault itself keeps scratch memory from being given back.
-fn leaks(fault: Fault) -> bool {
-    fault == Fault::Errno(libc::ENOMEM)
 }
 
 fn start(case: &Case, leak_allowed: bool) -> Result<Child, String> {

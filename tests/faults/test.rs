@@ -1,5 +1,5 @@
 //! Fault injection: every system call of a seal, a reseal, an unseal and of the calls the shim takes over fails in every way that it
-//! can, one after another, and with a hole also several in a row. After each the victim compares all its memory, forks, and looks at
+//! can, one after another; with a hole also several in a row; and with memory that is short from one of them on. After each the victim compares all its memory, forks, and looks at
 //! its descriptors, limits, signal mask and address space; and the next seal must work.
 
 mod fault;
@@ -29,28 +29,45 @@ fn plans(calls: &[libc::user_regs_struct]) -> Vec<Vec<(usize, Fault)>> {
             for next in k + 1..=k + AFTER_A_HOLE {
                 out.push(vec![(k, Fault::Hole), (next, Fault::Errno(libc::ENOMEM))]);
             }
-            // Three in a row; the calls between the attempts go well.
+            // Several in a row; the calls between the attempts go well.
             out.push((k..k + AFTER_A_HOLE).map(|i| (i, Fault::Hole)).collect());
+        }
+        // Memory is short from here on.
+        if k.is_multiple_of(stride()) {
+            out.push((k..k + UNTIL_THE_END).map(|i| (i, Fault::Errno(libc::ENOMEM))).collect());
         }
     }
     out
 }
 
+/// More calls than any scene makes, and fewer than the attempts of a step that must not fail.
+const UNTIL_THE_END: usize = 1000;
+
+/// Places of a scene at which memory becomes short: all, or some in a quick run.
+fn stride() -> usize {
+    if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1 } else { 10 }
+}
+
 /// Runs all plans of a case; returns how many, and what went wrong.
 fn inject_all(case: &Case) -> (usize, Vec<String>) {
-    let calls = match run(case, &[]) {
+    let calls = match run(case, &[], false) {
         Ok(calls) => calls,
         Err(e) => return (0, vec![format!("{}: without any fault: {e}", case.scene)]),
     };
     let mut wrong = Vec::new();
     let plans = plans(&calls);
     for plan in &plans {
-        if let Err(e) = run(case, plan) {
-            let call = calls.get(plan[0].0).map(|c| syscalls::Sysno::new(c.orig_rax as usize));
+        let number = calls[plan[0].0].orig_rax;
+        // Scratch memory may stay where it can't be given back, and in no other case.
+        let leak_allowed = plan.len() > 1 || number == libc::SYS_munmap as u64;
+        if let Err(e) = run(case, plan, leak_allowed) {
+            let way = if case.shim.is_some() { "shim" } else { "linked" };
+            let call = syscalls::Sysno::new(number as usize).map_or("?", |n| n.name());
+            let (first, last) = (plan[0], plan[plan.len() - 1]);
+            let many = if plan.len() > 1 { format!(" to {last:?}") } else { String::new() };
             wrong.push(format!(
-                "{} by {:?}, {call:?} of {}: {plan:?}: {e}",
+                "{} by way of {way}, {call} of {} calls: {first:?}{many}: {e}",
                 case.scene,
-                case.shim.is_some(),
                 calls.len()
             ));
         }
