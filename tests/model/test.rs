@@ -12,7 +12,7 @@ fn model(args: &[&str]) {
 }
 
 fn runs() -> &'static str {
-    if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "60" } else { "5" }
+    if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "60" } else { "4" }
 }
 
 #[test]
