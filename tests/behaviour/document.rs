@@ -52,7 +52,7 @@ const INTRODUCTION: &str = "\
 Made from `TABLE` in `crates/flashfork-core/src/never_seal.rs` and from the programs in `tests/behaviour`: change those, then
 `UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
 
-`flashfork run --report FILE` says for each range of memory which of these it was. The name in the first column is the one in
+`flashfork run --report FILE` says how many ranges of memory each of these applied to. The name in the first column is the one in
 reports and records, and links to a small C program that shows the behaviour.
 ";
 

@@ -1,6 +1,7 @@
 //! `flashfork doctor`: what this host can do.
 
 use crate::error::CliError;
+use crate::output::say;
 use crate::places;
 use clap::Args;
 use flashfork::cost::{CostModel, Engine, Memory};
@@ -21,12 +22,15 @@ pub struct DoctorArgs {
 
 pub fn main(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     let host = Host::probe();
-    let model = args.calibrate.then(calibrate).transpose()?;
+    let model = args.calibrate.then(CostModel::calibrate).transpose().map_err(|e| CliError::Unable(e.to_string()))?;
     if args.json {
         let value = serde_json::json!({ "schema": "flashfork.doctor/1", "host": host, "cost_model": model });
-        println!("{value:#}");
+        say(&format!("{value:#}"))?;
     } else {
-        print(&host, model.as_ref());
+        say(&text(&host, model.as_ref()))?;
+    }
+    if let Some(model) = model {
+        keep(&model)?;
     }
     if host.can_seal() {
         return Ok(ExitCode::SUCCESS);
@@ -38,36 +42,51 @@ pub fn main(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     )))
 }
 
-fn calibrate() -> Result<CostModel, CliError> {
+fn keep(model: &CostModel) -> Result<(), CliError> {
     let path = places::cost_model()?;
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(CliError::file("create", dir))?;
     }
-    let model = CostModel::calibrate().map_err(|e| CliError::Unable(e.to_string()))?;
-    model.save(&path).map_err(|e| CliError::Unable(e.to_string()))?;
-    Ok(model)
+    model.save(&path).map_err(|e| CliError::Unable(e.to_string()))
 }
 
-fn print(host: &Host, model: Option<&CostModel>) {
-    println!("{}", host.id);
+/// A verdict first, then every capability, then the calibrated costs.
+fn text(host: &Host, model: Option<&CostModel>) -> String {
+    let missing = host.capabilities.iter().filter(|c| !c.available).count();
+    let verdict = match (host.can_seal(), missing) {
+        (true, 0) => "This host can do everything flashfork asks of one.".into(),
+        (true, n) => format!("This host can seal; {n} of {} capabilities are missing.", host.capabilities.len()),
+        (false, _) => "Nothing can be sealed on this host.".into(),
+    };
+    let mut lines = vec![host.id.to_string(), verdict, String::new()];
     for Capability { name, available, detail, enables, without, cure, .. } in &host.capabilities {
-        println!("{} {name}: {detail}", if *available { "yes" } else { "NO " });
+        lines.push(format!("{} {name}: {detail}", if *available { "yes" } else { "NO " }));
         if *available {
-            println!("      for: {enables}");
+            lines.push(format!("      for: {enables}"));
         } else {
-            println!("      lost: {without}\n      cure: {cure}");
+            lines.push(format!("      lost: {without}"));
+            lines.push(format!("      cure: {cure}"));
         }
     }
-    if let Some(model) = model {
-        println!("fork call on this host, calibrated in {:.1} s and kept:", model.calibration_seconds);
-        println!("{:>8} {:>12} {:>12} {:>12}", "memory", "4 KB pages", "THP", "sealed");
-        for mb in [64, 1024, 8192] {
-            let of = |engine| match model.fork_time(engine, Memory::clean(mb << 20)) {
-                Some(time) => format!("{:.0} µs", time.as_secs_f64() * 1e6),
-                None => "-".into(),
-            };
-            let [plain, thp, seal] = [Engine::Fork, Engine::ForkThp, Engine::Seal].map(of);
-            println!("{:>8} {plain:>12} {thp:>12} {seal:>12}", format!("{mb} MB"));
-        }
+    lines.extend(model.into_iter().flat_map(costs));
+    lines.join("\n")
+}
+
+/// A small table of what the model predicts.
+fn costs(model: &CostModel) -> Vec<String> {
+    let seconds = model.calibration_seconds;
+    let mut lines = vec![
+        String::new(),
+        format!("What a fork call costs here, predicted by the model calibrated just now ({seconds:.1} s) and kept:"),
+        format!("{:>8} {:>12} {:>12} {:>12}", "memory", "4 KB pages", "THP", "sealed"),
+    ];
+    for mb in [64, 1024, 8192] {
+        let of = |engine| match model.fork_time(engine, Memory::clean(mb << 20)) {
+            Some(time) => format!("{:.0} µs", time.as_secs_f64() * 1e6),
+            None => "-".into(),
+        };
+        let [plain, thp, seal] = [Engine::Fork, Engine::ForkThp, Engine::Seal].map(of);
+        lines.push(format!("{:>8} {plain:>12} {thp:>12} {seal:>12}", format!("{mb} MB")));
     }
+    lines
 }

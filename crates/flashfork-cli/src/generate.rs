@@ -2,12 +2,15 @@
 
 use crate::args::{Args, CompletionsArgs, ManArgs};
 use crate::error::CliError;
+use crate::output::say;
 use clap::CommandFactory;
 use std::process::ExitCode;
 
 /// Prints the completion script of a shell.
 pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
-    clap_complete::generate(args.shell, &mut Args::command(), "flashfork", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "flashfork", &mut script);
+    say(String::from_utf8_lossy(&script).trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// Boot a Linux kernel under QEMU and run a command in it
 #[derive(Args)]
+#[command(after_help = "Example: flashfork lab run --kernel 6.1 -- uname -a")]
 pub struct LabArgs {
     #[command(subcommand)]
     command: LabCommand,

@@ -9,6 +9,7 @@ mod doctor;
 mod error;
 mod generate;
 mod lab;
+mod output;
 mod places;
 mod progress;
 mod run;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     if argv.next().is_some_and(|first| first == flashfork_bench::worker::ARGUMENT) {
         return flashfork_bench::worker_main(argv);
     }
+    output::end_with_the_pipe();
     let result = match Args::parse().command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Run(args) => run::main(&args),

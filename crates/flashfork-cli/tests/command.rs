@@ -88,3 +88,18 @@ fn completions_and_man_pages_are_made() {
         assert!(std::fs::read_to_string(dir.path().join(page)).unwrap().contains(".SH SYNOPSIS"), "{page}");
     }
 }
+
+#[test]
+fn a_full_disk_is_an_error_and_a_closed_pipe_a_quiet_end() {
+    for args in [&["doctor"][..], &["doctor", "--json"], &["completions", "bash"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let out = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork")).args(args).stdout(full).output().unwrap();
+        assert_eq!(out.status.code(), Some(1), "{args:?}");
+        assert!(String::from_utf8_lossy(&out.stderr).contains("can't write standard output"), "{args:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let out =
+            std::process::Command::new(env!("CARGO_BIN_EXE_flashfork")).args(args).stdout(writer).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&out.stderr), "", "{args:?}");
+    }
+}

@@ -56,7 +56,9 @@ fn engine_fork_seals_nothing() {
 fn exit_codes_are_passed_on() {
     run().args(["--", "sh", "-c", "exit 7"]).assert().code(7);
     run().args(["--", "sh", "-c", "kill -9 $$"]).assert().code(137);
-    run().args(["--", "/nonexistent/program"]).assert().code(1).stderr(contains("/nonexistent/program"));
+    run().args(["--", "/nonexistent/program"]).assert().code(127).stderr(contains("/nonexistent/program"));
+    run().args(["--", "no-such-program"]).assert().code(127).stderr(contains("not found in PATH"));
+    run().args(["--", "/etc/passwd"]).assert().code(126).stderr(contains("Permission denied"));
 }
 
 #[test]
@@ -67,5 +69,11 @@ fn output_and_input_are_the_program_s_own() {
 #[test]
 fn a_static_program_runs_as_it_is() {
     let report = report(&mut run(), &["busybox", "true"]);
-    assert_eq!(report["programs"], 0);
+    assert_eq!((&report["programs"], &report["shim_loaded"]), (&0.into(), &false.into()));
+}
+
+#[test]
+fn a_report_that_can_not_be_written_is_found_out_before_the_program_runs() {
+    let assert = run().args(["--report", "/proc/nowhere/report.json", "--", "echo", "ran"]).assert();
+    assert.code(1).stdout("").stderr(contains("/proc/nowhere/report.json"));
 }

@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::places;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,7 +17,9 @@ use std::process::ExitCode;
 /// The program is started with the shim preloaded; nothing in it changes but the cost of its forks. At the end a line on the
 /// terminal says what that was. Statically linked and setuid programs can't be preloaded: they run as they are.
 #[derive(Args)]
-#[command(after_help = "Example: flashfork run --report forks.json -- redis-server --save 60 1000")]
+#[command(after_help = "Example: flashfork run --report forks.json -- python3 server.py
+
+Exit code: the program's own, 128 plus the signal that ended it, 127 when it was not found, 126 when it could not be run, 1 when flashfork itself failed, 2 for wrong usage.")]
 pub struct RunArgs {
     /// How clones are made
     #[arg(long, value_enum, default_value_t)]
@@ -54,6 +56,11 @@ impl Engine {
 
 pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
     let stats = shared::SharedStats::create()?;
+    // Made before the program runs: a place that can't be written to is found out now.
+    let mut file = match &args.report {
+        Some(path) => Some(std::fs::File::create(path).map_err(CliError::file("write", path))?),
+        None => None,
+    };
     let mut preload = OsString::from(places::shim()?);
     if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|p| !p.is_empty()) {
         preload.push(":");
@@ -65,11 +72,21 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         .env("LD_PRELOAD", preload)
         .env("FLASHFORK_ENGINE", args.engine.name())
         .env("FLASHFORK_STATS", stats.path());
-    let ended = child::run(&mut command, &args.command[0])?;
+    let ended = match child::run(&mut command, &args.command[0])? {
+        child::Outcome::Ended(ended) => ended,
+        child::Outcome::NotStarted { code, why } => {
+            eprintln!("flashfork: {why}");
+            return Ok(ExitCode::from(code));
+        }
+    };
     let report = report::Report::new(args.engine, &args.command, ended.code(), stats.get());
-    if let Some(path) = &args.report {
-        let json = serde_json::to_string_pretty(&report).map_err(|e| CliError::Unable(e.to_string()))?;
-        std::fs::write(path, json + "\n").map_err(CliError::file("write", path))?;
+    if let Some(file) = &mut file {
+        let written =
+            serde_json::to_writer_pretty(&mut *file, &report).map_err(Into::into).and_then(|()| writeln!(file));
+        if let Err(e) = written {
+            // The program's own exit code matters more.
+            eprintln!("flashfork: can't write the report: {e}");
+        }
     }
     if std::io::stderr().is_terminal() {
         eprintln!("flashfork: {}", report.summary(model().as_ref()));

@@ -15,7 +15,8 @@ pub struct Report {
     engine: Engine,
     command: Vec<String>,
     exit_code: u8,
-    /// Programs that loaded the shim.
+    /// Whether any program loaded the shim, and how many did.
+    shim_loaded: bool,
     programs: u64,
     /// Forks of processes that had sealed nothing.
     plain_forks: Forks,
@@ -50,9 +51,9 @@ struct LeftOut {
 }
 
 /// Reasons every program has some of: not worth a word in the summary.
-const ORDINARY: [never_seal::Reason; 6] = {
-    use never_seal::Reason::{Excluded, File, KernelArea, Shared, Small, Stack};
-    [Shared, File, Stack, KernelArea, Excluded, Small]
+const ORDINARY: [never_seal::Reason; 7] = {
+    use never_seal::Reason::{Excluded, File, KernelArea, Shared, Small, Sparse, Stack};
+    [Shared, File, Stack, KernelArea, Excluded, Small, Sparse]
 };
 
 impl Forks {
@@ -80,6 +81,7 @@ impl Report {
             engine,
             command: command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
             exit_code,
+            shim_loaded: get(&s.programs) > 0,
             programs: get(&s.programs),
             plain_forks: Forks::new(&s.plain),
             forks_before_seal: Forks::new(&s.before),
@@ -104,19 +106,20 @@ impl Report {
         let mut parts = vec![self.forks(model)];
         if self.seals > 0 {
             parts.push(format!(
-                "{} MB sealed in {:.2} s; {} MB extra",
+                "{} MB sealed in {:.2} s, {} MB extra memory",
                 self.sealed_bytes >> 20,
                 self.seal_seconds,
                 self.extra_bytes >> 20
             ));
         }
-        parts.extend(self.refusals());
+        parts.extend(self.refused_ranges());
+        parts.extend(self.refused_processes());
         if self.errors > 0 {
             let error = std::io::Error::from_raw_os_error(self.last_errno as i32);
             parts.push(format!("{} seals failed: {error}", self.errors));
         }
         if let Some(true) = model.map(|m| self.thp_is_faster(m)) {
-            parts.push("THP would have been faster here".into());
+            parts.push("THP would have been faster here, the time to seal included".into());
         }
         parts.join("; ")
     }
@@ -140,20 +143,26 @@ impl Report {
         text
     }
 
-    /// "3 ranges refused: 2 locked, 1 dont_fork", and the same of processes.
-    fn refusals(&self) -> Vec<String> {
-        [(false, "ranges"), (true, "seals")]
-            .into_iter()
-            .filter_map(|(process, what)| {
-                let rows: Vec<_> = self
-                    .left_out
-                    .iter()
-                    .filter(|l| l.process == process && !ORDINARY.iter().any(|o| o.row().name == l.reason))
-                    .collect();
-                let n: u64 = rows.iter().map(|l| l.count).sum();
-                let list: Vec<_> = rows.iter().map(|l| format!("{} {}", l.count, l.reason)).collect();
-                (n > 0).then(|| format!("{n} {what} refused: {}", list.join(", ")))
-            })
+    /// "3 ranges refused: 2 locked, 1 dont_fork".
+    fn refused_ranges(&self) -> Option<String> {
+        let rows: Vec<_> = self
+            .left_out
+            .iter()
+            .filter(|l| !l.process && !ORDINARY.iter().any(|o| o.row().name == l.reason))
+            .map(|l| (l.count, format!("{} {}", l.count, l.reason)))
+            .collect();
+        let n: u64 = rows.iter().map(|(n, _)| n).sum();
+        let list: Vec<_> = rows.into_iter().map(|(_, text)| text).collect();
+        (n > 0).then(|| format!("{n} range{} refused: {}", if n == 1 { "" } else { "s" }, list.join(", ")))
+    }
+
+    /// "not sealed: a process with other threads".
+    fn refused_processes(&self) -> Vec<String> {
+        let row = |name| never_seal::TABLE.iter().find(|row| row.name == name);
+        self.left_out
+            .iter()
+            .filter(|l| l.process)
+            .filter_map(|l| Some(format!("not sealed: {}", row(l.reason)?.what)))
             .collect()
     }
 

@@ -15,7 +15,7 @@ pub struct SharedStats {
 impl SharedStats {
     /// Makes the file with all counters zero.
     pub fn create() -> Result<SharedStats, CliError> {
-        let unable = |e| CliError::file("make", std::env::temp_dir())(e);
+        let unable = |e| CliError::file("make a statistics file in (set TMPDIR)", std::env::temp_dir())(e);
         let file = tempfile::Builder::new().prefix("flashfork-stats-").tempfile().map_err(unable)?;
         file.as_file().set_len(size_of::<Stats>() as u64).map_err(unable)?;
         // SAFETY: the file was just made; whoever else maps it only changes 64-bit counters, which are read as atomics.
