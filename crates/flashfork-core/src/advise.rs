@@ -8,7 +8,7 @@ use crate::arena::Arena;
 pub use crate::grow::mremap;
 use crate::range::Range;
 use crate::state::STATE;
-use crate::sys::{self, Errno, PAGE, Result};
+use crate::sys::{self, Errno, HUGE, PAGE, Result};
 use crate::unseal::unseal;
 use crate::vma::{self, Kind, Vma};
 use crate::{offset, remap};
@@ -40,8 +40,14 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         }
         // A file private to the process can't be punched; anonymous memory answers EINVAL (madvise_remove).
         k::MADV_REMOVE if holds_sealed(range) => Err(Errno::EINVAL),
-        k::MADV_WIPEONFORK | k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
+        // Wiping works on anonymous memory only, and protects secrets: it must not seem to have been done.
+        k::MADV_WIPEONFORK => {
             make_anonymous(range)?;
+            real()
+        }
+        // These work on sealed memory too, only less well: where it can't be made anonymous the kernel decides.
+        k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
+            let _ = make_anonymous(range);
             real()
         }
         _ => real(),
@@ -78,6 +84,10 @@ unsafe fn discard(range: Range, advice: u32) -> Result<()> {
     for_each_sealed(range, |part, v| {
         plain(Range::new(at, part.start))?;
         at = part.end;
+        if part.len() < HUGE && unseal(blocks_around(part, v.range)).is_ok() {
+            // A hole in the middle of sealed memory makes three VMAs of one; a block of anonymous memory takes any number.
+            return plain(part);
+        }
         // SAFETY: the program gave these pages up.
         unsafe { remap::fresh(part, v.prot)? };
         for advice in offset::advices(offset::advice_of_sealed(v)) {
@@ -88,6 +98,11 @@ unsafe fn discard(range: Range, advice: u32) -> Result<()> {
     })?;
     plain(Range::new(at, range.end))?;
     gaps
+}
+
+/// The 2 MB blocks that a part of a VMA touches, as far as they lie in it.
+fn blocks_around(part: Range, vma: Range) -> Range {
+    Range::new(part.start & !(HUGE - 1), part.end.next_multiple_of(HUGE)).intersect(vma)
 }
 
 /// Before `mlock(2)` and its kin: locking sealed memory would copy every page of it. Where it can't be turned back the lock is
@@ -101,7 +116,7 @@ pub fn before_lock(addr: usize, len: usize) {
 /// Before something that must find all memory anonymous (userfaultfd, `mlockall(2)`).
 pub fn before_all() {
     if STATE.sealed() {
-        let _ = unseal(Range::new(0, usize::MAX));
+        let _ = unseal(Range::ALL);
     }
 }
 

@@ -3,6 +3,7 @@
 //! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the policy says so,
 //! seals. It never allocates, parses configuration or calibrates.
 
+use crate::range::Range;
 use crate::seal::{Pages, seal};
 use crate::state::STATE;
 use crate::stats::{Stats, Timed};
@@ -22,12 +23,18 @@ pub enum Engine {
     Seal = 2,
 }
 
-/// What a seal costs until one was measured, in nanoseconds per KB (0.4 s per GB), and what a sealed fork takes.
-const SEAL_NS_PER_KB: u64 = 400;
+/// What a seal costs until one was measured, in nanoseconds per KB (1 s per GB), and what a sealed fork takes.
+const SEAL_NS_PER_KB: u64 = 1000;
 const SEALED_FORK_NS: u64 = 60_000;
 
-/// State of the policy: buy when the rent paid equals the price (the ski-rental rule: never more than twice the best
-/// choice in hindsight). Every purchase doubles the next price, so that a program that keeps writing isn't resealed for ever.
+/// After how many forks of sealed memory `auto` looks whether the seal was worth it.
+const TRIAL: u64 = 16;
+
+/// State of the policy: buy when the rent paid equals the price (the ski-rental rule), then see whether it was worth it.
+///
+/// `auto` seals once. When forks of the sealed memory take more than half as long as before, because the program writes too
+/// much between them, it makes the memory anonymous again and leaves it at that. [`Engine::Seal`] stays sealed, and seals
+/// anew what was written since: each time it must have lost twice as much as for the one before.
 pub(crate) struct Policy {
     engine: AtomicU8,
     at_once: AtomicU8,
@@ -40,6 +47,10 @@ pub(crate) struct Policy {
     price: AtomicU64,
     /// Forks of this process before it sealed anything.
     plain: Timed,
+    /// What these took on average; 0 when there were none, and in clones.
+    plain_mean: AtomicU64,
+    /// Forks since the seal, or since the last look.
+    trial: Timed,
 }
 
 impl Policy {
@@ -52,6 +63,8 @@ impl Policy {
             attempts: AtomicU32::new(0),
             price: AtomicU64::new(0),
             plain: Timed::new(),
+            plain_mean: AtomicU64::new(0),
+            trial: Timed::new(),
         }
     }
 
@@ -64,7 +77,8 @@ impl Policy {
             return true;
         }
         let lost = self.lost.load(Relaxed);
-        if lost < SEALED_FORK_NS {
+        let sealed_once = self.price.load(Relaxed) != 0;
+        if lost < SEALED_FORK_NS || sealed_once && self.engine.load(Relaxed) == Engine::Auto as u8 {
             return false;
         }
         let price = match self.price.load(Relaxed) {
@@ -79,27 +93,43 @@ impl Policy {
         stats().seal(&sealed);
         self.attempts.fetch_add(1, Relaxed);
         self.lost.store(0, Relaxed);
-        if let Ok(outcome) = sealed.outcome {
+        if let Ok(outcome) = sealed.outcome
+            && outcome.sealed > 0
+        {
             self.price.fetch_max(outcome.elapsed_ns, Relaxed);
-            if outcome.sealed > 0 {
-                let (count, ns) = self.plain.take();
-                stats().before.add(count, ns);
-            }
+            let (count, ns) = self.plain.take();
+            stats().before.add(count, ns);
+            self.plain_mean.store(ns.checked_div(count).unwrap_or(0), Relaxed);
+            self.trial.take();
         }
     }
 
     fn note(&self, sealed: bool, ns: u64) {
         let best = if sealed { self.best.fetch_min(ns, Relaxed).min(ns) } else { SEALED_FORK_NS };
         self.lost.fetch_add(ns.saturating_sub(best), Relaxed);
-        if !sealed {
+        if sealed {
+            self.trial.add(1, ns);
+        } else {
             self.plain.add(1, ns);
         }
+    }
+
+    /// Whether the seal has not been worth it.
+    fn regrets(&self) -> bool {
+        let plain = self.plain_mean.load(Relaxed);
+        let auto = self.engine.load(Relaxed) == Engine::Auto as u8;
+        if !auto || plain == 0 || self.trial.count.load(Relaxed) < TRIAL {
+            return false;
+        }
+        let (count, ns) = self.trial.take();
+        ns / count > plain / 2
     }
 
     /// A clone starts anew.
     fn forget(&self) {
         self.lost.store(0, Relaxed);
         self.plain.take();
+        self.plain_mean.store(0, Relaxed);
     }
 }
 
@@ -116,17 +146,21 @@ pub fn stop() {
 }
 
 /// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what `real`
-/// returned.
-pub fn fork(real: impl FnOnce() -> i32) -> i32 {
+/// returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid.
+pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     let policy = &STATE.policy;
     if policy.wants_seal() {
         policy.seal();
+    } else if policy.regrets() {
+        stop();
+        // What can't be made anonymous again stays sealed, and correct.
+        let _ = crate::unseal(Range::ALL);
     }
     let sealed = STATE.sealed();
-    let start = sys::now_ns();
+    let start = clock();
     let pid = real();
     if pid > 0 {
-        let ns = sys::now_ns().saturating_sub(start);
+        let ns = clock().saturating_sub(start);
         stats().fork(sealed, ns);
         policy.note(sealed, ns);
     } else if pid == 0 {
@@ -163,18 +197,39 @@ mod tests {
         let p = Policy::new();
         assert!(!p.wants_seal(), "plain until configured");
         p.engine.store(Engine::Auto as u8, Relaxed);
-        p.price.store(1_000_000, Relaxed);
-        p.note(false, 900_000);
+        let price = sys::peak_rss() / 1024 * SEAL_NS_PER_KB;
+        p.note(false, price / 2);
         assert!(!p.wants_seal());
-        p.note(false, 900_000);
+        p.note(false, price);
         assert!(p.wants_seal());
+        p.price.store(1, Relaxed);
+        assert!(!p.wants_seal(), "auto seals once");
+        p.engine.store(Engine::Seal as u8, Relaxed);
         p.attempts.store(1, Relaxed);
-        assert!(!p.wants_seal(), "the next one costs twice as much");
+        assert!(p.wants_seal());
         p.forget();
         p.note(true, 30_000);
         assert_eq!(p.lost.load(Relaxed), 0, "the best sealed fork is what others are measured against");
         p.note(true, 130_000);
         assert_eq!(p.lost.load(Relaxed), 100_000);
+    }
+
+    #[test]
+    fn auto_regrets_a_seal_that_did_not_halve_its_forks() {
+        let p = Policy::new();
+        p.engine.store(Engine::Auto as u8, Relaxed);
+        p.plain_mean.store(1000, Relaxed);
+        for _ in 1..TRIAL {
+            p.note(true, 501);
+            assert!(!p.regrets(), "too early");
+        }
+        p.note(true, 501);
+        assert!(p.regrets());
+        (0..TRIAL).for_each(|_| p.note(true, 500));
+        assert!(!p.regrets(), "it was worth it");
+        p.forget();
+        (0..TRIAL).for_each(|_| p.note(true, 5000));
+        assert!(!p.regrets(), "a clone does not judge its parent's seal");
     }
 
     #[test]

@@ -32,11 +32,16 @@ impl Limits {
         while let Some(line) = lines.next()? {
             let Some((mut h, root)) = parse_mount(line) else { continue };
             let cgroups = read_file(c"/proc/self/cgroup", small)?;
-            if append_own_path(&mut h, root, cgroups) {
-                hierarchies[usize::from(h.version) - 1] = Some(h);
+            let place = &mut hierarchies[usize::from(h.version) - 1];
+            match append_own_path(&mut h, root, cgroups) {
+                Some(Place::Own) => *place = Some((h, Place::Own)),
+                // Of mounts that show another part of the tree, the first; any mount that shows our own is better.
+                Some(Place::Elsewhere) if place.is_none() => *place = Some((h, Place::Elsewhere)),
+                _ => {}
             }
         }
         let never_overcommit = decimal(read_file(c"/proc/sys/vm/overcommit_memory", small)?) == Some(2);
+        let hierarchies = hierarchies.map(|h| h.map(|(h, _)| h));
         Ok(Limits { hierarchies, never_overcommit })
     }
 
@@ -73,8 +78,17 @@ fn parse_mount(line: &[u8]) -> Option<(Hierarchy, &[u8])> {
     Some((Hierarchy { version, path, len: point.len(), mount: point.len() }, root))
 }
 
-/// Adds the process's own place in the hierarchy to the mount point. False when it isn't below this mount.
-fn append_own_path(h: &mut Hierarchy, root: &[u8], cgroups: &[u8]) -> bool {
+/// What a mount shows of the tree of cgroups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    /// The process's own cgroup.
+    Own,
+    /// Another part.
+    Elsewhere,
+}
+
+/// Adds the process's own place in the hierarchy to the mount point. `None` when it has none there.
+fn append_own_path(h: &mut Hierarchy, root: &[u8], cgroups: &[u8]) -> Option<Place> {
     let own = cgroups.split(|b| *b == b'\n').find_map(|line| {
         let mut parts = line.splitn(3, |b| *b == b':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -84,22 +98,18 @@ fn append_own_path(h: &mut Hierarchy, root: &[u8], cgroups: &[u8]) -> bool {
         };
         ours.then_some(path)
     });
-    let Some(own) = own else { return false };
+    let own = own?;
     // Inside a container the mount may show only a part of the tree. A path above the namespace's root ("/..") is
     // nothing we can look at: then the mount point itself is the nearest ancestor.
     let below = match root {
-        b"/" => own,
-        _ => own.strip_prefix(root).unwrap_or(b""),
+        b"/" => Some(own),
+        _ => own.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with(b"/")),
     };
-    let below = if below.starts_with(b"/..") || below == b"/" { b"" } else { below };
-    match h.path.get_mut(h.len..h.len + below.len()) {
-        Some(place) => {
-            place.copy_from_slice(below);
-            h.len += below.len();
-            true
-        }
-        None => false,
-    }
+    let place = if below.is_some() { Place::Own } else { Place::Elsewhere };
+    let below = below.filter(|path| !path.starts_with(b"/..") && *path != b"/").unwrap_or(b"");
+    h.path.get_mut(h.len..h.len + below.len())?.copy_from_slice(below);
+    h.len += below.len();
+    Some(place)
 }
 
 impl Hierarchy {
@@ -151,8 +161,8 @@ mod tests {
 
     fn place(mount: &[u8], cgroups: &[u8]) -> Option<(u8, String)> {
         let (mut h, root) = parse_mount(mount)?;
-        append_own_path(&mut h, root, cgroups)
-            .then(|| (h.version, String::from_utf8(h.path[..h.len].to_vec()).unwrap()))
+        append_own_path(&mut h, root, cgroups)?;
+        Some((h.version, String::from_utf8(h.path[..h.len].to_vec()).unwrap()))
     }
 
     #[test]
@@ -165,6 +175,7 @@ mod tests {
         let v1 = b"31 23 0:27 /box /cg/memory rw - cgroup cgroup rw,memory";
         assert_eq!(place(v1, b"4:memory:/box/in\n"), Some((1, "/cg/memory/in".into())));
         assert_eq!(place(v1, b"4:cpu,memory:/else\n"), Some((1, "/cg/memory".into())));
+        assert_eq!(place(v1, b"4:memory:/boxer\n"), Some((1, "/cg/memory".into())), "another group");
         let cpu = b"31 23 0:27 / /cg/cpu rw - cgroup cgroup rw,cpu";
         assert_eq!(place(cpu, b"4:cpu:/\n"), None);
         let none = b"31 23 0:27 / / rw - ext4 /dev/vda rw";

@@ -272,14 +272,14 @@ pub const TABLE: &[Row] = &[
         "threads",
         "a process with other threads, or whose memory another process uses too (CLONE_VM)",
         "their writes between the copy and the remap would be lost",
-        "/proc/self/task; kcmp with parent and children",
+        "unshare(CLONE_VM); where that is not allowed, /proc/self/task and kcmp with parent and children",
     ),
     process(
         Reason::IoUring,
         "io_uring",
         "a process with an io_uring",
         "the kernel would complete into the old pages",
-        "anon_inode:[io_uring]",
+        "anon_inode:[io_uring] among descriptors and in maps",
     ),
     process(
         Reason::AsyncIo,

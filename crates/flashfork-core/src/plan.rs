@@ -45,6 +45,10 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     let mut pagemap = Pagemap::open(regions)?;
     vma::for_each(c"/proc/self/smaps", text, |v| {
         facts.vmas += 1;
+        if v.name().starts_with(b"anon_inode:[io_uring]") {
+            // Its descriptor may be registered and closed; the rings stay mapped.
+            facts.refused = Some(Reason::IoUring);
+        }
         if v.kind == Kind::AioRing {
             facts.refused = Some(Reason::AsyncIo);
         }
@@ -200,8 +204,11 @@ impl Blocks {
             self.small += len;
             return Ok(());
         }
-        self.bytes += len as u64;
-        arena.push_run(self.run)
+        // A plan that is full is carried out as it is; the next seal goes on from there.
+        if arena.push_run(self.run).is_ok() {
+            self.bytes += len as u64;
+        }
+        Ok(())
     }
 }
 

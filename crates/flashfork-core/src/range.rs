@@ -12,6 +12,9 @@ pub struct Range {
 }
 
 impl Range {
+    /// Every address.
+    pub const ALL: Range = Range { start: 0, end: usize::MAX };
+
     /// The range `start..end`; empty when `end <= start`.
     pub const fn new(start: usize, end: usize) -> Range {
         Range { start, end }

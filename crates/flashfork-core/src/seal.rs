@@ -178,6 +178,7 @@ fn seal_runs(arena: &mut Arena, memory: &Limits, pages: Pages) -> Result<Outcome
         let before = maker.outcome.sealed;
         let result = maker.seal_run(i, run, &mut arena.text);
         let sealed = maker.outcome.sealed - before;
+        maker.outcome.filled += sealed.min(run.filled as u64);
         let record = &mut arena.records[run.record as usize];
         record.sealed += sealed;
         record.kept = record.kept.saturating_sub(sealed);
@@ -223,7 +224,6 @@ impl Maker<'_> {
     fn seal_run(&mut self, index: usize, run: Run, buf: &mut [u8]) -> Result<(), Reason> {
         let base = offset::of_run(index, run.advice, run.range.start);
         let target = |at: usize| base + (at - run.range.start) as u64;
-        self.outcome.filled += run.filled as u64;
         let mut result = Ok(());
         let mut at = run.range.start;
         while at < run.range.end {

@@ -4,8 +4,8 @@ use crate::arena::MAX_HOLES;
 use crate::fork::Policy;
 use crate::range::Range;
 use crate::stats::Stats;
-use crate::sys::{Errno, Result};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use crate::sys::{self, Errno, Result};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Most ranges a program may exclude.
 pub const MAX_EXCLUDED: usize = 64;
@@ -14,7 +14,8 @@ const _: () = assert!(MAX_EXCLUDED + 8 < MAX_HOLES);
 
 #[repr(C, align(4096))]
 pub(crate) struct State {
-    busy: AtomicBool,
+    /// Process that is inside the engine; a clone made meanwhile inherits its parent's id here, which is not its own.
+    owner: AtomicI32,
     sealed: AtomicBool,
     generation: AtomicU32,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
@@ -26,7 +27,7 @@ pub(crate) struct State {
 }
 
 pub(crate) static STATE: State = State {
-    busy: AtomicBool::new(false),
+    owner: AtomicI32::new(0),
     sealed: AtomicBool::new(false),
     generation: AtomicU32::new(0),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
@@ -37,16 +38,18 @@ pub(crate) static STATE: State = State {
 };
 
 impl State {
-    /// Takes the engine; false when somebody has it (a signal handler in the middle of a call).
+    /// Takes the engine; false when somebody has it (another thread, or a signal handler in the middle of a call).
     pub fn enter(&self) -> bool {
-        !self.busy.swap(true, SeqCst)
+        let me = sys::getpid();
+        let owner = self.owner.load(SeqCst);
+        owner != me && self.owner.compare_exchange(owner, me, SeqCst, SeqCst).is_ok()
     }
 
     pub fn leave(&self) {
-        self.busy.store(false, SeqCst);
+        self.owner.store(0, SeqCst);
     }
 
-    /// Whether this process, or one it was forked from, has ever sealed anything.
+    /// Whether this process, or one it was forked from, has sealed anything that it may still hold.
     pub fn sealed(&self) -> bool {
         self.sealed.load(SeqCst)
     }
@@ -55,16 +58,24 @@ impl State {
         self.sealed.store(true, SeqCst);
     }
 
+    /// Everything is anonymous again.
+    pub fn clear_sealed(&self) {
+        self.sealed.store(false, SeqCst);
+    }
+
     pub fn next_generation(&self) -> u32 {
         self.generation.fetch_add(1, SeqCst) + 1
     }
 
     pub fn exclude(&self, range: Range) -> Result<()> {
-        let i = self.excluded_count.load(SeqCst);
-        let slot = self.excluded.get(i).ok_or(Errno::ENOSPC)?;
+        let i = self.excluded_count.fetch_add(1, SeqCst);
+        let Some(slot) = self.excluded.get(i) else {
+            self.excluded_count.fetch_sub(1, SeqCst);
+            return Err(Errno::ENOSPC);
+        };
+        // Until its end is set a range is empty and excludes nothing.
         slot[0].store(range.start, SeqCst);
         slot[1].store(range.end, SeqCst);
-        self.excluded_count.store(i + 1, SeqCst);
         Ok(())
     }
 

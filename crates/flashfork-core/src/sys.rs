@@ -362,6 +362,13 @@ pub fn getppid() -> i32 {
     unsafe { syscall0(Sysno::getppid) }.map_or(0, |p| p as i32)
 }
 
+/// `unshare(CLONE_VM)`: changes nothing for a process whose memory nobody else uses, and is `EINVAL` for any other
+/// (check_unshare_flags, current_is_single_threaded).
+pub fn unshare_memory() -> Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall1(Sysno::unshare, k::CLONE_VM as usize) }.map(drop)
+}
+
 /// Whether two processes share their address space (`kcmp(2)`). Where the kernel doesn't say: no.
 pub fn same_memory(one: i32, other: i32) -> bool {
     const KCMP_VM: usize = 1;

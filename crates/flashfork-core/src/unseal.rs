@@ -1,13 +1,13 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
-use crate::arena::{Arena, Run};
+use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::copy::CHUNK;
 use crate::memory::Limits;
 use crate::never_seal::Reason;
 use crate::range::Range;
 use crate::seal::{Error, Outcome, SLACK, Step, on_own_stack};
 use crate::state::STATE;
-use crate::sys::{self, HUGE};
+use crate::sys::{self, Errno, HUGE};
 use crate::vma::{self, Kind};
 use crate::{objects, offset, remap};
 
@@ -16,54 +16,69 @@ use crate::{objects, offset, remap};
 /// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages.
 /// On an error the memory so far is anonymous, the rest still sealed, and every byte is as it was.
 pub fn unseal(range: Range) -> Result<u64, Error> {
-    if !STATE.sealed() {
-        return Ok(0);
+    let done = on_own_stack(|arena| unseal_with(arena, range)).outcome.map(|o| o.sealed)?;
+    if range == Range::ALL {
+        STATE.clear_sealed();
     }
-    on_own_stack(|arena| unseal_with(arena, range)).outcome.map(|o| o.sealed)
+    Ok(done)
 }
 
 fn unseal_with(arena: &mut Arena, range: Range) -> Result<Outcome, Error> {
     let look = |e| Error::System(Step::Look, e);
-    find_sealed(arena, range).map_err(look)?;
-    if arena.run_count == 0 {
-        return Ok(Outcome::default());
-    }
-    if let Some(reason) = objects::refusal(&mut arena.text).map_err(look)? {
-        return Err(Error::Refused(reason));
-    }
-    let Arena { text, small, .. } = &mut *arena;
-    let memory = Limits::find(text, small).map_err(look)?;
     let mut outcome = Outcome::default();
-    for i in 0..arena.run_count {
-        let run = arena.runs[i];
-        let mut at = run.range.start;
-        while at < run.range.end {
-            let chunk = Range::new(at, run.range.end.min(at + CHUNK));
-            if memory.headroom(&mut arena.text).map_err(look)? < chunk.len() as u64 + SLACK {
-                return Err(Error::Refused(Reason::LowMemory));
-            }
-            unseal_chunk(chunk, run).map_err(|e| Error::System(Step::Unseal, e))?;
-            outcome.sealed += chunk.len() as u64;
-            at = chunk.end;
+    // More VMAs than the arena has room for are done in batches.
+    loop {
+        let complete = find_sealed(arena, range).map_err(look)?;
+        if arena.run_count == 0 {
+            return Ok(outcome);
+        }
+        if let Some(reason) = objects::refusal(&mut arena.text).map_err(look)? {
+            return Err(Error::Refused(reason));
+        }
+        let Arena { text, small, .. } = &mut *arena;
+        let memory = Limits::find(text, small).map_err(look)?;
+        for i in 0..arena.run_count {
+            outcome.sealed += unseal_run(arena.runs[i], &memory, &mut arena.text)?;
+        }
+        if complete {
+            return Ok(outcome);
         }
     }
-    Ok(outcome)
 }
 
-/// Lists the sealed parts of `range` as runs of the arena.
-fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<()> {
+fn unseal_run(run: Run, memory: &Limits, buf: &mut [u8]) -> Result<u64, Error> {
+    let mut at = run.range.start;
+    while at < run.range.end {
+        let chunk = Range::new(at, run.range.end.min(at + CHUNK));
+        let free = memory.headroom(buf).map_err(|e| Error::System(Step::Look, e))?;
+        if free < chunk.len() as u64 + SLACK {
+            return Err(Error::Refused(Reason::LowMemory));
+        }
+        unseal_chunk(chunk, run).map_err(|e| Error::System(Step::Unseal, e))?;
+        at = chunk.end;
+    }
+    Ok(run.range.len() as u64)
+}
+
+/// Lists the sealed parts of `range` as runs of the arena; false when there are more than it has room for.
+fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<bool> {
     arena.run_count = 0;
     let text = core::ptr::slice_from_raw_parts_mut(arena.text.as_mut_ptr(), arena.text.len());
     // SAFETY: `push_run` does not touch the text buffer, and no other reference to it exists meanwhile.
     let text = unsafe { &mut *text };
-    vma::for_each(c"/proc/self/maps", text, |v| {
+    let listed = vma::for_each(c"/proc/self/maps", text, |v| {
         let part = v.range.intersect(range);
         if v.kind != Kind::Sealed || part.is_empty() {
             return Ok(());
         }
         let advice = offset::advice_of_sealed(v);
         arena.push_run(Run { range: part, prot: v.prot, advice, ..Run::default() })
-    })
+    });
+    match listed {
+        Ok(()) => Ok(true),
+        Err(Errno::E2BIG) if arena.run_count == MAX_RUNS => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 fn unseal_chunk(chunk: Range, run: Run) -> sys::Result<()> {

@@ -15,11 +15,17 @@ pub extern "C" fn flashfork_preload_seal() -> c_int {
 /// Makes all sealed memory anonymous again. Returns 0, or -1 when it could not, wholly or in part.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_preload_unseal() -> c_int {
-    if flashfork_core::unseal(Range::new(0, usize::MAX)).is_ok() { 0 } else { -1 }
+    if flashfork_core::unseal(Range::ALL).is_ok() { 0 } else { -1 }
 }
 
 /// The library in the same process has sealed memory: from now on its discards must be looked at.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_preload_note_sealed() {
     flashfork_core::note_sealed();
+}
+
+/// Keeps a range out of every seal the shim makes. Returns 0, or -1 when there are too many or it could not be unsealed.
+#[unsafe(no_mangle)]
+pub extern "C" fn flashfork_preload_exclude(addr: *const u8, len: usize) -> c_int {
+    if flashfork_core::exclude(addr as usize, len).is_ok() { 0 } else { -1 }
 }

@@ -13,12 +13,12 @@ const PR_SET_SECCOMP: c_int = 22;
 /// As `prctl`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-    if option == PR_SET_SECCOMP {
-        flashfork_core::fork::stop();
-    }
     let args = [option as usize, a as usize, b as usize, c as usize, d as usize];
     // SAFETY: the program's own call.
     let result = unsafe { syscalls::syscall5(Sysno::prctl, args[0], args[1], args[2], args[3], args[4]) };
+    if option == PR_SET_SECCOMP && result.is_ok() {
+        flashfork_core::fork::stop();
+    }
     crate::answer(result, |n| n as isize) as c_int
 }
 
@@ -27,7 +27,10 @@ pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong
 /// # Safety
 /// As `seccomp`.
 pub unsafe fn seccomp(operation: usize, flags: usize, args: usize) -> isize {
-    flashfork_core::fork::stop();
     // SAFETY: the program's own call.
-    crate::answer(unsafe { syscalls::syscall3(Sysno::seccomp, operation, flags, args) }, |n| n as isize)
+    let result = unsafe { syscalls::syscall3(Sysno::seccomp, operation, flags, args) };
+    if result.is_ok() {
+        flashfork_core::fork::stop();
+    }
+    crate::answer(result, |n| n as isize)
 }

@@ -90,9 +90,10 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
             }
             Some(Sysno::prctl) => c_long::from(sandbox::prctl(a as i32, b as u64, c as u64, d as u64, e as u64)),
             Some(Sysno::seccomp) => sandbox::seccomp(a, b, c) as c_long,
-            Some(Sysno::fork) => c_long::from(flashfork_core::fork::fork(|| {
-                crate::answer(syscalls::syscall0(Sysno::fork), |pid| pid as isize) as i32
-            })),
+            Some(Sysno::fork) => c_long::from(flashfork_core::fork::fork(
+                || crate::answer(syscalls::syscall0(Sysno::fork), |pid| pid as isize) as i32,
+                crate::clock,
+            )),
             _ => failed(-c_long::from(Errno::ENOSYS.into_raw())),
         }
     }

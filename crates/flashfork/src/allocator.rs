@@ -95,6 +95,15 @@ pub fn shim_is_loaded() -> bool {
     symbol(NOTE).is_some()
 }
 
+/// Has the shim, if it is there, leave a range out too; false when it could not.
+pub fn exclude_in_shim(addr: *const u8, len: usize) -> bool {
+    symbol(c"flashfork_preload_exclude").is_none_or(|exclude| {
+        // SAFETY: the shim defines this symbol with this type.
+        let exclude: extern "C" fn(*const u8, usize) -> libc::c_int = unsafe { std::mem::transmute(exclude) };
+        exclude(addr, len) == 0
+    })
+}
+
 /// Lets the shim know that there is sealed memory to look after.
 pub fn tell_shim() {
     if let Some(note) = symbol(NOTE) {

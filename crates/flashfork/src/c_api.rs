@@ -85,7 +85,8 @@ thread_local! {
 
 /// Keeps the text of an error and gives -1 with `errno`.
 fn fail(text: &str, errno: c_int) -> c_int {
-    LAST_ERROR.with_borrow_mut(|last| *last = CString::new(text).unwrap_or_default());
+    // In an exit handler the thread's storage may be gone already: then nobody can ask for the text.
+    let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
     // SAFETY: glibc's errno of this thread. Last of all, so that nothing overwrites it.
     unsafe { *libc::__errno_location() = errno };
     -1
@@ -248,7 +249,7 @@ pub unsafe extern "C" fn flashfork_stats(stats: *mut CStats) -> c_int {
 /// thread's next call that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_last_error() -> *const c_char {
-    LAST_ERROR.with_borrow(|text| text.as_ptr())
+    LAST_ERROR.try_with(|text| text.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// The version of the library, for example "0.1.0".

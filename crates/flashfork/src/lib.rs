@@ -34,6 +34,7 @@
 
 mod allocator;
 mod c_api;
+mod clock;
 pub mod cost;
 mod cure;
 mod error;

@@ -95,7 +95,7 @@ impl VmaReport {
 
 /// Makes all sealed memory anonymous again; returns how many bytes that were. Needs as much free memory.
 pub fn unseal() -> Result<u64, SealError> {
-    Ok(core::unseal(core::Range::new(0, usize::MAX))?)
+    Ok(core::unseal(core::Range::ALL)?)
 }
 
 /// Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again.
@@ -104,8 +104,10 @@ pub fn unseal() -> Result<u64, SealError> {
 pub fn exclude(addr: *const u8, len: usize) -> Result<(), SealError> {
     core::exclude(addr as usize, len).map_err(|e| match e {
         core::Error::System(core::Step::Begin, core::Errno::ENOSPC) => SealError::TooManyExcluded,
-        other => other.into(),
-    })
+        other => SealError::from(other),
+    })?;
+    // The shim seals by itself, and has a list of its own.
+    if allocator::exclude_in_shim(addr, len) { Ok(()) } else { Err(SealError::TooManyExcluded) }
 }
 
 /// Which side of a fork this is.
@@ -123,7 +125,7 @@ pub enum Forked {
 /// As `fork`: in a process with several threads the child may only call async-signal-safe functions.
 pub unsafe fn fork() -> std::io::Result<Forked> {
     // SAFETY: the caller answers for what the child does.
-    match core::fork::fork(|| unsafe { libc::fork() }) {
+    match core::fork::fork(|| unsafe { libc::fork() }, crate::clock::nanoseconds) {
         0 => Ok(Forked::Child),
         pid if pid > 0 => Ok(Forked::Parent(pid)),
         _ => Err(std::io::Error::last_os_error()),
