@@ -156,7 +156,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         // What can't be made anonymous again stays sealed, and correct.
         let _ = crate::unseal(Range::ALL);
     }
-    let sealed = STATE.sealed();
+    let sealed = STATE.holds_sealed();
     let start = clock();
     let pid = real();
     if pid > 0 {

@@ -17,6 +17,7 @@ pub(crate) struct State {
     /// Process that is inside the engine; a clone made meanwhile inherits its parent's id here, which is not its own.
     owner: AtomicI32,
     sealed: AtomicBool,
+    holds: AtomicBool,
     generation: AtomicU32,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
@@ -29,6 +30,7 @@ pub(crate) struct State {
 pub(crate) static STATE: State = State {
     owner: AtomicI32::new(0),
     sealed: AtomicBool::new(false),
+    holds: AtomicBool::new(false),
     generation: AtomicU32::new(0),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
@@ -49,18 +51,24 @@ impl State {
         self.owner.store(0, SeqCst);
     }
 
-    /// Whether this process, or one it was forked from, has sealed anything that it may still hold.
+    /// Whether this process, or one it was forked from, has ever sealed anything: its mappings may lie in pieces since.
     pub fn sealed(&self) -> bool {
         self.sealed.load(SeqCst)
     }
 
     pub fn set_sealed(&self) {
         self.sealed.store(true, SeqCst);
+        self.holds.store(true, SeqCst);
+    }
+
+    /// Whether there is sealed memory now, as far as the engine has been told.
+    pub fn holds_sealed(&self) -> bool {
+        self.holds.load(SeqCst)
     }
 
     /// Everything is anonymous again.
-    pub fn clear_sealed(&self) {
-        self.sealed.store(false, SeqCst);
+    pub fn all_unsealed(&self) {
+        self.holds.store(false, SeqCst);
     }
 
     pub fn next_generation(&self) -> u32 {

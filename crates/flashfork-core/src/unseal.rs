@@ -18,7 +18,7 @@ use crate::{objects, offset, remap};
 pub fn unseal(range: Range) -> Result<u64, Error> {
     let done = on_own_stack(|arena| unseal_with(arena, range)).outcome.map(|o| o.sealed)?;
     if range == Range::ALL {
-        STATE.clear_sealed();
+        STATE.all_unsealed();
     }
     Ok(done)
 }
