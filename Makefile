@@ -20,7 +20,7 @@ build:
 	@scripts/need-packages $(BUILD_PACKAGES)
 	$(CARGO) build --release --locked -p flashfork-cli -p flashfork-preload
 
-# Real SQLite, then an ordinary Python program, then what a clone costs by size; ends in a table.
+# An ordinary Python program, what a clone costs by size, real SQLite; ends in a table.
 demo: build
 	@scripts/need-packages $(BUILD_PACKAGES) python3
 	@FLASHFORK=$(FLASHFORK) scripts/demo

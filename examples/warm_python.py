@@ -19,4 +19,4 @@ for _ in range(int(sys.argv[1])):
     if os.waitpid(pid, 0)[1] != 0:
         sys.exit("a clone saw other memory")
 times.sort()
-print(f"{sys.argv[2]:>12} {times[len(times) // 2] * 1e6:8.0f} us a fork (median of {len(times)})", flush=True)
+print(f"{sys.argv[2]:>12} {times[len(times) // 2] * 1e6:10,.0f} µs a fork (median of {len(times)})", flush=True)
