@@ -97,3 +97,21 @@ fn maps_flags(at: usize) -> String {
     let vma = &smaps[smaps.find(start).unwrap()..];
     vma.lines().find(|l| l.starts_with("VmFlags")).unwrap().to_string() + " "
 }
+
+#[test]
+fn discards_page_by_page_leave_room_for_other_mappings() {
+    in_child(|| {
+        let words = sealed(5);
+        let at = words.as_ptr() as usize;
+        let vmas = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        let before = vmas();
+        let pages = 514..1000; // within one block of 2 MB wherever the mapping lies, or two
+        for page in pages.clone().step_by(2) {
+            // SAFETY: memory of this test.
+            unsafe { advise::madvise(at + page * 4096, 4096, libc::MADV_DONTNEED as u32) }.unwrap();
+            assert!(words[page * 512..][..512].iter().all(|w| *w == 0));
+        }
+        assert!(vmas() <= before + 4, "{} more", vmas() - before);
+        assert!(pages.skip(1).step_by(2).all(|page| words[page * 512] == pattern(page * 512, 5)), "what lies between");
+    });
+}
