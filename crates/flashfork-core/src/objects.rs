@@ -27,17 +27,17 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
 
 /// The first reason not to touch this process's memory, if there is one. `buf` is scratch.
 pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
-    // The kernel lets a process unshare its memory only when nobody else uses it, in whatever way they came to share it.
-    match sys::unshare_memory() {
-        Ok(()) => return for_each_entry(c"/proc/self/fd", buf, descriptor),
-        Err(Errno::EINVAL) => return Ok(Some(Reason::Threads)),
-        // Not allowed (a seccomp filter, as in containers): look around.
-        Err(_) => {}
-    }
     // `pthread_join` returns a moment before the kernel has taken the thread off the list (mm_release, release_task).
     const PATIENCE: usize = 5;
     for _ in 0..PATIENCE {
-        if tasks(buf)? == 1 && !shared_with_a_process(buf) {
+        // The kernel lets a process unshare its memory only when nobody else uses it, in whatever way they came to share it.
+        let alone = match sys::unshare_memory() {
+            Ok(()) => true,
+            Err(Errno::EINVAL) => false,
+            // Not allowed (a seccomp filter, as in containers): look around.
+            Err(_) => tasks(buf)? == 1 && !shared_with_a_process(buf),
+        };
+        if alone {
             return for_each_entry(c"/proc/self/fd", buf, descriptor);
         }
         sys::pause_briefly();
