@@ -1,0 +1,35 @@
+//! The messages between flashfork's command, VM daemon, shells and guest agent.
+//!
+//! Each part is versioned by itself:
+//!
+//! | module | between | carried by |
+//! |---|---|---|
+//! | [`agent`] | host and guest agent | vsock, or any byte stream; [`frame`]s |
+//! | [`signal`] | monitor and guest | I/O ports |
+//! | [`shell`] | daemon and shell | a Unix socket that also passes descriptors |
+//! | [`api`] | command and daemon | HTTP and JSON over a Unix socket |
+//!
+//! No side trusts the other: a message has a greatest length, whatever it holds decodes or is an
+//! error that says what is wrong, and no length a peer names is allocated before that much arrived.
+//! Nothing here opens, waits for or decides anything.
+
+pub mod agent;
+pub mod api;
+pub mod frame;
+
+mod preamble;
+pub mod shape;
+pub mod shell;
+pub mod signal;
+
+pub use preamble::{PREAMBLE_LEN, Preamble, PreambleError, Protocol};
+
+/// Identifies one clone among all ever made: 128 random bits, which also go to the guest as its
+/// VM generation id.
+pub type Generation = [u8; 16];
+
+/// `generation` as 32 hexadecimal digits, as names, logs and hooks show it.
+#[must_use]
+pub fn generation_hex(generation: &Generation) -> String {
+    generation.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,177 @@
+//! Commands and replies as values; their layout is fixed, for guests without an encoder.
+
+use serde::{Deserialize, Serialize};
+
+use super::{MAX_PAYLOAD, Status, command};
+use crate::Generation;
+
+/// What a guest signalled. Questions for the version are answered by the device alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Signal {
+    /// The guest is warm. Answered with [`Forked`].
+    Fork,
+    /// The guest's work is over.
+    Done(Done),
+    /// Answered with the nanoseconds since the last one, as u64.
+    Reset,
+    /// The clone of this generation is ready for use.
+    Alive(Generation),
+}
+
+/// How a guest's work ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// 0 for success.
+    pub status: u32,
+    /// Whatever the guest gives back, at most [`MAX_PAYLOAD`] less four bytes.
+    #[serde(with = "serde_bytes")]
+    pub result: Vec<u8>,
+}
+
+/// Which copy of the guest reads the reply to a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u32)]
+pub enum Role {
+    /// The one that signalled.
+    Template = 0,
+    /// A clone of it.
+    Clone = 1,
+}
+
+/// The reply to a fork: 72 bytes, in the order of the fields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forked {
+    /// Which copy this is, as u32, then four bytes of zero.
+    pub role: Role,
+    /// How many clones were made of the template before this one.
+    pub index: u64,
+    /// The clone's generation id.
+    pub generation: Generation,
+    /// CLOCK_REALTIME of the host in nanoseconds.
+    pub realtime_ns: u64,
+    /// Fresh random bytes, to be mixed in before anything else is done.
+    pub entropy: [u8; 32],
+}
+
+impl Signal {
+    /// The signal of `number` with `payload`.
+    ///
+    /// # Errors
+    /// The status to report to the guest.
+    pub fn decode(number: u8, payload: &[u8]) -> Result<Self, Status> {
+        let signal = match number {
+            command::FORK => Self::Fork,
+            command::RESET => Self::Reset,
+            command::DONE => return Done::decode(payload).map(Self::Done).ok_or(Status::BadPayload),
+            command::ALIVE => return payload.try_into().map(Self::Alive).map_err(|_| Status::BadPayload),
+            _ => return Err(Status::Unknown),
+        };
+        if payload.is_empty() { Ok(signal) } else { Err(Status::BadPayload) }
+    }
+
+    /// Number and payload.
+    #[must_use]
+    pub fn encode(&self) -> (u8, Vec<u8>) {
+        match self {
+            Self::Fork => (command::FORK, Vec::new()),
+            Self::Reset => (command::RESET, Vec::new()),
+            Self::Done(done) => (command::DONE, done.encode()),
+            Self::Alive(generation) => (command::ALIVE, generation.to_vec()),
+        }
+    }
+}
+
+impl Done {
+    /// Without a payload the status is 0, as with the thesis's programs.
+    fn decode(payload: &[u8]) -> Option<Self> {
+        if payload.is_empty() {
+            return Some(Self::default());
+        }
+        if payload.len() > MAX_PAYLOAD {
+            return None;
+        }
+        let (status, result) = payload.split_first_chunk()?;
+        Some(Self { status: u32::from_le_bytes(*status), result: result.to_vec() })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut payload = self.status.to_le_bytes().to_vec();
+        payload.extend_from_slice(&self.result);
+        payload
+    }
+}
+
+impl Forked {
+    /// Bytes of the reply.
+    pub const LENGTH: usize = 72;
+
+    /// The reply's bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LENGTH] {
+        let mut bytes = [0; Self::LENGTH];
+        bytes[..4].copy_from_slice(&(self.role as u32).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.index.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.generation);
+        bytes[32..40].copy_from_slice(&self.realtime_ns.to_le_bytes());
+        bytes[40..].copy_from_slice(&self.entropy);
+        bytes
+    }
+
+    /// The reply in these bytes; `None` if they are none. More bytes may follow, from a later version.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::LENGTH] = bytes.first_chunk()?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let role = match word(0) as u32 {
+            0 => Role::Template,
+            1 => Role::Clone,
+            _ => return None,
+        };
+        Some(Self {
+            role,
+            index: word(8),
+            generation: std::array::from_fn(|i| bytes[16 + i]),
+            realtime_ns: word(32),
+            entropy: std::array::from_fn(|i| bytes[40 + i]),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_come_back_from_their_bytes() {
+        for signal in [
+            Signal::Fork,
+            Signal::Reset,
+            Signal::Alive([7; 16]),
+            Signal::Done(Done { status: 3, result: b"result".to_vec() }),
+        ] {
+            let (number, payload) = signal.encode();
+            assert_eq!(Signal::decode(number, &payload), Ok(signal));
+        }
+    }
+
+    #[test]
+    fn payloads_that_do_not_fit_are_told_from_unknown_commands() {
+        assert_eq!(Signal::decode(command::FORK, &[1]), Err(Status::BadPayload));
+        assert_eq!(Signal::decode(command::ALIVE, &[1; 15]), Err(Status::BadPayload));
+        assert_eq!(Signal::decode(command::DONE, &[1; 3]), Err(Status::BadPayload));
+        assert_eq!(Signal::decode(0x77, &[]), Err(Status::Unknown));
+        assert_eq!(Signal::decode(command::DONE, &[]), Ok(Signal::Done(Done::default())));
+    }
+
+    #[test]
+    fn the_reply_to_a_fork_has_its_documented_layout() {
+        let forked =
+            Forked { role: Role::Clone, index: 5, generation: [9; 16], realtime_ns: 1 << 40, entropy: [3; 32] };
+        let bytes = forked.encode();
+        assert_eq!(bytes[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[8], 5);
+        assert_eq!(Forked::decode(&bytes), Some(forked));
+        assert_eq!(Forked::decode(&bytes[..71]), None);
+        assert_eq!(Forked::decode(&[0xff; 72]), None);
+    }
+}

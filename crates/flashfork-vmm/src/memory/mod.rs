@@ -1,0 +1,9 @@
+//! Guest RAM: an address range that never moves, over which memory files come and go.
+
+mod memfd;
+mod ram;
+mod reservation;
+
+pub use memfd::{MemfdError, check, create, seal};
+pub use ram::{GuestMemory, Ram, RamError};
+pub use reservation::Reservation;

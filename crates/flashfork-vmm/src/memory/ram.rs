@@ -1,0 +1,188 @@
+//! A guest's RAM: a reservation whose addresses KVM's memory slots hold, and what is mapped over it at the moment.
+
+use super::{MemfdError, Reservation};
+use crate::layout;
+use flashfork_proto::Shape;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
+use std::os::fd::AsFd;
+use std::{fmt, io};
+use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap, mmap::MmapRegionBuilder};
+
+/// Guest RAM as devices see it. Its addresses are those of the reservation: while nothing is mapped an access is a fault
+/// of this process, never another memory.
+pub type GuestMemory = GuestMemoryMmap<()>;
+
+/// RAM of one VM.
+pub struct Ram {
+    // First, so that what knows the addresses goes before they do.
+    guest: GuestMemory,
+    reservation: Reservation,
+    mapped: Mapped,
+}
+
+/// What is behind the addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mapped {
+    Nothing,
+    Shared,
+    Private,
+}
+
+/// Why RAM can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RamError {
+    /// No room for the addresses.
+    #[error("cannot reserve {mib} MB of addresses: {cause}")]
+    Reserve {
+        /// Asked for.
+        mib: u64,
+        /// As the kernel says.
+        cause: io::Error,
+    },
+    /// The file is not what it should be.
+    #[error(transparent)]
+    File(#[from] MemfdError),
+    /// `mmap` refused.
+    #[error("cannot map guest memory: {0}")]
+    Map(io::Error),
+    /// A rollback needs a template below.
+    #[error("the memory is not a copy of a template's")]
+    NotPrivate,
+}
+
+impl Ram {
+    /// Addresses for the RAM of `shape`, with nothing mapped.
+    pub fn reserve(shape: &Shape) -> Result<Self, RamError> {
+        let reserve = |cause| RamError::Reserve { mib: u64::from(shape.memory_mib), cause };
+        let reservation = Reservation::new(shape.memory_bytes() as usize).map_err(reserve)?;
+        let mut offset = 0;
+        let mut regions = Vec::new();
+        for (guest, length) in layout::ram(shape.memory_bytes()) {
+            let builder = MmapRegionBuilder::new(length as usize)
+                .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
+                .with_mmap_flags(libc::MAP_NORESERVE | libc::MAP_PRIVATE);
+            // SAFETY: the range lies in the reservation, which lives as long as `self.guest`; vm-memory doesn't unmap it.
+            let region = unsafe { builder.with_raw_mmap_pointer(reservation.start().add(offset)) };
+            let region = region.build().map_err(|e| RamError::Map(io::Error::other(e)))?;
+            regions.extend(GuestRegionMmap::new(region, GuestAddress(guest)));
+            offset += length as usize;
+        }
+        let guest = GuestMemory::from_regions(regions).map_err(|e| RamError::Map(io::Error::other(e)))?;
+        Ok(Self { guest, reservation, mapped: Mapped::Nothing })
+    }
+
+    /// RAM as devices see it; nothing of it may be touched while nothing is mapped.
+    pub fn guest(&self) -> &GuestMemory {
+        &self.guest
+    }
+
+    /// The parts of RAM for memory slots: guest-physical start, length, address here.
+    pub fn slots(&self) -> impl Iterator<Item = (u64, u64, u64)> {
+        let start = self.reservation.start() as u64;
+        let mut offset = 0;
+        layout::ram(self.reservation.length() as u64).map(move |(guest, length)| {
+            let slot = (guest, length, start + offset);
+            offset += length;
+            slot
+        })
+    }
+
+    /// Maps a memory file that the guest writes to: a VM on its way to become a template.
+    pub fn map_shared(&mut self, file: impl AsFd) -> Result<(), RamError> {
+        self.map(file, MapFlags::SHARED)?;
+        self.mapped = Mapped::Shared;
+        Ok(())
+    }
+
+    /// Maps a template's memory, copy on write. KVM's slots hold addresses, so they need no change; KVM drops what it had
+    /// mapped by itself (the MMU notifier).
+    ///
+    /// The file must have been [checked](super::check), or made here: it must not shrink.
+    pub fn map_private(&mut self, file: impl AsFd) -> Result<(), RamError> {
+        self.map(file, MapFlags::PRIVATE | MapFlags::NORESERVE)?;
+        self.mapped = Mapped::Private;
+        Ok(())
+    }
+
+    /// Takes the memory away: afterwards the file has no mapping here and can be sealed.
+    pub fn unmap(&mut self) -> Result<(), RamError> {
+        self.reservation.clear().map_err(RamError::Map)?;
+        self.mapped = Mapped::Nothing;
+        Ok(())
+    }
+
+    /// Drops every write since [`Self::map_private`]: the memory is the template's again.
+    pub fn discard_writes(&mut self) -> Result<(), RamError> {
+        if self.mapped != Mapped::Private {
+            return Err(RamError::NotPrivate);
+        }
+        // SAFETY: the whole reservation, a private file mapping: its pages go back to the file's. No reference into guest
+        // memory exists; vm-memory accesses it through volatile copies.
+        unsafe { madvise(self.reservation.start().cast(), self.reservation.length(), Advice::LinuxDontNeed) }
+            .map_err(|e| RamError::Map(e.into()))
+    }
+
+    fn map(&self, file: impl AsFd, flags: MapFlags) -> Result<(), RamError> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (start, length) = (self.reservation.start().cast(), self.reservation.length());
+        // SAFETY: over the reservation, which belongs to `self`.
+        unsafe { mmap(start, length, access, flags | MapFlags::FIXED, file, 0) }
+            .map_err(|e| RamError::Map(e.into()))?;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Ram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ram")
+            .field("reservation", &self.reservation)
+            .field("mapped", &self.mapped)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory;
+    use flashfork_proto::PageSize;
+    use vm_memory::Bytes;
+
+    const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, page: PageSize::Small, disks: 0 };
+
+    fn read(ram: &Ram) -> u64 {
+        ram.guest().read_obj(GuestAddress(0x1000)).unwrap()
+    }
+
+    #[test]
+    fn siblings_and_template_do_not_see_each_others_writes() {
+        let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.page).unwrap();
+        let mut parent = Ram::reserve(&SHAPE).unwrap();
+        parent.map_shared(&file).unwrap();
+        parent.guest().write_obj(1u64, GuestAddress(0x1000)).unwrap();
+        assert!(matches!(memory::seal(&file), Err(MemfdError::Seal(_))), "still mapped for writing");
+        parent.unmap().unwrap();
+        memory::seal(&file).unwrap();
+
+        let mut clones = [(); 2].map(|()| Ram::reserve(&SHAPE).unwrap());
+        for (n, clone) in clones.iter_mut().enumerate() {
+            clone.map_private(&file).unwrap();
+            assert_eq!(read(clone), 1);
+            clone.guest().write_obj(n as u64 + 2, GuestAddress(0x1000)).unwrap();
+        }
+        parent.map_private(&file).unwrap();
+        assert_eq!((read(&parent), read(&clones[0]), read(&clones[1])), (1, 2, 3));
+    }
+
+    #[test]
+    fn a_rollback_drops_the_writes() {
+        let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.page).unwrap();
+        memory::seal(&file).unwrap();
+        let mut ram = Ram::reserve(&SHAPE).unwrap();
+        assert!(matches!(ram.discard_writes(), Err(RamError::NotPrivate)));
+        ram.map_private(&file).unwrap();
+        ram.guest().write_obj(5u64, GuestAddress(0x1000)).unwrap();
+        ram.discard_writes().unwrap();
+        assert_eq!(read(&ram), 0);
+    }
+}
