@@ -60,7 +60,7 @@ impl Shape {
         if !(MIN_MEMORY_MIB..=MAX_MEMORY_MIB).contains(&self.memory_mib) {
             return Err(ShapeError::Memory(self.memory_mib));
         }
-        if self.pages == Pages::Huge && self.memory_mib % 2 != 0 {
+        if self.pages == Pages::Huge && !self.memory_mib.is_multiple_of(2) {
             return Err(ShapeError::Odd(self.memory_mib));
         }
         if !(1..=MAX_VCPUS).contains(&self.vcpus) {

@@ -126,12 +126,7 @@ impl<R: Read, W: Write> Client<R, W> {
     ///
     /// # Errors
     /// See [`ClientError`]. The clone must then not be reported ready.
-    pub fn renew(
-        &mut self,
-        entropy: &[u8],
-        now: Stamp,
-        identity: &CloneIdentity,
-    ) -> Result<Vec<HookRun>, ClientError> {
+    pub fn renew(&mut self, entropy: &[u8], now: Stamp, identity: &CloneIdentity) -> Result<Vec<HookRun>, ClientError> {
         self.requests.send(&Request::Reseed(ByteBuf::from(entropy)))?;
         self.requests.send(&Request::SetClock(now))?;
         self.requests.send(&Request::Hooks(identity.clone()))?;

@@ -1,9 +1,14 @@
 //! Commands and replies as values; their layout is fixed, for guests without an encoder.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_PAYLOAD, Status, command};
+use super::{MAX_JOB, MAX_PAYLOAD, Status, command};
 use crate::Generation;
+
+/// Bytes before the job in the reply to a fork.
+pub(super) const HEADER: usize = 72;
 
 /// What a guest signalled. Questions for the version are answered by the device alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +43,10 @@ pub enum Role {
     Clone = 1,
 }
 
-/// The reply to a fork: 72 bytes, in the order of the fields.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The reply to a fork: role as u32, length of the job as u32, then the other fields in their order.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forked {
-    /// Which copy this is, as u32, then four bytes of zero.
+    /// Which copy this is.
     pub role: Role,
     /// How many clones were made of the template before this one.
     pub index: u64,
@@ -49,8 +54,24 @@ pub struct Forked {
     pub generation: Generation,
     /// CLOCK_REALTIME of the host in nanoseconds.
     pub realtime_ns: u64,
-    /// Fresh random bytes, to be mixed in before anything else is done.
+    /// Fresh random bytes, to be mixed in before anything else is done; secret.
     pub entropy: [u8; 32],
+    /// What the clone is for, as its maker put it; at most [`MAX_JOB`] bytes.
+    #[serde(with = "serde_bytes")]
+    pub job: Vec<u8>,
+}
+
+/// Entropy is not shown.
+impl fmt::Debug for Forked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forked")
+            .field("role", &self.role)
+            .field("index", &self.index)
+            .field("generation", &self.generation)
+            .field("realtime_ns", &self.realtime_ns)
+            .field("job", &self.job)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Signal {
@@ -102,37 +123,42 @@ impl Done {
 }
 
 impl Forked {
-    /// Bytes of the reply.
-    pub const LENGTH: usize = 72;
-
-    /// The reply's bytes.
+    /// The reply's bytes; a job is cut at [`MAX_JOB`].
     #[must_use]
-    pub fn encode(&self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        bytes[..4].copy_from_slice(&(self.role as u32).to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.index.to_le_bytes());
-        bytes[16..32].copy_from_slice(&self.generation);
-        bytes[32..40].copy_from_slice(&self.realtime_ns.to_le_bytes());
-        bytes[40..].copy_from_slice(&self.entropy);
+    pub fn encode(&self) -> Vec<u8> {
+        let job = &self.job[..self.job.len().min(MAX_JOB)];
+        let mut bytes = Vec::with_capacity(HEADER + job.len());
+        bytes.extend_from_slice(&(self.role as u32).to_le_bytes());
+        bytes.extend_from_slice(&(job.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.index.to_le_bytes());
+        bytes.extend_from_slice(&self.generation);
+        bytes.extend_from_slice(&self.realtime_ns.to_le_bytes());
+        bytes.extend_from_slice(&self.entropy);
+        bytes.extend_from_slice(job);
         bytes
     }
 
-    /// The reply in these bytes; `None` if they are none. More bytes may follow, from a later version.
+    /// The reply in these bytes; `None` if they are none.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; Self::LENGTH] = bytes.first_chunk()?;
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let role = match word(0) as u32 {
+        let (header, job) = bytes.split_first_chunk::<HEADER>()?;
+        let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        let role = match half(0) {
             0 => Role::Template,
             1 => Role::Clone,
             _ => return None,
         };
+        if half(4) as usize != job.len() {
+            return None;
+        }
         Some(Self {
             role,
             index: word(8),
-            generation: std::array::from_fn(|i| bytes[16 + i]),
+            generation: std::array::from_fn(|i| header[16 + i]),
             realtime_ns: word(32),
-            entropy: std::array::from_fn(|i| bytes[40 + i]),
+            entropy: std::array::from_fn(|i| header[40 + i]),
+            job: job.to_vec(),
         })
     }
 }
@@ -165,13 +191,24 @@ mod tests {
 
     #[test]
     fn the_reply_to_a_fork_has_its_documented_layout() {
-        let forked =
-            Forked { role: Role::Clone, index: 5, generation: [9; 16], realtime_ns: 1 << 40, entropy: [3; 32] };
+        let forked = Forked {
+            role: Role::Clone,
+            index: 5,
+            generation: [9; 16],
+            realtime_ns: 1 << 40,
+            entropy: [3; 32],
+            job: b"job".to_vec(),
+        };
         let bytes = forked.encode();
-        assert_eq!(bytes[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes[8], 5);
-        assert_eq!(Forked::decode(&bytes), Some(forked));
-        assert_eq!(Forked::decode(&bytes[..71]), None);
+        assert_eq!(bytes[..9], [1, 0, 0, 0, 3, 0, 0, 0, 5]);
+        assert_eq!(bytes[72..], *b"job");
+        assert_eq!(Forked::decode(&bytes).as_ref(), Some(&forked));
+        for end in 0..bytes.len() {
+            assert_eq!(Forked::decode(&bytes[..end]), None);
+        }
         assert_eq!(Forked::decode(&[0xff; 72]), None);
+        let long = Forked { job: vec![1; MAX_PAYLOAD], ..forked };
+        assert_eq!(long.encode().len(), MAX_PAYLOAD);
+        assert!(!format!("{long:?}").contains("entropy"));
     }
 }

@@ -1,0 +1,319 @@
+//! The daemon's HTTP interface: JSON over a Unix socket.
+//!
+//! | method and path | body | answer |
+//! |---|---|---|
+//! | `GET /v1` | | [`Daemon`] |
+//! | `GET /v1/templates` | | list of [`Template`] |
+//! | `POST /v1/templates` | [`CreateTemplate`] | [`Template`] |
+//! | `POST /v1/templates/load` | [`LoadTemplate`] | [`Template`] |
+//! | `GET`, `DELETE /v1/templates/NAME` | | [`Template`], nothing |
+//! | `POST /v1/templates/NAME/save` | [`SaveTemplate`] | [`Template`] |
+//! | `POST /v1/templates/NAME/clones` | [`CreateClones`] | list of [`Clone`] |
+//! | `GET /v1/clones` | | list of [`Clone`] |
+//! | `GET`, `DELETE /v1/clones/NAME` | | [`Clone`], nothing |
+//! | `POST /v1/clones/NAME/rollback` | | [`Clone`] |
+//! | `POST /v1/clones/NAME/agent` | | 101, then the [`agent`](crate::agent) protocol |
+//! | `POST /v1/clones/NAME/console` | | 101, then the console's bytes both ways |
+//! | `GET /v1/stats` | | [`Stats`] |
+//!
+//! The two that answer 101 ask for `Connection: Upgrade` and `Upgrade: flashfork`. Whatever fails
+//! answers with an [`Error`] under its [`ErrorCode::http_status`].
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::shape::Shape;
+use crate::shell::ClaimTimes;
+
+/// Version of this interface: the first part of every path.
+pub const VERSION: u32 = 1;
+
+/// The value of the `Upgrade` header.
+pub const UPGRADE: &str = "flashfork";
+
+/// Greatest length of a request's body in bytes.
+pub const MAX_BODY: usize = 1 << 20;
+
+/// Greatest number of clones one request may ask for.
+pub const MAX_CLONES_AT_ONCE: u32 = 1000;
+
+/// Greatest length of a name.
+pub const MAX_NAME: usize = 64;
+
+/// Whether `name` may name a template or clone: letters, digits, `.`, `_` and `-`, not beginning with
+/// a `.` or `-`, at most [`MAX_NAME`] bytes. So it is safe in paths, host names and command lines.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(allowed) && !name.starts_with(['.', '-'])
+}
+
+/// Who answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Daemon {
+    /// Version of flashfork.
+    pub flashfork: String,
+    /// [`VERSION`] of the daemon.
+    pub api: u32,
+    /// Its process id.
+    pub pid: u32,
+}
+
+/// Boots a guest and makes a template of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateTemplate {
+    /// See [`is_name`].
+    pub name: String,
+    /// The machine.
+    pub shape: Shape,
+    /// Kernel image; Debian's cloud kernel by default.
+    #[serde(default)]
+    pub kernel: Option<PathBuf>,
+    /// Initramfs; the one with the agent by default.
+    #[serde(default)]
+    pub initramfs: Option<PathBuf>,
+    /// Added to the kernel's command line.
+    #[serde(default)]
+    pub append: String,
+    /// The disk's image, which must not change from now on; needed if the shape has a disk.
+    #[serde(default)]
+    pub disk: Option<PathBuf>,
+    /// What makes the guest ready.
+    #[serde(default)]
+    pub ready: Ready,
+    /// The template is retired after this many clones, which share its address-space layout.
+    #[serde(default)]
+    pub max_clones: Option<u64>,
+    /// Seconds until the guest must be ready.
+    #[serde(default = "default_timeout_s")]
+    pub timeout_s: u32,
+}
+
+/// Time a guest has to get ready, in seconds, if nothing else is said.
+pub const DEFAULT_TIMEOUT_S: u32 = 120;
+
+fn default_timeout_s() -> u32 {
+    DEFAULT_TIMEOUT_S
+}
+
+/// When a template is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ready {
+    /// When the agent is up.
+    #[default]
+    Agent,
+    /// When the guest signals it ([`crate::signal`]).
+    Signal,
+    /// When this command, run by the agent, has ended with status 0.
+    Command(Vec<String>),
+}
+
+/// Loads a template from a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadTemplate {
+    /// See [`is_name`].
+    pub name: String,
+    /// Absolute path of the directory.
+    pub directory: PathBuf,
+}
+
+/// Saves a template to a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SaveTemplate {
+    /// Absolute path of a directory that does not exist yet or is empty.
+    pub directory: PathBuf,
+}
+
+/// A template.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template {
+    /// Its name.
+    pub name: String,
+    /// Its shape.
+    pub shape: Shape,
+    /// When it was made, in seconds since 1970-01-01 UTC.
+    pub created_s: u64,
+    /// Clones made so far.
+    pub clones_made: u64,
+    /// Clones alive.
+    pub clones_alive: u64,
+    /// After how many clones it is retired.
+    pub max_clones: Option<u64>,
+    /// Bytes of guest memory that are really there, shared by all clones.
+    pub resident_bytes: u64,
+    /// Nanoseconds from power-on until it was ready; none for a loaded one.
+    pub boot_ns: Option<u64>,
+}
+
+/// Makes clones.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateClones {
+    /// How many, 1 to [`MAX_CLONES_AT_ONCE`].
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The clone's name, if it is one; template, dash and number otherwise.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What the clones are for: text that their guests find in the reply to the fork signal, at most
+    /// [`MAX_JOB`](crate::signal::MAX_JOB) bytes.
+    #[serde(default)]
+    pub job: String,
+    /// Whether to answer only when the guest is ready. Without it the answer comes with the first
+    /// exit of the guest, and a clone's state has to be asked for.
+    #[serde(default = "yes")]
+    pub wait: bool,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A clone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clone {
+    /// Its name.
+    pub name: String,
+    /// Its template's name.
+    pub template: String,
+    /// Its generation id, 32 hexadecimal digits.
+    pub generation: String,
+    /// Its state.
+    pub state: CloneState,
+    /// Process id of its shell.
+    pub pid: u32,
+    /// Its vsock context id.
+    pub cid: u32,
+    /// The steps of its claim, in nanoseconds.
+    pub claim: ClaimTimes,
+    /// Nanoseconds from the request's last byte until the guest's first exit was seen.
+    pub first_exit_ns: u64,
+    /// The same until the guest was ready.
+    pub ready_ns: Option<u64>,
+}
+
+/// Where a clone is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CloneState {
+    /// It runs but has not got its entropy, clock and hooks yet.
+    Starting,
+    /// It may be used.
+    Ready,
+    /// Its guest has ended.
+    Ended,
+}
+
+/// What the daemon has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// Templates.
+    pub templates: u64,
+    /// Clones alive.
+    pub clones: u64,
+    /// Clones made since the daemon started.
+    pub clones_made: u64,
+    /// Pools of shells.
+    pub pools: Vec<PoolStats>,
+    /// Memory of everything together, kernel memory included, where the host can tell.
+    pub memory_bytes: Option<u64>,
+}
+
+/// A pool of shells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolStats {
+    /// Their shape.
+    pub shape: Shape,
+    /// Shells that wait.
+    pub ready: u32,
+    /// Shells being prepared.
+    pub preparing: u32,
+    /// Claims that found none and had to wait.
+    pub misses: u64,
+}
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// For programs.
+    pub code: ErrorCode,
+    /// What, why, and what to do, in one line.
+    pub message: String,
+}
+
+/// Kinds of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorCode {
+    /// The request makes no sense.
+    Invalid,
+    /// No such path, template or clone.
+    NotFound,
+    /// The name is taken.
+    Exists,
+    /// The template has clones, or was retired, or the clone is not in the state for it.
+    Conflict,
+    /// Too little memory, disk or descriptors.
+    Exhausted,
+    /// The host lacks KVM or a right.
+    Unsupported,
+    /// The guest did not do its part.
+    Guest,
+    /// Anything else.
+    Internal,
+}
+
+impl ErrorCode {
+    /// The HTTP status of an answer with it.
+    #[must_use]
+    pub fn http_status(self) -> u16 {
+        match self {
+            Self::Invalid => 400,
+            Self::NotFound => 404,
+            Self::Exists | Self::Conflict => 409,
+            Self::Exhausted => 507,
+            Self::Unsupported => 501,
+            Self::Guest => 502,
+            Self::Internal => 500,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_everywhere() {
+        for good in ["a", "web-1", "0.x_y"] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", ".", "..", "../x", "a/b", "-n", "a b", "ä", "a\0", &"x".repeat(65)] {
+            assert!(!is_name(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let clones: CreateClones = serde_json::from_str("{}").unwrap();
+        assert_eq!(clones, CreateClones { count: 1, name: None, job: String::new(), wait: true });
+        let json = r#"{"name":"t","shape":{"memory_mib":256,"vcpus":1,"pages":"small","disk":false}}"#;
+        let template: CreateTemplate = serde_json::from_str(json).unwrap();
+        assert_eq!((template.ready, template.timeout_s), (Ready::Agent, DEFAULT_TIMEOUT_S));
+    }
+
+    #[test]
+    fn misspelt_fields_are_refused() {
+        assert!(serde_json::from_str::<CreateClones>(r#"{"cuont":2}"#).unwrap_err().to_string().contains("cuont"));
+    }
+}

@@ -1,0 +1,162 @@
+//! One end of the socket: packets with descriptors.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{MAX_DESCRIPTORS, MAX_MESSAGE};
+use crate::frame::{self, FrameError};
+use crate::{PREAMBLE_LEN, Preamble, PreambleError, Protocol};
+
+/// Why a message did not get across. After any but [`ChannelError::Message`] on sending, the channel
+/// is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The message is too long, or what came is no message.
+    #[error(transparent)]
+    Message(#[from] FrameError),
+    /// More descriptors than a message may carry.
+    #[error("a message with more than {MAX_DESCRIPTORS} descriptors: the peer is broken or hostile")]
+    Descriptors,
+    /// The peer is no shell or daemon of this version.
+    #[error(transparent)]
+    Preamble(#[from] PreambleError),
+    /// The peer is gone.
+    #[error("the peer closed the channel")]
+    Closed,
+    /// The socket failed.
+    #[error("the channel failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// One end of a daemon's channel to a shell. Both ends may send at any time, from any thread.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+impl Channel {
+    /// Both ends of a new channel, closed on exec.
+    ///
+    /// # Errors
+    /// Those of socketpair(2).
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self(a), Self(b)))
+    }
+
+    /// The channel over a `SOCK_SEQPACKET` socket.
+    #[must_use]
+    pub fn new(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
+    /// Sends the preamble. First thing on either end.
+    ///
+    /// # Errors
+    /// See [`ChannelError`].
+    pub fn greet(&self) -> Result<(), ChannelError> {
+        self.send_packet(&Preamble(Protocol::Shell).bytes(), &[])
+    }
+
+    /// Waits for the peer's preamble.
+    ///
+    /// # Errors
+    /// See [`ChannelError`].
+    pub fn expect_greeting(&self) -> Result<(), ChannelError> {
+        let (packet, _) = self.receive_packet(MAX_MESSAGE)?;
+        let mut bytes = [0; PREAMBLE_LEN];
+        let count = packet.len().min(PREAMBLE_LEN);
+        bytes[..count].copy_from_slice(&packet[..count]);
+        if packet.len() != PREAMBLE_LEN {
+            return Err(PreambleError::Stranger(bytes).into());
+        }
+        Ok(Preamble(Protocol::Shell).check(&bytes)?)
+    }
+
+    /// Sends `message` with `descriptors`, of which the peer gets duplicates.
+    ///
+    /// # Errors
+    /// See [`ChannelError`].
+    pub fn send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let bytes = frame::to_bytes(message)?;
+        if bytes.len() > MAX_MESSAGE {
+            return Err(FrameError::TooLong { length: bytes.len(), limit: MAX_MESSAGE }.into());
+        }
+        self.send_packet(&bytes, descriptors)
+    }
+
+    /// Waits for a message and the descriptors that came with it, which are closed on exec.
+    ///
+    /// # Errors
+    /// See [`ChannelError`]. Descriptors that came with what is no message are closed.
+    pub fn receive<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+        let (bytes, descriptors) = self.receive_packet(MAX_MESSAGE)?;
+        Ok((frame::from_bytes(&bytes)?, descriptors))
+    }
+
+    fn send_packet(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        if descriptors.len() > MAX_DESCRIPTORS {
+            return Err(ChannelError::Descriptors);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        // Never fails: the space is for as many as there may be.
+        if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(ChannelError::Descriptors);
+        }
+        loop {
+            match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
+                // A packet is taken whole.
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Err(ChannelError::Closed),
+                Err(errno) => return Err(ChannelError::Io(errno.into())),
+            }
+        }
+    }
+
+    fn receive_packet(&self, limit: usize) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
+        let mut bytes = vec![0; limit];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::CONNRESET) => return Err(ChannelError::Closed),
+                other => break other.map_err(io::Error::from)?,
+            }
+        };
+        // Taken first, so that they are closed whatever comes next.
+        let descriptors: Vec<OwnedFd> = ancillary
+            .drain()
+            .flat_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect::<Vec<_>>(),
+                _ => Vec::new(),
+            })
+            .collect();
+        if received.flags.contains(ReturnFlags::TRUNC) {
+            return Err(FrameError::TooLong { length: received.bytes.max(limit + 1), limit }.into());
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(ChannelError::Descriptors);
+        }
+        // No message is empty, so this is the end.
+        if received.bytes == 0 {
+            return Err(ChannelError::Closed);
+        }
+        bytes.truncate(received.bytes);
+        Ok((bytes, descriptors))
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,150 @@
+//! The messages themselves.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Generation;
+use crate::agent::CloneIdentity;
+use crate::shape::Shape;
+use crate::signal::{Done, Forked, Role};
+
+/// From the daemon to a shell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToShell {
+    /// Prepare a machine of this shape. First message; answered with [`FromShell::Ready`].
+    Prepare(Shape),
+    /// Become a clone. Comes with the template's sealed memory and, if the shape has a disk, its
+    /// base image, opened for reading. Answered with [`FromShell::Claimed`].
+    Claim(Box<Claim>),
+    /// Connect the stream socket that comes along to this vsock port of the guest. Whether the guest
+    /// accepts shows on the socket.
+    Connect {
+        /// The guest's port.
+        port: u32,
+    },
+    /// Stop all virtual CPUs. Answered with [`FromShell::Done`].
+    Pause,
+    /// Let them go on. Answered with [`FromShell::Done`].
+    Resume,
+    /// Drop every write since the claim and start again from the template, as another generation.
+    /// Answered with [`FromShell::Claimed`].
+    Rollback(Box<Renewal>),
+    /// Bytes for the guest's console.
+    Input(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// End. Answered with [`FromShell::Ended`].
+    Stop,
+}
+
+/// What makes a copy of a template one of its own.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewal {
+    /// Its names and generation id.
+    pub identity: CloneIdentity,
+    /// CLOCK_REALTIME of the host in nanoseconds.
+    pub realtime_ns: u64,
+    /// Fresh random bytes for the guest; secret.
+    pub entropy: [u8; 32],
+    /// What the clone is for; at most [`MAX_JOB`](crate::signal::MAX_JOB) bytes.
+    #[serde(with = "serde_bytes")]
+    pub job: Vec<u8>,
+}
+
+impl Renewal {
+    /// What the clone's guest finds as the reply to its fork signal.
+    #[must_use]
+    pub fn forked(&self) -> Forked {
+        Forked {
+            role: Role::Clone,
+            index: self.identity.index,
+            generation: self.identity.generation,
+            realtime_ns: self.realtime_ns,
+            entropy: self.entropy,
+            job: self.job.clone(),
+        }
+    }
+}
+
+/// Entropy is not shown.
+impl fmt::Debug for Renewal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renewal")
+            .field("identity", &self.identity)
+            .field("realtime_ns", &self.realtime_ns)
+            .field("job", &self.job)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a shell needs, beside descriptors, to become a clone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Who the clone is.
+    pub renewal: Renewal,
+    /// Its vsock context id, 3 or more.
+    pub cid: u32,
+    /// The machine's state, encoded and checksummed by the monitor.
+    #[serde(with = "serde_bytes")]
+    pub state: Vec<u8>,
+}
+
+/// From a shell to the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FromShell {
+    /// The machine is prepared and the shell is locked in: it can be claimed.
+    Ready,
+    /// The clone runs: its first exit to the monitor was seen.
+    Claimed(ClaimTimes),
+    /// The guest says that it has its entropy, clock and hooks.
+    Alive(Generation),
+    /// The guest restarted its timer, which had run for so many nanoseconds.
+    Lap(u64),
+    /// A [`ToShell::Pause`] or [`ToShell::Resume`] was done.
+    Done,
+    /// What the guest wrote to its console.
+    Console(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// The last request could not be done: what, why, and what to do, in one line.
+    Failed(String),
+    /// The machine is no more, and the shell is about to exit.
+    Ended(Ended),
+}
+
+/// Nanoseconds of the steps of a claim or rollback, in the shell, from the message's arrival on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClaimTimes {
+    /// Message decoded, seals and state checked.
+    pub check: u64,
+    /// Memory mapped.
+    pub map: u64,
+    /// Devices restored, identity written.
+    pub devices: u64,
+    /// Interrupt controllers, timer and clock set.
+    pub machine: u64,
+    /// Virtual CPUs set.
+    pub vcpus: u64,
+    /// From `KVM_RUN` to the guest's first exit.
+    pub first_exit: u64,
+}
+
+impl ClaimTimes {
+    /// All steps together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.check + self.map + self.devices + self.machine + self.vcpus + self.first_exit
+    }
+}
+
+/// Why a machine is no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// The guest signalled that its work is over.
+    Done(Done),
+    /// The guest powered off.
+    PowerOff,
+    /// The guest reset itself, or met a triple fault.
+    Reset,
+    /// The daemon asked for it.
+    Stopped,
+    /// KVM or the monitor failed.
+    Failed(String),
+}

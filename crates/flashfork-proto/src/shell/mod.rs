@@ -1,0 +1,31 @@
+//! The protocol between the daemon and a shell.
+//!
+//! One `SOCK_SEQPACKET` Unix socket per shell, inherited as descriptor 3, with `/dev/kvm` as 4. A
+//! packet is one message in postcard's encoding with the descriptors it needs: no message is ever
+//! half there, and descriptors can't stray to another one. Both sides first send a
+//! [`Preamble`](crate::Preamble), as a packet of its own.
+//!
+//! The daemon speaks [`ToShell`], the shell [`FromShell`]. A shell that reads something that makes no
+//! sense ends; so does one whose daemon goes away.
+
+mod channel;
+mod message;
+
+pub use channel::{Channel, ChannelError};
+pub use message::{Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+
+/// Version of this protocol. Any change of a message is a new version.
+pub const VERSION: u16 = 1;
+
+/// Greatest length of a message, in bytes: what the kernel's default socket buffer
+/// (`net.core.wmem_default`) takes in one packet. A machine of 8 CPUs has some 120 KiB of state.
+pub const MAX_MESSAGE: usize = 192 << 10;
+
+/// Greatest number of descriptors with a message.
+pub const MAX_DESCRIPTORS: usize = 4;
+
+/// The shell's descriptor of its socket.
+pub const SOCKET_FD: i32 = 3;
+
+/// The shell's descriptor of `/dev/kvm`.
+pub const KVM_FD: i32 = 4;
