@@ -136,18 +136,19 @@ pub struct Stamp {
     pub nanoseconds: u32,
 }
 
-/// What a clone's hooks are told, in `FLASHFORK_CLONE`, `FLASHFORK_TEMPLATE`, `FLASHFORK_INDEX` and
-/// `FLASHFORK_GENERATION`.
+/// Who a clone is. Its hooks find it in `FLASHFORK_CLONE`, `FLASHFORK_INDEX`, `FLASHFORK_GENERATION`
+/// (32 hexadecimal digits) and `FLASHFORK_JOB`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CloneIdentity {
-    /// The clone's name.
+    /// The clone's name; see [`is_name`](crate::api::is_name).
     pub name: String,
-    /// Its template's name.
-    pub template: String,
     /// How many clones of the template were made before it.
     pub index: u64,
     /// Its generation id.
     pub generation: Generation,
+    /// What it is for, as its maker put it; at most [`MAX_JOB`](crate::signal::MAX_JOB) bytes.
+    #[serde(with = "serde_bytes")]
+    pub job: Vec<u8>,
 }
 
 /// How one hook ended.

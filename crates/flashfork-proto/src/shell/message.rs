@@ -39,15 +39,12 @@ pub enum ToShell {
 /// What makes a copy of a template one of its own.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewal {
-    /// Its names and generation id.
+    /// Its name, index, generation id and job.
     pub identity: CloneIdentity,
     /// CLOCK_REALTIME of the host in nanoseconds.
     pub realtime_ns: u64,
     /// Fresh random bytes for the guest; secret.
     pub entropy: [u8; 32],
-    /// What the clone is for; at most [`MAX_JOB`](crate::signal::MAX_JOB) bytes.
-    #[serde(with = "serde_bytes")]
-    pub job: Vec<u8>,
 }
 
 impl Renewal {
@@ -56,11 +53,9 @@ impl Renewal {
     pub fn forked(&self) -> Forked {
         Forked {
             role: Role::Clone,
-            index: self.identity.index,
-            generation: self.identity.generation,
+            identity: self.identity.clone(),
             realtime_ns: self.realtime_ns,
             entropy: self.entropy,
-            job: self.job.clone(),
         }
     }
 }
@@ -71,7 +66,6 @@ impl fmt::Debug for Renewal {
         f.debug_struct("Renewal")
             .field("identity", &self.identity)
             .field("realtime_ns", &self.realtime_ns)
-            .field("job", &self.job)
             .finish_non_exhaustive()
     }
 }

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{MAX_JOB, MAX_PAYLOAD, Status, command};
 use crate::Generation;
+use crate::agent::CloneIdentity;
+use crate::api::MAX_NAME;
 
 /// Bytes before the job in the reply to a fork.
-pub(super) const HEADER: usize = 72;
+pub(super) const HEADER: usize = 72 + MAX_NAME;
 
 /// What a guest signalled. Questions for the version are answered by the device alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,22 +45,18 @@ pub enum Role {
     Clone = 1,
 }
 
-/// The reply to a fork: role as u32, length of the job as u32, then the other fields in their order.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The reply to a fork. In bytes: role and length of the job, each u32; index; generation id; time;
+/// entropy; 64 bytes of name, padded with zeros; job.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Forked {
     /// Which copy this is.
     pub role: Role,
-    /// How many clones were made of the template before this one.
-    pub index: u64,
-    /// The clone's generation id.
-    pub generation: Generation,
+    /// Who the clone is.
+    pub identity: CloneIdentity,
     /// CLOCK_REALTIME of the host in nanoseconds.
     pub realtime_ns: u64,
     /// Fresh random bytes, to be mixed in before anything else is done; secret.
     pub entropy: [u8; 32],
-    /// What the clone is for, as its maker put it; at most [`MAX_JOB`] bytes.
-    #[serde(with = "serde_bytes")]
-    pub job: Vec<u8>,
 }
 
 /// Entropy is not shown.
@@ -66,10 +64,8 @@ impl fmt::Debug for Forked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Forked")
             .field("role", &self.role)
-            .field("index", &self.index)
-            .field("generation", &self.generation)
+            .field("identity", &self.identity)
             .field("realtime_ns", &self.realtime_ns)
-            .field("job", &self.job)
             .finish_non_exhaustive()
     }
 }
@@ -123,17 +119,21 @@ impl Done {
 }
 
 impl Forked {
-    /// The reply's bytes; a job is cut at [`MAX_JOB`].
+    /// The reply's bytes; a name is cut at [`MAX_NAME`], a job at [`MAX_JOB`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let job = &self.job[..self.job.len().min(MAX_JOB)];
+        let CloneIdentity { name, index, generation, job } = &self.identity;
+        let job = &job[..job.len().min(MAX_JOB)];
+        let name = &name.as_bytes()[..name.len().min(MAX_NAME)];
         let mut bytes = Vec::with_capacity(HEADER + job.len());
         bytes.extend_from_slice(&(self.role as u32).to_le_bytes());
         bytes.extend_from_slice(&(job.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.index.to_le_bytes());
-        bytes.extend_from_slice(&self.generation);
+        bytes.extend_from_slice(&index.to_le_bytes());
+        bytes.extend_from_slice(generation);
         bytes.extend_from_slice(&self.realtime_ns.to_le_bytes());
         bytes.extend_from_slice(&self.entropy);
+        bytes.extend_from_slice(name);
+        bytes.resize(HEADER, 0);
         bytes.extend_from_slice(job);
         bytes
     }
@@ -152,14 +152,14 @@ impl Forked {
         if half(4) as usize != job.len() {
             return None;
         }
-        Some(Self {
-            role,
+        let name = header[HEADER - MAX_NAME..].split(|byte| *byte == 0).next().unwrap_or_default();
+        let identity = CloneIdentity {
+            name: std::str::from_utf8(name).ok()?.to_owned(),
             index: word(8),
             generation: std::array::from_fn(|i| header[16 + i]),
-            realtime_ns: word(32),
-            entropy: std::array::from_fn(|i| header[40 + i]),
             job: job.to_vec(),
-        })
+        };
+        Some(Self { role, identity, realtime_ns: word(32), entropy: std::array::from_fn(|i| header[40 + i]) })
     }
 }
 
@@ -191,24 +191,19 @@ mod tests {
 
     #[test]
     fn the_reply_to_a_fork_has_its_documented_layout() {
-        let forked = Forked {
-            role: Role::Clone,
-            index: 5,
-            generation: [9; 16],
-            realtime_ns: 1 << 40,
-            entropy: [3; 32],
-            job: b"job".to_vec(),
-        };
+        let identity = CloneIdentity { name: "web-5".into(), index: 5, generation: [9; 16], job: b"job".to_vec() };
+        let forked = Forked { role: Role::Clone, identity, realtime_ns: 1 << 40, entropy: [3; 32] };
         let bytes = forked.encode();
         assert_eq!(bytes[..9], [1, 0, 0, 0, 3, 0, 0, 0, 5]);
-        assert_eq!(bytes[72..], *b"job");
+        assert_eq!(bytes[72..78], *b"web-5\0");
+        assert_eq!(bytes[136..], *b"job");
         assert_eq!(Forked::decode(&bytes).as_ref(), Some(&forked));
         for end in 0..bytes.len() {
             assert_eq!(Forked::decode(&bytes[..end]), None);
         }
-        assert_eq!(Forked::decode(&[0xff; 72]), None);
-        let long = Forked { job: vec![1; MAX_PAYLOAD], ..forked };
-        assert_eq!(long.encode().len(), MAX_PAYLOAD);
-        assert!(!format!("{long:?}").contains("entropy"));
+        assert_eq!(Forked::decode(&[0xff; HEADER]), None);
+        assert!(!format!("{forked:?}").contains("entropy"));
+        let identity = CloneIdentity { job: vec![1; MAX_PAYLOAD], ..forked.identity };
+        assert_eq!(Forked { identity, ..forked }.encode().len(), MAX_PAYLOAD);
     }
 }

@@ -44,7 +44,7 @@ pub const PORTS: u16 = 12;
 /// the next command fail with [`Status::BadPayload`].
 pub const MAX_PAYLOAD: usize = 4096;
 
-/// Greatest length of [`Forked::job`] in bytes.
+/// Greatest length of a clone's job in bytes.
 pub const MAX_JOB: usize = MAX_PAYLOAD - message::HEADER;
 
 /// Numbers of the commands.
