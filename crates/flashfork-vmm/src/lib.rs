@@ -1,4 +1,13 @@
 //! A KVM monitor that clones a booted virtual machine copy-on-write. `README.md` beside this crate has the map.
+//!
+//! The library never prints, never exits, opens nothing by name and reads no environment variable.
 
+pub mod boot;
+pub mod cpu;
+pub mod devices;
+pub mod events;
+pub mod kvm;
 pub mod layout;
+pub mod machine;
 pub mod memory;
+pub mod state;

@@ -1,6 +1,6 @@
 //! Memory files: made, sealed, and checked when they come from elsewhere.
 
-use flashfork_proto::PageSize;
+use flashfork_proto::shape::Pages;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ pub enum MemfdError {
         /// Its size.
         mib: u64,
         /// Its pages.
-        page: PageSize,
+        page: Pages,
         /// As the kernel says.
         cause: Errno,
     },
@@ -40,19 +40,19 @@ pub enum MemfdError {
     },
 }
 
-fn huge_hint(page: &PageSize) -> &'static str {
+fn huge_hint(page: &Pages) -> &'static str {
     match page {
-        PageSize::Small => "",
-        PageSize::Huge => "; reserve 2 MB pages in /proc/sys/vm/nr_hugepages",
+        Pages::Small => "",
+        Pages::Huge => "; reserve 2 MB pages in /proc/sys/vm/nr_hugepages",
     }
 }
 
 /// A new memory file of `bytes`, all zero, that can be sealed later. `name` shows in /proc/PID/maps.
-pub fn create(name: &str, bytes: u64, page: PageSize) -> Result<OwnedFd, MemfdError> {
+pub fn create(name: &str, bytes: u64, page: Pages) -> Result<OwnedFd, MemfdError> {
     let failed = |cause| MemfdError::Create { mib: bytes >> 20, page, cause };
     let huge = match page {
-        PageSize::Small => MemfdFlags::empty(),
-        PageSize::Huge => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
+        Pages::Small => MemfdFlags::empty(),
+        Pages::Huge => MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
     };
     let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | huge).map_err(failed)?;
     ftruncate(&file, bytes).map_err(failed)?;
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn only_a_sealed_memory_file_of_the_right_size_passes() {
-        let file = create("flashfork:test", 4096, PageSize::Small).unwrap();
+        let file = create("flashfork:test", 4096, Pages::Small).unwrap();
         assert!(matches!(check(&file, 4096), Err(MemfdError::NotSealed)));
         seal(&file).unwrap();
         check(&file, 4096).unwrap();

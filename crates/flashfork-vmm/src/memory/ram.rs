@@ -2,7 +2,7 @@
 
 use super::{MemfdError, Reservation};
 use crate::layout;
-use flashfork_proto::Shape;
+use flashfork_proto::shape::Shape;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use std::os::fd::AsFd;
 use std::{fmt, io};
@@ -145,10 +145,10 @@ impl fmt::Debug for Ram {
 mod tests {
     use super::*;
     use crate::memory;
-    use flashfork_proto::PageSize;
+    use flashfork_proto::shape::Pages;
     use vm_memory::Bytes;
 
-    const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, page: PageSize::Small, disks: 0 };
+    const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false };
 
     fn read(ram: &Ram) -> u64 {
         ram.guest().read_obj(GuestAddress(0x1000)).unwrap()
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn siblings_and_template_do_not_see_each_others_writes() {
-        let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.page).unwrap();
+        let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.pages).unwrap();
         let mut parent = Ram::reserve(&SHAPE).unwrap();
         parent.map_shared(&file).unwrap();
         parent.guest().write_obj(1u64, GuestAddress(0x1000)).unwrap();
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_rollback_drops_the_writes() {
-        let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.page).unwrap();
+        let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.pages).unwrap();
         memory::seal(&file).unwrap();
         let mut ram = Ram::reserve(&SHAPE).unwrap();
         assert!(matches!(ram.discard_writes(), Err(RamError::NotPrivate)));

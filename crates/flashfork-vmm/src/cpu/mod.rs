@@ -1,0 +1,15 @@
+//! vCPUs: their state, its order, and running them.
+
+mod exit;
+mod msrs;
+mod restore;
+mod save;
+mod state;
+mod thread;
+mod vcpu;
+
+pub use exit::{Exit, RunError};
+pub use msrs::Msrs;
+pub use state::{VcpuState, VcpuStateError};
+pub use thread::{VcpuHandle, VcpuLoop, pair};
+pub use vcpu::Vcpu;

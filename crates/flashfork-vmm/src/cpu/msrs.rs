@@ -1,0 +1,129 @@
+//! Which MSRs belong to a vCPU's state, and in which order they are set.
+
+use super::state::VcpuStateError;
+use kvm_bindings::{Msrs as Wrapper, kvm_msr_entry};
+use kvm_ioctls::{Kvm, VcpuFd};
+
+/// IA32_TSC.
+const TSC: u32 = 0x10;
+/// IA32_TSC_DEADLINE.
+const TSC_DEADLINE: u32 = 0x6e0;
+/// LVT timer register of the local APIC, in its page.
+const LVT_TIMER: usize = 0x320;
+
+/// Not state, or not ours to restore: machine check control (writable only once), VMX capabilities and SVM's save area (no
+/// nested guests), Hyper-V (not announced).
+fn excluded(index: u32) -> bool {
+    matches!(index, 0x17b | 0x480..=0x493 | 0xc001_0117 | 0x4000_0000..=0x4000_01ff)
+}
+
+/// The list, for all vCPUs of a VM.
+#[derive(Debug)]
+pub struct Msrs {
+    /// The TSC first: what depends on it comes later. No TSC deadline.
+    indices: Vec<u32>,
+    deadline: bool,
+}
+
+impl Msrs {
+    /// What this host's KVM calls state.
+    pub fn list(kvm: &Kvm) -> Result<Self, kvm_ioctls::Error> {
+        let list = kvm.get_msr_index_list()?;
+        let all = list.as_slice().iter().copied();
+        let mut indices: Vec<u32> = all.clone().filter(|&msr| !excluded(msr) && msr != TSC_DEADLINE).collect();
+        indices.sort_by_key(|&msr| msr != TSC);
+        Ok(Self { indices, deadline: all.into_iter().any(|msr| msr == TSC_DEADLINE) })
+    }
+
+    /// Reads all of them; what this guest's CPUID doesn't have is left out. The TSC deadline comes last.
+    pub(super) fn read(&self, fd: &VcpuFd) -> Result<Vec<kvm_msr_entry>, VcpuStateError> {
+        let mut found = Vec::with_capacity(self.indices.len() + 1);
+        let mut left: &[u32] = &self.indices;
+        while !left.is_empty() {
+            let entries: Vec<_> = left.iter().map(|&index| kvm_msr_entry { index, ..Default::default() }).collect();
+            let mut wrapper = wrap(&entries);
+            let count = fd.get_msrs(&mut wrapper).map_err(VcpuStateError::ioctl("KVM_GET_MSRS"))?;
+            found.extend_from_slice(&wrapper.as_slice()[..count]);
+            // KVM stops at the first MSR it can't read.
+            left = left.get(count + 1..).unwrap_or_default();
+        }
+        if self.deadline {
+            let mut wrapper = wrap(&[kvm_msr_entry { index: TSC_DEADLINE, ..Default::default() }]);
+            let count = fd.get_msrs(&mut wrapper).map_err(VcpuStateError::ioctl("KVM_GET_MSRS"))?;
+            found.extend_from_slice(&wrapper.as_slice()[..count]);
+        }
+        Ok(found)
+    }
+}
+
+/// Sets those of `entries` that differ from what a vCPU of this VM has from the start (`fresh`). The TSC always, first; the TSC
+/// deadline in a call of its own, last: it is dropped before the local APIC is in deadline mode, and means nothing before
+/// the TSC is right.
+pub(super) fn write(fd: &VcpuFd, entries: &[kvm_msr_entry], fresh: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {
+    let same = |entry: &kvm_msr_entry| fresh.iter().any(|f| f.index == entry.index && f.data == entry.data);
+    let (deadline, others): (Vec<kvm_msr_entry>, Vec<kvm_msr_entry>) =
+        entries.iter().copied().partition(|entry| entry.index == TSC_DEADLINE);
+    let others: Vec<kvm_msr_entry> = others.into_iter().filter(|entry| entry.index == TSC || !same(entry)).collect();
+    set(fd, &others)?;
+    let deadline: Vec<kvm_msr_entry> = deadline.into_iter().filter(|entry| entry.data != 0).collect();
+    set(fd, &deadline)
+}
+
+fn set(fd: &VcpuFd, entries: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let count = fd.set_msrs(&wrap(entries)).map_err(VcpuStateError::ioctl("KVM_SET_MSRS"))?;
+    match entries.get(count) {
+        // KVM sets those before the one it refuses.
+        Some(refused) => Err(VcpuStateError::Msr { index: refused.index, value: refused.data }),
+        None => Ok(()),
+    }
+}
+
+/// A deadline that has passed when the state is saved has been cleared although its interrupt may not have been delivered.
+/// With the TSC as deadline it is due at once in the clone: at worst the guest sees a timer interrupt too many, which it
+/// must bear anyway.
+pub(super) fn keep_due_deadline(entries: &mut [kvm_msr_entry], lapic: &[i8; 1024]) {
+    let lvt = u32::from_le_bytes(std::array::from_fn(|i| lapic[LVT_TIMER + i] as u8));
+    let (mode, masked) = (lvt >> 17 & 3, lvt >> 16 & 1 == 1);
+    if mode != 2 || masked {
+        return;
+    }
+    let Some(tsc) = entries.iter().find(|entry| entry.index == TSC).map(|entry| entry.data) else { return };
+    if let Some(deadline) = entries.iter_mut().find(|entry| entry.index == TSC_DEADLINE && entry.data == 0) {
+        deadline.data = tsc;
+    }
+}
+
+/// The TSC in `entries`.
+pub(super) fn tsc(entries: &mut [kvm_msr_entry]) -> Option<&mut u64> {
+    entries.iter_mut().find(|entry| entry.index == TSC).map(|entry| &mut entry.data)
+}
+
+fn wrap(entries: &[kvm_msr_entry]) -> Wrapper {
+    Wrapper::from_entries(entries).expect("KVM lists no more MSRs than it takes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(index: u32, data: u64) -> kvm_msr_entry {
+        kvm_msr_entry { index, data, ..Default::default() }
+    }
+
+    #[test]
+    fn a_deadline_that_has_passed_is_due_in_the_clone() {
+        let mut lapic = [0i8; 1024];
+        let mut msrs = [entry(TSC, 1000), entry(TSC_DEADLINE, 0)];
+        keep_due_deadline(&mut msrs, &lapic);
+        assert_eq!(msrs[1].data, 0, "not in deadline mode");
+        lapic[LVT_TIMER + 2] = 4;
+        keep_due_deadline(&mut msrs, &lapic);
+        assert_eq!(msrs[1].data, 1000);
+        let mut armed = [entry(TSC, 1000), entry(TSC_DEADLINE, 2000)];
+        keep_due_deadline(&mut armed, &lapic);
+        assert_eq!(armed[1].data, 2000);
+    }
+}

@@ -1,0 +1,72 @@
+//! Restoring a vCPU, in the order KVM demands.
+
+use super::state::{VcpuState, VcpuStateError, XSAVE_WORDS, Xsave};
+use super::{msrs, vcpu::Vcpu};
+use kvm_bindings::{Xsave as Wrapper, kvm_xsave};
+
+/// Parts per million by which two TSC rates may differ and count as one: what NTP's slewing and calibration differ by.
+const TSC_TOLERANCE_PPM: u64 = 250;
+
+impl Vcpu {
+    /// Makes the vCPU what `state` says. Guest memory is mapped already: kvmclock and steal time write to it as their MSRs are
+    /// set. What this vCPU has from the start anyway is not set again; each call costs 8 µs on some hosts.
+    ///
+    /// Order: special registers before the local APIC (APIC base, x2APIC mode) and before XCRs (CR4.OSXSAVE), the local APIC
+    /// before MSRs (a TSC deadline needs deadline mode), general registers before events (setting them clears pending
+    /// exceptions), events last. CPUID was set when the vCPU was made.
+    pub fn restore(&mut self, state: &VcpuState) -> Result<(), VcpuStateError> {
+        let fresh = match self.fresh.take() {
+            Some(fresh) => fresh,
+            None => Box::new(self.save()?),
+        };
+        self.restore_over(state, &fresh)
+    }
+
+    fn restore_over(&self, state: &VcpuState, fresh: &VcpuState) -> Result<(), VcpuStateError> {
+        let fd = &self.fd;
+        self.check_rate(state.tsc_khz, fresh.tsc_khz)?;
+        if state.mp_state != fresh.mp_state {
+            fd.set_mp_state(state.mp_state).map_err(VcpuStateError::ioctl("KVM_SET_MP_STATE"))?;
+        }
+        fd.set_regs(&state.regs).map_err(VcpuStateError::ioctl("KVM_SET_REGS"))?;
+        fd.set_sregs(&state.sregs).map_err(VcpuStateError::ioctl("KVM_SET_SREGS"))?;
+        if state.xsave != fresh.xsave {
+            self.set_xsave(&state.xsave)?;
+        }
+        if state.xcrs != fresh.xcrs {
+            fd.set_xcrs(&state.xcrs).map_err(VcpuStateError::ioctl("KVM_SET_XCRS"))?;
+        }
+        if state.debug != fresh.debug {
+            fd.set_debug_regs(&state.debug).map_err(VcpuStateError::ioctl("KVM_SET_DEBUGREGS"))?;
+        }
+        fd.set_lapic(&state.lapic).map_err(VcpuStateError::ioctl("KVM_SET_LAPIC"))?;
+        msrs::write(fd, &state.msrs, &fresh.msrs)?;
+        fd.set_vcpu_events(&state.events).map_err(VcpuStateError::ioctl("KVM_SET_VCPU_EVENTS"))
+    }
+
+    fn check_rate(&self, template: u32, host: u32) -> Result<(), VcpuStateError> {
+        if u64::from(template.abs_diff(host)) * 1_000_000 > u64::from(host) * TSC_TOLERANCE_PPM {
+            return Err(VcpuStateError::TscRate { template, host });
+        }
+        Ok(())
+    }
+
+    fn set_xsave(&self, Xsave(words): &Xsave) -> Result<(), VcpuStateError> {
+        let failed = VcpuStateError::ioctl("KVM_SET_XSAVE");
+        let expected = self.xsave_words();
+        let (Some((region, extra)), true) = (words.split_first_chunk::<XSAVE_WORDS>(), words.len() == expected) else {
+            return Err(VcpuStateError::Xsave { found: words.len() * 4, expected: expected * 4 });
+        };
+        if extra.is_empty() {
+            let xsave = kvm_xsave { region: *region, ..Default::default() };
+            // SAFETY: without AMX the area is the 4 KB given.
+            return unsafe { self.fd.set_xsave(&xsave) }.map_err(failed);
+        }
+        let mut wrapper = Wrapper::new(extra.len()).expect("of the size KVM asked for");
+        wrapper.as_mut_slice().copy_from_slice(extra);
+        // SAFETY: the length, which is in front, stays as it is.
+        unsafe { wrapper.as_mut_fam_struct() }.xsave.region = *region;
+        // SAFETY: the wrapper has the size KVM_CAP_XSAVE2 of this VM gives, checked above.
+        unsafe { self.fd.set_xsave2(&wrapper) }.map_err(failed)
+    }
+}

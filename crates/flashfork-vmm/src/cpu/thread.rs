@@ -1,0 +1,126 @@
+//! The thread of a vCPU: does what it is told, and can be stopped at any moment.
+
+use super::Vcpu;
+use crate::devices::Devices;
+use crate::events::{Event, Outbox};
+use kvm_bindings::kvm_run;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once, OnceLock, mpsc};
+use std::{fmt, ptr};
+use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
+
+thread_local! {
+    /// `kvm_run` of the vCPU this thread has, for the signal handler.
+    static RUN: Cell<*mut kvm_run> = const { Cell::new(ptr::null_mut()) };
+}
+
+/// What a vCPU's thread can be told.
+enum Command {
+    Run,
+    Call(Box<dyn FnOnce(&mut Vcpu) + Send>),
+}
+
+/// The side that tells.
+pub struct VcpuHandle {
+    commands: mpsc::Sender<Command>,
+    stop: Arc<AtomicBool>,
+    thread: Arc<OnceLock<libc::pthread_t>>,
+}
+
+/// The side that does: [`VcpuLoop::run`] is the body of a thread.
+pub struct VcpuLoop {
+    vcpu: Vcpu,
+    devices: Arc<Devices>,
+    commands: mpsc::Receiver<Command>,
+    events: Outbox,
+    stop: Arc<AtomicBool>,
+    thread: Arc<OnceLock<libc::pthread_t>>,
+}
+
+/// Both sides for `vcpu`; what it stops for goes to `events`.
+pub fn pair(vcpu: Vcpu, devices: Arc<Devices>, events: Outbox) -> (VcpuHandle, VcpuLoop) {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(|| {
+        register_signal_handler(SIGRTMIN(), on_kick).expect("a real-time signal takes a handler");
+    });
+    let (sender, commands) = mpsc::channel();
+    let (stop, thread) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::new()));
+    let handle = VcpuHandle { commands: sender, stop: stop.clone(), thread: thread.clone() };
+    (handle, VcpuLoop { vcpu, devices, commands, events, stop, thread })
+}
+
+/// Makes the `KVM_RUN` that is going on, or the next, return at once.
+extern "C" fn on_kick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    let run = RUN.get();
+    if !run.is_null() {
+        // SAFETY: set by the thread that this handler interrupts, to a page that is mapped as long as it is set.
+        unsafe { ptr::write_volatile(&raw mut (*run).immediate_exit, 1) };
+    }
+}
+
+impl VcpuHandle {
+    /// The vCPU runs the guest until it exits for a reason or is stopped.
+    pub fn run(&self) {
+        self.stop.store(false, Ordering::SeqCst);
+        self.send(Command::Run);
+    }
+
+    /// Does `what` on the vCPU's thread, when it doesn't run the guest, and gives its result.
+    pub fn call<T: Send + 'static>(&self, what: impl FnOnce(&mut Vcpu) -> T + Send + 'static) -> mpsc::Receiver<T> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        // The receiver may be gone: then nobody wants to know.
+        self.send(Command::Call(Box::new(move |vcpu| drop(sender.send(what(vcpu))))));
+        receiver
+    }
+
+    /// Asks a running vCPU to stop; it answers with [`Event::Exit`].
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(&thread) = self.thread.get() {
+            // SAFETY: the thread lives as long as the commands' sender, which `self` owns.
+            unsafe { libc::pthread_kill(thread, SIGRTMIN()) };
+        }
+        // Else the thread hasn't begun, and will see `stop`.
+    }
+
+    /// A thread that is gone has reported why, and what is waited for then never comes: the receiver says so.
+    fn send(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+}
+
+impl VcpuLoop {
+    /// The vCPU, before the loop runs.
+    pub fn vcpu(&mut self) -> &mut Vcpu {
+        &mut self.vcpu
+    }
+
+    /// The devices it runs with.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    /// Serves until every [`VcpuHandle`] is gone.
+    pub fn run(mut self) {
+        RUN.set(&raw mut *self.vcpu.fd.get_kvm_run());
+        // SAFETY: asks for this thread's own id.
+        let _ = self.thread.set(unsafe { libc::pthread_self() });
+        while let Ok(command) = self.commands.recv() {
+            match command {
+                Command::Run => {
+                    let exit = self.vcpu.run(&self.devices, &self.stop);
+                    self.events.put(Event::Exit { vcpu: self.vcpu.id, exit });
+                }
+                Command::Call(what) => what(&mut self.vcpu),
+            }
+        }
+        RUN.set(ptr::null_mut());
+    }
+}
+
+impl fmt::Debug for VcpuHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VcpuHandle").field("stop", &self.stop).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! One vCPU and its way through the guest.
+
+use super::state::VcpuState;
+use super::{Exit, Msrs, RunError};
+use crate::devices::{Action, Devices};
+use kvm_ioctls::{VcpuExit, VcpuFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A vCPU; belongs to one thread at a time.
+#[derive(Debug)]
+pub struct Vcpu {
+    pub(crate) fd: VcpuFd,
+    /// Number and APIC id.
+    pub(crate) id: u8,
+    pub(super) msrs: Arc<Msrs>,
+    /// State before anything ran, for the first restore.
+    pub(super) fresh: Option<Box<VcpuState>>,
+    xsave_size: usize,
+}
+
+impl Vcpu {
+    /// A vCPU just created, with its CPUID set. `xsave_size` is `KVM_CAP_XSAVE2` of its VM, 0 if it has none.
+    pub(crate) fn new(fd: VcpuFd, id: u8, msrs: Arc<Msrs>, xsave_size: usize) -> Self {
+        Self { fd, id, msrs, fresh: None, xsave_size }
+    }
+
+    /// Remembers what this vCPU is before anything ran, so that the restore sets only what differs.
+    pub fn note_fresh(&mut self) -> Result<(), super::VcpuStateError> {
+        self.fresh = Some(Box::new(self.save()?));
+        Ok(())
+    }
+
+    /// Words of the XSAVE area.
+    pub(super) fn xsave_words(&self) -> usize {
+        self.xsave_size.max(4096) / 4
+    }
+
+    /// Runs the guest until it does something the monitor must act on, or `stop` is set and the vCPU kicked. Afterwards
+    /// no I/O instruction is half done.
+    pub fn run(&mut self, devices: &Devices, stop: &AtomicBool) -> Result<Exit, RunError> {
+        loop {
+            if stop.load(Ordering::SeqCst) {
+                self.finish_io(devices)?;
+                return Ok(Exit::Stopped);
+            }
+            if let Some(exit) = self.step(devices)? {
+                self.finish_io(devices)?;
+                return Ok(exit);
+            }
+        }
+    }
+
+    /// Runs the guest to its next exit and serves it. `None`: go on.
+    pub fn step(&mut self, devices: &Devices) -> Result<Option<Exit>, RunError> {
+        Ok(match self.enter(devices)? {
+            Entered::Served(action) => Exit::for_action(action),
+            Entered::Interrupted => {
+                self.fd.set_kvm_immediate_exit(0);
+                None
+            }
+        })
+    }
+
+    /// Lets KVM finish the I/O instruction of the last exit without entering the guest (Documentation/virt/kvm/api.rst,
+    /// KVM_RUN): registers saved before that would repeat or lose it. An instruction of several accesses (a string
+    /// instruction, MMIO over a page's end) is served to its end.
+    fn finish_io(&mut self, devices: &Devices) -> Result<(), RunError> {
+        loop {
+            self.fd.set_kvm_immediate_exit(1);
+            let entered = self.enter(devices)?;
+            self.fd.set_kvm_immediate_exit(0);
+            match entered {
+                Entered::Interrupted => return Ok(()),
+                Entered::Served(_) => {}
+            }
+        }
+    }
+
+    /// One `KVM_RUN`.
+    fn enter(&mut self, devices: &Devices) -> Result<Entered, RunError> {
+        let action = match self.fd.run() {
+            Ok(VcpuExit::IoOut(port, data)) => devices.port_write(port, data),
+            Ok(VcpuExit::IoIn(port, data)) => {
+                devices.port_read(port, data);
+                Action::None
+            }
+            Ok(VcpuExit::MmioWrite(address, data)) => {
+                devices.mmio_write(address, data);
+                Action::None
+            }
+            Ok(VcpuExit::MmioRead(address, data)) => {
+                devices.mmio_read(address, data);
+                Action::None
+            }
+            Ok(VcpuExit::Shutdown) => Action::Reset,
+            Ok(VcpuExit::Intr | VcpuExit::IrqWindowOpen) => Action::None,
+            Ok(other) => return Err(RunError::Unexpected(format!("{other:?}"))),
+            Err(e) if e.errno() == libc::EINTR => return Ok(Entered::Interrupted),
+            Err(e) if e.errno() == libc::EAGAIN => Action::None,
+            Err(e) => return Err(RunError::Run(e)),
+        };
+        Ok(Entered::Served(action))
+    }
+}
+
+/// What one `KVM_RUN` led to.
+enum Entered {
+    /// An exit, which was served.
+    Served(Action),
+    /// A signal, or an immediate exit: no guest instruction is half done.
+    Interrupted,
+}

@@ -1,0 +1,124 @@
+//! What the guest finds at its I/O ports and in its MMIO windows.
+
+mod serial;
+mod signal;
+mod state;
+mod vmgenid;
+
+pub use state::{DeviceState, DeviceStateError};
+
+use crate::{events::Outbox, kvm::Vm, layout, memory::GuestMemory};
+use flashfork_proto::shell::Renewal;
+use flashfork_proto::signal::{COMMAND_PORT, PORTS, Signal, Status};
+use serial::Console;
+use signal::SignalPort;
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use vmgenid::GenerationId;
+
+/// What an access asks of the vCPU's thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing: back to the guest.
+    None,
+    /// To stop for a signal.
+    Signal(Signal),
+    /// To end the VM.
+    PowerOff,
+    /// To end the VM.
+    Reset,
+}
+
+/// All devices of a VM. Locks are held for one access each.
+#[derive(Debug)]
+pub struct Devices {
+    console: Mutex<Console>,
+    signal: Mutex<SignalPort>,
+    generation: GenerationId,
+}
+
+/// ACPI sleep control register: enter the state of type 5.
+const SLEEP_S5: u8 = 1 << 5 | 5 << 2;
+
+impl Devices {
+    /// Makes them and connects their interrupts to `vm`. What the guest writes to its console goes to `console`.
+    pub fn new(vm: &Vm, console: Box<dyn Write + Send>, events: Outbox) -> io::Result<Self> {
+        Ok(Self {
+            console: Mutex::new(Console::new(vm, console)?),
+            signal: Mutex::new(SignalPort::new(events)),
+            generation: GenerationId::new(vm)?,
+        })
+    }
+
+    /// The guest writes `data` to `port`; more bytes than one access has come from a string instruction.
+    pub fn port_write(&self, port: u16, data: &[u8]) -> Action {
+        match port {
+            COMMAND_PORT..SIGNAL_END => return lock(&self.signal).write(port, data),
+            layout::SERIAL_PORT..SERIAL_END => lock(&self.console).write(port - layout::SERIAL_PORT, data),
+            layout::SLEEP_PORT if data.first() == Some(&SLEEP_S5) => return Action::PowerOff,
+            layout::RESET_PORT => return Action::Reset,
+            _ => {}
+        }
+        Action::None
+    }
+
+    /// The guest reads from `port`.
+    pub fn port_read(&self, port: u16, data: &mut [u8]) {
+        match port {
+            COMMAND_PORT..SIGNAL_END => lock(&self.signal).read(port, data),
+            layout::SERIAL_PORT..SERIAL_END => lock(&self.console).read(port - layout::SERIAL_PORT, data),
+            layout::SLEEP_STATUS_PORT => data.fill(0),
+            // Nothing there.
+            _ => data.fill(0xff),
+        }
+    }
+
+    /// The guest writes to an address without RAM.
+    pub fn mmio_write(&self, _address: u64, _data: &[u8]) {}
+
+    /// The guest reads from an address without RAM.
+    pub fn mmio_read(&self, _address: u64, data: &mut [u8]) {
+        data.fill(0xff);
+    }
+
+    /// Bytes for the guest's console; gives the number taken.
+    pub fn input(&self, bytes: &[u8]) -> usize {
+        lock(&self.console).input(bytes)
+    }
+
+    /// The answer to the signal a vCPU stopped for.
+    pub fn answer(&self, status: Status, reply: &[u8]) {
+        lock(&self.signal).answer(status, reply);
+    }
+
+    /// What the guest can see of all devices; no vCPU runs.
+    pub fn save(&self) -> DeviceState {
+        DeviceState { serial: lock(&self.console).save(), signal: lock(&self.signal).save() }
+    }
+
+    /// Makes the devices what `state` says; interrupts that were on their way are raised again, so the interrupt
+    /// controllers are restored already.
+    pub fn restore(&self, state: &DeviceState) -> Result<(), DeviceStateError> {
+        lock(&self.console).restore(&state.serial)?;
+        lock(&self.signal).restore(&state.signal);
+        Ok(())
+    }
+
+    /// Makes a restored VM one of its own: its generation, told to the guest by interrupt before any vCPU runs, and,
+    /// if the guest asked for the template itself (`forked`), the answer to that.
+    pub fn renew(&self, memory: &GuestMemory, renewal: &Renewal, forked: bool) -> Result<(), DeviceStateError> {
+        self.generation.renew(memory, renewal.identity.generation)?;
+        lock(&self.signal).renew(renewal, forked);
+        Ok(())
+    }
+}
+
+/// First port after the signals'.
+const SIGNAL_END: u16 = COMMAND_PORT + PORTS;
+/// First port after the serial port's.
+const SERIAL_END: u16 = layout::SERIAL_PORT + 8;
+
+/// Panics abort, so no lock is ever poisoned.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,23 @@
+//! What the guest can see of all devices, as a template keeps it.
+
+use super::serial::SerialState;
+use flashfork_proto::signal::Device as SignalState;
+use serde::{Deserialize, Serialize};
+
+/// Saved while no vCPU runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DeviceState {
+    pub(super) serial: SerialState,
+    pub(super) signal: SignalState,
+}
+
+/// Which device can't have the state.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceStateError {
+    /// More input than its FIFO holds, or its interrupt can't be raised.
+    #[error("cannot restore the serial port: {0}")]
+    Serial(String),
+    /// Guest memory or its interrupt is not there.
+    #[error("cannot write the generation id: {0}")]
+    Generation(String),
+}

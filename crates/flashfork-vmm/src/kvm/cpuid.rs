@@ -1,0 +1,98 @@
+//! What a guest sees of the CPU: what KVM supports, less what clones can't carry over.
+
+use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, kvm_cpuid_entry2};
+use kvm_ioctls::{Cap, Kvm};
+use serde::{Deserialize, Serialize};
+
+/// CPUID leaves, at most [`KVM_MAX_CPUID_ENTRIES`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CpuidEntries(Vec<kvm_cpuid_entry2>);
+
+impl CpuidEntries {
+    /// For KVM.
+    pub(crate) fn wrapper(&self) -> CpuId {
+        let entries = &self.0[..self.0.len().min(KVM_MAX_CPUID_ENTRIES)];
+        CpuId::from_entries(entries).expect("no more entries than the wrapper takes")
+    }
+
+    fn leaf(&mut self, function: u32, index: u32) -> Option<&mut kvm_cpuid_entry2> {
+        self.0.iter_mut().find(|entry| entry.function == function && entry.index == index)
+    }
+
+    /// The first leaf whose four registers differ, if the two have the same leaves; for a message.
+    pub fn difference(&self, other: &Self) -> Option<u32> {
+        if self == other {
+            return None;
+        }
+        let pairs = self.0.iter().zip(&other.0);
+        let leaf = pairs.into_iter().find(|(a, b)| a != b).map(|(a, _)| a.function);
+        Some(leaf.unwrap_or_default())
+    }
+}
+
+/// Leaf 1, ECX.
+mod ecx1 {
+    pub const VMX: u32 = 1 << 5;
+    pub const TSC_DEADLINE: u32 = 1 << 24;
+    pub const HYPERVISOR: u32 = 1 << 31;
+}
+
+/// Leaf 0x8000_0001, ECX.
+const SVM: u32 = 1 << 2;
+
+/// What every guest of this host sees, the same for all vCPUs.
+///
+/// Without virtualisation extensions: nested state is refused. Without performance counters: their state is not part of a
+/// template.
+pub fn supported(kvm: &Kvm) -> Result<CpuidEntries, kvm_ioctls::Error> {
+    let mut entries = CpuidEntries(kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?.as_slice().to_vec());
+    let deadline = kvm.check_extension(Cap::TscDeadlineTimer);
+    if let Some(leaf) = entries.leaf(1, 0) {
+        leaf.ecx = leaf.ecx & !ecx1::VMX | ecx1::HYPERVISOR;
+        if deadline {
+            leaf.ecx |= ecx1::TSC_DEADLINE;
+        }
+        // Brand and CLFLUSH size; APIC id and count are per vCPU. KVM gives those of the CPU it happened to run on.
+        leaf.ebx &= 0xffff;
+    }
+    if let Some(leaf) = entries.leaf(0xa, 0) {
+        (leaf.eax, leaf.ebx, leaf.ecx, leaf.edx) = (0, 0, 0, 0);
+    }
+    if let Some(leaf) = entries.leaf(0x8000_0001, 0) {
+        leaf.ecx &= !SVM;
+    }
+    // Topology is ours to say.
+    entries.0.retain(|entry| !matches!(entry.function, 0xb | 0x1f));
+    Ok(entries)
+}
+
+/// `common` as vCPU `id` of `count` sees it: one package, one core each.
+pub fn for_vcpu(common: &CpuidEntries, id: u8, count: u8) -> CpuidEntries {
+    let mut own = common.clone();
+    let (id, count) = (u32::from(id), u32::from(count));
+    if let Some(leaf) = own.leaf(1, 0) {
+        leaf.ebx = leaf.ebx & 0xffff | count << 16 | id << 24;
+        leaf.edx |= u32::from(count > 1) << 28;
+    }
+    if let Some(leaf) = own.leaf(0x8000_0008, 0) {
+        leaf.ecx = leaf.ecx & !0xff | (count - 1);
+    }
+    if let Some(leaf) = own.leaf(0x8000_001e, 0) {
+        (leaf.eax, leaf.ebx, leaf.ecx) = (id, id, 0);
+    }
+    // Leaf 0xb, level SMT: one thread a core; level core: all in one package.
+    let shift = count.next_power_of_two().trailing_zeros();
+    for (index, eax, ebx, kind) in [(0, 0, 1, 1), (1, shift, count, 2)] {
+        own.0.push(kvm_cpuid_entry2 {
+            function: 0xb,
+            index,
+            flags: kvm_bindings::KVM_CPUID_FLAG_SIGNIFCANT_INDEX,
+            eax,
+            ebx,
+            ecx: index | kind << 8,
+            edx: id,
+            ..Default::default()
+        });
+    }
+    own
+}

@@ -1,0 +1,133 @@
+//! From an empty machine to a clone, and back to where a clone started.
+
+use super::{Machine, MachineError};
+use crate::cpu::{Vcpu, VcpuStateError};
+use crate::{memory, state::MachineState};
+use flashfork_proto::shell::Renewal;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// What each step took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CloneTimes {
+    /// Seals, shape and CPU checked.
+    pub check: Duration,
+    /// Memory mapped, or its writes dropped.
+    pub map: Duration,
+    /// vCPUs set.
+    pub vcpus: Duration,
+    /// Timer, clock and interrupt controllers set.
+    pub machine: Duration,
+    /// Devices set, identity written.
+    pub devices: Duration,
+}
+
+impl Machine {
+    /// Makes an empty machine a clone of the template with this memory and state. To be called on the thread of vCPU 0, with
+    /// what [`Machine::prepare`] gave for it; [`Machine::resume`] starts it.
+    ///
+    /// No memory slot, VM or vCPU is created. Memory comes before MSRs (kvmclock and steal time write to it), vCPUs before the
+    /// I/O APIC (which gives them its pending interrupts), devices after that (their interrupts go through it), and
+    /// the new generation id and its interrupt last.
+    pub fn become_clone(
+        &mut self,
+        vcpu0: &mut Vcpu,
+        ram: impl AsFd,
+        state: Arc<MachineState>,
+        renewal: &Renewal,
+    ) -> Result<CloneTimes, MachineError> {
+        let mut clock = Stopwatch::start();
+        if self.own.is_some() || self.origin.is_some() {
+            return Err(MachineError::Phase("has memory already"));
+        }
+        self.check(&state)?;
+        memory::check(&ram, self.shape.memory_bytes())?;
+        let mut times = CloneTimes { check: clock.lap(), ..Default::default() };
+        self.ram.map_private(&ram)?;
+        times.map = clock.lap();
+        let others = self.restore_vcpus(&state, 1);
+        vcpu0.restore(&state.vcpus[0]).map_err(|e| MachineError::Vcpu(0, e))?;
+        wait(others)?;
+        times.vcpus = clock.lap();
+        self.restore_rest(&state, renewal, &mut clock, &mut times)?;
+        self.origin = Some(state);
+        Ok(times)
+    }
+
+    /// Takes a paused clone, or the machine a template was made of, back to the template: memory, vCPUs, devices. It
+    /// becomes another generation.
+    pub fn rollback(&mut self, renewal: &Renewal) -> Result<CloneTimes, MachineError> {
+        let mut clock = Stopwatch::start();
+        if self.running != 0 {
+            return Err(MachineError::Phase("still runs"));
+        }
+        let state = self.origin.clone().ok_or(MachineError::Phase("has no template to go back to"))?;
+        // What vCPUs did before belongs to the past.
+        self.early.clear();
+        let mut times = CloneTimes { check: clock.lap(), ..Default::default() };
+        self.ram.discard_writes()?;
+        times.map = clock.lap();
+        wait(self.restore_vcpus(&state, 0))?;
+        times.vcpus = clock.lap();
+        self.restore_rest(&state, renewal, &mut clock, &mut times)?;
+        Ok(times)
+    }
+
+    fn check(&self, state: &MachineState) -> Result<(), MachineError> {
+        if state.shape != self.shape {
+            return Err(MachineError::Shape { template: state.shape.to_string(), machine: self.shape.to_string() });
+        }
+        match self.vm.cpuid.difference(&state.cpuid) {
+            Some(leaf) => Err(MachineError::Cpuid(leaf)),
+            None => Ok(()),
+        }
+    }
+
+    /// Has the vCPUs from number `from` on restore themselves, each on its thread.
+    fn restore_vcpus(&self, state: &Arc<MachineState>, from: u8) -> Vec<(u8, Receiver<Result<(), VcpuStateError>>)> {
+        (from..self.shape.vcpus)
+            .map(|id| {
+                let state = state.clone();
+                (id, self.vcpus[usize::from(id)].call(move |vcpu| vcpu.restore(&state.vcpus[usize::from(id)])))
+            })
+            .collect()
+    }
+
+    fn restore_rest(
+        &mut self,
+        state: &MachineState,
+        renewal: &Renewal,
+        clock: &mut Stopwatch,
+        times: &mut CloneTimes,
+    ) -> Result<(), MachineError> {
+        state.vm.restore(&self.vm)?;
+        times.machine = clock.lap();
+        self.devices.restore(&state.devices)?;
+        self.devices.renew(self.ram.guest(), renewal, state.forked)?;
+        times.devices = clock.lap();
+        Ok(())
+    }
+}
+
+fn wait(restores: Vec<(u8, Receiver<Result<(), VcpuStateError>>)>) -> Result<(), MachineError> {
+    for (id, restore) in restores {
+        restore.recv().map_err(|_| MachineError::Gone(id))?.map_err(|e| MachineError::Vcpu(id, e))?;
+    }
+    Ok(())
+}
+
+/// Time from lap to lap.
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    fn lap(&mut self) -> Duration {
+        let before = std::mem::replace(&mut self.0, Instant::now());
+        self.0 - before
+    }
+}

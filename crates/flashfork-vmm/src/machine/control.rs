@@ -1,0 +1,83 @@
+//! Running, stopping, and what happens meanwhile.
+
+use super::{Machine, MachineError};
+use crate::devices::Devices;
+use crate::events::Event;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+impl Machine {
+    /// Lets all vCPUs run.
+    pub fn resume(&mut self) {
+        for (id, vcpu) in self.vcpus.iter().enumerate() {
+            if self.running >> id & 1 == 0 {
+                vcpu.run();
+            }
+        }
+        self.running = u8::MAX >> (8 - self.vcpus.len());
+    }
+
+    /// Stops all vCPUs; returns when none is in the guest. What else happens meanwhile is kept for [`Machine::event`].
+    pub fn pause(&mut self) -> Result<(), MachineError> {
+        for (id, vcpu) in self.vcpus.iter().enumerate() {
+            if self.running >> id & 1 == 1 {
+                vcpu.stop();
+            }
+        }
+        while self.running != 0 {
+            let event = self.inbox.take(None).ok_or(MachineError::Gone(0))?;
+            self.note(&event);
+            if !is_stop(&event) {
+                self.early.push_back(event);
+            }
+        }
+        Ok(())
+    }
+
+    /// The next thing that happened; `None` if nothing did within `timeout` (without one: waits for ever).
+    pub fn event(&mut self, timeout: Option<Duration>) -> Option<Event> {
+        if let Some(event) = self.early.pop_front() {
+            return Some(event);
+        }
+        let event = self.inbox.take(timeout)?;
+        self.note(&event);
+        Some(event)
+    }
+
+    /// A descriptor that is readable when [`Machine::event`] has something to give. Call [`Machine::rearm`] before asking.
+    pub fn event_fd(&self) -> BorrowedFd<'_> {
+        self.inbox.as_fd()
+    }
+
+    /// Makes [`Machine::event_fd`] unreadable until the next event.
+    pub fn rearm(&self) {
+        self.inbox.rearm();
+    }
+
+    /// Its devices.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
+    fn note(&mut self, event: &Event) {
+        if let Event::Exit { vcpu, .. } = event {
+            self.running &= !(1 << vcpu);
+        }
+    }
+}
+
+fn is_stop(event: &Event) -> bool {
+    matches!(event, Event::Exit { exit: Ok(crate::cpu::Exit::Stopped), .. })
+}
+
+impl Drop for Machine {
+    /// Stops the vCPUs and waits for their threads: closing the VM is the last thing.
+    fn drop(&mut self) {
+        // Fails only if a thread is gone already.
+        let _ = self.pause();
+        self.vcpus.clear();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

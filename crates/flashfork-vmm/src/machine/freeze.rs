@@ -1,0 +1,57 @@
+//! From a warm VM to a template.
+
+use super::{Machine, MachineError};
+use crate::cpu::{VcpuState, VcpuStateError};
+use crate::kvm::VmState;
+use crate::{memory, state::MachineState};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What clones are made of.
+#[derive(Debug)]
+pub struct Frozen {
+    /// Sealed.
+    pub ram: OwnedFd,
+    /// Everything else.
+    pub state: Arc<MachineState>,
+}
+
+impl Machine {
+    /// Freezes a paused machine that was booted. Its memory becomes immutable; the machine itself may go on, as another copy of
+    /// the template. `forked`: the guest asked for it by signal.
+    ///
+    /// The order: vCPUs are out of the guest, devices have nothing under way, state is saved, then memory is unmapped, sealed
+    /// (`F_SEAL_WRITE` is EBUSY while a writable mapping exists) and mapped again, privately. If that fails the machine
+    /// has its memory as before.
+    pub fn freeze(&mut self, forked: bool) -> Result<Frozen, MachineError> {
+        if self.running != 0 {
+            return Err(MachineError::Phase("still runs"));
+        }
+        let file = self.own.as_ref().ok_or(MachineError::Phase("was not booted, or is a template already"))?;
+        let descriptor = |e| MachineError::Resource("descriptor", e);
+        let ram = file.try_clone().map_err(descriptor)?;
+        let mut vcpus = self.save_vcpus()?;
+        VcpuState::align_tsc(&mut vcpus);
+        let vm = VmState::save(&self.vm)?;
+        let devices = self.devices.save();
+        let state = MachineState { shape: self.shape, cpuid: self.vm.cpuid.clone(), forked, vcpus, vm, devices };
+        self.ram.unmap()?;
+        if let Err(e) = memory::seal(&ram) {
+            self.ram.map_shared(&ram)?;
+            return Err(e.into());
+        }
+        self.ram.map_private(&ram)?;
+        self.own = None;
+        let state = Arc::new(state);
+        self.origin = Some(state.clone());
+        Ok(Frozen { ram, state })
+    }
+
+    fn save_vcpus(&self) -> Result<Vec<VcpuState>, MachineError> {
+        let saves: Vec<_> = self.vcpus.iter().map(|vcpu| vcpu.call(|vcpu| vcpu.save())).collect();
+        let wait = |(id, save): (u8, std::sync::mpsc::Receiver<Result<VcpuState, VcpuStateError>>)| {
+            save.recv().map_err(|_| MachineError::Gone(id))?.map_err(|e| MachineError::Vcpu(id, e))
+        };
+        (0..).zip(saves).map(wait).collect()
+    }
+}

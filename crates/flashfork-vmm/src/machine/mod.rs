@@ -1,0 +1,43 @@
+//! A whole VM: made empty, then booted or made a clone, run, paused, frozen, rolled back.
+
+mod boot;
+mod clone;
+mod control;
+mod error;
+mod freeze;
+mod prepare;
+
+pub use clone::CloneTimes;
+pub use error::MachineError;
+pub use freeze::Frozen;
+
+use crate::cpu::VcpuHandle;
+use crate::devices::Devices;
+use crate::events::{Event, Inbox};
+use crate::{kvm::Vm, memory::Ram, state::MachineState};
+use flashfork_proto::shape::Shape;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// A VM.
+#[derive(Debug)]
+pub struct Machine {
+    shape: Shape,
+    vcpus: Vec<VcpuHandle>,
+    /// One bit per vCPU that was told to run and has not said that it stopped.
+    running: u8,
+    threads: Vec<JoinHandle<()>>,
+    inbox: Inbox,
+    /// Events that came while something else was waited for.
+    early: VecDeque<Event>,
+    devices: Arc<Devices>,
+    /// Memory of a machine that was booted and not frozen yet.
+    own: Option<OwnedFd>,
+    /// Where a rollback goes back to.
+    origin: Option<Arc<MachineState>>,
+    vm: Vm,
+    // Last: the VM's slots hold its addresses.
+    ram: Ram,
+}

@@ -1,0 +1,37 @@
+//! A whole VM's state without its RAM.
+
+use super::envelope::{self, StateError};
+use crate::{cpu::VcpuState, devices::DeviceState, kvm::CpuidEntries, kvm::VmState};
+use flashfork_proto::shape::Shape;
+use serde::{Deserialize, Serialize};
+
+/// Saved in one pause, together with the RAM it belongs to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MachineState {
+    /// What it fits into.
+    pub shape: Shape,
+    /// What its CPUs can do.
+    pub(crate) cpuid: CpuidEntries,
+    /// The guest asked for the template by signal: `FORK` returns in every clone.
+    pub forked: bool,
+    pub(crate) vcpus: Vec<VcpuState>,
+    pub(crate) vm: VmState,
+    pub(crate) devices: DeviceState,
+}
+
+impl MachineState {
+    /// With magic number, version and checksum.
+    pub fn encode(&self) -> Result<Vec<u8>, StateError> {
+        envelope::seal(self)
+    }
+
+    /// The opposite of [`Self::encode`]; never trusts `bytes`. Whether the state fits a VM is for that VM to say.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        let state: Self = envelope::open(bytes)?;
+        state.shape.check().map_err(|e| StateError::Nonsense(e.to_string()))?;
+        if state.vcpus.len() != usize::from(state.shape.vcpus) {
+            return Err(StateError::Nonsense("as many vCPU states as vCPUs are needed".into()));
+        }
+        Ok(state)
+    }
+}

@@ -1,0 +1,7 @@
+//! What a template holds besides RAM, and how it is written down.
+
+mod envelope;
+mod machine;
+
+pub use envelope::{StateError, VERSION};
+pub use machine::MachineState;

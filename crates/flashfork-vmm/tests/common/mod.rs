@@ -1,0 +1,92 @@
+//! A guest of some twenty bytes, and what its tests share.
+#![allow(dead_code)]
+
+use flashfork_proto::agent::CloneIdentity;
+use flashfork_proto::shape::{Pages, Shape};
+use flashfork_proto::shell::Renewal;
+use flashfork_proto::signal::{Done, Signal};
+use flashfork_vmm::boot::Source;
+use flashfork_vmm::cpu::Exit;
+use flashfork_vmm::events::Event;
+use flashfork_vmm::machine::{Frozen, Machine};
+use kvm_ioctls::Kvm;
+use std::time::Duration;
+
+/// What the guest's memory holds before the fork; a guest that booted again would put it there again, so the code changes
+/// it afterwards.
+pub const NONCE: u16 = 0xbeef;
+
+/// `/dev/kvm`, or nothing to test with on this host.
+pub fn kvm() -> Option<Kvm> {
+    match Kvm::new() {
+        Ok(kvm) => Some(kvm),
+        Err(e) => {
+            eprintln!("skipped: /dev/kvm: {e}");
+            None
+        }
+    }
+}
+
+pub fn shape(memory_mib: u32, vcpus: u8) -> Shape {
+    Shape { memory_mib, vcpus, pages: Pages::Small, disk: false }
+}
+
+pub fn renewal(index: u64) -> Renewal {
+    let generation = [index as u8 + 1; 16];
+    let identity = CloneIdentity { name: "clone".into(), index, generation, job: Vec::new() };
+    Renewal { identity, realtime_ns: 0, entropy: [7; 32] }
+}
+
+/// Writes the nonce, forks; a clone reads its index from the reply, gives back nonce and index, and changes the nonce.
+pub fn guest() -> Source {
+    let [low, high] = NONCE.to_le_bytes();
+    let code = [
+        &[0xc7, 0x06, 0x00, 0x20, low, high][..], // mov word [0x2000], NONCE
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],    // mov dx, 0x1234; mov al, FORK; out dx, al
+        &[0xba, 0x3c, 0x12, 0x66, 0xed, 0x66, 0xed, 0x66, 0xed], // mov dx, 0x123c; in eax, dx: role, zero, index
+        &[0x66, 0x89, 0xc3],                      // mov ebx, eax
+        &[0x66, 0x31, 0xc0, 0x66, 0xef],          // xor eax, eax; out dx, eax: status
+        &[0xa1, 0x00, 0x20, 0xef],                // mov ax, [0x2000]; out dx, ax
+        &[0x66, 0x89, 0xd8, 0x66, 0xef],          // mov eax, ebx; out dx, eax
+        &[0xff, 0x06, 0x00, 0x20],                // inc word [0x2000]
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee],    // mov dx, 0x1234; mov al, DONE; out dx, al
+        &[0xf4],                                  // hlt
+    ];
+    Source::Tiny(code.concat())
+}
+
+/// What a clone of [`guest`] gives back.
+pub fn result(nonce: u16, index: u32) -> Exit {
+    let result = [&nonce.to_le_bytes()[..], &index.to_le_bytes()].concat();
+    Exit::Signal(Signal::Done(Done { status: 0, result }))
+}
+
+pub fn exit(machine: &mut Machine) -> Exit {
+    loop {
+        match machine.event(Some(Duration::from_secs(20))) {
+            Some(Event::Exit { exit, .. }) => return exit.unwrap(),
+            Some(_) => {}
+            None => panic!("the guest did nothing for 20 s"),
+        }
+    }
+}
+
+/// A template of `source`, which signals FORK, and the machine it was made of.
+pub fn template(kvm: &Kvm, shape: Shape, source: &Source) -> (Machine, Frozen) {
+    let (mut machine, vcpu0) = Machine::prepare(kvm, shape, Box::new(std::io::sink())).unwrap();
+    machine.spawn(vcpu0).unwrap();
+    machine.boot(source).unwrap();
+    machine.resume();
+    assert_eq!(exit(&mut machine), Exit::Signal(Signal::Fork));
+    machine.pause().unwrap();
+    let frozen = machine.freeze(true).unwrap();
+    (machine, frozen)
+}
+
+/// A clone that is ready to [`Machine::resume`].
+pub fn clone(kvm: &Kvm, frozen: &Frozen, index: u64) -> Machine {
+    let (mut machine, mut vcpu0) = Machine::prepare(kvm, frozen.state.shape, Box::new(std::io::sink())).unwrap();
+    machine.become_clone(vcpu0.vcpu(), &frozen.ram, frozen.state.clone(), &renewal(index)).unwrap();
+    machine.spawn(vcpu0).unwrap();
+    machine
+}
