@@ -61,6 +61,16 @@ pub const VMGENID_IRQ: u32 = 5;
 /// Interrupt of the first virtio device; the I/O APIC has pins up to 23.
 pub const VIRTIO_IRQ: u32 = 16;
 
+/// Start of the window of virtio device `index`.
+pub const fn virtio_window(index: u8) -> u64 {
+    VIRTIO + VIRTIO_STRIDE * index as u64
+}
+
+/// Interrupt of virtio device `index`.
+pub const fn virtio_irq(index: u8) -> u32 {
+    VIRTIO_IRQ + index as u32
+}
+
 /// RAM of a guest with `bytes` of it: (guest-physical start, length), one part or two.
 pub fn ram(bytes: u64) -> impl Iterator<Item = (u64, u64)> {
     let low = (0, bytes.min(GAP));

@@ -14,7 +14,7 @@ impl Machine {
         let file = memory::create("flashfork:vm", self.shape.memory_bytes(), self.shape.pages)?;
         self.ram.map_shared(&file)?;
         self.own = Some(file);
-        let entry = source.load(&self.ram)?;
+        let entry = source.load(&self.shape, &self.ram)?;
         let set = self.vcpus[0].call(move |vcpu| {
             let mut sregs = vcpu.fd.get_sregs().map_err(VcpuStateError::ioctl("KVM_GET_SREGS"))?;
             (entry.sregs)(&mut sregs);
