@@ -1,0 +1,48 @@
+//! A connection: any descriptor to read from and write to, shared by the threads of a session.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use flashfork_proto::agent::{MAX_FRAME, Reply};
+use flashfork_proto::frame;
+
+/// A connection whose replies don't mix. After one that could not be sent whole, none is sent.
+#[derive(Clone)]
+pub struct Conn {
+    reader: Arc<File>,
+    writer: Arc<Mutex<Option<File>>>,
+}
+
+impl Conn {
+    /// The connection over a stream.
+    pub fn new(stream: File) -> io::Result<Self> {
+        let writer = stream.try_clone()?;
+        Ok(Self { reader: Arc::new(stream), writer: Arc::new(Mutex::new(Some(writer))) })
+    }
+
+    /// Sends raw bytes: the preamble.
+    pub fn write(&self, send: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        match writer.as_mut() {
+            Some(file) => send(file).inspect_err(|_| *writer = None),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Sends a reply; says whether it went out.
+    pub fn send(&self, reply: &Reply) -> bool {
+        self.write(|file| frame::write(file, reply, MAX_FRAME).map_err(io::Error::other)).is_ok()
+    }
+
+    /// Sends nothing from now on.
+    pub fn close(&self) {
+        *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Read for Conn {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self.reader).read(buffer)
+    }
+}

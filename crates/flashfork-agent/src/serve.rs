@@ -1,0 +1,181 @@
+//! Where the agent answers, and the accepting of connections.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use flashfork_proto::agent::{PORT, READY_PORT};
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+
+use crate::log;
+use crate::reaper::Reaper;
+use crate::session;
+
+/// More connections than this at once are closed as they come: each costs a thread.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Pause after a failed accept, which mostly means too few descriptors.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// A place to answer on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A Unix socket, created; for tests on a host.
+    Unix(PathBuf),
+    /// [`PORT`] of the guest.
+    Vsock,
+    /// A character device that is one endless connection, such as a serial line.
+    Line(PathBuf),
+}
+
+/// What a session may do to the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Run commands and hooks.
+    Process,
+    /// Also reseed, set the clock and power off.
+    System,
+}
+
+impl Place {
+    /// The place that `text` names.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self::Unix(path.into()));
+        }
+        match text {
+            "vsock" => Ok(Self::Vsock),
+            line if line.starts_with("/dev/") => Ok(Self::Line(line.into())),
+            other => Err(format!("no place to answer on: {other:?}; give unix:PATH, vsock or a device in /dev")),
+        }
+    }
+}
+
+/// Answers on `place`, forever.
+pub fn run(place: &Place, rights: Rights) -> io::Result<()> {
+    let reaper = Reaper::start()?;
+    open(place)?.serve(&reaper, rights)
+}
+
+/// An opened place.
+pub enum Server {
+    /// A socket that accepts.
+    Socket(OwnedFd),
+    /// A line.
+    Line(PathBuf),
+}
+
+/// Opens `place`: from now on it can be connected to.
+pub fn open(place: &Place) -> io::Result<Server> {
+    match place {
+        Place::Unix(path) => Ok(Server::Socket(UnixListener::bind(path)?.into())),
+        Place::Vsock => {
+            let socket = vsock()?;
+            bind(&socket, &VsockAddress { cid: libc::VMADDR_CID_ANY, port: PORT })?;
+            listen(&socket, 16)?;
+            Ok(Server::Socket(socket))
+        }
+        Place::Line(path) => fs::metadata(path).map(|_| Server::Line(path.clone())),
+    }
+}
+
+impl Server {
+    /// Answers, forever.
+    pub fn serve(&self, reaper: &Reaper, rights: Rights) -> io::Result<()> {
+        match self {
+            Self::Socket(socket) => accept_all(socket, reaper, rights),
+            Self::Line(path) => loop {
+                session::run(raw_line(path)?, reaper, rights);
+                // The host begins anew, with a preamble.
+                thread::sleep(RETRY);
+            },
+        }
+    }
+}
+
+/// Connects to the port of the host where guests report that they are ready.
+pub fn connect_to_host() -> io::Result<File> {
+    let socket = vsock()?;
+    connect(&socket, &VsockAddress { cid: libc::VMADDR_CID_HOST, port: READY_PORT })?;
+    Ok(socket.into())
+}
+
+fn accept_all(socket: &OwnedFd, reaper: &Reaper, rights: Rights) -> io::Result<()> {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let stream = match accept_with(socket, SocketFlags::CLOEXEC) {
+            Ok(stream) => stream,
+            Err(error) => {
+                log::line(&format!("cannot accept a connection: {error}"));
+                thread::sleep(RETRY);
+                continue;
+            }
+        };
+        if open.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
+            continue;
+        }
+        open.fetch_add(1, Ordering::Relaxed);
+        let (counter, reaper) = (Arc::clone(&open), reaper.clone());
+        let session = move || {
+            session::run(stream.into(), &reaper, rights);
+            counter.fetch_sub(1, Ordering::Relaxed);
+        };
+        if let Err(error) = thread::Builder::new().spawn(session) {
+            open.fetch_sub(1, Ordering::Relaxed);
+            log::line(&format!("cannot serve a connection: {error}"));
+        }
+    }
+}
+
+/// Opens a line so that bytes pass as they are.
+fn raw_line(path: &PathBuf) -> io::Result<File> {
+    let line = OpenOptions::new().read(true).write(true).open(path)?;
+    if let Ok(mut attributes) = tcgetattr(&line) {
+        attributes.make_raw();
+        tcsetattr(&line, OptionalActions::Now, &attributes)?;
+    }
+    Ok(line)
+}
+
+fn vsock() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::VSOCK, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+/// An address of AF_VSOCK; see vsock(7).
+struct VsockAddress {
+    cid: u32,
+    port: u32,
+}
+
+// SAFETY: `with_sockaddr` passes a valid `sockaddr_vm` with its length, as the trait demands; it lives until `f` returns.
+unsafe impl SocketAddrArg for VsockAddress {
+    unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
+        // SAFETY: all zeros are a value of this plain C structure.
+        let mut address: libc::sockaddr_vm = unsafe { std::mem::zeroed() };
+        address.svm_family = libc::AF_VSOCK as libc::sa_family_t;
+        address.svm_cid = self.cid;
+        address.svm_port = self.port;
+        f((&raw const address).cast(), size_of::<libc::sockaddr_vm>() as SocketAddrLen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_one_form_each() {
+        assert_eq!(Place::parse("unix:/x"), Ok(Place::Unix("/x".into())));
+        assert_eq!(Place::parse("vsock"), Ok(Place::Vsock));
+        assert_eq!(Place::parse("/dev/ttyS1"), Ok(Place::Line("/dev/ttyS1".into())));
+        assert!(Place::parse("tcp:1").unwrap_err().contains("tcp:1"));
+    }
+}

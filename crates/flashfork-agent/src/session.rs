@@ -1,0 +1,139 @@
+//! One connection, from preamble to end.
+
+use std::fs::{self, File};
+use std::thread;
+use std::time::Duration;
+
+use flashfork_proto::agent::{AgentError, ErrorKind, Hello, MAX_FRAME, Reply, Request};
+use flashfork_proto::{Preamble, Protocol, frame};
+
+use crate::conn::Conn;
+use crate::exec::Running;
+use crate::reaper::Reaper;
+use crate::serve::Rights;
+use crate::{clock, entropy, exec, hooks, init, log};
+
+/// Where the kernel tells one boot from another.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Answers one connection until it ends or makes no sense.
+pub fn run(stream: File, reaper: &Reaper, rights: Rights) {
+    let conn = match Conn::new(stream) {
+        Ok(conn) => conn,
+        Err(error) => return log::line(&format!("cannot serve a connection: {error}")),
+    };
+    if let Err(reason) = answer(&conn, reaper, rights) {
+        log::line(&format!("closed a connection: {reason}"));
+    }
+    conn.close();
+}
+
+fn answer(conn: &Conn, reaper: &Reaper, rights: Rights) -> Result<(), String> {
+    let mut reader = conn.clone();
+    greet(conn).map_err(|error| error.to_string())?;
+    Preamble(Protocol::Agent).expect(&mut reader).map_err(|error| error.to_string())?;
+    // Dropped with the session, which ends the command unless it may survive.
+    let mut running: Option<Running> = None;
+    loop {
+        let request = match frame::read(&mut reader, MAX_FRAME) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                conn.send(&failed(ErrorKind::Invalid, error.to_string()));
+                return Err(error.to_string());
+            }
+        };
+        let busy = running.as_ref().is_some_and(Running::is_running);
+        let reply = match request {
+            Request::Exec(_) if busy => failed(ErrorKind::Busy, "a command runs on this connection already".into()),
+            Request::Exec(command) => match exec::start(&command, conn, reaper) {
+                Ok(started) => {
+                    running = Some(started);
+                    continue;
+                }
+                Err(error) => Reply::Failed(error),
+            },
+            Request::Stdin(_) | Request::StdinEnd | Request::Signal(_) | Request::Resize(_) => {
+                if let Some(running) = running.as_mut().filter(|_| busy) {
+                    running.control(request).map_err(|reason| {
+                        conn.send(&failed(ErrorKind::Invalid, reason.to_owned()));
+                        reason.to_owned()
+                    })?;
+                }
+                continue;
+            }
+            request => other(request, reaper, rights, conn),
+        };
+        if !conn.send(&reply) {
+            return Err("the host does not read its replies".into());
+        }
+    }
+}
+
+/// Sends preamble and hello in one write, so that they make one packet.
+fn greet(conn: &Conn) -> std::io::Result<()> {
+    let mut bytes = Preamble(Protocol::Agent).bytes().to_vec();
+    frame::encode(&Reply::Hello(hello()), MAX_FRAME, &mut bytes).map_err(std::io::Error::other)?;
+    conn.write(|file| std::io::Write::write_all(file, &bytes))
+}
+
+/// What the agent says of itself.
+pub fn hello() -> Hello {
+    Hello {
+        agent: env!("CARGO_PKG_VERSION").to_owned(),
+        boot_id: fs::read_to_string(BOOT_ID).ok().and_then(|text| parse_uuid(&text)).unwrap_or_default(),
+        monotonic_ns: clock::monotonic_ns(),
+        realtime: clock::now(),
+    }
+}
+
+/// Requests of one reply each.
+fn other(request: Request, reaper: &Reaper, rights: Rights, conn: &Conn) -> Reply {
+    let allowed = rights == Rights::System;
+    match request {
+        Request::Ping => Reply::Pong { monotonic_ns: clock::monotonic_ns() },
+        Request::Hooks(identity) => Reply::Hooked(hooks::run_all(&identity, reaper)),
+        Request::Reseed(bytes) if allowed => entropy::reseed(&bytes).map_or_else(Reply::Failed, |()| Reply::Reseeded),
+        Request::SetClock(stamp) if allowed => {
+            clock::set(stamp).map_or_else(Reply::Failed, |step_ns| Reply::ClockSet { step_ns })
+        }
+        Request::PowerOff if allowed => {
+            conn.send(&Reply::PoweringOff);
+            // The reply has to leave the guest before the guest does.
+            thread::sleep(Duration::from_millis(20));
+            failed(ErrorKind::Failed, init::power_off())
+        }
+        _ => failed(ErrorKind::Denied, "this agent was started without --system and leaves the machine alone".into()),
+    }
+}
+
+/// A failure as a reply.
+fn failed(kind: ErrorKind, message: String) -> Reply {
+    Reply::Failed(AgentError { kind, message })
+}
+
+/// The 16 bytes of `00112233-4455-...`.
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let mut bytes = [0; 16];
+    if digits.len() != 32 {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_id_is_sixteen_bytes() {
+        let id = parse_uuid("0011ff33-4455-6677-8899-aabbccddeeff\n").unwrap();
+        assert_eq!((id[0], id[2], id[15]), (0, 0xff, 0xff));
+        assert_eq!(parse_uuid("short"), None);
+        assert_ne!(hello().boot_id, [0; 16]);
+    }
+}

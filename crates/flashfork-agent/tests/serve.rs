@@ -1,0 +1,281 @@
+//! The agent over a Unix socket, as an ordinary process of the host: commands, their streams and
+//! ends, and what a hostile host can do to it.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use flashfork_proto::agent::{
+    Client, ClientError, ErrorKind, Exec, Exit, MAX_FRAME, Reply, Request, STDIN_WINDOW, Stamp, TerminalSize,
+};
+use flashfork_proto::{Preamble, Protocol};
+use serde_bytes::ByteBuf;
+
+const LIMIT: usize = 64 << 20;
+
+struct Agent {
+    child: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Agent {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let place = format!("unix:{}", directory.path().join("socket").display());
+        let child = Command::new(env!("CARGO_BIN_EXE_flashfork-agent"))
+            .args(["serve", &place])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let agent = Self { child, directory };
+        wait_until(|| agent.path().exists());
+        agent
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    fn socket(&self) -> UnixStream {
+        let start = Instant::now();
+        loop {
+            match UnixStream::connect(self.path()) {
+                Ok(socket) => {
+                    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                    return socket;
+                }
+                // Bound but not listening yet.
+                Err(_) if start.elapsed() < Duration::from_secs(5) => sleep(Duration::from_millis(5)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn client(&self) -> Client<UnixStream, UnixStream> {
+        let socket = self.socket();
+        Client::connect(socket.try_clone().unwrap(), socket).unwrap()
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(10), "it did not happen in 10 s");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn command(words: &[&str]) -> Exec {
+    Exec { argv: words.iter().map(|word| ByteBuf::from(*word)).collect(), ..Exec::default() }
+}
+
+fn shell(script: &str) -> Exec {
+    command(&["sh", "-c", script])
+}
+
+fn kind(result: Result<impl std::fmt::Debug, ClientError>) -> ErrorKind {
+    match result {
+        Err(ClientError::Agent(error)) => error.kind,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn commands_get_input_and_give_output_and_status() {
+    let agent = Agent::start();
+    let mut client = agent.client();
+    let output = client.run(&shell("cat; echo two >&2; exit 3"), b"one", LIMIT).unwrap();
+    assert_eq!((output.exit, &*output.stdout, &*output.stderr), (Exit::Code(3), &b"one"[..], &b"two\n"[..]));
+    // The same connection serves the next.
+    let output = client.run(&shell("kill -9 $$"), b"", LIMIT).unwrap();
+    assert_eq!(output.exit, Exit::Signal(9));
+    assert_eq!(output.exit.shell_status(), 137);
+}
+
+#[test]
+fn megabytes_pass_both_ways_at_once_unchanged() {
+    let agent = Agent::start();
+    let input: Vec<u8> = (0..10 * STDIN_WINDOW).map(|i| (i ^ (i >> 8)) as u8).collect();
+    let output = agent.client().run(&command(&["cat"]), &input, LIMIT).unwrap();
+    assert_eq!(output.exit, Exit::Code(0));
+    assert!(output.stdout == input);
+}
+
+#[test]
+fn input_that_nobody_reads_holds_nothing_up() {
+    let agent = Agent::start();
+    let input = vec![0; 4 * STDIN_WINDOW as usize];
+    // Never reads it; closes it; leaves it to a child that never reads it.
+    for script in ["true", "exec <&-; sleep 0.1; echo x", "sleep 1000 >/dev/null 2>&1 & exit 5"] {
+        let output = agent.client().run(&shell(script), &input, LIMIT).unwrap();
+        assert!(matches!(output.exit, Exit::Code(0 | 5)), "{script}: {output:?}");
+    }
+}
+
+#[test]
+fn the_end_does_not_wait_for_descendants_that_hold_the_output() {
+    let agent = Agent::start();
+    let start = Instant::now();
+    let output = agent.client().run(&shell("sleep 30 & echo parent"), b"", LIMIT).unwrap();
+    assert_eq!(output.stdout, b"parent\n");
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn environment_directory_and_user_are_as_asked() {
+    let agent = Agent::start();
+    let exec = Exec {
+        env: vec![(ByteBuf::from("WORD"), ByteBuf::from("a b\n"))],
+        cwd: Some(ByteBuf::from("/usr")),
+        user: Some("nobody:daemon".into()),
+        ..shell("pwd; id -un; id -gn; id -G | wc -w; echo \"$WORD$HOME\"; env | grep -c CARGO")
+    };
+    if !rustix::process::geteuid().is_root() {
+        assert_eq!(kind(agent.client().run(&exec, b"", LIMIT)), ErrorKind::Denied);
+        return;
+    }
+    let output = agent.client().run(&exec, b"", LIMIT).unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "/usr\nnobody\ndaemon\n1\na b\n/nonexistent\n0\n");
+}
+
+#[test]
+fn what_can_not_be_started_says_why_and_the_connection_goes_on() {
+    let agent = Agent::start();
+    let mut client = agent.client();
+    let mut try_to = |exec: &Exec| kind(client.run(exec, b"", LIMIT));
+    assert_eq!(try_to(&command(&["/no/such/program"])), ErrorKind::NotFound);
+    assert_eq!(try_to(&command(&["/etc/passwd"])), ErrorKind::Denied);
+    assert_eq!(try_to(&command(&[])), ErrorKind::Invalid);
+    assert_eq!(try_to(&command(&["nul\0inside"])), ErrorKind::Invalid);
+    assert_eq!(try_to(&Exec { cwd: Some(ByteBuf::from("/no/such")), ..shell("") }), ErrorKind::NotFound);
+    assert_eq!(try_to(&Exec { user: Some("no-such".into()), ..shell("") }), ErrorKind::NotFound);
+    assert_eq!(client.run(&shell("exit 4"), b"", LIMIT).unwrap().exit, Exit::Code(4));
+}
+
+#[test]
+fn a_terminal_is_one_and_has_its_size() {
+    let agent = Agent::start();
+    let exec = Exec { terminal: Some(TerminalSize { rows: 40, columns: 100 }), ..shell("tty; stty size; echo $TERM") };
+    let output = agent.client().run(&exec, b"", LIMIT).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("/dev/pts/") && text.ends_with("\r\n40 100\r\nlinux\r\n"), "{text:?}");
+}
+
+#[test]
+fn signals_reach_the_whole_group_and_pings_are_answered_meanwhile() {
+    let agent = Agent::start();
+    let (mut requests, mut replies) = agent.client().split();
+    requests.send(&Request::Exec(shell("sleep 1000; true"))).unwrap();
+    assert!(matches!(replies.receive().unwrap(), Reply::Started { .. }));
+    requests.send(&Request::Ping).unwrap();
+    assert!(matches!(replies.receive().unwrap(), Reply::Pong { .. }));
+    requests.send(&Request::Exec(shell("true"))).unwrap();
+    assert!(matches!(replies.receive().unwrap(), Reply::Failed(error) if error.kind == ErrorKind::Busy));
+    requests.send(&Request::Signal(15)).unwrap();
+    assert_eq!(replies.receive().unwrap(), Reply::Exited(Exit::Signal(15)));
+    // Too late, and no harm.
+    requests.send(&Request::Signal(15)).unwrap();
+    requests.send(&Request::StdinEnd).unwrap();
+    requests.send(&Request::Ping).unwrap();
+    assert!(matches!(replies.receive().unwrap(), Reply::Pong { .. }));
+}
+
+#[test]
+fn a_command_dies_with_its_connection_unless_it_may_survive() {
+    let agent = Agent::start();
+    for survives in [false, true] {
+        let (mut requests, mut replies) = agent.client().split();
+        // Writes more than any buffer holds, long after the connection is gone.
+        let exec = Exec { survives, ..shell("sleep 0.3; seq 100000; exec sleep 60") };
+        requests.send(&Request::Exec(exec)).unwrap();
+        let Reply::Started { pid } = replies.receive().unwrap() else { panic!("not started") };
+        drop((requests, replies));
+        let program = || std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if survives {
+            wait_until(|| program() == "sleep\x0060\0");
+            Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+        }
+        // Neither it nor a zombie is left.
+        wait_until(|| !PathBuf::from(format!("/proc/{pid}")).exists());
+    }
+}
+
+#[test]
+fn an_agent_of_a_host_leaves_the_machine_alone() {
+    let agent = Agent::start();
+    let mut client = agent.client();
+    for request in [
+        Request::SetClock(Stamp { seconds: 0, nanoseconds: 0 }),
+        Request::Reseed(ByteBuf::from(vec![0; 32])),
+        Request::PowerOff,
+    ] {
+        assert_eq!(kind(client.call(&request)), ErrorKind::Denied);
+    }
+}
+
+#[test]
+fn hello_tells_boots_apart_and_clocks_go_on() {
+    let agent = Agent::start();
+    let (first, second) = (agent.client().hello().clone(), agent.client().hello().clone());
+    assert_eq!(first.boot_id, second.boot_id);
+    assert!(second.monotonic_ns > first.monotonic_ns);
+    assert!(second.realtime >= first.realtime);
+}
+
+#[test]
+fn nonsense_from_the_host_ends_its_connection_and_nothing_else() {
+    let mut agent = Agent::start();
+    let greeting = Preamble(Protocol::Agent).bytes();
+    let framed = |length: u32, content: &[u8]| [&greeting[..], &length.to_le_bytes(), content].concat();
+    let window = flashfork_proto::agent::STDIN_WINDOW as usize;
+    let mut too_much = framed(0, &[]);
+    too_much.truncate(greeting.len());
+    flashfork_proto::frame::encode(&Request::Exec(command(&["sleep", "60"])), MAX_FRAME, &mut too_much).unwrap();
+    flashfork_proto::frame::encode(&Request::Stdin(ByteBuf::from(vec![0; window + 1])), MAX_FRAME, &mut too_much)
+        .unwrap();
+    let mut no_signal = greeting.to_vec();
+    flashfork_proto::frame::encode(&Request::Exec(command(&["sleep", "60"])), MAX_FRAME, &mut no_signal).unwrap();
+    flashfork_proto::frame::encode(&Request::Signal(i32::MIN), MAX_FRAME, &mut no_signal).unwrap();
+    for bytes in [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        framed(u32::MAX, &[]),
+        framed(3, &[0xff, 0xff, 0xff]),
+        framed(10, &[1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]),
+        too_much,
+        no_signal,
+    ] {
+        let mut socket = agent.socket();
+        // It may close while this still writes.
+        let _ = socket.write_all(&bytes);
+        let mut rest = Vec::new();
+        // Ends, or is reset because of what it has not read.
+        let _ = socket.read_to_end(&mut rest);
+    }
+    assert!(agent.is_alive());
+    assert_eq!(agent.client().run(&shell("exit 6"), b"", LIMIT).unwrap().exit, Exit::Code(6));
+}
+
+#[test]
+fn more_connections_than_it_serves_are_closed_and_later_ones_served() {
+    let agent = Agent::start();
+    let held: Vec<_> = (0..80).map(|_| agent.socket()).collect();
+    drop(held);
+    wait_until(|| {
+        let socket = agent.socket();
+        Client::connect(socket.try_clone().unwrap(), socket).is_ok()
+    });
+}
