@@ -2,10 +2,13 @@
 
 use super::state::{VcpuState, VcpuStateError, XSAVE_WORDS, Xsave};
 use super::{msrs, vcpu::Vcpu};
-use kvm_bindings::{Xsave as Wrapper, kvm_xsave};
+use kvm_bindings::{Xsave as Wrapper, kvm_sregs, kvm_xsave};
 
 /// Parts per million by which two TSC rates may differ and count as one: what NTP's slewing and calibration differ by.
 const TSC_TOLERANCE_PPM: u64 = 250;
+
+/// Busy bit of a task segment's type.
+const BUSY: u8 = 2;
 
 impl Vcpu {
     /// Makes the vCPU what `state` says. Guest memory is mapped already: kvmclock and steal time write to it as their MSRs are
@@ -29,7 +32,7 @@ impl Vcpu {
             fd.set_mp_state(state.mp_state).map_err(VcpuStateError::ioctl("KVM_SET_MP_STATE"))?;
         }
         fd.set_regs(&state.regs).map_err(VcpuStateError::ioctl("KVM_SET_REGS"))?;
-        fd.set_sregs(&state.sregs).map_err(VcpuStateError::ioctl("KVM_SET_SREGS"))?;
+        fd.set_sregs(&self.special(&state.sregs)).map_err(VcpuStateError::ioctl("KVM_SET_SREGS"))?;
         if state.xsave != fresh.xsave {
             self.set_xsave(&state.xsave)?;
         }
@@ -42,6 +45,16 @@ impl Vcpu {
         fd.set_lapic(&state.lapic).map_err(VcpuStateError::ioctl("KVM_SET_LAPIC"))?;
         msrs::write(fd, &state.msrs, &fresh.msrs)?;
         fd.set_vcpu_events(&state.events).map_err(VcpuStateError::ioctl("KVM_SET_VCPU_EVENTS"))
+    }
+
+    /// SVM keeps the task register without its busy bit; KVM adds it on reading (svm_get_segment) for VMX's sake. QEMU's
+    /// emulation of SVM takes a busy task register for none at all, and refuses port I/O to user space.
+    fn special(&self, saved: &kvm_sregs) -> kvm_sregs {
+        let mut sregs = *saved;
+        if self.svm {
+            sregs.tr.type_ &= !BUSY;
+        }
+        sregs
     }
 
     fn check_rate(&self, template: u32, host: u32) -> Result<(), VcpuStateError> {

@@ -17,12 +17,14 @@ pub struct Vcpu {
     /// State before anything ran, for the first restore.
     pub(super) fresh: Option<Box<VcpuState>>,
     xsave_size: usize,
+    /// AMD's virtualisation, not Intel's.
+    pub(super) svm: bool,
 }
 
 impl Vcpu {
     /// A vCPU just created, with its CPUID set. `xsave_size` is `KVM_CAP_XSAVE2` of its VM, 0 if it has none.
-    pub(crate) fn new(fd: VcpuFd, id: u8, msrs: Arc<Msrs>, xsave_size: usize) -> Self {
-        Self { fd, id, msrs, fresh: None, xsave_size }
+    pub(crate) fn new(fd: VcpuFd, id: u8, msrs: Arc<Msrs>, xsave_size: usize, svm: bool) -> Self {
+        Self { fd, id, msrs, fresh: None, xsave_size, svm }
     }
 
     /// Remembers what this vCPU is before anything ran, so that the restore sets only what differs.

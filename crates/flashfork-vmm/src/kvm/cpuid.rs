@@ -19,6 +19,12 @@ impl CpuidEntries {
         self.0.iter_mut().find(|entry| entry.function == function && entry.index == index)
     }
 
+    /// AMD's CPUs, or those made after them.
+    pub(crate) fn is_amd(&self) -> bool {
+        let amd = [*b"Auth", *b"Hygo"].map(u32::from_le_bytes);
+        self.0.iter().any(|entry| entry.function == 0 && amd.contains(&entry.ebx))
+    }
+
     /// The first leaf whose four registers differ, if the two have the same leaves; for a message.
     pub fn difference(&self, other: &Self) -> Option<u32> {
         if self == other {
