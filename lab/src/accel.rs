@@ -42,6 +42,7 @@ const NO: &str = "Linux guests do not boot\n";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ImageError;
 
     #[test]
     fn the_probe_runs_once() {
@@ -54,7 +55,7 @@ mod tests {
     #[test]
     fn a_probe_that_could_not_be_made_is_not_remembered() {
         let cache = tempfile::tempdir().unwrap();
-        let missing = || Err(LabError::MissingProgram { program: "p", package: "p" });
+        let missing = || Err(ImageError::MissingProgram { program: "p", package: "p" }.into());
         assert!(remembered(cache.path(), missing).is_err());
         assert_eq!(remembered(cache.path(), || Ok(true)).unwrap(), Accel::Kvm);
     }

@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use flashfork_image::ImageError;
+
 /// A run that could not be made, or a guest that did not live to report its command's end.
 ///
 /// The message is one line; where the guest had already spoken, its last console lines follow,
@@ -17,57 +19,9 @@ pub enum LabError {
         /// Which option, why, and what to give instead.
         message: String,
     },
-    /// A program of the host is missing.
-    #[error("{program} is missing: install it with `apt-get install {package}`")]
-    MissingProgram {
-        /// Its name.
-        program: &'static str,
-        /// The Debian package that has it.
-        package: &'static str,
-    },
-    /// A program of the host failed.
-    #[error("{program} failed ({status}): {detail}")]
-    Program {
-        /// Its name.
-        program: &'static str,
-        /// Its exit status.
-        status: std::process::ExitStatus,
-        /// The last line it wrote to standard error, or what was asked of it.
-        detail: String,
-    },
-    /// The package sources have no such kernel.
-    #[error(
-        "no Debian {series} cloud kernel in the package sources: run `apt-get update` as root, \
-         or give a kernel image"
-    )]
-    NoKernel {
-        /// The series, such as `6.12`.
-        series: &'static str,
-    },
-    /// The kernel lacks a module that an option needs.
-    #[error("the kernel has no module {module} in {}, which the options need", modules.display())]
-    NoModule {
-        /// The module.
-        module: String,
-        /// Where it was looked for.
-        modules: PathBuf,
-    },
-    /// A program to be put into the root needs a library that the host doesn't have.
-    #[error("{} needs {library}, which the loader of this machine does not find", binary.display())]
-    MissingLibrary {
-        /// The program.
-        binary: PathBuf,
-        /// The library's name.
-        library: String,
-    },
-    /// A path can't be put into the root.
-    #[error("{} can't be put into the guest's root: {reason}", path.display())]
-    Unfit {
-        /// Path on the host.
-        path: PathBuf,
-        /// Why.
-        reason: &'static str,
-    },
+    /// The kernel or the root can't be had.
+    #[error(transparent)]
+    Image(#[from] ImageError),
     /// The root doesn't fit into guest memory.
     #[error(
         "the root of {root_mib} MiB needs {needed_mib} MiB of guest memory, {memory_mib} given: \
@@ -208,12 +162,5 @@ mod tests {
             "the guest's kernel panicked while booting; the end of its console:\n    one\n    two"
         );
         assert_eq!(error.console_tail(), ["one", "two"]);
-    }
-
-    #[test]
-    fn a_missing_program_names_its_package() {
-        let error = LabError::MissingProgram { program: "busybox", package: "busybox-static" };
-        assert_eq!(error.to_string(), "busybox is missing: install it with `apt-get install busybox-static`");
-        assert!(error.console_tail().is_empty());
     }
 }

@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::kernel::KernelFiles;
+use flashfork_image::KernelFiles;
+
 use crate::qemu::Qemu;
 use crate::session::Session;
 use crate::{Accel, Collected, Kernel, LabError, Options, Outcome, Output, Status, accel, root};
@@ -67,7 +68,13 @@ impl Lab {
     }
 
     fn kernel(&self, kernel: &Kernel, output: &mut dyn Output) -> Result<KernelFiles, LabError> {
-        KernelFiles::find(kernel, &self.cache, &mut |line| output.progress(line))
+        let progress = &mut |line: &str| output.progress(line);
+        let files = match kernel {
+            Kernel::Debian6_1 => KernelFiles::debian("6.1", &self.cache, progress),
+            Kernel::Debian6_12 => KernelFiles::debian("6.12", &self.cache, progress),
+            Kernel::Image { image, modules } => KernelFiles::own(image, modules.as_deref()),
+        };
+        Ok(files?)
     }
 
     /// Whether a guest boots on the host's KVM. A kernel of the caller's own is not held against

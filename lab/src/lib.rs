@@ -22,8 +22,6 @@ mod accel;
 mod console;
 mod control;
 mod error;
-mod host;
-mod kernel;
 mod lab;
 mod options;
 mod outcome;
@@ -32,8 +30,10 @@ mod qemu;
 mod root;
 mod session;
 
+pub use flashfork_image::{GuestFile, ImageError};
+
 pub use error::{Console, LabError, Phase};
 pub use lab::{Lab, cache_dir};
-pub use options::{GuestFile, Kernel, Options, ParseKernelError, ParseThpError, Thp};
+pub use options::{Kernel, Options, ParseKernelError, ParseThpError, Thp};
 pub use outcome::{Accel, Outcome, Status};
 pub use output::{Collected, Output};

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use flashfork_image::GuestFile;
 
 use crate::LabError;
 
@@ -178,23 +180,6 @@ impl FromStr for Thp {
             .into_iter()
             .find(|mode| mode.to_string() == text)
             .ok_or_else(|| ParseThpError(text.to_owned()))
-    }
-}
-
-/// A file or directory of the host and where it goes in the guest's root.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GuestFile {
-    /// Path on the host. A symbolic link is followed; links inside a directory stay links.
-    pub host: PathBuf,
-    /// Absolute path in the guest.
-    pub guest: PathBuf,
-}
-
-impl GuestFile {
-    /// The host's file under the same absolute path in the guest.
-    pub fn at_same_path(path: impl AsRef<Path>) -> std::io::Result<Self> {
-        let path = std::path::absolute(path)?;
-        Ok(Self { host: path.clone(), guest: path })
     }
 }
 

@@ -9,12 +9,13 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
+use flashfork_image::{KernelFiles, Program};
 use rustix::io::FdFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::host::QEMU;
-use crate::kernel::KernelFiles;
 use crate::{Accel, LabError, Options};
+
+const QEMU: Program = Program { name: "qemu-system-x86_64", package: "qemu-system-x86" };
 
 /// The AMD model has SVM for nested KVM, and all that today's user space asks of a CPU.
 const TCG_CPU: &str = "EPYC";

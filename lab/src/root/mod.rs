@@ -1,19 +1,15 @@
 //! Makes the guest's root: busybox, the init, the caller's files, the command; as an initramfs.
 
-mod archive;
-mod libraries;
 mod script;
-mod tree;
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::host::{busybox, busybox_applet};
-use crate::kernel::KernelFiles;
-use crate::{GuestFile, LabError, Options};
-use tree::Tree;
+use flashfork_image::{GuestFile, KernelFiles, Tree};
+
+use crate::{LabError, Options};
 
 /// PID 1 of the guest.
 const INIT: &[u8] = include_bytes!("../guest/init.sh");
@@ -40,7 +36,7 @@ pub(crate) fn build<S: AsRef<OsStr>>(
         tree.add_from_host(file)?;
     }
     add_program(&mut tree, program)?;
-    libraries::add_needed(&mut tree)?;
+    tree.add_libraries()?;
 
     let modules = kernel.load_order(&wanted_modules(options))?;
     tree.add_text("/lab/config", script::config(options, &modules));
@@ -58,7 +54,7 @@ pub(crate) fn build<S: AsRef<OsStr>>(
         return Err(LabError::RootTooLarge { root_mib: size_mib, needed_mib, memory_mib: options.memory_mib });
     }
     let mut image = tempfile::tempfile_in(scratch).map_err(LabError::io("cannot create a file in", scratch))?;
-    archive::write(&tree, &mut image)?;
+    tree.write(&mut image)?;
     Ok(image)
 }
 
@@ -69,14 +65,7 @@ fn add_system(tree: &mut Tree) -> Result<(), LabError> {
     }
     tree.add_dir("/tmp", 0o1777);
     tree.add_link("/var/tmp", "/tmp");
-    let busybox = busybox()?;
-    tree.add_from_host(&GuestFile { host: busybox.to_owned(), guest: "/usr/bin/busybox".into() })?;
-    let applets = busybox_applet("--list", None)?;
-    for name in String::from_utf8_lossy(&applets).lines() {
-        if name != "busybox" {
-            tree.add_link(&format!("/usr/bin/{name}"), "busybox");
-        }
-    }
+    tree.add_busybox()?;
     tree.add_bytes("/init", INIT.to_vec(), 0o755);
     tree.add_bytes("/lab/enter", ENTER.to_vec(), 0o755);
     Ok(())
@@ -92,7 +81,8 @@ fn add_program(tree: &mut Tree, program: &OsStr) -> Result<(), LabError> {
     if tree.contains(&file.guest) {
         return Ok(());
     }
-    tree.add_from_host(&file)
+    tree.add_from_host(&file)?;
+    Ok(())
 }
 
 fn add_users(tree: &mut Tree, user: Option<u32>) {

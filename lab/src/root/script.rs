@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::kernel::Module;
+use flashfork_image::Module;
+
 use crate::{LabError, Options};
 
 /// Name of the ordinary user in the guest.

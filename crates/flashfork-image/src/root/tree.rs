@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::{GuestFile, LabError};
+use crate::{GuestFile, ImageError};
 
 /// The directories of a merged /usr, and in one place what Debian keeps in `bin` and `sbin`, so
 /// that a file is found by every path it is known by.
@@ -14,19 +14,31 @@ const MERGED: [(&str, &str); 5] =
     [("bin", "usr/bin"), ("sbin", "usr/bin"), ("usr/sbin", "usr/bin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")];
 
 /// A root: paths relative to `/`, parents always before their children.
-pub(super) struct Tree(BTreeMap<PathBuf, Node>);
+#[derive(Debug)]
+pub struct Tree(BTreeMap<PathBuf, Node>);
 
 /// One entry of a root, with its permission bits.
-pub(super) enum Node {
+#[derive(Debug)]
+pub enum Node {
+    /// A directory.
     Dir(u32),
     /// A file of the host, read when the archive is written.
     HostFile(PathBuf, u32),
+    /// A file with this content.
     Bytes(Vec<u8>, u32),
+    /// A symbolic link to this target.
     Link(OsString),
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Tree {
     /// A root with nothing but the merged directories.
+    #[must_use]
     pub fn new() -> Self {
         let mut tree = Self(BTreeMap::new());
         for (link, target) in MERGED {
@@ -36,25 +48,32 @@ impl Tree {
         tree
     }
 
+    /// Adds a directory with these permissions, unless there is one.
     pub fn add_dir(&mut self, path: &str, mode: u32) {
         self.insert(Path::new(path), Node::Dir(mode));
     }
 
+    /// Adds a file with this content and these permissions.
     pub fn add_bytes(&mut self, path: &str, content: Vec<u8>, mode: u32) {
         self.insert(Path::new(path), Node::Bytes(content, mode));
     }
 
+    /// Adds a text that all may read.
     pub fn add_text(&mut self, path: &str, content: String) {
         self.add_bytes(path, content.into_bytes(), 0o644);
     }
 
+    /// Adds a symbolic link.
     pub fn add_link(&mut self, path: &str, target: &str) {
         self.insert(Path::new(path), Node::Link(target.into()));
     }
 
     /// Adds a file, or a directory with all that is in it.
-    pub fn add_from_host(&mut self, file: &GuestFile) -> Result<(), LabError> {
-        let unfit = |reason| Err(LabError::Unfit { path: file.host.clone(), reason });
+    ///
+    /// # Errors
+    /// [`ImageError::Unfit`] for what no root can hold, [`ImageError::Io`].
+    pub fn add_from_host(&mut self, file: &GuestFile) -> Result<(), ImageError> {
+        let unfit = |reason| Err(ImageError::Unfit { path: file.host.clone(), reason });
         if !file.guest.is_absolute() {
             return unfit("its path in the guest is not absolute");
         }
@@ -62,26 +81,26 @@ impl Tree {
         if ["dev", "proc", "sys"].iter().any(|dir| top.starts_with(dir)) {
             return unfit("the guest mounts a file system of its own at that path");
         }
-        let metadata = fs::metadata(&file.host).map_err(LabError::io("cannot find", &file.host))?;
+        let metadata = fs::metadata(&file.host).map_err(ImageError::io("cannot find", &file.host))?;
         self.add_entry(&file.host, &file.guest, &metadata)
     }
 
-    fn add_entry(&mut self, host: &Path, guest: &Path, metadata: &fs::Metadata) -> Result<(), LabError> {
+    fn add_entry(&mut self, host: &Path, guest: &Path, metadata: &fs::Metadata) -> Result<(), ImageError> {
         let mode = metadata.permissions().mode() & 0o777;
         if metadata.is_file() {
             self.insert(guest, Node::HostFile(host.to_owned(), mode));
         } else if metadata.is_symlink() {
-            let target = fs::read_link(host).map_err(LabError::io("cannot read", host))?;
+            let target = fs::read_link(host).map_err(ImageError::io("cannot read", host))?;
             self.insert(guest, Node::Link(target.into()));
         } else if metadata.is_dir() {
             self.insert(guest, Node::Dir(mode));
-            for entry in host.read_dir().map_err(LabError::io("cannot list", host))? {
-                let entry = entry.map_err(LabError::io("cannot list", host))?;
-                let metadata = entry.metadata().map_err(LabError::io("cannot read", &entry.path()))?;
+            for entry in host.read_dir().map_err(ImageError::io("cannot list", host))? {
+                let entry = entry.map_err(ImageError::io("cannot list", host))?;
+                let metadata = entry.metadata().map_err(ImageError::io("cannot read", &entry.path()))?;
                 self.add_entry(&entry.path(), &guest.join(entry.file_name()), &metadata)?;
             }
         } else {
-            return Err(LabError::Unfit {
+            return Err(ImageError::Unfit {
                 path: host.to_owned(),
                 reason: "it is neither a file, a directory nor a symbolic link",
             });
@@ -90,11 +109,13 @@ impl Tree {
     }
 
     /// Whether there is something at this path.
+    #[must_use]
     pub fn contains(&self, path: &Path) -> bool {
         self.0.contains_key(&place(path))
     }
 
-    #[cfg(test)]
+    /// Whether there is a symbolic link at this path.
+    #[must_use]
     pub fn is_link(&self, path: &Path) -> bool {
         matches!(self.0.get(&place(path)), Some(Node::Link(_)))
     }
@@ -105,11 +126,14 @@ impl Tree {
     }
 
     /// Bytes in all files.
-    pub fn size(&self) -> Result<u64, LabError> {
+    ///
+    /// # Errors
+    /// [`ImageError::Io`] for a file of the host that is gone.
+    pub fn size(&self) -> Result<u64, ImageError> {
         let mut size = 0;
         for node in self.0.values() {
             size += match node {
-                Node::HostFile(path, _) => fs::metadata(path).map_err(LabError::io("cannot read", path))?.len(),
+                Node::HostFile(path, _) => fs::metadata(path).map_err(ImageError::io("cannot read", path))?.len(),
                 Node::Bytes(bytes, _) => bytes.len() as u64,
                 Node::Dir(_) | Node::Link(_) => 0,
             };
@@ -197,14 +221,14 @@ mod tests {
         assert!(tree.contains(Path::new("/data/sub/file")));
         assert!(tree.is_link(Path::new("/data/sub/link")));
         assert_eq!(tree.size().unwrap(), 5);
-        assert!(matches!(tree.add_from_host(&file("data")), Err(LabError::Unfit { .. })));
+        assert!(matches!(tree.add_from_host(&file("data")), Err(ImageError::Unfit { .. })));
     }
 
     #[test]
     fn special_files_and_hidden_places_are_refused() {
         let file = |host: &str, guest: &str| GuestFile { host: host.into(), guest: guest.into() };
         for file in [file("/dev/null", "/null"), file("/bin/bash", "/dev/shm/bash")] {
-            assert!(matches!(Tree::new().add_from_host(&file), Err(LabError::Unfit { .. })));
+            assert!(matches!(Tree::new().add_from_host(&file), Err(ImageError::Unfit { .. })));
         }
     }
 }

@@ -1,27 +1,31 @@
-//! Programs of the host that the lab calls.
+//! Programs of the host that this crate and the lab call.
 
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::LabError;
+use crate::ImageError;
 
 /// A program and the Debian package that has it.
-pub(crate) struct Program {
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name, found in PATH.
     pub name: &'static str,
+    /// The package.
     pub package: &'static str,
 }
 
-pub(crate) const QEMU: Program = Program { name: "qemu-system-x86_64", package: "qemu-system-x86" };
-pub(crate) const APT_GET: Program = Program { name: "apt-get", package: "apt" };
-pub(crate) const APT_CACHE: Program = Program { name: "apt-cache", package: "apt" };
-pub(crate) const DPKG_DEB: Program = Program { name: "dpkg-deb", package: "dpkg" };
-pub(crate) const LDD: Program = Program { name: "ldd", package: "libc-bin" };
+pub const APT_GET: Program = Program { name: "apt-get", package: "apt" };
+pub const APT_CACHE: Program = Program { name: "apt-cache", package: "apt" };
+pub const DPKG_DEB: Program = Program { name: "dpkg-deb", package: "dpkg" };
+pub const LDD: Program = Program { name: "ldd", package: "libc-bin" };
+pub const MKFS: Program = Program { name: "mkfs.ext4", package: "e2fsprogs" };
 const BUSYBOX: Program = Program { name: "busybox", package: "busybox-static" };
 
 impl Program {
     /// The program as a command whose messages are in English, since some are parsed.
+    #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(self.name);
         command.env("LC_ALL", "C");
@@ -29,60 +33,68 @@ impl Program {
     }
 
     /// What a failure to start it means.
-    pub fn not_started(&self, error: io::Error) -> LabError {
+    #[must_use]
+    pub fn not_started(&self, error: io::Error) -> ImageError {
         if error.kind() == io::ErrorKind::NotFound {
-            LabError::MissingProgram { program: self.name, package: self.package }
+            ImageError::MissingProgram { program: self.name, package: self.package }
         } else {
-            LabError::Io { what: "cannot start", path: self.name.into(), source: error }
+            ImageError::Io { what: "cannot start", path: self.name.into(), source: error }
         }
     }
 
     /// Runs `command` to its end; its exit status is the caller's to judge.
-    pub fn output(&self, command: &mut Command) -> Result<Output, LabError> {
+    ///
+    /// # Errors
+    /// See [`not_started`](Self::not_started).
+    pub fn output(&self, command: &mut Command) -> Result<Output, ImageError> {
         command.output().map_err(|error| self.not_started(error))
     }
 
-    /// Runs `command` to its end and returns its standard output; a failure is an error.
-    pub fn success(&self, command: &mut Command) -> Result<Vec<u8>, LabError> {
+    /// Runs `command` to its end and returns its standard output.
+    ///
+    /// # Errors
+    /// See [`not_started`](Self::not_started) and [`failed`](Self::failed).
+    pub fn success(&self, command: &mut Command) -> Result<Vec<u8>, ImageError> {
         let output = self.output(command)?;
         if output.status.success() { Ok(output.stdout) } else { Err(self.failed(&output)) }
     }
 
     /// The error for a run that ended badly.
-    pub fn failed(&self, output: &Output) -> LabError {
+    #[must_use]
+    pub fn failed(&self, output: &Output) -> ImageError {
         let text = String::from_utf8_lossy(&output.stderr);
         let detail = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it gave no reason");
-        LabError::Program { program: self.name, status: output.status, detail: detail.to_owned() }
+        ImageError::Program { program: self.name, status: output.status, detail: detail.to_owned() }
     }
 }
 
 /// Where busybox is.
-pub(crate) fn busybox() -> Result<&'static Path, LabError> {
+pub fn busybox() -> Result<&'static Path, ImageError> {
     ["/usr/bin/busybox", "/bin/busybox"]
         .map(Path::new)
         .into_iter()
         .find(|path| path.is_file())
-        .ok_or(LabError::MissingProgram { program: BUSYBOX.name, package: BUSYBOX.package })
+        .ok_or(ImageError::MissingProgram { program: BUSYBOX.name, package: BUSYBOX.package })
 }
 
 /// Runs a busybox applet on a file and returns its standard output.
-pub(crate) fn busybox_applet(applet: &str, file: Option<&Path>) -> Result<Vec<u8>, LabError> {
+pub fn busybox_applet(applet: &str, file: Option<&Path>) -> Result<Vec<u8>, ImageError> {
     let mut command = Command::new(busybox()?);
     command.arg(applet).args(file.map(Path::as_os_str));
     BUSYBOX.success(&mut command)
 }
 
 /// The only entry of `dir` whose extension is `extension`.
-pub(crate) fn only_file(dir: &Path, extension: &str) -> Result<PathBuf, LabError> {
-    let entries = dir.read_dir().map_err(LabError::io("cannot list", dir))?;
+pub fn only_file(dir: &Path, extension: &str) -> Result<PathBuf, ImageError> {
+    let entries = dir.read_dir().map_err(ImageError::io("cannot list", dir))?;
     let mut found = None;
     for entry in entries {
-        let path = entry.map_err(LabError::io("cannot list", dir))?.path();
+        let path = entry.map_err(ImageError::io("cannot list", dir))?.path();
         if path.extension() == Some(OsStr::new(extension)) {
             found = Some(path);
         }
     }
-    found.ok_or_else(|| LabError::Io {
+    found.ok_or_else(|| ImageError::Io {
         what: "no package file in",
         path: dir.to_owned(),
         source: io::ErrorKind::NotFound.into(),
@@ -97,12 +109,12 @@ mod tests {
     fn a_program_that_is_not_there_is_named_with_its_package() {
         let program = Program { name: "flashfork-no-such-program", package: "some-package" };
         let error = program.success(&mut program.command()).unwrap_err();
-        assert!(matches!(error, LabError::MissingProgram { package: "some-package", .. }));
+        assert!(matches!(error, ImageError::MissingProgram { package: "some-package", .. }));
     }
 
     #[test]
     fn a_failure_carries_the_last_line_of_standard_error() {
         let error = DPKG_DEB.success(DPKG_DEB.command().args(["--info", "/dev/null"])).unwrap_err();
-        assert!(matches!(&error, LabError::Program { detail, .. } if detail.contains("dpkg-deb")), "{error}");
+        assert!(matches!(&error, ImageError::Program { detail, .. } if detail.contains("dpkg-deb")), "{error}");
     }
 }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::tree::{Node, Tree};
 use crate::host::LDD;
-use crate::{GuestFile, LabError};
+use crate::{GuestFile, ImageError};
 
 /// The loader's cache: without it, libraries outside the usual directories would not be found.
 const LOADER_CACHE: &str = "/etc/ld.so.cache";
 
 /// Adds the libraries of every ELF file in `tree` at the paths the host has them.
-pub(super) fn add_needed(tree: &mut Tree) -> Result<(), LabError> {
+pub(super) fn add_needed(tree: &mut Tree) -> Result<(), ImageError> {
     if Path::new(LOADER_CACHE).is_file() {
         tree.add_from_host(&GuestFile { host: LOADER_CACHE.into(), guest: LOADER_CACHE.into() })?;
     }
@@ -37,16 +37,16 @@ pub(super) fn add_needed(tree: &mut Tree) -> Result<(), LabError> {
     Ok(())
 }
 
-fn is_elf(path: &Path) -> Result<bool, LabError> {
+fn is_elf(path: &Path) -> Result<bool, ImageError> {
     let mut magic = Vec::new();
     File::open(path)
         .and_then(|file| file.take(4).read_to_end(&mut magic))
-        .map_err(LabError::io("cannot read", path))?;
+        .map_err(ImageError::io("cannot read", path))?;
     Ok(magic == *b"\x7fELF")
 }
 
 /// The libraries and the loader of `binary`; none when it is static.
-fn needed_by(binary: &Path) -> Result<Vec<PathBuf>, LabError> {
+fn needed_by(binary: &Path) -> Result<Vec<PathBuf>, ImageError> {
     let mut command = LDD.command();
     // What this process's environment adds or hides is not there in the guest.
     command.arg(binary).env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
@@ -60,7 +60,7 @@ fn needed_by(binary: &Path) -> Result<Vec<PathBuf>, LabError> {
         }
         return Err(LDD.failed(&output));
     }
-    parse(&text).map_err(|library| LabError::MissingLibrary { binary: binary.to_owned(), library })
+    parse(&text).map_err(|library| ImageError::MissingLibrary { binary: binary.to_owned(), library })
 }
 
 /// The paths in ldd's output, or the name of a library it did not find.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use super::KernelFiles;
-use crate::LabError;
+use crate::ImageError;
 use crate::host::{APT_CACHE, APT_GET, DPKG_DEB, only_file};
 
 /// The newest cached kernel of `series`, downloaded first if there is none.
@@ -18,9 +18,9 @@ pub(super) fn cached_or_downloaded(
     series: &'static str,
     cache: &Path,
     progress: &mut dyn FnMut(&str),
-) -> Result<KernelFiles, LabError> {
+) -> Result<KernelFiles, ImageError> {
     let kernels = cache.join("kernels");
-    fs::create_dir_all(&kernels).map_err(LabError::io("cannot create", &kernels))?;
+    fs::create_dir_all(&kernels).map_err(ImageError::io("cannot create", &kernels))?;
     if let Some(found) = newest(series, &kernels)? {
         return Ok(found);
     }
@@ -31,22 +31,22 @@ pub(super) fn cached_or_downloaded(
     }
     let package = newest_package(series, progress)?;
     fetch(&package, &kernels, progress)?;
-    newest(series, &kernels)?.ok_or(LabError::NoKernel { series })
+    newest(series, &kernels)?.ok_or(ImageError::NoKernel { series })
 }
 
 /// Holds an exclusive lock on `path` until the file is dropped.
-fn lock(path: &Path) -> Result<File, LabError> {
-    let file = File::create(path).map_err(LabError::io("cannot create", path))?;
-    flock(&file, FlockOperation::LockExclusive).map_err(|errno| LabError::io("cannot lock", path)(errno.into()))?;
+fn lock(path: &Path) -> Result<File, ImageError> {
+    let file = File::create(path).map_err(ImageError::io("cannot create", path))?;
+    flock(&file, FlockOperation::LockExclusive).map_err(|errno| ImageError::io("cannot lock", path)(errno.into()))?;
     Ok(file)
 }
 
 /// The unpacked kernel of `series` with the highest version in `kernels`, if there is any.
-fn newest(series: &str, kernels: &Path) -> Result<Option<KernelFiles>, LabError> {
-    let entries = kernels.read_dir().map_err(LabError::io("cannot list", kernels))?;
+fn newest(series: &str, kernels: &Path) -> Result<Option<KernelFiles>, ImageError> {
+    let entries = kernels.read_dir().map_err(ImageError::io("cannot list", kernels))?;
     let mut best: Option<(Vec<u64>, PathBuf, String)> = None;
     for entry in entries {
-        let entry = entry.map_err(LabError::io("cannot list", kernels))?;
+        let entry = entry.map_err(ImageError::io("cannot list", kernels))?;
         let Ok(release) = entry.file_name().into_string() else {
             continue;
         };
@@ -78,7 +78,7 @@ fn numbers(version: &str) -> Vec<u64> {
 }
 
 /// The package of the newest kernel of `series`, which is what Debian's meta package depends on.
-fn newest_package(series: &'static str, progress: &mut dyn FnMut(&str)) -> Result<String, LabError> {
+fn newest_package(series: &'static str, progress: &mut dyn FnMut(&str)) -> Result<String, ImageError> {
     if let Some(package) = dependency_of_meta_package(series)? {
         return Ok(package);
     }
@@ -88,11 +88,11 @@ fn newest_package(series: &'static str, progress: &mut dyn FnMut(&str)) -> Resul
     {
         return Ok(package);
     }
-    Err(LabError::NoKernel { series })
+    Err(ImageError::NoKernel { series })
 }
 
 /// Updates the package lists where the user may, and says whether it did.
-fn update_lists(progress: &mut dyn FnMut(&str)) -> Result<bool, LabError> {
+fn update_lists(progress: &mut dyn FnMut(&str)) -> Result<bool, ImageError> {
     if !rustix::process::geteuid().is_root() {
         return Ok(false);
     }
@@ -103,7 +103,7 @@ fn update_lists(progress: &mut dyn FnMut(&str)) -> Result<bool, LabError> {
 
 /// Debian 12 names the meta package of its own series plainly and that of the other one with its
 /// version; the release after it the other way round.
-fn dependency_of_meta_package(series: &str) -> Result<Option<String>, LabError> {
+fn dependency_of_meta_package(series: &str) -> Result<Option<String>, ImageError> {
     let metas = [format!("linux-image-{series}-cloud-amd64"), "linux-image-cloud-amd64".to_owned()];
     for meta in metas {
         // Fails when there is no such package; that is an answer here, not an error.
@@ -126,12 +126,12 @@ fn image_package(depends: &str, series: &str) -> Option<String> {
 }
 
 /// Downloads and unpacks `package`, then moves it into `kernels` in one step.
-fn fetch(package: &str, kernels: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), LabError> {
+fn fetch(package: &str, kernels: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), ImageError> {
     progress(&format!("downloading {package}"));
     let work = tempfile::Builder::new()
         .prefix(".download-")
         .tempdir_in(kernels)
-        .map_err(LabError::io("cannot create a directory in", kernels))?;
+        .map_err(ImageError::io("cannot create a directory in", kernels))?;
     let download = || APT_GET.success(APT_GET.command().args(["-q", "download", package]).current_dir(work.path()));
     if let Err(first) = download() {
         // Old lists name versions that the mirror has dropped.
@@ -145,7 +145,7 @@ fn fetch(package: &str, kernels: &Path, progress: &mut dyn FnMut(&str)) -> Resul
     DPKG_DEB.success(DPKG_DEB.command().arg("-x").args([&deb, &unpacked]))?;
     let release = package.strip_prefix("linux-image-").unwrap_or(package);
     let place = kernels.join(release);
-    fs::rename(&unpacked, &place).map_err(LabError::io("cannot create", &place))
+    fs::rename(&unpacked, &place).map_err(ImageError::io("cannot create", &place))
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@ use std::path::Path;
 use cpio::newc::{Builder, ModeFileType, trailer};
 
 use super::tree::{Node, Tree};
-use crate::LabError;
+use crate::ImageError;
 
 /// Writes all of `tree` to `out`.
-pub(super) fn write(tree: &Tree, out: &mut File) -> Result<(), LabError> {
+pub fn write(tree: &Tree, out: &mut File) -> Result<(), ImageError> {
     let mut out = BufWriter::with_capacity(1 << 20, out);
     for (inode, (path, node)) in (1..).zip(tree.entries()) {
-        let name =
-            path.to_str().ok_or_else(|| LabError::Unfit { path: path.to_owned(), reason: "its name is not UTF-8" })?;
+        let name = path
+            .to_str()
+            .ok_or_else(|| ImageError::Unfit { path: path.to_owned(), reason: "its name is not UTF-8" })?;
         let entry = |kind, mode: &u32| Builder::new(name).ino(inode).nlink(1).mode(*mode).set_mode_file_type(kind);
         let (written, path) = match node {
             Node::Dir(mode) => (append(&mut out, entry(ModeFileType::Directory, mode), &[]), path),
@@ -24,9 +25,9 @@ pub(super) fn write(tree: &Tree, out: &mut File) -> Result<(), LabError> {
             Node::Link(target) => (append(&mut out, entry(ModeFileType::Symlink, &0o777), target.as_bytes()), path),
             Node::HostFile(host, mode) => (copy(&mut out, entry(ModeFileType::Regular, mode), host), host.as_path()),
         };
-        written.map_err(LabError::io("cannot archive", path))?;
+        written.map_err(ImageError::io("cannot archive", path))?;
     }
-    trailer(&mut out).and_then(|out| out.flush()).map_err(LabError::io("cannot archive", Path::new("/")))
+    trailer(&mut out).and_then(|out| out.flush()).map_err(ImageError::io("cannot archive", Path::new("/")))
 }
 
 fn append(out: &mut impl Write, entry: Builder, content: &[u8]) -> io::Result<()> {

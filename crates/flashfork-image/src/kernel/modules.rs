@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use elf::ElfBytes;
 use elf::endian::LittleEndian;
 
-use crate::LabError;
+use crate::ImageError;
 use crate::host::busybox_applet;
 
 /// A module, uncompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Module {
+pub struct Module {
     /// Its name with underscores, as in `/proc/modules`.
     pub name: String,
     /// The content of its `.ko` file.
@@ -21,7 +21,7 @@ pub(crate) struct Module {
 }
 
 /// The modules in `dir` needed for `wanted`, dependencies first.
-pub(super) fn load_order(dir: &Path, wanted: &[&str]) -> Result<Vec<Module>, LabError> {
+pub(super) fn load_order(dir: &Path, wanted: &[&str]) -> Result<Vec<Module>, ImageError> {
     let mut search =
         Search { dir, files: BTreeMap::new(), builtin: builtin(dir)?, seen: BTreeSet::new(), order: Vec::new() };
     collect_files(&dir.join("kernel"), &mut search.files)?;
@@ -40,7 +40,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn visit(&mut self, name: &str) -> Result<(), LabError> {
+    fn visit(&mut self, name: &str) -> Result<(), ImageError> {
         if !self.seen.insert(name.to_owned()) {
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl Search<'_> {
             if self.builtin.contains(name) {
                 return Ok(());
             }
-            return Err(LabError::NoModule { module: name.to_owned(), modules: self.dir.to_owned() });
+            return Err(ImageError::NoModule { module: name.to_owned(), modules: self.dir.to_owned() });
         };
         let content = read(path)?;
         for dependency in dependencies(path, &content)? {
@@ -71,21 +71,21 @@ fn module_name(file: &str) -> Option<String> {
 }
 
 /// Names of the modules built into the kernel; none if the list is missing.
-fn builtin(dir: &Path) -> Result<BTreeSet<String>, LabError> {
+fn builtin(dir: &Path) -> Result<BTreeSet<String>, ImageError> {
     let path = dir.join("modules.builtin");
     let list = match fs::read_to_string(&path) {
         Ok(list) => list,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(LabError::io("cannot read", &path)(error)),
+        Err(error) => return Err(ImageError::io("cannot read", &path)(error)),
     };
     Ok(list.lines().filter_map(|line| module_name(line.rsplit('/').next()?)).collect())
 }
 
 /// Adds every module file below `dir` under its name.
-fn collect_files(dir: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), LabError> {
-    for entry in dir.read_dir().map_err(LabError::io("cannot list", dir))? {
-        let entry = entry.map_err(LabError::io("cannot list", dir))?;
-        let kind = entry.file_type().map_err(LabError::io("cannot read", &entry.path()))?;
+fn collect_files(dir: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<(), ImageError> {
+    for entry in dir.read_dir().map_err(ImageError::io("cannot list", dir))? {
+        let entry = entry.map_err(ImageError::io("cannot list", dir))?;
+        let kind = entry.file_type().map_err(ImageError::io("cannot read", &entry.path()))?;
         if kind.is_dir() {
             collect_files(&entry.path(), files)?;
         } else if let Some(name) = entry.file_name().to_str().and_then(module_name) {
@@ -95,17 +95,17 @@ fn collect_files(dir: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<()
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, LabError> {
+fn read(path: &Path) -> Result<Vec<u8>, ImageError> {
     if path.extension().is_some_and(|extension| extension == "xz") {
         busybox_applet("xzcat", Some(path))
     } else {
-        fs::read(path).map_err(LabError::io("cannot read", path))
+        fs::read(path).map_err(ImageError::io("cannot read", path))
     }
 }
 
 /// The `depends=` entry of the module's `.modinfo` section: names separated by commas.
-fn dependencies(path: &Path, content: &[u8]) -> Result<Vec<String>, LabError> {
-    let unfit = || LabError::Unfit { path: path.to_owned(), reason: "it is no kernel module" };
+fn dependencies(path: &Path, content: &[u8]) -> Result<Vec<String>, ImageError> {
+    let unfit = || ImageError::Unfit { path: path.to_owned(), reason: "it is no kernel module" };
     let file = ElfBytes::<LittleEndian>::minimal_parse(content).map_err(|_| unfit())?;
     let section = file.section_header_by_name(".modinfo").map_err(|_| unfit())?.ok_or_else(unfit)?;
     let (modinfo, _) = file.section_data(&section).map_err(|_| unfit())?;
@@ -136,7 +136,7 @@ mod tests {
         fs::write(dir.path().join("modules.builtin"), "kernel/drivers/virtio/virtio-pci.ko\n").unwrap();
         assert_eq!(load_order(dir.path(), &["virtio_pci"]).unwrap(), []);
         let error = load_order(dir.path(), &["virtio_blk"]).unwrap_err();
-        assert!(matches!(error, LabError::NoModule { module, .. } if module == "virtio_blk"));
+        assert!(matches!(error, ImageError::NoModule { module, .. } if module == "virtio_blk"));
     }
 
     #[test]
@@ -145,6 +145,6 @@ mod tests {
         fs::create_dir(dir.path().join("kernel")).unwrap();
         fs::write(dir.path().join("kernel/kvm.ko"), "text").unwrap();
         let error = load_order(dir.path(), &["kvm"]).unwrap_err();
-        assert!(matches!(error, LabError::Unfit { .. }), "{error}");
+        assert!(matches!(error, ImageError::Unfit { .. }), "{error}");
     }
 }

@@ -1,0 +1,86 @@
+//! The guest that needs no image of the user's: Debian's cloud kernel and an initramfs with busybox,
+//! the modules for the monitor's devices, and the agent as its init.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::{ImageError, KernelFiles, Module, Tree};
+
+/// The series whose cloud kernel guests run: the first of Debian's with VMGENID.
+pub const SERIES: &str = "6.12";
+
+/// Where the agent is in the guest.
+pub const AGENT: &str = "/usr/bin/flashfork-agent";
+
+/// What the monitor's devices, the agent's socket and a root disk need, unless it is built in.
+pub const MODULES: [&str; 6] =
+    ["virtio_mmio", "virtio_blk", "virtio_rng", "vmw_vsock_virtio_transport", "vmgenid", "overlay"];
+
+/// What a guest boots from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// The bzImage.
+    pub kernel: PathBuf,
+    /// The initramfs.
+    pub initramfs: PathBuf,
+}
+
+/// The guest with the agent at `agent`, a static program. Kernel and initramfs are made once and kept
+/// in the directory `cache`, which may be deleted at any time when nothing boots from it.
+///
+/// # Errors
+/// See [`ImageError`].
+pub fn default_guest(cache: &Path, agent: &Path, progress: &mut dyn FnMut(&str)) -> Result<Guest, ImageError> {
+    fs::create_dir_all(cache).map_err(ImageError::io("cannot create", cache))?;
+    let kernel = KernelFiles::debian(SERIES, cache, progress)?;
+    let modules = kernel.load_order(&MODULES)?;
+    let mut tree = Tree::new();
+    let key = fill(&mut tree, agent, &modules)?;
+    let initramfs = cache.join(format!("guest-{key:016x}.cpio"));
+    if !initramfs.is_file() {
+        write(&tree, &initramfs, cache)?;
+    }
+    Ok(Guest { kernel: kernel.image, initramfs })
+}
+
+/// Puts everything into `tree` and returns a number that changes with any of it.
+fn fill(tree: &mut Tree, agent: &Path, modules: &[Module]) -> Result<u64, ImageError> {
+    let program = fs::read(agent).map_err(ImageError::io("cannot read the guest agent", agent))?;
+    let mut key = DefaultHasher::new();
+    (env!("CARGO_PKG_VERSION"), &program).hash(&mut key);
+
+    for dir in ["/dev", "/proc", "/sys", "/run", "/root", "/etc/flashfork/clone.d", "/var", "/mnt"] {
+        tree.add_dir(dir, 0o755);
+    }
+    tree.add_dir("/tmp", 0o1777);
+    tree.add_link("/var/tmp", "/tmp");
+    tree.add_busybox()?;
+    tree.add_bytes(AGENT, program, 0o755);
+    tree.add_link("/init", AGENT);
+    tree.add_text(
+        "/etc/passwd",
+        "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n".to_owned(),
+    );
+    tree.add_text("/etc/group", "root:x:0:\nnogroup:x:65534:\n".to_owned());
+    tree.add_text("/etc/hosts", "127.0.0.1 localhost flashfork\n".to_owned());
+    let mut order = String::new();
+    for Module { name, content } in modules {
+        (name, content).hash(&mut key);
+        tree.add_bytes(&format!("/lib/flashfork/modules/{name}.ko"), content.clone(), 0o644);
+        order += &format!("{name}\n");
+    }
+    tree.add_text("/lib/flashfork/modules/order", order);
+    tree.size()?.hash(&mut key);
+    Ok(key.finish())
+}
+
+/// Writes `tree` to `path` in one step, whoever else does the same.
+fn write(tree: &Tree, path: &Path, cache: &Path) -> Result<(), ImageError> {
+    let mut work = NamedTempFile::new_in(cache).map_err(ImageError::io("cannot create a file in", cache))?;
+    tree.write(work.as_file_mut())?;
+    work.persist(path).map_err(|error| ImageError::io("cannot create", path)(error.error))?;
+    Ok(())
+}
