@@ -97,11 +97,14 @@ fn other(request: Request, reaper: &Reaper, rights: Rights, conn: &Conn) -> Repl
         Request::SetClock(stamp) if allowed => {
             clock::set(stamp).map_or_else(Reply::Failed, |step_ns| Reply::ClockSet { step_ns })
         }
-        Request::PowerOff if allowed => {
+        Request::PowerOff if allowed && rustix::process::getpid().is_init() => {
             conn.send(&Reply::PoweringOff);
             // The reply has to leave the guest before the guest does.
             thread::sleep(Duration::from_millis(20));
             failed(ErrorKind::Failed, init::power_off())
+        }
+        Request::PowerOff if allowed => {
+            failed(ErrorKind::Denied, "this agent is not the guest's init, which alone may end it".into())
         }
         _ => failed(ErrorKind::Denied, "this agent was started without --system and leaves the machine alone".into()),
     }

@@ -58,7 +58,12 @@ impl Vm {
         if let Some(disk) = disk {
             command.args(["-drive", &format!("file={},format=raw,if=virtio", disk.display())]);
         }
-        let qemu = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("needs qemu-system-x86");
+        let qemu = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(path("messages")).unwrap())
+            .spawn()
+            .expect("needs qemu-system-x86");
         Self { qemu, directory }
     }
 
