@@ -64,7 +64,9 @@ impl Source {
     pub(crate) fn load(&self, shape: &Shape, ram: &Ram) -> Result<Entry, BootError> {
         match self {
             Self::Tiny(code) => tiny::load(code, ram),
-            Self::Linux { kernel, initrd, cmdline } => linux::load(kernel, initrd.as_ref(), cmdline, shape, ram.guest()),
+            Self::Linux { kernel, initrd, cmdline } => {
+                linux::load(kernel, initrd.as_ref(), cmdline, shape, ram.guest())
+            }
         }
     }
 }

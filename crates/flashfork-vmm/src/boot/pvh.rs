@@ -33,7 +33,8 @@ pub(super) fn write(shape: &Shape, initrd: Option<(u64, u64)>, memory: &GuestMem
     let mut params = BootParams::new(&start, GuestAddress(layout::BOOT_PARAMS));
     params.set_sections(&map, GuestAddress(MEMORY_MAP));
     if let Some((paddr, size)) = initrd {
-        params.set_modules(&[hvm_modlist_entry { paddr, size, ..Default::default() }], GuestAddress(layout::PVH_TABLES));
+        params
+            .set_modules(&[hvm_modlist_entry { paddr, size, ..Default::default() }], GuestAddress(layout::PVH_TABLES));
     }
     PvhBootConfigurator::write_bootparams(&params, memory).map_err(|e| BootError::Kernel(e.to_string()))
 }

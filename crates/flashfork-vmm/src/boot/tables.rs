@@ -7,7 +7,8 @@ use kvm_bindings::{kvm_segment, kvm_sregs};
 use vm_memory::{Bytes, GuestAddress};
 
 /// Null, 64-bit code, data, task, 32-bit code. Linux wants code at 0x10 and data at 0x18 (boot.rst); PVH doesn't say.
-const GDT: [u64; 6] = [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff, 0x008f_8b00_0000_ffff, 0x00cf_9b00_0000_ffff];
+const GDT: [u64; 6] =
+    [0, 0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff, 0x008f_8b00_0000_ffff, 0x00cf_9b00_0000_ffff];
 const CODE_64: u16 = 0x10;
 const DATA: u16 = 0x18;
 const TASK: u16 = 0x20;

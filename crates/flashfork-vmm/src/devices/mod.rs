@@ -3,18 +3,19 @@
 mod serial;
 mod signal;
 mod state;
+pub mod virtio;
 mod vmgenid;
 
 pub use state::{DeviceState, DeviceStateError};
 
 use crate::{events::Outbox, kvm::Vm, layout, memory::GuestMemory};
-use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::{COMMAND_PORT, PORTS, Signal, Status};
 use serial::Console;
 use signal::SignalPort;
 use std::io::{self, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use virtio::{Rng, Service, Transport, VirtioDevice};
 use vmgenid::GenerationId;
 
 /// What an access asks of the vCPU's thread.
@@ -36,6 +37,9 @@ pub struct Devices {
     console: Mutex<Console>,
     signal: Mutex<SignalPort>,
     generation: GenerationId,
+    virtio: Vec<Arc<Mutex<Transport>>>,
+    /// Serves `virtio`.
+    _service: Service,
 }
 
 /// ACPI sleep control register: enter the state of type 5.
@@ -43,8 +47,16 @@ const SLEEP_S5: u8 = 1 << 5 | 5 << 2;
 
 impl Devices {
     /// Makes them and connects their interrupts to `vm`. What the guest writes to its console goes to `console`.
-    pub fn new(vm: &Vm, console: Box<dyn Write + Send>, events: Outbox) -> io::Result<Self> {
+    pub fn new(vm: &Vm, memory: &GuestMemory, console: Box<dyn Write + Send>, events: Outbox) -> io::Result<Self> {
+        let devices: Vec<Box<dyn VirtioDevice>> = vec![Box::new(Rng)];
+        let mut virtio = Vec::new();
+        for (index, device) in (0..).zip(devices) {
+            virtio.push(Arc::new(Mutex::new(Transport::new(vm, index, device, memory.clone())?)));
+        }
+        let service = Service::start(&virtio)?;
         Ok(Self {
+            virtio,
+            _service: service,
             console: Mutex::new(Console::new(vm, console)?),
             signal: Mutex::new(SignalPort::new(events)),
             generation: GenerationId::new(vm)?,
@@ -75,11 +87,34 @@ impl Devices {
     }
 
     /// The guest writes to an address without RAM.
-    pub fn mmio_write(&self, _address: u64, _data: &[u8]) {}
+    pub fn mmio_write(&self, address: u64, data: &[u8]) {
+        if let Some((transport, offset)) = self.window(address) {
+            lock(transport).write(offset, data);
+        }
+    }
 
     /// The guest reads from an address without RAM.
-    pub fn mmio_read(&self, _address: u64, data: &mut [u8]) {
-        data.fill(0xff);
+    pub fn mmio_read(&self, address: u64, data: &mut [u8]) {
+        match self.window(address) {
+            Some((transport, offset)) => lock(transport).read(offset, data),
+            None => data.fill(0xff),
+        }
+    }
+
+    fn window(&self, address: u64) -> Option<(&Mutex<Transport>, u64)> {
+        let offset = address.checked_sub(layout::VIRTIO)?;
+        let transport = self.virtio.get((offset / layout::VIRTIO_STRIDE) as usize)?;
+        Some((transport, offset % layout::VIRTIO_STRIDE))
+    }
+
+    /// Stops serving: when it returns no device touches guest memory.
+    pub fn pause(&self) {
+        self.virtio.iter().for_each(|transport| lock(transport).pause());
+    }
+
+    /// Serves again, whatever has come meanwhile first.
+    pub fn resume(&self) {
+        self.virtio.iter().for_each(|transport| lock(transport).resume());
     }
 
     /// Bytes for the guest's console; gives the number taken.
@@ -94,7 +129,11 @@ impl Devices {
 
     /// What the guest can see of all devices; no vCPU runs.
     pub fn save(&self) -> DeviceState {
-        DeviceState { serial: lock(&self.console).save(), signal: lock(&self.signal).save() }
+        DeviceState {
+            serial: lock(&self.console).save(),
+            signal: lock(&self.signal).save(),
+            virtio: self.virtio.iter().map(|transport| lock(transport).save()).collect(),
+        }
     }
 
     /// Makes the devices what `state` says; interrupts that were on their way are raised again, so the interrupt
@@ -102,6 +141,12 @@ impl Devices {
     pub fn restore(&self, state: &DeviceState) -> Result<(), DeviceStateError> {
         lock(&self.console).restore(&state.serial)?;
         lock(&self.signal).restore(&state.signal);
+        if state.virtio.len() != self.virtio.len() {
+            return Err(DeviceStateError::Virtio { kind: 0, why: "the template has another number of them".into() });
+        }
+        for (transport, state) in self.virtio.iter().zip(&state.virtio) {
+            lock(transport).restore(state)?;
+        }
         Ok(())
     }
 
@@ -114,10 +159,8 @@ impl Devices {
     }
 }
 
-/// virtio devices of a VM of this shape.
-pub fn virtio_count(_shape: &Shape) -> u8 {
-    0
-}
+/// virtio devices of every VM.
+pub const VIRTIO_DEVICES: u8 = 1;
 
 /// First port after the signals'.
 const SIGNAL_END: u16 = COMMAND_PORT + PORTS;

@@ -1,6 +1,7 @@
 //! What the guest can see of all devices, as a template keeps it.
 
 use super::serial::SerialState;
+use super::virtio::VirtioState;
 use flashfork_proto::signal::Device as SignalState;
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct DeviceState {
     pub(super) serial: SerialState,
     pub(super) signal: SignalState,
+    pub(super) virtio: Vec<VirtioState>,
 }
 
 /// Which device can't have the state.
@@ -17,6 +19,14 @@ pub enum DeviceStateError {
     /// More input than its FIFO holds, or its interrupt can't be raised.
     #[error("cannot restore the serial port: {0}")]
     Serial(String),
+    /// A virtio device.
+    #[error("cannot restore the virtio device of kind {kind}: {why}")]
+    Virtio {
+        /// `VIRTIO_ID_*`.
+        kind: u32,
+        /// What doesn't fit.
+        why: String,
+    },
     /// Guest memory or its interrupt is not there.
     #[error("cannot write the generation id: {0}")]
     Generation(String),

@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 impl Machine {
-    /// Lets all vCPUs run.
+    /// Lets devices serve and all vCPUs run.
     pub fn resume(&mut self) {
+        self.devices.resume();
         for (id, vcpu) in self.vcpus.iter().enumerate() {
             if self.running >> id & 1 == 0 {
                 vcpu.run();
@@ -17,7 +18,7 @@ impl Machine {
         self.running = u8::MAX >> (8 - self.vcpus.len());
     }
 
-    /// Stops all vCPUs; returns when none is in the guest. What else happens meanwhile is kept for [`Machine::event`].
+    /// Stops all vCPUs and devices; returns when none is in the guest, or touches its memory. What else happens meanwhile is kept for [`Machine::event`].
     pub fn pause(&mut self) -> Result<(), MachineError> {
         for (id, vcpu) in self.vcpus.iter().enumerate() {
             if self.running >> id & 1 == 1 {
@@ -31,6 +32,8 @@ impl Machine {
                 self.early.push_back(event);
             }
         }
+        // After the vCPUs, whose last accesses may have been to devices.
+        self.devices.pause();
         Ok(())
     }
 

@@ -1,0 +1,14 @@
+//! virtio 1.2 over MMIO: one transport for all devices, found by the guest through ACPI (LNRO0005).
+
+mod device;
+mod registers;
+mod rng;
+mod service;
+mod state;
+mod transport;
+
+pub use device::{Broken, OWN_EVENTS, Queues, VirtioDevice};
+pub use rng::Rng;
+pub(super) use service::Service;
+pub use state::VirtioState;
+pub(super) use transport::Transport;
