@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::{run, shell, try_run};
-use flashfork_lab::{GuestFile, Kernel, LabError, Options, Phase, Status};
+use flashfork_lab::{GuestFile, ImageError, Kernel, LabError, Options, Phase, Status};
 
 /// A file with every byte, a few line ends that a terminal would change, and more than any buffer
 /// on the way holds.
@@ -196,5 +196,5 @@ fn what_is_no_kernel_is_an_error() {
 
     let options = Options { kernel: kernel(dir.path().join("none")), ..Options::default() };
     let (_, outcome) = try_run(&options, &["true"]);
-    assert!(matches!(outcome, Err(LabError::Io { .. })), "{outcome:?}");
+    assert!(matches!(outcome, Err(LabError::Image(ImageError::Io { .. }))), "{outcome:?}");
 }
