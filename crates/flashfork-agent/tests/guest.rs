@@ -26,7 +26,7 @@ fn text(client: &mut Client<impl Read, impl std::io::Write>, script: &str) -> St
 
 #[test]
 fn the_default_guest_boots_serves_renews_itself_and_powers_off() {
-    let mut vm = Vm::boot("flashfork.serve=/dev/ttyS1", None);
+    let mut vm = Vm::boot("flashfork.serve=/dev/ttyS1 flashfork.shell", None);
     let mut client = vm.agent();
     assert_eq!(text(&mut client, "cat /proc/1/comm; hostname"), "init\nflashfork\n");
     let modules = text(&mut client, "cut -d' ' -f1 /proc/modules");
@@ -62,6 +62,10 @@ fn the_default_guest_boots_serves_renews_itself_and_powers_off() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no monitor"), "{output:?}");
 
     vsock_works_in_this_guest(&mut client);
+
+    // A shell waits on the console, and is there again after its end.
+    assert!(vm.console().contains("/ # "), "{}", vm.console());
+    text(&mut client, "kill -9 $(pidof -s sh) || true; sleep 3; ps -o tty,comm | grep -q '4,64.*sh'");
 
     assert_eq!(client.call(&Request::PowerOff).unwrap(), Reply::PoweringOff);
     vm.wait_for_end(Duration::from_secs(60));

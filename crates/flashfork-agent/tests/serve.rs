@@ -279,3 +279,33 @@ fn more_connections_than_it_serves_are_closed_and_later_ones_served() {
         Client::connect(socket.try_clone().unwrap(), socket).is_ok()
     });
 }
+
+#[test]
+fn frames_of_random_bytes_do_no_harm() {
+    let mut agent = Agent::start();
+    // xorshift64, so that a failure repeats.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for _ in 0..300 {
+        let mut bytes = Preamble(Protocol::Agent).bytes().to_vec();
+        for _ in 0..random() % 8 {
+            let content: Vec<u8> = (0..random() % 40).map(|_| random() as u8).collect();
+            bytes.extend_from_slice(&(content.len() as u32).to_le_bytes());
+            // Most begin as a request does.
+            bytes.push((random() % 12) as u8);
+            bytes.extend(content.iter().skip(1));
+        }
+        let mut socket = agent.socket();
+        // It may close while this still writes.
+        let _ = socket.write_all(&bytes);
+        socket.shutdown(std::net::Shutdown::Write).unwrap_or(());
+        let _ = socket.read_to_end(&mut Vec::new());
+    }
+    assert!(agent.is_alive());
+    assert_eq!(agent.client().run(&shell("exit 6"), b"", LIMIT).unwrap().exit, Exit::Code(6));
+}

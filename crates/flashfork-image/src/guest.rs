@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::Builder;
 
 use crate::{ImageError, KernelFiles, Module, Tree};
 
@@ -79,7 +80,11 @@ fn fill(tree: &mut Tree, agent: &Path, modules: &[Module]) -> Result<u64, ImageE
 
 /// Writes `tree` to `path` in one step, whoever else does the same.
 fn write(tree: &Tree, path: &Path, cache: &Path) -> Result<(), ImageError> {
-    let mut work = NamedTempFile::new_in(cache).map_err(ImageError::io("cannot create a file in", cache))?;
+    // Not a temporary file's own permissions: another user's shell may boot from it.
+    let mut work = Builder::new()
+        .permissions(fs::Permissions::from_mode(0o644))
+        .tempfile_in(cache)
+        .map_err(ImageError::io("cannot create a file in", cache))?;
     tree.write(work.as_file_mut())?;
     work.persist(path).map_err(|error| ImageError::io("cannot create", path)(error.error))?;
     Ok(())

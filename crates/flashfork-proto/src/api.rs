@@ -15,6 +15,7 @@
 //! | `POST /v1/clones/NAME/agent` | | 101, then the [`agent`](crate::agent) protocol |
 //! | `POST /v1/clones/NAME/console` | | 101, then the console's bytes both ways |
 //! | `GET /v1/stats` | | [`Stats`] |
+//! | `POST /v1/host` | | [`Host`] |
 //!
 //! The two that answer 101 ask for `Connection: Upgrade` and `Upgrade: flashfork`. Whatever fails
 //! answers with an [`Error`] under its [`ErrorCode::http_status`].
@@ -74,6 +75,10 @@ pub struct CreateTemplate {
     /// Initramfs; the one with the agent by default.
     #[serde(default)]
     pub initramfs: Option<PathBuf>,
+    /// Instead of a kernel: real-mode code of at most a page that gives the fork signal, for tests and
+    /// measurements.
+    #[serde(default)]
+    pub tiny: Option<Vec<u8>>,
     /// Added to the kernel's command line.
     #[serde(default)]
     pub append: String,
@@ -239,6 +244,27 @@ pub struct PoolStats {
     pub preparing: u32,
     /// Claims that found none and had to wait.
     pub misses: u64,
+}
+
+/// What the host's KVM can do, found out by trying.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The verdict.
+    pub kvm: HostKvm,
+    /// How it was found, or what is missing, in one line.
+    pub detail: String,
+}
+
+/// Three kinds of hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostKvm {
+    /// Linux guests boot.
+    Linux,
+    /// A guest of a few bytes runs, Linux does not boot: Linux guests need the lab.
+    Tiny,
+    /// No guest runs: all guests need the lab.
+    None,
 }
 
 /// Why a request was not done.

@@ -14,8 +14,16 @@ use crate::signal::{Done, Forked, Role};
 pub enum ToShell {
     /// Prepare a machine of this shape. First message; answered with [`FromShell::Ready`].
     Prepare(Shape),
-    /// Become a clone. Comes with the template's sealed memory and, if the shape has a disk, its
-    /// base image, opened for reading. Answered with [`FromShell::Claimed`].
+    /// Boot a guest that is to become a template. Comes with the kernel unless it is a tiny guest, the
+    /// initramfs if there is one, and, if the shape has a disk, its base image: all opened for reading.
+    /// Answered with [`FromShell::Done`] when the guest runs.
+    Boot(Box<Boot>),
+    /// Stop the booted guest, unless it stands at a fork signal already, and freeze it. Answered with
+    /// [`FromShell::Frozen`]; the machine does not go on.
+    Freeze,
+    /// Become a clone. Comes with the template's descriptors as [`FromShell::Frozen`] brought them,
+    /// and after the memory, if the shape has a disk, its base image, opened for reading. Answered with
+    /// [`FromShell::Claimed`].
     Claim(Box<Claim>),
     /// Connect the stream socket that comes along to this vsock port of the guest. Whether the guest
     /// accepts shows on the socket.
@@ -70,6 +78,29 @@ impl fmt::Debug for Renewal {
     }
 }
 
+/// A guest to boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Boot {
+    /// Its vsock context id, 3 or more.
+    pub cid: u32,
+    /// What to run in it.
+    pub guest: BootGuest,
+}
+
+/// What runs in a guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BootGuest {
+    /// A kernel.
+    Linux {
+        /// Its command line.
+        cmdline: String,
+        /// Whether an initramfs comes along.
+        initramfs: bool,
+    },
+    /// Real-mode code of at most a page, for tests and measurements.
+    Tiny(#[serde(with = "serde_bytes")] Vec<u8>),
+}
+
 /// What a shell needs, beside descriptors, to become a clone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
@@ -87,6 +118,15 @@ pub struct Claim {
 pub enum FromShell {
     /// The machine is prepared and the shell is locked in: it can be claimed.
     Ready,
+    /// A booted guest gave the fork signal and waits there for its [`ToShell::Freeze`].
+    Forked,
+    /// The booted guest is a template now. Comes with its sealed memory and, if the shape has a disk and
+    /// the guest has written to it, the sealed file of those writes.
+    Frozen {
+        /// The machine's state, encoded and checksummed by the monitor.
+        #[serde(with = "serde_bytes")]
+        state: Vec<u8>,
+    },
     /// The clone runs: its first exit to the monitor was seen.
     Claimed(ClaimTimes),
     /// The guest says that it has its entropy, clock and hooks.

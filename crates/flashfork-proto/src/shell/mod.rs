@@ -12,7 +12,7 @@ mod channel;
 mod message;
 
 pub use channel::{Channel, ChannelError};
-pub use message::{Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+pub use message::{Boot, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 
 /// Version of this protocol. Any change of a message is a new version.
 pub const VERSION: u16 = 1;
