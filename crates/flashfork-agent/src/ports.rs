@@ -1,11 +1,12 @@
-//! I/O ports from user space: iopl(2), then the instructions themselves.
+//! I/O ports from user space: ioperm(2), then the instructions themselves.
 
 use std::arch::asm;
 use std::io;
 
 use flashfork_proto::signal::{COMMAND_PORT, PORTS, PortIo};
 
-/// The signal ports, as the kernel has opened them to this thread.
+/// The signal ports, as the kernel has opened them to this thread. Children of the thread inherit them,
+/// so they are closed while any is started.
 pub struct Ports(());
 
 impl Ports {
@@ -14,6 +15,13 @@ impl Ports {
         // SAFETY: opens a range of ports and changes nothing else.
         let result = unsafe { libc::ioperm(COMMAND_PORT.into(), PORTS.into(), 1) };
         if result == 0 { Ok(Self(())) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        // SAFETY: closes the range that was opened. It needs no right and can't fail.
+        unsafe { libc::ioperm(COMMAND_PORT.into(), PORTS.into(), 0) };
     }
 }
 

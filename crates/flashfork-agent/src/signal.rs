@@ -1,5 +1,7 @@
 //! Signals to the monitor, from the command line and from init.
 
+use std::io::{self, Write};
+
 use flashfork_proto::signal::{Role, Signals};
 
 use crate::ports::Ports;
@@ -8,16 +10,15 @@ use crate::renew;
 
 /// `flashfork-agent signal COMMAND`.
 pub fn run(command: &str, rest: &[&str]) -> Result<(), String> {
+    if let ("fork", []) = (command, rest) {
+        let reaper = Reaper::start().map_err(|error| format!("cannot start a thread: {error}"))?;
+        return fork(&reaper).map(drop);
+    }
     let mut signals = find()?;
     match (command, rest) {
-        ("fork", []) => {
-            let reaper = Reaper::start().map_err(|error| format!("cannot start a thread: {error}"))?;
-            fork(&mut signals, &reaper).map(drop)
-        }
         ("reset", []) => {
             let nanoseconds = signals.reset().map_err(|error| error.to_string())?;
-            println!("{nanoseconds}");
-            Ok(())
+            writeln!(io::stdout(), "{nanoseconds}").map_err(|error| format!("cannot print the result: {error}"))
         }
         ("done", []) => signals.done(0, &[]).map_err(|error| error.to_string()),
         ("done", [status]) => done(&mut signals, status, ""),
@@ -27,19 +28,25 @@ pub fn run(command: &str, rest: &[&str]) -> Result<(), String> {
 }
 
 /// The monitor's ports, if there is a monitor.
-pub fn find() -> Result<Signals<Ports>, String> {
-    let ports = Ports::open().map_err(|error| format!("cannot use I/O ports: {error}"))?;
-    Signals::find(ports).map_err(|error| error.to_string())
+fn find() -> Result<Signals<Ports>, String> {
+    Signals::find(open()?).map_err(|error| error.to_string())
+}
+
+fn open() -> Result<Ports, String> {
+    Ports::open().map_err(|error| format!("cannot use I/O ports: {error}"))
 }
 
 /// Says that the guest is warm. In a clone, makes it one of its own and says that it is alive, or,
 /// if that fails, ends it: a clone that is not one of its own must not be used.
-pub fn fork(signals: &mut Signals<Ports>, reaper: &Reaper) -> Result<Role, String> {
-    let forked = signals.fork().map_err(|error| error.to_string())?;
+pub fn fork(reaper: &Reaper) -> Result<Role, String> {
+    // The ports are closed at the end of the statement: hooks must not inherit them.
+    let forked = find()?.fork().map_err(|error| error.to_string())?;
     if forked.role == Role::Template {
         return Ok(forked.role);
     }
-    if let Err(message) = renew::renew(&forked, reaper) {
+    let renewed = renew::renew(&forked, reaper);
+    let mut signals = Signals::known(open()?);
+    if let Err(message) = renewed {
         signals.done(renew::FAILED_STATUS, message.as_bytes()).map_err(|error| error.to_string())?;
         return Err(message);
     }

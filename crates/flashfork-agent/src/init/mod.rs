@@ -75,10 +75,7 @@ fn start() -> Result<(), String> {
 fn report(ready: Option<Ready>, reaper: &Reaper) -> Result<(), String> {
     match ready {
         None => Ok(()),
-        Some(Ready::Fork) => {
-            let mut signals = signal::find()?;
-            signal::fork(&mut signals, reaper).map(drop)
-        }
+        Some(Ready::Fork) => signal::fork(reaper).map(drop),
         Some(Ready::Vsock) => report_by_vsock().map_err(|error| format!("cannot report to the host: {error}")),
     }
 }

@@ -58,6 +58,11 @@ impl<P: PortIo> Signals<P> {
         if version == VERSION { Ok(signals) } else { Err(GuestError::Version(version)) }
     }
 
+    /// The ports of a monitor that was found before.
+    pub fn known(ports: P) -> Self {
+        Self(ports)
+    }
+
     /// Says that the guest is warm. Returns in the template, if that goes on, and in every clone.
     ///
     /// # Errors
