@@ -8,7 +8,7 @@ use flashfork_proto::agent::{
 };
 use flashfork_proto::frame;
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Boot, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 use flashfork_proto::signal::{Access, Device, Done, Forked, MAX_PAYLOAD, Signal};
 use proptest::prelude::*;
 use serde::Serialize;
@@ -109,6 +109,12 @@ fn to_shell() -> impl Strategy<Value = ToShell> {
             cid,
             state: state.into_vec()
         }))),
+        (any::<u32>(), bytes())
+            .prop_map(|(cid, code)| ToShell::Boot(Box::new(Boot { cid, guest: BootGuest::Tiny(code.into_vec()) }))),
+        (any::<u32>(), any::<String>(), any::<bool>()).prop_map(|(cid, cmdline, initramfs)| ToShell::Boot(Box::new(
+            Boot { cid, guest: BootGuest::Linux { cmdline, initramfs } }
+        ))),
+        Just(ToShell::Freeze),
         any::<u32>().prop_map(|port| ToShell::Connect { port }),
         Just(ToShell::Pause),
         Just(ToShell::Resume),
@@ -123,6 +129,8 @@ fn from_shell() -> impl Strategy<Value = FromShell> {
     prop_oneof![
         Just(FromShell::Ready),
         Just(FromShell::Done),
+        Just(FromShell::Forked),
+        bytes().prop_map(|state| FromShell::Frozen { state: state.into_vec() }),
         any::<[u64; 6]>().prop_map(|[check, map, devices, machine, vcpus, first_exit]| {
             FromShell::Claimed(ClaimTimes { check, map, devices, machine, vcpus, first_exit })
         }),
