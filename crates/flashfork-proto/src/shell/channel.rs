@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -34,6 +35,17 @@ pub enum ChannelError {
     /// The socket failed.
     #[error("the channel failed: {0}")]
     Io(#[from] io::Error),
+}
+
+/// A message as it came.
+#[derive(Debug)]
+pub struct Received<T> {
+    /// The message.
+    pub message: T,
+    /// What came with it, closed on exec.
+    pub descriptors: Vec<OwnedFd>,
+    /// When it was there, before it was decoded.
+    pub arrived: Instant,
 }
 
 /// One end of a daemon's channel to a shell. Both ends may send at any time, from any thread.
@@ -69,11 +81,14 @@ impl Channel {
     /// # Errors
     /// See [`ChannelError`].
     pub fn expect_greeting(&self) -> Result<(), ChannelError> {
-        let (packet, _) = self.receive_packet(MAX_MESSAGE)?;
-        let mut bytes = [0; PREAMBLE_LEN];
-        let count = packet.len().min(PREAMBLE_LEN);
-        bytes[..count].copy_from_slice(&packet[..count]);
-        if packet.len() != PREAMBLE_LEN {
+        // One more than it may have, to see that it has more.
+        let mut packet = [0; PREAMBLE_LEN + 1];
+        let (length, _) = match self.receive_packet(&mut packet) {
+            Err(ChannelError::Message(FrameError::TooLong { .. })) => (PREAMBLE_LEN + 1, Vec::new()),
+            other => other?,
+        };
+        let bytes = std::array::from_fn(|i| packet[i]);
+        if length != PREAMBLE_LEN {
             return Err(PreambleError::Stranger(bytes).into());
         }
         Ok(Preamble(Protocol::Shell).check(&bytes)?)
@@ -96,8 +111,20 @@ impl Channel {
     /// # Errors
     /// See [`ChannelError`]. Descriptors that came with what is no message are closed.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
-        let (bytes, descriptors) = self.receive_packet(MAX_MESSAGE)?;
-        Ok((frame::from_bytes(&bytes)?, descriptors))
+        let received = self.receive_into(&mut Vec::new())?;
+        Ok((received.message, received.descriptors))
+    }
+
+    /// As [`Channel::receive`], in memory that is used again, and with the time of arrival: for who
+    /// counts microseconds.
+    ///
+    /// # Errors
+    /// As those of [`Channel::receive`].
+    pub fn receive_into<T: DeserializeOwned>(&self, buffer: &mut Vec<u8>) -> Result<Received<T>, ChannelError> {
+        buffer.resize(MAX_MESSAGE, 0);
+        let (length, descriptors) = self.receive_packet(buffer)?;
+        let arrived = Instant::now();
+        Ok(Received { message: frame::from_bytes(&buffer[..length])?, descriptors, arrived })
     }
 
     fn send_packet(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
@@ -121,12 +148,12 @@ impl Channel {
         }
     }
 
-    fn receive_packet(&self, limit: usize) -> Result<(Vec<u8>, Vec<OwnedFd>), ChannelError> {
-        let mut bytes = vec![0; limit];
+    fn receive_packet(&self, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), ChannelError> {
+        let limit = bytes.len();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
-            match recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::CONNRESET) => return Err(ChannelError::Closed),
                 other => break other.map_err(io::Error::from)?,
@@ -150,8 +177,7 @@ impl Channel {
         if received.bytes == 0 {
             return Err(ChannelError::Closed);
         }
-        bytes.truncate(received.bytes);
-        Ok((bytes, descriptors))
+        Ok((received.bytes, descriptors))
     }
 }
 

@@ -11,7 +11,7 @@
 mod channel;
 mod message;
 
-pub use channel::{Channel, ChannelError};
+pub use channel::{Channel, ChannelError, Received};
 pub use message::{Boot, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 
 /// Version of this protocol. Any change of a message is a new version.
