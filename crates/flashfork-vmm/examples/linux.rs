@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let (mut parent, vcpu0) = Machine::prepare(&kvm, shape, Box::new(Console))?;
     parent.spawn(vcpu0)?;
-    parent.boot(&source)?;
+    parent.boot(&source, None)?;
     parent.resume();
     let end = run(&mut parent)?;
     println!("[{:.3} s] template: {end:?}", start.elapsed().as_secs_f64());
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for index in 0..clones.parse()? {
         let (mut clone, mut vcpu0) = Machine::prepare(&kvm, shape, Box::new(Console))?;
         let start = Instant::now();
-        let times = clone.become_clone(vcpu0.vcpu(), &frozen.ram, frozen.state.clone(), &renewal(index)?)?;
+        let times = clone.become_clone(vcpu0.vcpu(), &frozen, &renewal(index)?, 3)?;
         clone.spawn(vcpu0)?;
         clone.resume();
         let end = run(&mut clone)?;

@@ -67,7 +67,7 @@ fn a_running_guest_stops_at_any_moment_and_goes_on() {
     let (mut machine, vcpu0) =
         flashfork_vmm::machine::Machine::prepare(&kvm, shape(4, 1), Box::new(std::io::sink())).unwrap();
     machine.spawn(vcpu0).unwrap();
-    machine.boot(&spin).unwrap();
+    machine.boot(&spin, None).unwrap();
     for _ in 0..50 {
         machine.resume();
         machine.pause().unwrap();
@@ -97,7 +97,7 @@ fn another_shape_is_refused() {
     let (_parent, frozen) = template(&kvm, shape(4, 1), &guest());
     let (mut other, mut vcpu0) =
         flashfork_vmm::machine::Machine::prepare(&kvm, shape(8, 1), Box::new(std::io::sink())).unwrap();
-    let refused = other.become_clone(vcpu0.vcpu(), &frozen.ram, frozen.state.clone(), &renewal(0)).unwrap_err();
+    let refused = other.become_clone(vcpu0.vcpu(), &frozen, &renewal(0), 3).unwrap_err();
     assert!(refused.to_string().contains("the template is for"), "{refused}");
 }
 
@@ -109,7 +109,7 @@ fn a_guest_that_resets_itself_ends_only_its_own_machine() {
     let (mut machine, vcpu0) =
         flashfork_vmm::machine::Machine::prepare(&kvm, shape(4, 1), Box::new(std::io::sink())).unwrap();
     machine.spawn(vcpu0).unwrap();
-    machine.boot(&source).unwrap();
+    machine.boot(&source, None).unwrap();
     machine.resume();
     assert_eq!(exit(&mut machine), Exit::Reset);
 }

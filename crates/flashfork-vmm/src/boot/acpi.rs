@@ -34,7 +34,7 @@ pub(super) fn write(shape: &Shape, memory: &GuestMemory) -> Result<(), BootError
         memory.write_slice(bytes, GuestAddress(here)).map_err(|e| BootError::Acpi(e.to_string()))?;
         Ok(here)
     };
-    let dsdt = place(dsdt().as_slice())?;
+    let dsdt = place(dsdt(shape).as_slice())?;
     let fadt = place(&bytes(&fadt(dsdt)))?;
     let madt = place(&bytes(&madt(shape)))?;
     let mut xsdt = XSDT::new(OEM, TABLE, 1);
@@ -76,7 +76,7 @@ fn madt(shape: &Shape) -> MADT {
     madt
 }
 
-fn dsdt() -> Sdt {
+fn dsdt(shape: &Shape) -> Sdt {
     let mut dsdt = Sdt::new(*b"DSDT", 36, 2, OEM, TABLE, 1);
     // \_S5: what is written to the sleep control register to power off.
     let sleep = Name::new("_S5_".into(), &Package::new(vec![&S5, &0u8, &0u8, &0u8]));
@@ -84,7 +84,7 @@ fn dsdt() -> Sdt {
     for device in [serial(), generation_id()] {
         dsdt.append_slice(&device);
     }
-    for index in 0..crate::devices::VIRTIO_DEVICES {
+    for index in 0..crate::devices::virtio_devices(shape) {
         dsdt.append_slice(&virtio(index));
     }
     dsdt

@@ -9,14 +9,16 @@ mod vmgenid;
 pub use state::{DeviceState, DeviceStateError};
 
 use crate::{events::Outbox, kvm::Vm, layout, memory::GuestMemory};
+use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::{COMMAND_PORT, PORTS, Signal, Status};
 use serial::Console;
 use signal::SignalPort;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use virtio::blk::{Blk, Disk, DiskError, DiskSlot, FrozenDisk};
+use virtio::vsock::{Connector, Vsock};
 use virtio::{Rng, Service, Transport, VirtioDevice};
-use vmgenid::GenerationId;
 
 /// What an access asks of the vCPU's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +38,10 @@ pub enum Action {
 pub struct Devices {
     console: Mutex<Console>,
     signal: Mutex<SignalPort>,
-    generation: GenerationId,
     virtio: Vec<Arc<Mutex<Transport>>>,
+    vsock: Connector,
+    /// If the shape has one.
+    disk: Option<DiskSlot>,
     /// Serves `virtio`.
     _service: Service,
 }
@@ -46,9 +50,19 @@ pub struct Devices {
 const SLEEP_S5: u8 = 1 << 5 | 5 << 2;
 
 impl Devices {
-    /// Makes them and connects their interrupts to `vm`. What the guest writes to its console goes to `console`.
-    pub fn new(vm: &Vm, memory: &GuestMemory, console: Box<dyn Write + Send>, events: Outbox) -> io::Result<Self> {
-        let devices: Vec<Box<dyn VirtioDevice>> = vec![Box::new(Rng)];
+    /// Makes those of `shape` and connects their interrupts to `vm`. What the guest writes to its console goes to `console`.
+    pub fn new(
+        vm: &Vm,
+        shape: &Shape,
+        memory: &GuestMemory,
+        console: Box<dyn Write + Send>,
+        events: Outbox,
+    ) -> io::Result<Self> {
+        let vsock = Connector::new()?;
+        let mut devices: Vec<Box<dyn VirtioDevice>> = vec![Box::new(Rng), Box::new(Vsock::new(vsock.clone()))];
+        let disk = shape.disk.then(DiskSlot::default);
+        devices.extend(disk.clone().map(|disk| Box::new(Blk(disk)) as Box<dyn VirtioDevice>));
+        debug_assert_eq!(devices.len(), usize::from(virtio_devices(shape)));
         let mut virtio = Vec::new();
         for (index, device) in (0..).zip(devices) {
             virtio.push(Arc::new(Mutex::new(Transport::new(vm, index, device, memory.clone())?)));
@@ -56,10 +70,11 @@ impl Devices {
         let service = Service::start(&virtio)?;
         Ok(Self {
             virtio,
+            vsock,
+            disk,
             _service: service,
             console: Mutex::new(Console::new(vm, console)?),
             signal: Mutex::new(SignalPort::new(events)),
-            generation: GenerationId::new(vm)?,
         })
     }
 
@@ -117,6 +132,37 @@ impl Devices {
         self.virtio.iter().for_each(|transport| lock(transport).resume());
     }
 
+    /// The way to the guest's vsock ports, and its context id.
+    pub fn vsock(&self) -> &Connector {
+        &self.vsock
+    }
+
+    /// Gives the block device its disk; paused.
+    pub fn attach_disk(&self, disk: Option<Disk>) -> Result<(), DiskError> {
+        match (&self.disk, disk) {
+            (Some(slot), Some(disk)) => *lock(slot) = Some(disk),
+            (None, None) => {}
+            (Some(_), None) => return Err(DiskError::Shape("the VM's shape has a disk: give its image")),
+            (None, Some(_)) => return Err(DiskError::Shape("the VM's shape has no disk, but one was given")),
+        }
+        Ok(())
+    }
+
+    /// Makes the disk a template's; paused. The VM goes on with a copy of it.
+    pub fn freeze_disk(&self) -> Result<Option<FrozenDisk>, DiskError> {
+        self.disk.as_ref().and_then(|slot| lock(slot).as_mut().map(Disk::freeze)).transpose()
+    }
+
+    /// Drops what was written to the disk since the template; paused.
+    pub fn discard_disk_writes(&self) -> Result<(), DiskError> {
+        self.disk.as_ref().and_then(|slot| lock(slot).as_mut().map(Disk::discard_writes)).unwrap_or(Ok(()))
+    }
+
+    /// Bytes of memory that what the VM wrote to its disk takes.
+    pub fn disk_written(&self) -> u64 {
+        self.disk.as_ref().and_then(|slot| lock(slot).as_ref().map(Disk::written)).unwrap_or(0)
+    }
+
     /// Bytes for the guest's console; gives the number taken.
     pub fn input(&self, bytes: &[u8]) -> usize {
         lock(&self.console).input(bytes)
@@ -152,15 +198,17 @@ impl Devices {
 
     /// Makes a restored VM one of its own: its generation, told to the guest by interrupt before any vCPU runs, and,
     /// if the guest asked for the template itself (`forked`), the answer to that.
-    pub fn renew(&self, memory: &GuestMemory, renewal: &Renewal, forked: bool) -> Result<(), DeviceStateError> {
-        self.generation.renew(memory, renewal.identity.generation)?;
+    pub fn renew(&self, vm: &Vm, memory: &GuestMemory, renewal: &Renewal, forked: bool) -> Result<(), DeviceStateError> {
+        vmgenid::renew(vm, memory, renewal.identity.generation)?;
         lock(&self.signal).renew(renewal, forked);
         Ok(())
     }
 }
 
-/// virtio devices of every VM.
-pub const VIRTIO_DEVICES: u8 = 1;
+/// Number of virtio devices of a VM of `shape`.
+pub fn virtio_devices(shape: &Shape) -> u8 {
+    2 + u8::from(shape.disk)
+}
 
 /// First port after the signals'.
 const SIGNAL_END: u16 = COMMAND_PORT + PORTS;

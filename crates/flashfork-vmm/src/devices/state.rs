@@ -1,7 +1,7 @@
 //! What the guest can see of all devices, as a template keeps it.
 
 use super::serial::SerialState;
-use super::virtio::VirtioState;
+use super::virtio::{VirtioState, blk::DiskError};
 use flashfork_proto::signal::Device as SignalState;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,9 @@ pub enum DeviceStateError {
         /// What doesn't fit.
         why: String,
     },
+    /// Its disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// Guest memory or its interrupt is not there.
     #[error("cannot write the generation id: {0}")]
     Generation(String),

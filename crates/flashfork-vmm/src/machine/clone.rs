@@ -1,10 +1,10 @@
 //! From an empty machine to a clone, and back to where a clone started.
 
-use super::{Machine, MachineError};
+use super::{Frozen, Machine, MachineError};
 use crate::cpu::{Vcpu, VcpuStateError};
+use crate::devices::virtio::blk::Disk;
 use crate::{memory, state::MachineState};
 use flashfork_proto::shell::Renewal;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -25,7 +25,8 @@ pub struct CloneTimes {
 }
 
 impl Machine {
-    /// Makes an empty machine a clone of the template with this memory and state. To be called on the thread of vCPU 0, with
+    /// Makes an empty machine a clone of `template`, with `cid` (3 or more) as its vsock context id. To be called on the thread
+    /// of vCPU 0, with
     /// what [`Machine::prepare`] gave for it; [`Machine::resume`] starts it.
     ///
     /// No memory slot, VM or vCPU is created. Memory comes before MSRs (kvmclock and steal time write to it), vCPUs before the
@@ -34,18 +35,21 @@ impl Machine {
     pub fn become_clone(
         &mut self,
         vcpu0: &mut Vcpu,
-        ram: impl AsFd,
-        state: Arc<MachineState>,
+        template: &Frozen,
         renewal: &Renewal,
+        cid: u32,
     ) -> Result<CloneTimes, MachineError> {
         let mut clock = Stopwatch::start();
         if self.own.is_some() || self.origin.is_some() {
             return Err(MachineError::Phase("has memory already"));
         }
+        let state = template.state.clone();
         self.check(&state)?;
-        memory::check(&ram, self.shape.memory_bytes())?;
+        memory::check(&template.ram, self.shape.memory_bytes())?;
         let mut times = CloneTimes { check: clock.lap(), ..Default::default() };
-        self.ram.map_private(&ram)?;
+        self.ram.map_private(&template.ram)?;
+        self.devices.attach_disk(template.disk.as_ref().map(Disk::copy).transpose()?)?;
+        self.devices.vsock().set_cid(cid);
         times.map = clock.lap();
         let others = self.restore_vcpus(&state, 1);
         vcpu0.restore(&state.vcpus[0]).map_err(|e| MachineError::Vcpu(0, e))?;
@@ -68,6 +72,7 @@ impl Machine {
         self.early.clear();
         let mut times = CloneTimes { check: clock.lap(), ..Default::default() };
         self.ram.discard_writes()?;
+        self.devices.discard_disk_writes()?;
         times.map = clock.lap();
         wait(self.restore_vcpus(&state, 0))?;
         times.vcpus = clock.lap();
@@ -105,7 +110,7 @@ impl Machine {
         state.vm.restore(&self.vm)?;
         times.machine = clock.lap();
         self.devices.restore(&state.devices)?;
-        self.devices.renew(self.ram.guest(), renewal, state.forked)?;
+        self.devices.renew(&self.vm, self.ram.guest(), renewal, state.forked)?;
         times.devices = clock.lap();
         Ok(())
     }

@@ -10,12 +10,35 @@ impl Machine {
     /// Lets devices serve and all vCPUs run.
     pub fn resume(&mut self) {
         self.devices.resume();
-        for (id, vcpu) in self.vcpus.iter().enumerate() {
+        self.start(0);
+    }
+
+    /// As [`Machine::resume`]; `first_exit` is called on the thread of vCPU 0 when that has left the guest for the first time.
+    pub fn resume_telling(&mut self, first_exit: impl FnOnce() + Send + 'static) {
+        self.devices.resume();
+        if self.running & 1 == 0 {
+            self.vcpus[0].run_telling(first_exit);
+        }
+        self.start(1);
+    }
+
+    fn start(&mut self, from: usize) {
+        for (id, vcpu) in self.vcpus.iter().enumerate().skip(from) {
             if self.running >> id & 1 == 0 {
                 vcpu.run();
             }
         }
         self.running = u8::MAX >> (8 - self.vcpus.len());
+    }
+
+    /// Makes vCPU 0 leave the guest for a moment, should it be there.
+    pub fn nudge(&self) {
+        self.vcpus[0].nudge();
+    }
+
+    /// For a machine without memory, alone in its process: makes the claim as cheap as can be.
+    pub fn vacate(&mut self) -> Result<(), MachineError> {
+        Ok(self.ram.vacate()?)
     }
 
     /// Stops all vCPUs and devices; returns when none is in the guest, or touches its memory. What else happens meanwhile is kept for [`Machine::event`].

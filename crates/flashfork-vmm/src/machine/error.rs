@@ -2,7 +2,7 @@
 
 use crate::boot::BootError;
 use crate::cpu::{RunError, VcpuStateError};
-use crate::devices::DeviceStateError;
+use crate::devices::{DeviceStateError, virtio::blk::DiskError};
 use crate::kvm::{VmError, VmStateError};
 use crate::memory::{MemfdError, RamError};
 
@@ -33,6 +33,9 @@ pub enum MachineError {
     /// The rest of KVM's state.
     #[error(transparent)]
     VmState(#[from] VmStateError),
+    /// Its disk.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// A device's state.
     #[error(transparent)]
     Device(#[from] DeviceStateError),

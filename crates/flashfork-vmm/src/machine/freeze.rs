@@ -2,16 +2,19 @@
 
 use super::{Machine, MachineError};
 use crate::cpu::{VcpuState, VcpuStateError};
+use crate::devices::virtio::blk::FrozenDisk;
 use crate::kvm::VmState;
 use crate::{memory, state::MachineState};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What clones are made of.
+/// What clones are made of. Nothing of it ever changes; it may have come from another process.
 #[derive(Debug)]
 pub struct Frozen {
     /// Sealed.
     pub ram: OwnedFd,
+    /// If the shape has one.
+    pub disk: Option<FrozenDisk>,
     /// Everything else.
     pub state: Arc<MachineState>,
 }
@@ -21,8 +24,8 @@ impl Machine {
     /// the template. `forked`: the guest asked for it by signal.
     ///
     /// The order: vCPUs are out of the guest, devices have nothing under way, state is saved, then memory is unmapped, sealed
-    /// (`F_SEAL_WRITE` is EBUSY while a writable mapping exists) and mapped again, privately. If that fails the machine
-    /// has its memory as before.
+    /// (`F_SEAL_WRITE` is EBUSY while a writable mapping exists) and mapped again, privately; so is what was written to
+    /// the disk. If sealing fails the machine has its memory as before.
     pub fn freeze(&mut self, forked: bool) -> Result<Frozen, MachineError> {
         if self.running != 0 {
             return Err(MachineError::Phase("still runs"));
@@ -42,9 +45,10 @@ impl Machine {
         }
         self.ram.map_private(&ram)?;
         self.own = None;
+        let disk = self.devices.freeze_disk()?;
         let state = Arc::new(state);
         self.origin = Some(state.clone());
-        Ok(Frozen { ram, state })
+        Ok(Frozen { ram, disk, state })
     }
 
     fn save_vcpus(&self) -> Result<Vec<VcpuState>, MachineError> {

@@ -22,7 +22,7 @@ impl Machine {
         let ram = Ram::reserve(&shape)?;
         let (vm, mut vcpus) = Vm::create(kvm, &shape, &ram)?;
         let (outbox, inbox) = events::queue().map_err(descriptor)?;
-        let devices = Arc::new(Devices::new(&vm, ram.guest(), console, outbox.clone()).map_err(descriptor)?);
+        let devices = Arc::new(Devices::new(&vm, &shape, ram.guest(), console, outbox.clone()).map_err(descriptor)?);
         for vcpu in &mut vcpus {
             vcpu.note_fresh().map_err(|e| MachineError::Vcpu(vcpu.id, e))?;
         }

@@ -75,7 +75,7 @@ pub fn exit(machine: &mut Machine) -> Exit {
 pub fn template(kvm: &Kvm, shape: Shape, source: &Source) -> (Machine, Frozen) {
     let (mut machine, vcpu0) = Machine::prepare(kvm, shape, Box::new(std::io::sink())).unwrap();
     machine.spawn(vcpu0).unwrap();
-    machine.boot(source).unwrap();
+    machine.boot(source, None).unwrap();
     machine.resume();
     assert_eq!(exit(&mut machine), Exit::Signal(Signal::Fork));
     machine.pause().unwrap();
@@ -86,7 +86,7 @@ pub fn template(kvm: &Kvm, shape: Shape, source: &Source) -> (Machine, Frozen) {
 /// A clone that is ready to [`Machine::resume`].
 pub fn clone(kvm: &Kvm, frozen: &Frozen, index: u64) -> Machine {
     let (mut machine, mut vcpu0) = Machine::prepare(kvm, frozen.state.shape, Box::new(std::io::sink())).unwrap();
-    machine.become_clone(vcpu0.vcpu(), &frozen.ram, frozen.state.clone(), &renewal(index)).unwrap();
+    machine.become_clone(vcpu0.vcpu(), frozen, &renewal(index), 3).unwrap();
     machine.spawn(vcpu0).unwrap();
     machine
 }

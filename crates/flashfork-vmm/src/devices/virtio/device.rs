@@ -36,6 +36,11 @@ pub trait VirtioDevice: Send {
         let _ = features;
     }
 
+    /// Once, when the device's events begin to be served: for descriptors it always has.
+    fn init(&mut self, ops: &mut EventOps<'_>) {
+        let _ = ops;
+    }
+
     /// The guest put something into queue `index`, or may have: after a restore every queue is kicked once.
     fn notified(&mut self, index: usize, queues: &mut Queues<'_>, ops: &mut EventOps<'_>) -> Result<(), Broken>;
 

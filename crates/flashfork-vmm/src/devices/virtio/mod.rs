@@ -1,11 +1,13 @@
 //! virtio 1.2 over MMIO: one transport for all devices, found by the guest through ACPI (LNRO0005).
 
+pub mod blk;
 mod device;
 mod registers;
 mod rng;
 mod service;
 mod state;
 mod transport;
+pub mod vsock;
 
 pub use device::{Broken, OWN_EVENTS, Queues, VirtioDevice};
 pub use rng::Rng;

@@ -283,6 +283,7 @@ impl MutEventSubscriber for Transport {
             // Fails only without memory for the kernel's list; the device would then be deaf, as would everything else.
             ops.add(Events::with_data(kick, data, EventSet::IN)).expect("a new epoll takes an eventfd");
         }
+        self.device.init(ops);
     }
 
     fn process(&mut self, events: Events, ops: &mut EventOps<'_>) {

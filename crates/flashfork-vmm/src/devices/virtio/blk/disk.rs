@@ -1,0 +1,217 @@
+//! A disk: an image that never changes, and what was written over it.
+
+use super::overlay::{BLOCK, Full, Overlay};
+use crate::memory::MemfdError;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a sector.
+pub const SECTOR: u64 = 512;
+/// Greatest disk: 16 TiB.
+const MAX_BYTES: u64 = 16 << 40;
+/// Bytes of a serial number.
+pub const SERIAL: usize = 20;
+
+/// What a guest may write to its disk if nothing else is said: 1 GiB.
+pub const DEFAULT_LIMIT: u64 = 1 << 30;
+
+/// What a VM boots with.
+#[derive(Debug)]
+pub struct Image {
+    /// A raw disk image, opened for reading, which must not change as long as template or clones live.
+    pub file: File,
+    /// The guest may not write.
+    pub read_only: bool,
+    /// What the guest finds as its serial number (/sys/block/vda/serial); only the first 20 bytes.
+    pub serial: String,
+    /// Bytes that each VM may write, in blocks of 4 KB; beyond it the guest gets I/O errors.
+    pub limit: u64,
+}
+
+/// A template's disk.
+#[derive(Debug)]
+pub struct FrozenDisk {
+    /// Its image, opened for reading.
+    pub image: OwnedFd,
+    /// What the template wrote: a sealed memory file.
+    pub overlay: OwnedFd,
+}
+
+/// Why a disk can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// Its length can't be found out.
+    #[error("cannot read the disk image: {0}")]
+    Image(io::Error),
+    /// No disk has it.
+    #[error("the disk image has {0} bytes; a whole number of 512-byte sectors up to 16 TiB is needed")]
+    Size(u64),
+    /// What is written has no place, or isn't a template's.
+    #[error("the disk's overlay: {0}")]
+    Overlay(#[from] MemfdError),
+    /// No room for it.
+    #[error("cannot map the disk's overlay: {0}")]
+    Map(io::Error),
+    /// The shape says otherwise.
+    #[error("{0}")]
+    Shape(&'static str),
+}
+
+/// Why a request fails.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The host can't read the image.
+    #[error("cannot read the disk image: {0}")]
+    Image(io::Error),
+    /// The VM has written as much as it may.
+    #[error("the limit of written blocks is reached")]
+    Full,
+}
+
+impl From<Full> for Fault {
+    fn from(Full: Full) -> Self {
+        Self::Full
+    }
+}
+
+/// What a template keeps of a disk, besides image and overlay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskState {
+    bytes: u64,
+    read_only: bool,
+    serial: [u8; SERIAL],
+    limit: u64,
+}
+
+/// A VM's disk.
+#[derive(Debug)]
+pub struct Disk {
+    image: File,
+    overlay: Overlay,
+    state: DiskState,
+}
+
+impl Disk {
+    /// A disk to boot with.
+    pub fn new(image: Image) -> Result<Self, DiskError> {
+        let Image { file, read_only, serial, limit } = image;
+        let bytes = length(&file)?;
+        let mut name = [0; SERIAL];
+        name.iter_mut().zip(serial.bytes()).for_each(|(to, from)| *to = from);
+        let overlay = Overlay::create(bytes.div_ceil(BLOCK as u64))?;
+        Ok(Self { image: file, overlay, state: DiskState { bytes, read_only, serial: name, limit } })
+    }
+
+    /// A copy of a template's. Whether it may be written to, and how much, comes with the template's state; until then
+    /// it may not.
+    pub fn copy(template: &FrozenDisk) -> Result<Self, DiskError> {
+        let image = File::from(template.image.as_fd().try_clone_to_owned().map_err(DiskError::Image)?);
+        let overlay = template.overlay.as_fd().try_clone_to_owned().map_err(DiskError::Image)?;
+        let bytes = length(&image)?;
+        let overlay = Overlay::copy(overlay, bytes.div_ceil(BLOCK as u64))?;
+        Ok(Self { image, overlay, state: DiskState { bytes, read_only: true, serial: [0; SERIAL], limit: 0 } })
+    }
+
+    /// Makes the disk immutable and goes on as a copy of it.
+    pub fn freeze(&mut self) -> Result<FrozenDisk, DiskError> {
+        let image = self.image.try_clone().map_err(DiskError::Image)?.into();
+        Ok(FrozenDisk { image, overlay: self.overlay.freeze()? })
+    }
+
+    /// Drops every write since the template.
+    pub fn discard_writes(&mut self) -> Result<(), DiskError> {
+        self.overlay.discard_writes()
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.state.bytes
+    }
+
+    /// Whether writes are refused.
+    pub fn read_only(&self) -> bool {
+        self.state.read_only
+    }
+
+    /// Its serial number, padded with zeros.
+    pub fn serial(&self) -> &[u8; SERIAL] {
+        &self.state.serial
+    }
+
+    /// For a template.
+    pub fn state(&self) -> &DiskState {
+        &self.state
+    }
+
+    /// What a template kept; it must be of the same disk.
+    pub fn set_state(&mut self, state: DiskState) -> Result<(), String> {
+        if state.bytes != self.state.bytes {
+            return Err(format!("its disk had {} bytes, the image has {}", state.bytes, self.state.bytes));
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    /// Reads from `offset`; the range is inside the disk.
+    pub fn read(&self, mut offset: u64, mut to: &mut [u8]) -> Result<(), Fault> {
+        while !to.is_empty() {
+            let (block, skip) = split(offset);
+            let mut length = (BLOCK - skip).min(to.len());
+            if let Some(written) = self.overlay.get(block) {
+                to[..length].copy_from_slice(&written[skip..skip + length]);
+            } else {
+                // All blocks up to the next written one in a single call.
+                let mut next = block + 1;
+                while length < to.len() && self.overlay.get(next).is_none() {
+                    length = (length + BLOCK).min(to.len());
+                    next += 1;
+                }
+                self.image.read_exact_at(&mut to[..length], offset).map_err(Fault::Image)?;
+            }
+            to = &mut to[length..];
+            offset += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes at `offset`; the range is inside the disk. If it fails, blocks before the one that failed are written.
+    pub fn write(&mut self, mut offset: u64, mut from: &[u8]) -> Result<(), Fault> {
+        let Self { image, overlay, state } = self;
+        while !from.is_empty() {
+            let (block, skip) = split(offset);
+            let length = (BLOCK - skip).min(from.len());
+            let start = block * BLOCK as u64;
+            let end = (state.bytes - start).min(BLOCK as u64) as usize;
+            let limit = state.limit / BLOCK as u64;
+            let place = overlay.get_mut(block, limit, |fresh| {
+                // All of it is about to be written, or the rest comes from the image.
+                if length < end { image.read_exact_at(&mut fresh[..end], start).map_err(Fault::Image) } else { Ok(()) }
+            })?;
+            place[skip..skip + length].copy_from_slice(&from[..length]);
+            from = &from[length..];
+            offset += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory that what this VM wrote takes.
+    pub fn written(&self) -> u64 {
+        self.overlay.written() * BLOCK as u64
+    }
+}
+
+fn split(offset: u64) -> (u64, usize) {
+    (offset / BLOCK as u64, (offset % BLOCK as u64) as usize)
+}
+
+/// Of a file or a block device.
+fn length(image: &File) -> Result<u64, DiskError> {
+    let bytes = (&*image).seek(SeekFrom::End(0)).map_err(DiskError::Image)?;
+    if bytes == 0 || bytes > MAX_BYTES || !bytes.is_multiple_of(SECTOR) {
+        return Err(DiskError::Size(bytes));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,192 @@
+//! Blocks written to a disk, over an image that never changes.
+//!
+//! One memory file holds a bit per block, which says whether the block was written, and behind the bits a place for every
+//! block, at its own number. It is sparse: what was not written takes no memory. So a template's overlay is
+//! cloned like its RAM, by one private mapping of the sealed file, whatever the size of the disk or of what was written.
+
+use super::DiskError;
+use crate::memory;
+use flashfork_proto::shape::Pages;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use std::os::fd::{AsFd, OwnedFd};
+use std::{fmt, io, ptr, slice};
+
+/// Bytes of a block: what one first write copies.
+pub const BLOCK: usize = 4096;
+
+/// The limit of written blocks is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// Written blocks of one disk.
+#[derive(Debug)]
+pub struct Overlay {
+    file: OwnedFd,
+    /// Bits, then blocks.
+    content: Mapping,
+    /// Bits of the blocks that were written since the content was mapped: those that cost this VM memory.
+    own: Mapping,
+    blocks: u64,
+    written: u64,
+}
+
+impl Overlay {
+    /// An empty one for a disk of `blocks`, of a VM that may become a template.
+    pub fn create(blocks: u64) -> Result<Self, DiskError> {
+        let file = memory::create("flashfork:disk", length(blocks), Pages::Small)?;
+        let content = Mapping::of(&file, length(blocks), MapFlags::SHARED)?;
+        Ok(Self { file, content, own: Mapping::empty(bits(blocks))?, blocks, written: 0 })
+    }
+
+    /// A copy of a template's, for a disk of `blocks`.
+    pub fn copy(template: OwnedFd, blocks: u64) -> Result<Self, DiskError> {
+        memory::check(&template, length(blocks))?;
+        let content = Mapping::of(&template, length(blocks), MapFlags::PRIVATE)?;
+        Ok(Self { file: template, content, own: Mapping::empty(bits(blocks))?, blocks, written: 0 })
+    }
+
+    /// Makes what was written immutable and goes on as a copy of it; gives the file.
+    pub fn freeze(&mut self) -> Result<OwnedFd, DiskError> {
+        let file = self.file.try_clone().map_err(DiskError::Map)?;
+        // F_SEAL_WRITE is EBUSY while a writable mapping exists.
+        self.content = Mapping::empty(length(self.blocks))?;
+        let sealed = memory::seal(&file);
+        let flags = if sealed.is_ok() { MapFlags::PRIVATE } else { MapFlags::SHARED };
+        self.content = Mapping::of(&file, length(self.blocks), flags)?;
+        sealed?;
+        self.forget()?;
+        Ok(file)
+    }
+
+    /// Drops every write since the template.
+    pub fn discard_writes(&mut self) -> Result<(), DiskError> {
+        self.content.discard()?;
+        self.forget()
+    }
+
+    fn forget(&mut self) -> Result<(), DiskError> {
+        self.written = 0;
+        self.own.discard()
+    }
+
+    /// Blocks written by this VM, which it has memory of its own for.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Block number `block`, if it was ever written.
+    pub fn get(&self, block: u64) -> Option<&[u8]> {
+        let at = self.place(block)?;
+        let content = self.content.bytes();
+        has(content, block).then(|| &content[at..at + BLOCK])
+    }
+
+    /// Block number `block` for writing; `fill` gives it its content if it was never written. At most `limit` blocks are.
+    pub fn get_mut<E: From<Full>>(
+        &mut self,
+        block: u64,
+        limit: u64,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<&mut [u8], E> {
+        let at = self.place(block).ok_or(Full)?;
+        let own = self.own.bytes_mut();
+        let fresh = !has(own, block);
+        if fresh && self.written >= limit {
+            return Err(Full.into());
+        }
+        let content = self.content.bytes_mut();
+        if !has(content, block) {
+            fill(&mut content[at..at + BLOCK])?;
+            set(content, block);
+        }
+        if fresh {
+            set(own, block);
+            self.written += 1;
+        }
+        Ok(&mut content[at..at + BLOCK])
+    }
+
+    fn place(&self, block: u64) -> Option<usize> {
+        (block < self.blocks).then(|| bits(self.blocks) as usize + block as usize * BLOCK)
+    }
+}
+
+/// Bytes of the bits for `blocks`, whole pages.
+fn bits(blocks: u64) -> u64 {
+    blocks.div_ceil(8).next_multiple_of(BLOCK as u64)
+}
+
+/// Bytes of the file for a disk of `blocks`.
+pub fn length(blocks: u64) -> u64 {
+    bits(blocks) + blocks * BLOCK as u64
+}
+
+fn has(bits: &[u8], block: u64) -> bool {
+    bits[block as usize / 8] >> (block % 8) & 1 == 1
+}
+
+fn set(bits: &mut [u8], block: u64) {
+    bits[block as usize / 8] |= 1 << (block % 8);
+}
+
+/// Memory that only its owner knows.
+struct Mapping {
+    start: *mut u8,
+    length: usize,
+}
+
+// SAFETY: addresses; nothing in them belongs to a thread.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Of `file`, which nobody else maps for writing, or which is sealed.
+    fn of(file: impl AsFd, length: u64, flags: MapFlags) -> Result<Self, DiskError> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping where the kernel finds room.
+        let start = unsafe { mmap(ptr::null_mut(), length as usize, access, flags | MapFlags::NORESERVE, file, 0) };
+        Self::new(start, length)
+    }
+
+    /// Zeros.
+    fn empty(length: u64) -> Result<Self, DiskError> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping where the kernel finds room.
+        Self::new(unsafe { mmap_anonymous(ptr::null_mut(), length as usize, access, flags) }, length)
+    }
+
+    fn new(start: rustix::io::Result<*mut libc::c_void>, length: u64) -> Result<Self, DiskError> {
+        let start = start.map_err(|e| DiskError::Map(e.into()))?.cast();
+        Ok(Self { start, length: length as usize })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped as long as `self` lives. Nobody else writes: the file is sealed, or this is its only mapping and its
+        // descriptor isn't written to.
+        unsafe { slice::from_raw_parts(self.start, self.length) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(self.start, self.length) }
+    }
+
+    /// Every page is the file's again, or zero.
+    fn discard(&mut self) -> Result<(), DiskError> {
+        // SAFETY: the whole mapping, to which no reference exists.
+        unsafe { madvise(self.start.cast(), self.length, Advice::LinuxDontNeed) }
+            .map_err(|e| DiskError::Map(io::Error::from(e)))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping belongs to `self`. It fails only for ranges that are none.
+        let _ = unsafe { munmap(self.start.cast(), self.length) };
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapping").field("start", &self.start).field("length", &self.length).finish()
+    }
+}

@@ -1,0 +1,31 @@
+//! Numbers of the protocol (virtio 1.2, 5.10).
+
+/// Queue of packets to the guest.
+pub(super) const RX: usize = 0;
+/// Queue of packets from the guest.
+pub(super) const TX: usize = 1;
+/// Queue of events to the guest.
+pub(super) const EVENT: usize = 2;
+
+/// Context id of the host.
+pub(super) const HOST_CID: u64 = 2;
+/// Type: stream.
+pub(super) const STREAM: u16 = 1;
+
+/// Operations of a packet.
+pub(super) mod op {
+    pub(in super::super) const REQUEST: u16 = 1;
+    pub(in super::super) const RESPONSE: u16 = 2;
+    pub(in super::super) const RST: u16 = 3;
+    pub(in super::super) const SHUTDOWN: u16 = 4;
+    pub(in super::super) const RW: u16 = 5;
+    pub(in super::super) const CREDIT_UPDATE: u16 = 6;
+    pub(in super::super) const CREDIT_REQUEST: u16 = 7;
+}
+
+/// Flags of a shutdown: the sender receives no more, sends no more.
+pub(super) const SHUTDOWN_RECEIVE: u32 = 1;
+pub(super) const SHUTDOWN_SEND: u32 = 2;
+
+/// Event: every connection is gone, and the context id may be another.
+pub(super) const TRANSPORT_RESET: u32 = 0;
