@@ -2,6 +2,7 @@
 //! through the kernel's loopback. A serial line stands in for the host's side of vsock, which emulation
 //! without vhost does not have.
 
+mod common;
 mod vm;
 
 use std::io::Read;

@@ -3,12 +3,13 @@
 use std::fs::{self, File};
 use std::io::{Cursor, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use flashfork_image::guest::{Guest, SERIES, default_guest};
+use crate::common::{cache, guest};
+use flashfork_image::guest::SERIES;
 use flashfork_image::{GuestFile, KernelFiles, Tree};
 use flashfork_proto::PREAMBLE_LEN;
 use flashfork_proto::agent::Client;
@@ -105,19 +106,6 @@ impl Drop for Vm {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
     }
-}
-
-fn cache() -> PathBuf {
-    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home).expect("HOME is set").join("flashfork/lab")
-}
-
-fn guest() -> Guest {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/build-agent");
-    let built = Command::new(script).output().unwrap();
-    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let agent = String::from_utf8(built.stdout).unwrap();
-    default_guest(&cache(), Path::new(agent.trim()), &mut |line| eprintln!("{line}")).unwrap()
 }
 
 /// What only the tests need in the guest.
