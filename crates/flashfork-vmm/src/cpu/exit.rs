@@ -34,6 +34,9 @@ pub enum RunError {
     /// `KVM_RUN` failed.
     #[error("KVM_RUN: {0}")]
     Run(kvm_ioctls::Error),
+    /// `KVM_KVMCLOCK_CTRL` failed.
+    #[error("KVM_KVMCLOCK_CTRL: {0}")]
+    Clock(kvm_ioctls::Error),
     /// KVM met something in the guest that it can't emulate.
     #[error("KVM can't run the guest: {0}")]
     Unexpected(String),

@@ -8,6 +8,8 @@ use kvm_ioctls::{Kvm, VcpuFd};
 const TSC: u32 = 0x10;
 /// IA32_TSC_DEADLINE.
 const TSC_DEADLINE: u32 = 0x6e0;
+/// MSR_KVM_SYSTEM_TIME and MSR_KVM_SYSTEM_TIME_NEW.
+const KVM_SYSTEM_TIME: [u32; 2] = [0x12, 0x4b56_4d01];
 /// LVT timer register of the local APIC, in its page.
 const LVT_TIMER: usize = 0x320;
 
@@ -94,6 +96,11 @@ pub(super) fn keep_due_deadline(entries: &mut [kvm_msr_entry], lapic: &[i8; 1024
     if let Some(deadline) = entries.iter_mut().find(|entry| entry.index == TSC_DEADLINE && entry.data == 0) {
         deadline.data = tsc;
     }
+}
+
+/// Whether the guest uses kvmclock: bit 0 of MSR_KVM_SYSTEM_TIME, the old one or the new one.
+pub(super) fn has_kvmclock(entries: &[kvm_msr_entry]) -> bool {
+    entries.iter().any(|entry| KVM_SYSTEM_TIME.contains(&entry.index) && entry.data & 1 == 1)
 }
 
 /// The TSC in `entries`.

@@ -44,7 +44,14 @@ impl Vcpu {
         }
         fd.set_lapic(&state.lapic).map_err(VcpuStateError::ioctl("KVM_SET_LAPIC"))?;
         msrs::write(fd, &state.msrs, &fresh.msrs)?;
-        fd.set_vcpu_events(&state.events).map_err(VcpuStateError::ioctl("KVM_SET_VCPU_EVENTS"))
+        if state.events != fresh.events {
+            fd.set_vcpu_events(&state.events).map_err(VcpuStateError::ioctl("KVM_SET_VCPU_EVENTS"))?;
+        }
+        if msrs::has_kvmclock(&state.msrs) {
+            // The guest learns that it stood still: its watchdogs mustn't take the time for a lockup of its own.
+            fd.kvmclock_ctrl().map_err(VcpuStateError::ioctl("KVM_KVMCLOCK_CTRL"))?;
+        }
+        Ok(())
     }
 
     /// SVM keeps the task register without its busy bit; KVM adds it on reading (svm_get_segment) for VMX's sake. QEMU's

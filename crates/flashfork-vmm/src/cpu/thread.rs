@@ -1,6 +1,6 @@
 //! The thread of a vCPU: does what it is told, and can be stopped at any moment.
 
-use super::Vcpu;
+use super::{Exit, Vcpu};
 use crate::devices::Devices;
 use crate::events::{Event, Outbox};
 use kvm_bindings::kvm_run;
@@ -17,7 +17,8 @@ thread_local! {
 
 /// What a vCPU's thread can be told.
 enum Command {
-    Run,
+    /// Tells when the guest has left for the first time.
+    Run(Option<Box<dyn FnOnce() + Send>>),
     Call(Box<dyn FnOnce(&mut Vcpu) + Send>),
 }
 
@@ -62,8 +63,25 @@ extern "C" fn on_kick(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_v
 impl VcpuHandle {
     /// The vCPU runs the guest until it exits for a reason or is stopped.
     pub fn run(&self) {
+        self.start(None);
+    }
+
+    /// As [`Self::run`]; `first_exit` is called on the vCPU's thread when it has left the guest for the first time, whyever.
+    pub fn run_telling(&self, first_exit: impl FnOnce() + Send + 'static) {
+        self.start(Some(Box::new(first_exit)));
+    }
+
+    fn start(&self, first_exit: Option<Box<dyn FnOnce() + Send>>) {
         self.stop.store(false, Ordering::SeqCst);
-        self.send(Command::Run);
+        self.send(Command::Run(first_exit));
+    }
+
+    /// Makes a running vCPU leave the guest; it goes back by itself.
+    pub fn nudge(&self) {
+        if let Some(&thread) = self.thread.get() {
+            // SAFETY: the thread lives as long as the commands' sender, which `self` owns.
+            unsafe { libc::pthread_kill(thread, SIGRTMIN()) };
+        }
     }
 
     /// Does `what` on the vCPU's thread, when it doesn't run the guest, and gives its result.
@@ -77,10 +95,7 @@ impl VcpuHandle {
     /// Asks a running vCPU to stop; it answers with [`Event::Exit`].
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
-        if let Some(&thread) = self.thread.get() {
-            // SAFETY: the thread lives as long as the commands' sender, which `self` owns.
-            unsafe { libc::pthread_kill(thread, SIGRTMIN()) };
-        }
+        self.nudge();
         // Else the thread hasn't begun, and will see `stop`.
     }
 
@@ -106,10 +121,13 @@ impl VcpuLoop {
         RUN.set(&raw mut *self.vcpu.fd.get_kvm_run());
         // SAFETY: asks for this thread's own id.
         let _ = self.thread.set(unsafe { libc::pthread_self() });
+        let mut stopped = false;
         while let Ok(command) = self.commands.recv() {
             match command {
-                Command::Run => {
-                    let exit = self.vcpu.run(&self.devices, &self.stop);
+                Command::Run(first_exit) => {
+                    let ready = if stopped { self.vcpu.note_stop() } else { Ok(()) };
+                    let exit = ready.and_then(|()| self.vcpu.run(&self.devices, &self.stop, first_exit));
+                    stopped = matches!(exit, Ok(Exit::Stopped));
                     self.events.put(Event::Exit { vcpu: self.vcpu.id, exit });
                 }
                 Command::Call(what) => what(&mut self.vcpu),

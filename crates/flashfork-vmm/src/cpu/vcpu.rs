@@ -39,17 +39,35 @@ impl Vcpu {
     }
 
     /// Runs the guest until it does something the monitor must act on, or `stop` is set and the vCPU kicked. Afterwards
-    /// no I/O instruction is half done.
-    pub fn run(&mut self, devices: &Devices, stop: &AtomicBool) -> Result<Exit, RunError> {
+    /// no I/O instruction is half done. `first_exit` is called after the first exit, and not at all if KVM can't run the guest.
+    pub fn run(
+        &mut self,
+        devices: &Devices,
+        stop: &AtomicBool,
+        mut first_exit: Option<Box<dyn FnOnce() + Send>>,
+    ) -> Result<Exit, RunError> {
         loop {
             if stop.load(Ordering::SeqCst) {
                 self.finish_io(devices)?;
                 return Ok(Exit::Stopped);
             }
-            if let Some(exit) = self.step(devices)? {
+            let exit = self.step(devices)?;
+            if let Some(tell) = first_exit.take() {
+                tell();
+            }
+            if let Some(exit) = exit {
                 self.finish_io(devices)?;
                 return Ok(exit);
             }
+        }
+    }
+
+    /// Before a vCPU that was stopped goes on: tells a guest with kvmclock that it stood still, so that its watchdogs don't take
+    /// the time for a lockup of its own (`KVM_KVMCLOCK_CTRL`; EINVAL: the guest has no kvmclock).
+    pub(super) fn note_stop(&self) -> Result<(), RunError> {
+        match self.fd.kvmclock_ctrl() {
+            Err(e) if e.errno() != libc::EINVAL => Err(RunError::Clock(e)),
+            _ => Ok(()),
         }
     }
 

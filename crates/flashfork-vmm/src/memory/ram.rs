@@ -3,7 +3,7 @@
 use super::{MemfdError, Reservation};
 use crate::layout;
 use flashfork_proto::shape::Shape;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
 use std::os::fd::AsFd;
 use std::{fmt, io};
 use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap, mmap::MmapRegionBuilder};
@@ -45,6 +45,9 @@ pub enum RamError {
     /// `mmap` refused.
     #[error("cannot map guest memory: {0}")]
     Map(io::Error),
+    /// There is memory where there must be none.
+    #[error("the machine has memory already")]
+    InUse,
     /// A rollback needs a template below.
     #[error("the memory is not a copy of a template's")]
     NotPrivate,
@@ -104,6 +107,15 @@ impl Ram {
         Ok(())
     }
 
+    /// While nothing is mapped: makes the next mapping as cheap as can be. For a process with one VM, which does nothing else
+    /// until then.
+    pub fn vacate(&mut self) -> Result<(), RamError> {
+        match self.mapped {
+            Mapped::Nothing => self.reservation.vacate().map_err(RamError::Map),
+            Mapped::Shared | Mapped::Private => Err(RamError::InUse),
+        }
+    }
+
     /// Takes the memory away: afterwards the file has no mapping here and can be sealed.
     pub fn unmap(&mut self) -> Result<(), RamError> {
         self.reservation.clear().map_err(RamError::Map)?;
@@ -122,13 +134,8 @@ impl Ram {
             .map_err(|e| RamError::Map(e.into()))
     }
 
-    fn map(&self, file: impl AsFd, flags: MapFlags) -> Result<(), RamError> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let (start, length) = (self.reservation.start().cast(), self.reservation.length());
-        // SAFETY: over the reservation, which belongs to `self`.
-        unsafe { mmap(start, length, access, flags | MapFlags::FIXED, file, 0) }
-            .map_err(|e| RamError::Map(e.into()))?;
-        Ok(())
+    fn map(&mut self, file: impl AsFd, flags: MapFlags) -> Result<(), RamError> {
+        self.reservation.fill(ProtFlags::READ | ProtFlags::WRITE, flags, file).map_err(RamError::Map)
     }
 }
 

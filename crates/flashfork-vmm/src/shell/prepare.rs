@@ -1,0 +1,36 @@
+//! From an empty process to a machine that waits.
+
+use super::console::Output;
+use super::serve;
+use super::{ShellError, claim::Waiting};
+use crate::jail::JailError;
+use crate::machine::Machine;
+use flashfork_proto::shell::{Channel, FromShell, MAX_MESSAGE, ToShell};
+use kvm_ioctls::Kvm;
+use std::sync::Arc;
+
+/// Makes everything a claim needs, and takes away what it doesn't.
+pub(super) fn prepare(
+    channel: &Arc<Channel>,
+    kvm: Kvm,
+    lock: impl FnOnce() -> Result<(), JailError>,
+) -> Result<Waiting, ShellError> {
+    channel.greet()?;
+    channel.expect_greeting()?;
+    let shape = match channel.receive()? {
+        (ToShell::Prepare(shape), _) => shape,
+        (other, _) => return Err(ShellError::Order { got: super::claim::name(&other), wanted: "Prepare" }),
+    };
+    shape.check()?;
+    let console = Output::new().map_err(|e| ShellError::System("make an eventfd", e))?;
+    let (mut machine, vcpu0) = Machine::prepare(&kvm, shape, Box::new(console.clone()))?;
+    // The last use of /dev/kvm; nothing is opened any more.
+    drop(kvm);
+    machine.vacate()?;
+    let (handover, controller) = serve::spawn(channel.clone(), console)?;
+    // Touched now: the first packet won't have to wait for its pages.
+    let buffer = vec![0xff; MAX_MESSAGE];
+    lock()?;
+    channel.send(&FromShell::Ready, &[])?;
+    Ok(Waiting { channel: channel.clone(), shape, machine, vcpu0, handover, controller, buffer })
+}

@@ -1,0 +1,161 @@
+//! The daemon's side of shells.
+#![allow(dead_code)]
+
+use crate::common::renewal;
+use flashfork_proto::shape::Shape;
+use flashfork_proto::shell::{
+    Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, KVM_FD, SOCKET_FD, ToShell,
+};
+use flashfork_vmm::boot::Source;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// A shell that does nothing for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Where nothing is in the way of the descriptors a shell expects.
+const ABOVE: i32 = 20;
+
+/// What clones are made of.
+pub struct Template {
+    pub ram: OwnedFd,
+    pub state: Vec<u8>,
+}
+
+/// A shell and the daemon's end of its channel.
+pub struct Shell {
+    pub channel: Channel,
+    pub child: Child,
+    /// Bytes of console that came while something else was waited for.
+    pub console: Vec<u8>,
+}
+
+/// The program, to be started with these ends of its channel; the caller may change the command.
+pub fn command() -> (Command, Channel) {
+    let (daemon, shell) = Channel::pair().unwrap();
+    set_socket_timeout(&daemon, Timeout::Recv, Some(PATIENCE)).unwrap();
+    let kvm = open("/dev/kvm", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
+    let socket = fcntl_dupfd_cloexec(&shell, ABOVE).unwrap();
+    let kvm = fcntl_dupfd_cloexec(&kvm, ABOVE).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork-shell"));
+    command.stdin(Stdio::null()).env_clear();
+    // SAFETY: dup2 is async-signal-safe; both descriptors live in the closure.
+    unsafe {
+        command.pre_exec(move || {
+            for (from, to) in [(&socket, SOCKET_FD), (&kvm, KVM_FD)] {
+                if libc::dup2(from.as_raw_fd(), to) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        })
+    };
+    (command, daemon)
+}
+
+impl Shell {
+    /// A shell that can be claimed.
+    pub fn prepare(shape: Shape) -> Self {
+        let mut shell = Self::begin(shape);
+        assert_eq!(shell.next(), FromShell::Ready);
+        shell
+    }
+
+    /// Several of them, at the same time.
+    pub fn prepare_many(shape: Shape, count: usize) -> Vec<Self> {
+        let mut shells: Vec<_> = (0..count).map(|_| Self::begin(shape)).collect();
+        shells.iter_mut().for_each(|shell| assert_eq!(shell.next(), FromShell::Ready));
+        shells
+    }
+
+    fn begin(shape: Shape) -> Self {
+        let (mut command, channel) = command();
+        let child = command.spawn().unwrap();
+        let shell = Self { channel, child, console: Vec::new() };
+        shell.channel.greet().unwrap();
+        shell.send(ToShell::Prepare(shape));
+        shell.channel.expect_greeting().unwrap();
+        shell
+    }
+
+    pub fn send(&self, message: ToShell) {
+        self.channel.send(&message, &[]).unwrap();
+    }
+
+    /// The next message that is not the console's.
+    pub fn next(&mut self) -> FromShell {
+        self.next_with_descriptors().0
+    }
+
+    pub fn next_with_descriptors(&mut self) -> (FromShell, Vec<OwnedFd>) {
+        loop {
+            match self.channel.receive().unwrap() {
+                (FromShell::Console(bytes), _) => self.console.extend(bytes),
+                other => return other,
+            }
+        }
+    }
+
+    pub fn claim(&mut self, template: &Template, index: u64) -> ClaimTimes {
+        self.send_claim(template, index);
+        match self.next() {
+            FromShell::Claimed(times) => times,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn send_claim(&self, template: &Template, index: u64) {
+        let claim = Claim { renewal: renewal(index), cid: 3, state: template.state.clone() };
+        self.channel.send(&ToShell::Claim(Box::new(claim)), &[template.ram.as_fd()]).unwrap();
+    }
+
+    pub fn boot(&mut self, code: &[u8]) {
+        self.send(ToShell::Boot(Box::new(Boot { cid: 3, guest: BootGuest::Tiny(code.to_vec()) })));
+        assert_eq!(self.next(), FromShell::Done);
+    }
+
+    pub fn freeze(&mut self) -> Template {
+        self.send(ToShell::Freeze);
+        let (message, descriptors) = self.next_with_descriptors();
+        let (FromShell::Frozen { state }, Ok([ram])) = (message, <[OwnedFd; 1]>::try_from(descriptors)) else {
+            panic!("no template")
+        };
+        Template { ram, state }
+    }
+
+    /// The machine's end, and the process's.
+    pub fn ended(&mut self) -> (Ended, ExitStatus) {
+        match self.next() {
+            FromShell::Ended(ended) => (ended, self.child.wait().unwrap()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The code of a tiny guest.
+pub fn code(source: Source) -> Vec<u8> {
+    match source {
+        Source::Tiny(code) => code,
+        Source::Linux { .. } => panic!("not tiny"),
+    }
+}
+
+/// A template of a guest that signals FORK.
+pub fn template(shape: Shape, code: &[u8]) -> Template {
+    let mut shell = Shell::prepare(shape);
+    shell.boot(code);
+    assert_eq!(shell.next(), FromShell::Forked);
+    shell.freeze()
+}
