@@ -2,6 +2,10 @@
 
 pub mod blk;
 mod device;
+#[cfg(test)]
+mod driver;
+#[cfg(test)]
+mod tests;
 mod registers;
 mod rng;
 mod service;

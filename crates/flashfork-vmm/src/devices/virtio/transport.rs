@@ -45,15 +45,21 @@ impl Transport {
         device: Box<dyn VirtioDevice>,
         memory: GuestMemory,
     ) -> io::Result<Self> {
-        let interrupt = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
-        vm.fd.register_irqfd(&interrupt, layout::virtio_irq(index))?;
+        let transport = Self::unconnected(device, memory)?;
+        vm.fd.register_irqfd(&transport.interrupt, layout::virtio_irq(index))?;
         let notify = IoEventAddress::Mmio(layout::virtio_window(index) + reg::QUEUE_NOTIFY);
+        for (number, kick) in (0u32..).zip(&transport.kicks) {
+            vm.fd.register_ioevent(kick, &notify, number)?;
+        }
+        Ok(transport)
+    }
+
+    fn unconnected(device: Box<dyn VirtioDevice>, memory: GuestMemory) -> io::Result<Self> {
+        let interrupt = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
         let mut kicks = Vec::new();
         let mut queues = Vec::new();
-        for (number, size) in (0u32..).zip(device.queue_sizes()) {
-            let kick = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
-            vm.fd.register_ioevent(&kick, &notify, number)?;
-            kicks.push(kick);
+        for size in device.queue_sizes() {
+            kicks.push(EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?);
             queues.push(Queue::new(*size).map_err(io::Error::other)?);
         }
         Ok(Self {
@@ -322,5 +328,23 @@ impl fmt::Debug for Transport {
             .field("kind", &self.device.kind())
             .field("status", &self.status)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl Transport {
+    /// Behind no VM: a test is the driver.
+    pub(super) fn alone(device: Box<dyn VirtioDevice>, memory: GuestMemory) -> Self {
+        Self::unconnected(device, memory).unwrap()
+    }
+
+    /// What an ioeventfd does.
+    pub(super) fn kick(&self, queue: usize) {
+        self.kicks[queue].write(1).unwrap();
+    }
+
+    /// Number of interrupts since the last call, at least one if any.
+    pub(super) fn interrupts(&self) -> u64 {
+        self.interrupt.read().unwrap_or(0)
     }
 }

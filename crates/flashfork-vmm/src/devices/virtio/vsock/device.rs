@@ -284,7 +284,6 @@ impl Vsock {
 
     /// Packets without data to the guest, as many as it takes.
     fn flush(&mut self, queues: &mut Queues<'_>) -> Result<(), Broken> {
-        self.starved = false;
         if self.gate != Gate::Open {
             return Ok(());
         }
@@ -304,16 +303,18 @@ impl Vsock {
             return Ok(None);
         }
         loop {
+            let there = queues.queues[RX].avail_idx(queues.memory, Ordering::Acquire);
+            let there = there.map_err(|e| Broken(e.to_string()))?.0;
             if let Some(chain) = queues.pop(RX) {
+                self.starved = false;
                 let head = chain.head_index();
                 let writer = chain.writer(queues.memory).map_err(|e| Broken(e.to_string()))?;
                 return Ok(Some(Buffer { head, writer, length: 0 }));
             }
             // Notified when it gives one; unless it just has.
-            let before = queues.queues[RX].avail_idx(queues.memory, Ordering::Acquire);
-            let before = before.map_err(|e| Broken(e.to_string()))?.0;
             let more = queues.rearm(RX)?;
-            if !more || before != queues.queues[RX].next_avail() {
+            // Buffers that were there already and can't be taken are a broken ring's.
+            if !more || there != queues.queues[RX].next_avail() {
                 self.starved = true;
                 return Ok(None);
             }
@@ -430,7 +431,8 @@ impl VirtioDevice for Vsock {
         ops.add(Events::with_data(self.connector.wake(), WAKE, EventSet::IN)).expect("a new epoll takes an eventfd");
     }
 
-    fn notified(&mut self, _: usize, queues: &mut Queues<'_>, ops: &mut EventOps<'_>) -> Result<(), Broken> {
+    fn notified(&mut self, index: usize, queues: &mut Queues<'_>, ops: &mut EventOps<'_>) -> Result<(), Broken> {
+        self.starved &= index != RX;
         self.go_on(queues, ops)
     }
 

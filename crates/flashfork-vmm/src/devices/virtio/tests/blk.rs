@@ -1,0 +1,244 @@
+//! Disks: what is written where, who sees it, and what becomes of requests around a freeze.
+
+use crate::devices::virtio::blk::{Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, FrozenDisk, Image};
+use crate::devices::virtio::driver::{BUFFERS, Driver};
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+const IN: u32 = 0;
+const OUT: u32 = 1;
+const OK: u8 = 0;
+const IOERR: u8 = 1;
+
+/// An image whose every sector begins with its number.
+pub(super) fn image(sectors: u64) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    for sector in 0..sectors {
+        let mut bytes = [0xee; 512];
+        bytes[..8].copy_from_slice(&sector.to_le_bytes());
+        file.write_all(&bytes).unwrap();
+    }
+    file
+}
+
+fn source(sectors: u64) -> Image {
+    Image { file: image(sectors), read_only: false, serial: "disk-1".into(), limit: DEFAULT_LIMIT }
+}
+
+pub(super) fn slot(disk: Disk) -> DiskSlot {
+    Arc::new(Mutex::new(Some(disk)))
+}
+
+fn freeze(slot: &DiskSlot) -> FrozenDisk {
+    slot.lock().unwrap().as_mut().unwrap().freeze().unwrap()
+}
+
+/// Puts a request in: header, data, status, each in a place of its own by `n`.
+fn submit(driver: &mut Driver, n: u64, kind: u32, sector: u64, data: &[u8], length: u32) {
+    let at = BUFFERS + n * 0x10000;
+    let header = [&kind.to_le_bytes()[..], &[0; 4], &sector.to_le_bytes()].concat();
+    driver.write(at, &header);
+    driver.write(at + 0x1000, data);
+    driver.write(at + 0x20, &[0xff]);
+    driver.submit(0, &[(at, 16, false), (at + 0x1000, length, kind != OUT), (at + 0x20, 1, true)]);
+}
+
+fn status(driver: &Driver, n: u64) -> u8 {
+    driver.read(BUFFERS + n * 0x10000 + 0x20, 1)[0]
+}
+
+fn request(driver: &mut Driver, kind: u32, sector: u64, data: &[u8], length: u32) -> (u8, Vec<u8>) {
+    submit(driver, 0, kind, sector, data, length);
+    let (_, written) = driver.used(0).expect("an answer");
+    let status = status(driver, 0);
+    let data = driver.read(BUFFERS + 0x1000, length as usize);
+    assert_eq!(written, if kind != OUT && status == OK { length + 1 } else { 1 });
+    (status, data)
+}
+
+fn read(driver: &mut Driver, sector: u64) -> Vec<u8> {
+    let (status, data) = request(driver, IN, sector, &[], 512);
+    assert_eq!(status, OK);
+    data
+}
+
+fn write(driver: &mut Driver, sector: u64, byte: u8) {
+    assert_eq!(request(driver, OUT, sector, &[byte; 512], 512).0, OK);
+}
+
+#[test]
+fn what_is_written_is_read_and_the_rest_is_the_image() {
+    let slot = slot(Disk::new(source(101)).unwrap());
+    let mut driver = Driver::start(Box::new(Blk(slot.clone())), true);
+    write(&mut driver, 9, 7);
+    assert_eq!(read(&mut driver, 9), [7; 512]);
+    for sector in [0, 8, 10, 15, 16, 100] {
+        assert_eq!(read(&mut driver, sector)[..8], sector.to_le_bytes(), "{sector}");
+    }
+    // The last, partial block; and a read across a written block and unwritten ones.
+    write(&mut driver, 100, 8);
+    assert_eq!(read(&mut driver, 100), [8; 512]);
+    assert_eq!(read(&mut driver, 99)[..8], 99u64.to_le_bytes());
+    let (status, data) = request(&mut driver, IN, 0, &[], 64 * 512);
+    assert_eq!(status, OK);
+    for sector in 0..64u64 {
+        let expected = if sector == 9 { [7; 8] } else { sector.to_le_bytes() };
+        assert_eq!(data[sector as usize * 512..][..8], expected, "{sector}");
+    }
+    assert_eq!(slot.lock().unwrap().as_ref().unwrap().written(), 2 * 4096);
+    assert!(driver.transport().interrupts() > 0);
+}
+
+#[test]
+fn capacity_serial_number_and_flush_are_answered() {
+    let driver = &mut Driver::start(Box::new(Blk(slot(Disk::new(source(64)).unwrap()))), true);
+    let mut capacity = [0; 8];
+    driver.transport().read(0x100, &mut capacity);
+    assert_eq!(u64::from_le_bytes(capacity), 64);
+    let (status, serial) = request(driver, 8, 0, &[], 20);
+    assert_eq!((status, &serial[..7]), (OK, &b"disk-1\0"[..]));
+    assert_eq!(request(driver, 77, 0, &[], 512).0, 2, "unknown kinds are unsupported");
+    submit(driver, 0, 4, 0, &[], 0);
+    assert!(driver.used(0).is_some());
+    assert_eq!(self::status(driver, 0), OK);
+}
+
+#[test]
+fn sectors_outside_the_disk_are_errors_however_they_are_said() {
+    let driver = &mut Driver::start(Box::new(Blk(slot(Disk::new(source(64)).unwrap()))), true);
+    for (sector, length) in
+        [(64, 512), (63, 1024), (u64::MAX, 512), (u64::MAX / 512, 512), (1 << 55, 512), (0, 100), (0, 1 << 16)]
+    {
+        assert_eq!(request(driver, IN, sector, &[], length).0, IOERR, "read {sector} {length}");
+        assert_eq!(request(driver, OUT, sector, &[], length).0, IOERR, "write {sector} {length}");
+    }
+    assert_eq!(read(driver, 63)[..8], 63u64.to_le_bytes());
+}
+
+#[test]
+fn a_read_only_disk_refuses_writes() {
+    let disk = Disk::new(Image { read_only: true, ..source(64) }).unwrap();
+    let driver = &mut Driver::start(Box::new(Blk(slot(disk))), true);
+    assert_eq!(request(driver, OUT, 0, &[1; 512], 512).0, IOERR);
+    assert_eq!(read(driver, 0)[..8], 0u64.to_le_bytes());
+    assert_ne!(driver.register(0x10) & 1 << 5, 0, "VIRTIO_BLK_F_RO");
+}
+
+#[test]
+fn a_guest_that_writes_more_than_it_may_gets_errors_and_keeps_what_it_has() {
+    let disk = Disk::new(Image { limit: 2 * 4096, ..source(64) }).unwrap();
+    let driver = &mut Driver::start(Box::new(Blk(slot(disk))), true);
+    write(driver, 0, 1);
+    write(driver, 8, 2);
+    assert_eq!(request(driver, OUT, 16, &[3; 512], 512).0, IOERR);
+    write(driver, 9, 4);
+    assert_eq!((read(driver, 0), read(driver, 8)[0], read(driver, 16)[0]), (vec![1; 512], 2, 16));
+}
+
+#[test]
+fn disk_writes_of_template_and_clones_are_isolated_and_a_rollback_drops_them() {
+    let parent_slot = slot(Disk::new(source(64)).unwrap());
+    let mut parent = Driver::start(Box::new(Blk(parent_slot.clone())), true);
+    write(&mut parent, 1, 0xaa);
+    parent.transport().pause();
+    let state = parent.transport().save();
+    let frozen = freeze(&parent_slot);
+    parent.transport().resume();
+
+    let slots = [(); 2].map(|()| slot(Disk::copy(&frozen).unwrap()));
+    let mut clones = slots.clone().map(|slot| parent.restored(Box::new(Blk(slot)), &state));
+    for (n, clone) in (1..).zip(&mut clones) {
+        clone.transport().resume();
+        assert_eq!(read(clone, 1), [0xaa; 512], "from the template");
+        assert_eq!(read(clone, 2)[0], 2, "from the image");
+        write(clone, 1, n);
+        write(clone, 40, n);
+    }
+    write(&mut parent, 1, 0xbb);
+    for (n, clone) in (1..).zip(&mut clones) {
+        assert_eq!((read(clone, 1)[0], read(clone, 40)[0], read(clone, 41)[0]), (n, n, 41));
+    }
+    assert_eq!((read(&mut parent, 1)[0], read(&mut parent, 40)[0]), (0xbb, 40));
+    assert_eq!(slots[0].lock().unwrap().as_ref().unwrap().written(), 2 * 4096);
+
+    clones[0].transport().pause();
+    slots[0].lock().unwrap().as_mut().unwrap().discard_writes().unwrap();
+    clones[0].transport().resume();
+    assert_eq!((read(&mut clones[0], 1)[0], read(&mut clones[0], 40)[0]), (0xaa, 40));
+    assert_eq!(read(&mut clones[1], 1)[0], 2, "the sibling keeps its own");
+}
+
+#[test]
+fn requests_in_flight_at_a_freeze_are_completed_exactly_once_in_template_and_clone() {
+    for event_idx in [false, true] {
+        let parent_slot = slot(Disk::new(source(64)).unwrap());
+        let mut parent = Driver::start(Box::new(Blk(parent_slot.clone())), event_idx);
+        write(&mut parent, 0, 1);
+        parent.transport().pause();
+        for n in 0..10 {
+            submit(&mut parent, n, OUT, n, &[n as u8; 512], 512);
+        }
+        parent.settle();
+        let state = parent.transport().save();
+        let frozen = freeze(&parent_slot);
+        let clone_slot = slot(Disk::copy(&frozen).unwrap());
+        let mut clone = parent.restored(Box::new(Blk(clone_slot)), &state);
+        for driver in [&mut clone, &mut parent] {
+            assert_eq!(driver.used_within(0, std::time::Duration::ZERO), None, "nothing is served while paused");
+            driver.transport().resume();
+            let mut heads: Vec<u16> = (0..10).map(|_| driver.used(0).expect("every request is answered").0).collect();
+            heads.sort_unstable();
+            heads.dedup();
+            assert_eq!(heads.len(), 10, "each once: {heads:?}");
+            driver.settle();
+            assert_eq!(driver.used_within(0, std::time::Duration::ZERO), None, "and none again");
+            assert!((0..10).all(|n| status(driver, n) == OK));
+        }
+        for driver in [&mut clone, &mut parent] {
+            assert_eq!(read(driver, 7)[0], 7);
+        }
+    }
+}
+
+#[test]
+fn a_template_of_another_disk_is_refused() {
+    let parent_slot = slot(Disk::new(source(64)).unwrap());
+    let parent = Driver::start(Box::new(Blk(parent_slot.clone())), true);
+    parent.transport().pause();
+    let state = parent.transport().save();
+    let frozen = freeze(&parent_slot);
+    let other = FrozenDisk { image: image(72).into(), overlay: frozen.overlay.try_clone().unwrap() };
+    assert!(matches!(Disk::copy(&other), Err(DiskError::Overlay(_))), "the overlay has another length");
+    let open = Disk::new(source(64)).unwrap();
+    let unsealed = FrozenDisk { image: image(64).into(), overlay: tempfile::tempfile().unwrap().into() };
+    assert!(Disk::copy(&unsealed).is_err());
+    // The right length of overlay, but another number of sectors.
+    let odd = slot(Disk::new(source(63)).unwrap());
+    let refused = Driver::raw(Box::new(Blk(odd)), parent.memory.clone()).transport().restore(&state).unwrap_err();
+    assert!(refused.to_string().contains("32768 bytes"), "{refused}");
+    let missing = Driver::raw(Box::new(Blk(DiskSlot::default())), parent.memory.clone());
+    assert!(missing.transport().restore(&state).unwrap_err().to_string().contains("missing"));
+    drop(open);
+}
+
+#[test]
+fn images_that_are_no_disk_are_refused_with_the_reason() {
+    for bytes in [0, 511, 513] {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(bytes).unwrap();
+        let refused = Disk::new(Image { file, ..source(1) }).unwrap_err();
+        assert!(matches!(refused, DiskError::Size(found) if found == bytes));
+    }
+}
+
+#[test]
+fn an_image_that_shrinks_gives_errors_not_signals() {
+    let file = image(64);
+    let disk = Disk::new(Image { file: file.try_clone().unwrap(), ..source(1) }).unwrap();
+    let driver = &mut Driver::start(Box::new(Blk(slot(disk))), true);
+    file.set_len(512).unwrap();
+    assert_eq!(request(driver, IN, 32, &[], 512).0, IOERR);
+    assert_eq!(request(driver, OUT, 32, &[1; 512], 512).0, IOERR, "the rest of the block can't be read");
+    assert_eq!(request(driver, OUT, 32, &[1; 4096], 4096).0, OK, "nothing of it is needed");
+}

@@ -1,0 +1,5 @@
+//! Devices behind their transport and its thread, with a test as the driver: no KVM is needed.
+
+mod blk;
+mod hostile;
+mod vsock;
