@@ -106,6 +106,11 @@ impl VcpuHandle {
 }
 
 impl VcpuLoop {
+    /// Number of the vCPU.
+    pub fn id(&self) -> u8 {
+        self.vcpu.id
+    }
+
     /// The vCPU, before the loop runs.
     pub fn vcpu(&mut self) -> &mut Vcpu {
         &mut self.vcpu

@@ -43,7 +43,10 @@ impl Machine {
             ram,
         };
         for body in loops {
+            let id = body.id();
             machine.spawn(body)?;
+            // What a thread does to begin with, a locked-in shell may not.
+            machine.vcpus[usize::from(id)].call(|_| ()).recv().map_err(|_| MachineError::Gone(id))?;
         }
         Ok((machine, first))
     }

@@ -103,7 +103,9 @@ pub(super) fn spawn(
     let (machine, handed) = mpsc::channel();
     let handover = Handover { machine, start: start.clone() };
     let (result, controller) = mpsc::sync_channel(1);
+    let (begun, wait) = mpsc::channel();
     let body = move || {
+        drop(begun);
         if let Some(handed) = take(&start, &handed) {
             let ended = begin(handed, channel, console, start).and_then(Controller::run);
             // vCPU 0's thread may have failed on its own.
@@ -114,6 +116,8 @@ pub(super) fn spawn(
         .name("controller".into())
         .spawn(body)
         .map_err(|e| ShellError::System("start a thread", e))?;
+    // What a thread does to begin with, a locked-in shell may not. Nothing is sent: the end of the channel says it.
+    let _ = wait.recv() as Result<(), _>;
     Ok((handover, controller))
 }
 

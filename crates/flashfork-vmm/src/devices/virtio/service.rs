@@ -3,7 +3,7 @@
 use super::Transport;
 use event_manager::{EventManager, RemoteEndpoint, SubscriberOps};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
@@ -24,10 +24,14 @@ impl Service {
         let endpoint = manager.remote_endpoint();
         let ended = Arc::new(AtomicBool::new(false));
         let end = ended.clone();
+        let (begun, wait) = mpsc::channel();
         let thread = thread::Builder::new().name("devices".into()).spawn(move || {
+            drop(begun);
             // An epoll that fails has lost its descriptors: there is nothing left to serve.
             while !end.load(Ordering::Acquire) && manager.run().is_ok() {}
         })?;
+        // What a thread does to begin with, a locked-in shell may not. Nothing is sent: the end of the channel says it.
+        let _ = wait.recv() as Result<(), _>;
         Ok(Self { endpoint, ended, thread: Some(thread) })
     }
 }
