@@ -13,3 +13,4 @@ pub mod machine;
 pub mod memory;
 pub mod shell;
 pub mod state;
+pub mod template;

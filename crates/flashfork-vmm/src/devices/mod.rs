@@ -216,6 +216,6 @@ const SIGNAL_END: u16 = COMMAND_PORT + PORTS;
 const SERIAL_END: u16 = layout::SERIAL_PORT + 8;
 
 /// Panics abort, so no lock is ever poisoned.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

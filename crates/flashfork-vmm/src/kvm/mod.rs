@@ -4,6 +4,6 @@ mod cpuid;
 mod interrupts;
 mod vm;
 
-pub use cpuid::{CpuidEntries, for_vcpu};
+pub use cpuid::{CpuidEntries, for_vcpu, supported};
 pub use interrupts::{VmState, VmStateError};
 pub use vm::{Vm, VmError};

@@ -2,8 +2,6 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// First bytes of every state.
-const MAGIC: [u8; 8] = *b"FLFKVM\r\n";
 /// Version of everything below [`MachineState`](super::MachineState) and of [`crate::layout`]. Another version is refused:
 /// templates are cheap to make again.
 pub const VERSION: u32 = 1;
@@ -14,11 +12,16 @@ const HEADER: usize = 24;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// Something else.
-    #[error("not a flashfork template state")]
+    #[error("not a part of a flashfork template")]
     Magic,
     /// Written by another version of flashfork.
-    #[error("template state of version {0}, this flashfork reads version {VERSION}: make the template again")]
-    Version(u32),
+    #[error("a template of version {found}, this flashfork reads version {known}: make the template again")]
+    Version {
+        /// In the bytes.
+        found: u32,
+        /// The only one known here.
+        known: u32,
+    },
     /// Truncated, or with something behind it.
     #[error("the template state is {found} bytes long, {expected} were written: the file is damaged")]
     Length {
@@ -35,46 +38,64 @@ pub enum StateError {
     Nonsense(String),
 }
 
-pub(super) fn seal(value: &impl Serialize) -> Result<Vec<u8>, StateError> {
-    let bytes = postcard::to_extend(value, vec![0; HEADER]).map_err(|e| StateError::Nonsense(e.to_string()))?;
-    let mut bytes = bytes;
-    let length = (bytes.len() - HEADER) as u64;
-    let checksum = crc32fast::hash(&bytes[HEADER..]);
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-    bytes[16..24].copy_from_slice(&length.to_le_bytes());
-    Ok(bytes)
+/// A kind of content.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Envelope {
+    /// First bytes.
+    pub magic: [u8; 8],
+    /// The only version that is read.
+    pub version: u32,
 }
 
-pub(super) fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StateError> {
-    let (header, body) = bytes.split_first_chunk::<HEADER>().ok_or(StateError::Magic)?;
-    if header[..8] != MAGIC {
-        return Err(StateError::Magic);
+impl Envelope {
+    /// `value`, in its envelope.
+    pub(crate) fn seal(&self, value: &impl Serialize) -> Result<Vec<u8>, StateError> {
+        let mut bytes = postcard::to_extend(value, vec![0; HEADER]).map_err(|e| StateError::Nonsense(e.to_string()))?;
+        let length = (bytes.len() - HEADER) as u64;
+        let checksum = crc32fast::hash(&bytes[HEADER..]);
+        bytes[..8].copy_from_slice(&self.magic);
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        bytes[16..24].copy_from_slice(&length.to_le_bytes());
+        Ok(bytes)
     }
-    let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
-    if word(8) != VERSION {
-        return Err(StateError::Version(word(8)));
+
+    /// What [`Self::seal`] was given; never trusts `bytes`.
+    pub(crate) fn open<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, StateError> {
+        let (header, body) = bytes.split_first_chunk::<HEADER>().ok_or(StateError::Magic)?;
+        if header[..8] != self.magic {
+            return Err(StateError::Magic);
+        }
+        let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| header[at + i]));
+        if word(8) != self.version {
+            return Err(StateError::Version { found: word(8), known: self.version });
+        }
+        let expected = u64::from(word(16)) | u64::from(word(20)) << 32;
+        if expected != body.len() as u64 {
+            return Err(StateError::Length { found: body.len() as u64, expected });
+        }
+        if crc32fast::hash(body) != word(12) {
+            return Err(StateError::Checksum);
+        }
+        let nonsense = |e: postcard::Error| StateError::Nonsense(e.to_string());
+        let (value, rest) = postcard::take_from_bytes(body).map_err(nonsense)?;
+        if rest.is_empty() { Ok(value) } else { Err(StateError::Nonsense("bytes after its end".into())) }
     }
-    let expected = u64::from(word(16)) | u64::from(word(20)) << 32;
-    if expected != body.len() as u64 {
-        return Err(StateError::Length { found: body.len() as u64, expected });
-    }
-    if crc32fast::hash(body) != word(12) {
-        return Err(StateError::Checksum);
-    }
-    let nonsense = |e: postcard::Error| StateError::Nonsense(e.to_string());
-    let (value, rest) = postcard::take_from_bytes(body).map_err(nonsense)?;
-    if rest.is_empty() { Ok(value) } else { Err(StateError::Nonsense("bytes after its end".into())) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const KIND: Envelope = Envelope { magic: *b"a kind !", version: 3 };
+
+    fn open<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, StateError> {
+        KIND.open(bytes)
+    }
+
     #[test]
     fn every_damaged_byte_and_every_truncation_is_seen() {
-        let good = seal(&vec![1u32, 2, 3, 400_000]).unwrap();
+        let good = KIND.seal(&vec![1u32, 2, 3, 400_000]).unwrap();
         assert_eq!(open::<Vec<u32>>(&good).unwrap(), [1, 2, 3, 400_000]);
         for at in 0..good.len() {
             assert!(open::<Vec<u32>>(&good[..at]).is_err(), "cut at {at}");
@@ -89,8 +110,8 @@ mod tests {
 
     #[test]
     fn another_version_is_named() {
-        let mut bytes = seal(&1u8).unwrap();
+        let mut bytes = KIND.seal(&1u8).unwrap();
         bytes[8] = 9;
-        assert_eq!(open::<u8>(&bytes), Err(StateError::Version(9)));
+        assert_eq!(open::<u8>(&bytes), Err(StateError::Version { found: 9, known: 3 }));
     }
 }

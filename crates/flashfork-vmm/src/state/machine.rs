@@ -1,9 +1,12 @@
 //! A whole VM's state without its RAM.
 
-use super::envelope::{self, StateError};
+use super::envelope::{Envelope, StateError, VERSION};
 use crate::{cpu::VcpuState, devices::DeviceState, kvm::CpuidEntries, kvm::VmState};
 use flashfork_proto::shape::Shape;
 use serde::{Deserialize, Serialize};
+
+/// First bytes and version of a state.
+const ENVELOPE: Envelope = Envelope { magic: *b"FLFKVM\r\n", version: VERSION };
 
 /// Saved in one pause, together with the RAM it belongs to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -22,12 +25,12 @@ pub struct MachineState {
 impl MachineState {
     /// With magic number, version and checksum.
     pub fn encode(&self) -> Result<Vec<u8>, StateError> {
-        envelope::seal(self)
+        ENVELOPE.seal(self)
     }
 
     /// The opposite of [`Self::encode`]; never trusts `bytes`. Whether the state fits a VM is for that VM to say.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
-        let state: Self = envelope::open(bytes)?;
+        let state: Self = ENVELOPE.open(bytes)?;
         state.shape.check().map_err(|e| StateError::Nonsense(e.to_string()))?;
         if state.vcpus.len() != usize::from(state.shape.vcpus) {
             return Err(StateError::Nonsense("as many vCPU states as vCPUs are needed".into()));

@@ -3,5 +3,6 @@
 mod envelope;
 mod machine;
 
+pub(crate) use envelope::Envelope;
 pub use envelope::{StateError, VERSION};
 pub use machine::MachineState;

@@ -1,0 +1,203 @@
+//! A template in a directory: `manifest`, `ram`, and with a disk `disk` (the image) and `overlay` (what the template wrote).
+//!
+//! Checksums find damage, not malice: who can write to the directory can make a template of anything. It holds all the
+//! guest's secrets, so only its owner may read it.
+
+use super::manifest::{DiskSums, Manifest, Sum};
+use super::{DirectoryError, Host, Template, sparse};
+use crate::devices::virtio::blk::FrozenDisk;
+use crate::machine::Frozen;
+use crate::memory;
+use crate::state::MachineState;
+use flashfork_proto::shape::Pages;
+use kvm_ioctls::Kvm;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vm_memory::mmap::MmapRegion;
+use vm_memory::{Bytes, FileOffset, VolatileMemory};
+
+const MANIFEST: &str = "manifest";
+const RAM: &str = "ram";
+const IMAGE: &str = "disk";
+const OVERLAY: &str = "overlay";
+/// No manifest is longer: 8 vCPUs take some 120 KB.
+const MAX_MANIFEST: u64 = 4 << 20;
+
+/// Saves `template` to `directory`, which doesn't exist yet or is empty. It appears there complete or not at all; what a
+/// save that was killed leaves beside it, the next one to the same directory removes.
+pub fn save(template: &Template, directory: &Path, kvm: &Kvm) -> Result<(), DirectoryError> {
+    let host = Host::this(kvm).map_err(DirectoryError::ThisHost)?;
+    let empty = fs::read_dir(directory).map(|mut entries| entries.next().is_none());
+    if fs::symlink_metadata(directory).is_ok() && !empty.unwrap_or(false) {
+        return Err(DirectoryError::Exists(directory.to_owned()));
+    }
+    let draft = Draft::begin(directory)?;
+    let Frozen { ram, disk, state } = &template.frozen;
+    let manifest = Manifest {
+        host,
+        quota: template.quota.saved(),
+        created_s: template.created_s,
+        ram: draft.put(RAM, ram, state.shape.memory_bytes())?,
+        disk: match disk {
+            Some(FrozenDisk { image, overlay }) => {
+                Some(DiskSums { image: draft.put_whole(IMAGE, image)?, overlay: draft.put_whole(OVERLAY, overlay)? })
+            }
+            None => None,
+        },
+        state: state.encode().map_err(DirectoryError::Encode)?,
+    };
+    let bytes = manifest.encode().map_err(DirectoryError::Encode)?;
+    draft.write(MANIFEST, |file| file.write_all(&bytes))?;
+    draft.finish(directory)
+}
+
+/// Loads a template; its memory is checked and sealed. The disk's image stays open in the directory.
+pub fn load(directory: &Path, kvm: &Kvm) -> Result<Template, DirectoryError> {
+    let path = directory.join(MANIFEST);
+    let manifest = read_small(&path).map_err(|cause| DirectoryError::Read { path: path.clone(), cause })?;
+    let broken = |cause| DirectoryError::State { path: path.clone(), cause };
+    let manifest = Manifest::decode(&manifest).map_err(broken)?;
+    let state = MachineState::decode(&manifest.state).map_err(broken)?;
+    Host::this(kvm).and_then(|host| host.check(&manifest.host)).map_err(DirectoryError::Host)?;
+    let shape = state.shape;
+    if manifest.ram.bytes != shape.memory_bytes() || manifest.disk.is_some() != shape.disk {
+        return Err(DirectoryError::Damaged { path, why: "its parts don't belong together".into() });
+    }
+    let ram = get(&directory.join(RAM), &manifest.ram, "flashfork:vm", shape.pages)?;
+    let disk = match &manifest.disk {
+        Some(sums) => Some(FrozenDisk {
+            image: check(&directory.join(IMAGE), &sums.image, |_, _| Ok(()))?.into(),
+            overlay: get(&directory.join(OVERLAY), &sums.overlay, "flashfork:disk", Pages::Small)?,
+        }),
+        None => None,
+    };
+    let frozen = Frozen { ram, disk, state: Arc::new(state) };
+    Ok(Template { frozen, quota: manifest.quota.into(), created_s: manifest.created_s })
+}
+
+fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    if length > MAX_MANIFEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "too long for a manifest"));
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+/// The file at `path`, if it is what was saved; `take` gets its content.
+fn check(path: &Path, saved: &Sum, take: impl FnMut(u64, &[u8]) -> io::Result<()>) -> Result<File, DirectoryError> {
+    let failed = |cause| DirectoryError::Read { path: path.to_owned(), cause };
+    let damaged = |why| DirectoryError::Damaged { path: path.to_owned(), why };
+    let file = File::open(path).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    if bytes != saved.bytes {
+        return Err(damaged(format!("it has {bytes} bytes, {} were saved", saved.bytes)));
+    }
+    let sum = sparse::each_run(&file, bytes, take).map_err(failed)?;
+    if sum != *saved { Err(damaged("its checksum is wrong".into())) } else { Ok(file) }
+}
+
+/// A sealed memory file with the content of the file at `path`.
+fn get(path: &Path, saved: &Sum, name: &str, pages: Pages) -> Result<OwnedFd, DirectoryError> {
+    let failed = |cause| DirectoryError::Read { path: path.to_owned(), cause };
+    room(path).map_err(failed)??;
+    let memory = memory::create(name, saved.bytes, pages)?;
+    let file = File::from(memory.try_clone().map_err(failed)?);
+    {
+        // By mapping: files of 2 MB pages can't be written to.
+        let region = MmapRegion::<()>::from_file(FileOffset::new(file, 0), saved.bytes as usize);
+        let region = region.map_err(|e| failed(io::Error::other(e)))?;
+        let slice = region.as_volatile_slice();
+        check(path, saved, |at, run| slice.write_slice(run, at as usize).map_err(io::Error::other))?;
+    }
+    memory::seal(&memory)?;
+    Ok(memory)
+}
+
+/// Whether what the file at `path` holds fits into memory: the kernel would take it, and then kill somebody.
+fn room(path: &Path) -> io::Result<Result<(), DirectoryError>> {
+    let need = fs::metadata(path)?.blocks() * 512 >> 20;
+    let info = fs::read_to_string("/proc/meminfo")?;
+    let free = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    // A kernel that doesn't say is asked by trying.
+    let free = free.map_or(u64::MAX, |kb| kb >> 10);
+    Ok(if need < free { Ok(()) } else { Err(DirectoryError::Room { need, free }) })
+}
+
+/// A directory that is being written, beside the one it will be.
+struct Draft {
+    path: PathBuf,
+    /// Locked, so that nobody else writes or removes it.
+    _lock: File,
+}
+
+impl Draft {
+    fn begin(directory: &Path) -> Result<Self, DirectoryError> {
+        let (Some(name), Some(parent)) = (directory.file_name(), directory.parent()) else {
+            return Err(DirectoryError::Name(directory.to_owned()));
+        };
+        let path = parent.join(format!(".{}.saving", name.to_string_lossy()));
+        let failed = |cause| DirectoryError::Write { path: path.clone(), cause };
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e)),
+            _ => {}
+        }
+        let lock = File::open(&path).map_err(failed)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::AGAIN) => return Err(DirectoryError::Busy(directory.to_owned())),
+            other => other.map_err(|e| failed(e.into()))?,
+        }
+        for left in fs::read_dir(&path).map_err(failed)? {
+            fs::remove_file(left.map_err(failed)?.path()).map_err(failed)?;
+        }
+        Ok(Self { path, _lock: lock })
+    }
+
+    fn write<T>(&self, name: &str, what: impl FnOnce(&mut File) -> io::Result<T>) -> Result<T, DirectoryError> {
+        let path = self.path.join(name);
+        let write = || {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+            let result = what(&mut file)?;
+            file.sync_all()?;
+            Ok(result)
+        };
+        write().map_err(|cause| DirectoryError::Write { path: path.clone(), cause })
+    }
+
+    fn put(&self, name: &str, from: &OwnedFd, bytes: u64) -> Result<Sum, DirectoryError> {
+        self.write(name, |file| {
+            let from = File::from(from.as_fd().try_clone_to_owned()?);
+            file.set_len(bytes)?;
+            sparse::each_run(&from, bytes, |at, run| file.write_all_at(run, at))
+        })
+    }
+
+    fn put_whole(&self, name: &str, from: &OwnedFd) -> Result<Sum, DirectoryError> {
+        let bytes = rustix::fs::seek(from, rustix::fs::SeekFrom::End(0));
+        let bytes = bytes.map_err(|e| DirectoryError::Write { path: self.path.join(name), cause: e.into() })?;
+        self.put(name, from, bytes)
+    }
+
+    fn finish(self, directory: &Path) -> Result<(), DirectoryError> {
+        let sync = |path: &Path| File::open(path)?.sync_all();
+        let renamed = sync(&self.path).and_then(|()| fs::rename(&self.path, directory));
+        renamed.map_err(|cause| DirectoryError::Write { path: directory.to_owned(), cause })?;
+        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        sync(parent).map_err(|cause| DirectoryError::Write { path: parent.to_owned(), cause })
+    }
+}
+
+impl Drop for Draft {
+    /// After [`Self::finish`] there is nothing left by this name.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

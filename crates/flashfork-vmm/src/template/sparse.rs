@@ -1,0 +1,114 @@
+//! Files that are mostly empty: copied and checked without touching what isn't there.
+//!
+//! The checksum is that of all pages that are not zero, each after its offset: the same whether zeros are a hole or written
+//! out, so that a directory may be copied by any tool.
+
+use super::manifest::Sum;
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// What is a hole or not.
+const PAGE: usize = 4096;
+/// What is read at once.
+const CHUNK: usize = 1 << 20;
+
+/// Reads `from`, which has `bytes`; gives `take` every run of pages that aren't all zero, with its offset.
+pub(super) fn each_run(from: &File, bytes: u64, mut take: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<Sum> {
+    let mut crc = crc32fast::Hasher::new();
+    let mut chunk = vec![0; CHUNK];
+    let mut at = 0;
+    while let Some((start, end)) = next_data(from, at, bytes)? {
+        at = start;
+        while at < end {
+            let length = (end - at).min(CHUNK as u64) as usize;
+            let read = &mut chunk[..length];
+            from.read_exact_at(read, at)?;
+            let mut run = 0..0;
+            for (index, page) in read.chunks(PAGE).enumerate() {
+                let begin = index * PAGE;
+                if is_zero(page) {
+                    if !run.is_empty() {
+                        take(at + run.start as u64, &read[run.clone()])?;
+                    }
+                    run = begin + page.len()..begin + page.len();
+                    continue;
+                }
+                crc.update(&(at + begin as u64).to_le_bytes());
+                crc.update(page);
+                run.end = begin + page.len();
+            }
+            if !run.is_empty() {
+                take(at + run.start as u64, &read[run])?;
+            }
+            at += length as u64;
+        }
+    }
+    Ok(Sum { bytes, crc: crc.finalize() })
+}
+
+/// The next range at or behind `at` that may hold something, whole pages.
+fn next_data(file: &File, at: u64, bytes: u64) -> io::Result<Option<(u64, u64)>> {
+    if at >= bytes {
+        return Ok(None);
+    }
+    let start = match seek(file, SeekFrom::Data(at)) {
+        Ok(start) => start - start % PAGE as u64,
+        Err(Errno::NXIO) => return Ok(None),
+        // hugetlbfs and some network file systems don't tell.
+        Err(Errno::INVAL | Errno::SPIPE | Errno::OPNOTSUPP) => return Ok(Some((at, bytes))),
+        Err(e) => return Err(e.into()),
+    };
+    let end = seek(file, SeekFrom::Hole(start)).map_or(bytes, |end| end.next_multiple_of(PAGE as u64).min(bytes));
+    Ok((start < bytes).then_some((start.max(at), end)))
+}
+
+fn is_zero(page: &[u8]) -> bool {
+    page.iter().all(|byte| *byte == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(file: &File, bytes: u64) -> (Vec<(u64, Vec<u8>)>, Sum) {
+        let mut runs = Vec::new();
+        let sum = each_run(file, bytes, |at, run| {
+            runs.push((at, run.to_vec()));
+            Ok(())
+        });
+        (runs, sum.unwrap())
+    }
+
+    #[test]
+    fn holes_and_written_zeros_are_the_same_and_everything_else_is_found() {
+        let bytes = 5 << 20;
+        let sparse = tempfile::tempfile().unwrap();
+        sparse.set_len(bytes).unwrap();
+        for at in [5000, (1 << 20) - 1, 1 << 20, (3 << 20) + 17, bytes - 1] {
+            sparse.write_all_at(&[9], at).unwrap();
+        }
+        let full = tempfile::tempfile().unwrap();
+        let mut content = vec![0; bytes as usize];
+        sparse.read_exact_at(&mut content, 0).unwrap();
+        full.write_all_at(&content, 0).unwrap();
+        let (runs_of_sparse, sum) = runs(&sparse, bytes);
+        assert_eq!(runs(&full, bytes), (runs_of_sparse.clone(), sum));
+        let mut copy = vec![0; bytes as usize];
+        for (at, run) in runs_of_sparse {
+            copy[at as usize..][..run.len()].copy_from_slice(&run);
+        }
+        assert!(copy == content);
+        full.write_all_at(&[1], 2 << 20).unwrap();
+        assert_ne!(runs(&full, bytes).1, sum);
+    }
+
+    #[test]
+    fn a_file_that_is_too_short_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&[1; 5000], 0).unwrap();
+        assert!(each_run(&file, 8192, |_, _| Ok(())).is_err());
+    }
+}
