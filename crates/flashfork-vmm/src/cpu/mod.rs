@@ -2,6 +2,7 @@
 
 mod exit;
 mod msrs;
+mod rehearsal;
 mod restore;
 mod save;
 mod state;
@@ -10,6 +11,7 @@ mod vcpu;
 
 pub use exit::{Exit, RunError};
 pub use msrs::Msrs;
+pub use rehearsal::RehearsalError;
 pub use state::{VcpuState, VcpuStateError};
 pub use thread::{VcpuHandle, VcpuLoop, pair};
 pub use vcpu::Vcpu;

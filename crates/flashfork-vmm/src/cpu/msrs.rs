@@ -103,6 +103,11 @@ pub(super) fn has_kvmclock(entries: &[kvm_msr_entry]) -> bool {
     entries.iter().any(|entry| KVM_SYSTEM_TIME.contains(&entry.index) && entry.data & 1 == 1)
 }
 
+/// Takes the TSC out.
+pub(super) fn remove_tsc(entries: &mut Vec<kvm_msr_entry>) {
+    entries.retain(|entry| entry.index != TSC);
+}
+
 /// The TSC in `entries`.
 pub(super) fn tsc(entries: &mut [kvm_msr_entry]) -> Option<&mut u64> {
     entries.iter_mut().find(|entry| entry.index == TSC).map(|entry| &mut entry.data)

@@ -85,7 +85,7 @@ impl Vcpu {
     /// Lets KVM finish the I/O instruction of the last exit without entering the guest (Documentation/virt/kvm/api.rst,
     /// KVM_RUN): registers saved before that would repeat or lose it. An instruction of several accesses (a string
     /// instruction, MMIO over a page's end) is served to its end.
-    fn finish_io(&mut self, devices: &Devices) -> Result<(), RunError> {
+    pub(super) fn finish_io(&mut self, devices: &Devices) -> Result<(), RunError> {
         loop {
             self.fd.set_kvm_immediate_exit(1);
             let entered = self.enter(devices)?;

@@ -80,7 +80,7 @@ impl Machine {
         Ok(times)
     }
 
-    fn check(&self, state: &MachineState) -> Result<(), MachineError> {
+    pub(super) fn check(&self, state: &MachineState) -> Result<(), MachineError> {
         if state.shape != self.shape {
             return Err(MachineError::Shape { template: state.shape.to_string(), machine: self.shape.to_string() });
         }

@@ -1,7 +1,7 @@
 //! Why a machine can't do what it was asked to.
 
 use crate::boot::BootError;
-use crate::cpu::{RunError, VcpuStateError};
+use crate::cpu::{RehearsalError, RunError, VcpuStateError};
 use crate::devices::{DeviceStateError, virtio::blk::DiskError};
 use crate::kvm::{VmError, VmStateError};
 use crate::memory::{MemfdError, RamError};
@@ -27,6 +27,12 @@ pub enum MachineError {
     /// A vCPU's state.
     #[error("vCPU {0}: {1}")]
     Vcpu(u8, VcpuStateError),
+    /// The rehearsal of a claim.
+    #[error("a claim can't be rehearsed: {0}")]
+    Rehearsal(RehearsalError),
+    /// A state that was just made.
+    #[error(transparent)]
+    State(#[from] crate::state::StateError),
     /// A vCPU's thread is gone.
     #[error("vCPU {0}: its thread has ended")]
     Gone(u8),

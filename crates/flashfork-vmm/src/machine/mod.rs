@@ -6,6 +6,7 @@ mod control;
 mod error;
 mod freeze;
 mod prepare;
+mod rehearse;
 
 pub use clone::CloneTimes;
 pub use error::MachineError;

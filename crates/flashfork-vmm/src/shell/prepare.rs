@@ -23,9 +23,10 @@ pub(super) fn prepare(
     };
     shape.check()?;
     let console = Output::new().map_err(|e| ShellError::System("make an eventfd", e))?;
-    let (mut machine, vcpu0) = Machine::prepare(&kvm, shape, Box::new(console.clone()))?;
+    let (mut machine, mut vcpu0) = Machine::prepare(&kvm, shape, Box::new(console.clone()))?;
     // The last use of /dev/kvm; nothing is opened any more.
     drop(kvm);
+    machine.rehearse(vcpu0.vcpu())?;
     machine.vacate()?;
     let (handover, controller) = serve::spawn(channel.clone(), console)?;
     // Touched now: the first packet won't have to wait for its pages.

@@ -1,0 +1,44 @@
+//! A restore and a first run for nothing, ahead of time: what the kernel and this process do only once is done then.
+
+use super::{RunError, Vcpu, VcpuState, VcpuStateError};
+use crate::boot::Entry;
+use crate::devices::Devices;
+
+impl Vcpu {
+    /// A state for [`Self::rehearse`]: this vCPU, fresh, about to run from `entry`.
+    pub(crate) fn rehearsal(&mut self, entry: &Entry) -> Result<VcpuState, VcpuStateError> {
+        let mut state = self.without_tsc()?;
+        state.regs = entry.regs;
+        (entry.sregs)(&mut state.sregs);
+        Ok(state)
+    }
+
+    /// Restores `state`, runs it to its first exit and becomes what the vCPU was before.
+    pub(crate) fn rehearse(&mut self, state: &VcpuState, devices: &Devices) -> Result<(), RehearsalError> {
+        let before = self.without_tsc()?;
+        self.restore(state)?;
+        self.step(devices)?;
+        self.finish_io(devices)?;
+        self.restore(&before)?;
+        Ok(self.note_fresh()?)
+    }
+
+    /// The first TSC written by hand would take the vCPU out of step with its siblings (kvm_synchronize_tsc, since 6.7), and a
+    /// guest that is booted would find its TSC unstable.
+    fn without_tsc(&mut self) -> Result<VcpuState, VcpuStateError> {
+        let mut state = self.save()?;
+        super::msrs::remove_tsc(&mut state.msrs);
+        Ok(state)
+    }
+}
+
+/// Why a rehearsal failed; a claim would have, too.
+#[derive(Debug, thiserror::Error)]
+pub enum RehearsalError {
+    /// Saving or restoring.
+    #[error(transparent)]
+    State(#[from] VcpuStateError),
+    /// Running.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
