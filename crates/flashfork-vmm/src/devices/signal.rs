@@ -64,3 +64,74 @@ impl SignalPort {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events;
+    use flashfork_proto::agent::CloneIdentity;
+    use flashfork_proto::signal::{COMMAND_PORT, DATA_PORT, MAX_PAYLOAD, PORTS, command};
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const GENERATION: Generation = [7; 16];
+
+    fn clone_of(name: &str) -> Renewal {
+        let identity = CloneIdentity { name: name.into(), index: 1, generation: GENERATION, job: Vec::new() };
+        Renewal { identity, realtime_ns: 0, entropy: [1; 32] }
+    }
+
+    fn is_alive(generation: Generation, port: &mut SignalPort) {
+        port.write(DATA_PORT, &generation);
+        assert_eq!(port.write(COMMAND_PORT, &[command::ALIVE]), Action::None);
+    }
+
+    #[test]
+    fn a_clone_is_alive_only_by_its_own_generation() {
+        let (outbox, inbox) = events::queue().unwrap();
+        let mut port = SignalPort::new(outbox);
+        is_alive(GENERATION, &mut port);
+        assert!(inbox.take(Some(Duration::ZERO)).is_none(), "there is no clone yet");
+        port.renew(&clone_of("c"), true);
+        is_alive([8; 16], &mut port);
+        assert!(inbox.take(Some(Duration::ZERO)).is_none(), "the template's, or a sibling's");
+        is_alive(GENERATION, &mut port);
+        assert!(matches!(inbox.take(Some(Duration::ZERO)), Some(Event::Alive(GENERATION))));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Any accesses of any length, also after a restore in their middle: nothing but signals comes of them, and a reply or
+        /// payload never outgrows its place.
+        #[test]
+        fn any_port_access(accesses in prop::collection::vec(
+            (any::<bool>(), 0..PORTS, prop::collection::vec(any::<u8>(), 0..300), prop_oneof![Just(0x10u8), Just(0x20), Just(0x30), Just(0x40), any::<u8>()]),
+            1..80,
+        )) {
+            let (outbox, inbox) = events::queue().unwrap();
+            let mut port = SignalPort::new(outbox);
+            port.renew(&clone_of("c"), true);
+            for (write, offset, mut bytes, number) in accesses {
+                let at = COMMAND_PORT + offset;
+                if write {
+                    if at == COMMAND_PORT {
+                        bytes = vec![number];
+                    }
+                    if let Action::Signal(_) = port.write(at, &bytes) {
+                        port.answer(Status::Ok, &[3; MAX_PAYLOAD]);
+                    }
+                } else {
+                    port.read(at, &mut bytes);
+                }
+                let state = port.save();
+                port.restore(&state);
+                prop_assert_eq!(port.save(), state);
+            }
+            while let Some(event) = inbox.take(Some(Duration::ZERO)) {
+                let fine = matches!(event, Event::Lap(_) | Event::Alive(GENERATION));
+                prop_assert!(fine, "{event:?}");
+            }
+        }
+    }
+}
