@@ -2,8 +2,10 @@
 //!
 //! The library never prints, never exits, opens nothing by name and reads no environment variable.
 
+pub mod api;
 pub mod boot;
 pub mod cpu;
+pub mod daemon;
 pub mod devices;
 pub mod events;
 pub mod jail;
@@ -11,6 +13,7 @@ pub mod kvm;
 pub mod layout;
 pub mod machine;
 pub mod memory;
+pub mod pool;
 pub mod shell;
 pub mod state;
 pub mod template;

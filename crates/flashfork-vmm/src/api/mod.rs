@@ -1,0 +1,156 @@
+//! The daemon's HTTP interface; `flashfork_proto::api` describes it.
+
+mod streams;
+
+use crate::daemon::{Daemon, DaemonError};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use flashfork_proto::api::{
+    self, CreateClones, CreateTemplate, ErrorCode, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
+};
+use std::sync::Arc;
+use std::time::Instant;
+
+type Shared = State<Arc<Daemon>>;
+type Answer<T> = Result<Json<T>, Failure>;
+
+/// An error on its way to the client.
+struct Failure(api::Error);
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(self.0)).into_response()
+    }
+}
+
+impl From<DaemonError> for Failure {
+    fn from(error: DaemonError) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<JsonRejection> for Failure {
+    fn from(rejection: JsonRejection) -> Self {
+        Self(api::Error { code: ErrorCode::Invalid, message: rejection.body_text() })
+    }
+}
+
+/// What the daemon answers.
+pub fn router(daemon: Arc<Daemon>) -> Router {
+    Router::new()
+        .route("/v1", get(version))
+        .route("/v1/templates", get(templates).post(create_template))
+        .route("/v1/templates/load", post(load_template))
+        .route("/v1/templates/{name}", get(template).delete(remove_template))
+        .route("/v1/templates/{name}/save", post(save_template))
+        .route("/v1/templates/{name}/clones", post(create_clones))
+        .route("/v1/clones", get(clones))
+        .route("/v1/clones/{name}", get(clone).delete(remove_clone))
+        .route("/v1/clones/{name}/rollback", post(rollback))
+        .route("/v1/clones/{name}/agent", post(streams::agent))
+        .route("/v1/clones/{name}/console", post(streams::console))
+        .route("/v1/stats", get(stats))
+        .route("/v1/host", post(host))
+        .fallback(nowhere)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(daemon)
+}
+
+/// Runs what blocks where it may.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DaemonError> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => Ok(result?),
+        // Panics abort; a runtime that ends answers nobody.
+        Err(e) => Err(Failure(api::Error { code: ErrorCode::Internal, message: e.to_string() })),
+    }
+}
+
+async fn nowhere() -> Failure {
+    let message = format!("no such path: this daemon speaks version {VERSION} of the interface");
+    Failure(api::Error { code: ErrorCode::NotFound, message })
+}
+
+async fn version() -> Json<api::Daemon> {
+    let flashfork = env!("CARGO_PKG_VERSION").to_owned();
+    Json(api::Daemon { flashfork, api: VERSION, pid: std::process::id() })
+}
+
+async fn templates(State(daemon): Shared) -> Json<Vec<api::Template>> {
+    Json(daemon.templates())
+}
+
+async fn create_template(
+    State(daemon): Shared,
+    body: Result<Json<CreateTemplate>, JsonRejection>,
+) -> Answer<api::Template> {
+    let Json(request) = body?;
+    blocking(move || daemon.create_template(&request)).await.map(Json)
+}
+
+async fn load_template(
+    State(daemon): Shared,
+    body: Result<Json<LoadTemplate>, JsonRejection>,
+) -> Answer<api::Template> {
+    let Json(request) = body?;
+    blocking(move || daemon.load_template(&request)).await.map(Json)
+}
+
+async fn save_template(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    body: Result<Json<SaveTemplate>, JsonRejection>,
+) -> Answer<api::Template> {
+    let Json(request) = body?;
+    blocking(move || daemon.save_template(&name, &request)).await.map(Json)
+}
+
+async fn template(State(daemon): Shared, Path(name): Path<String>) -> Answer<api::Template> {
+    Ok(Json(daemon.template(&name)?))
+}
+
+async fn remove_template(State(daemon): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+    daemon.remove_template(&name)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn create_clones(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    body: Result<Json<CreateClones>, JsonRejection>,
+) -> Answer<Vec<api::Clone>> {
+    let started = Instant::now();
+    let Json(request) = body?;
+    blocking(move || daemon.create_clones(&name, &request, started)).await.map(Json)
+}
+
+async fn clones(State(daemon): Shared) -> Json<Vec<api::Clone>> {
+    Json(daemon.clones())
+}
+
+async fn clone(State(daemon): Shared, Path(name): Path<String>) -> Answer<api::Clone> {
+    Ok(Json(daemon.show_clone(&name)?))
+}
+
+async fn remove_clone(State(daemon): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+    daemon.remove_clone(&name)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn rollback(State(daemon): Shared, Path(name): Path<String>) -> Answer<api::Clone> {
+    blocking(move || daemon.rollback(&name)).await.map(Json)
+}
+
+async fn stats(State(daemon): Shared) -> Json<api::Stats> {
+    Json(daemon.stats())
+}
+
+async fn host(State(daemon): Shared) -> Answer<api::Host> {
+    blocking(move || Ok(daemon.host())).await.map(Json)
+}

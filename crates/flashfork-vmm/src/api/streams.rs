@@ -1,0 +1,77 @@
+//! The two paths that stop being HTTP: a clone's agent and its console.
+
+use super::{Failure, Shared};
+use axum::extract::{Path, Request, State};
+use axum::http::header::{CONNECTION, UPGRADE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use flashfork_proto::agent;
+use flashfork_proto::api::{self, Error, ErrorCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::UnixStream;
+
+/// Bytes typed at once.
+const TYPED: usize = 4096;
+
+pub(super) async fn agent(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Failure> {
+    check(request.headers())?;
+    let stream = daemon.connect(&name, agent::PORT)?;
+    let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
+    let mut guest = stream.map_err(|e| Failure(Error { code: ErrorCode::Exhausted, message: e.to_string() }))?;
+    tokio::spawn(async move {
+        if let Ok(client) = hyper::upgrade::on(request).await {
+            // Either side may go away at any time; the other sees the end.
+            let _ = copy_bidirectional(&mut TokioIo::new(client), &mut guest).await;
+        }
+    });
+    Ok(switching())
+}
+
+pub(super) async fn console(
+    State(daemon): Shared,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response, Failure> {
+    check(request.headers())?;
+    let (mut output, typist) = daemon.console(&name)?;
+    tokio::spawn(async move {
+        let Ok(client) = hyper::upgrade::on(request).await else { return };
+        let (mut from, mut to) = tokio::io::split(TokioIo::new(client));
+        let mut typed = [0; TYPED];
+        let mut typing = true;
+        loop {
+            tokio::select! {
+                bytes = output.recv() => match bytes {
+                    Some(bytes) if to.write_all(&bytes).await.is_ok() => {}
+                    _ => break,
+                },
+                count = from.read(&mut typed), if typing => match count {
+                    // Who has typed all may still read.
+                    Ok(0) => typing = false,
+                    Ok(count) if typist.type_in(&typed[..count]).is_ok() => {}
+                    _ => break,
+                },
+            }
+        }
+        // Who has gone needs no end.
+        let _ = to.shutdown().await;
+    });
+    Ok(switching())
+}
+
+fn switching() -> Response {
+    (StatusCode::SWITCHING_PROTOCOLS, [(CONNECTION, "upgrade"), (UPGRADE, api::UPGRADE)]).into_response()
+}
+
+fn check(headers: &HeaderMap) -> Result<(), Failure> {
+    if headers.get(UPGRADE).is_some_and(|value| value == api::UPGRADE) {
+        return Ok(());
+    }
+    let message = format!("this path needs the headers Connection: upgrade and Upgrade: {}", api::UPGRADE);
+    Err(Failure(Error { code: ErrorCode::Invalid, message }))
+}

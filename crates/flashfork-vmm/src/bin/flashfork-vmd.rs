@@ -1,0 +1,93 @@
+//! The VM daemon: templates and clones behind a Unix socket.
+
+use clap::Parser;
+use flashfork_vmm::api;
+use flashfork_vmm::daemon::{Daemon, DaemonError, Settings, Socket, SocketError};
+use flashfork_vmm::pool::Program;
+use kvm_ioctls::Kvm;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The daemon behind `flashfork vm`: keeps templates, makes clones of them. The command starts it when it is needed.
+#[derive(Parser)]
+#[command(name = "flashfork-vmd", version, after_help = "Example: flashfork-vmd --socket /run/flashfork/vmd.sock")]
+struct Args {
+    /// Where to listen
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Shells kept ready for each shape of VM that has a template
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pool: u32,
+    /// The shell program [default: flashfork-shell beside this program]
+    #[arg(long, value_name = "PATH")]
+    shell: Option<PathBuf>,
+    /// The guest agent [default: flashfork-agent beside this program or in ../lib/flashfork]
+    #[arg(long, value_name = "PATH")]
+    agent: Option<PathBuf>,
+    /// Where the default guest is kept
+    #[arg(long, default_value = "/var/cache/flashfork/vm", value_name = "DIR")]
+    cache: PathBuf,
+}
+
+/// Why the daemon doesn't run.
+#[derive(Debug, thiserror::Error)]
+enum VmdError {
+    #[error(
+        "cannot open /dev/kvm: {0}; load the module (modprobe kvm_amd or kvm_intel), become a member of its group \
+         (usually kvm), or use the lab: flashfork lab run --nested-kvm"
+    )]
+    Kvm(kvm_ioctls::Error),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    #[error("cannot serve: {0}")]
+    Serve(#[from] std::io::Error),
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("flashfork-vmd: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), VmdError> {
+    let socket = Socket::bind(&args.socket)?;
+    let kvm = Kvm::new().map_err(VmdError::Kvm)?;
+    let exe = std::env::current_exe()?;
+    let beside = exe.parent().unwrap_or(Path::new("/"));
+    let found = |name: &str| {
+        let places = [beside.join(name), beside.join("../lib/flashfork").join(name)];
+        places.iter().find(|path| path.is_file()).unwrap_or(&places[0]).clone()
+    };
+    let settings = Settings {
+        shell: Program { path: args.shell.clone().unwrap_or_else(|| found("flashfork-shell")), args: Vec::new() },
+        agent: args.agent.clone().unwrap_or_else(|| found("flashfork-agent")),
+        cache: args.cache.clone(),
+        pool: args.pool,
+    };
+    let daemon = Arc::new(Daemon::new(settings, kvm)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(64).build()?;
+    let served = runtime.block_on(serve(&socket, daemon));
+    // What still waits for a guest would keep the process; shells die with it.
+    runtime.shutdown_background();
+    Ok(served?)
+}
+
+async fn serve(socket: &Socket, daemon: Arc<Daemon>) -> std::io::Result<()> {
+    let listener = socket.listener()?;
+    listener.set_nonblocking(true)?;
+    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        served = axum::serve(UnixListener::from_std(listener)?, api::router(daemon)) => served,
+        _ = term.recv() => Ok(()),
+        _ = int.recv() => Ok(()),
+    }
+}

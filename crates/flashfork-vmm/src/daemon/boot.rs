@@ -1,0 +1,245 @@
+//! From a guest's power-on to its template. The guest runs in a shell, like every other.
+
+use super::Settings;
+use super::clone::{describe, nanoseconds};
+use super::console::Console;
+use super::error::DaemonError;
+use crate::devices::virtio::blk::FrozenDisk;
+use crate::machine::Frozen;
+use crate::memory;
+use crate::pool::{Pools, Shell, ShellFailure};
+use crate::state::MachineState;
+use flashfork_image::guest::default_guest;
+use flashfork_proto::agent::{self, Client, Exec, Exit, Reply, Request};
+use flashfork_proto::api::{CreateTemplate, Ready};
+use flashfork_proto::shell::{Boot, BootGuest, Channel, FromShell, ToShell};
+use serde_bytes::ByteBuf;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often the agent is called until it answers.
+const CALL: Duration = Duration::from_millis(100);
+
+/// Output of the command that makes a guest ready, kept for messages.
+const OUTPUT: usize = 1 << 20;
+
+/// A guest's command line: its console, an end when it panics, kvmclock (a clone's TSC says nothing of the time), the agent.
+const CMDLINE: &str = "console=ttyS0 quiet panic=-1 clocksource=kvm-clock flashfork.serve=vsock";
+
+/// What goes along with a guest to its shell.
+struct Source {
+    guest: BootGuest,
+    files: Vec<File>,
+}
+
+/// Boots what `request` says and freezes it when it is ready; also gives the nanoseconds that took.
+pub(super) fn boot(
+    settings: &Settings,
+    pools: &Pools,
+    request: &CreateTemplate,
+    cid: u32,
+) -> Result<(Frozen, u64), DaemonError> {
+    let source = source(settings, request)?;
+    let image = request.disk.as_deref().map(open).transpose()?;
+    let mut shell = pools.take(request.shape)?;
+    let result = run(&shell, request, source, image, cid);
+    // What the channel says is that it closed; how the process ended says more.
+    let result = result.map_err(|error| match error {
+        DaemonError::Shell(ShellFailure::Channel(_)) => ShellFailure::Gone(shell.end()).into(),
+        other => other,
+    });
+    pools.bury(shell);
+    result
+}
+
+fn open(path: &Path) -> Result<File, DaemonError> {
+    File::open(path).map_err(|cause| DaemonError::File { path: path.to_owned(), cause })
+}
+
+fn source(settings: &Settings, request: &CreateTemplate) -> Result<Source, DaemonError> {
+    if let Some(code) = &request.tiny {
+        if request.kernel.is_some() || request.initramfs.is_some() || !request.append.is_empty() {
+            return Err(DaemonError::Invalid("a tiny guest has no kernel, initramfs or command line".into()));
+        }
+        return Ok(Source { guest: BootGuest::Tiny(code.clone()), files: Vec::new() });
+    }
+    let (kernel, initramfs) = match &request.kernel {
+        Some(kernel) => (kernel.clone(), request.initramfs.clone()),
+        None => {
+            if !settings.agent.is_file() {
+                return Err(DaemonError::Invalid(format!(
+                    "the default guest needs the agent at {}: build it with scripts/build-agent, or give --kernel",
+                    settings.agent.display()
+                )));
+            }
+            let guest = default_guest(&settings.cache, &settings.agent, &mut |_| ())?;
+            (guest.kernel, Some(request.initramfs.clone().unwrap_or(guest.initramfs)))
+        }
+    };
+    let mut files = vec![open(&kernel)?];
+    files.extend(initramfs.as_deref().map(open).transpose()?);
+    let mut cmdline = CMDLINE.to_owned();
+    if request.ready == Ready::Agent {
+        cmdline += " flashfork.ready=fork";
+    }
+    if request.shape.disk {
+        cmdline += " flashfork.root=/dev/vda";
+    }
+    if !request.append.is_empty() {
+        cmdline = format!("{cmdline} {}", request.append);
+    }
+    Ok(Source { guest: BootGuest::Linux { cmdline, initramfs: initramfs.is_some() }, files })
+}
+
+fn run(
+    shell: &Shell,
+    request: &CreateTemplate,
+    source: Source,
+    image: Option<File>,
+    cid: u32,
+) -> Result<(Frozen, u64), DaemonError> {
+    let start = Instant::now();
+    let deadline = start + Duration::from_secs(request.timeout_s.into());
+    let fds: Vec<_> = source.files.iter().chain(&image).map(AsFd::as_fd).collect();
+    shell.send(&ToShell::Boot(Box::new(Boot { cid, guest: source.guest })), &fds)?;
+    let command = match &request.ready {
+        Ready::Command(argv) => Some(warm_up(shell.channel(), argv.clone(), deadline)?),
+        Ready::Agent | Ready::Signal => None,
+    };
+    let console = Console::default();
+    until_forked(shell, &console, command.as_ref(), deadline, request.timeout_s)?;
+    let boot_ns = nanoseconds(start.elapsed());
+    shell.send(&ToShell::Freeze, &[])?;
+    loop {
+        match shell.receive(Duration::from_secs(30))? {
+            (FromShell::Frozen { state }, descriptors) => {
+                return Ok((frozen(request, &state, descriptors, image)?, boot_ns));
+            }
+            (FromShell::Failed(why), _) => return Err(ShellFailure::Said(why).into()),
+            (FromShell::Ended(ended), _) => return Err(DaemonError::Guest(format!("the guest {}", describe(&ended)))),
+            _ => {}
+        }
+    }
+}
+
+/// What a shell sent is checked like what anybody sends: its guest may have taken it over.
+fn frozen(
+    request: &CreateTemplate,
+    state: &[u8],
+    descriptors: Vec<OwnedFd>,
+    image: Option<File>,
+) -> Result<Frozen, DaemonError> {
+    let mut descriptors = descriptors.into_iter();
+    let ram = descriptors.next().ok_or(ShellFailure::Unexpected)?;
+    memory::check(&ram, request.shape.memory_bytes()).map_err(|e| ShellFailure::Said(e.to_string()))?;
+    let state = MachineState::decode(state)?;
+    if state.shape != request.shape {
+        return Err(ShellFailure::Unexpected.into());
+    }
+    let disk = match (image, descriptors.next()) {
+        (Some(image), Some(overlay)) => Some(FrozenDisk { image: image.into(), overlay }),
+        (None, None) => None,
+        _ => return Err(ShellFailure::Unexpected.into()),
+    };
+    Ok(Frozen { ram, disk, state: Arc::new(state) })
+}
+
+fn until_forked(
+    shell: &Shell,
+    console: &Console,
+    command: Option<&Receiver<String>>,
+    deadline: Instant,
+    seconds: u32,
+) -> Result<(), DaemonError> {
+    let failed = |how: &str| {
+        let line = console.last_line().map_or(String::new(), |line| format!("; its console's last line: {line}"));
+        DaemonError::Guest(format!("the guest {how}{line}"))
+    };
+    loop {
+        if let Some(Ok(why)) = command.map(Receiver::try_recv) {
+            return Err(failed(&why));
+        }
+        match shell.receive(CALL) {
+            Ok((FromShell::Forked, _)) => return Ok(()),
+            Ok((FromShell::Console(bytes), _)) => console.write(&bytes),
+            Ok((FromShell::Ended(ended), _)) => return Err(failed(&describe(&ended))),
+            Ok((FromShell::Failed(why), _)) => return Err(ShellFailure::Said(why).into()),
+            Ok(_) => {}
+            Err(ShellFailure::Silent(_)) => {}
+            Err(other) => return Err(other.into()),
+        }
+        if Instant::now() >= deadline {
+            return Err(failed(&format!(
+                "was not ready within {seconds} s: give it more (--timeout), or look at its console"
+            )));
+        }
+    }
+}
+
+/// Has the agent run `argv`, and then give the fork signal; what comes is why it failed.
+fn warm_up(channel: Arc<Channel>, argv: Vec<String>, deadline: Instant) -> Result<Receiver<String>, DaemonError> {
+    let (sender, failure) = mpsc::channel();
+    thread::Builder::new()
+        .name("warm-up".into())
+        .spawn(move || {
+            if let Err(why) = command(&channel, &argv, deadline) {
+                // The request may be over.
+                let _ = sender.send(why);
+            }
+        })
+        .map_err(|e| DaemonError::System("start a thread", e))?;
+    Ok(failure)
+}
+
+fn command(channel: &Channel, argv: &[String], deadline: Instant) -> Result<(), String> {
+    let mut client = loop {
+        match call(channel) {
+            Ok(client) => break client,
+            Err(why) if Instant::now() >= deadline => return Err(format!("has no agent that answers: {why}")),
+            Err(_) => thread::sleep(CALL),
+        }
+    };
+    let words = |argv: &[String]| argv.iter().map(|word| ByteBuf::from(word.as_bytes())).collect();
+    let exec = Exec { argv: words(argv), survives: true, ..Exec::default() };
+    let output = client.run(&exec, &[], OUTPUT).map_err(|e| format!("could not run {:?}: {e}", argv.join(" ")))?;
+    if output.exit != Exit::Code(0) {
+        let text = String::from_utf8_lossy(&output.stderr);
+        let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        return Err(format!(
+            "is not ready: {:?} ended with status {}: {line}",
+            argv.join(" "),
+            output.exit.shell_status()
+        ));
+    }
+    let fork = ["/run/flashfork/agent", "signal", "fork"].map(str::to_owned);
+    let exec = Exec { argv: words(&fork), survives: true, ..Exec::default() };
+    let (mut requests, mut replies) = client.split();
+    requests.send(&Request::Exec(exec)).map_err(|e| e.to_string())?;
+    match replies.receive() {
+        // From here on the guest is a template: nothing more is heard of it.
+        Ok(Reply::Started { .. }) => match replies.receive() {
+            Ok(Reply::Exited(exit)) => Err(format!("could not give the fork signal (status {})", exit.shell_status())),
+            _ => Ok(()),
+        },
+        Ok(Reply::Failed(e)) => Err(e.to_string()),
+        Ok(_) => Err("has an agent that answers out of turn".into()),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn call(channel: &Channel) -> Result<Client<UnixStream, UnixStream>, String> {
+    let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
+    channel.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(|e| e.to_string())?;
+    drop(theirs);
+    let writer = ours.try_clone().map_err(|e| e.to_string())?;
+    ours.set_read_timeout(Some(Duration::from_secs(5))).map_err(|e| e.to_string())?;
+    let client = Client::connect(ours.try_clone().map_err(|e| e.to_string())?, writer).map_err(|e| e.to_string())?;
+    ours.set_read_timeout(None).map_err(|e| e.to_string())?;
+    Ok(client)
+}

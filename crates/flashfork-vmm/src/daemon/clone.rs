@@ -1,0 +1,234 @@
+//! One clone: its shell, and the thread that listens to it.
+
+use super::console::Console;
+use super::error::DaemonError;
+use crate::pool::{Pools, Shell, ShellFailure};
+use flashfork_proto::api::{self, CloneState};
+use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::{Generation, generation_hex};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a guest may take for its entropy, clock and hooks.
+pub(super) const ALIVE: Duration = Duration::from_secs(60);
+
+/// How long a shell may take for a request.
+const ANSWER: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub(super) struct Running {
+    name: String,
+    template: String,
+    pid: u32,
+    cid: u32,
+    channel: Arc<Channel>,
+    console: Console,
+    life: Mutex<Life>,
+    changed: Condvar,
+    /// Answers to requests; held by who asks, one at a time.
+    answers: Mutex<Receiver<FromShell>>,
+}
+
+#[derive(Debug)]
+struct Life {
+    generation: Generation,
+    started: Instant,
+    claim: ClaimTimes,
+    first_exit_ns: u64,
+    ready_ns: Option<u64>,
+    ended: Option<Ended>,
+}
+
+pub(super) struct Born {
+    pub(super) name: String,
+    pub(super) template: String,
+    pub(super) cid: u32,
+    pub(super) generation: Generation,
+    pub(super) started: Instant,
+    pub(super) claim: ClaimTimes,
+}
+
+impl Running {
+    /// Listens to a shell that was claimed; `gone` is called when it has ended.
+    pub(super) fn start(
+        shell: Shell,
+        born: Born,
+        pools: &Arc<Pools>,
+        gone: impl FnOnce() + Send + 'static,
+    ) -> Result<Arc<Self>, DaemonError> {
+        let Born { name, template, cid, generation, started, claim } = born;
+        let (sender, answers) = channel();
+        let first_exit_ns = nanoseconds(started.elapsed());
+        let life = Life { generation, started, claim, first_exit_ns, ready_ns: None, ended: None };
+        let clone = Arc::new(Self {
+            name,
+            template,
+            pid: shell.pid(),
+            cid,
+            channel: shell.channel(),
+            console: Console::default(),
+            life: Mutex::new(life),
+            changed: Condvar::new(),
+            answers: Mutex::new(answers),
+        });
+        let (listener, pools) = (clone.clone(), pools.clone());
+        thread::Builder::new()
+            .name("clone".into())
+            .stack_size(256 << 10)
+            .spawn(move || {
+                let ended = listener.listen(&sender);
+                listener.lock().ended.get_or_insert(ended);
+                listener.console.end();
+                listener.changed.notify_all();
+                // Before it is torn down: its template can be removed and its name used again.
+                gone();
+                pools.bury(shell);
+            })
+            .map_err(|e| DaemonError::System("start a thread", e))?;
+        Ok(clone)
+    }
+
+    /// Until the shell's end.
+    fn listen(&self, answers: &Sender<FromShell>) -> Ended {
+        loop {
+            match self.channel.receive::<FromShell>() {
+                Ok((FromShell::Console(bytes), _)) => self.console.write(&bytes),
+                Ok((FromShell::Alive(generation), _)) => {
+                    let mut life = self.lock();
+                    if life.generation == generation {
+                        life.ready_ns = Some(nanoseconds(life.started.elapsed()));
+                        self.changed.notify_all();
+                    }
+                }
+                Ok((FromShell::Lap(_), _)) => {}
+                Ok((FromShell::Ended(ended), _)) => return ended,
+                // Who asked may have given up.
+                Ok((answer, _)) => drop(answers.send(answer)),
+                Err(_) => return Ended::Failed("the shell was killed".into()),
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the interface shows it.
+    pub(super) fn show(&self) -> api::Clone {
+        let life = self.lock();
+        api::Clone {
+            name: self.name.clone(),
+            template: self.template.clone(),
+            generation: generation_hex(&life.generation),
+            state: match (&life.ended, life.ready_ns) {
+                (Some(_), _) => CloneState::Ended,
+                (None, Some(_)) => CloneState::Ready,
+                (None, None) => CloneState::Starting,
+            },
+            pid: self.pid,
+            cid: self.cid,
+            claim: life.claim,
+            first_exit_ns: life.first_exit_ns,
+            ready_ns: life.ready_ns,
+        }
+    }
+
+    /// Waits until the guest has its entropy, clock and hooks, or its work is done already.
+    pub(super) fn wait_ready(&self) -> Result<(), DaemonError> {
+        let life = self.lock();
+        let waits = |life: &mut Life| life.ready_ns.is_none() && life.ended.is_none();
+        let (life, timeout) =
+            self.changed.wait_timeout_while(life, ALIVE, waits).unwrap_or_else(PoisonError::into_inner);
+        match &life.ended {
+            _ if timeout.timed_out() => Err(self.failed(&format!("did not become ready within {} s", ALIVE.as_secs()))),
+            None => Ok(()),
+            Some(Ended::Done(done)) if done.status == 0 => Ok(()),
+            Some(ended) => Err(self.failed(&describe(ended))),
+        }
+    }
+
+    fn failed(&self, how: &str) -> DaemonError {
+        let line = self.console.last_line().map_or(String::new(), |line| format!("; its console's last line: {line}"));
+        DaemonError::Guest(format!("clone {} {how}{line}", self.name))
+    }
+
+    /// Ends it; the rest happens in the background.
+    pub(super) fn stop(&self) {
+        self.lock().ended.get_or_insert(Ended::Stopped);
+        // The listener reads the end, and has the shell killed: a guest that was taken over need not agree.
+        let _ = rustix::net::shutdown(self.channel.as_fd(), rustix::net::Shutdown::Both);
+    }
+
+    /// Sends it back to its template, as another generation.
+    pub(super) fn rollback(&self, renewal: Renewal) -> Result<(), DaemonError> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let mut life = self.lock();
+            if life.ended.is_some() {
+                return Err(DaemonError::Conflict(format!(
+                    "clone {} has ended; remove it and make another",
+                    self.name
+                )));
+            }
+            life.generation = renewal.identity.generation;
+            (life.started, life.ready_ns) = (Instant::now(), None);
+        }
+        self.send(&ToShell::Rollback(Box::new(renewal)), None)?;
+        match answers.recv_timeout(ANSWER) {
+            Ok(FromShell::Claimed(times)) => {
+                let mut life = self.lock();
+                life.claim = times;
+                life.first_exit_ns = nanoseconds(life.started.elapsed());
+                Ok(())
+            }
+            Ok(FromShell::Failed(why)) => Err(ShellFailure::Said(why).into()),
+            Ok(_) => Err(ShellFailure::Unexpected.into()),
+            Err(_) => Err(ShellFailure::Silent(ANSWER).into()),
+        }
+    }
+
+    /// A stream to a vsock port of the guest.
+    pub(super) fn connect(&self, port: u32) -> Result<UnixStream, DaemonError> {
+        let (ours, theirs) = UnixStream::pair().map_err(|e| DaemonError::System("make a socket", e))?;
+        self.send(&ToShell::Connect { port }, Some(theirs.into()))?;
+        Ok(ours)
+    }
+
+    /// Types on its console.
+    pub(super) fn input(&self, bytes: &[u8]) -> Result<(), DaemonError> {
+        self.send(&ToShell::Input(bytes.to_vec()), None)
+    }
+
+    /// Reads its console.
+    pub(super) fn console(&self) -> tokio::sync::mpsc::Receiver<Vec<u8>> {
+        self.console.listen()
+    }
+
+    fn send(&self, message: &ToShell, fd: Option<OwnedFd>) -> Result<(), DaemonError> {
+        let ended = || DaemonError::Conflict(format!("clone {} has ended", self.name));
+        let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
+        self.channel.send(message, &fds).map_err(|_| ended())
+    }
+}
+
+/// An end in words.
+pub(super) fn describe(ended: &Ended) -> String {
+    match ended {
+        Ended::Done(done) if done.result.is_empty() => format!("ended with status {}", done.status),
+        Ended::Done(done) => {
+            format!("ended with status {}: {}", done.status, String::from_utf8_lossy(&done.result).trim())
+        }
+        Ended::PowerOff => "powered off".into(),
+        Ended::Reset => "reset itself, or met a triple fault".into(),
+        Ended::Stopped => "was stopped".into(),
+        Ended::Failed(why) => format!("failed: {why}"),
+    }
+}
+
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

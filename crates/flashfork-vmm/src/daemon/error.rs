@@ -1,0 +1,112 @@
+//! Why a request was not done.
+
+use crate::boot::BootError;
+use crate::pool::{PoolError, ShellFailure};
+use crate::state::StateError;
+use crate::template::{DirectoryError, QuotaError};
+use flashfork_image::ImageError;
+use flashfork_proto::api::{self, ErrorCode};
+use flashfork_proto::shape::ShapeError;
+use std::io;
+use std::path::PathBuf;
+
+/// One line: what, why, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// A name that can be none.
+    #[error("{0:?} is no name: use up to 64 letters, digits, '.', '_' and '-', not beginning with '.' or '-'")]
+    Name(String),
+    /// The name is taken.
+    #[error("there is a {kind} {name} already: remove it with `flashfork vm {}{name}`, or choose another name", if *.kind == "template" { "template rm " } else { "rm " })]
+    Taken {
+        /// Template or clone.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Nothing has this name.
+    #[error("there is no {kind} {name}: `flashfork vm {}ls` shows what there is", if *.kind == "template" { "template " } else { "" })]
+    Unknown {
+        /// Template or clone.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The request contradicts itself.
+    #[error("{0}")]
+    Invalid(String),
+    /// Such a machine can't be made.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// The host's memory.
+    #[error(
+        "{asked} MiB of guest memory, but the host has {available} MiB free: give less (--memory), or end something"
+    )]
+    Memory {
+        /// Asked for.
+        asked: u64,
+        /// There.
+        available: u64,
+    },
+    /// A file of the request.
+    #[error("cannot open {}: {cause}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// The default guest.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// No shell.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A shell failed.
+    #[error("{0}")]
+    Shell(#[from] ShellFailure),
+    /// The state of a template.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The template was used up.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+    /// Save or load.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// What a guest starts with.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// The guest did something else.
+    #[error("{0}")]
+    Guest(String),
+    /// Its state forbids it.
+    #[error("{0}")]
+    Conflict(String),
+    /// A descriptor, thread or random number.
+    #[error("cannot {0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+impl DaemonError {
+    /// For programs.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Name(_) | Self::Invalid(_) | Self::Shape(_) | Self::File { .. } | Self::Boot(_) => ErrorCode::Invalid,
+            Self::Taken { .. } => ErrorCode::Exists,
+            Self::Unknown { .. } => ErrorCode::NotFound,
+            Self::Quota(_) | Self::Conflict(_) => ErrorCode::Conflict,
+            Self::Memory { .. } | Self::System(..) => ErrorCode::Exhausted,
+            Self::Pool(_) | Self::Image(_) => ErrorCode::Unsupported,
+            Self::Guest(_) => ErrorCode::Guest,
+            Self::Shell(_) | Self::State(_) | Self::Directory(_) => ErrorCode::Internal,
+        }
+    }
+}
+
+impl From<DaemonError> for api::Error {
+    fn from(error: DaemonError) -> Self {
+        Self { code: error.code(), message: error.to_string() }
+    }
+}

@@ -1,0 +1,38 @@
+//! What KVM can do here: boots Linux guests, runs guests of a few bytes, or nothing. By trying.
+
+use super::{Settings, boot};
+use crate::pool::Pools;
+use flashfork_proto::api::{CreateTemplate, Host, HostKvm, Ready};
+use flashfork_proto::shape::{Pages, Shape};
+
+/// mov dx, 0x1234; mov al, FORK; out dx, al; hlt
+const FORK: [u8; 7] = [0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xf4];
+
+/// Seconds for each try. A Linux guest on KVM takes less than one, in the lab ten.
+const PATIENCE: u32 = 40;
+
+pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> Host {
+    let request = |memory_mib, tiny| CreateTemplate {
+        name: "probe".into(),
+        shape: Shape { memory_mib, vcpus: 1, pages: Pages::Small, disk: false },
+        kernel: None,
+        initramfs: None,
+        tiny,
+        append: String::new(),
+        disk: None,
+        ready: Ready::Agent,
+        max_clones: None,
+        timeout_s: PATIENCE,
+    };
+    let tried = |memory_mib, tiny| boot::boot(settings, pools, &request(memory_mib, tiny), cid);
+    if let Err(e) = tried(2, Some(FORK.to_vec())) {
+        return Host { kvm: HostKvm::None, detail: format!("no guest runs: {e}") };
+    }
+    match tried(256, None) {
+        Ok((_, ns)) => {
+            let detail = format!("a Linux guest was ready {:.2} s after power-on", ns as f64 / 1e9);
+            Host { kvm: HostKvm::Linux, detail }
+        }
+        Err(e) => Host { kvm: HostKvm::Tiny, detail: format!("a tiny guest runs, Linux does not: {e}") },
+    }
+}

@@ -1,0 +1,109 @@
+//! One daemon per socket. A killed one leaves a socket nobody listens at, and no shells: they die with it.
+
+use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::process::umask;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+/// A socket that belongs to this process; removed when it is dropped.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+    /// Locked as long as it is open, whoever dies how.
+    _lock: File,
+}
+
+/// Why there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// Somebody has it.
+    #[error("a daemon listens at {} already: use that one, or give another socket", .0.display())]
+    Busy(PathBuf),
+    /// A step failed.
+    #[error("cannot {what} {}: {cause}", path.display())]
+    Step {
+        /// Which.
+        what: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// The system's reason.
+        cause: io::Error,
+    },
+}
+
+impl Socket {
+    /// Listens at `path`, for the user this process runs as alone, and takes away what a killed daemon left there.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |cause| SocketError::Step { what, path, cause }
+        };
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed("create", directory))?;
+        }
+        let lock_path = path.with_extension("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(failed("open", &lock_path))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(SocketError::Busy(path.to_owned())),
+            other => other.map_err(io::Error::from).map_err(failed("lock", &lock_path))?,
+        }
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed("remove the stale socket", path)(e)),
+            _ => {}
+        }
+        let before = umask(Mode::from_raw_mode(0o177));
+        let listener = UnixListener::bind(path);
+        umask(before);
+        let listener = listener.map_err(failed("listen at", path))?;
+        Ok(Self { path: path.to_owned(), listener, _lock: lock })
+    }
+
+    /// What listens.
+    ///
+    /// # Errors
+    /// If there is no descriptor left for it.
+    pub fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // The lock file stays: removing it would let two daemons lock two files of one name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn one_daemon_per_socket_and_stale_ones_are_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/vmd.sock");
+        let socket = Socket::bind(&path).unwrap();
+        assert!(matches!(Socket::bind(&path), Err(SocketError::Busy(_))));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(socket);
+        assert!(!path.exists());
+        // As a killed daemon leaves it.
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        Socket::bind(&path).unwrap();
+    }
+}

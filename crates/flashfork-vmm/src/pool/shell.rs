@@ -1,0 +1,191 @@
+//! One shell's process, from the daemon's side.
+
+use flashfork_proto::shape::Shape;
+use flashfork_proto::shell::{Channel, ChannelError, FromShell, KVM_FD, SOCKET_FD, ToShell};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long making a machine may take.
+const PREPARE: Duration = Duration::from_secs(20);
+
+/// What a shell is.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// `flashfork-shell`.
+    pub path: PathBuf,
+    /// Its arguments; none but in tests.
+    pub args: Vec<OsString>,
+}
+
+/// A process that waits to become a VM, or is one. Dropping it kills it and waits for its end.
+#[derive(Debug)]
+pub struct Shell {
+    channel: Arc<Channel>,
+    child: Child,
+}
+
+/// Why a shell was not made, or is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub enum ShellFailure {
+    /// The program can't be run.
+    #[error("cannot run {}: {cause}; is flashfork installed completely?", path.display())]
+    Program {
+        /// Its path.
+        path: PathBuf,
+        /// The system's reason.
+        cause: io::Error,
+    },
+    /// A descriptor for it.
+    #[error("no descriptor for a shell: {0}; raise the daemon's limit (ulimit -n)")]
+    Descriptor(io::Error),
+    /// Its own words.
+    #[error("{0}")]
+    Said(String),
+    /// It is gone.
+    #[error("the shell ended unexpectedly ({0})")]
+    Gone(String),
+    /// It doesn't answer.
+    #[error("the shell did not answer within {} s", .0.as_secs())]
+    Silent(Duration),
+    /// It talks nonsense.
+    #[error("the shell's channel: {0}")]
+    Channel(#[from] ChannelError),
+    /// Another answer than the one asked for.
+    #[error("the shell answered out of turn")]
+    Unexpected,
+}
+
+impl Shell {
+    /// Starts one and waits until its machine is prepared and it is locked in. The calling thread must outlive it.
+    pub(super) fn start(program: &Program, kvm: &OwnedFd, shape: Shape) -> Result<Self, ShellFailure> {
+        let (ours, theirs) = Channel::pair().map_err(ShellFailure::Descriptor)?;
+        // Above the numbers they are going to have.
+        let high = |fd| fcntl_dupfd_cloexec(fd, 10).map_err(|e| ShellFailure::Descriptor(e.into()));
+        let (socket, kvm) = (high(theirs.as_fd())?, high(kvm.as_fd())?);
+        let (socket_fd, kvm_fd) = (socket.as_raw_fd(), kvm.as_raw_fd());
+        let mut command = Command::new(&program.path);
+        command.args(&program.args).env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        // SAFETY: system calls on descriptors that are open here, and nothing else.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::dup2(socket_fd, SOCKET_FD) < 0 || libc::dup2(kvm_fd, KVM_FD) < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // Whatever else this process has open is none of the shell's business. Missing before Linux 5.9, where
+                // everything here is closed on exec anyway.
+                libc::syscall(libc::SYS_close_range, KVM_FD + 1, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+                Ok(())
+            });
+        }
+        let child = command.spawn().map_err(|cause| ShellFailure::Program { path: program.path.clone(), cause })?;
+        drop((socket, kvm, theirs));
+        let mut shell = Self { channel: Arc::new(ours), child };
+        shell.prepare(shape).map_err(|failure| shell.explain(failure))?;
+        Ok(shell)
+    }
+
+    fn prepare(&self, shape: Shape) -> Result<(), ShellFailure> {
+        self.channel.greet()?;
+        self.wait(Instant::now() + PREPARE, PREPARE)?;
+        self.channel.expect_greeting()?;
+        self.send(&ToShell::Prepare(shape), &[])?;
+        match self.receive(PREPARE)?.0 {
+            FromShell::Ready => Ok(()),
+            FromShell::Failed(why) => Err(ShellFailure::Said(why)),
+            _ => Err(ShellFailure::Unexpected),
+        }
+    }
+
+    /// A channel that closed says nothing; how the process ended does.
+    fn explain(&mut self, failure: ShellFailure) -> ShellFailure {
+        match failure {
+            ShellFailure::Channel(ChannelError::Closed) => match self.child.wait() {
+                Ok(status) => ShellFailure::Gone(end(status)),
+                Err(e) => ShellFailure::Gone(e.to_string()),
+            },
+            other => other,
+        }
+    }
+
+    /// Its end of the channel, for a thread that reads and others that write.
+    #[must_use]
+    pub fn channel(&self) -> Arc<Channel> {
+        self.channel.clone()
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// [`ShellFailure::Channel`].
+    pub fn send(&self, message: &ToShell, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), ShellFailure> {
+        Ok(self.channel.send(message, fds)?)
+    }
+
+    /// The next message, if it comes in time.
+    ///
+    /// # Errors
+    /// [`ShellFailure`].
+    pub fn receive(&self, within: Duration) -> Result<(FromShell, Vec<OwnedFd>), ShellFailure> {
+        self.wait(Instant::now() + within, within)?;
+        Ok(self.channel.receive()?)
+    }
+
+    fn wait(&self, deadline: Instant, patience: Duration) -> Result<(), ShellFailure> {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(&*self.channel, PollFlags::IN)], Some(&left)) {
+                Ok(0) => return Err(ShellFailure::Silent(patience)),
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(ChannelError::Io(e.into()).into()),
+            }
+        }
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether its process still runs.
+    pub fn lives(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Kills it, without waiting.
+    pub fn kill(&mut self) {
+        // Fails if it has ended.
+        let _ = self.child.kill();
+    }
+
+    /// Waits for its end, and says how it came.
+    pub fn end(&mut self) -> String {
+        self.child.wait().map_or_else(|e| e.to_string(), end)
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An exit status in words.
+fn end(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match status.signal() {
+        Some(libc::SIGSYS) => "killed by its system call filter".into(),
+        _ => status.to_string(),
+    }
+}
