@@ -1,0 +1,174 @@
+//! What a shell asks of the kernel, seen by ptrace: nothing that creates in a claim, and everything in its order. The only test of
+//! its program, because it waits for every process.
+
+mod common;
+#[path = "common/shell.rs"]
+mod shell_client;
+
+use common::{guest, kvm, shape};
+use flashfork_proto::shell::{FromShell, ToShell};
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use shell_client::{Shell, Template, code, command};
+use std::os::unix::process::CommandExt;
+use std::sync::mpsc;
+use std::thread;
+
+const CREATE_VM: u64 = 0xae01;
+const CHECK_EXTENSION: u64 = 0xae03;
+const CREATE_VCPU: u64 = 0xae41;
+const SET_USER_MEMORY_REGION: u64 = 0x4020_ae46;
+const CREATE_IRQCHIP: u64 = 0xae60;
+const IRQ_LINE: u64 = 0x4008_ae61;
+const SET_IRQCHIP: u64 = 0x8208_ae63;
+const IRQFD: u64 = 0x4020_ae76;
+const CREATE_PIT2: u64 = 0x4040_ae77;
+const IOEVENTFD: u64 = 0x4040_ae79;
+const SET_CLOCK: u64 = 0x4030_ae7b;
+const RUN: u64 = 0xae80;
+const SET_REGS: u64 = 0x4090_ae82;
+const SET_SREGS: u64 = 0x4138_ae84;
+const GET_MSRS: u64 = 0xc008_ae88;
+const SET_MSRS: u64 = 0x4008_ae89;
+const SET_LAPIC: u64 = 0x4400_ae8f;
+const SET_CPUID2: u64 = 0x4008_ae90;
+const SET_PIT2: u64 = 0x4070_aea0;
+const CREATE_DEVICE: u64 = 0xc00c_aee0;
+
+/// One system call, as it begins.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    thread: i32,
+    number: i64,
+    arguments: [u64; 6],
+}
+
+impl Call {
+    fn ioctl(&self) -> Option<u64> {
+        // The kernel takes 32 bits of it.
+        (self.number == libc::SYS_ioctl).then_some(self.arguments[1] & 0xffff_ffff)
+    }
+}
+
+/// Starts a shell that is traced from its first instruction, and gives every call of its main thread and the others when it
+/// has ended.
+fn traced() -> (Shell, thread::JoinHandle<Vec<Call>>) {
+    let (sender, started) = mpsc::channel();
+    let tracer = thread::spawn(move || {
+        let (mut command, channel) = command();
+        // SAFETY: one system call.
+        unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
+        let child = command.spawn().unwrap();
+        let main = Pid::from_raw(child.id() as i32);
+        assert!(matches!(waitpid(main, None).unwrap(), WaitStatus::Stopped(_, Signal::SIGTRAP)));
+        use ptrace::Options;
+        let children = Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_TRACEFORK | Options::PTRACE_O_TRACEVFORK;
+        ptrace::setoptions(main, children | Options::PTRACE_O_TRACESYSGOOD | Options::PTRACE_O_EXITKILL).unwrap();
+        sender.send((channel, child)).unwrap();
+        ptrace::syscall(main, None).unwrap();
+        let mut calls = Vec::new();
+        while let Ok(status) = waitpid(None, Some(WaitPidFlag::__WALL)) {
+            let (thread, signal) = match status {
+                WaitStatus::PtraceSyscall(thread) => {
+                    let info = ptrace::syscall_info(thread).unwrap();
+                    if info.op == libc::PTRACE_SYSCALL_INFO_ENTRY {
+                        // SAFETY: the union holds what `op` says.
+                        let entry = unsafe { info.u.entry };
+                        let (number, arguments) = (entry.nr as i64, entry.args);
+                        calls.push(Call { thread: thread.as_raw(), number, arguments });
+                    }
+                    (thread, None)
+                }
+                WaitStatus::Stopped(thread, Signal::SIGSTOP) => (thread, None),
+                WaitStatus::Stopped(thread, signal) => (thread, Some(signal)),
+                WaitStatus::PtraceEvent(thread, ..) => (thread, None),
+                WaitStatus::Exited(..) | WaitStatus::Signaled(..) => continue,
+                other => panic!("{other:?}"),
+            };
+            // A thread may be gone by now, with its process.
+            let _ = ptrace::syscall(thread, signal);
+        }
+        calls
+    });
+    let (channel, child) = started.recv().unwrap();
+    (Shell { channel, child, console: Vec::new() }, tracer)
+}
+
+/// Prepares a traced shell, claims it and lets it end; gives what it did before it was ready, and from then until it reported
+/// that it was claimed.
+fn life(vcpus: u8, template: &Template) -> (Vec<Call>, Vec<Call>) {
+    let (mut shell, tracer) = traced();
+    shell.channel.greet().unwrap();
+    shell.send(ToShell::Prepare(shape(16, vcpus)));
+    shell.channel.expect_greeting().unwrap();
+    assert_eq!(shell.next(), FromShell::Ready);
+    shell.claim(template, 1);
+    assert!(matches!(shell.next(), FromShell::Ended(_)));
+    let calls = tracer.join().unwrap();
+    // Greeting, Ready, Claimed.
+    let sent: Vec<usize> = (0..calls.len()).filter(|i| calls[*i].number == libc::SYS_sendmsg).take(3).collect();
+    (calls[..sent[1]].to_vec(), calls[sent[1] + 1..sent[2]].to_vec())
+}
+
+fn ioctls(calls: &[Call]) -> Vec<u64> {
+    calls.iter().filter_map(Call::ioctl).collect()
+}
+
+/// Where `request` is first, and last.
+fn place(ioctls: &[u64], request: u64) -> (usize, usize) {
+    let of = |at: Option<usize>| at.unwrap_or_else(|| panic!("no ioctl {request:#x} in {ioctls:#x?}"));
+    (of(ioctls.iter().position(|r| *r == request)), of(ioctls.iter().rposition(|r| *r == request)))
+}
+
+fn in_order(ioctls: &[u64], requests: &[u64]) {
+    for pair in requests.windows(2) {
+        let (before, after) = (place(ioctls, pair[0]), place(ioctls, pair[1]));
+        assert!(before.1 < after.0, "{:#x} is not before {:#x} in {ioctls:#x?}", pair[0], pair[1]);
+    }
+}
+
+#[test]
+fn a_claim_creates_nothing_and_both_preparation_and_claim_keep_their_order() {
+    let Some(_) = kvm() else { return };
+    for vcpus in [1, 2] {
+        // In a process of its own, made before any is traced.
+        let template = shell_client::template(shape(16, vcpus), &code(guest()));
+        let (preparation, claim) = life(vcpus, &template);
+
+        let prepared = ioctls(&preparation);
+        in_order(&prepared, &[CREATE_VM, CREATE_IRQCHIP, CREATE_PIT2, SET_USER_MEMORY_REGION, CREATE_VCPU]);
+        assert!(place(&prepared, SET_CPUID2).0 < place(&prepared, GET_MSRS).0, "MSRs that CPUID doesn't announce read as 0");
+        for request in [CREATE_VCPU, SET_CPUID2] {
+            assert_eq!(prepared.iter().filter(|r| **r == request).count(), usize::from(vcpus));
+        }
+
+        let claimed = ioctls(&claim);
+        let creating = [
+            CREATE_VM, CREATE_VCPU, SET_USER_MEMORY_REGION, CREATE_IRQCHIP, CREATE_PIT2, CREATE_DEVICE, IRQFD, IOEVENTFD,
+            SET_CPUID2, CHECK_EXTENSION,
+        ];
+        for request in creating {
+            assert!(!claimed.contains(&request), "{request:#x} in {claimed:#x?}");
+        }
+        let main = claim.iter().filter(|call| call.ioctl() == Some(RUN)).map(|call| call.thread).next_back().unwrap();
+        let own: Vec<Call> = claim.iter().filter(|call| call.thread == main).copied().collect();
+        in_order(
+            &ioctls(&own),
+            &[SET_REGS, SET_SREGS, SET_LAPIC, SET_MSRS, SET_PIT2, SET_CLOCK, SET_IRQCHIP, IRQ_LINE, RUN],
+        );
+        // Memory is there before anything of KVM's may write to it.
+        let mapped = own.iter().position(|call| call.number == libc::SYS_mmap && call.arguments[1] == 16 << 20).unwrap();
+        let first = own.iter().position(|call| call.ioctl().is_some()).unwrap();
+        assert!(mapped < first);
+        assert_eq!(ioctls(&own).iter().filter(|r| **r == RUN).count(), 1);
+        // Neither a file is opened nor a thread made.
+        for call in &claim {
+            let forbidden =
+                [libc::SYS_open, libc::SYS_openat, libc::SYS_clone, libc::SYS_clone3, libc::SYS_socket, libc::SYS_execve];
+            assert!(!forbidden.contains(&call.number), "{call:?}");
+        }
+        println!("{vcpus} vCPUs: {} system calls in a claim, {} of them ioctls", claim.len(), claimed.len());
+    }
+}

@@ -1,0 +1,112 @@
+//! Time in clones: kvmclock and the TSC deadline timer, on guests without a kernel.
+
+mod common;
+
+use common::*;
+use flashfork_proto::signal::{Done, Signal};
+use flashfork_vmm::boot::Source;
+use flashfork_vmm::cpu::Exit;
+use std::time::Duration;
+
+/// Arms the local APIC's timer `cycles` from now and signals FORK, with `wait` not before the deadline has passed; its interrupt
+/// handler signals DONE. Interrupts are off until after the fork.
+fn deadline(cycles: u32, wait: bool) -> Source {
+    let code = [
+        &[0xfa, 0x31, 0xc0, 0x8e, 0xd8][..],                  // cli; xor ax, ax; mov ds, ax
+        &[0xc7, 0x06, 0x00, 0x01, 0x6e, 0x10],                // mov word [0x100], handler: vector 0x40
+        &[0xc7, 0x06, 0x02, 0x01, 0x00, 0x00],                // mov word [0x102], 0
+        &[0x66, 0xb9, 0x1b, 0x00, 0x00, 0x00, 0x0f, 0x32],    // mov ecx, IA32_APIC_BASE; rdmsr
+        &[0x66, 0x0d, 0x00, 0x0c, 0x00, 0x00, 0x0f, 0x30],    // or eax, 0xc00; wrmsr: x2APIC
+        &[0x66, 0xb9, 0x0f, 0x08, 0x00, 0x00],                // mov ecx, x2APIC SVR
+        &[0x66, 0xb8, 0xff, 0x01, 0x00, 0x00, 0x66, 0x31, 0xd2, 0x0f, 0x30], // mov eax, 0x1ff; xor edx, edx; wrmsr
+        &[0x66, 0xb9, 0x32, 0x08, 0x00, 0x00],                // mov ecx, x2APIC LVT timer
+        &[0x66, 0xb8, 0x40, 0x00, 0x04, 0x00, 0x0f, 0x30],    // mov eax, deadline mode, vector 0x40; wrmsr
+        &[0x0f, 0x31, 0x66, 0x05],                            // rdtsc; add eax, cycles
+        &cycles.to_le_bytes(),
+        &[0x66, 0x83, 0xd2, 0x00],                            // adc edx, 0
+        &[0x66, 0xb9, 0xe0, 0x06, 0x00, 0x00, 0x0f, 0x30],    // mov ecx, IA32_TSC_DEADLINE; wrmsr
+        &[0x66, 0x89, 0xc6, 0x66, 0x89, 0xd7],                // mov esi, eax; mov edi, edx
+        &[0x0f, 0x31, 0x66, 0x29, 0xf0, 0x66, 0x19, 0xfa],    // w: rdtsc; sub eax, esi; sbb edx, edi
+        if wait { &[0x78, 0xf6] } else { &[0x90, 0x90] },     // js w
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],                // FORK
+        &[0xfb, 0xf4, 0xeb, 0xfd],                            // sti; h: hlt; jmp h
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4, 0xeb, 0xfd], // handler: DONE; h: hlt; jmp h
+    ];
+    Source::Tiny(code.concat())
+}
+
+fn fires(source: &Source) {
+    let Some(kvm) = kvm() else { return };
+    let (_parent, frozen) = template(&kvm, shape(4, 1), source);
+    for index in 0..3 {
+        let mut clone = clone(&kvm, &frozen, index);
+        clone.resume();
+        assert_eq!(exit(&mut clone), Exit::Signal(Signal::Done(Done::default())));
+    }
+}
+
+#[test]
+fn a_tsc_deadline_that_passed_before_the_template_was_made_fires_in_every_clone() {
+    fires(&deadline(1_000_000, true));
+}
+
+#[test]
+fn a_tsc_deadline_that_passes_while_the_template_is_made_fires_in_every_clone() {
+    fires(&deadline(1, false));
+    fires(&deadline(100_000, false));
+}
+
+#[test]
+fn a_tsc_deadline_in_the_future_fires_in_every_clone() {
+    fires(&deadline(300_000_000, false));
+}
+
+/// Turns kvmclock on, reads it, forks, reads it again, and gives back both readings: the structure and the TSC.
+fn clock() -> Source {
+    let code = [
+        &[0x66, 0xb9, 0x01, 0x4d, 0x56, 0x4b, 0x66, 0xb8, 0x01, 0x30, 0x00, 0x00][..], // mov ecx, MSR_KVM_SYSTEM_TIME_NEW; mov eax, 0x3001
+        &[0x66, 0x31, 0xd2, 0x0f, 0x30],                      // xor edx, edx; wrmsr
+        &[0xbe, 0x00, 0x30, 0xbf, 0x00, 0x31],                // mov si, 0x3000; mov di, 0x3100
+        &[0xb9, 0x10, 0x00, 0xfc, 0xf3, 0xa5],                // mov cx, 16; cld; rep movsw
+        &[0x0f, 0x31, 0x66, 0xa3, 0x20, 0x31, 0x66, 0x89, 0x16, 0x24, 0x31], // rdtsc; mov [0x3120], edx:eax
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],                // FORK
+        &[0xbe, 0x00, 0x30, 0xbf, 0x28, 0x31, 0xb9, 0x10, 0x00, 0xf3, 0xa5], // the same again, to 0x3128
+        &[0x0f, 0x31, 0x66, 0xa3, 0x48, 0x31, 0x66, 0x89, 0x16, 0x4c, 0x31],
+        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef],    // mov dx, 0x123c; xor eax, eax; out dx, eax: status
+        &[0xbe, 0x00, 0x31, 0xb9, 0x50, 0x00, 0xf3, 0x6e],    // mov si, 0x3100; mov cx, 80; rep outsb
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],          // DONE; hlt
+    ];
+    Source::Tiny(code.concat())
+}
+
+/// Nanoseconds of `pvclock_vcpu_time_info` (Documentation/virt/kvm/x86/msr.rst) at the TSC that follows it, and its flags.
+fn reading(bytes: &[u8]) -> (u64, u8) {
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let (then, time, factor) = (word(8), word(16), word(24) as u32);
+    let (shift, flags, now) = (bytes[28] as i8, bytes[29], word(32));
+    let cycles = now - then;
+    let cycles = if shift < 0 { cycles >> -shift } else { cycles << shift };
+    (time + (u128::from(cycles) * u128::from(factor) >> 32) as u64, flags)
+}
+
+/// The guest's monotonic clock was stopped.
+const GUEST_STOPPED: u8 = 2;
+
+#[test]
+fn the_monotonic_clock_of_a_clone_neither_goes_back_nor_jumps_over_the_template_s_age() {
+    let Some(kvm) = kvm() else { return };
+    let (_parent, frozen) = template(&kvm, shape(4, 1), &clock());
+    // A template gets old.
+    std::thread::sleep(Duration::from_secs(2));
+    for index in 0..5 {
+        let mut clone = clone(&kvm, &frozen, index);
+        // And so may a clone that was made and not started.
+        std::thread::sleep(Duration::from_millis(20));
+        clone.resume();
+        let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no readings") };
+        let ((before, _), (after, flags)) = (reading(&done.result[..40]), reading(&done.result[40..]));
+        assert!(after >= before, "went back by {} ns", before - after);
+        assert!(after - before < 1_500_000_000, "jumped by {} ns", after - before);
+        assert_eq!(flags & GUEST_STOPPED, GUEST_STOPPED, "the guest's watchdogs don't know that it stood still");
+    }
+}
