@@ -43,7 +43,7 @@ pub enum RamError {
     #[error(transparent)]
     File(#[from] MemfdError),
     /// `mmap` refused.
-    #[error("cannot map guest memory: {0}")]
+    #[error("cannot map guest memory: {0}{hint}", hint = room_hint(.0))]
     Map(io::Error),
     /// There is memory where there must be none.
     #[error("the machine has memory already")]
@@ -51,6 +51,14 @@ pub enum RamError {
     /// A rollback needs a template below.
     #[error("the memory is not a copy of a template's")]
     NotPrivate,
+}
+
+/// 2 MB pages are set aside when they are mapped; others when they are touched.
+fn room_hint(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        Some(libc::ENOMEM) => "; with 2 MB pages, reserve more in /proc/sys/vm/nr_hugepages",
+        _ => "",
+    }
 }
 
 impl Ram {
