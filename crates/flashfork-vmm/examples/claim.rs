@@ -31,7 +31,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         let sent = start.elapsed();
         let FromShell::Claimed(t) = shell.next() else { return Err("not claimed".into()) };
         let total = start.elapsed();
-        let values = [total.as_nanos() as u64, sent.as_nanos() as u64, t.check, t.map, t.vcpus, t.machine, t.devices, t.first_exit];
+        let values = [
+            total.as_nanos() as u64,
+            sent.as_nanos() as u64,
+            t.check,
+            t.map,
+            t.vcpus,
+            t.machine,
+            t.devices,
+            t.first_exit,
+        ];
         samples.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
         shell.ended();
     }

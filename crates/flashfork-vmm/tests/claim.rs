@@ -139,15 +139,26 @@ fn a_claim_creates_nothing_and_both_preparation_and_claim_keep_their_order() {
 
         let prepared = ioctls(&preparation);
         in_order(&prepared, &[CREATE_VM, CREATE_IRQCHIP, CREATE_PIT2, SET_USER_MEMORY_REGION, CREATE_VCPU]);
-        assert!(place(&prepared, SET_CPUID2).0 < place(&prepared, GET_MSRS).0, "MSRs that CPUID doesn't announce read as 0");
+        assert!(
+            place(&prepared, SET_CPUID2).0 < place(&prepared, GET_MSRS).0,
+            "MSRs that CPUID doesn't announce read as 0"
+        );
         for request in [CREATE_VCPU, SET_CPUID2] {
             assert_eq!(prepared.iter().filter(|r| **r == request).count(), usize::from(vcpus));
         }
 
         let claimed = ioctls(&claim);
         let creating = [
-            CREATE_VM, CREATE_VCPU, SET_USER_MEMORY_REGION, CREATE_IRQCHIP, CREATE_PIT2, CREATE_DEVICE, IRQFD, IOEVENTFD,
-            SET_CPUID2, CHECK_EXTENSION,
+            CREATE_VM,
+            CREATE_VCPU,
+            SET_USER_MEMORY_REGION,
+            CREATE_IRQCHIP,
+            CREATE_PIT2,
+            CREATE_DEVICE,
+            IRQFD,
+            IOEVENTFD,
+            SET_CPUID2,
+            CHECK_EXTENSION,
         ];
         for request in creating {
             assert!(!claimed.contains(&request), "{request:#x} in {claimed:#x?}");
@@ -159,14 +170,21 @@ fn a_claim_creates_nothing_and_both_preparation_and_claim_keep_their_order() {
             &[SET_REGS, SET_SREGS, SET_LAPIC, SET_MSRS, SET_PIT2, SET_CLOCK, SET_IRQCHIP, IRQ_LINE, RUN],
         );
         // Memory is there before anything of KVM's may write to it.
-        let mapped = own.iter().position(|call| call.number == libc::SYS_mmap && call.arguments[1] == 16 << 20).unwrap();
+        let mapped =
+            own.iter().position(|call| call.number == libc::SYS_mmap && call.arguments[1] == 16 << 20).unwrap();
         let first = own.iter().position(|call| call.ioctl().is_some()).unwrap();
         assert!(mapped < first);
         assert_eq!(ioctls(&own).iter().filter(|r| **r == RUN).count(), 1);
         // Neither a file is opened nor a thread made.
         for call in &claim {
-            let forbidden =
-                [libc::SYS_open, libc::SYS_openat, libc::SYS_clone, libc::SYS_clone3, libc::SYS_socket, libc::SYS_execve];
+            let forbidden = [
+                libc::SYS_open,
+                libc::SYS_openat,
+                libc::SYS_clone,
+                libc::SYS_clone3,
+                libc::SYS_socket,
+                libc::SYS_execve,
+            ];
             assert!(!forbidden.contains(&call.number), "{call:?}");
         }
         println!("{vcpus} vCPUs: {} system calls in a claim, {} of them ioctls", claim.len(), claimed.len());

@@ -8,6 +8,10 @@ use common::{clone, exit, guest, kvm, result, shape, template};
 use flashfork_proto::shell::{Ended, FromShell, ToShell};
 use shell_client::{Shell, code};
 use std::fs;
+use std::sync::Mutex;
+
+/// The tests count what this process holds: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn cycles() -> usize {
     if std::env::var_os("FLASHFORK_TEST_ALL").is_some_and(|all| all == "1") { 10_000 } else { 300 }
@@ -36,6 +40,7 @@ fn children() -> usize {
 #[test]
 fn machines_that_come_and_go_leave_nothing_in_their_process() {
     let Some(kvm) = kvm() else { return };
+    let _alone = ALONE.lock().unwrap();
     let (parent, frozen) = template(&kvm, shape(4, 2), &guest());
     drop(parent);
     let cycle = |index: usize| {
@@ -56,6 +61,7 @@ fn machines_that_come_and_go_leave_nothing_in_their_process() {
 #[test]
 fn shells_that_come_and_go_leave_no_process_and_no_descriptor() {
     let Some(_) = kvm() else { return };
+    let _alone = ALONE.lock().unwrap();
     let template = shell_client::template(shape(4, 1), &code(guest()));
     let cycle = |index: usize| {
         let mut shells = Shell::prepare_many(shape(4, 1), 10);
@@ -73,6 +79,7 @@ fn shells_that_come_and_go_leave_no_process_and_no_descriptor() {
 #[test]
 fn a_hundred_clones_of_one_template_live_at_the_same_time() {
     let Some(_) = kvm() else { return };
+    let _alone = ALONE.lock().unwrap();
     // FORK; then count at 0x2000 for ever.
     let counter = [0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xff, 0x06, 0x00, 0x20, 0xf4, 0xeb, 0xf9];
     let template = shell_client::template(shape(16, 1), &counter);

@@ -28,7 +28,12 @@ fn a_ram_nonce_proves_that_a_claimed_shell_is_no_reboot_and_siblings_do_not_see_
     let template = template(shape(16, 1), &code(guest()));
     for (index, mut shell) in (1..).zip(Shell::prepare_many(shape(16, 1), 3)) {
         let times = shell.claim(&template, index);
-        assert!([times.check, times.map, times.devices, times.machine, times.vcpus, times.first_exit].iter().all(|t| *t > 0), "{times:?}");
+        assert!(
+            [times.check, times.map, times.devices, times.machine, times.vcpus, times.first_exit]
+                .iter()
+                .all(|t| *t > 0),
+            "{times:?}"
+        );
         let (ended, status) = shell.ended();
         assert_eq!(ended, result(index as u32));
         assert!(status.success());
@@ -78,13 +83,13 @@ fn a_clone_is_alive_only_when_the_guest_echoes_the_generation_it_was_given() {
         [
             &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // FORK
             &[0xba, 0x3c, 0x12, 0xbf, 0x00, 0x30, 0xb9, 0x20, 0x00, 0xfc, 0xf3, 0x6c], // mov di, 0x3000; mov cx, 32; cld; rep insb
-            &[0xbe, 0x10, 0x30],                       // mov si, 0x3010: the generation id
+            &[0xbe, 0x10, 0x30], // mov si, 0x3010: the generation id
             &generation,
-            &[0xb9, 0x10, 0x00, 0xf3, 0x6e],           // mov cx, 16; rep outsb
-            &[0xba, 0x34, 0x12, 0xb0, 0x40, 0xee],     // ALIVE
-            &[0xec, 0xba, 0x3c, 0x12, 0xee],           // in al, dx: status; mov dx, 0x123c; out dx, al
-            &[0x66, 0x31, 0xc0, 0xee, 0xee, 0xee],     // three zeros: a whole status
-            &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee],     // DONE
+            &[0xb9, 0x10, 0x00, 0xf3, 0x6e],       // mov cx, 16; rep outsb
+            &[0xba, 0x34, 0x12, 0xb0, 0x40, 0xee], // ALIVE
+            &[0xec, 0xba, 0x3c, 0x12, 0xee],       // in al, dx: status; mov dx, 0x123c; out dx, al
+            &[0x66, 0x31, 0xc0, 0xee, 0xee, 0xee], // three zeros: a whole status
+            &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee], // DONE
         ]
         .concat()
     };
@@ -105,10 +110,10 @@ fn a_clone_is_alive_only_when_the_guest_echoes_the_generation_it_was_given() {
 fn a_fork_signal_of_a_clone_is_refused_and_it_goes_on() {
     let Some(_) = kvm() else { return };
     let code = [
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // FORK
-        &[0xb0, 0x10, 0xee, 0xec],                 // FORK; in al, dx: status
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..],               // FORK
+        &[0xb0, 0x10, 0xee, 0xec],                               // FORK; in al, dx: status
         &[0xba, 0x3c, 0x12, 0xee, 0x30, 0xc0, 0xee, 0xee, 0xee], // status as payload
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee],     // DONE
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee],                   // DONE
     ];
     let template = template(shape(16, 1), &code.concat());
     let mut shell = Shell::prepare(shape(16, 1));
@@ -195,10 +200,10 @@ fn a_message_at_the_wrong_time_ends_the_shell() {
 fn input_reaches_the_guest_however_much_it_is() {
     let Some(_) = kvm() else { return };
     let code = [
-        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // FORK
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..],         // FORK
         &[0xba, 0xfd, 0x03, 0xec, 0xa8, 0x01, 0x74, 0xfb], // l: mov dx, 0x3fd; w: in al, dx; test al, 1; jz w
-        &[0xba, 0xf8, 0x03, 0xec, 0xee],           // mov dx, 0x3f8; in al, dx; out dx, al
-        &[0xeb, 0xf1],                             // jmp l
+        &[0xba, 0xf8, 0x03, 0xec, 0xee],                   // mov dx, 0x3f8; in al, dx; out dx, al
+        &[0xeb, 0xf1],                                     // jmp l
     ];
     let template = template(shape(16, 1), &code.concat());
     let mut shell = Shell::prepare(shape(16, 1));

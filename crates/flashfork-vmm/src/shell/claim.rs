@@ -67,11 +67,7 @@ fn template(shape: &Shape, claim: &Claim, descriptors: Vec<OwnedFd>) -> Result<F
 }
 
 /// What came with a guest to boot.
-fn guest(
-    shape: &Shape,
-    boot: &Boot,
-    descriptors: Vec<OwnedFd>,
-) -> Result<(Source, Option<disk::Image>), ShellError> {
+fn guest(shape: &Shape, boot: &Boot, descriptors: Vec<OwnedFd>) -> Result<(Source, Option<disk::Image>), ShellError> {
     let got = descriptors.len();
     let mut files = descriptors.into_iter().map(File::from);
     let wanted = usize::from(shape.disk)

@@ -127,12 +127,7 @@ fn take(start: &Start, handed: &mpsc::Receiver<Handed>) -> Option<Handed> {
     handed.recv().ok()
 }
 
-fn begin(
-    handed: Handed,
-    channel: Arc<Channel>,
-    console: Output,
-    start: Arc<Start>,
-) -> Result<Controller, ShellError> {
+fn begin(handed: Handed, channel: Arc<Channel>, console: Output, start: Arc<Start>) -> Result<Controller, ShellError> {
     let (machine, booted) = match handed {
         Handed::Running(machine) => (machine, false),
         Handed::ToBoot { mut machine, source, disk, cid } => {
@@ -144,7 +139,16 @@ fn begin(
         }
     };
     let input = VecDeque::new();
-    Ok(Controller { channel, console, machine, start, booted, at_fork: false, input, buffer: Vec::with_capacity(MAX_MESSAGE) })
+    Ok(Controller {
+        channel,
+        console,
+        machine,
+        start,
+        booted,
+        at_fork: false,
+        input,
+        buffer: Vec::with_capacity(MAX_MESSAGE),
+    })
 }
 
 struct Controller {
