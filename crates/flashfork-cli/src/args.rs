@@ -4,6 +4,7 @@ use crate::bench::BenchArgs;
 use crate::doctor::DoctorArgs;
 use crate::lab::LabArgs;
 use crate::run::RunArgs;
+use crate::vm::VmArgs;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ pub enum Command {
     Run(RunArgs),
     Bench(BenchArgs),
     Lab(LabArgs),
+    Vm(VmArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }

@@ -13,6 +13,7 @@ mod output;
 mod places;
 mod progress;
 mod run;
+mod vm;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Lab(args) => lab::main(&args),
+        Command::Vm(args) => vm::main(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man_pages(&args),
     };

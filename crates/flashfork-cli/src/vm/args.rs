@@ -1,0 +1,201 @@
+//! The command line of `flashfork vm`.
+
+use clap::{Args, Subcommand};
+use flashfork_bench::size::Size;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Clone warmed virtual machines copy-on-write
+#[derive(Args)]
+#[command(after_help = "Example: flashfork vm run -- echo hello")]
+pub struct VmArgs {
+    /// The daemon's socket [default: the user's own; a daemon is started there if there is none]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: VmCommand,
+}
+
+#[derive(Subcommand)]
+pub enum VmCommand {
+    /// Run the daemon in the foreground
+    #[command(after_help = "Example: flashfork vm serve --pool 16")]
+    Serve(ServeArgs),
+    /// Run a command in a new clone; the template is made of Debian's kernel if it isn't there
+    #[command(after_help = "Example: flashfork vm run -- echo hello")]
+    Run(RunArgs),
+    #[command(subcommand, about = "Make, save, load and remove templates")]
+    Template(TemplateCommand),
+    /// Make clones of a template
+    #[command(after_help = "Example: flashfork vm clone -n 10 web")]
+    Clone(CloneArgs),
+    /// Run a command in a clone; its exit status is passed on
+    #[command(after_help = "Example: flashfork vm exec web-1 -- uname -a")]
+    Exec(ExecArgs),
+    /// Show a clone's console, and type on it
+    #[command(after_help = "Example: flashfork vm console web-1")]
+    Console(NameArg),
+    /// Send a clone back to its template
+    #[command(after_help = "Example: flashfork vm rollback web-1")]
+    Rollback(NameArg),
+    /// List clones
+    #[command(after_help = "Example: flashfork vm ls --json")]
+    Ls,
+    /// End clones
+    #[command(after_help = "Example: flashfork vm rm web-1 web-2")]
+    Rm(NamesArg),
+    /// Show what the daemon has
+    #[command(after_help = "Example: flashfork vm stats")]
+    Stats,
+    /// Say what this host's KVM can do, by trying: boot Linux, run a tiny guest, or nothing
+    #[command(after_help = "Example: flashfork vm doctor")]
+    Doctor,
+    #[command(subcommand, about = "Make disks")]
+    Image(ImageCommand),
+}
+
+#[derive(Args)]
+pub struct ServeArgs {
+    /// Shells kept ready for each shape of VM that has a template
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub pool: u32,
+}
+
+#[derive(Args)]
+pub struct RunArgs {
+    /// The template
+    #[arg(long, default_value = "default", value_name = "NAME")]
+    pub template: String,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Subcommand)]
+pub enum TemplateCommand {
+    /// Boot a guest and freeze it when it is ready
+    #[command(
+        after_help = "Example: flashfork vm template create web --memory 512M --ready-command 'systemctl start app'"
+    )]
+    Create(Box<CreateArgs>),
+    /// Save a template to a new directory
+    #[command(after_help = "Example: flashfork vm template save web ./web.template")]
+    Save(DirectoryArgs),
+    /// Load a template from a directory
+    #[command(after_help = "Example: flashfork vm template load web ./web.template")]
+    Load(DirectoryArgs),
+    /// List templates
+    #[command(after_help = "Example: flashfork vm template ls")]
+    Ls,
+    /// Remove templates that have no clones
+    #[command(after_help = "Example: flashfork vm template rm web")]
+    Rm(NamesArg),
+}
+
+#[derive(Args)]
+pub struct CreateArgs {
+    /// The template's name
+    pub name: String,
+    /// Guest memory
+    #[arg(long, default_value = "256M", value_name = "SIZE")]
+    pub memory: Size,
+    /// Virtual CPUs, 1 to 8
+    #[arg(long, default_value_t = 1)]
+    pub cpus: u8,
+    /// Guest memory in 2 MB pages
+    #[arg(long)]
+    pub huge: bool,
+    /// Kernel: a bzImage or an ELF file with a PVH entry [default: Debian's cloud kernel, downloaded once]
+    #[arg(long, value_name = "PATH")]
+    pub kernel: Option<PathBuf>,
+    /// Initramfs [default: one with the agent and busybox]
+    #[arg(long, value_name = "PATH")]
+    pub initramfs: Option<PathBuf>,
+    /// Words to add to the kernel's command line
+    #[arg(long, default_value = "", value_name = "WORDS")]
+    pub append: String,
+    /// Disk image, which becomes the guest's root and must not change any more
+    #[arg(long, value_name = "PATH")]
+    pub disk: Option<PathBuf>,
+    /// Ready when this shell command has run in the guest [default: when the agent is up]
+    #[arg(long, value_name = "COMMAND", conflicts_with = "ready_signal")]
+    pub ready_command: Option<String>,
+    /// Ready when the guest gives the fork signal by itself
+    #[arg(long)]
+    pub ready_signal: bool,
+    /// Retire the template after this many clones
+    #[arg(long, value_name = "N")]
+    pub max_clones: Option<u64>,
+    /// Seconds until the guest must be ready
+    #[arg(long, default_value_t = flashfork_proto::api::DEFAULT_TIMEOUT_S)]
+    pub timeout: u32,
+}
+
+#[derive(Args)]
+pub struct DirectoryArgs {
+    /// The template's name
+    pub name: String,
+    /// The directory
+    pub directory: PathBuf,
+}
+
+#[derive(Args)]
+pub struct CloneArgs {
+    /// The template
+    pub template: String,
+    /// How many
+    #[arg(short = 'n', long = "count", default_value_t = 1)]
+    pub count: u32,
+    /// The clone's name [default: the template's and a number]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// What the clone is for: its guest finds it in FLASHFORK_JOB
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    pub job: String,
+    /// Don't wait until the guest is ready
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
+#[derive(Args)]
+pub struct ExecArgs {
+    /// The clone
+    pub name: String,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct NameArg {
+    /// The clone
+    pub name: String,
+}
+
+#[derive(Args)]
+pub struct NamesArg {
+    /// Their names
+    #[arg(required = true)]
+    pub names: Vec<String>,
+}
+
+#[derive(Subcommand)]
+pub enum ImageCommand {
+    /// Make an ext4 disk image of a directory
+    #[command(after_help = "Example: flashfork vm image from-dir ./root root.ext4")]
+    FromDir(FromDirArgs),
+}
+
+#[derive(Args)]
+pub struct FromDirArgs {
+    /// The directory
+    pub directory: PathBuf,
+    /// The image, which must not exist yet
+    pub image: PathBuf,
+    /// Size of the disk [default: what the directory needs and 512 MB]
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Size>,
+}

@@ -1,0 +1,119 @@
+//! The daemon's side of the command: HTTP/1.1 over its socket, one request a connection.
+
+use crate::error::CliError;
+use flashfork_proto::api::{self, UPGRADE};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Where a daemon listens.
+pub struct Client {
+    socket: PathBuf,
+}
+
+/// Status and body's length of an answer whose head was read.
+struct Head {
+    status: u16,
+    length: Option<usize>,
+}
+
+impl Client {
+    pub fn new(socket: &Path) -> Self {
+        Self { socket: socket.to_owned() }
+    }
+
+    /// Whether somebody listens.
+    pub fn answers(&self) -> bool {
+        UnixStream::connect(&self.socket).is_ok()
+    }
+
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
+        self.decode(&self.request("GET", path, &[])?)
+    }
+
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+        let body = serde_json::to_vec(body).map_err(|e| CliError::Unable(e.to_string()))?;
+        self.decode(&self.request("POST", path, &body)?)
+    }
+
+    pub fn delete(&self, path: &str) -> Result<(), CliError> {
+        self.request("DELETE", path, &[]).map(drop)
+    }
+
+    /// A stream to what `path` leads to, after its switch of protocols.
+    pub fn upgrade(&self, path: &str) -> Result<BufReader<UnixStream>, CliError> {
+        let headers = format!("Connection: upgrade\r\nUpgrade: {UPGRADE}\r\n");
+        let mut stream = self.send("POST", path, &headers, &[])?;
+        let head = self.head(&mut stream)?;
+        if head.status == 101 {
+            return Ok(stream);
+        }
+        Err(failure(&self.body(&mut stream, &head)?))
+    }
+
+    fn request(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, CliError> {
+        let headers = "Connection: close\r\nContent-Type: application/json\r\n";
+        let mut stream = self.send(method, path, headers, body)?;
+        let head = self.head(&mut stream)?;
+        let body = self.body(&mut stream, &head)?;
+        if (200..300).contains(&head.status) { Ok(body) } else { Err(failure(&body)) }
+    }
+
+    fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<BufReader<UnixStream>, CliError> {
+        let mut stream =
+            UnixStream::connect(&self.socket).map_err(CliError::file("reach the VM daemon at", &self.socket))?;
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: flashfork\r\n{headers}Content-Length: {length}\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), body].concat()).map_err(self.broke())?;
+        Ok(BufReader::new(stream))
+    }
+
+    fn head(&self, stream: &mut impl BufRead) -> Result<Head, CliError> {
+        let strange = || CliError::Unable(format!("what listens at {} is no VM daemon", self.socket.display()));
+        let mut line = String::new();
+        stream.read_line(&mut line).map_err(self.broke())?;
+        let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()).ok_or_else(strange)?;
+        let mut length = None;
+        loop {
+            line.clear();
+            if stream.read_line(&mut line).map_err(self.broke())? == 0 {
+                return Err(strange());
+            }
+            let Some((name, value)) = line.trim_end().split_once(':') else { break };
+            if name.eq_ignore_ascii_case("content-length") {
+                length = Some(value.trim().parse().map_err(|_| strange())?);
+            }
+        }
+        Ok(Head { status, length })
+    }
+
+    fn body(&self, stream: &mut impl Read, head: &Head) -> Result<Vec<u8>, CliError> {
+        let mut body = Vec::new();
+        match head.length {
+            Some(length) => stream.take(length as u64).read_to_end(&mut body),
+            None => stream.read_to_end(&mut body),
+        }
+        .map_err(self.broke())?;
+        Ok(body)
+    }
+
+    fn decode<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, CliError> {
+        let strange =
+            |e| CliError::Unable(format!("the VM daemon at {} answered nonsense: {e}", self.socket.display()));
+        serde_json::from_slice(body).map_err(strange)
+    }
+
+    fn broke(&self) -> impl FnOnce(std::io::Error) -> CliError {
+        CliError::file("talk to the VM daemon at", &self.socket)
+    }
+}
+
+/// The daemon's own words, if they are.
+fn failure(body: &[u8]) -> CliError {
+    match serde_json::from_slice::<api::Error>(body) {
+        Ok(error) => CliError::Unable(error.message),
+        Err(_) => CliError::Unable(String::from_utf8_lossy(body).trim().to_owned()),
+    }
+}

@@ -1,0 +1,181 @@
+//! `flashfork vm`: virtual machines, through their daemon.
+
+mod args;
+mod client;
+mod daemon;
+mod exec;
+mod show;
+
+pub use args::VmArgs;
+
+use crate::error::CliError;
+use crate::output::say;
+use args::{CreateArgs, DirectoryArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand, VmCommand};
+use client::Client;
+use flashfork_proto::api::{self, CreateClones, CreateTemplate, LoadTemplate, Ready, SaveTemplate, Template};
+use flashfork_proto::shape::{Pages, Shape};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
+    let socket = args.socket.clone().unwrap_or_else(daemon::default_socket);
+    let client = match &args.command {
+        VmCommand::Serve(serve) => {
+            let mut command = daemon::command(&socket)?;
+            let error = command.arg("--pool").arg(serve.pool.to_string()).exec();
+            return Err(CliError::file("start", daemon::program()?)(error));
+        }
+        VmCommand::Image(ImageCommand::FromDir(args)) => return image(args),
+        _ => daemon::connect(&socket)?,
+    };
+    let print = Printer { json: args.json };
+    match &args.command {
+        VmCommand::Run(run) => return run_once(&client, run),
+        VmCommand::Template(command) => template(&client, command, &print)?,
+        VmCommand::Clone(clone) => {
+            let request = CreateClones {
+                count: clone.count,
+                name: clone.name.clone(),
+                job: clone.job.clone(),
+                wait: !clone.no_wait,
+            };
+            let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", clone.template), &request)?;
+            print.print(&clones, || show::clones(&clones))?;
+        }
+        VmCommand::Exec(args) => return exec::exec(&client, &args.name, &args.command),
+        VmCommand::Console(args) => return exec::console(&client, &args.name),
+        VmCommand::Rollback(args) => {
+            let clone: api::Clone = client.post(&format!("/v1/clones/{}/rollback", args.name), &())?;
+            print.print(&clone, || show::clones(std::slice::from_ref(&clone)))?;
+        }
+        VmCommand::Ls => {
+            let clones: Vec<api::Clone> = client.get("/v1/clones")?;
+            print.print(&clones, || show::clones(&clones))?;
+        }
+        VmCommand::Rm(args) => args.names.iter().try_for_each(|name| client.delete(&format!("/v1/clones/{name}")))?,
+        VmCommand::Stats => {
+            let stats: api::Stats = client.get("/v1/stats")?;
+            print.print(&stats, || show::stats(&stats))?;
+        }
+        VmCommand::Doctor => {
+            let host: api::Host = waiting("trying to boot guests", || client.post("/v1/host", &()))?;
+            print.print(&host, || show::host(&host))?;
+        }
+        VmCommand::Serve(_) | VmCommand::Image(_) => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints for people or programs.
+struct Printer {
+    json: bool,
+}
+
+impl Printer {
+    fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), CliError> {
+        if self.json {
+            return say(&serde_json::to_string_pretty(value).map_err(|e| CliError::Unable(e.to_string()))?);
+        }
+        say(&text())
+    }
+}
+
+fn template(client: &Client, command: &TemplateCommand, print: &Printer) -> Result<(), CliError> {
+    let template: Template = match command {
+        TemplateCommand::Create(args) => create(client, &request(args)?)?,
+        TemplateCommand::Save(DirectoryArgs { name, directory }) => {
+            let directory = absolute(directory)?;
+            waiting("saving", || client.post(&format!("/v1/templates/{name}/save"), &SaveTemplate { directory }))?
+        }
+        TemplateCommand::Load(DirectoryArgs { name, directory }) => {
+            let request = LoadTemplate { name: name.clone(), directory: absolute(directory)? };
+            waiting("loading", || client.post("/v1/templates/load", &request))?
+        }
+        TemplateCommand::Ls => {
+            let templates: Vec<Template> = client.get("/v1/templates")?;
+            return print.print(&templates, || show::templates(&templates));
+        }
+        TemplateCommand::Rm(args) => {
+            return args.names.iter().try_for_each(|name| client.delete(&format!("/v1/templates/{name}")));
+        }
+    };
+    print.print(&template, || show::templates(std::slice::from_ref(&template)))
+}
+
+fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
+    let path = |path: &Option<PathBuf>| path.as_deref().map(absolute).transpose();
+    let ready = match &args.ready_command {
+        Some(command) => Ready::Command(vec!["/bin/sh".into(), "-c".into(), command.clone()]),
+        None if args.ready_signal => Ready::Signal,
+        None => Ready::Agent,
+    };
+    Ok(CreateTemplate {
+        name: args.name.clone(),
+        shape: Shape {
+            memory_mib: u32::try_from(args.memory.0 >> 20).unwrap_or(u32::MAX),
+            vcpus: args.cpus,
+            pages: if args.huge { Pages::Huge } else { Pages::Small },
+            disk: args.disk.is_some(),
+        },
+        kernel: path(&args.kernel)?,
+        initramfs: path(&args.initramfs)?,
+        tiny: None,
+        append: args.append.clone(),
+        disk: path(&args.disk)?,
+        ready,
+        max_clones: args.max_clones,
+        timeout_s: args.timeout,
+    })
+}
+
+fn create(client: &Client, request: &CreateTemplate) -> Result<Template, CliError> {
+    waiting("booting the guest; the first time its kernel is downloaded", || client.post("/v1/templates", request))
+}
+
+/// One clone, one command, and away with the clone.
+fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
+    let templates: Vec<Template> = client.get("/v1/templates")?;
+    if templates.iter().all(|template| template.name != args.template) {
+        let json = serde_json::json!({
+            "name": args.template,
+            "shape": Shape { memory_mib: 256, vcpus: 1, pages: Pages::Small, disk: false },
+        });
+        let request = serde_json::from_value(json).map_err(|e| CliError::Unable(e.to_string()))?;
+        create(client, &request)?;
+    }
+    let request = CreateClones { count: 1, name: None, job: String::new(), wait: true };
+    let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", args.template), &request)?;
+    let clone = clones.first().ok_or_else(|| CliError::Unable("the VM daemon made no clone".into()))?;
+    let result = exec::exec(client, &clone.name, &args.command);
+    client.delete(&format!("/v1/clones/{}", clone.name))?;
+    result
+}
+
+fn image(args: &FromDirArgs) -> Result<ExitCode, CliError> {
+    let size = args.size.map(|size| size.0 >> 20);
+    waiting("making the image", || flashfork_image::disk::from_dir(&args.directory, &args.image, size))
+        .map_err(|e| CliError::Unable(e.to_string()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, CliError> {
+    std::path::absolute(path).map_err(CliError::file("find", path))
+}
+
+/// Shows on a terminal that something takes long.
+fn waiting<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
+    let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new_spinner().with_message(what));
+    if let Some(bar) = &bar {
+        bar.enable_steady_tick(Duration::from_millis(200));
+    }
+    let result = work();
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    result
+}

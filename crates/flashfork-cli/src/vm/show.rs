@@ -1,0 +1,47 @@
+//! Answers as text.
+
+use flashfork_proto::api::{Clone, CloneState, Host, HostKvm, Stats, Template};
+
+pub fn templates(templates: &[Template]) -> String {
+    let mut lines = vec![format!("{:20} {:32} {:>8} {:>8} {:>10}", "TEMPLATE", "SHAPE", "ALIVE", "MADE", "RESIDENT")];
+    lines.extend(templates.iter().map(|t| {
+        let made = t.max_clones.map_or(t.clones_made.to_string(), |max| format!("{}/{max}", t.clones_made));
+        let resident = format!("{} MiB", t.resident_bytes >> 20);
+        format!("{:20} {:32} {:>8} {made:>8} {resident:>10}", t.name, t.shape.to_string(), t.clones_alive)
+    }));
+    lines.join("\n")
+}
+
+pub fn clones(clones: &[Clone]) -> String {
+    let mut lines = vec![format!("{:20} {:9} {:>8} {:>12} {:>10}", "CLONE", "STATE", "PID", "FIRST EXIT", "READY")];
+    lines.extend(clones.iter().map(|clone| {
+        let state = match clone.state {
+            CloneState::Starting => "starting",
+            CloneState::Ready => "ready",
+            CloneState::Ended => "ended",
+        };
+        let first = format!("{:.3} ms", clone.first_exit_ns as f64 / 1e6);
+        let ready = clone.ready_ns.map_or("-".into(), |ns| format!("{:.1} ms", ns as f64 / 1e6));
+        format!("{:20} {state:9} {:>8} {first:>12} {ready:>10}", clone.name, clone.pid)
+    }));
+    lines.join("\n")
+}
+
+pub fn stats(stats: &Stats) -> String {
+    let mut lines =
+        vec![format!("{} templates, {} clones alive, {} made", stats.templates, stats.clones, stats.clones_made)];
+    lines.extend(stats.pools.iter().map(|pool| {
+        let (ready, preparing, misses) = (pool.ready, pool.preparing, pool.misses);
+        format!("{}: {ready} shells ready, {preparing} being prepared, {misses} claims had to wait", pool.shape)
+    }));
+    lines.join("\n")
+}
+
+pub fn host(host: &Host) -> String {
+    let verdict = match host.kvm {
+        HostKvm::Linux => "KVM boots Linux guests",
+        HostKvm::Tiny => "KVM runs tiny guests only: Linux guests need the lab (flashfork lab run --nested-kvm)",
+        HostKvm::None => "KVM runs no guest: all guests need the lab (flashfork lab run --nested-kvm)",
+    };
+    format!("{verdict}\n{}", host.detail)
+}
