@@ -123,7 +123,7 @@ fn get(path: &Path, saved: &Sum, name: &str, pages: Pages) -> Result<OwnedFd, Di
 
 /// Whether what the file at `path` holds fits into memory: the kernel would take it, and then kill somebody.
 fn room(path: &Path) -> io::Result<Result<(), DirectoryError>> {
-    let need = fs::metadata(path)?.blocks() * 512 >> 20;
+    let need = (fs::metadata(path)?.blocks() * 512) >> 20;
     let info = fs::read_to_string("/proc/meminfo")?;
     let free = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let free = free.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());

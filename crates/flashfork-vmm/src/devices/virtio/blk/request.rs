@@ -90,5 +90,5 @@ fn write(disk: &mut Disk, sector: u64, reader: &mut Reader<'_>) -> Option<()> {
 fn place(disk: &Disk, sector: u64, length: usize) -> Option<u64> {
     let offset = sector.checked_mul(SECTOR)?;
     let end = offset.checked_add(length as u64)?;
-    (end <= disk.bytes() && length as u64 % SECTOR == 0 && length <= MAX_DATA).then_some(offset)
+    (end <= disk.bytes() && (length as u64).is_multiple_of(SECTOR) && length <= MAX_DATA).then_some(offset)
 }
