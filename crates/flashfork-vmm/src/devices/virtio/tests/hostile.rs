@@ -111,7 +111,7 @@ fn a_request_longer_than_any_driver_makes_is_an_error_and_not_served() {
 fn rings_outside_memory_need_a_reset_and_get_one() {
     let mut driver = Driver::raw(disk(), memory());
     driver.transport().resume();
-    for address in [u32::MAX & !0xfff, MEMORY as u32 - 16] {
+    for address in [!0xfff, MEMORY as u32 - 16] {
         driver.set(0x70, 0);
         driver.set(0x70, 3);
         driver.set(0x24, 1);
