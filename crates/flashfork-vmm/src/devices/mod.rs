@@ -198,7 +198,13 @@ impl Devices {
 
     /// Makes a restored VM one of its own: its generation, told to the guest by interrupt before any vCPU runs, and,
     /// if the guest asked for the template itself (`forked`), the answer to that.
-    pub fn renew(&self, vm: &Vm, memory: &GuestMemory, renewal: &Renewal, forked: bool) -> Result<(), DeviceStateError> {
+    pub fn renew(
+        &self,
+        vm: &Vm,
+        memory: &GuestMemory,
+        renewal: &Renewal,
+        forked: bool,
+    ) -> Result<(), DeviceStateError> {
         vmgenid::renew(vm, memory, renewal.identity.generation)?;
         lock(&self.signal).renew(renewal, forked);
         Ok(())

@@ -4,12 +4,12 @@ pub mod blk;
 mod device;
 #[cfg(test)]
 mod driver;
-#[cfg(test)]
-mod tests;
 mod registers;
 mod rng;
 mod service;
 mod state;
+#[cfg(test)]
+mod tests;
 mod transport;
 pub mod vsock;
 
