@@ -85,7 +85,7 @@ pub(super) fn cycle(method: Method, region: &Region, work: &Work, page: &SharedP
     page.0.store(0, Ordering::Relaxed);
     let begin = Instant::now();
     // SAFETY: the child calls async-signal-safe functions only (it neither allocates nor locks) and ends in `_exit`.
-    match unsafe { engine::fork(method == Method::Seal) } {
+    match unsafe { engine::fork(method) } {
         Ok(Side::Child) => child(region, work, page),
         Ok(Side::Parent(pid)) => {
             let call = begin.elapsed();

@@ -69,7 +69,7 @@ pub(super) fn run(
 ) -> Result<Phases, BenchError> {
     let begin = Instant::now();
     // SAFETY: the worker has one thread, and the child ends in `_exit`.
-    match unsafe { engine::fork(method == Method::Seal) } {
+    match unsafe { engine::fork(method) } {
         Ok(Side::Child) => {
             stamps.0.began.store(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
             let status = match case.passes(db, expected) {
