@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Whatever makes a page table private may need memory. Here it is refused: for each operation, each of its
- * first allocations fails in turn, and some of those after (fault injection, /proc/thread-self/fail-nth), in
+ * first page allocations fails in turn, and some of those after (fault injection, /proc/thread-self/fail-nth), in
  * a child that shares all its tables. Then the operation has either worked or failed whole, and no value
- * of the child or of the parent may be wrong. Needs CONFIG_FAIL_PAGE_ALLOC, CONFIG_FAILSLAB and debugfs.
+ * of the child or of the parent may be wrong. Needs CONFIG_FAIL_PAGE_ALLOC and debugfs.
  */
 #include "odf_util.h"
 
@@ -286,7 +286,6 @@ int main(void)
 	static const char *const knobs[] = {
 		"/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait",
 		"/sys/kernel/debug/fail_page_alloc/ignore-gfp-highmem",
-		"/sys/kernel/debug/failslab/ignore-gfp-wait",
 	};
 	int bad = 0;
 
@@ -295,7 +294,6 @@ int main(void)
 		set(knobs[i], "N");
 	set("/sys/kernel/debug/fail_page_alloc/min-order", "0");
 	set("/sys/kernel/debug/fail_page_alloc/verbose", "0");
-	set("/sys/kernel/debug/failslab/verbose", "0");
 	if (!odf_write_sysctl(1))
 		return 4;
 	area = odf_map(TABLES, PROT_READ | PROT_WRITE);
