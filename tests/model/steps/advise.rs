@@ -4,7 +4,7 @@ use crate::content::PAGE;
 use crate::journal::Expect;
 use crate::world::World;
 use crate::world::check::Depth;
-use crate::world::space::HEAP;
+use crate::world::space::heap;
 use crate::world::table::attr;
 use flashfork_tests::route::{Outcome, Via};
 use libc::c_int;
@@ -54,7 +54,7 @@ impl World {
         };
         let Some(range) = range else { return Ok(()) };
         // Whoever tells the kernel to forget the heap of libc in children gets what he asks for.
-        if range.start >= HEAP && [libc::MADV_DONTFORK, MADV_GUARD_INSTALL].contains(&advice) {
+        if range.start >= heap() && [libc::MADV_DONTFORK, MADV_GUARD_INSTALL].contains(&advice) {
             return Ok(());
         }
         let a = self.table.attr(range.start);
