@@ -1,9 +1,9 @@
-//! The one place where experiments call the engines: prepare this process, clone this process.
+//! The one place where experiments call the engines: prepare this process, clone it, wait for a clone.
 
 use std::io;
 
 use flashfork::{Forked, SealOptions, SealReport, odf};
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
@@ -106,5 +106,16 @@ pub unsafe fn fork(method: Method) -> io::Result<Side> {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Side::Child),
         pid => Ok(parent(pid)),
+    }
+}
+
+/// Waits for the end of a clone.
+pub fn reap(pid: Pid) -> Result<WaitStatus, BenchError> {
+    loop {
+        match waitpid(Some(pid), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(status),
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(BenchError::system("reap a clone", errno)),
+        }
     }
 }

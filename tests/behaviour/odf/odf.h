@@ -19,16 +19,7 @@ static inline int is_on_demand(void)
 /* A counter of /proc/vmstat. */
 static inline long counter(const char *name)
 {
-    char line[256];
-    long value = -1;
-    size_t n = strlen(name);
-    FILE *file = fopen("/proc/vmstat", "re");
-    CHECK(file != NULL);
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, name, n) == 0 && line[n] == ' ')
-            value = atol(line + n + 1);
-    fclose(file);
-    return value;
+    return number_in("/proc/vmstat", name);
 }
 
 /* The shim was told to ask for forks on demand, and was granted them. */
