@@ -12,6 +12,8 @@ mod protect;
 mod remap;
 mod visit;
 
+pub use advise::unknown as unknown_advice;
+
 use crate::world::World;
 use crate::world::check::Depth;
 
