@@ -50,6 +50,7 @@ test-kernel: build
 
 # Everything, the long runs too: hours rather than minutes.
 test-all: test
+	$(CARGO) test --release --locked -p flashfork --test cost -- --ignored
 	FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
 	@scripts/need-packages $(KERNEL_PACKAGES) libpython3.11-testsuite python3.11 redis-server redis-tools stress-ng
 	$(MAKE) -C kernel test-all FLASHFORK=$(abspath $(FLASHFORK))
