@@ -14,6 +14,8 @@ BENCH_PACKAGES := $(BUILD_PACKAGES) afl++
 # What the kernel with on-demand fork is built with; its source comes from apt too.
 KERNEL_PACKAGES := $(BUILD_PACKAGES) bc bison busybox-static ccache flex libcap-dev libelf-dev libnuma-dev liburing-dev \
 	qemu-system-x86 rsync xz-utils
+# Lets tests of the engine odf boot the patched kernel.
+ON_DEMAND = FLASHFORK_ODF_KERNEL=$$($(MAKE) -s --no-print-directory -C kernel image)
 
 .PHONY: all build demo test test-all test-quick test-system test-lab test-kernel bench install lint clean
 
@@ -47,11 +49,13 @@ test-lab: build
 test-kernel: build
 	@scripts/need-packages $(KERNEL_PACKAGES)
 	$(MAKE) -C kernel test FLASHFORK=$(abspath $(FLASHFORK))
+	$(ON_DEMAND) $(CARGO) test --release --locked -p flashfork-tests --test behaviour -- lab/odf
+	$(ON_DEMAND) $(CARGO) test --release --locked -p flashfork-tests --test model_on_demand
 
 # Everything, the long runs too: hours rather than minutes.
 test-all: test
 	$(CARGO) test --release --locked -p flashfork --test cost -- --ignored
-	FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
+	$(ON_DEMAND) FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
 	@scripts/need-packages $(KERNEL_PACKAGES) libpython3.11-testsuite python3.11 redis-server redis-tools stress-ng
 	$(MAKE) -C kernel test-all FLASHFORK=$(abspath $(FLASHFORK))
 
