@@ -11,8 +11,13 @@ BUILD_PACKAGES := gcc libc6-dev make pkg-config
 TEST_PACKAGES := $(BUILD_PACKAGES) afl++ binutils busybox-static g++ gdb libasan8 libjemalloc2 libmimalloc2.0 \
 	libtcmalloc-minimal4 python3 qemu-system-x86 shellcheck
 BENCH_PACKAGES := $(BUILD_PACKAGES) afl++
+# What the kernel with on-demand fork is built with; its source comes from apt too.
+KERNEL_PACKAGES := $(BUILD_PACKAGES) bc bison busybox-static ccache flex libcap-dev libelf-dev libnuma-dev liburing-dev \
+	qemu-system-x86 rsync xz-utils
+# Lets tests of the engine odf boot the patched kernel.
+ON_DEMAND = FLASHFORK_ODF_KERNEL=$$($(MAKE) -s --no-print-directory -C kernel image)
 
-.PHONY: all build demo test test-all test-quick test-system test-lab bench install lint clean
+.PHONY: all build demo test test-all test-quick test-system test-lab test-kernel bench install lint clean
 
 all: build
 
@@ -26,7 +31,7 @@ demo: build
 	@FLASHFORK=$(FLASHFORK) scripts/demo
 
 # Quick lanes first. Each ends in cargo's own summary lines.
-test: lint test-quick test-system test-lab
+test: lint test-quick test-system test-lab test-kernel
 
 test-quick:
 	@scripts/need-packages $(TEST_PACKAGES)
@@ -40,9 +45,19 @@ test-lab: build
 	@scripts/need-packages $(TEST_PACKAGES)
 	$(CARGO) test --locked -p flashfork-lab
 
+# The first time it builds two kernels, which takes some 20 minutes on two cores; they are kept under ~/.cache/flashfork.
+test-kernel: build
+	@scripts/need-packages $(KERNEL_PACKAGES)
+	$(MAKE) -C kernel test FLASHFORK=$(abspath $(FLASHFORK))
+	$(ON_DEMAND) $(CARGO) test --release --locked -p flashfork-tests --test behaviour -- lab/odf
+	$(ON_DEMAND) $(CARGO) test --release --locked -p flashfork-tests --test model_on_demand
+
 # Everything, the long runs too: hours rather than minutes.
 test-all: test
-	FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
+	$(CARGO) test --release --locked -p flashfork --test cost -- --ignored
+	$(ON_DEMAND) FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
+	@scripts/need-packages $(KERNEL_PACKAGES) libpython3.11-testsuite python3.11 redis-server redis-tools stress-ng
+	$(MAKE) -C kernel test-all FLASHFORK=$(abspath $(FLASHFORK))
 
 # The figures of SPECIFICATION.md.
 bench: build
@@ -55,7 +70,7 @@ lint:
 	@scripts/need-packages $(BUILD_PACKAGES) shellcheck
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck scripts/* .ci/run crates/flashfork/install-c.sh
+	shellcheck scripts/* .ci/run crates/flashfork/install-c.sh kernel/scripts/* $(addprefix kernel/tests/,forced redis-snapshots selftests-in-guest stressors)
 
 install: build
 	install -D -m 755 $(FLASHFORK) $(DESTDIR)$(PREFIX)/bin/flashfork

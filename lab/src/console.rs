@@ -103,15 +103,19 @@ fn message(line: &str) -> &str {
     rest
 }
 
-/// `WARN()`, `BUG()`, oopses, lockups and the checkers (KASAN, lockdep and others) all say one of
-/// these. `WARNING:` counts at the start only: boot messages have it inside.
+/// What starts a message of `WARN()`, an oops and most checkers: lockdep, RCU, UBSAN, the slab
+/// allocator, page poisoning, the object debugger. These count at the start only: boot messages have
+/// `WARNING:` inside.
+const STARTS: [&str; 7] = ["WARNING:", "UBSAN:", "Oops", "BUG ", "INFO: rcu", "pagealloc:", "ODEBUG:"];
+
+/// Whether the kernel reports a fault of its own. `BUG:` also stands behind other words: KASAN, lockups,
+/// `Bad page`, `Bad rss-counter`, `non-zero pgtables_bytes`.
 fn is_warning(message: &str) -> bool {
-    message.starts_with("WARNING:")
-        || message.starts_with("UBSAN:")
-        || message.starts_with("Oops")
+    STARTS.iter().any(|start| message.starts_with(start))
         || message.contains("BUG:")
         || message.contains("kernel BUG at")
         || message.starts_with("INFO: task ") && message.contains("blocked for more than")
+        || message.starts_with("INFO: trying to register non-static key")
 }
 
 fn is_panic(message: &str) -> bool {
@@ -148,9 +152,20 @@ mod tests {
              [    2.02] BUG: Bad rss-counter state mm:0 type:1 val:3\r\n\
              [    2.03] watchdog: BUG: soft lockup\r\n\
              [    2.04] Oops: 0002 [#1] PREEMPT SMP\r\n\
-             [    2.05] traps: x[7] general protection fault ip:0\r\n",
+             [    2.05] traps: x[7] general protection fault ip:0\r\n\
+             [    2.06] WARNING: possible circular locking dependency detected\r\n\
+             [    2.07] WARNING: suspicious RCU usage\r\n\
+             [    2.08] WARNING: inconsistent lock state\r\n\
+             [    2.09] BUG: non-zero pgtables_bytes on freeing mm: 4096\r\n\
+             [    2.10] BUG: Bad page map in process x  pte:1 pmd:2\r\n\
+             [    2.11] BUG: KASAN: slab-use-after-free in f+0x1/0x2\r\n\
+             [    2.12] kernel BUG at mm/page_table_check.c:88!\r\n\
+             [    2.13] pagealloc: memory corruption\r\n\
+             [    2.14] BUG kmalloc-32 (Not tainted): Redzone overwritten\r\n\
+             [    2.15] ODEBUG: free active (active state 0)\r\n\
+             [    2.16] INFO: rcu_preempt detected stalls on CPUs/tasks:\r\n",
         );
-        assert_eq!(console.warnings().len(), 5, "{:?}", console.warnings());
+        assert_eq!(console.warnings().len(), 16, "{:?}", console.warnings());
         assert!(!console.panicked());
     }
 

@@ -22,6 +22,12 @@ pub struct Options {
     pub memory_mib: u32,
     /// Guest CPUs, 1 to 64. Under emulation they take turns on one host thread.
     pub cpus: u32,
+    /// Under emulation, give each guest CPU a host thread of its own, so that CPUs race as real ones
+    /// do. Not together with `icount` or `nested_kvm`: instructions are counted on one thread only,
+    /// and nested guests hang now and then.
+    pub threads: bool,
+    /// More parameters for the kernel's command line, separated by spaces.
+    pub kernel_parameters: String,
     /// Size of the swap disk in MiB; 0 is no swap.
     pub swap_mib: u32,
     /// Transparent huge pages: what `/sys/kernel/mm/transparent_hugepage/enabled` is set to.
@@ -56,6 +62,8 @@ impl Default for Options {
             kernel: Kernel::Debian6_1,
             memory_mib: 1024,
             cpus: 1,
+            threads: false,
+            kernel_parameters: String::new(),
             swap_mib: 0,
             thp: None,
             icount: false,
@@ -78,6 +86,12 @@ impl Options {
         }
         if !(1..=64).contains(&self.cpus) {
             return refuse(format!("{} guest CPUs: give a number from 1 to 64", self.cpus));
+        }
+        if self.threads && (self.icount || self.nested_kvm) {
+            return refuse("a host thread for each CPU goes neither with icount nor with nested KVM".to_owned());
+        }
+        if self.kernel_parameters.contains(|c: char| c.is_control()) {
+            return refuse(format!("kernel parameters {:?}: write them on one line", self.kernel_parameters));
         }
         if self.timeout > LONGEST {
             return refuse(format!(
@@ -212,6 +226,9 @@ mod tests {
             Options { cpus: 0, ..good.clone() },
             Options { timeout: Duration::MAX, ..good.clone() },
             Options { cpus: 65, ..good.clone() },
+            Options { threads: true, icount: true, ..good.clone() },
+            Options { threads: true, nested_kvm: true, ..good.clone() },
+            Options { kernel_parameters: "quiet\ndebug".into(), ..good.clone() },
             Options { env: vec![("A-B".into(), "".into())], ..good.clone() },
             Options { env: vec![("1A".into(), "".into())], ..good.clone() },
             Options { env: vec![("".into(), "".into())], ..good.clone() },

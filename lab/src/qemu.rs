@@ -70,11 +70,11 @@ impl Qemu {
             .args(["-M", "q35", "-nodefaults", "-display", "none", "-no-reboot"])
             .args(["-m", &options.memory_mib.to_string()])
             .args(["-smp", &options.cpus.to_string()])
-            .args(accel_arguments(accel, options.icount))
+            .args(accel_arguments(accel, options))
             .arg("-kernel")
             .arg(&kernel.image)
             .args(["-initrd", &path_of(root.as_raw_fd())])
-            .args(["-append", kernel_command_line(accel)]);
+            .args(["-append", &kernel_command_line(accel, &options.kernel_parameters)]);
         for (index, (line, (port, interrupt))) in lines.iter().zip(LINES).enumerate() {
             let path = path_of(line.as_raw_fd());
             command
@@ -108,13 +108,14 @@ fn path_of(fd: i32) -> String {
     format!("/proc/self/fd/{fd}")
 }
 
-fn accel_arguments(accel: Accel, icount: bool) -> Vec<&'static str> {
+fn accel_arguments(accel: Accel, options: &Options) -> Vec<&'static str> {
     match accel {
         Accel::Kvm => vec!["-accel", "kvm", "-cpu", "host"],
         Accel::Tcg => {
-            // One thread for all CPUs: with a thread each, nested guests hang now and then.
-            let mut arguments = vec!["-accel", "tcg,thread=single", "-cpu", TCG_CPU];
-            if icount {
+            // One thread for all CPUs unless asked: with a thread each, nested guests hang now and then.
+            let tcg = if options.threads { "tcg,thread=multi" } else { "tcg,thread=single" };
+            let mut arguments = vec!["-accel", tcg, "-cpu", TCG_CPU];
+            if options.icount {
                 arguments.extend(["-icount", "shift=0,sleep=off"]);
             }
             arguments
@@ -123,13 +124,14 @@ fn accel_arguments(accel: Accel, icount: bool) -> Vec<&'static str> {
 }
 
 /// Everything on the console; a panic ends QEMU at once, because it may not reboot.
-fn kernel_command_line(accel: Accel) -> &'static str {
-    match accel {
+fn kernel_command_line(accel: Accel, more: &str) -> String {
+    let line = match accel {
         Accel::Kvm => "console=ttyS0 loglevel=7 panic=-1",
         // An emulated CPU is often stopped for longer than the kernel's lockup and stall detectors
         // allow, on a busy host.
         Accel::Tcg => "console=ttyS0 loglevel=7 panic=-1 nowatchdog rcupdate.rcu_cpu_stall_suppress=1",
-    }
+    };
+    format!("{line} {more}").trim_end().to_owned()
 }
 
 /// Lets the child keep `descriptors`, under their numbers, and makes it die with the calling thread.
@@ -153,9 +155,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counting_instructions_is_asked_of_the_emulator_only() {
-        assert!(accel_arguments(Accel::Tcg, true).contains(&"-icount"));
-        assert!(!accel_arguments(Accel::Tcg, false).contains(&"-icount"));
-        assert!(!accel_arguments(Accel::Kvm, true).contains(&"-icount"));
+    fn counting_instructions_and_threads_are_asked_of_the_emulator_only() {
+        let icount = Options { icount: true, ..Options::default() };
+        assert!(accel_arguments(Accel::Tcg, &icount).contains(&"-icount"));
+        assert!(!accel_arguments(Accel::Tcg, &Options::default()).contains(&"-icount"));
+        assert!(!accel_arguments(Accel::Kvm, &icount).contains(&"-icount"));
+        let threads = Options { threads: true, ..Options::default() };
+        assert!(accel_arguments(Accel::Tcg, &threads).contains(&"tcg,thread=multi"));
+        assert!(accel_arguments(Accel::Tcg, &Options::default()).contains(&"tcg,thread=single"));
+        assert!(!accel_arguments(Accel::Kvm, &threads).contains(&"tcg,thread=multi"));
     }
 }

@@ -85,6 +85,17 @@ fn instructions_are_counted() {
     assert!(ticks[2] >= 10_000.0, "{text}");
 }
 
+/// CPUs with a host thread each, and kernel parameters as given.
+#[test]
+fn threads_and_kernel_parameters_are_as_asked() {
+    let options =
+        Options { cpus: 2, threads: true, kernel_parameters: "lab.mark=1 quiet".into(), ..Options::default() };
+    let text = shell(&options, "nproc; cat /proc/cmdline");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "2");
+    assert!(lines[1].ends_with(" lab.mark=1 quiet"), "{text}");
+}
+
 /// A fault of the guest's kernel does not go unnoticed.
 #[test]
 fn kernel_warnings_are_reported() {

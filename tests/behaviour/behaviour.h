@@ -129,19 +129,25 @@ static inline const char *smaps(const void *p, const char *field)
     return line + n + 1;
 }
 
-/* A number of /proc/self/status, such as VmLck, in kB. */
-static inline long status_kb(const char *field)
+/* The number behind a name at the begin of a line ("VmLck:   12 kB", "odf_share 3"), or -1. */
+static inline long number_in(const char *path, const char *name)
 {
     char line[256];
     long value = -1;
-    size_t n = strlen(field);
-    FILE *file = fopen("/proc/self/status", "re");
+    size_t n = strlen(name);
+    FILE *file = fopen(path, "re");
     CHECK(file != NULL);
     while (fgets(line, sizeof line, file))
-        if (strncmp(line, field, n) == 0 && line[n] == ':')
+        if (strncmp(line, name, n) == 0 && (line[n] == ':' || line[n] == ' '))
             value = atol(line + n + 1);
     fclose(file);
     return value;
+}
+
+/* A number of /proc/self/status, such as VmLck, in kB. */
+static inline long status_kb(const char *field)
+{
+    return number_in("/proc/self/status", field);
 }
 
 /* Exit status of a child, or 128 plus the signal that ended it. */

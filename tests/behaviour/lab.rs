@@ -3,43 +3,74 @@
 
 use crate::program::{Program, all};
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, cache_dir};
-use flashfork_tests::shim;
-use libtest_mimic::{Failed, Trial};
+use flashfork_tests::{odf, shim};
+use libtest_mimic::{Completion, Failed, Trial};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Programs that show something only there: they must not be skipped.
-const ON_EVERY_KERNEL: &[&str] = &["hugetlb", "low_memory", "overcommit_never", "swapped"];
+const ON_STOCK_KERNELS: &[&str] = &["hugetlb", "low_memory", "odf_missing", "overcommit_never", "swapped"];
 /// Likewise before `PAGEMAP_SCAN`.
 const ON_6_1: &[&str] = &["too_large"];
+
+/// Likewise where the kernel forks on demand.
+const ON_DEMAND: &[&str] = &[
+    "low_memory",
+    "odf_auto",
+    "odf_exec",
+    "odf_inherited",
+    "odf_one_fork",
+    "odf_sealed_too",
+    "odf_shared",
+    "odf_switched_off",
+    "odf_threads",
+    "overcommit_never",
+];
 
 /// One test for each kernel.
 pub fn trials() -> Vec<Trial> {
     let kernels = [(Kernel::Debian6_1, ON_6_1), (Kernel::Debian6_12, &[])];
     let trial = |(kernel, more): (Kernel, &'static [&str])| {
-        Trial::test(format!("lab/{kernel}"), move || run(kernel, &[ON_EVERY_KERNEL, more].concat()))
+        Trial::test(format!("lab/{kernel}"), move || stock(kernel, &[ON_STOCK_KERNELS, more].concat()))
     };
-    kernels.into_iter().map(trial).collect()
+    let on_demand = Trial::ignorable_test("lab/odf", || match odf::kernel() {
+        Ok(image) => on_demand(image).map(|()| Completion::Completed),
+        Err(why) => Ok(Completion::ignored_with(why)),
+    });
+    kernels.into_iter().map(trial).chain([on_demand]).collect()
 }
 
-fn run(kernel: Kernel, must_run: &[&str]) -> Result<(), Failed> {
+/// Programs seal where they say so, and nowhere else.
+fn stock(kernel: Kernel, must_run: &[&str]) -> Result<(), Failed> {
+    let place = format!("lab-{kernel}");
+    let env = vec![("FLASHFORK_ENGINE".into(), "fork".into())];
+    run(&place, "", Options { kernel, swap_mib: 256, env, ..Options::default() }, must_run)
+}
+
+/// Programs seal where they say so, and all their forks are on demand.
+fn on_demand(image: PathBuf) -> Result<(), Failed> {
+    let kernel = Kernel::Image { image, modules: None };
+    let env = vec![("FLASHFORK_ENGINE".into(), "odf".into())];
+    let switch_on = "echo 1 > /proc/sys/vm/on_demand_fork || exit 1\n";
+    run("lab-odf", switch_on, Options { kernel, env, ..Options::default() }, ON_DEMAND)
+}
+
+fn run(place: &str, first: &str, options: Options, must_run: &[&str]) -> Result<(), Failed> {
     let cache = cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
     let lab = Lab::new(cache.ok_or("the lab needs HOME or XDG_CACHE_HOME for its kernels")?)?;
-    let place = format!("lab-{kernel}");
-    let (script, files) = job(&place)?;
-    let options = Options {
-        kernel,
+    let (script, files) = job(place)?;
+    let script = format!("{first}{script}");
+    let mut options = Options {
         memory_mib: 1024,
         cpus: 2,
-        swap_mib: 256,
         // Never reached: it gives the guest the memory controller.
         memory_max: Some(900 << 20),
         files,
-        env: vec![("FLASHFORK_LAB".into(), "1".into()), ("FLASHFORK_ENGINE".into(), "fork".into())],
         timeout: Duration::from_secs(600),
-        ..Options::default()
+        ..options
     };
+    options.env.push(("FLASHFORK_LAB".into(), "1".into()));
     let mut output = Collected::default();
     let outcome = lab.run(&options, &["sh", "-c", &script], &mut output)?;
     let said = String::from_utf8_lossy(&output.stdout);

@@ -1,8 +1,10 @@
 //! Runs a seed: a process on plain memory, then one with the engine, each started afresh, with a limit of time.
 
 use crate::seeds::Seed;
+use crate::template;
 use flashfork_tests::route::Route;
 use std::fmt;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,90 +15,130 @@ use std::time::{Duration, Instant};
 pub struct Report {
     processes: usize,
     calls: usize,
-    most_sealed: Option<usize>,
+    /// The route to the engine, and what it counted: pages sealed, or page tables shared.
+    engine: Option<(Route, usize)>,
     took: Duration,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} calls in {} processes", self.calls, self.processes)?;
-        if let Some(pages) = self.most_sealed {
-            write!(f, ", up to {} MB sealed", pages / 256)?;
+        match self.engine {
+            Some((Route::Odf, tables)) => write!(f, ", {tables} page tables shared")?,
+            Some((_, pages)) => write!(f, ", up to {} MB sealed", pages / 256)?,
+            None => {}
         }
         write!(f, ", {:.1} s", self.took.as_secs_f64())
     }
 }
 
-/// Runs one seed; `engine` is the route to the engine, or `None` to stop after the run on plain memory.
-pub fn run(seed: &Seed, engine: Option<Route>, shim: impl FnOnce() -> PathBuf) -> Result<Report, String> {
+/// Runs one seed; `engine` is the route to the engine, or `None` to stop after the run on plain memory. `disk` is overwritten with
+/// the template's contents where the seed has direct reads; a file takes its place.
+pub fn run(
+    seed: &Seed,
+    engine: Option<Route>,
+    disk: Option<&Path>,
+    shim: impl FnOnce() -> PathBuf,
+) -> Result<Report, String> {
     let start = Instant::now();
     let dir =
         tempfile::Builder::new().prefix("flashfork-model-").tempdir().map_err(|e| format!("no directory: {e}"))?;
-    let result = both(seed, engine, shim, dir.path());
+    let result = company(seed, disk, dir.path()).and_then(|company| {
+        let run = Run { seed, dir: dir.path(), company };
+        run.both(engine, shim)
+    });
     match result {
-        Ok(most_sealed) => {
+        Ok(counted) => {
             let (processes, calls) = count(&dir.path().join("plain"))?;
-            Ok(Report { processes, calls, most_sealed, took: start.elapsed() })
+            Ok(Report { processes, calls, engine: engine.zip(counted), took: start.elapsed() })
         }
         Err(message) => {
             let kept = dir.keep();
             Err(format!(
                 "seed {} failed: {message}\n  journals: {}\n  again: cargo run -p flashfork-tests --bin model -- \
-                 --no-replay --seed {} --steps {} --route {}",
+                 --no-replay --seed {} --steps {} {}",
                 seed.seed,
                 kept.display(),
                 seed.seed,
                 seed.steps,
-                format!("{:?}", seed.route).to_lowercase(),
+                match seed.route {
+                    Route::Odf => "--engine odf".to_string(),
+                    route => format!("--route {}", format!("{route:?}").to_lowercase()),
+                },
             ))
         }
     }
 }
 
-fn both(
-    seed: &Seed,
-    engine: Option<Route>,
-    shim: impl FnOnce() -> PathBuf,
-    dir: &Path,
-) -> Result<Option<usize>, String> {
-    let plain = dir.join("plain");
-    tested(seed, Route::Plain, &plain, None, None)?;
-    let Some(route) = engine else { return Ok(None) };
-    let shim = (route == Route::Shim).then(shim);
-    let most_sealed = tested(seed, route, &dir.join("engine"), Some(&plain), shim.as_deref())?;
-    if most_sealed == 0 {
-        return Err("nothing was ever sealed".into());
+/// The disk that others read from, when others act on the memory of this seed.
+fn company(seed: &Seed, disk: Option<&Path>, dir: &Path) -> Result<Option<PathBuf>, String> {
+    if seed.route != Route::Odf {
+        return Ok(None);
     }
-    Ok(Some(most_sealed))
+    let disk = disk.map_or_else(|| dir.join("disk"), Path::to_path_buf);
+    let written = || {
+        let mut file = File::options().write(true).create(true).truncate(false).open(&disk)?;
+        template::write(&mut file)?;
+        file.sync_all()
+    };
+    written().map_err(|e| format!("{}: {e}", disk.display()))?;
+    Ok(Some(disk))
 }
 
-/// Runs one tested process to its end; returns the most pages it found sealed.
-fn tested(seed: &Seed, route: Route, own: &Path, plain: Option<&Path>, shim: Option<&Path>) -> Result<usize, String> {
-    std::fs::create_dir_all(own).map_err(|e| format!("{}: {e}", own.display()))?;
-    let program = std::env::current_exe().map_err(|e| format!("the path of the running program: {e}"))?;
-    let mut command = Command::new(program);
-    command.args(["--seed", &seed.seed.to_string(), "--steps", &seed.steps.to_string()]);
-    command.args(["--route", &format!("{route:?}").to_lowercase()]).arg("--worker").arg(own);
-    if let Some(plain) = plain {
-        command.arg("--plain").arg(plain);
+/// One seed's runs.
+struct Run<'a> {
+    seed: &'a Seed,
+    dir: &'a Path,
+    company: Option<PathBuf>,
+}
+
+impl Run<'_> {
+    /// On plain memory, then with the engine; what the engine counted.
+    fn both(&self, engine: Option<Route>, shim: impl FnOnce() -> PathBuf) -> Result<Option<usize>, String> {
+        let plain = self.dir.join("plain");
+        self.tested(Route::Plain, &plain, None, None)?;
+        let Some(route) = engine else { return Ok(None) };
+        let shim = (route == Route::Shim).then(shim);
+        let counted = self.tested(route, &self.dir.join("engine"), Some(&plain), shim.as_deref())?;
+        match (route, counted) {
+            (Route::Odf, 0) => Err("no page table was ever shared".into()),
+            (_, 0) => Err("nothing was ever sealed".into()),
+            _ => Ok(Some(counted)),
+        }
     }
-    if let Some(shim) = shim {
-        command.env("LD_PRELOAD", shim);
-        // Both policies: seal before the first fork, or when it pays.
-        command.env("FLASHFORK_ENGINE", if seed.seed.is_multiple_of(2) { "seal" } else { "auto" });
+
+    /// Runs one tested process to its end; returns what it counted.
+    fn tested(&self, route: Route, own: &Path, plain: Option<&Path>, shim: Option<&Path>) -> Result<usize, String> {
+        let Seed { seed, steps, .. } = self.seed;
+        std::fs::create_dir_all(own).map_err(|e| format!("{}: {e}", own.display()))?;
+        let program = std::env::current_exe().map_err(|e| format!("the path of the running program: {e}"))?;
+        let mut command = Command::new(program);
+        command.args(["--seed", &seed.to_string(), "--steps", &steps.to_string()]);
+        command.args(["--route", &format!("{route:?}").to_lowercase()]).arg("--worker").arg(own);
+        if let Some(plain) = plain {
+            command.arg("--plain").arg(plain);
+        }
+        if let Some(disk) = &self.company {
+            command.arg("--company").arg(disk);
+        }
+        if let Some(shim) = shim {
+            command.env("LD_PRELOAD", shim);
+            // Both policies: seal before the first fork, or when it pays.
+            command.env("FLASHFORK_ENGINE", if seed.is_multiple_of(2) { "seal" } else { "auto" });
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        // SAFETY: one system call between fork and exec. Where it is refused addresses differ between runs, no more.
+        unsafe {
+            command.pre_exec(|| {
+                libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+                Ok(())
+            });
+        }
+        let child = command.spawn().map_err(|e| format!("the tested process does not start: {e}"))?;
+        let limit = Duration::from_secs(60) + Duration::from_millis(100) * *steps as u32;
+        let output = finish(child, limit).map_err(|e| format!("{route:?}: {e}"))?;
+        output.trim().parse().map_err(|_| format!("{route:?}: unexpected output {output:?}"))
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    // SAFETY: one system call between fork and exec. Where it is refused addresses differ between runs, no more.
-    unsafe {
-        command.pre_exec(|| {
-            libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-            Ok(())
-        });
-    }
-    let child = command.spawn().map_err(|e| format!("the tested process does not start: {e}"))?;
-    let limit = Duration::from_secs(60) + Duration::from_millis(100) * seed.steps as u32;
-    let output = finish(child, limit).map_err(|e| format!("{route:?}: {e}"))?;
-    output.trim().parse().map_err(|_| format!("{route:?}: unexpected output {output:?}"))
 }
 
 /// Waits for a process with a group of its own; ends the group when it takes too long.

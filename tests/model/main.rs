@@ -27,6 +27,8 @@ use std::process::ExitCode;
 enum Engine {
     /// Plain memory, then the same with seals.
     Seal,
+    /// Plain memory, then the same with forks on demand; others act on the memory too.
+    Odf,
     /// Plain memory only: checks the model itself.
     Fork,
 }
@@ -46,12 +48,15 @@ struct Args {
     /// What is tested
     #[arg(long, value_enum, default_value = "seal")]
     engine: Engine,
-    /// How the process reaches the engine: shim (unmodified) or linked (calls the core)
+    /// How the process reaches the engine seal: shim (unmodified) or linked (calls the core)
     #[arg(long, default_value = "shim")]
     route: Route,
     /// The shim to load; built when not given
     #[arg(long)]
     shim: Option<PathBuf>,
+    /// A disk of 4 MB or more that is overwritten, for direct reads with engine odf; a file when not given
+    #[arg(long)]
+    disk: Option<PathBuf>,
     /// Leave out the seeds that failed before
     #[arg(long)]
     no_replay: bool,
@@ -61,21 +66,28 @@ struct Args {
     /// The tested process itself: where the journal of plain memory lies
     #[arg(long, hide = true)]
     plain: Option<PathBuf>,
+    /// The tested process itself: others act on its memory, from this disk among other places
+    #[arg(long, hide = true)]
+    company: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(own) = args.worker {
         let places = journal::Places { own, plain: args.plain };
-        return worker::run(args.seed, args.steps, args.route, &places);
+        let job = worker::Job { seed: args.seed, steps: args.steps, route: args.route, company: args.company };
+        return worker::run(&job, &places);
     }
     let shim = || args.shim.clone().unwrap_or_else(|| flashfork_tests::shim::path().to_path_buf());
-    let given = (args.seed..).take(args.runs as usize).map(|seed| Seed { seed, steps: args.steps, route: args.route });
-    let replayed = if args.no_replay { Vec::new() } else { seeds::kept() };
+    let route = if args.engine == Engine::Odf { Route::Odf } else { args.route };
+    let given = (args.seed..).take(args.runs as usize).map(|seed| Seed { seed, steps: args.steps, route });
+    let mut replayed = if args.no_replay { Vec::new() } else { seeds::kept() };
+    // Only a kernel of its own replays those of engine odf.
+    replayed.retain(|seed| (seed.route == Route::Odf) == (args.engine == Engine::Odf));
     let mut failed = false;
     for seed in replayed.into_iter().chain(given) {
-        let engine = (args.engine == Engine::Seal).then_some(seed.route);
-        match drive::run(&seed, engine, shim) {
+        let engine = (args.engine != Engine::Fork).then_some(seed.route);
+        match drive::run(&seed, engine, args.disk.as_deref(), shim) {
             Ok(report) => println!("seed {} steps {} {:?}: {report}", seed.seed, seed.steps, seed.route),
             Err(failure) => {
                 failed = true;

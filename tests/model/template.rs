@@ -21,11 +21,7 @@ impl Template {
         }
         // SAFETY: the descriptor was just made and is nobody else's.
         let mut file = unsafe { File::from_raw_fd(fd) };
-        let mut words = [0; WORDS];
-        for page in 0..TEMPLATE_PAGES {
-            fill(&mut words, 0, tag(page));
-            file.write_all(bytes(&words))?;
-        }
+        write(&mut file)?;
         Ok(Template(file))
     }
 
@@ -37,6 +33,16 @@ impl Template {
     pub fn offset(page: usize) -> i64 {
         (page * PAGE) as i64
     }
+}
+
+/// Writes the template's contents to a file, or to a disk.
+pub fn write(file: &mut File) -> std::io::Result<()> {
+    let mut words = [0; WORDS];
+    for page in 0..TEMPLATE_PAGES {
+        fill(&mut words, 0, tag(page));
+        file.write_all(bytes(&words))?;
+    }
+    Ok(())
 }
 
 /// What a page of the file holds.

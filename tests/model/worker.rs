@@ -4,20 +4,35 @@ use crate::content::PAGE;
 use crate::journal::{Journal, Places};
 use crate::template::Template;
 use crate::world::World;
-use crate::world::space::Space;
+use crate::world::space::{self, Space};
+use flashfork_core::odf;
 use flashfork_tests::route::Route;
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Runs a seed in this process and prints the most pages that were sealed at once.
-pub fn run(seed: u64, steps: usize, route: Route, places: &Places) -> ExitCode {
-    match prepare(seed, route, places) {
-        Ok(mut world) => {
-            let result = world.walk(steps);
-            if result.is_ok() {
-                println!("{}", world.most_sealed);
-                return ExitCode::SUCCESS;
+/// What a tested process is given.
+pub struct Job {
+    pub seed: u64,
+    pub steps: usize,
+    pub route: Route,
+    /// Others act on its memory too, which is small; from this disk among other places.
+    pub company: Option<PathBuf>,
+}
+
+/// Runs a seed in this process and prints how much the engine did: the most pages that were sealed at once, or page tables shared.
+pub fn run(job: &Job, places: &Places) -> ExitCode {
+    match prepare(job, places) {
+        Ok((mut world, shared)) => {
+            let result = world.walk(job.steps).and_then(|()| shared.map(Shared::since).transpose());
+            match result {
+                Ok(shared) => {
+                    println!("{}", shared.unwrap_or(world.most_sealed as u64));
+                    ExitCode::SUCCESS
+                }
+                Err(message) => world.end(Err(message)),
             }
-            world.end(result)
         }
         Err(message) => {
             eprintln!("model: {message}");
@@ -26,11 +41,57 @@ pub fn run(seed: u64, steps: usize, route: Route, places: &Places) -> ExitCode {
     }
 }
 
-fn prepare(seed: u64, route: Route, places: &Places) -> Result<World, String> {
+fn prepare(job: &Job, places: &Places) -> Result<(World, Option<Shared>), String> {
+    if job.company.is_some() {
+        space::be_small();
+    }
+    let shared = match job.route {
+        Route::Odf => {
+            odf::enable().map_err(|why| format!("no forks on demand here: {why:?}"))?;
+            Some(Shared::now()?)
+        }
+        _ => None,
+    };
     let template = Template::new().map_err(|e| format!("no file to map: {e}"))?;
     let journal = Journal::open(places, "p")?;
     let space = Space::new(own_heap()?);
-    Ok(World::new(seed, route, journal, space, template))
+    let mut world = World::new(job.seed, job.route, journal, space, template);
+    if let Some(disk) = &job.company {
+        world.company = true;
+        let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(disk);
+        world.disk = match direct {
+            Ok(disk) => Some(disk),
+            // A file system without direct reads.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => None,
+            Err(e) => return Err(format!("{}: {e}", disk.display())),
+        };
+    }
+    Ok((world, shared))
+}
+
+/// Counters of `/proc/vmstat`: page tables shared, and those found shared where none should be.
+struct Shared {
+    shared: u64,
+    late: u64,
+}
+
+impl Shared {
+    fn now() -> Result<Shared, String> {
+        let text = std::fs::read_to_string("/proc/vmstat").map_err(|e| format!("/proc/vmstat: {e}"))?;
+        let value = |name: &str| {
+            let of_line = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
+            text.lines().find_map(of_line).ok_or_else(|| format!("/proc/vmstat has no {name}"))
+        };
+        Ok(Shared { shared: value("odf_share ")?, late: value("odf_late ")? })
+    }
+
+    fn since(self) -> Result<u64, String> {
+        let now = Shared::now()?;
+        match now.late - self.late {
+            0 => Ok(now.shared - self.shared),
+            late => Err(format!("{late} page tables were found shared where none should be (odf_late)")),
+        }
+    }
 }
 
 /// Gives libc as much of the heap as it will need, so that it does not move the break itself any more; what lies behind is under

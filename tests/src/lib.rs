@@ -5,5 +5,6 @@
 //! program for every row and trap.
 
 pub mod content;
+pub mod odf;
 pub mod route;
 pub mod shim;

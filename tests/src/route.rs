@@ -18,6 +18,8 @@ pub enum Route {
     Shim,
     /// A program that calls the core itself.
     Linked,
+    /// A process whose forks are on demand; nothing is sealed.
+    Odf,
 }
 
 impl FromStr for Route {
@@ -28,7 +30,8 @@ impl FromStr for Route {
             "plain" => Ok(Route::Plain),
             "shim" => Ok(Route::Shim),
             "linked" => Ok(Route::Linked),
-            _ => Err(format!("{s}: a route is plain, shim or linked")),
+            "odf" => Ok(Route::Odf),
+            _ => Err(format!("{s}: a route is plain, shim, linked or odf")),
         }
     }
 }
@@ -108,7 +111,7 @@ impl Route {
     /// Seals, on 4 KB pages only if `small` (the shim has no such choice).
     pub fn seal(self, small: bool) -> Result<(), String> {
         match self {
-            Route::Plain => Ok(()),
+            Route::Plain | Route::Odf => Ok(()),
             Route::Shim => control(c"flashfork_preload_seal"),
             Route::Linked => {
                 let pages = if small { Pages::Small } else { Pages::Auto };
@@ -120,7 +123,7 @@ impl Route {
     /// Unseals a range of addresses, or everything (the shim knows only that).
     pub fn unseal(self, range: Option<(usize, usize)>) -> Result<(), String> {
         match (self, range) {
-            (Route::Plain, _) => Ok(()),
+            (Route::Plain | Route::Odf, _) => Ok(()),
             (Route::Shim, _) => control(c"flashfork_preload_unseal"),
             (Route::Linked, range) => {
                 let (start, end) = range.unwrap_or((0, usize::MAX));
@@ -133,7 +136,7 @@ impl Route {
     pub fn exclude(self, addr: usize, len: usize) -> Result<(), String> {
         match self {
             Route::Linked => flashfork_core::exclude(addr, len).map_err(|e| format!("exclude: {e:?}")),
-            Route::Plain | Route::Shim => Ok(()),
+            Route::Plain | Route::Shim | Route::Odf => Ok(()),
         }
     }
 }

@@ -1,12 +1,13 @@
-//! The one place where experiments call the engine: seal this process, clone this process.
+//! The one place where experiments call the engines: prepare this process, clone it, wait for a clone.
 
 use std::io;
 
-use flashfork::{Forked, SealOptions, SealReport};
-use rustix::process::Pid;
+use flashfork::{Forked, SealOptions, SealReport, odf};
+use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
+use crate::fork::Method;
 use crate::size::show;
 
 /// Which pages sealed memory is made of.
@@ -78,13 +79,22 @@ fn shortfall(report: &SealReport, expected: u64) -> String {
     format!("only {} of {} were sealed: {why}", show(report.sealed_bytes), show(expected))
 }
 
-/// `fork(2)`: through the library in a sealed process, else through the C library, as a program of each kind calls it.
+/// Prepares this process for clones by `method`: seals it, at least `expected` bytes of it, or asks the kernel to fork on demand.
+pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>, BenchError> {
+    match method {
+        Method::Fork4k | Method::ForkThp => Ok(None),
+        Method::Seal => seal(Pages::Auto, expected).map(Some),
+        Method::Odf => odf::enable().map(|()| None).map_err(|error| BenchError::Unable(error.to_string())),
+    }
+}
+
+/// `fork(2)`: through the library where an engine is at work, else through the C library, as a program of each kind calls it.
 ///
 /// # Safety
 /// In the child of a process with several threads only async-signal-safe functions may be called.
-pub unsafe fn fork(sealed: bool) -> io::Result<Side> {
+pub unsafe fn fork(method: Method) -> io::Result<Side> {
     let parent = |pid| Side::Parent(Pid::from_raw(pid).unwrap_or_else(|| unreachable!("a child's id is positive")));
-    if sealed {
+    if matches!(method, Method::Seal | Method::Odf) {
         // SAFETY: the caller keeps to what may be done in the child.
         return match unsafe { flashfork::fork() }? {
             Forked::Child => Ok(Side::Child),
@@ -96,5 +106,16 @@ pub unsafe fn fork(sealed: bool) -> io::Result<Side> {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(Side::Child),
         pid => Ok(parent(pid)),
+    }
+}
+
+/// Waits for the end of a clone.
+pub fn reap(pid: Pid) -> Result<WaitStatus, BenchError> {
+    loop {
+        match waitpid(Some(pid), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(status),
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(BenchError::system("reap a clone", errno)),
+        }
     }
 }

@@ -20,7 +20,7 @@ pub fn tunable(method: Method) -> (&'static str, String) {
 /// Forbids this process, and what it forks or starts, transparent huge pages when `method` wants 4 KB pages, and allows them
 /// otherwise. `PR_SET_THP_DISABLE`. Safe to call between fork and exec.
 pub fn choose(method: Method) -> std::io::Result<()> {
-    Ok(rustix::thread::disable_transparent_huge_pages(method == Method::Fork4k)?)
+    Ok(rustix::thread::disable_transparent_huge_pages(method.small_pages())?)
 }
 
 /// What a process's memory is made of.

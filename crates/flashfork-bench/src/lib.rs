@@ -18,6 +18,8 @@ pub mod database;
 pub mod engine;
 pub mod error;
 pub mod figure;
+#[cfg(test)]
+mod flags;
 pub mod fork;
 pub mod fuzz;
 pub mod heap;

@@ -18,6 +18,7 @@ pub use options::UnitTestOptions;
 pub(crate) use subject::UnitTestSubject;
 
 use crate::database::Image;
+use crate::fork::Method;
 use crate::host::HostCard;
 use crate::lock::MachineLock;
 use crate::memory;
@@ -34,7 +35,9 @@ pub const EXPERIMENT: &str = "unit-test";
 pub fn run(options: &UnitTestOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
     let _lock = MachineLock::acquire(|line| progress.note(line))?;
     let host = HostCard::read()?;
-    let plan = Plan::new(options, &pin::allowed_cpus()?, &memory::headroom()?)?;
+    let (methods, missing) = Method::here();
+    let plan = Plan::new(options, methods, &pin::allowed_cpus()?, &memory::headroom()?)?;
+    missing.iter().for_each(|note| progress.note(note));
     progress.begin(&format!("database of {}", plan.size), 1);
     let work = WorkDir::new(options.cache.as_deref())?;
     let image = Image::obtain(plan.size.0, options.cache.as_deref().unwrap_or(work.path()), work.path())?;
@@ -51,6 +54,7 @@ pub fn run(options: &UnitTestOptions, progress: &mut dyn Progress) -> Result<Out
         database_bytes: image.bytes,
         jobs: plan.jobs,
         built_in: image.built_in.map(|took| took.as_secs_f64()),
+        notes: missing.into_iter().collect(),
         ..Results::default()
     };
     rounds::measure(&plan, &image, &mut results, progress)?;

@@ -78,15 +78,15 @@ fn costs(model: &CostModel) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!("What a fork call costs here, predicted by the model calibrated just now ({seconds:.1} s) and kept:"),
-        format!("{:>8} {:>12} {:>12} {:>12}", "memory", "4 KB pages", "THP", "sealed"),
+        format!("{:>8} {:>12} {:>12} {:>12} {:>12}", "memory", "4 KB pages", "THP", "sealed", "on demand"),
     ];
     for mb in [64, 1024, 8192] {
         let of = |engine| match model.fork_time(engine, Memory::clean(mb << 20)) {
             Some(time) => format!("{:.0} µs", time.as_secs_f64() * 1e6),
             None => "-".into(),
         };
-        let [plain, thp, seal] = [Engine::Fork, Engine::ForkThp, Engine::Seal].map(of);
-        lines.push(format!("{:>8} {plain:>12} {thp:>12} {seal:>12}", format!("{mb} MB")));
+        let [plain, thp, seal, odf] = [Engine::Fork, Engine::ForkThp, Engine::Seal, Engine::Odf].map(of);
+        lines.push(format!("{:>8} {plain:>12} {thp:>12} {seal:>12} {odf:>12}", format!("{mb} MB")));
     }
     lines
 }

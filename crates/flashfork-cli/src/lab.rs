@@ -40,6 +40,12 @@ struct LabRunArgs {
     /// Guest CPUs
     #[arg(long, default_value_t = 1)]
     cpus: u32,
+    /// A host thread for each emulated CPU, so that they race as real ones do
+    #[arg(long)]
+    threads: bool,
+    /// More kernel parameters
+    #[arg(long, default_value = "", value_name = "PARAMETERS", hide_default_value = true)]
+    append: String,
     /// Swap disk
     #[arg(long, default_value = "0", value_name = "SIZE")]
     swap: Size,
@@ -67,6 +73,9 @@ struct LabRunArgs {
     /// Seconds for boot and command together
     #[arg(long, default_value_t = 120)]
     timeout: u64,
+    /// Fail when the guest's kernel reports a fault of its own, whatever the command's exit code
+    #[arg(long)]
+    fail_on_warning: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -111,6 +120,8 @@ pub fn main(args: &LabArgs) -> Result<ExitCode, CliError> {
         kernel,
         memory_mib: mib(args.memory),
         cpus: args.cpus,
+        threads: args.threads,
+        kernel_parameters: args.append.clone(),
         swap_mib: mib(args.swap),
         thp: args.thp,
         icount: args.icount,
@@ -125,6 +136,9 @@ pub fn main(args: &LabArgs) -> Result<ExitCode, CliError> {
     let outcome = lab.run(&options, &args.command, &mut Terminal)?;
     for line in &outcome.kernel_warnings {
         eprintln!("flashfork: the guest's kernel reported: {line}");
+    }
+    if args.fail_on_warning && !outcome.kernel_warnings.is_empty() {
+        return Err(CliError::Unable("the guest's kernel reported a fault".into()));
     }
     Ok(ExitCode::from(u8::try_from(outcome.status.shell_code()).unwrap_or(1)))
 }

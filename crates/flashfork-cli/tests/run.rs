@@ -77,3 +77,23 @@ fn a_report_that_can_not_be_written_is_found_out_before_the_program_runs() {
     let assert = run().args(["--report", "/proc/nowhere/report.json", "--", "echo", "ran"]).assert();
     assert.code(1).stdout("").stderr(contains("/proc/nowhere/report.json"));
 }
+
+/// On kernels without on-demand fork: one line, and the program runs as it would with plain forks.
+#[test]
+fn engine_odf_forks_on_demand_or_says_why_not_and_forks_plainly() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("report.json");
+    let mut command = run();
+    command.args(["--engine", "odf", "--report"]).arg(&file).args(["--", "/usr/bin/python3", "-c", PYTHON]);
+    let output = command.output().unwrap();
+    assert!(output.status.success());
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let counts = (&report["forks_on_demand"]["count"], &report["plain_forks"]["count"]);
+    if said.is_empty() {
+        assert_eq!((report["engine"].as_str(), counts), (Some("odf"), (&5.into(), &0.into())));
+    } else {
+        assert_eq!((said.lines().count(), counts), (1, (&0.into(), &5.into())), "{said}");
+        assert!(said.contains("engine odf") && said.contains("forks stay plain"), "{said}");
+    }
+}

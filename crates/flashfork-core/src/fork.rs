@@ -3,10 +3,11 @@
 //! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the policy says so,
 //! seals. It never allocates, parses configuration or calibrates.
 
+use crate::odf::{self, Unavailable};
 use crate::range::Range;
 use crate::seal::{Pages, seal};
 use crate::state::STATE;
-use crate::stats::{Stats, Timed};
+use crate::stats::{Kind, Stats, Timed};
 use crate::sys;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -14,13 +15,15 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Engine {
-    /// Seal once the time lost in forks would have paid for it.
+    /// Fork on demand where the kernel can; elsewhere seal once the time lost in forks would have paid for it.
     #[default]
     Auto = 0,
     /// Plain forks only.
     Fork = 1,
     /// Seal before the first fork.
     Seal = 2,
+    /// The kernel shares page tables ([`crate::odf`]); nothing is sealed but on request.
+    Odf = 3,
 }
 
 /// What a seal costs until one was measured, in nanoseconds per KB (1 s per GB), and what a sealed fork takes.
@@ -68,17 +71,21 @@ impl Policy {
         }
     }
 
+    fn engine(&self) -> u8 {
+        self.engine.load(Relaxed)
+    }
+
     fn wants_seal(&self) -> bool {
-        if self.engine.load(Relaxed) == Engine::Fork as u8 {
+        if [Engine::Fork as u8, Engine::Odf as u8].contains(&self.engine()) {
             return false;
         }
         let attempts = self.attempts.load(Relaxed);
-        if attempts == 0 && (self.engine.load(Relaxed) == Engine::Seal as u8 || self.at_once.load(Relaxed) != 0) {
+        if attempts == 0 && (self.engine() == Engine::Seal as u8 || self.at_once.load(Relaxed) != 0) {
             return true;
         }
         let lost = self.lost.load(Relaxed);
         let sealed_once = self.price.load(Relaxed) != 0;
-        if lost < SEALED_FORK_NS || sealed_once && self.engine.load(Relaxed) == Engine::Auto as u8 {
+        if lost < SEALED_FORK_NS || sealed_once && self.engine() == Engine::Auto as u8 {
             return false;
         }
         let price = match self.price.load(Relaxed) {
@@ -117,7 +124,7 @@ impl Policy {
     /// Whether the seal has not been worth it.
     fn regrets(&self) -> bool {
         let plain = self.plain_mean.load(Relaxed);
-        let auto = self.engine.load(Relaxed) == Engine::Auto as u8;
+        let auto = self.engine() == Engine::Auto as u8;
         if !auto || plain == 0 || self.trial.count.load(Relaxed) < TRIAL {
             return false;
         }
@@ -135,14 +142,30 @@ impl Policy {
 
 /// Sets how clones are made; before the first call every fork is plain. `at_once`: seal before the first fork even under
 /// [`Engine::Auto`] (a fork server, whose warm-up is over when it first forks).
-pub fn configure(engine: Engine, at_once: bool) {
-    STATE.policy.engine.store(engine as u8, Relaxed);
+///
+/// [`Engine::Odf`], and [`Engine::Auto`] too, ask the kernel to fork on demand. [`Engine::Auto`] takes a no for an answer and
+/// goes on with seals; for [`Engine::Odf`] it is an error, and forks are plain. An administrator has to switch on-demand fork on,
+/// so where it is on it is wanted; it needs no seal, and works for processes that can't be sealed.
+pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
     STATE.policy.at_once.store(u8::from(at_once), Relaxed);
+    set_engine(if engine == Engine::Odf { Engine::Fork } else { engine });
+    match engine {
+        Engine::Odf => odf::enable(),
+        // Whatever stands against it: a seal does without.
+        Engine::Auto => odf::enable().or(Ok(())),
+        Engine::Fork | Engine::Seal => Ok(()),
+    }
 }
 
-/// Makes every later fork of this process plain. Explicit seals go on as before.
+pub(crate) fn set_engine(engine: Engine) {
+    STATE.policy.engine.store(engine as u8, Relaxed);
+}
+
+/// Has later forks of this process seal nothing. Explicit seals go on as before, and so do forks on demand.
 pub fn stop() {
-    STATE.policy.engine.store(Engine::Fork as u8, Relaxed);
+    if STATE.policy.engine() != Engine::Odf as u8 {
+        set_engine(Engine::Fork);
+    }
 }
 
 /// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what `real`
@@ -156,13 +179,17 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         // What can't be made anonymous again stays sealed, and correct.
         let _ = crate::unseal(Range::ALL);
     }
-    let sealed = STATE.holds_sealed();
+    let kind = match STATE.holds_sealed() {
+        _ if policy.engine() == Engine::Odf as u8 => Kind::OnDemand,
+        true => Kind::Sealed,
+        false => Kind::Plain,
+    };
     let start = clock();
     let pid = real();
     if pid > 0 {
         let ns = clock().saturating_sub(start);
-        stats().fork(sealed, ns);
-        policy.note(sealed, ns);
+        stats().fork(kind, ns);
+        policy.note(kind == Kind::Sealed, ns);
     } else if pid == 0 {
         policy.forget();
     }
@@ -243,7 +270,9 @@ mod tests {
         p.engine.store(Engine::Auto as u8, Relaxed);
         p.at_once.store(1, Relaxed);
         assert!(p.wants_seal());
-        p.engine.store(Engine::Fork as u8, Relaxed);
-        assert!(!p.wants_seal());
+        for never in [Engine::Fork, Engine::Odf] {
+            p.engine.store(never as u8, Relaxed);
+            assert!(!p.wants_seal());
+        }
     }
 }

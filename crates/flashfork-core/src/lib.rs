@@ -22,6 +22,7 @@ mod limits;
 mod memory;
 pub mod never_seal;
 mod objects;
+pub mod odf;
 mod offset;
 mod pagemap;
 mod plan;

@@ -30,6 +30,17 @@ impl Timed {
     }
 }
 
+/// What kind of process forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One that had sealed nothing.
+    Plain,
+    /// One that had sealed memory.
+    Sealed,
+    /// One that had asked the kernel to fork on demand, sealed or not.
+    OnDemand,
+}
+
 /// The counters. The layout is the file format behind `FLASHFORK_STATS`: plain 64-bit words, the first one says which.
 #[repr(C)]
 #[derive(Debug)]
@@ -44,6 +55,8 @@ pub struct Stats {
     pub before: Timed,
     /// Forks of processes that had sealed memory.
     pub sealed: Timed,
+    /// Forks of processes that had asked the kernel to fork on demand; not among the others.
+    pub on_demand: Timed,
     /// Seals that sealed something.
     pub seals: Timed,
     /// Bytes sealed, over all seals.
@@ -64,7 +77,7 @@ pub struct Stats {
 
 impl Stats {
     /// Marks a statistics file of this version ("flashfk" and a version byte).
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x01");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x02");
 
     /// All zeros.
     pub const fn new() -> Stats {
@@ -74,6 +87,7 @@ impl Stats {
             plain: Timed::new(),
             before: Timed::new(),
             sealed: Timed::new(),
+            on_demand: Timed::new(),
             seals: Timed::new(),
             sealed_bytes: AtomicU64::new(0),
             huge_bytes: AtomicU64::new(0),
@@ -86,8 +100,13 @@ impl Stats {
     }
 
     /// Notes a fork as the parent saw it.
-    pub fn fork(&self, sealed: bool, ns: u64) {
-        if sealed { &self.sealed } else { &self.plain }.add(1, ns);
+    pub fn fork(&self, kind: Kind, ns: u64) {
+        match kind {
+            Kind::Plain => &self.plain,
+            Kind::Sealed => &self.sealed,
+            Kind::OnDemand => &self.on_demand,
+        }
+        .add(1, ns);
     }
 
     /// Notes what a seal did.

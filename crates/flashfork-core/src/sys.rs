@@ -317,6 +317,33 @@ pub fn set_thp_disable(value: usize) -> Result<()> {
     unsafe { syscall5(Sysno::prctl, p::PR_SET_THP_DISABLE as usize, value & 1, value & !1, 0, 0) }.map(drop)
 }
 
+/// Whether forks of this process are on demand (`PR_GET_ODF`, kernel/series/0013). `EINVAL`: not in this kernel.
+pub fn odf() -> Result<bool> {
+    const PR_GET_ODF: usize = 0x4f44_4602;
+    // SAFETY: no memory is passed.
+    unsafe { syscall5(Sysno::prctl, PR_GET_ODF, 0, 0, 0, 0) }.map(|on| on != 0)
+}
+
+/// Sets whether forks of this process are on demand (`PR_SET_ODF`). `EPERM`: switched off by the sysctl.
+pub fn set_odf(on: bool) -> Result<()> {
+    const PR_SET_ODF: usize = 0x4f44_4601;
+    // SAFETY: no memory is passed.
+    unsafe { syscall5(Sysno::prctl, PR_SET_ODF, usize::from(on), 0, 0, 0) }.map(drop)
+}
+
+/// `clone3(2)` with `CLONE_ODF`: a fork that shares page tables. 0 in the child.
+///
+/// # Safety
+/// As `fork(2)` made without libc: the child may only do what is async-signal-safe.
+pub unsafe fn clone_odf() -> Result<i32> {
+    const CLONE_ODF: u64 = 0x1000_0000_0000_0000;
+    const SIGCHLD: u64 = 17;
+    // struct clone_args as of Linux 5.3: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls.
+    let args = [CLONE_ODF, 0, 0, 0, SIGCHLD, 0, 0, 0];
+    // SAFETY: the kernel reads the struct; without CLONE_VM parent and child go on with memory of their own.
+    unsafe { syscall2(Sysno::clone3, args.as_ptr() as usize, size_of_val(&args)) }.map(|pid| pid as i32)
+}
+
 /// Soft and hard limit of a resource (`prlimit64(2)`).
 pub fn getrlimit(resource: u32) -> Result<[u64; 2]> {
     let mut limits = [0u64; 2];

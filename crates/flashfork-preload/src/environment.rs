@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_char};
 use flashfork_core::fork::{Engine, configure, share_stats};
+use flashfork_core::odf::Unavailable;
 use flashfork_core::stats::Stats;
 
 /// The descriptors on which an AFL fork server talks (AFL++ config.h, `FORKSRV_FD`).
@@ -17,15 +18,27 @@ extern "C" fn init() {
         None | Some(b"auto" | b"") => Engine::Auto,
         Some(b"seal") => Engine::Seal,
         Some(b"fork") => Engine::Fork,
+        Some(b"odf") => Engine::Odf,
         Some(_) => {
-            complain(b"flashfork: FLASHFORK_ENGINE is auto, fork or seal; forks stay plain\n");
+            complain(b"flashfork: FLASHFORK_ENGINE is auto, fork, seal or odf; forks stay plain\n");
             Engine::Fork
         }
     };
     // Under a fork server the program is warm when it first forks, and nothing else will happen in the parent.
     // SAFETY: F_GETFD takes no pointer.
     let at_once = FORK_SERVER.iter().all(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);
-    configure(engine, at_once);
+    // What a process asks of the kernel ends with exec: each program asks anew.
+    if let Err(why) = configure(engine, at_once) {
+        complain(match why {
+            Unavailable::NoKernel => {
+                b"flashfork: engine odf needs a kernel with on-demand fork (kernel/README.md), this one has none; forks stay plain\n"
+            }
+            Unavailable::SwitchedOff => {
+                b"flashfork: on-demand fork is switched off, sysctl vm.on_demand_fork=1 switches it on; forks stay plain\n"
+            }
+            Unavailable::Failed(_) => b"flashfork: prctl(PR_SET_ODF) fails (a sandbox?); forks stay plain\n",
+        });
+    }
     if let Some(path) = variable(c"FLASHFORK_STATS") {
         if let Some(stats) = map_stats(path) {
             // SAFETY: the mapping is never unmapped, holds the right magic, and every clone inherits it.

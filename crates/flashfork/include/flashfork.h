@@ -140,6 +140,14 @@ struct flashfork_stats {
      * Nanoseconds these took in the parent, summed.
      */
     uint64_t sealed_fork_ns;
+    /**
+     * Forks on demand (`flashfork_on_demand`), of whatever process; not among the others.
+     */
+    uint64_t on_demand_forks;
+    /**
+     * Nanoseconds these took in the parent, summed.
+     */
+    uint64_t on_demand_fork_ns;
 };
 
 #ifdef __cplusplus
@@ -173,6 +181,15 @@ int flashfork_unseal(uint64_t *bytes);
  * Returns 0 in the clone and its process id in the parent; -1 with `errno` as fork(2).
  */
 pid_t flashfork_fork(void);
+
+/**
+ * Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's fork
+ * included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have threads.
+ *
+ * Returns 0, or -1 with `errno`; forks are plain and correct then: ENOSYS (this kernel has no on-demand fork), EPERM (the sysctl
+ * vm.on_demand_fork is 0), or what prctl(2) gave.
+ */
+int flashfork_on_demand(int on);
 
 /**
  * Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again. For secrets, and for

@@ -1,6 +1,6 @@
 //! The C API; `include/flashfork.h` is made from this file (see `tests/header.rs`).
 
-use crate::{Forked, Pages, Reason, SealError, SealOptions};
+use crate::{Forked, OdfError, Pages, Reason, SealError, SealOptions};
 use libc::{c_char, c_int, c_void, pid_t};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -77,6 +77,10 @@ pub struct CStats {
     pub sealed_forks: u64,
     /// Nanoseconds these took in the parent, summed.
     pub sealed_fork_ns: u64,
+    /// Forks on demand (`flashfork_on_demand`), of whatever process; not among the others.
+    pub on_demand_forks: u64,
+    /// Nanoseconds these took in the parent, summed.
+    pub on_demand_fork_ns: u64,
 }
 
 thread_local! {
@@ -218,6 +222,25 @@ pub unsafe extern "C" fn flashfork_fork() -> pid_t {
     }
 }
 
+/// Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's fork
+/// included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have threads.
+///
+/// Returns 0, or -1 with `errno`; forks are plain and correct then: ENOSYS (this kernel has no on-demand fork), EPERM (the sysctl
+/// vm.on_demand_fork is 0), or what prctl(2) gave.
+#[unsafe(no_mangle)]
+pub extern "C" fn flashfork_on_demand(on: c_int) -> c_int {
+    let done = if on != 0 { crate::odf::enable() } else { crate::odf::disable() };
+    done.map_or_else(|e| fail(&e.to_string(), odf_errno(&e)), |()| 0)
+}
+
+fn odf_errno(error: &OdfError) -> c_int {
+    match error {
+        OdfError::NoKernel => libc::ENOSYS,
+        OdfError::SwitchedOff => libc::EPERM,
+        OdfError::System(source) => source.raw_os_error().unwrap_or(libc::EIO),
+    }
+}
+
 /// Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again. For secrets, and for
 /// memory that is written all the time. At most 64 ranges (ENOSPC).
 ///
@@ -241,6 +264,8 @@ pub unsafe extern "C" fn flashfork_stats(stats: *mut CStats) -> c_int {
         plain_fork_ns: s.plain_fork_time.as_nanos() as u64,
         sealed_forks: s.sealed_forks,
         sealed_fork_ns: s.sealed_fork_time.as_nanos() as u64,
+        on_demand_forks: s.on_demand_forks,
+        on_demand_fork_ns: s.on_demand_fork_time.as_nanos() as u64,
     };
     0
 }

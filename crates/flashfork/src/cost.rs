@@ -5,9 +5,9 @@
 //!
 //! > r(new process) + r(page-table entry) · pages + r(copy of one page) · pages · share written
 //!
-//! where the three prices belong to the host and can be measured in advance, and the rest to the program. That still holds. Two
-//! mechanisms have changed which entries there are: huge pages (one entry for 2 MB) and sealing (none, until pages are
-//! written again), and each piece of memory written has a price of its own besides that of its pages.
+//! where the three prices belong to the host and can be measured in advance, and the rest to the program. That still holds. Three
+//! mechanisms have changed which entries there are: huge pages (one entry for 2 MB), sealing (none, until pages are
+//! written again) and forks on demand (one for 2 MB, until it is written), and each piece of memory written has a price of its own besides that of its pages.
 
 mod cache;
 mod calibrate;
@@ -32,6 +32,8 @@ pub enum Engine {
     ForkThp,
     /// A fork of sealed memory, on 2 MB pages where the host has them.
     Seal,
+    /// A fork on demand ([`odf`](crate::odf)) of anonymous memory on 4 KB pages.
+    Odf,
 }
 
 /// The memory of a process that is to be cloned.
@@ -78,6 +80,8 @@ pub struct ForkPrices {
     pub dirty_region: f64,
     /// Each of these pages.
     pub dirty_page: f64,
+    /// Each page table, of 2 MB of anonymous memory, shared by a fork on demand; 0 where there was none to measure.
+    pub shared_table: f64,
     /// The largest relative error these prices leave among the samples they come from: 0.1 is 10 %.
     pub residual: f64,
 }
@@ -119,6 +123,8 @@ pub struct CostModel {
     pub write_fork_thp: Option<WritePrices>,
     /// Writes of a clone after [`Engine::Seal`].
     pub write_seal: WritePrices,
+    /// Writes of a clone after [`Engine::Odf`]. `None`: forks on demand were not to be had.
+    pub write_odf: Option<WritePrices>,
     /// Sealing onto 2 MB pages where possible ([`Pages::Auto`]).
     pub seal: SealPrice,
     /// Sealing onto 4 KB pages ([`Pages::Small`]).
@@ -128,7 +134,8 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// How long the fork call takes. `None` for [`Engine::ForkThp`] on a host without huge pages.
+    /// How long the fork call takes. `None` for [`Engine::ForkThp`] on a host without huge pages, and for [`Engine::Odf`] where
+    /// forks on demand were not to be had.
     pub fn fork_time(&self, engine: Engine, memory: Memory) -> Option<Duration> {
         self.price(&self.fork, engine, memory).map(nanoseconds)
     }
@@ -166,6 +173,7 @@ impl CostModel {
         match engine {
             Engine::Fork => Some(base + p.page * n(m.bytes.div_ceil(PAGE))),
             Engine::ForkThp => self.write_fork_thp.map(|_| base + p.huge_page * n(m.bytes.div_ceil(HUGE))),
+            Engine::Odf => self.write_odf.map(|_| base + p.shared_table * n(m.bytes.div_ceil(HUGE))),
             Engine::Seal => Some(base + p.dirty_region * n(m.dirty_regions) + p.dirty_page * n(m.dirty_pages)),
         }
     }
@@ -175,6 +183,7 @@ impl CostModel {
             Engine::Fork => self.write_fork,
             Engine::ForkThp => self.write_fork_thp?,
             Engine::Seal => self.write_seal,
+            Engine::Odf => self.write_odf?,
         };
         Some(p.region * writes.regions as f64 + p.page * writes.pages as f64)
     }
@@ -204,6 +213,7 @@ pub(crate) mod tests {
             vma: 200.0,
             dirty_region: 2_000.0,
             dirty_page: 25.0,
+            shared_table: 60.0,
             residual: 0.1,
         };
         let write = |region, page| WritePrices { region, page, residual: 0.1 };
@@ -215,6 +225,7 @@ pub(crate) mod tests {
             write_fork: write(100.0, 2_000.0),
             write_fork_thp: Some(write(4_500.0, 2_200.0)),
             write_seal: write(700.0, 2_100.0),
+            write_odf: Some(write(10_000.0, 2_000.0)),
             seal: seal(0.5e9),
             seal_small: seal(0.3e9),
             calibration_seconds: 0.5,
@@ -229,6 +240,7 @@ pub(crate) mod tests {
         assert_eq!(us(Engine::Fork, gb), 20_000 + 262_144 * 20);
         assert_eq!(us(Engine::ForkThp, gb), 20_000 + 512 * 400);
         assert_eq!(us(Engine::Seal, gb), 20_000);
+        assert_eq!(us(Engine::Odf, gb), 20_000 + 512 * 60);
         let dirty = Memory { dirty_pages: 100, dirty_regions: 10, vmas: 5, ..gb };
         assert_eq!(us(Engine::Seal, dirty), 20_000 + 5 * 200 + 10 * 2_000 + 100 * 25);
         assert!(m.cycle_time(Engine::Fork, gb) > m.fork_time(Engine::Fork, gb));
@@ -244,6 +256,13 @@ pub(crate) mod tests {
         assert_eq!(m.fork_time(Engine::ForkThp, Memory::clean(1 << 30)), None);
         assert_eq!(m.write_time(Engine::ForkThp, Writes::default()), None);
         assert_eq!(m.break_even_forks(Engine::ForkThp, Memory::clean(1 << 30), Writes::default()), None);
+    }
+
+    #[test]
+    fn without_a_kernel_for_it_nothing_is_said_about_forks_on_demand() {
+        let m = CostModel { write_odf: None, ..model() };
+        assert_eq!(m.fork_time(Engine::Odf, Memory::clean(1 << 30)), None);
+        assert_eq!(m.write_time(Engine::Odf, Writes::default()), None);
     }
 
     #[test]

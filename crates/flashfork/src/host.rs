@@ -9,6 +9,7 @@ pub use capability::Capability;
 use capability::Row;
 pub use id::HostId;
 pub use memory::Headroom;
+use rustix::io::Errno;
 use serde::Serialize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -79,7 +80,21 @@ fn tried() -> Vec<Capability> {
         judge(&c::THP_ALLOWED, &trial.thp_allowed, thp_state),
         judge(&c::PAGEMAP_SCAN, &trial.pagemap_scan, "the ioctl of /proc/self/pagemap"),
         judge(&c::CORE_DUMPS, &trial.core_dumps, "/proc/self/coredump_filter takes private file memory"),
+        on_demand_fork(&trial.on_demand_fork),
     ]
+}
+
+fn on_demand_fork(attempt: &trial::Attempt) -> Capability {
+    match attempt.outcome() {
+        Ok(()) => capability::ON_DEMAND_FORK.available("prctl(PR_SET_ODF) is granted".into()),
+        Err(_) if attempt.failed_with(Errno::INVAL) => {
+            capability::ON_DEMAND_FORK.missing("this kernel is not patched for it".into())
+        }
+        Err(_) if attempt.failed_with(Errno::PERM) => {
+            capability::SWITCHED_OFF.missing("this kernel has it, switched off (vm.on_demand_fork is 0)".into())
+        }
+        Err(why) => capability::ON_DEMAND_FORK.missing(format!("prctl(PR_SET_ODF): {why}")),
+    }
 }
 
 fn file_size() -> Capability {
@@ -152,7 +167,7 @@ mod tests {
         let count = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!((names.len(), count), (14, 14));
+        assert_eq!((names.len(), count), (15, 15));
         assert!(host.capability("fork_skips").is_some() && host.capability("nonsense").is_none());
     }
 

@@ -16,6 +16,8 @@
 //! What it refuses to do: seal a process with other threads, or one through whose memory a device or the kernel writes
 //! (io_uring, KVM, userfaultfd …); seal what [`Reason`] lists. All that stays anonymous, and forks of it are plain.
 //!
+//! Two engines: sealed memory, which works on any kernel, and [`odf`], forks that share page tables, on a patched one.
+//!
 //! What a host can do is tried by [`Host::probe`], what clones cost there is told by a [`CostModel`]:
 //!
 //! ```no_run
@@ -40,6 +42,7 @@ mod cure;
 mod error;
 mod fresh;
 mod host;
+pub mod odf;
 mod seal;
 
 pub use cost::{CostError, CostModel};
@@ -47,4 +50,5 @@ pub use cure::cure;
 pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
 pub use host::{Capability, Headroom, Host, HostId};
+pub use odf::OdfError;
 pub use seal::{Forked, Pages, SealOptions, SealReport, Stats, VmaReport, exclude, fork, seal, stats, unseal};

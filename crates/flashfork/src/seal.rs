@@ -143,6 +143,10 @@ pub struct Stats {
     pub sealed_forks: u64,
     /// Time these took in the parent, summed.
     pub sealed_fork_time: Duration,
+    /// Forks with [`odf`](crate::odf) enabled, sealed or not; not among the others.
+    pub on_demand_forks: u64,
+    /// Time these took in the parent, summed.
+    pub on_demand_fork_time: Duration,
 }
 
 /// How many forks [`fork`] made and how long they took.
@@ -154,5 +158,7 @@ pub fn stats() -> Stats {
         plain_fork_time: Duration::from_nanos(s.plain.ns.load(Relaxed)),
         sealed_forks: s.sealed.count.load(Relaxed),
         sealed_fork_time: Duration::from_nanos(s.sealed.ns.load(Relaxed)),
+        on_demand_forks: s.on_demand.count.load(Relaxed),
+        on_demand_fork_time: Duration::from_nanos(s.on_demand.ns.load(Relaxed)),
     }
 }

@@ -19,6 +19,8 @@ int main(void)
         int wanted = madvise(twin + 2 * MB, 4 * MB, advices[i]) == 0 ? 0 : errno;
         errno = 0;
         int got = madvise(sealed + 2 * MB, 4 * MB, advices[i]) == 0 ? 0 : errno;
+        if (advices[i] == MADV_WILLNEED && wanted == EBADF)
+            wanted = 0; /* a kernel without swap has nothing to bring in, and says so; a file it could */
         if (got != wanted)
             fprintf(stderr, "advice %d: %s on ordinary memory, %s on sealed memory\n", advices[i],
                     strerrorname_np(wanted), strerrorname_np(got));

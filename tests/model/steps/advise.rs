@@ -4,7 +4,7 @@ use crate::content::PAGE;
 use crate::journal::Expect;
 use crate::world::World;
 use crate::world::check::Depth;
-use crate::world::space::HEAP;
+use crate::world::space::heap;
 use crate::world::table::attr;
 use flashfork_tests::route::{Outcome, Via};
 use libc::c_int;
@@ -44,6 +44,26 @@ const ADVICE: &[(usize, c_int)] = &[
     (3, MADV_GUARD_REMOVE),
 ];
 
+const NOT_KNOWN: Expect = Expect::Exactly(Err(libc::EINVAL));
+
+/// The advice this kernel doesn't know, tried on a page of its own.
+pub fn unknown() -> Vec<c_int> {
+    let tried = |advice: &c_int| {
+        // SAFETY: a page of our own, gone at the end. Where there is none every advice fails, and is not given.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let page = libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            let unknown = libc::madvise(page, PAGE, *advice) == -1;
+            libc::munmap(page, PAGE);
+            unknown
+        }
+    };
+    [MADV_GUARD_INSTALL, MADV_GUARD_REMOVE, MADV_DONTNEED_LOCKED, libc::MADV_MERGEABLE, libc::MADV_UNMERGEABLE]
+        .into_iter()
+        .filter(tried)
+        .collect()
+}
+
 impl World {
     pub fn step_advise(&mut self) -> Result<(), String> {
         let advice = self.rng.weighted(ADVICE);
@@ -54,7 +74,7 @@ impl World {
         };
         let Some(range) = range else { return Ok(()) };
         // Whoever tells the kernel to forget the heap of libc in children gets what he asks for.
-        if range.start >= HEAP && [libc::MADV_DONTFORK, MADV_GUARD_INSTALL].contains(&advice) {
+        if range.start >= heap() && [libc::MADV_DONTFORK, MADV_GUARD_INSTALL].contains(&advice) {
             return Ok(());
         }
         let a = self.table.attr(range.start);
@@ -85,6 +105,12 @@ impl World {
         let len = range.len() * PAGE;
         let (stop, outcome) = self.foresee(range.clone(), advice);
         let expect = match advice {
+            // EINVAL for a page that stands against it, and for the advice itself, are not told apart by looking.
+            _ if self.unknown_advice.contains(&advice) => {
+                let space = self.space;
+                let call = || self.route.madvise(space.addr(range.start), len, advice, Via::Function);
+                return self.journal.call(&format!("madvise {range:?} {advice}"), NOT_KNOWN, call).map(drop);
+            }
             libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE | libc::MADV_WILLNEED => Expect::AsPlain,
             // Whether a huge page can be had right now is not part of what the memory means.
             MADV_COLLAPSE => Expect::Anything,

@@ -5,7 +5,7 @@ use crate::world::check::Depth;
 use crate::world::{Child, World};
 
 /// Generations below the first process.
-const DEPTH: usize = 2;
+pub(super) const DEPTH: usize = 2;
 /// Children a process has at once.
 const CHILDREN: usize = 2;
 
@@ -91,13 +91,13 @@ impl World {
     }
 }
 
-/// One byte from child to parent, or the end of the pipe when the child is gone.
-struct Signal {
+/// One byte from one process to another, or the end of the pipe when the giver is gone.
+pub(super) struct Signal {
     ends: [i32; 2],
 }
 
 impl Signal {
-    fn new() -> Result<Signal, String> {
+    pub(super) fn new() -> Result<Signal, String> {
         let mut ends = [0; 2];
         // SAFETY: the kernel writes two descriptors.
         match unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } {
@@ -106,18 +106,25 @@ impl Signal {
         }
     }
 
-    fn give(&self) {
-        // SAFETY: one byte of our own; nobody but the parent reads it, and it waits.
+    /// The same signal once more, for somebody else to give.
+    pub(super) fn again(&self) -> Signal {
+        // SAFETY: no memory is passed. A failure leaves -1, which nothing comes from: the waiter is told that the giver is gone.
+        Signal { ends: self.ends.map(|end| unsafe { libc::fcntl(end, libc::F_DUPFD_CLOEXEC, 0) }) }
+    }
+
+    pub(super) fn give(&self) {
+        // SAFETY: one byte of our own; nobody but the other process reads it, and it waits.
         unsafe { libc::write(self.ends[1], [1u8].as_ptr().cast(), 1) };
     }
 
-    fn wait(mut self) {
-        // SAFETY: our own end; closed here so that the child's end is the last.
+    /// Waits until it is given; false: the giver is gone.
+    pub(super) fn wait(mut self) -> bool {
+        // SAFETY: our own end; closed here so that the giver's end is the last.
         unsafe { libc::close(self.ends[1]) };
         self.ends[1] = -1;
         let mut byte = [0u8; 1];
-        // SAFETY: one byte into a local. An error or the end means that the child is gone, and waiting for it will tell.
-        unsafe { libc::read(self.ends[0], byte.as_mut_ptr().cast(), 1) };
+        // SAFETY: one byte into a local. An error or the end means that the giver is gone; whoever waits for a child will be told.
+        unsafe { libc::read(self.ends[0], byte.as_mut_ptr().cast(), 1) == 1 }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::journal::Expect;
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::choose::BLOCK;
-use crate::world::space::{HEAP, HEAP_PAGES};
+use crate::world::space::{heap, heap_pages};
 use crate::world::table::attr;
 use flashfork_tests::route::errno;
 
@@ -16,11 +16,11 @@ impl World {
     pub fn step_heap(&mut self) -> Result<(), String> {
         let shrink = self.heap_pages > 0 && self.rng.chance(30);
         let change = self.rng.pick(&[1, 13, BLOCK, 2 * BLOCK, 3 * BLOCK + 5]);
-        let change = if shrink { change.min(self.heap_pages) } else { change.min(HEAP_PAGES - self.heap_pages) };
+        let change = if shrink { change.min(self.heap_pages) } else { change.min(heap_pages() - self.heap_pages) };
         if change == 0 {
             return Ok(());
         }
-        let before = HEAP + self.heap_pages;
+        let before = heap() + self.heap_pages;
         let after = if shrink { before - change } else { before + change };
         let bytes = if shrink { -((change * PAGE) as isize) } else { (change * PAGE) as isize };
         let space = self.space;
@@ -31,9 +31,9 @@ impl World {
                 return Err(errno());
             }
             // The end of a full heap is one past its last page.
-            Ok(space.page(old as usize - 1).map_or(HEAP as u64, |p| p as u64 + 1))
+            Ok(space.page(old as usize - 1).map_or(heap() as u64, |p| p as u64 + 1))
         })?;
-        self.heap_pages = after - HEAP;
+        self.heap_pages = after - heap();
         if shrink {
             self.table.unmap(after..before);
         } else {
@@ -42,6 +42,6 @@ impl World {
                 self.write_pages(before..after);
             }
         }
-        self.check(HEAP..HEAP + self.heap_pages, Depth::Written)
+        self.check(heap()..heap() + self.heap_pages, Depth::Written)
     }
 }

@@ -4,7 +4,7 @@ use crate::content::PAGE;
 use crate::journal::Expect;
 use crate::world::World;
 use crate::world::check::Depth;
-use crate::world::space::PAGES;
+use crate::world::space::pages;
 use crate::world::table::attr;
 use flashfork_tests::route::errno;
 
@@ -18,7 +18,7 @@ impl World {
             return self.unlock(range);
         }
         let range = range.start..range.end.min(range.start + self.rng.between(1, 64));
-        if self.table.count(0..PAGES, attr::LOCKED) + range.len() > MOST {
+        if self.table.count(0..pages(), attr::LOCKED) + range.len() > MOST {
             return Ok(());
         }
         let on_fault = self.rng.chance(30);

@@ -6,7 +6,7 @@ use crate::template::{TEMPLATE_PAGES, Template, tag};
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::choose::BLOCK;
-use crate::world::space::ARENA_PAGES;
+use crate::world::space::arena_pages;
 use crate::world::table::attr;
 use flashfork_tests::route::{Outcome, errno};
 use libc::c_int;
@@ -69,7 +69,7 @@ impl World {
     /// A place for a new mapping: unmapped, or now and then over others.
     fn place(&mut self, len: usize) -> Option<Range<usize>> {
         if self.rng.chance(12) {
-            let start = self.rng.below(ARENA_PAGES - len);
+            let start = self.rng.below(arena_pages() - len);
             return Some(start..start + len);
         }
         self.gap(len)
@@ -116,17 +116,17 @@ impl World {
     pub fn step_unmap(&mut self) -> Result<(), String> {
         let Some(range) = self.range() else { return Ok(()) };
         // The heap is unmapped by brk alone; libc would be lost otherwise.
-        if range.start >= ARENA_PAGES {
+        if range.start >= arena_pages() {
             return Ok(());
         }
         // Large pieces go often, or the arena fills up.
-        let range = if self.rng.chance(30) { range.start..(range.end + 4 * BLOCK).min(ARENA_PAGES) } else { range };
+        let range = if self.rng.chance(30) { range.start..(range.end + 4 * BLOCK).min(arena_pages()) } else { range };
         let space = self.space;
         self.journal.call(&format!("munmap {range:?}"), Expect::Exactly(Ok(0)), || {
             unmap(space.addr(range.start), range.len())
         })?;
         self.table.unmap(range.clone());
-        let around = range.start.saturating_sub(4)..(range.end + 4).min(ARENA_PAGES);
+        let around = range.start.saturating_sub(4)..(range.end + 4).min(arena_pages());
         self.check(around, Depth::Written)
     }
 }

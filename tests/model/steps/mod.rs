@@ -10,6 +10,9 @@ mod map;
 mod nonsense;
 mod protect;
 mod remap;
+mod visit;
+
+pub use advise::unknown as unknown_advice;
 
 use crate::world::World;
 use crate::world::check::Depth;
@@ -59,6 +62,10 @@ impl World {
     /// Takes `count` steps, then compares everything and waits for the children.
     pub fn walk(&mut self, count: usize) -> Result<(), String> {
         for _ in 0..count {
+            if self.company && self.rng.chance(8) {
+                self.step_visit()?;
+                continue;
+            }
             match self.rng.weighted(STEPS) {
                 Step::Map => self.step_map(),
                 Step::Unmap => self.step_unmap(),

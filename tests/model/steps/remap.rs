@@ -6,7 +6,7 @@ use crate::journal::Expect;
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::choose::BLOCK;
-use crate::world::space::{ARENA_PAGES, HEAP};
+use crate::world::space::{arena_pages, heap};
 use crate::world::table::attr;
 use libc::c_int;
 use std::ops::Range;
@@ -21,7 +21,7 @@ const ELSEWHERE: u64 = u64::MAX;
 impl World {
     pub fn step_remap(&mut self) -> Result<(), String> {
         let Some(from) = self.uniform() else { return Ok(()) };
-        if from.start >= HEAP {
+        if from.start >= heap() {
             return Ok(());
         }
         let a = self.table.attr(from.start);
@@ -51,7 +51,7 @@ impl World {
     /// Without an address: the kernel says where.
     fn resize(&mut self, from: Range<usize>, new: usize, flags: c_int) -> Result<(), String> {
         let old = from.len();
-        if from.start + new > ARENA_PAGES {
+        if from.start + new > arena_pages() {
             return Ok(()); // it would grow out of the arena
         }
         // Where it goes on to when the kernel moves it out of the arena.
@@ -115,7 +115,7 @@ impl World {
         let free = if self.rng.chance(75) { self.gap(new) } else { None };
         let to = match free {
             Some(gap) => gap.start,
-            None => self.rng.below(ARENA_PAGES - new),
+            None => self.rng.below(arena_pages() - new),
         };
         let target = to..to + new;
         if target.start < from.end && from.start < target.end {
@@ -129,9 +129,14 @@ impl World {
         })?;
         match made {
             Some(Ok(_)) => {}
-            // The kernel unmaps the target before it looks at the source (mremap_to): what was there is lost or is not.
             Some(Err(e)) => return Err(format!("{text}: errno {e}")),
-            None => return self.check(from, Depth::Written),
+            // Kernels before 6.17 unmap the target, and what is beyond the new length, before they look at the source
+            // (mremap_to): what was there is lost or is not. Now it is.
+            None => {
+                self.unmap_quietly(target)?;
+                self.unmap_quietly(from.start + new.min(old)..from.end)?;
+                return self.check(from.start..from.start + new.min(old), Depth::Written);
+            }
         }
         let origin = self.origin();
         if flags & KEEP != 0 {
@@ -146,6 +151,17 @@ impl World {
         self.table.relocate(kept.clone(), to, origin);
         self.grow(to..to + kept.len(), to + new);
         self.check(target, Depth::All)
+    }
+
+    fn unmap_quietly(&mut self, range: Range<usize>) -> Result<(), String> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let at = self.space.addr(range.start);
+        let text = format!("munmap {range:?} after all");
+        self.journal.call(&text, Expect::Exactly(Ok(0)), || unmap(at, range.len()))?;
+        self.table.unmap(range);
+        Ok(())
     }
 
     /// MREMAP_DONTUNMAP: the old mapping stays, empty and unlocked, and its guards go along.

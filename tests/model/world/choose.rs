@@ -1,7 +1,7 @@
 //! Where the next call goes.
 
 use super::World;
-use super::space::{ARENA_PAGES, HEAP};
+use super::space::{arena_pages, heap, is_small};
 use super::table::attr;
 use std::ops::Range;
 
@@ -43,11 +43,11 @@ impl World {
     pub fn range(&mut self) -> Option<Range<usize>> {
         let segment = self.segment()?;
         let part = self.part(segment);
-        if part.start >= HEAP || !self.rng.chance(12) {
+        if part.start >= heap() || !self.rng.chance(12) {
             return Some(part);
         }
         let more = self.rng.between(1, 3 * BLOCK);
-        Some(part.start..(part.end + more).min(ARENA_PAGES))
+        Some(part.start..(part.end + more).min(arena_pages()))
     }
 
     /// A part of one mapping all over which the same holds: the kernel has one VMA for it as far as a program can know.
@@ -78,7 +78,9 @@ impl World {
 
     /// Pages for a new mapping.
     pub fn size(&mut self) -> usize {
-        let kind = self.rng.weighted(&[(20, 0), (25, 1), (40, 2), (12, 3), (3, 4)]);
+        let large: &[(usize, usize)] = &[(20, 0), (25, 1), (40, 2), (12, 3), (3, 4)];
+        let small = &[(20, 0), (25, 1), (55, 2)];
+        let kind = self.rng.weighted(if is_small() { small } else { large });
         match kind {
             0 => self.rng.between(1, 64),
             1 => self.rng.between(64, BLOCK),

@@ -1,7 +1,7 @@
 //! Compares the kernel's list of VMAs with the model: protections and flags, and what is never sealed.
 
 use super::World;
-use super::space::PAGES;
+use super::space::pages;
 use super::table::attr;
 use std::fs;
 use std::ops::Range;
@@ -29,7 +29,7 @@ impl World {
                 self.check_page_of(&vma, page)?;
             }
         }
-        self.check_unmapped(at..PAGES)?;
+        self.check_unmapped(at..pages())?;
         Ok(sealed)
     }
 

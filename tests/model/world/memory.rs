@@ -97,10 +97,11 @@ impl World {
     }
 }
 
-struct Pipe([i32; 2]);
+/// A pipe of this process: where it is read, where it is written.
+pub struct Pipe(pub [i32; 2]);
 
 impl Pipe {
-    fn new() -> Pipe {
+    pub fn new() -> Pipe {
         let mut ends = [0; 2];
         // SAFETY: the kernel writes two descriptors.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0, "no pipe");

@@ -12,7 +12,9 @@ use crate::journal::Journal;
 use crate::rng::Rng;
 use crate::template::Template;
 use flashfork_tests::route::Route;
+use libc::c_int;
 use space::Space;
+use std::fs::File;
 use table::Table;
 
 /// A process made by this one and not waited for yet.
@@ -42,6 +44,12 @@ pub struct World {
     pub excluded: usize,
     /// The most pages under test that were found sealed after a seal.
     pub most_sealed: usize,
+    /// Advice this kernel doesn't know.
+    pub unknown_advice: Vec<c_int>,
+    /// Whether others act on the memory too ([`crate::steps`], visits).
+    pub company: bool,
+    /// A disk with the contents of the template, open for direct reads, where there is one.
+    pub disk: Option<File>,
     next_tag: Tag,
     next_origin: u32,
 }
@@ -63,6 +71,9 @@ impl World {
             forks: 0,
             excluded: 0,
             most_sealed: 0,
+            unknown_advice: crate::steps::unknown_advice(),
+            company: false,
+            disk: None,
             next_tag: 1 << 32,
             next_origin: 0,
         }

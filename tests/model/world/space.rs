@@ -3,17 +3,50 @@
 
 use crate::content::PAGE;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Far below what the kernel hands out, far above programs.
 const ARENA: usize = 0x10_0000_0000;
-/// Pages of the arena (256 MB).
-pub const ARENA_PAGES: usize = 64 << 10;
+/// Pages of the largest arena (256 MB), and of a small one (20 MB): emulated machines compare memory slowly.
+const LARGE: usize = 64 << 10;
+const SMALL: usize = 5 << 10;
+/// Pages the heap may grow to (24 MB, 6 MB).
+const LARGE_HEAP: usize = 6 << 10;
+const SMALL_HEAP: usize = 3 << 9;
+/// The most pages there are.
+pub const MOST: usize = LARGE + 1 + LARGE_HEAP;
+
+static IN_ARENA: AtomicUsize = AtomicUsize::new(LARGE);
+
+/// Makes the arena a small one; before anything is mapped.
+pub fn be_small() {
+    IN_ARENA.store(SMALL, Relaxed);
+}
+
+/// Whether the arena is a small one.
+pub fn is_small() -> bool {
+    arena_pages() == SMALL
+}
+
+/// Pages of the arena.
+pub fn arena_pages() -> usize {
+    IN_ARENA.load(Relaxed)
+}
+
 /// The first page of the heap; the one before is never mapped, so that no range runs across.
-pub const HEAP: usize = ARENA_PAGES + 1;
-/// Pages the heap may grow to (24 MB).
-pub const HEAP_PAGES: usize = 6 << 10;
+pub fn heap() -> usize {
+    arena_pages() + 1
+}
+
+/// Pages the heap may grow to.
+pub fn heap_pages() -> usize {
+    if is_small() { SMALL_HEAP } else { LARGE_HEAP }
+}
+
 /// Pages in all.
-pub const PAGES: usize = HEAP + HEAP_PAGES;
+pub fn pages() -> usize {
+    heap() + heap_pages()
+}
 
 /// Where the heap under test starts in this process.
 #[derive(Clone, Copy)]
@@ -23,12 +56,12 @@ pub struct Space {
 
 impl Space {
     pub fn new(heap: usize) -> Space {
-        assert!(heap.is_multiple_of(PAGE) && !(ARENA..ARENA + ARENA_PAGES * PAGE).contains(&heap));
+        assert!(heap.is_multiple_of(PAGE) && !(ARENA..ARENA + arena_pages() * PAGE).contains(&heap));
         Space { heap }
     }
 
     pub fn addr(&self, page: usize) -> usize {
-        if page < HEAP { ARENA + page * PAGE } else { self.heap + (page - HEAP) * PAGE }
+        if page < heap() { ARENA + page * PAGE } else { self.heap + (page - heap()) * PAGE }
     }
 
     /// The page at an address, if it is one of ours.
@@ -42,7 +75,7 @@ impl Space {
             let (from, to) = (start.max(first), end.min(first + pages * PAGE));
             (from < to).then(|| (from - first) / PAGE..(to - first).div_ceil(PAGE))
         };
-        let heap = within(self.heap, HEAP_PAGES).map(|r| HEAP + r.start..HEAP + r.end);
-        within(ARENA, ARENA_PAGES).or(heap)
+        let heap = within(self.heap, heap_pages()).map(|r| heap() + r.start..heap() + r.end);
+        within(ARENA, arena_pages()).or(heap)
     }
 }

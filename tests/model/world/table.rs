@@ -1,6 +1,6 @@
 //! What memory should be, page by page. It lies in a shared mapping, which is never sealed: the model is outside of what it tests.
 
-use super::space::PAGES;
+use super::space::{MOST, arena_pages, pages};
 use crate::content::{Content, Tag};
 use std::ops::Range;
 
@@ -35,10 +35,10 @@ pub mod attr {
 
 #[repr(C)]
 struct Pages {
-    attr: [u32; PAGES],
+    attr: [u32; MOST],
     /// The call that made the mapping: what one `mmap` made, a program may move with one `mremap`.
-    origin: [u32; PAGES],
-    content: [Content; PAGES],
+    origin: [u32; MOST],
+    content: [Content; MOST],
 }
 
 /// See the module.
@@ -63,9 +63,10 @@ impl Table {
     /// The table of a child that is about to be forked.
     pub fn for_child(&self) -> Table {
         let child = Table::new();
-        child.pages.attr = self.pages.attr;
-        child.pages.origin = self.pages.origin;
-        for i in 0..PAGES {
+        let all = 0..pages();
+        child.pages.attr[all.clone()].copy_from_slice(&self.pages.attr[all.clone()]);
+        child.pages.origin[all.clone()].copy_from_slice(&self.pages.origin[all]);
+        for i in 0..pages() {
             let a = self.pages.attr[i];
             if a & attr::MAPPED == 0 {
                 continue;
@@ -155,8 +156,8 @@ impl Table {
     pub fn segments(&self) -> Vec<Range<usize>> {
         let mut out = Vec::new();
         let mut start = 0;
-        for i in 1..=PAGES {
-            if i == PAGES || self.pages.origin[i] != self.pages.origin[start] {
+        for i in 1..=pages() {
+            if i == pages() || self.pages.origin[i] != self.pages.origin[start] {
                 if self.pages.origin[start] != 0 {
                     out.push(start..i);
                 }
@@ -170,7 +171,7 @@ impl Table {
     pub fn gaps(&self) -> Vec<Range<usize>> {
         let mut out = Vec::new();
         let mut start = 0;
-        for i in 0..super::space::ARENA_PAGES {
+        for i in 0..arena_pages() {
             if self.mapped(i) {
                 if i > start {
                     out.push(start..i);
@@ -178,8 +179,8 @@ impl Table {
                 start = i + 1;
             }
         }
-        if start < super::space::ARENA_PAGES {
-            out.push(start..super::space::ARENA_PAGES);
+        if start < arena_pages() {
+            out.push(start..arena_pages());
         }
         out
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
+use rustix::process::WaitStatus;
 
 use super::Method;
 use super::probe::Probe;
@@ -85,11 +85,11 @@ pub(super) fn cycle(method: Method, region: &Region, work: &Work, page: &SharedP
     page.0.store(0, Ordering::Relaxed);
     let begin = Instant::now();
     // SAFETY: the child calls async-signal-safe functions only (it neither allocates nor locks) and ends in `_exit`.
-    match unsafe { engine::fork(method == Method::Seal) } {
+    match unsafe { engine::fork(method) } {
         Ok(Side::Child) => child(region, work, page),
         Ok(Side::Parent(pid)) => {
             let call = begin.elapsed();
-            let status = reap(pid)?;
+            let status = engine::reap(pid)?;
             let cycle = begin.elapsed();
             check(work.probe, status)?;
             let nanoseconds = page.0.load(Ordering::Relaxed);
@@ -113,16 +113,6 @@ fn child(region: &Region, work: &Work, page: &SharedPage) -> ! {
     };
     // SAFETY: ends the process without running anything of the parent's.
     unsafe { libc::_exit(if right { 0 } else { WRONG_DATA }) }
-}
-
-fn reap(pid: Pid) -> Result<WaitStatus, BenchError> {
-    loop {
-        match waitpid(Some(pid), WaitOptions::empty()) {
-            Ok(Some((_, status))) => return Ok(status),
-            Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(BenchError::system("reap a clone", errno)),
-        }
-    }
 }
 
 fn check(probe: Probe, status: WaitStatus) -> Result<(), BenchError> {

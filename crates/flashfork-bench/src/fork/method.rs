@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use flashfork::{Capability, Host};
 use serde::{Deserialize, Serialize};
 
 /// A way to hold memory and clone the process that holds it.
@@ -15,11 +16,31 @@ pub enum Method {
     ForkThp,
     /// Sealed memory, 2 MB pages where possible.
     Seal,
+    /// On-demand fork, anonymous memory on 4 KB pages (`MADV_NOHUGEPAGE`); needs a patched kernel.
+    Odf,
 }
 
 impl Method {
     /// All methods, baseline first.
-    pub const ALL: [Self; 3] = [Self::Fork4k, Self::ForkThp, Self::Seal];
+    pub const ALL: [Self; 4] = [Self::Fork4k, Self::ForkThp, Self::Seal, Self::Odf];
+    /// Those that work on any kernel.
+    pub const STOCK: [Self; 3] = [Self::Fork4k, Self::ForkThp, Self::Seal];
+
+    /// The methods this kernel can, baseline first, and a note on what it can't.
+    pub fn here() -> (Vec<Self>, Option<String>) {
+        // Asked of a capability, not of this process: it shall go on with plain forks.
+        match Host::probe().capability("on_demand_fork") {
+            Some(Capability { available: false, detail, .. }) => {
+                (Self::STOCK.to_vec(), Some(format!("left out: method odf: {detail}")))
+            }
+            _ => (Self::ALL.to_vec(), None),
+        }
+    }
+
+    /// Whether this method's memory must be on 4 KB pages.
+    pub(crate) fn small_pages(self) -> bool {
+        matches!(self, Self::Fork4k | Self::Odf)
+    }
 
     /// The name in records and errors.
     pub fn name(self) -> &'static str {
@@ -27,6 +48,7 @@ impl Method {
             Self::Fork4k => "fork-4k",
             Self::ForkThp => "fork-thp",
             Self::Seal => "seal",
+            Self::Odf => "odf",
         }
     }
 
@@ -58,6 +80,14 @@ mod tests {
         for method in Method::ALL {
             assert_eq!(serde_json::to_value(method).unwrap(), method.name());
         }
+    }
+
+    #[test]
+    fn what_this_kernel_can_not_is_said_in_one_line() {
+        let (methods, note) = Method::here();
+        assert_eq!(methods[..3], Method::STOCK);
+        assert_eq!(methods.contains(&Method::Odf), note.is_none());
+        assert!(note.is_none_or(|note| note.starts_with("left out: method odf: ") && !note.contains('\n')));
     }
 
     #[test]

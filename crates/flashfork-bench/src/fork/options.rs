@@ -33,16 +33,9 @@ fn whole_huge_pages(text: &str) -> Result<Size, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        options: ForkOptions,
-    }
 
     fn parse(args: &[&str]) -> Result<ForkOptions, clap::Error> {
-        Command::try_parse_from(["fork"].iter().chain(args)).map(|command| command.options)
+        crate::flags::parse(args)
     }
 
     #[test]

@@ -19,6 +19,8 @@ const RESERVE: u64 = 256 << 20;
 pub(super) struct Plan {
     /// Sizes in bytes, ascending, each once.
     pub sizes: Vec<u64>,
+    /// Methods this kernel can, in their order.
+    pub methods: Vec<Method>,
     /// States of the parent, in their order.
     pub states: &'static [ParentState],
     /// Rounds of interleaved batches.
@@ -40,10 +42,13 @@ impl Plan {
     pub(super) fn new(options: &ForkOptions) -> Result<Self, BenchError> {
         let concurrent = options.concurrent.unwrap_or(1) as usize;
         let headroom = memory::headroom()?;
-        let (sizes, notes) = choose_sizes(options, concurrent, &headroom)?;
+        let (methods, missing) = Method::here();
+        let (sizes, mut notes) = choose_sizes(options, &methods, concurrent, &headroom)?;
+        notes.extend(missing);
         let rounds = options.rounds.unwrap_or(if options.quick { 5 } else { 20 }) as usize;
         Ok(Self {
             sizes,
+            methods,
             states: if options.quick { &ParentState::QUICK } else { &ParentState::ALL },
             rounds,
             seals: rounds.min(5),
@@ -56,13 +61,13 @@ impl Plan {
 
     /// The methods to be measured at `size` with `copies` workers each, in groups that fit into the memory available now.
     pub(super) fn groups(&self, size: u64, copies: usize) -> Result<Vec<Vec<Method>>, BenchError> {
-        group(size, copies, &memory::headroom()?)
+        group(&self.methods, size, copies, &memory::headroom()?)
     }
 }
 
-/// Methods worth telling apart at `size`: without memory the two plain ones are the same.
-fn methods(size: u64) -> impl Iterator<Item = Method> {
-    Method::ALL.into_iter().filter(move |&method| size > 0 || method != Method::ForkThp)
+/// Those of `methods` worth telling apart at `size`: without memory the two plain ones are the same.
+fn apart(methods: &[Method], size: u64) -> impl Iterator<Item = Method> {
+    methods.iter().copied().filter(move |&method| size > 0 || method != Method::ForkThp)
 }
 
 /// What `copies` workers need, with as many empty ones beside them.
@@ -70,8 +75,8 @@ fn needed(method: Method, size: u64, copies: usize) -> u64 {
     copies as u64 * (method.memory_needed(size) + Method::Fork4k.memory_needed(0))
 }
 
-fn require(size: u64, copies: usize, headroom: &Headroom) -> Result<(), BenchError> {
-    methods(size).try_for_each(|method| {
+fn require(methods: &[Method], size: u64, copies: usize, headroom: &Headroom) -> Result<(), BenchError> {
+    apart(methods, size).try_for_each(|method| {
         let times = if copies > 1 { format!("{copies} times ") } else { String::new() };
         memory::require(
             headroom,
@@ -83,6 +88,7 @@ fn require(size: u64, copies: usize, headroom: &Headroom) -> Result<(), BenchErr
 
 fn choose_sizes(
     options: &ForkOptions,
+    methods: &[Method],
     copies: usize,
     headroom: &Headroom,
 ) -> Result<(Vec<u64>, Vec<String>), BenchError> {
@@ -90,7 +96,7 @@ fn choose_sizes(
         let largest = if options.quick { LARGEST_QUICK } else { u64::MAX };
         let mut notes = Vec::new();
         let fitting = SIZES.into_iter().filter(|&size| size <= largest).filter(|&size| {
-            let fits = require(size, copies, headroom);
+            let fits = require(methods, size, copies, headroom);
             notes.extend(fits.as_ref().err().map(|why| format!("left out: {why}")));
             fits.is_ok()
         });
@@ -99,16 +105,16 @@ fn choose_sizes(
     let mut sizes: Vec<u64> = asked.iter().map(|size| size.0).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    sizes.iter().try_for_each(|&size| require(size, copies, headroom))?;
+    sizes.iter().try_for_each(|&size| require(methods, size, copies, headroom))?;
     Ok((sizes, Vec::new()))
 }
 
 /// Fills groups in the methods' order; a method that doesn't fit beside the others begins a new group.
-fn group(size: u64, copies: usize, headroom: &Headroom) -> Result<Vec<Vec<Method>>, BenchError> {
-    require(size, copies, headroom)?;
+fn group(methods: &[Method], size: u64, copies: usize, headroom: &Headroom) -> Result<Vec<Vec<Method>>, BenchError> {
+    require(methods, size, copies, headroom)?;
     let mut groups: Vec<Vec<Method>> = Vec::new();
     let mut used = u64::MAX;
-    for method in methods(size) {
+    for method in apart(methods, size) {
         let more = needed(method, size, copies);
         match groups.last_mut() {
             Some(group) if used.saturating_add(more) <= headroom.available => {
@@ -135,26 +141,26 @@ mod tests {
     #[test]
     fn an_asked_size_that_does_not_fit_is_refused_with_figures() {
         let options = ForkOptions { sizes: Some(vec![Size(64 << 20), Size(4 << 30)]), ..ForkOptions::default() };
-        let text = choose_sizes(&options, 1, &room(3 << 30)).unwrap_err().to_string();
+        let text = choose_sizes(&options, &Method::STOCK, 1, &room(3 << 30)).unwrap_err().to_string();
         assert!(text.starts_with("4G, method fork-4k, needs 4.3 GB") && text.contains("3 GB are free"), "{text}");
-        assert!(choose_sizes(&options, 1, &room(8 << 30)).is_ok());
+        assert!(choose_sizes(&options, &Method::STOCK, 1, &room(8 << 30)).is_ok());
     }
 
     #[test]
     fn concurrency_counts() {
         let options = ForkOptions { sizes: Some(vec![Size(1 << 30)]), ..ForkOptions::default() };
-        assert!(choose_sizes(&options, 1, &room(3 << 30)).is_ok());
-        let text = choose_sizes(&options, 3, &room(3 << 30)).unwrap_err().to_string();
+        assert!(choose_sizes(&options, &Method::STOCK, 1, &room(3 << 30)).is_ok());
+        let text = choose_sizes(&options, &Method::STOCK, 3, &room(3 << 30)).unwrap_err().to_string();
         assert!(text.starts_with("3 times 1G"), "{text}");
     }
 
     #[test]
     fn without_the_flag_only_what_fits_is_measured() {
-        let (sizes, notes) = choose_sizes(&ForkOptions::default(), 1, &room(2 << 30)).unwrap();
+        let (sizes, notes) = choose_sizes(&ForkOptions::default(), &Method::STOCK, 1, &room(2 << 30)).unwrap();
         assert_eq!(sizes, SIZES[..4]);
         assert_eq!(notes.len(), 2);
         let quick = ForkOptions { quick: true, ..ForkOptions::default() };
-        let (sizes, notes) = choose_sizes(&quick, 1, &room(64 << 30)).unwrap();
+        let (sizes, notes) = choose_sizes(&quick, &Method::STOCK, 1, &room(64 << 30)).unwrap();
         assert_eq!((sizes.as_slice(), notes.len()), (&SIZES[..4], 0));
     }
 
@@ -162,16 +168,20 @@ mod tests {
     fn asked_sizes_are_sorted_and_measured_once() {
         let sizes = [64 << 20, 0, 64 << 20].map(Size).to_vec();
         let options = ForkOptions { sizes: Some(sizes), ..ForkOptions::default() };
-        assert_eq!(choose_sizes(&options, 1, &room(8 << 30)).unwrap().0, [0, 64 << 20]);
+        assert_eq!(choose_sizes(&options, &Method::STOCK, 1, &room(8 << 30)).unwrap().0, [0, 64 << 20]);
     }
 
     #[test]
     fn methods_share_a_group_as_far_as_they_fit() {
-        use Method::{Fork4k, ForkThp, Seal};
-        assert_eq!(group(1 << 30, 1, &room(8 << 30)).unwrap(), [vec![Fork4k, ForkThp, Seal]]);
-        assert_eq!(group(8 << 30, 1, &room(24 << 30)).unwrap(), [vec![Fork4k, ForkThp], vec![Seal]]);
-        assert_eq!(group(8 << 30, 1, &room(10 << 30)).unwrap(), [vec![Fork4k], vec![ForkThp], vec![Seal]]);
-        assert!(group(8 << 30, 1, &room(8 << 30)).is_err());
-        assert_eq!(group(0, 1, &room(1 << 30)).unwrap(), [vec![Fork4k, Seal]]);
+        use Method::{Fork4k, ForkThp, Odf, Seal};
+        assert_eq!(group(&Method::STOCK, 1 << 30, 1, &room(8 << 30)).unwrap(), [vec![Fork4k, ForkThp, Seal]]);
+        assert_eq!(group(&Method::STOCK, 8 << 30, 1, &room(24 << 30)).unwrap(), [vec![Fork4k, ForkThp], vec![Seal]]);
+        assert_eq!(
+            group(&Method::STOCK, 8 << 30, 1, &room(10 << 30)).unwrap(),
+            [vec![Fork4k], vec![ForkThp], vec![Seal]]
+        );
+        assert!(group(&Method::STOCK, 8 << 30, 1, &room(8 << 30)).is_err());
+        assert_eq!(group(&Method::STOCK, 0, 1, &room(1 << 30)).unwrap(), [vec![Fork4k, Seal]]);
+        assert_eq!(group(&Method::ALL, 0, 1, &room(1 << 30)).unwrap(), [vec![Fork4k, Seal, Odf]]);
     }
 }

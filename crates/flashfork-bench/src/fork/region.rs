@@ -37,7 +37,7 @@ impl Region {
         .map_err(failed)?;
         let aligned = mapped.map_addr(|address| address.next_multiple_of(HUGE));
         let advice = match method {
-            Method::Fork4k => Some(Advice::LinuxNoHugepage),
+            Method::Fork4k | Method::Odf => Some(Advice::LinuxNoHugepage),
             Method::ForkThp => Some(Advice::LinuxHugepage),
             // As an unsuspecting program has it.
             Method::Seal => None,

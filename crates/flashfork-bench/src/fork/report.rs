@@ -4,7 +4,7 @@ use super::Method;
 use super::measured::{Cell, Results};
 use super::plan::Plan;
 use super::probe::Measure;
-use super::targets::{self, plain_to_sealed, to_empty};
+use super::targets::{self, faster, to_empty};
 use super::touch::ParentState;
 use crate::engine::Pages;
 use crate::host::HostCard;
@@ -68,18 +68,19 @@ fn idle(plan: &Plan, results: &Results) -> String {
     titled("Idle parent", render(&headers, &rows, 2))
 }
 
-/// "1G: seal forks 270 × (251–291) faster than fork-4k, ..."
+/// "1G: the fork call of seal is 270 × (251–291) as fast as fork-4k, ..."; the same for odf.
 fn speedups(plan: &Plan, results: &Results) -> String {
-    let line = |&size: &u64| {
+    let line = |size: u64, engine: Method| {
         let parts: Vec<String> = [Method::Fork4k, Method::ForkThp]
             .into_iter()
-            .filter_map(|plain| Some((plain, plain_to_sealed(results, plain, size, Measure::Call)?)))
+            .filter_map(|plain| Some((plain, faster(results, plain, engine, size, Measure::Call)?)))
             .map(|(plain, found)| format!("{} as fast as {plain}", ratio(&found)))
             .collect();
         (size > 0 && !parts.is_empty())
-            .then(|| format!("{}: the fork call of seal is {}", Size(size), parts.join(", ")))
+            .then(|| format!("{}: the fork call of {engine} is {}", Size(size), parts.join(", ")))
     };
-    plan.sizes.iter().filter_map(line).collect::<Vec<_>>().join("\n")
+    let lines = plan.sizes.iter().flat_map(|&size| [line(size, Method::Seal), line(size, Method::Odf)]);
+    lines.flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// One row per size and method, one column per state of the parent.

@@ -11,7 +11,7 @@ use super::facts::Facts;
 use super::probe::{Batch, Samples};
 use super::region::Region;
 use super::touch::{ParentState, Touched};
-use crate::engine::{self, Pages, Sealed};
+use crate::engine::{self, Sealed};
 use crate::worker::Subject;
 use crate::{BenchError, pin};
 
@@ -76,10 +76,7 @@ impl Subject for ForkSubject {
     fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
         pin::pin(spec.cpu)?;
         let region = Region::filled(spec.method, spec.size)?;
-        let sealed = match spec.method {
-            Method::Seal => Some(engine::seal(Pages::Auto, region.bytes())?),
-            Method::Fork4k | Method::ForkThp => None,
-        };
+        let sealed = engine::prepare(spec.method, region.bytes())?;
         let facts = Facts::read(&region)?;
         let subject = Self { method: spec.method, region, touched: Touched::default(), page: SharedPage::new()? };
         Ok((subject, Ready { facts, sealed }))

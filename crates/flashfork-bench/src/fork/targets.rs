@@ -21,11 +21,11 @@ pub(super) fn check(results: &Results) -> Vec<Target> {
         unit: Unit::Times,
         measured: sealed_to_empty(results, size, state),
     };
-    let faster = |what: &str, measure, plain, times| Target {
+    let times_faster = |what: &str, measure, plain, times| Target {
         what: format!("1G, {what}: {plain} ÷ seal"),
         bound: Bound::AtLeast(times),
         unit: Unit::Times,
-        measured: plain_to_sealed(results, plain, GB, measure),
+        measured: faster(results, plain, Method::Seal, GB, measure),
     };
     let idle = |size| {
         to_empty(format!("fork call, sealed {}, idle ÷ empty process", Size(size)), size, ParentState::Idle, 1.3)
@@ -36,11 +36,11 @@ pub(super) fn check(results: &Results) -> Vec<Target> {
         idle(GB),
         idle(4 * GB),
         idle(8 * GB),
-        faster("fork call", Measure::Call, Method::Fork4k, 100.0),
-        faster("fork call", Measure::Call, Method::ForkThp, 5.0),
+        times_faster("fork call", Measure::Call, Method::Fork4k, 100.0),
+        times_faster("fork call", Measure::Call, Method::ForkThp, 5.0),
         to_empty("fork call, sealed 1G, read all, wrote 0.01 % ÷ empty process".to_owned(), GB, FEW, 5.0),
-        faster(mixed, Measure::MixedCycle, Method::Fork4k, 40.0),
-        faster(mixed, Measure::MixedCycle, Method::ForkThp, 3.0),
+        times_faster(mixed, Measure::MixedCycle, Method::Fork4k, 40.0),
+        times_faster(mixed, Measure::MixedCycle, Method::ForkThp, 3.0),
         Target {
             what: "sealing 1G on 4 KB pages".to_owned(),
             bound: Bound::AtMost(0.4),
@@ -67,10 +67,10 @@ pub(super) fn to_empty(results: &Results, cell: &Cell) -> Option<Ratio> {
     ratio_of_medians(&cell.rounds, &results.empty_beside(cell)?.rounds)
 }
 
-/// How many times faster than `plain` a sealed, idle parent of the same size was.
-pub(super) fn plain_to_sealed(results: &Results, plain: Method, size: u64, measure: Measure) -> Option<Ratio> {
+/// How many times faster than `plain` an idle parent of the same size with `engine` was.
+pub(super) fn faster(results: &Results, plain: Method, engine: Method, size: u64, measure: Measure) -> Option<Ratio> {
     let cell = |method| results.cell(method, size, ParentState::Idle, measure);
-    ratio_of_medians(&cell(plain)?.rounds, &cell(Method::Seal)?.rounds)
+    ratio_of_medians(&cell(plain)?.rounds, &cell(engine)?.rounds)
 }
 
 fn of_samples(mut samples: Vec<f64>) -> Option<Ratio> {

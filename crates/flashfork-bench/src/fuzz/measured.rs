@@ -52,7 +52,7 @@ impl Results {
 
     /// The methods that were measured, in table order.
     pub(super) fn methods(&self) -> impl Iterator<Item = Method> {
-        Method::ALL.into_iter().filter(|&method| self.slices.iter().any(|slice| slice.method == method))
+        Method::STOCK.into_iter().filter(|&method| self.slices.iter().any(|slice| slice.method == method))
     }
 
     /// The slices of `method`, in order.

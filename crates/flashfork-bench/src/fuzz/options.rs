@@ -41,16 +41,9 @@ pub struct FuzzOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        options: FuzzOptions,
-    }
 
     fn parse(args: &[&str]) -> Result<FuzzOptions, clap::Error> {
-        Command::try_parse_from(["fuzz"].iter().chain(args)).map(|command| command.options)
+        crate::flags::parse(args)
     }
 
     #[test]

@@ -25,10 +25,10 @@ pub(super) fn measure(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let mut methods = Method::ALL.to_vec();
+    let mut methods = Method::STOCK.to_vec();
     let time = Duration::from_secs_f64(f64::from(options.seconds) / f64::from(options.slices));
     for (slice, order) in shuffled_rounds(options.slices as usize, methods.len(), SEED).into_iter().enumerate() {
-        for method in order.into_iter().map(|index| Method::ALL[index]) {
+        for method in order.into_iter().map(|index| Method::STOCK[index]) {
             if !methods.contains(&method) {
                 continue;
             }

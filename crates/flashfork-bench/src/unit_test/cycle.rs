@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
 use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Expected};
@@ -69,7 +68,7 @@ pub(super) fn run(
 ) -> Result<Phases, BenchError> {
     let begin = Instant::now();
     // SAFETY: the worker has one thread, and the child ends in `_exit`.
-    match unsafe { engine::fork(method == Method::Seal) } {
+    match unsafe { engine::fork(method) } {
         Ok(Side::Child) => {
             stamps.0.began.store(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
             let status = match case.passes(db, expected) {
@@ -83,7 +82,7 @@ pub(super) fn run(
         }
         Ok(Side::Parent(pid)) => {
             let cloned = begin.elapsed();
-            let status = reap(pid)?;
+            let status = engine::reap(pid)?;
             let whole = begin.elapsed();
             check(case, status.exit_status(), status.terminating_signal())?;
             let began = Duration::from_nanos(stamps.0.began.load(Ordering::Relaxed));
@@ -98,16 +97,6 @@ pub(super) fn run(
             })
         }
         Err(error) => Err(BenchError::system("fork", error)),
-    }
-}
-
-fn reap(pid: Pid) -> Result<WaitStatus, BenchError> {
-    loop {
-        match waitpid(Some(pid), WaitOptions::empty()) {
-            Ok(Some((_, status))) => return Ok(status),
-            Ok(None) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(BenchError::system("reap a clone", errno)),
-        }
     }
 }
 

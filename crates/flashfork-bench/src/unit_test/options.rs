@@ -32,16 +32,9 @@ pub struct UnitTestOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        options: UnitTestOptions,
-    }
 
     fn parse(args: &[&str]) -> Result<UnitTestOptions, clap::Error> {
-        Command::try_parse_from(["unit-test"].iter().chain(args)).map(|command| command.options)
+        crate::flags::parse(args)
     }
 
     #[test]

@@ -21,26 +21,29 @@ pub(super) struct Plan {
     pub rounds: usize,
     /// The CPU of each job, the same for all methods.
     pub cpus: Vec<usize>,
+    /// Methods this kernel can.
+    pub methods: Vec<Method>,
 }
 
 impl Plan {
-    /// Decides on a run on the CPUs `allowed`, or refuses one that doesn't fit.
-    pub(super) fn new(options: &UnitTestOptions, allowed: &[usize], headroom: &Headroom) -> Result<Self, BenchError> {
+    /// Decides on a run of `methods` on the CPUs `allowed`, or refuses one that doesn't fit.
+    pub(super) fn new(
+        options: &UnitTestOptions,
+        methods: Vec<Method>,
+        allowed: &[usize],
+        headroom: &Headroom,
+    ) -> Result<Self, BenchError> {
         let jobs = options.jobs as usize;
-        let needed: u64 = Method::ALL.iter().map(|method| method.memory_needed(in_memory(options.size.0))).sum();
-        let what = format!(
-            "{} per method with a database of {}, {} methods,",
-            harnesses(jobs),
-            options.size,
-            Method::ALL.len()
-        );
+        let needed: u64 = methods.iter().map(|method| method.memory_needed(in_memory(options.size.0))).sum();
+        let what =
+            format!("{} per method with a database of {}, {} methods,", harnesses(jobs), options.size, methods.len());
         memory::require(headroom, what, needed * jobs as u64 + RESERVE)?;
         // The last CPU first, as for a single job: interrupts tend to sit on the first.
         let cpus = (0..jobs).map(|job| allowed.iter().rev().nth(job % allowed.len()).copied());
         let cpus = cpus
             .collect::<Option<_>>()
             .ok_or_else(|| BenchError::Unable("this process is allowed on no CPU".into()))?;
-        Ok(Self { size: options.size, jobs, rounds: options.rounds as usize, cpus })
+        Ok(Self { size: options.size, jobs, rounds: options.rounds as usize, cpus, methods })
     }
 }
 
@@ -62,21 +65,25 @@ mod tests {
         UnitTestOptions { size: Size(size), jobs, rounds: 1, cache: None }
     }
 
+    fn stock() -> Vec<Method> {
+        Method::STOCK.to_vec()
+    }
+
     fn room(available: u64) -> Headroom {
         Headroom { available, limit: "MemAvailable".into() }
     }
 
     #[test]
     fn a_database_that_does_not_fit_is_refused_with_figures() {
-        let text = Plan::new(&options(1 << 30, 1), &[0], &room(3 << 30)).unwrap_err().to_string();
+        let text = Plan::new(&options(1 << 30, 1), stock(), &[0], &room(3 << 30)).unwrap_err().to_string();
         assert!(text.starts_with("1 harness per method with a database of 1G") && text.contains("3 GB"), "{text}");
-        assert!(Plan::new(&options(1 << 30, 1), &[0], &room(5 << 30)).is_ok());
-        assert!(Plan::new(&options(1 << 30, 2), &[0], &room(5 << 30)).is_err());
+        assert!(Plan::new(&options(1 << 30, 1), stock(), &[0], &room(5 << 30)).is_ok());
+        assert!(Plan::new(&options(1 << 30, 2), stock(), &[0], &room(5 << 30)).is_err());
     }
 
     #[test]
     fn jobs_are_spread_over_the_cpus() {
-        let cpus = |jobs| Plan::new(&options(1 << 20, jobs), &[0, 2, 5], &room(64 << 30)).unwrap().cpus;
+        let cpus = |jobs| Plan::new(&options(1 << 20, jobs), stock(), &[0, 2, 5], &room(64 << 30)).unwrap().cpus;
         assert_eq!(cpus(1), [5]);
         assert_eq!(cpus(4), [5, 2, 0, 5]);
     }

@@ -50,7 +50,9 @@ fn preparation(results: &Results) -> String {
         let sealed = || own().filter_map(|ready| ready.sealed);
         let huge = match method {
             Method::Seal => percent(sealed().map(|sealed| sealed.huge_fraction()).collect()),
-            Method::Fork4k | Method::ForkThp => percent(own().map(|ready| ready.pages.huge_fraction()).collect()),
+            Method::Fork4k | Method::ForkThp | Method::Odf => {
+                percent(own().map(|ready| ready.pages.huge_fraction()).collect())
+            }
         };
         rows.push(vec![
             method.name().to_owned(),
@@ -82,17 +84,20 @@ fn tests(results: &Results) -> String {
     format!("Each test, in a clone\n{}", table::render(&headers, &rows, 2))
 }
 
-/// "seal against fork-4k: clone phase 270 × (251–291) faster, whole test 60 × (55–62)"
+/// "seal against fork-4k: clone phase 270 × (251–291) faster, whole test 60 × (55–62)"; the same for odf.
 fn speedups(results: &Results) -> String {
-    let line = |plain: Method| {
-        let times = |phase| results.ratio(plain, Method::Seal, &Case::ALL, phase).map(|found| ratio(&found));
+    let line = |engine: Method, plain: Method| {
+        let times = |phase| results.ratio(plain, engine, &Case::ALL, phase).map(|found| ratio(&found));
         Some(format!(
-            "seal against {plain}: clone phase {} as fast, whole test {} as fast",
+            "{engine} against {plain}: clone phase {} as fast, whole test {} as fast",
             times(Phase::Clone)?,
             times(Phase::Whole)?
         ))
     };
-    let lines = [Method::Fork4k, Method::ForkThp].into_iter().filter_map(line).chain(without_clones(results));
+    let pairs = [Method::Seal, Method::Odf]
+        .into_iter()
+        .flat_map(|engine| [Method::Fork4k, Method::ForkThp].into_iter().filter_map(move |plain| line(engine, plain)));
+    let lines = pairs.chain(without_clones(results));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -32,9 +32,9 @@ pub(super) fn measure(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    progress.begin("loading the database into each harness", (Method::ALL.len() * plan.jobs) as u64);
+    progress.begin("loading the database into each harness", (plan.methods.len() * plan.jobs) as u64);
     let mut teams = Vec::new();
-    for method in Method::ALL {
+    for &method in &plan.methods {
         let team = start(plan, image, method, results, progress)?;
         match team.flaw() {
             None => teams.push(team),

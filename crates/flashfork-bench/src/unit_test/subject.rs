@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::case::{Case, Expected};
 use super::cycle::{self, Phases, SharedStamps};
-use crate::engine::{self, Pages, Sealed};
+use crate::engine::{self, Sealed};
 use crate::fork::Method;
 use crate::heap::{self, HeapPages};
 use crate::worker::Subject;
@@ -96,10 +96,7 @@ impl Subject for UnitTestSubject {
         }
         let checksum = database::checksum(&db)?;
         let pages = HeapPages::of_this_process()?;
-        let sealed = match spec.method {
-            Method::Seal => Some(engine::seal(Pages::Auto, 0)?),
-            Method::Fork4k | Method::ForkThp => None,
-        };
+        let sealed = engine::prepare(spec.method, 0)?;
         let subject = Self { method: spec.method, db, expected, stamps: SharedStamps::new()? };
         Ok((subject, Ready { initialise, pages, sealed, checksum }))
     }

@@ -35,13 +35,15 @@ pub struct RunArgs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// Seal once the time lost in forks would have paid for it
+    /// On demand where the kernel can; else seal once the time lost in forks would have paid for it
     #[default]
     Auto,
     /// Plain forks, counted
     Fork,
     /// Seal before the first fork
     Seal,
+    /// The kernel shares page tables (a patched kernel with vm.on_demand_fork=1); nothing is sealed
+    Odf,
 }
 
 impl Engine {
@@ -50,6 +52,7 @@ impl Engine {
             Engine::Auto => "auto",
             Engine::Fork => "fork",
             Engine::Seal => "seal",
+            Engine::Odf => "odf",
         }
     }
 }
@@ -61,6 +64,11 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         Some(path) => Some(std::fs::File::create(path).map_err(CliError::file("write", path))?),
         None => None,
     };
+    // Said once here, not by every program of a tree.
+    let engine = match args.engine {
+        Engine::Odf => available_or_fork(),
+        engine => engine,
+    };
     let mut preload = OsString::from(places::shim()?);
     if let Some(before) = std::env::var_os("LD_PRELOAD").filter(|p| !p.is_empty()) {
         preload.push(":");
@@ -70,7 +78,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
     command
         .args(&args.command[1..])
         .env("LD_PRELOAD", preload)
-        .env("FLASHFORK_ENGINE", args.engine.name())
+        .env("FLASHFORK_ENGINE", engine.name())
         .env("FLASHFORK_STATS", stats.path());
     let ended = match child::run(&mut command, &args.command[0])? {
         child::Outcome::Ended(ended) => ended,
@@ -79,7 +87,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
             return Ok(ExitCode::from(code));
         }
     };
-    let report = report::Report::new(args.engine, &args.command, ended.code(), stats.get());
+    let report = report::Report::new(engine, &args.command, ended.code(), stats.get());
     if let Some(file) = &mut file {
         let written =
             serde_json::to_writer_pretty(&mut *file, &report).map_err(Into::into).and_then(|()| writeln!(file));
@@ -92,6 +100,18 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         eprintln!("flashfork: {}", report.summary(model().as_ref()));
     }
     Ok(ExitCode::from(ended.code()))
+}
+
+/// [`Engine::Odf`], or plain forks and a line that says why: they are correct, and the program runs.
+fn available_or_fork() -> Engine {
+    let host = flashfork::Host::probe();
+    match host.capability("on_demand_fork") {
+        Some(c) if !c.available => {
+            eprintln!("flashfork: engine odf is not to be had here: {}; forks stay plain. {}", c.detail, c.cure);
+            Engine::Fork
+        }
+        _ => Engine::Odf,
+    }
 }
 
 /// The cost model of this host, if `flashfork doctor --calibrate` has made one.

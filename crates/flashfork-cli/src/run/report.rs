@@ -23,6 +23,8 @@ pub struct Report {
     /// Of these, forks of processes that sealed later.
     forks_before_seal: Forks,
     forks_after_seal: Forks,
+    /// Forks of processes that had asked the kernel to fork on demand; not among the others.
+    forks_on_demand: Forks,
     seals: u64,
     seal_seconds: f64,
     sealed_bytes: u64,
@@ -86,6 +88,7 @@ impl Report {
             plain_forks: Forks::new(&s.plain),
             forks_before_seal: Forks::new(&s.before),
             forks_after_seal: Forks::new(&s.sealed),
+            forks_on_demand: Forks::new(&s.on_demand),
             seals: get(&s.seals.count),
             seal_seconds: get(&s.seals.ns) as f64 / 1e9,
             sealed_bytes: get(&s.sealed_bytes),
@@ -126,6 +129,14 @@ impl Report {
 
     /// "312 forks, 5.9 ms → 24 µs each"; the first figure is the model's where the process sealed before it ever forked.
     fn forks(&self, model: Option<&CostModel>) -> String {
+        if let Some(us) = self.forks_on_demand.mean_us {
+            let mut text = format!("{} forks on demand, {} each", self.forks_on_demand.count, time(us));
+            let others = self.plain_forks.count + self.forks_after_seal.count;
+            if others > 0 {
+                text += &format!(", and {others} others");
+            }
+            return text;
+        }
         let Some(after) = self.forks_after_seal.mean_us else {
             return match self.plain_forks.mean_us {
                 None => "no forks".into(),

@@ -48,7 +48,7 @@ pub enum CostError {
 }
 
 /// The form of the file; a change of its meaning changes the word.
-const SCHEMA: &str = "flashfork.cost/1";
+const SCHEMA: &str = "flashfork.cost/2";
 
 #[derive(Serialize, Deserialize)]
 struct File<T> {
@@ -141,7 +141,7 @@ mod tests {
         let path = dir.path().join("m.json");
         assert!(matches!(CostModel::load(&path), Err(CostError::File { what: "read", .. })));
         for text in
-            ["", "{}", r#"{"schema":"flashfork.cost/0","model":{}}"#, r#"{"schema":"flashfork.cost/1","model":{}}"#]
+            ["", "{}", r#"{"schema":"flashfork.cost/0","model":{}}"#, r#"{"schema":"flashfork.cost/2","model":{}}"#]
         {
             std::fs::write(&path, text).unwrap();
             assert!(matches!(CostModel::load(&path), Err(CostError::Format { .. })), "{text}");

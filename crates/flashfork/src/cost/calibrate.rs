@@ -29,6 +29,7 @@ impl CostModel {
             write_fork: write_prices(&sheet.samples(Kind::WriteFork)),
             write_fork_thp: Some(sheet.samples(Kind::WriteForkThp)).filter(|s| !s.is_empty()).map(|s| write_prices(&s)),
             write_seal: write_prices(&sheet.samples(Kind::WriteSeal)),
+            write_odf: Some(sheet.samples(Kind::WriteOdf)).filter(|s| !s.is_empty()).map(|s| write_prices(&s)),
             seal: seal_price(&sheet.samples(Kind::Seal)),
             seal_small: seal_price(&sheet.samples(Kind::SealSmall)),
             calibration_seconds: start.elapsed().as_secs_f64(),
@@ -36,9 +37,9 @@ impl CostModel {
     }
 }
 
-fn fork_prices(samples: &[Sample<6>]) -> ForkPrices {
-    let ([process, page, huge_page, vma, dirty_region, dirty_page], residual) = fit(samples);
-    ForkPrices { process, page, huge_page, vma, dirty_region, dirty_page, residual }
+fn fork_prices(samples: &[Sample<7>]) -> ForkPrices {
+    let ([process, page, huge_page, vma, dirty_region, dirty_page, shared_table], residual) = fit(samples);
+    ForkPrices { process, page, huge_page, vma, dirty_region, dirty_page, shared_table, residual }
 }
 
 fn write_prices(samples: &[Sample<2>]) -> WritePrices {

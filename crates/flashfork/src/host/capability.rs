@@ -148,6 +148,26 @@ pub(super) const THP: Row = Row {
     cure: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
 };
 
+pub(super) const ON_DEMAND_FORK: Row = Row {
+    name: "on_demand_fork",
+    needed: false,
+    enables: "engine odf: the kernel shares page tables with the clone; nothing is sealed, and threads are no obstacle",
+    without: "nothing of the other engines: they need no special kernel",
+    cure: "boot a kernel with the patches of kernel/README.md",
+};
+/// The same where the kernel has it.
+pub(super) const SWITCHED_OFF: Row = Row { cure: "sysctl vm.on_demand_fork=1, as root", ..ON_DEMAND_FORK };
+
 /// The rows that the trial in a child decides, in the order of its report.
-pub(super) const TRIED: [Row; 9] =
-    [SEALED_MEMFD, PRIVATE_MAPPING, FORK_SKIPS, VM_FLAGS, HUGE_PAGES, POPULATE, THP_ALLOWED, PAGEMAP_SCAN, CORE_DUMPS];
+pub(super) const TRIED: [Row; 10] = [
+    SEALED_MEMFD,
+    PRIVATE_MAPPING,
+    FORK_SKIPS,
+    VM_FLAGS,
+    HUGE_PAGES,
+    POPULATE,
+    THP_ALLOWED,
+    PAGEMAP_SCAN,
+    CORE_DUMPS,
+    ON_DEMAND_FORK,
+];

@@ -1,6 +1,7 @@
 //! What a fresh child tries for real. Nothing here allocates or panics.
 
 use crate::fresh::{self, Results, text};
+use flashfork_core::odf::{self, Unavailable};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -25,6 +26,11 @@ impl Attempt {
             Err(e) => 1000 + e.raw_os_error() as u64,
         };
         self.0.store(code, Relaxed);
+    }
+
+    /// Whether it failed with this error.
+    pub(super) fn failed_with(&self, errno: Errno) -> bool {
+        self.0.load(Relaxed) == 1000 + errno.raw_os_error() as u64
     }
 
     /// `Ok` when it worked, else why not.
@@ -62,6 +68,8 @@ pub(super) struct Trial {
     pub vm_flags: Attempt,
     /// Choosing what core dumps hold.
     pub core_dumps: Attempt,
+    /// Forks on demand: `EPERM` where they are switched off.
+    pub on_demand_fork: Attempt,
 }
 
 // SAFETY: made of atomics, for which all zeros are valid.
@@ -76,6 +84,7 @@ pub(super) fn run(t: &Trial) {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     t.vm_flags.note(vm_flags());
     t.core_dumps.note(core_dumps());
+    t.on_demand_fork.note(on_demand_fork());
     t.pagemap_scan.note(pagemap_scan());
     let disabled = transparent_huge_pages_are_disabled();
     t.thp_was_disabled.store(u64::from(disabled == Ok(true)), Relaxed);
@@ -224,6 +233,15 @@ fn pagemap_scan() -> Result<bool, Errno> {
 /// The error of the libc call just made.
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Asks for forks on demand, for this child alone, and for plain ones again: `EPERM` where they are switched off.
+fn on_demand_fork() -> Result<bool, Errno> {
+    odf::enable().and_then(|()| odf::disable()).map(|()| true).map_err(|why| match why {
+        Unavailable::NoKernel => Errno::INVAL,
+        Unavailable::SwitchedOff => Errno::PERM,
+        Unavailable::Failed(errno) => Errno::from_raw_os_error(errno.into_raw()),
+    })
 }
 
 fn vm_flags() -> Result<bool, Errno> {

@@ -3,7 +3,7 @@
 use super::sheet::{Kind, Sheet};
 use crate::fresh::{self, text};
 use flashfork_core::never_seal::Reason;
-use flashfork_core::{Errno, Error, Pages, Step, seal};
+use flashfork_core::{Errno, Error, Pages, Step, odf, seal};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap};
 use rustix::time::{ClockId, clock_gettime};
@@ -31,16 +31,18 @@ pub(super) fn run(sheet: &Sheet) {
 }
 
 fn all(sheet: &Sheet) -> Result<(), Error> {
+    // Inherited from the caller; without on-demand fork there is nothing to switch off.
+    let _ = odf::disable();
     // What the caller left behind is sealed once, so that it counts in no figure below.
     seal(Pages::Auto).outcome?;
-    forks(sheet, [1, 0, 0, 0, 0, 0])?;
+    forks(sheet, [1, 0, 0, 0, 0, 0, 0])?;
     vmas(sheet)?;
     for size in SIZES {
         plain(sheet, size)?;
         huge(sheet, size)?;
         seals(sheet, size, Pages::Small, Kind::SealSmall)?.unmap();
         let region = seals(sheet, size, Pages::Auto, Kind::Seal)?;
-        forks(sheet, [1, 0, 0, 0, 0, 0])?;
+        forks(sheet, [1, 0, 0, 0, 0, 0, 0])?;
         if size == SIZES[2] {
             writes(sheet, Kind::WriteSeal, &region)?;
             dirty(sheet, &region)?;
@@ -97,12 +99,20 @@ fn system(errno: rustix::io::Errno) -> Error {
     Error::System(Step::Begin, Errno::new(errno.raw_os_error()))
 }
 
-/// Forks of 4 KB pages.
+/// Forks of 4 KB pages, plain and, where they are to be had, on demand.
 fn plain(sheet: &Sheet, size: usize) -> Result<(), Error> {
     let region = Region::new(size, Some(Advice::LinuxNoHugepage))?;
-    forks(sheet, [1, (size / PAGE) as u64, 0, 0, 0, 0])?;
+    forks(sheet, [1, (size / PAGE) as u64, 0, 0, 0, 0, 0])?;
     if size == SIZES[2] {
         writes(sheet, Kind::WriteFork, &region)?;
+    }
+    if odf::enable().is_ok() {
+        forks(sheet, [1, 0, 0, 0, 0, 0, (size / HUGE) as u64])?;
+        if size == SIZES[2] {
+            writes(sheet, Kind::WriteOdf, &region)?;
+        }
+        // The kernel has just said yes; it never refuses to switch off.
+        let _ = odf::disable();
     }
     region.unmap();
     Ok(())
@@ -113,7 +123,7 @@ fn huge(sheet: &Sheet, size: usize) -> Result<(), Error> {
     let region = Region::new(size, Some(Advice::LinuxHugepage))?;
     let got = region.huge_bytes()?;
     if got >= size / 4 * 3 {
-        forks(sheet, [1, ((size - got) / PAGE) as u64, (got / HUGE) as u64, 0, 0, 0])?;
+        forks(sheet, [1, ((size - got) / PAGE) as u64, (got / HUGE) as u64, 0, 0, 0, 0])?;
         if size == SIZES[2] {
             writes(sheet, Kind::WriteForkThp, &region)?;
         }
@@ -154,12 +164,12 @@ fn dirty(sheet: &Sheet, region: &Region) -> Result<(), Error> {
     for r in 0..regions {
         region.write(r * each + 99);
     }
-    forks(sheet, [1, 0, 0, 0, regions as u64, regions as u64])?;
+    forks(sheet, [1, 0, 0, 0, regions as u64, regions as u64, 0])?;
     let whole = regions / 4;
     for page in 0..whole * each {
         region.write(page);
     }
-    forks(sheet, [1, 0, 0, 0, regions as u64, (whole * each + regions - whole) as u64])
+    forks(sheet, [1, 0, 0, 0, regions as u64, (whole * each + regions - whole) as u64, 0])
 }
 
 /// Forks with many mappings of a memfd.
@@ -173,7 +183,7 @@ fn vmas(sheet: &Sheet) -> Result<(), Error> {
         for page in (0..VMAS).step_by(2) {
             mprotect(at.cast::<u8>().add(page * PAGE).cast(), PAGE, MprotectFlags::empty()).map_err(system)?;
         }
-        forks(sheet, [1, 0, 0, VMAS as u64, 0, 0])?;
+        forks(sheet, [1, 0, 0, VMAS as u64, 0, 0, 0])?;
         munmap(at, len).map_err(system)
     }
 }
@@ -206,7 +216,7 @@ impl Samples {
 }
 
 /// Measures forks of the process as it is, and their cycles.
-fn forks(sheet: &Sheet, amounts: [u64; 6]) -> Result<(), Error> {
+fn forks(sheet: &Sheet, amounts: [u64; 7]) -> Result<(), Error> {
     let least = FORKS.least(|| {
         let start = now();
         // SAFETY: the clone only ends.

@@ -19,6 +19,8 @@ pub(super) enum Kind {
     WriteForkThp,
     /// As before.
     WriteSeal,
+    /// As before.
+    WriteOdf,
     /// A seal; amounts are 1 and bytes.
     Seal,
     /// As before, on 4 KB pages.
@@ -27,7 +29,7 @@ pub(super) enum Kind {
 
 struct Row {
     kind: AtomicU64,
-    amounts: [AtomicU64; 6],
+    amounts: [AtomicU64; 7],
     costs: [AtomicU64; 2],
 }
 
@@ -82,7 +84,7 @@ impl Sheet {
     }
 
     /// The rows about forks: with the cost of the call, and with that of the cycle.
-    pub(super) fn forks(&self) -> [Vec<Sample<6>>; 2] {
+    pub(super) fn forks(&self) -> [Vec<Sample<7>>; 2] {
         [0, 1].map(|which| self.costed(Kind::Fork, which))
     }
 

@@ -1,0 +1,22 @@
+//! A child with a single thread for a test body: the engine refuses a process with more, as the test harness is.
+
+/// Forks, runs `body` in the child, and fails when it panics, exits with another status or dies.
+pub fn in_child(body: impl FnOnce()) {
+    // SAFETY: the child only runs the test body; glibc keeps its allocator usable across fork.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: ends the child without running the harness's exit handlers.
+        unsafe { libc::_exit(i32::from(result.is_err())) };
+    }
+    assert_eq!(wait(pid), 0, "the child failed; its message is above");
+}
+
+/// Waits for a child; its exit status, or 128 plus the signal that ended it.
+pub fn wait(pid: i32) -> i32 {
+    let mut status = 0;
+    // SAFETY: plain waitpid on our own child.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Races between CPUs: threads that spin reading while other threads of their process write, discard, replace
+ * and move the same memory, and while relatives that share its page tables do the same to theirs. A
+ * reader must never see what a relative wrote after the fork between them.
+ *
+ *   odf-race [SECONDS]
+ *
+ * Every value says who wrote it, and in which round. A process may see zero, its own values, and those
+ * that its ancestors had written when they forked it. Needs CPUs that really run at the same time.
+ */
+#include "odf_util.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define TABLES	3
+#define SIZE	(TABLES * TABLE)
+#define PAGES	(SIZE / PAGE)
+#define DEPTH	2
+#define READERS	1
+
+static char *area;
+
+#define CHILD_ROUNDS	15	/* at most; rounds of a child: 16 times its parent's round, and on from there */
+
+/* What this process may see: of generation n, rounds after base[n], up to seen[n]. */
+static int depth;
+static uint64_t base[DEPTH + 1];
+static _Atomic uint64_t seen[DEPTH + 1];
+static atomic_bool foreign, stop;
+
+static uint64_t rng = 88172645463325252ULL;
+static unsigned long rnd(unsigned long below)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	rng ^= rng << 17;
+	return (rng >> 11) % below;
+}
+
+static uint64_t value(uint64_t round)
+{
+	return (uint64_t)(depth + 1) << 56 | round;
+}
+
+static void *reader(void *arg)
+{
+	unsigned long page = (unsigned long)arg * 97;
+
+	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+		uint64_t v, who, round;
+
+		page = (page + 1) % PAGES;
+		v = *(volatile uint64_t *)(area + page * PAGE);
+		if (!v)
+			continue;
+		who = (v >> 56) - 1;
+		round = v & (~0ULL >> 8);
+		/* Read after the value: a round begins before its values are written. */
+		if (who > (uint64_t)depth || round <= base[who] || round > atomic_load(&seen[who])) {
+			printf("# generation %d sees page %lu as round %llu of generation %llu\n", depth, page,
+			       (unsigned long long)round, (unsigned long long)who);
+			fflush(stdout);
+			foreign = true;
+			return NULL;
+		}
+	}
+	return NULL;
+}
+
+static void change(uint64_t round)
+{
+	unsigned long from = rnd(PAGES), len = 1 + rnd(PAGES - from), i;
+	char *p = area + from * PAGE;
+
+	switch (rnd(8)) {
+	case 0: /* discard */
+		madvise(p, len * PAGE, MADV_DONTNEED);
+		break;
+	case 1: /* unmap and map anew, part or all */
+		if (rnd(2)) {
+			p = area;
+			len = PAGES;
+		}
+		if (mmap(p, len * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != p)
+			_exit(3);
+		madvise(area, SIZE, MADV_NOHUGEPAGE);
+		break;
+	case 2:
+		if (mprotect(p, len * PAGE, PROT_READ) || mprotect(p, len * PAGE, PROT_READ | PROT_WRITE))
+			_exit(3);
+		break;
+	case 3: /* one page each in a few tables */
+		for (i = 0; i < TABLES; i++)
+			*(volatile uint64_t *)(area + i * TABLE + rnd(512) * PAGE) = value(round);
+		break;
+	default:
+		for (i = 0; i < len; i++)
+			*(volatile uint64_t *)(p + i * PAGE) = value(round);
+	}
+}
+
+static time_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec;
+}
+
+/* One process: changes its memory for @rounds rounds or until @until, with readers beside it. */
+static int generation(int rounds, time_t until, uint64_t round)
+{
+	pthread_t thread[READERS];
+	pid_t child = 0;
+	int status;
+
+	foreign = stop = false;
+	for (unsigned long i = 0; i < READERS; i++)
+		if (pthread_create(&thread[i], NULL, reader, (void *)i))
+			_exit(3);
+	for (int n = 0; n < rounds && !foreign && now() < until; n++) {
+		atomic_store(&seen[depth], ++round);
+		change(round);
+		if (child && waitpid(child, &status, rnd(4) ? WNOHANG : 0) == child) {
+			child = 0;
+			if (!WIFEXITED(status) || WEXITSTATUS(status))
+				foreign = true;
+		}
+		if (!child && depth < DEPTH) {
+			child = odf_fork();
+			if (!child) {
+				depth++;
+				rng += round * 0x9e3779b97f4a7c15ULL;
+				base[depth] = round * (CHILD_ROUNDS + 1);
+				seen[depth] = base[depth];
+				_exit(generation(3 + rnd(CHILD_ROUNDS - 2), until, base[depth]));
+			}
+			if (child < 0)
+				child = 0;
+		}
+	}
+	stop = true;
+	for (int i = 0; i < READERS; i++)
+		pthread_join(thread[i], NULL);
+	if (child && (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status)))
+		foreign = true;
+	return foreign;
+}
+
+int main(int argc, char **argv)
+{
+	time_t until = now() + (argc > 1 ? atol(argv[1]) : 10);
+	long shared, copied, dropped;
+	int bad;
+
+	if (!odf_write_sysctl(1)) {
+		printf("not ok 1 vm.on_demand_fork can't be set\n");
+		return 1;
+	}
+	shared = odf_vmstat("odf_share");
+	copied = odf_vmstat("odf_copy");
+	dropped = odf_vmstat("odf_drop");
+	area = odf_map(TABLES, PROT_READ | PROT_WRITE);
+	if (!area)
+		return 3;
+	bad = generation(1 << 30, until, 0);
+	shared = odf_vmstat("odf_share") - shared;
+	copied = odf_vmstat("odf_copy") - copied;
+	dropped = odf_vmstat("odf_drop") - dropped;
+	printf("# tables shared %ld, copied %ld, dropped %ld\n", shared, copied, dropped);
+	if (shared < 10 || !copied || !dropped) {
+		printf("# too few to have raced\n");
+		bad = 1;
+	}
+	printf("%sok 1 race\n", bad ? "not " : "");
+	return bad;
+}
