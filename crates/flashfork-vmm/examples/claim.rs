@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let keep = rest.first().map_or(Ok(4), |keep| keep.parse::<usize>())?;
     let template = template(shape, &code(guest()));
     let mut pool: VecDeque<Shell> = Shell::prepare_many(shape, keep).into();
-    let mut samples: [Vec<u64>; 8] = Default::default();
+    let mut samples: [Vec<u64>; 9] = Default::default();
     for index in 0..count {
         pool.push_back(Shell::prepare(shape));
         let mut shell = pool.pop_front().ok_or("no shell")?;
@@ -31,22 +31,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         let sent = start.elapsed();
         let FromShell::Claimed(t) = shell.next() else { return Err("not claimed".into()) };
         let total = start.elapsed();
-        let values = [
-            total.as_nanos() as u64,
-            sent.as_nanos() as u64,
-            t.check,
-            t.map,
-            t.vcpus,
-            t.machine,
-            t.devices,
-            t.first_exit,
-        ];
+        let total = total.as_nanos() as u64;
+        // Both processes' way through the scheduler, and what sending takes.
+        let wakes = total.saturating_sub(t.total());
+        let sent = sent.as_nanos() as u64;
+        let values = [total, wakes, sent, t.check, t.map, t.vcpus, t.machine, t.devices, t.first_exit];
         samples.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
         shell.ended();
     }
     println!("{shape}, n = {count}, {keep} waiting; load {}", std::fs::read_to_string("/proc/loadavg")?.trim());
     println!("{:>10} {:>8} {:>8} {:>8} {:>8} {:>8}  µs", "", "min", "p50", "p90", "p99", "max");
-    let names = ["total", "sendmsg", "check", "map", "vcpus", "machine", "devices", "first exit"];
+    let names = ["total", "wakes", "sendmsg", "check", "map", "vcpus", "machine", "devices", "first exit"];
     for (name, all) in names.iter().zip(&mut samples) {
         all.sort_unstable();
         let at = |part: f64| all[((all.len() - 1) as f64 * part).round() as usize] as f64 / 1000.0;
