@@ -88,7 +88,7 @@ fn reading(bytes: &[u8]) -> (u64, u8) {
     let (shift, flags, now) = (bytes[28] as i8, bytes[29], word(32));
     let cycles = now - then;
     let cycles = if shift < 0 { cycles >> -shift } else { cycles << shift };
-    (time + (u128::from(cycles) * u128::from(factor) >> 32) as u64, flags)
+    (time + ((u128::from(cycles) * u128::from(factor)) >> 32) as u64, flags)
 }
 
 /// The guest's monotonic clock was stopped.
