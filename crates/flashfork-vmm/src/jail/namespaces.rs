@@ -2,8 +2,8 @@
 
 use super::{Isolation, JailError};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
-use rustix::process::{Gid, Uid, chdir, getegid, geteuid, getpid, pivot_root};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_move, unmount};
+use rustix::process::{Gid, Uid, chdir, chroot, getegid, geteuid, getpid, pivot_root};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, UnshareFlags, set_capabilities, set_no_new_privs, set_thread_groups,
     set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
@@ -67,8 +67,16 @@ fn empty_root() -> Result<(), JailError> {
         .map_err(JailError::step("mounting an empty root"))?;
     let pivot = || -> Result<(), Errno> {
         chdir(MOUNT_POINT)?;
-        pivot_root(".", ".")?;
-        unmount(".", UnmountFlags::DETACH)?;
+        match pivot_root(".", ".") {
+            Ok(()) => unmount(".", UnmountFlags::DETACH)?,
+            // The host runs from its initramfs, which is under everything for ever. What is moved over it hides it from
+            // whoever has no descriptor of it and no privilege (switch_root(8) does the same).
+            Err(Errno::INVAL) => {
+                mount_move(".", "/")?;
+                chroot(".")?;
+            }
+            Err(e) => return Err(e),
+        }
         chdir("/")
     };
     pivot().map_err(JailError::step("changing to an empty root"))
