@@ -5,6 +5,8 @@ mod common;
 use common::{guest, kvm};
 use flashfork_proto::api::{self, Clone, CloneState, Template};
 use flashfork_vmm::boot::Source;
+use rustix::mount::MountFlags;
+use rustix::thread::UnshareFlags;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -240,6 +242,27 @@ fn a_console_has_what_was_written_and_takes_what_is_typed() {
     stream.write_all(b"typed").unwrap();
     assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);
     assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0, "the end of the clone is the console's");
+}
+
+#[test]
+fn without_kvm_the_daemon_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("vmd.sock");
+    let mut command = command(&socket);
+    // SAFETY: between fork and exec, system calls only: what is open or may be opened by name is no /dev/kvm.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(&mut command, || {
+            rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
+            Ok(rustix::mount::mount("none", "/dev", "tmpfs", MountFlags::empty(), None)?)
+        });
+    }
+    let Ok(child) = command.spawn() else { return eprintln!("skipped: no user namespaces") };
+    let daemon = Daemon { child, socket, _dir: dir };
+    eventually(|| UnixStream::connect(&daemon.socket).is_ok());
+    let host: api::Host = daemon.done("POST", "/v1/host", &Value::Null);
+    assert!(host.kvm == api::HostKvm::None && host.detail.contains("modprobe"), "{host:?}");
+    daemon.refused("POST", "/v1/templates", &tiny("t", idler()), "cannot open /dev/kvm");
+    assert!(daemon.done::<Vec<Template>>("GET", "/v1/templates", &Value::Null).is_empty());
 }
 
 #[test]

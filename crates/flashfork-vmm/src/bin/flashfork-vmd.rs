@@ -35,11 +35,6 @@ struct Args {
 /// Why the daemon doesn't run.
 #[derive(Debug, thiserror::Error)]
 enum VmdError {
-    #[error(
-        "cannot open /dev/kvm: {0}; load the module (modprobe kvm_amd or kvm_intel), become a member of its group \
-         (usually kvm), or use the lab: flashfork lab run --nested-kvm"
-    )]
-    Kvm(kvm_ioctls::Error),
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error(transparent)]
@@ -60,7 +55,6 @@ fn main() -> ExitCode {
 
 fn run(args: &Args) -> Result<(), VmdError> {
     let socket = Socket::bind(&args.socket)?;
-    let kvm = Kvm::new().map_err(VmdError::Kvm)?;
     let exe = std::env::current_exe()?;
     let beside = exe.parent().unwrap_or(Path::new("/"));
     let found = |name: &str| {
@@ -73,7 +67,7 @@ fn run(args: &Args) -> Result<(), VmdError> {
         cache: args.cache.clone(),
         pool: args.pool,
     };
-    let daemon = Arc::new(Daemon::new(settings, kvm)?);
+    let daemon = Arc::new(Daemon::new(settings, Kvm::new())?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(64).build()?;
     let served = runtime.block_on(serve(&socket, daemon));
     // What still waits for a guest would keep the process; shells die with it.

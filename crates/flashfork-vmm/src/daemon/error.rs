@@ -59,6 +59,12 @@ pub enum DaemonError {
     /// The default guest.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// No guest can run.
+    #[error(
+        "cannot open /dev/kvm: {0}; load the module (modprobe kvm_amd or kvm_intel), become a member of its group \
+         (usually kvm), or use the lab: flashfork lab run --nested-kvm"
+    )]
+    Kvm(kvm_ioctls::Error),
     /// No shell.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -98,7 +104,7 @@ impl DaemonError {
             Self::Unknown { .. } => ErrorCode::NotFound,
             Self::Quota(_) | Self::Conflict(_) => ErrorCode::Conflict,
             Self::Memory { .. } | Self::System(..) => ErrorCode::Exhausted,
-            Self::Pool(_) | Self::Image(_) => ErrorCode::Unsupported,
+            Self::Kvm(_) | Self::Pool(_) | Self::Image(_) => ErrorCode::Unsupported,
             Self::Guest(_) => ErrorCode::Guest,
             Self::Shell(_) | Self::State(_) | Self::Directory(_) => ErrorCode::Internal,
         }

@@ -63,11 +63,27 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Daemon {
     settings: Settings,
-    kvm: Kvm,
-    pools: Arc<Pools>,
+    hardware: Result<Hardware, kvm_ioctls::Error>,
     state: Mutex<State>,
     next_cid: AtomicU32,
     clones_made: AtomicU64,
+}
+
+/// What guests run on.
+#[derive(Debug)]
+struct Hardware {
+    kvm: Kvm,
+    pools: Arc<Pools>,
+}
+
+impl Hardware {
+    fn new(kvm: Kvm, settings: &Settings) -> Result<Self, DaemonError> {
+        // SAFETY: open as long as `kvm` is.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
+        let of_shells = descriptor.try_clone_to_owned().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
+        let pools = Pools::new(settings.shell.clone(), of_shells).map_err(|e| DaemonError::System("start a thread", e))?;
+        Ok(Self { kvm, pools: Arc::new(pools) })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -100,23 +116,26 @@ impl Drop for Reserved<'_> {
 }
 
 impl Daemon {
-    /// A daemon without templates. `kvm` is `/dev/kvm`.
+    /// A daemon without templates. `kvm` is `/dev/kvm`; without it the daemon can say so, and nothing else.
     ///
     /// # Errors
     /// If its threads can't be started.
-    pub fn new(settings: Settings, kvm: Kvm) -> Result<Self, DaemonError> {
-        // SAFETY: open as long as `kvm` is.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
-        let of_shells = descriptor.try_clone_to_owned().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
-        let pools = Pools::new(settings.shell.clone(), of_shells).map_err(|e| DaemonError::System("start a thread", e))?;
+    pub fn new(settings: Settings, kvm: Result<Kvm, kvm_ioctls::Error>) -> Result<Self, DaemonError> {
+        let hardware = match kvm {
+            Ok(kvm) => Ok(Hardware::new(kvm, &settings)?),
+            Err(e) => Err(e),
+        };
         Ok(Self {
             settings,
-            kvm,
-            pools: Arc::new(pools),
+            hardware,
             state: Mutex::default(),
             next_cid: AtomicU32::new(FIRST_CID),
             clones_made: AtomicU64::new(0),
         })
+    }
+
+    fn hardware(&self) -> Result<&Hardware, DaemonError> {
+        self.hardware.as_ref().map_err(|e| DaemonError::Kvm(*e))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -156,13 +175,14 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub fn create_template(&self, request: &CreateTemplate) -> Result<api::Template, DaemonError> {
+        let hardware = self.hardware()?;
         let _reserved = self.reserve("template", &request.name)?;
         request.shape.check()?;
         if request.shape.disk != request.disk.is_some() {
             return Err(DaemonError::Invalid("a disk needs an image, and an image a shape with a disk".into()));
         }
         enough_memory(&request.shape)?;
-        let (frozen, boot_ns) = boot::boot(&self.settings, &self.pools, request, self.cid())?;
+        let (frozen, boot_ns) = boot::boot(&self.settings, &hardware.pools, request, self.cid())?;
         let tenant = rustix::process::geteuid().as_raw();
         let quota = Quota::new(tenant, request.max_clones);
         let created_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
@@ -181,7 +201,7 @@ impl Daemon {
         let entry =
             Arc::new(Entry { template, state, boot_ns, max_clones, made: AtomicU64::new(0), alive: AtomicU64::new(0) });
         self.lock().templates.insert(name.to_owned(), entry.clone());
-        self.pools.keep(shape, self.settings.pool);
+        self.hardware()?.pools.keep(shape, self.settings.pool);
         Ok(entry.show(name))
     }
 
@@ -190,9 +210,10 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub fn load_template(&self, request: &LoadTemplate) -> Result<api::Template, DaemonError> {
+        let hardware = self.hardware()?;
         let _reserved = self.reserve("template", &request.name)?;
         absolute(&request.directory)?;
-        let template = template::load(&request.directory, &self.kvm)?;
+        let template = template::load(&request.directory, &hardware.kvm)?;
         self.adopt(&request.name, template, None, None)
     }
 
@@ -203,7 +224,7 @@ impl Daemon {
     pub fn save_template(&self, name: &str, request: &SaveTemplate) -> Result<api::Template, DaemonError> {
         let entry = self.entry(name)?;
         absolute(&request.directory)?;
-        template::save(&entry.template, &request.directory, &self.kvm)?;
+        template::save(&entry.template, &request.directory, &self.hardware()?.kvm)?;
         Ok(entry.show(name))
     }
 
@@ -234,7 +255,7 @@ impl Daemon {
         state.templates.remove(name);
         let shape = entry.shape();
         if state.templates.values().all(|other| other.shape() != shape) {
-            self.pools.keep(shape, 0);
+            self.hardware()?.pools.keep(shape, 0);
         }
         Ok(())
     }
@@ -305,12 +326,13 @@ impl Daemon {
             .chain(frozen.disk.iter().flat_map(|disk| [disk.image.as_fd(), disk.overlay.as_fd()]))
             .collect();
         let claim = Claim { renewal, cid, state: entry.state.clone() };
-        let shell = self.pools.take(entry.shape())?;
+        let pools = &self.hardware()?.pools;
+        let shell = pools.take(entry.shape())?;
         let times = shell.send(&ToShell::Claim(Box::new(claim)), &fds).and_then(|()| shell.receive(CLAIM));
         let claim = match times {
             Ok((FromShell::Claimed(times), _)) => times,
             other => {
-                self.pools.bury(shell);
+                pools.bury(shell);
                 return Err(match other {
                     Ok((FromShell::Failed(why), _)) => crate::pool::ShellFailure::Said(why).into(),
                     Ok(_) => crate::pool::ShellFailure::Unexpected.into(),
@@ -326,7 +348,7 @@ impl Daemon {
             of_template.alive.fetch_sub(1, Ordering::AcqRel);
         };
         let born = Born { name: name.clone(), template: template.into(), cid, generation, started, claim };
-        let clone = Running::start(shell, born, &self.pools, gone)?;
+        let clone = Running::start(shell, born, pools, gone)?;
         self.lock().clones.insert(name.clone(), clone.clone());
         Ok((name, clone))
     }
@@ -394,14 +416,17 @@ impl Daemon {
             templates: state.templates.len() as u64,
             clones: state.clones.values().filter(|clone| clone.show().state != api::CloneState::Ended).count() as u64,
             clones_made: self.clones_made.load(Ordering::Relaxed),
-            pools: self.pools.stats(),
+            pools: self.hardware.as_ref().map_or_else(|_| Vec::new(), |hardware| hardware.pools.stats()),
             memory_bytes: None,
         }
     }
 
     /// What KVM can do here, found out by trying.
     pub fn host(&self) -> api::Host {
-        host::probe(&self.settings, &self.pools, self.cid())
+        match self.hardware() {
+            Ok(hardware) => host::probe(&self.settings, &hardware.pools, self.cid()),
+            Err(e) => api::Host { kvm: api::HostKvm::None, detail: e.to_string() },
+        }
     }
 }
 
