@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::output::say;
 use crate::places;
+use crate::vm;
 use clap::Args;
 use flashfork::cost::{CostModel, Engine, Memory};
 use flashfork::{Capability, Host};
@@ -23,11 +24,15 @@ pub struct DoctorArgs {
 pub fn main(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     let host = Host::probe();
     let model = args.calibrate.then(CostModel::calibrate).transpose().map_err(|e| CliError::Unable(e.to_string()))?;
+    let vm = vm::host();
     if args.json {
-        let value = serde_json::json!({ "schema": "flashfork.doctor/1", "host": host, "cost_model": model });
+        let vm =
+            vm.map_or_else(|e| serde_json::json!({ "kvm": null, "detail": e.to_string() }), |vm| serde_json::json!(vm));
+        let value = serde_json::json!({ "schema": "flashfork.doctor/1", "host": host, "vm": vm, "cost_model": model });
         say(&format!("{value:#}"))?;
     } else {
-        say(&text(&host, model.as_ref()))?;
+        let vm = vm.map_or_else(|e| format!("not tried: {e}"), |vm| vm::show::host(&vm).replace('\n', ": "));
+        say(&text(&host, &vm, model.as_ref()))?;
     }
     if let Some(model) = model {
         keep(&model)?;
@@ -50,8 +55,8 @@ fn keep(model: &CostModel) -> Result<(), CliError> {
     model.save(&path).map_err(|e| CliError::Unable(e.to_string()))
 }
 
-/// A verdict first, then every capability, then the calibrated costs.
-fn text(host: &Host, model: Option<&CostModel>) -> String {
+/// A verdict first, then every capability, virtual machines, then the calibrated costs.
+fn text(host: &Host, vm: &str, model: Option<&CostModel>) -> String {
     let missing = host.capabilities.iter().filter(|c| !c.available).count();
     let verdict = match (host.can_seal(), missing) {
         (true, 0) => "This host can do everything flashfork asks of one.".into(),
@@ -68,6 +73,7 @@ fn text(host: &Host, model: Option<&CostModel>) -> String {
             lines.push(format!("      cure: {cure}"));
         }
     }
+    lines.extend([String::new(), format!("Virtual machines: {vm}")]);
     lines.extend(model.into_iter().flat_map(costs));
     lines.join("\n")
 }

@@ -77,6 +77,10 @@ fn doctor_speaks_json() {
     let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(value["schema"], "flashfork.doctor/1");
     assert!(value["host"]["capabilities"].as_array().unwrap().len() > 5);
+    // Null where the daemon isn't installed.
+    let kvm = &value["vm"]["kvm"];
+    assert!(kvm.is_null() || ["linux", "tiny", "none"].map(Some).contains(&kvm.as_str()), "{kvm}");
+    assert!(!value["vm"]["detail"].as_str().unwrap().is_empty());
 }
 
 #[test]

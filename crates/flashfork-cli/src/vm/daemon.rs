@@ -3,12 +3,14 @@
 use super::client::Client;
 use crate::error::CliError;
 use crate::places;
+use nix::sys::signal::Signal;
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A daemon listens within milliseconds of its start.
 const START: Duration = Duration::from_secs(10);
@@ -40,7 +42,7 @@ pub fn program() -> Result<PathBuf, CliError> {
 /// The command that runs a daemon at `socket`.
 pub fn command(socket: &Path) -> Result<Command, CliError> {
     let mut command = Command::new(program()?);
-    command.arg("--socket").arg(socket).arg("--cache").arg(places::cache("vm")?);
+    command.arg("--socket").arg(socket).arg("--cache").arg(places::cache("lab")?);
     Ok(command)
 }
 
@@ -50,20 +52,55 @@ pub fn connect(socket: &Path) -> Result<Client, CliError> {
     if client.answers() {
         return Ok(client);
     }
+    let mut command = command(socket)?;
+    // A session of its own: it outlives this command and its terminal.
+    command.process_group(0);
+    start(&mut command, socket)?;
+    Ok(client)
+}
+
+/// A daemon of this command's own, which ends with it and leaves nothing behind.
+pub struct Private {
+    child: Child,
+    pub client: Client,
+    _dir: TempDir,
+}
+
+impl Private {
+    pub fn start() -> Result<Self, CliError> {
+        let dir = tempfile::tempdir().map_err(CliError::file("create", "a temporary directory"))?;
+        let socket = dir.path().join("vmd.sock");
+        let mut command = command(&socket)?;
+        // SAFETY: between fork and exec, one system call.
+        unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?)) };
+        let child = start(&mut command, &socket)?;
+        Ok(Self { child, client: Client::new(&socket), _dir: dir })
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        // Both fail if it has ended already. Its shells die with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a daemon and waits until it listens.
+fn start(command: &mut Command, socket: &Path) -> Result<Child, CliError> {
     let dir = socket.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(dir).map_err(CliError::file("create", dir))?;
     let log_path = socket.with_extension("log");
     let log =
         OpenOptions::new().create(true).append(true).open(&log_path).map_err(CliError::file("write", &log_path))?;
     let before = log.metadata().map_or(0, |m| m.len()) as usize;
-    let mut command = command(socket)?;
-    // A session of its own: it outlives this command and its terminal.
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir("/");
     let mut child = command.spawn().map_err(CliError::file("start", "flashfork-vmd"))?;
+    let client = Client::new(socket);
     let start = Instant::now();
     while start.elapsed() < START {
         if client.answers() {
-            return Ok(client);
+            return Ok(child);
         }
         if child.try_wait().is_ok_and(|status| status.is_some()) {
             break;

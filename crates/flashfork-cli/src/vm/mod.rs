@@ -4,7 +4,7 @@ mod args;
 mod client;
 mod daemon;
 mod exec;
-mod show;
+pub mod show;
 
 pub use args::VmArgs;
 
@@ -69,6 +69,12 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
         VmCommand::Serve(_) | VmCommand::Image(_) => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What KVM can do here, by trying, with a daemon that is gone afterwards.
+pub fn host() -> Result<api::Host, CliError> {
+    let daemon = daemon::Private::start()?;
+    waiting("trying to boot guests", || daemon.client.post("/v1/host", &()))
 }
 
 /// Prints for people or programs.
