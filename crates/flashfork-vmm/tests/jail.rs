@@ -1,7 +1,8 @@
 //! What a jailed process can't do. Each case is a process of its own: this program again, which in [`JAILED`] goes another way.
 
-use flashfork_vmm::jail::{self, FIRST_USER, Isolation};
+use flashfork_vmm::jail::{self, FIRST_USER, Isolation, JailError};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,19 +12,30 @@ const CASE: &str = "JAIL_TEST_CASE";
 /// A user who is not root.
 const NOBODY: u32 = 65534;
 
-fn run(case: &str, user: Option<u32>) -> ExitStatus {
+/// Exit status of a process that this host gives no namespaces.
+const NO_NAMESPACES: i32 = 77;
+
+/// None, and a line, where this host doesn't have what is needed.
+fn run(case: &str, user: Option<u32>) -> Option<ExitStatus> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(CASE, case).current_dir("/").stdin(Stdio::null());
     if let Some(user) = user {
         command.uid(user).gid(user);
     }
-    command.status().unwrap()
+    match command.status() {
+        Ok(status) if status.code() == Some(NO_NAMESPACES) => eprintln!("skipped: no namespaces for {user:?}"),
+        Err(e) if user.is_some() && e.kind() == ErrorKind::PermissionDenied => {
+            eprintln!("skipped: this program is where user {user:?} may not go");
+        }
+        status => return Some(status.unwrap()),
+    }
+    None
 }
 
 /// The case's end on both paths: as root, if this is root, and by a user namespace.
 fn ends(case: &str) -> Vec<ExitStatus> {
     let users = if rustix::process::geteuid().is_root() { vec![None, Some(NOBODY)] } else { vec![None] };
-    users.into_iter().map(|user| run(case, user)).collect()
+    users.into_iter().filter_map(|user| run(case, user)).collect()
 }
 
 #[track_caller]
@@ -47,7 +59,10 @@ static JAILED: extern "C" fn() = jailed;
 
 extern "C" fn jailed() {
     let Ok(case) = std::env::var(CASE) else { return };
-    let isolation = jail::enter().unwrap();
+    let isolation = match jail::enter() {
+        Err(JailError::Namespaces { .. }) => std::process::exit(NO_NAMESPACES),
+        entered => entered.unwrap(),
+    };
     match case.strip_prefix("entered ") {
         Some(case) => entered(case, isolation),
         None => {

@@ -21,10 +21,10 @@ struct Args {
     /// Shells kept ready for each shape of VM that has a template
     #[arg(long, default_value_t = 4, value_name = "N")]
     pool: u32,
-    /// The shell program [default: flashfork-shell beside this program]
+    /// The shell program [default: in ../lib/flashfork or beside this program]
     #[arg(long, value_name = "PATH")]
     shell: Option<PathBuf>,
-    /// The guest agent [default: flashfork-agent beside this program or in ../lib/flashfork]
+    /// The guest agent [default: in ../lib/flashfork or beside this program]
     #[arg(long, value_name = "PATH")]
     agent: Option<PathBuf>,
     /// Where the default guest is kept
@@ -58,8 +58,9 @@ fn run(args: &Args) -> Result<(), VmdError> {
     let exe = std::env::current_exe()?;
     let beside = exe.parent().unwrap_or(Path::new("/"));
     let found = |name: &str| {
-        let places = [beside.join(name), beside.join("../lib/flashfork").join(name)];
-        places.iter().find(|path| path.is_file()).unwrap_or(&places[0]).clone()
+        // Cargo puts an agent beside this that isn't static, and starts in no guest.
+        let places = [beside.join("../lib/flashfork").join(name), beside.join(name)];
+        places.iter().find(|path| path.is_file()).unwrap_or(&places[1]).clone()
     };
     let settings = Settings {
         shell: Program { path: args.shell.clone().unwrap_or_else(|| found("flashfork-shell")), args: Vec::new() },

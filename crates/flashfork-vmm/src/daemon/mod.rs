@@ -80,8 +80,10 @@ impl Hardware {
     fn new(kvm: Kvm, settings: &Settings) -> Result<Self, DaemonError> {
         // SAFETY: open as long as `kvm` is.
         let descriptor = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
-        let of_shells = descriptor.try_clone_to_owned().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
-        let pools = Pools::new(settings.shell.clone(), of_shells).map_err(|e| DaemonError::System("start a thread", e))?;
+        let of_shells =
+            descriptor.try_clone_to_owned().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
+        let pools =
+            Pools::new(settings.shell.clone(), of_shells).map_err(|e| DaemonError::System("start a thread", e))?;
         Ok(Self { kvm, pools: Arc::new(pools) })
     }
 }
