@@ -8,7 +8,7 @@ FLASHFORK := $(TARGET)/release/flashfork
 
 # gcc and libc6-dev: the linker, SQLite, the C example. The others: what the tests drive.
 BUILD_PACKAGES := gcc libc6-dev make pkg-config
-TEST_PACKAGES := $(BUILD_PACKAGES) afl++ binutils busybox-static g++ gdb libasan8 libjemalloc2 libmimalloc2.0 \
+TEST_PACKAGES := $(BUILD_PACKAGES) afl++ binutils busybox-static e2fsprogs g++ gdb libasan8 libjemalloc2 libmimalloc2.0 \
 	libtcmalloc-minimal4 python3 qemu-system-x86 shellcheck
 BENCH_PACKAGES := $(BUILD_PACKAGES) afl++
 # What the kernel with on-demand fork is built with; its source comes from apt too.
@@ -17,13 +17,14 @@ KERNEL_PACKAGES := $(BUILD_PACKAGES) bc bison busybox-static ccache flex libcap-
 # Lets tests of the engine odf boot the patched kernel.
 ON_DEMAND = FLASHFORK_ODF_KERNEL=$$($(MAKE) -s --no-print-directory -C kernel image)
 
-.PHONY: all build demo test test-all test-quick test-system test-lab test-kernel bench install lint clean
+.PHONY: all build demo test test-all test-quick test-system test-lab test-vm test-kernel bench install lint clean
 
 all: build
 
 build:
 	@scripts/need-packages $(BUILD_PACKAGES)
-	$(CARGO) build --release --locked -p flashfork-cli -p flashfork-preload
+	$(CARGO) build --release --locked -p flashfork-cli -p flashfork-preload -p flashfork-vmm
+	install -D -m 755 "$$(CARGO="$(CARGO)" scripts/build-agent --locked)" $(TARGET)/lib/flashfork/flashfork-agent
 
 # An ordinary Python program, what a clone costs by size, real SQLite; ends in a table.
 demo: build
@@ -31,7 +32,7 @@ demo: build
 	@FLASHFORK=$(FLASHFORK) scripts/demo
 
 # Quick lanes first. Each ends in cargo's own summary lines.
-test: lint test-quick test-system test-lab test-kernel
+test: lint test-quick test-system test-lab test-vm test-kernel
 
 test-quick:
 	@scripts/need-packages $(TEST_PACKAGES)
@@ -44,6 +45,11 @@ test-system: build
 test-lab: build
 	@scripts/need-packages $(TEST_PACKAGES)
 	$(CARGO) test --locked -p flashfork-lab
+
+# Linux guests through command, daemon and shells, on nested KVM in the lab; the test has a time limit.
+test-vm: build
+	@scripts/need-packages $(TEST_PACKAGES)
+	$(CARGO) test --release --locked -p flashfork-tests --test vm
 
 # The first time it builds two kernels, which takes some 20 minutes on two cores; they are kept under ~/.cache/flashfork.
 test-kernel: build
@@ -70,10 +76,11 @@ lint:
 	@scripts/need-packages $(BUILD_PACKAGES) shellcheck
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	shellcheck scripts/* .ci/run crates/flashfork/install-c.sh kernel/scripts/* $(addprefix kernel/tests/,forced redis-snapshots selftests-in-guest stressors)
+	shellcheck scripts/* .ci/run tests/vm/journey crates/flashfork/install-c.sh kernel/scripts/* $(addprefix kernel/tests/,forced redis-snapshots selftests-in-guest stressors)
 
 install: build
 	install -D -m 755 $(FLASHFORK) $(DESTDIR)$(PREFIX)/bin/flashfork
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/,release/flashfork-vmd release/flashfork-shell lib/flashfork/flashfork-agent)
 	install -D -m 755 $(TARGET)/release/libflashfork_preload.so $(DESTDIR)$(PREFIX)/lib/flashfork/libflashfork_preload.so
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" crates/flashfork/install-c.sh $(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions

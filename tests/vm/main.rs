@@ -1,0 +1,95 @@
+//! What a user does with virtual machines, from nothing to `hello` from a clone: the command, its daemon, shells and
+//! Debian's kernel as guest, on nested KVM in the lab.
+
+use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, Status, cache_dir};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Boot and everything; an idle machine takes a quarter of it.
+const LIMIT: Duration = Duration::from_secs(400);
+
+const PROGRAMS: [&str; 3] = ["flashfork", "flashfork-vmd", "flashfork-shell"];
+
+#[test]
+fn linux_guests_are_run_cloned_rolled_back_saved_and_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")).expect("HOME is set");
+    let programs = programs();
+    let in_guest = |host: PathBuf, guest: PathBuf| GuestFile { host, guest };
+    let mut files: Vec<_> = PROGRAMS
+        .iter()
+        .map(|name| {
+            let stripped = dir.path().join(name);
+            done(Command::new("strip").arg("-o").arg(&stripped).arg(programs.join(name)));
+            in_guest(stripped, Path::new("/opt/bin").join(name))
+        })
+        .collect();
+    files.push(in_guest(agent(), "/opt/lib/flashfork/flashfork-agent".into()));
+    // There is no network in the lab: the kernel is where a download would have put it.
+    let lab = Lab::new(cache.clone()).unwrap();
+    let kernel = Options { kernel: Kernel::Debian6_12, ..Options::default() };
+    lab.run(&kernel, &["true"], &mut Collected::default()).unwrap();
+    let release = fs::read_dir(cache.join("kernels")).unwrap().map(|entry| entry.unwrap().file_name());
+    for release in release.filter(|release| release.to_string_lossy().starts_with("6.12.")) {
+        let path = Path::new("kernels").join(release);
+        files.push(in_guest(cache.join(&path), Path::new("/root/.cache/flashfork/lab").join(path)));
+    }
+    files.push(in_guest(disk(dir.path(), &programs.join("flashfork")), "/opt/disk".into()));
+    files.push(in_guest(Path::new(env!("CARGO_MANIFEST_DIR")).join("vm/journey"), "/opt/journey".into()));
+
+    let options = Options { memory_mib: 2048, nested_kvm: true, files, timeout: LIMIT, ..kernel };
+    let mut output = Collected::default();
+    let outcome = lab.run(&options, &["sh", "/opt/journey"], &mut output).unwrap();
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert_eq!(outcome.status, Status::Exited(0), "{stdout}\n{stderr}");
+    assert_eq!(outcome.kernel_warnings, [] as [&str; 0]);
+    assert!(stdout.ends_with("all done\n"), "{stdout}");
+}
+
+/// A disk that is a root: busybox, and a file to write over.
+fn disk(dir: &Path, flashfork: &Path) -> PathBuf {
+    let root = dir.join("root");
+    for sub in ["bin", "etc", "dev", "proc", "sys", "run", "tmp"] {
+        fs::create_dir_all(root.join(sub)).unwrap();
+    }
+    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).is_file());
+    fs::copy(busybox.expect("needs busybox-static"), root.join("bin/busybox")).unwrap();
+    for applet in ["sh", "cat", "sync"] {
+        symlink("busybox", root.join("bin").join(applet)).unwrap();
+    }
+    fs::write(root.join("etc/file"), "from the image\n").unwrap();
+    let image = dir.join("disk");
+    done(Command::new(flashfork).args(["vm", "image", "from-dir", "--size", "32M"]).args([&root, &image]));
+    image
+}
+
+/// The directory with [`PROGRAMS`], built with the profile of this test.
+fn programs() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    // target/PROFILE/deps/this
+    let profile = exe.ancestors().nth(2).unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "-p", "flashfork-cli", "-p", "flashfork-vmm", "--bins", "--target-dir"]);
+    build.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    done(&mut build);
+    profile.to_owned()
+}
+
+fn agent() -> PathBuf {
+    let built = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/build-agent")).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    String::from_utf8(built.stdout).unwrap().trim().into()
+}
+
+#[track_caller]
+fn done(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
