@@ -269,12 +269,17 @@ fn without_kvm_the_daemon_says_so() {
 fn templates_are_saved_and_loaded() {
     let Some(daemon) = Daemon::start() else { return };
     let Source::Tiny(code) = guest() else { panic!("no code") };
-    daemon.template("t", code);
+    let mut limited = tiny("t", code);
+    limited["max_clones"] = json!(2);
+    let _: Template = daemon.done("POST", "/v1/templates", &limited);
+    daemon.clones("t", &json!({}));
     let directory = daemon.socket.with_file_name("saved");
     let _: Template = daemon.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
     let loaded: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "u", "directory": directory }));
     assert_eq!((loaded.name.as_str(), loaded.boot_ns), ("u", None));
+    assert_eq!((loaded.clones_made, loaded.max_clones), (1, Some(2)), "it goes on where it was saved");
     assert_eq!(daemon.clones("u", &json!({})).len(), 1);
+    daemon.refused("POST", "/v1/templates/u/clones", &json!({}), "make a new one");
     std::fs::write(directory.join("manifest"), b"damaged").unwrap();
     daemon.refused("POST", "/v1/templates/load", &json!({ "name": "v", "directory": directory }), "manifest");
 }

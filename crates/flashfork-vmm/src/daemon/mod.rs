@@ -103,8 +103,6 @@ struct Entry {
     /// For claims.
     state: Vec<u8>,
     boot_ns: Option<u64>,
-    max_clones: Option<u64>,
-    made: AtomicU64,
     alive: AtomicU64,
 }
 
@@ -188,20 +186,13 @@ impl Daemon {
         let tenant = rustix::process::geteuid().as_raw();
         let quota = Quota::new(tenant, request.max_clones);
         let created_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        self.adopt(&request.name, Template { frozen, quota, created_s }, Some(boot_ns), request.max_clones)
+        self.adopt(&request.name, Template { frozen, quota, created_s }, Some(boot_ns))
     }
 
-    fn adopt(
-        &self,
-        name: &str,
-        template: Template,
-        boot_ns: Option<u64>,
-        max_clones: Option<u64>,
-    ) -> Result<api::Template, DaemonError> {
+    fn adopt(&self, name: &str, template: Template, boot_ns: Option<u64>) -> Result<api::Template, DaemonError> {
         let state = template.frozen.state.encode()?;
         let shape = template.frozen.state.shape;
-        let entry =
-            Arc::new(Entry { template, state, boot_ns, max_clones, made: AtomicU64::new(0), alive: AtomicU64::new(0) });
+        let entry = Arc::new(Entry { template, state, boot_ns, alive: AtomicU64::new(0) });
         self.lock().templates.insert(name.to_owned(), entry.clone());
         self.hardware()?.pools.keep(shape, self.settings.pool);
         Ok(entry.show(name))
@@ -216,7 +207,7 @@ impl Daemon {
         let _reserved = self.reserve("template", &request.name)?;
         absolute(&request.directory)?;
         let template = template::load(&request.directory, &hardware.kvm)?;
-        self.adopt(&request.name, template, None, None)
+        self.adopt(&request.name, template, None)
     }
 
     /// Saves one to a directory.
@@ -342,7 +333,6 @@ impl Daemon {
                 });
             }
         };
-        entry.made.fetch_add(1, Ordering::Relaxed);
         entry.alive.fetch_add(1, Ordering::AcqRel);
         self.clones_made.fetch_add(1, Ordering::Relaxed);
         let of_template = entry.clone();
@@ -457,9 +447,9 @@ impl Entry {
             name: name.into(),
             shape: self.shape(),
             created_s: self.template.created_s,
-            clones_made: self.made.load(Ordering::Relaxed),
+            clones_made: self.template.quota.made(),
             clones_alive: self.alive.load(Ordering::Relaxed),
-            max_clones: self.max_clones,
+            max_clones: self.template.quota.max(),
             resident_bytes: blocks.unsigned_abs() * 512,
             boot_ns: self.boot_ns,
         }
