@@ -59,7 +59,7 @@ static int by_value(const void *a, const void *b)
 static void report(const char *engine, const char *name, unsigned long mb, double *t)
 {
 	qsort(t, ROUNDS, sizeof(*t), by_value);
-	printf("%s%s%s %lu n=%d min=%.2f p50=%.2f max=%.2f\n", engine, *engine ? "-" : "", name, mb,
+	printf("%s%s%s %lu n=%d min=%.3f p50=%.3f max=%.3f\n", engine, *engine ? "-" : "", name, mb,
 	       ROUNDS, t[0], t[ROUNDS / 2], t[ROUNDS - 1]);
 	fflush(stdout);
 }
