@@ -35,13 +35,13 @@ impl Daemon {
     fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
         let body = body.to_string();
         let mut stream = UnixStream::connect(&self.socket).unwrap();
-        write!(
-            stream,
+        let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
-        )
-        .unwrap();
+        );
+        // At once: who answers without reading the body may be gone before a second piece.
+        stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
