@@ -45,7 +45,7 @@ test-lab: build
 	@scripts/need-packages $(TEST_PACKAGES)
 	$(CARGO) test --locked -p flashfork-lab
 
-# The first time it builds two kernels, which takes some 20 minutes on two cores; they are kept under ~/.cache/flashfork.
+# The first time it builds a kernel, which takes minutes; it is kept under ~/.cache/flashfork.
 test-kernel: build
 	@scripts/need-packages $(KERNEL_PACKAGES)
 	$(MAKE) -C kernel test FLASHFORK=$(abspath $(FLASHFORK))
