@@ -51,7 +51,7 @@ test-vm: build
 	@scripts/need-packages $(TEST_PACKAGES)
 	$(CARGO) test --release --locked -p flashfork-tests --test vm
 
-# The first time it builds two kernels, which takes some 20 minutes on two cores; they are kept under ~/.cache/flashfork.
+# The first time it builds a kernel, which takes minutes; it is kept under ~/.cache/flashfork.
 test-kernel: build
 	@scripts/need-packages $(KERNEL_PACKAGES)
 	$(MAKE) -C kernel test FLASHFORK=$(abspath $(FLASHFORK))
