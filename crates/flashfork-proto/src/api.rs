@@ -42,6 +42,12 @@ pub const MAX_CLONES_AT_ONCE: u32 = 1000;
 /// Greatest length of a name.
 pub const MAX_NAME: usize = 64;
 
+/// Greatest length of a disk's serial number in bytes.
+pub const MAX_SERIAL: usize = 20;
+
+/// What a VM may write to its disk if nothing else is said, in MiB.
+pub const DEFAULT_DISK_LIMIT_MIB: u64 = 1024;
+
 /// Whether `name` may name a template or clone: letters, digits, `.`, `_` and `-`, not beginning with
 /// a `.` or `-`, at most [`MAX_NAME`] bytes. So it is safe in paths, host names and command lines.
 #[must_use]
@@ -85,6 +91,16 @@ pub struct CreateTemplate {
     /// The disk's image, which must not change from now on; needed if the shape has a disk.
     #[serde(default)]
     pub disk: Option<PathBuf>,
+    /// MiB that the guest may write to its disk, and each clone over that. It is memory of the host; beyond it the guest
+    /// gets I/O errors.
+    #[serde(default = "default_disk_limit_mib")]
+    pub disk_limit_mib: u64,
+    /// The disk's serial number, up to [`MAX_SERIAL`] printable ASCII characters; `flashfork` by default.
+    #[serde(default)]
+    pub disk_serial: Option<String>,
+    /// Whether the disk is read-only. The default guest then keeps what is written to its root in memory.
+    #[serde(default)]
+    pub disk_read_only: bool,
     /// What makes the guest ready.
     #[serde(default)]
     pub ready: Ready,
@@ -98,6 +114,10 @@ pub struct CreateTemplate {
 
 /// Time a guest has to get ready, in seconds, if nothing else is said.
 pub const DEFAULT_TIMEOUT_S: u32 = 120;
+
+fn default_disk_limit_mib() -> u64 {
+    DEFAULT_DISK_LIMIT_MIB
+}
 
 fn default_timeout_s() -> u32 {
     DEFAULT_TIMEOUT_S
@@ -204,6 +224,8 @@ pub struct Clone {
     pub first_exit_ns: u64,
     /// The same until the guest was ready.
     pub ready_ns: Option<u64>,
+    /// What went wrong while it ran on, such as a full disk: one line.
+    pub trouble: Option<String>,
 }
 
 /// Where a clone is in its life.
@@ -336,6 +358,7 @@ mod tests {
         let json = r#"{"name":"t","shape":{"memory_mib":256,"vcpus":1,"pages":"small","disk":false}}"#;
         let template: CreateTemplate = serde_json::from_str(json).unwrap();
         assert_eq!((template.ready, template.timeout_s), (Ready::Agent, DEFAULT_TIMEOUT_S));
+        assert_eq!((template.disk_limit_mib, template.disk_read_only), (DEFAULT_DISK_LIMIT_MIB, false));
     }
 
     #[test]

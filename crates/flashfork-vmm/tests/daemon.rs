@@ -157,6 +157,15 @@ fn refusals_say_what_and_what_to_do() {
     missing["tiny"] = Value::Null;
     missing["kernel"] = json!("/no/such/kernel");
     daemon.refused("POST", "/v1/templates", &missing, "/no/such/kernel");
+    let mut diskless = tiny("d", idler());
+    diskless["disk_read_only"] = json!(true);
+    daemon.refused("POST", "/v1/templates", &diskless, "needs an image");
+    diskless["disk"] = json!("/dev/null");
+    daemon.refused("POST", "/v1/templates", &diskless, "a shape with a disk");
+    diskless["shape"]["disk"] = json!(true);
+    daemon.refused("POST", "/v1/templates", &diskless, "0 bytes");
+    diskless["disk_serial"] = json!("a serial number that is too long");
+    daemon.refused("POST", "/v1/templates", &diskless, "no serial number");
     daemon.clones("t", &json!({ "wait": false, "name": "c" }));
     daemon.refused("POST", "/v1/templates/t/clones", &json!({ "wait": false, "name": "c" }), "already");
     daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "has 1 clones");

@@ -120,6 +120,15 @@ pub struct CreateArgs {
     /// Disk image, which becomes the guest's root and must not change any more
     #[arg(long, value_name = "PATH")]
     pub disk: Option<PathBuf>,
+    /// What a guest may write to its disk, and each clone over that: it is kept in memory
+    #[arg(long, default_value = "1G", value_name = "SIZE", requires = "disk")]
+    pub disk_limit: Size,
+    /// The disk's serial number in the guest, up to 20 characters [default: flashfork]
+    #[arg(long, value_name = "TEXT", requires = "disk")]
+    pub disk_serial: Option<String>,
+    /// The guest can't write to the disk: what it writes to its root stays in its own memory
+    #[arg(long, requires = "disk")]
+    pub disk_read_only: bool,
     /// Ready when this shell command has run in the guest [default: when the agent is up]
     #[arg(long, value_name = "COMMAND", conflicts_with = "ready_signal")]
     pub ready_command: Option<String>,

@@ -22,7 +22,8 @@ pub fn clones(clones: &[Clone]) -> String {
         };
         let first = format!("{:.3} ms", clone.first_exit_ns as f64 / 1e6);
         let ready = clone.ready_ns.map_or("-".into(), |ns| format!("{:.1} ms", ns as f64 / 1e6));
-        format!("{:20} {state:9} {:>8} {first:>12} {ready:>10}", clone.name, clone.pid)
+        let note = clone.trouble.as_deref().map_or(String::new(), |trouble| format!("  {trouble}"));
+        format!("{:20} {state:9} {:>8} {first:>12} {ready:>10}{note}", clone.name, clone.pid)
     }));
     lines.join("\n")
 }

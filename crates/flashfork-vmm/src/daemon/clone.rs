@@ -41,6 +41,7 @@ struct Life {
     first_exit_ns: u64,
     ready_ns: Option<u64>,
     ended: Option<Ended>,
+    trouble: Option<String>,
 }
 
 pub(super) struct Born {
@@ -63,7 +64,7 @@ impl Running {
         let Born { name, template, cid, generation, started, claim } = born;
         let (sender, answers) = channel();
         let first_exit_ns = nanoseconds(started.elapsed());
-        let life = Life { generation, started, claim, first_exit_ns, ready_ns: None, ended: None };
+        let life = Life { generation, started, claim, first_exit_ns, ready_ns: None, ended: None, trouble: None };
         let clone = Arc::new(Self {
             name,
             template,
@@ -105,6 +106,7 @@ impl Running {
                     }
                 }
                 Ok((FromShell::Lap(_), _)) => {}
+                Ok((FromShell::Trouble(line), _)) => self.lock().trouble = Some(line),
                 Ok((FromShell::Ended(ended), _)) => return ended,
                 // Who asked may have given up.
                 Ok((answer, _)) => drop(answers.send(answer)),
@@ -134,6 +136,7 @@ impl Running {
             claim: life.claim,
             first_exit_ns: life.first_exit_ns,
             ready_ns: life.ready_ns,
+            trouble: life.trouble.clone(),
         }
     }
 
@@ -175,7 +178,7 @@ impl Running {
                 )));
             }
             life.generation = renewal.identity.generation;
-            (life.started, life.ready_ns) = (Instant::now(), None);
+            (life.started, life.ready_ns, life.trouble) = (Instant::now(), None, None);
         }
         self.send(&ToShell::Rollback(Box::new(renewal)), None)?;
         match answers.recv_timeout(ANSWER) {

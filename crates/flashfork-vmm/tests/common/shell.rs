@@ -120,7 +120,7 @@ impl Shell {
     }
 
     pub fn boot(&mut self, code: &[u8]) {
-        self.send(ToShell::Boot(Box::new(Boot { cid: 3, guest: BootGuest::Tiny(code.to_vec()) })));
+        self.send(ToShell::Boot(Box::new(Boot { cid: 3, guest: BootGuest::Tiny(code.to_vec()), disk: None })));
         assert_eq!(self.next(), FromShell::Done);
     }
 
