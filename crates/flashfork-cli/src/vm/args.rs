@@ -32,8 +32,8 @@ pub enum VmCommand {
     /// Make clones of a template
     #[command(after_help = "Example: flashfork vm clone -n 10 web")]
     Clone(CloneArgs),
-    /// Run a command in a clone; its exit status is passed on
-    #[command(after_help = "Example: flashfork vm exec web-1 -- uname -a")]
+    /// Run a command in a clone; signals, and its exit status, are passed on
+    #[command(after_help = "Examples: flashfork vm exec web-1 -- uname -a\n          flashfork vm exec web-1 -- sh")]
     Exec(ExecArgs),
     /// Show a clone's console, and type on it
     #[command(after_help = "Example: flashfork vm console web-1")]
@@ -69,6 +69,9 @@ pub struct RunArgs {
     /// The template
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub template: String,
+    /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
+    #[arg(short = 't', long)]
+    pub terminal: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -173,6 +176,9 @@ pub struct CloneArgs {
 pub struct ExecArgs {
     /// The clone
     pub name: String,
+    /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
+    #[arg(short = 't', long)]
+    pub terminal: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

@@ -2,9 +2,11 @@
 
 mod args;
 mod client;
+mod console;
 mod daemon;
 mod exec;
 pub mod show;
+mod terminal;
 
 pub use args::VmArgs;
 
@@ -47,8 +49,8 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", clone.template), &request)?;
             print.print(&clones, || show::clones(&clones))?;
         }
-        VmCommand::Exec(args) => return exec::exec(&client, &args.name, &args.command),
-        VmCommand::Console(args) => return exec::console(&client, &args.name),
+        VmCommand::Exec(args) => return exec::exec(&client, &args.name, &args.command, args.terminal),
+        VmCommand::Console(args) => return console::console(&client, &args.name),
         VmCommand::Rollback(args) => {
             let clone: api::Clone = client.post(&format!("/v1/clones/{}/rollback", args.name), &())?;
             print.print(&clone, || show::clones(std::slice::from_ref(&clone)))?;
@@ -160,7 +162,7 @@ fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
     let request = CreateClones { count: 1, name: None, job: String::new(), wait: true };
     let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", args.template), &request)?;
     let clone = clones.first().ok_or_else(|| CliError::Unable("the VM daemon made no clone".into()))?;
-    let result = exec::exec(client, &clone.name, &args.command);
+    let result = exec::exec(client, &clone.name, &args.command, args.terminal);
     client.delete(&format!("/v1/clones/{}", clone.name))?;
     result
 }
