@@ -39,6 +39,9 @@ pub const MAX_BODY: usize = 1 << 20;
 /// Greatest number of clones one request may ask for.
 pub const MAX_CLONES_AT_ONCE: u32 = 1000;
 
+/// Ended clones that a daemon remembers if nothing else is said.
+pub const MAX_ENDED: usize = 1000;
+
 /// Greatest length of a name.
 pub const MAX_NAME: usize = 64;
 
@@ -169,7 +172,7 @@ pub struct Template {
     pub clones_alive: u64,
     /// After how many clones it is retired.
     pub max_clones: Option<u64>,
-    /// Bytes of guest memory that are really there, shared by all clones.
+    /// Bytes of memory that guest memory and what the guest wrote to its disk take, shared by all clones.
     pub resident_bytes: u64,
     /// Nanoseconds from power-on until it was ready; none for a loaded one.
     pub boot_ns: Option<u64>,
@@ -226,6 +229,12 @@ pub struct Clone {
     pub ready_ns: Option<u64>,
     /// What went wrong while it ran on, such as a full disk: one line.
     pub trouble: Option<String>,
+    /// How it ended, if it has: one line.
+    pub ended: Option<String>,
+    /// Bytes of memory that it adds to its template's: pages of memory and disk that it wrote, its monitor's own, page tables;
+    /// swapped out or not. With 2 MB pages, all that it touched. KVM's own memory is not in it, which the host charges to nobody.
+    /// None once it has ended.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Where a clone is in its life.
@@ -236,7 +245,7 @@ pub enum CloneState {
     Starting,
     /// It may be used.
     Ready,
-    /// Its guest has ended.
+    /// Its guest has ended. It is shown until it is removed, or as many others as the daemon remembers have ended since.
     Ended,
 }
 
@@ -251,8 +260,12 @@ pub struct Stats {
     pub clones_made: u64,
     /// Pools of shells.
     pub pools: Vec<PoolStats>,
-    /// Memory of everything together, kernel memory included, where the host can tell.
-    pub memory_bytes: Option<u64>,
+    /// Bytes of memory that templates take; clones share them.
+    pub template_bytes: u64,
+    /// Bytes that all clones together add to that, see [`Clone::memory_bytes`].
+    pub clone_bytes: u64,
+    /// Bytes that the shells that wait take.
+    pub shell_bytes: u64,
 }
 
 /// A pool of shells.

@@ -23,10 +23,16 @@ struct Daemon {
 
 impl Daemon {
     fn start() -> Option<Self> {
+        Self::start_with(|_| ())
+    }
+
+    fn start_with(change: impl FnOnce(&mut Command)) -> Option<Self> {
         kvm()?;
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("vmd.sock");
-        let child = command(&socket).spawn().unwrap();
+        let mut command = command(&socket);
+        change(&mut command);
+        let child = command.spawn().unwrap();
         let daemon = Self { child, socket, _dir: dir };
         eventually(|| UnixStream::connect(&daemon.socket).is_ok());
         Some(daemon)
@@ -188,6 +194,8 @@ fn a_killed_shell_harms_no_other() {
     kill(clones[0].pid);
     let state = |name: &str| daemon.done::<Clone>("GET", &format!("/v1/clones/{name}"), &Value::Null).state;
     eventually(|| state("t-1") == CloneState::Ended);
+    let ended = daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null);
+    assert!(ended.ended.as_ref().unwrap().contains("SIGKILL") && ended.memory_bytes.is_none(), "{ended:?}");
     assert_eq!(state("t-2"), CloneState::Starting);
     let rolled: Clone = daemon.done("POST", "/v1/clones/t-2/rollback", &Value::Null);
     assert_ne!(rolled.generation, clones[1].generation);
@@ -227,6 +235,50 @@ fn three_hundred_clones_leave_no_descriptors_and_no_processes() {
     }
     settled(&daemon);
     eventually(|| daemon.descriptors() <= before);
+}
+
+#[test]
+fn what_clones_add_is_what_they_write() {
+    let Some(daemon) = Daemon::start() else { return };
+    // FORK; then writes 64 KB at 0x10000 and signals that with a byte on the console.
+    let writer = [
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // mov dx, 0x1234; mov al, FORK; out dx, al
+        &[0xb8, 0x00, 0x10, 0x8e, 0xc0],           // mov ax, 0x1000; mov es, ax
+        &[0x31, 0xff, 0xb9, 0x00, 0x80, 0xf3, 0xab], // xor di, di; mov cx, 0x8000; rep stosw
+        &[0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xeb, 0xfe], // mov dx, 0x3f8; mov al, 'x'; out dx, al; jmp $
+    ];
+    daemon.template("idle", idler());
+    daemon.template("writes", writer.concat());
+    let clone = |template: &str| daemon.clones(template, &json!({ "wait": false })).remove(0).name;
+    let added = |name: &str| {
+        let shown: Clone = daemon.done("GET", &format!("/v1/clones/{name}"), &Value::Null);
+        shown.memory_bytes.unwrap()
+    };
+    let (idle, writes) = (clone("idle"), clone("writes"));
+    eventually(|| added(&writes) >= added(&idle) + (48 << 10));
+    let difference = added(&writes) - added(&idle);
+    assert!(difference < 256 << 10, "{difference}");
+    assert!(added(&idle) < 8 << 20, "{}", added(&idle));
+    let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
+    assert_eq!((stats.clones, stats.templates), (2, 2));
+    assert!(stats.clone_bytes >= added(&idle) && stats.clone_bytes < 16 << 20, "{stats:?}");
+    assert!((4096..2 << 20).contains(&stats.template_bytes), "{stats:?}");
+}
+
+#[test]
+fn of_ended_clones_the_last_are_remembered() {
+    let Some(daemon) = Daemon::start_with(|command| drop(command.args(["--remember", "10"]))) else { return };
+    let Source::Tiny(code) = guest() else { panic!("no code") };
+    daemon.template("t", code);
+    let before = daemon.descriptors();
+    for _ in 0..3 {
+        daemon.clones("t", &json!({ "count": 5 }));
+    }
+    let clones = || daemon.done::<Vec<Clone>>("GET", "/v1/clones", &Value::Null);
+    eventually(|| clones().len() == 10 && clones().iter().all(|clone| clone.state == CloneState::Ended));
+    assert!(clones().iter().all(|clone| clone.ended.as_deref().is_some_and(|how| how.contains("status 0"))));
+    daemon.refused("GET", "/v1/clones/t-1", &Value::Null, "no clone t-1");
+    eventually(|| daemon.shells().len() == 2 && daemon.descriptors() <= before);
 }
 
 #[test]

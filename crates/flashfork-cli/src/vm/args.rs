@@ -41,13 +41,13 @@ pub enum VmCommand {
     /// Send a clone back to its template
     #[command(after_help = "Example: flashfork vm rollback web-1")]
     Rollback(NameArg),
-    /// List clones
-    #[command(after_help = "Example: flashfork vm ls --json")]
-    Ls,
-    /// End clones
+    /// List clones, and what went wrong with them
+    #[command(after_help = "Example: flashfork vm ls --all")]
+    Ls(LsArgs),
+    /// End clones, and forget those that have ended
     #[command(after_help = "Example: flashfork vm rm web-1 web-2")]
     Rm(NamesArg),
-    /// Show what the daemon has
+    /// Show what the daemon has, and what memory that takes
     #[command(after_help = "Example: flashfork vm stats")]
     Stats,
     /// Say what this host's KVM can do, by trying: boot Linux, run a tiny guest, or nothing
@@ -182,6 +182,13 @@ pub struct ExecArgs {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct LsArgs {
+    /// Those that have ended too, and how; the last 1000 are remembered until they are removed
+    #[arg(short = 'a', long)]
+    pub all: bool,
 }
 
 #[derive(Args)]

@@ -14,7 +14,9 @@ use crate::error::CliError;
 use crate::output::say;
 use args::{CreateArgs, DirectoryArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand, VmCommand};
 use client::Client;
-use flashfork_proto::api::{self, CreateClones, CreateTemplate, LoadTemplate, Ready, SaveTemplate, Template};
+use flashfork_proto::api::{
+    self, CloneState, CreateClones, CreateTemplate, LoadTemplate, Ready, SaveTemplate, Template,
+};
 use flashfork_proto::shape::{Pages, Shape};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -55,8 +57,9 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             let clone: api::Clone = client.post(&format!("/v1/clones/{}/rollback", args.name), &())?;
             print.print(&clone, || show::clones(std::slice::from_ref(&clone)))?;
         }
-        VmCommand::Ls => {
-            let clones: Vec<api::Clone> = client.get("/v1/clones")?;
+        VmCommand::Ls(args) => {
+            let mut clones: Vec<api::Clone> = client.get("/v1/clones")?;
+            clones.retain(|clone| args.all || clone.state != CloneState::Ended);
             print.print(&clones, || show::clones(&clones))?;
         }
         VmCommand::Rm(args) => args.names.iter().try_for_each(|name| client.delete(&format!("/v1/clones/{name}")))?,

@@ -2,6 +2,7 @@
 
 use super::console::Console;
 use super::error::DaemonError;
+use super::memory;
 use crate::pool::{Pools, Shell, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
 use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, Renewal, ToShell};
@@ -25,7 +26,8 @@ pub(super) struct Running {
     template: String,
     pid: u32,
     cid: u32,
-    channel: Arc<Channel>,
+    /// Until its end.
+    channel: Mutex<Option<Arc<Channel>>>,
     console: Console,
     life: Mutex<Life>,
     changed: Condvar,
@@ -56,21 +58,22 @@ pub(super) struct Born {
 impl Running {
     /// Listens to a shell that was claimed; `gone` is called when it has ended.
     pub(super) fn start(
-        shell: Shell,
+        mut shell: Shell,
         born: Born,
         pools: &Arc<Pools>,
-        gone: impl FnOnce() + Send + 'static,
+        gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
         let Born { name, template, cid, generation, started, claim } = born;
         let (sender, answers) = channel();
         let first_exit_ns = nanoseconds(started.elapsed());
         let life = Life { generation, started, claim, first_exit_ns, ready_ns: None, ended: None, trouble: None };
+        let channel = shell.channel();
         let clone = Arc::new(Self {
             name,
             template,
             pid: shell.pid(),
             cid,
-            channel: shell.channel(),
+            channel: Mutex::new(Some(channel.clone())),
             console: Console::default(),
             life: Mutex::new(life),
             changed: Condvar::new(),
@@ -81,22 +84,29 @@ impl Running {
             .name("clone".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                let ended = listener.listen(&sender);
-                listener.lock().ended.get_or_insert(ended);
+                let ended = listener.listen(&channel, &sender);
+                {
+                    let mut life = listener.lock();
+                    // If it was not stopped and took no leave, how its process ended says why.
+                    let found =
+                        || ended.unwrap_or_else(|| Ended::Failed(format!("its shell ended: {}", shell.put_down())));
+                    life.ended.get_or_insert_with(found);
+                }
+                *lock(&listener.channel) = None;
                 listener.console.end();
                 listener.changed.notify_all();
                 // Before it is torn down: its template can be removed and its name used again.
-                gone();
+                gone(&listener);
                 pools.bury(shell);
             })
             .map_err(|e| DaemonError::System("start a thread", e))?;
         Ok(clone)
     }
 
-    /// Until the shell's end.
-    fn listen(&self, answers: &Sender<FromShell>) -> Ended {
+    /// Until the shell's end; what it says of it, if it says anything.
+    fn listen(&self, channel: &Channel, answers: &Sender<FromShell>) -> Option<Ended> {
         loop {
-            match self.channel.receive::<FromShell>() {
+            match channel.receive::<FromShell>() {
                 Ok((FromShell::Console(bytes), _)) => self.console.write(&bytes),
                 Ok((FromShell::Alive(generation), _)) => {
                     let mut life = self.lock();
@@ -107,20 +117,35 @@ impl Running {
                 }
                 Ok((FromShell::Lap(_), _)) => {}
                 Ok((FromShell::Trouble(line), _)) => self.lock().trouble = Some(line),
-                Ok((FromShell::Ended(ended), _)) => return ended,
+                Ok((FromShell::Ended(ended), _)) => return Some(ended),
                 // Who asked may have given up.
                 Ok((answer, _)) => drop(answers.send(answer)),
-                Err(_) => return Ended::Failed("the shell was killed".into()),
+                Err(_) => return None,
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.life)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().ended.is_some()
+    }
+
+    /// Bytes of memory that it adds to its template's.
+    pub(super) fn memory(&self) -> Option<u64> {
+        if self.has_ended() { None } else { memory::added(self.pid) }
     }
 
     /// As the interface shows it.
     pub(super) fn show(&self) -> api::Clone {
+        let memory_bytes = self.memory();
         let life = self.lock();
         api::Clone {
             name: self.name.clone(),
@@ -137,6 +162,8 @@ impl Running {
             first_exit_ns: life.first_exit_ns,
             ready_ns: life.ready_ns,
             trouble: life.trouble.clone(),
+            ended: life.ended.as_ref().map(describe),
+            memory_bytes,
         }
     }
 
@@ -163,7 +190,9 @@ impl Running {
     pub(super) fn stop(&self) {
         self.lock().ended.get_or_insert(Ended::Stopped);
         // The listener reads the end, and has the shell killed: a guest that was taken over need not agree.
-        let _ = rustix::net::shutdown(self.channel.as_fd(), rustix::net::Shutdown::Both);
+        if let Some(channel) = &*lock(&self.channel) {
+            let _ = rustix::net::shutdown(channel.as_fd(), rustix::net::Shutdown::Both);
+        }
     }
 
     /// Sends it back to its template, as another generation.
@@ -214,8 +243,15 @@ impl Running {
     fn send(&self, message: &ToShell, fd: Option<OwnedFd>) -> Result<(), DaemonError> {
         let ended = || DaemonError::Conflict(format!("clone {} has ended", self.name));
         let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
-        self.channel.send(message, &fds).map_err(|_| ended())
+        // Not held over the send, which waits for a shell that is slow.
+        let channel = lock(&self.channel).clone().ok_or_else(ended)?;
+        channel.send(message, &fds).map_err(|_| ended())
     }
+}
+
+/// Panics abort, so no lock is ever poisoned.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An end in words.

@@ -168,6 +168,12 @@ impl Shell {
         let _ = self.child.kill();
     }
 
+    /// Kills it if it hasn't ended by itself, and says how it ended.
+    pub fn put_down(&mut self) -> String {
+        self.kill();
+        self.end()
+    }
+
     /// Waits for its end, and says how it came.
     pub fn end(&mut self) -> String {
         self.child.wait().map_or_else(|e| e.to_string(), end)
