@@ -35,11 +35,15 @@ pub mod stats;
 pub mod table;
 mod target;
 pub mod unit_test;
+pub mod vm_clone;
+mod vm_host;
+pub mod vm_memory;
 pub mod workdir;
 pub mod worker;
 
 pub use error::BenchError;
 pub use progress::{Progress, Silent};
+pub use vm_host::Installed;
 pub use worker::worker_main;
 
 /// What an experiment hands back: the records for machines and the table for people.

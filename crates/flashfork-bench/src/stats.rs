@@ -3,7 +3,7 @@
 mod bootstrap;
 mod quantile;
 
-pub use bootstrap::{Interval, Ratio, median_interval, ratio_of_medians};
+pub use bootstrap::{Interval, Ratio, median_interval, quantile_of, ratio_of_medians};
 pub use quantile::{Summary, median, quantile};
 
 /// Samples of one configuration, kept by the round in which they were taken.

@@ -4,11 +4,13 @@ use crate::error::CliError;
 use crate::places;
 use crate::progress::Bars;
 use clap::{Args, Subcommand};
-use flashfork_bench::Outcome;
 use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
 use flashfork_bench::record::Document;
 use flashfork_bench::unit_test::UnitTestOptions;
+use flashfork_bench::vm_clone::VmCloneOptions;
+use flashfork_bench::vm_memory::VmMemoryOptions;
+use flashfork_bench::{Installed, Outcome};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -38,6 +40,10 @@ enum Experiment {
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
     Fuzz(Run<FuzzOptions>),
+    /// What a clone of a virtual machine costs by size of its memory, against booting one
+    VmClone(Run<VmCloneOptions>),
+    /// What touching memory costs in a virtual machine that was booted, and in a clone
+    VmMemory(Run<VmMemoryOptions>),
 }
 
 /// An experiment's own options and those of all.
@@ -112,6 +118,8 @@ impl Experiment {
             Experiment::Fork(_) => flashfork_bench::fork::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
+            Experiment::VmClone(_) => flashfork_bench::vm_clone::EXPERIMENT,
+            Experiment::VmMemory(_) => flashfork_bench::vm_memory::EXPERIMENT,
         }
     }
 
@@ -120,6 +128,8 @@ impl Experiment {
             Experiment::Fork(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
+            Experiment::VmClone(run) => &run.output,
+            Experiment::VmMemory(run) => &run.output,
         }
     }
 }
@@ -137,7 +147,14 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
             let o = FuzzOptions { cache: cache(&o.cache)?, preload: Some(preload), ..o.clone() };
             flashfork_bench::fuzz::run(&o, &mut bars)?
         }
+        Experiment::VmClone(Run { options: o, .. }) => flashfork_bench::vm_clone::run(o, &monitor()?, &mut bars)?,
+        Experiment::VmMemory(Run { options: o, .. }) => flashfork_bench::vm_memory::run(o, &monitor()?, &mut bars)?,
     })
+}
+
+/// Where the parts of the VM monitor are.
+fn monitor() -> Result<Installed, CliError> {
+    Ok(Installed { shell: places::monitor("flashfork-shell")?, agent: places::agent()?, cache: places::cache("lab")? })
 }
 
 /// A temporary file in the directory of `path`, to become it when it is complete.

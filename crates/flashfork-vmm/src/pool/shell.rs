@@ -65,7 +65,10 @@ pub enum ShellFailure {
 
 impl Shell {
     /// Starts one and waits until its machine is prepared and it is locked in. The calling thread must outlive it.
-    pub(super) fn start(program: &Program, kvm: &OwnedFd, shape: Shape) -> Result<Self, ShellFailure> {
+    ///
+    /// # Errors
+    /// [`ShellFailure`].
+    pub fn start(program: &Program, kvm: &OwnedFd, shape: Shape) -> Result<Self, ShellFailure> {
         let (ours, theirs) = Channel::pair().map_err(ShellFailure::Descriptor)?;
         // Above the numbers they are going to have.
         let high = |fd| fcntl_dupfd_cloexec(fd, 10).map_err(|e| ShellFailure::Descriptor(e.into()));
