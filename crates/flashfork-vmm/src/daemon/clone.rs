@@ -5,9 +5,9 @@ use super::error::DaemonError;
 use super::memory;
 use crate::pool::{Pools, Shell, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
-use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Channel, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,12 @@ use std::time::{Duration, Instant};
 
 /// How long a guest may take for its entropy, clock and hooks.
 pub(super) const ALIVE: Duration = Duration::from_secs(60);
+
+/// How long a shell may take from a claim to its guest's first exit.
+const CLAIM: Duration = Duration::from_secs(20);
+
+/// Messages that may come before the claim is done: a console's and a few events'.
+const EARLY: usize = 64;
 
 /// How long a shell may take for a request.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -53,6 +59,30 @@ pub(super) struct Born {
     pub(super) generation: Generation,
     pub(super) started: Instant,
     pub(super) claim: ClaimTimes,
+    /// What its shell said before it said that it was claimed.
+    pub(super) early: Vec<FromShell>,
+}
+
+/// Has `shell` become a clone; gives the steps' times, and what it said before: whatever its guest does with its first
+/// instructions may be heard of before the claim is.
+pub(super) fn claim(
+    shell: &Shell,
+    claim: Claim,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(ClaimTimes, Vec<FromShell>), ShellFailure> {
+    shell.send(&ToShell::Claim(Box::new(claim)), fds)?;
+    let deadline = Instant::now() + CLAIM;
+    let mut early = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match shell.receive(left).map_err(|failure| failure.after(CLAIM))?.0 {
+            FromShell::Claimed(times) => return Ok((times, early)),
+            FromShell::Failed(why) => return Err(ShellFailure::Said(why)),
+            FromShell::Ended(ended) => return Err(ShellFailure::Said(describe(&ended))),
+            other if early.len() < EARLY => early.push(other),
+            _ => return Err(ShellFailure::Unexpected),
+        }
+    }
 }
 
 impl Running {
@@ -63,7 +93,7 @@ impl Running {
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, cid, generation, started, claim } = born;
+        let Born { name, template, cid, generation, started, claim, early } = born;
         let (sender, answers) = channel();
         let first_exit_ns = nanoseconds(started.elapsed());
         let life = Life { generation, started, claim, first_exit_ns, ready_ns: None, ended: None, trouble: None };
@@ -84,7 +114,8 @@ impl Running {
             .name("clone".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                let ended = listener.listen(&channel, &sender);
+                let early = early.into_iter().find_map(|message| listener.hear(message, &sender));
+                let ended = early.or_else(|| listener.listen(&channel, &sender));
                 {
                     let mut life = listener.lock();
                     // If it was not stopped and took no leave, how its process ended says why.
@@ -106,23 +137,30 @@ impl Running {
     /// Until the shell's end; what it says of it, if it says anything.
     fn listen(&self, channel: &Channel, answers: &Sender<FromShell>) -> Option<Ended> {
         loop {
-            match channel.receive::<FromShell>() {
-                Ok((FromShell::Console(bytes), _)) => self.console.write(&bytes),
-                Ok((FromShell::Alive(generation), _)) => {
-                    let mut life = self.lock();
-                    if life.generation == generation {
-                        life.ready_ns = Some(nanoseconds(life.started.elapsed()));
-                        self.changed.notify_all();
-                    }
-                }
-                Ok((FromShell::Lap(_), _)) => {}
-                Ok((FromShell::Trouble(line), _)) => self.lock().trouble = Some(line),
-                Ok((FromShell::Ended(ended), _)) => return Some(ended),
-                // Who asked may have given up.
-                Ok((answer, _)) => drop(answers.send(answer)),
-                Err(_) => return None,
+            if let Some(ended) = self.hear(channel.receive::<FromShell>().ok()?.0, answers) {
+                return Some(ended);
             }
         }
+    }
+
+    /// Acts on a message; gives the shell's end.
+    fn hear(&self, message: FromShell, answers: &Sender<FromShell>) -> Option<Ended> {
+        match message {
+            FromShell::Console(bytes) => self.console.write(&bytes),
+            FromShell::Alive(generation) => {
+                let mut life = self.lock();
+                if life.generation == generation {
+                    life.ready_ns = Some(nanoseconds(life.started.elapsed()));
+                    self.changed.notify_all();
+                }
+            }
+            FromShell::Lap(_) => {}
+            FromShell::Trouble(line) => self.lock().trouble = Some(line),
+            FromShell::Ended(ended) => return Some(ended),
+            // Who asked may have given up.
+            answer => drop(answers.send(answer)),
+        }
+        None
     }
 
     fn lock(&self) -> MutexGuard<'_, Life> {

@@ -31,7 +31,7 @@ use flashfork_proto::api::{
     self, CreateClones, CreateTemplate, LoadTemplate, MAX_CLONES_AT_ONCE, SaveTemplate, is_name,
 };
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Claim, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Claim, Renewal};
 use flashfork_proto::signal::MAX_JOB;
 use kvm_ioctls::Kvm;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,13 +40,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 /// vsock context ids from here on are guests' (0 to 2 have meanings of their own).
 const FIRST_CID: u32 = 3;
-
-/// How long a shell may take from a claim to its guest's first exit.
-const CLAIM: Duration = Duration::from_secs(20);
 
 /// What a daemon is told at its start.
 #[derive(Debug, Clone)]
@@ -327,16 +324,11 @@ impl Daemon {
         let claim = Claim { renewal, cid, state: entry.state.clone() };
         let pools = &self.hardware()?.pools;
         let shell = pools.take(entry.shape())?;
-        let times = shell.send(&ToShell::Claim(Box::new(claim)), &fds).and_then(|()| shell.receive(CLAIM));
-        let claim = match times {
-            Ok((FromShell::Claimed(times), _)) => times,
-            other => {
+        let (claim, early) = match clone::claim(&shell, claim, &fds) {
+            Ok(claimed) => claimed,
+            Err(failure) => {
                 pools.bury(shell);
-                return Err(match other {
-                    Ok((FromShell::Failed(why), _)) => crate::pool::ShellFailure::Said(why).into(),
-                    Ok(_) => crate::pool::ShellFailure::Unexpected.into(),
-                    Err(failure) => failure.into(),
-                });
+                return Err(failure.into());
             }
         };
         entry.alive.fetch_add(1, Ordering::AcqRel);
@@ -348,7 +340,7 @@ impl Daemon {
                 daemon.note_end(clone);
             }
         };
-        let born = Born { name: name.clone(), template: template.into(), cid, generation, started, claim };
+        let born = Born { name: name.clone(), template: template.into(), cid, generation, started, claim, early };
         let clone = Running::start(shell, born, pools, gone)?;
         self.lock().clones.insert(name.clone(), clone.clone());
         Ok((name, clone))

@@ -63,6 +63,13 @@ pub enum ShellFailure {
     Unexpected,
 }
 
+impl ShellFailure {
+    /// Of several waits in a row: what the whole wait was.
+    pub(crate) fn after(self, patience: Duration) -> Self {
+        if let Self::Silent(_) = self { Self::Silent(patience) } else { self }
+    }
+}
+
 impl Shell {
     /// Starts one and waits until its machine is prepared and it is locked in. The calling thread must outlive it.
     ///
