@@ -9,7 +9,9 @@ pub fn tell(channel: &Arc<Channel>) {
     let channel = channel.clone();
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
-        let what = panic.payload_as_str().unwrap_or("no reason given").replace('\n', " ");
+        let payload = panic.payload();
+        let what = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+        let what = what.unwrap_or("no reason given").replace('\n', " ");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let thread = std::thread::current();
         let thread = thread.name().unwrap_or("unnamed");
