@@ -6,8 +6,8 @@
 mod memory;
 mod template;
 
-pub(crate) use memory::{MemoryPages, available};
 use memory::resident;
+pub(crate) use memory::{MemoryPages, available};
 pub(crate) use template::{Claimed, Template};
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

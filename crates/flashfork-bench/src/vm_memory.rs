@@ -41,10 +41,14 @@ pub fn run(
     let host = Host::open(installed)?;
     let size = options.size.0;
     // The guest, a template that is a copy of it, and a clone that has copied it all.
-    memory::require(&memory::headroom()?, format!("a guest of {}, its template and its clone", options.size), 3 * size + RESERVE)?;
-    let (pages, notes) = available(size, 2)?;
-    notes.iter().for_each(|note| progress.note(note));
-    let mut results = Results { size, notes, ..Results::default() };
+    memory::require(
+        &memory::headroom()?,
+        format!("a guest of {}, its template and its clone", options.size),
+        3 * size + RESERVE,
+    )?;
+    let (pages, missing) = available(size, 2)?;
+    missing.iter().for_each(|note| progress.note(note));
+    let mut results = Results { size, notes: Vec::from_iter(missing), ..Results::default() };
     passes::measure(&host, &pages, options.rounds as usize, &mut results, progress)?;
     let table = report::render(&card, &results);
     Ok(Outcome { document: Document::new(card, results.records()?), table })

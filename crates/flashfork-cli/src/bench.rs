@@ -65,7 +65,7 @@ struct OutputArgs {
     json: bool,
 }
 
-/// Draw the fork calls of a record file of `bench fork` by the parent's memory, as SVG
+/// Draw a record file of `bench fork` or `bench vm-clone` by size of memory, as SVG
 #[derive(Args)]
 #[command(
     after_help = "Example: flashfork bench fork --records fork.json && flashfork bench figure fork.json fork.svg"
@@ -88,7 +88,7 @@ pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
 }
 
 fn draw(args: &FigureArgs) -> Result<(), CliError> {
-    let svg = flashfork_bench::figure::fork(&Document::read(&args.records)?)?;
+    let svg = flashfork_bench::figure::draw(&Document::read(&args.records)?)?;
     std::fs::write(&args.out, svg).map_err(CliError::file("write", &args.out))
 }
 

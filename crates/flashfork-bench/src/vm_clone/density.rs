@@ -16,8 +16,6 @@ use crate::size::Size;
 use crate::vm_host::{Host, MemoryPages, Template, shape};
 use crate::{BenchError, Progress};
 
-/// Counted so often.
-const REPEATS: usize = 3;
 /// The largest guests this is done with: the kernel's arrays grow with a guest's memory, and all clones are there at once.
 const LARGEST: u64 = 1 << 30;
 /// After so long the kernel has freed what it puts off.
@@ -40,12 +38,12 @@ pub(super) fn measure(
     let (Some(&least), Some(&most)) = (sizes.first(), sizes.last()) else { return Ok(()) };
     let sizes = if least == most { vec![least] } else { vec![least, most] };
     for size in sizes {
-        progress.begin(&format!("memory of {} clones of {}", plan.alive, Size(size)), REPEATS as u64);
+        progress.begin(&format!("memory of {} clones of {}", plan.alive, Size(size)), plan.counts as u64);
         let shape = shape(size, MemoryPages::Small.of_shape());
         let template = Template::freeze(&host.boot(shape, CODE)?, shape, MemoryPages::Small, true)?;
         let mut density = Density { size, count: plan.alive, waiting: Vec::new(), alive: Vec::new() };
         // The first time, caches of the kernel grow that stay.
-        for repeat in 0..=REPEATS {
+        for repeat in 0..=plan.counts {
             std::thread::sleep(QUIET);
             let before = free()?;
             let shells: Vec<Shell> = (0..plan.alive).map(|_| host.shell(shape)).collect::<Result<_, _>>()?;

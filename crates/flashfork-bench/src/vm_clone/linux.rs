@@ -31,8 +31,6 @@ const CALL: Duration = Duration::from_millis(5);
 struct Subject {
     shape: Shape,
     template: Template,
-    /// Of the template's kernel: its clones have it, a guest that booted does not.
-    boot_id: [u8; 16],
     waiting: VecDeque<Shell>,
     claims: u64,
 }
@@ -90,14 +88,7 @@ impl Subject {
         let shell = host.shell(shape)?;
         boot(&shell, guest, " flashfork.ready=fork")?;
         let template = Template::freeze(&shell, shape, MemoryPages::Small, false)?;
-        let mut subject = Self { shape, template, boot_id: [0; 16], waiting: VecDeque::new(), claims: 0 };
-        subject.waiting.push_back(host.shell(shape)?);
-        // The first clone is not counted; it tells who its kernel is.
-        let shell = host.shell(shape)?;
-        subject.template.claim(&shell, 0)?;
-        until_alive(&shell)?;
-        subject.boot_id = call(&shell)?;
-        Ok(subject)
+        Ok(Self { shape, template, waiting: VecDeque::from([host.shell(shape)?]), claims: 0 })
     }
 
     fn clone(&mut self, host: &Host) -> Result<Sample, BenchError> {
@@ -109,10 +100,10 @@ impl Subject {
         let claimed = self.template.claim(&shell, self.claims)?;
         until_alive(&shell)?;
         let ready = start.elapsed();
-        let boot_id = call(&shell)?;
+        let uptime = call(&shell)?;
         let reply = start.elapsed();
-        if boot_id != self.boot_id {
-            return Err(BenchError::Unable("a clone's kernel is not its template's: it was booted".into()));
+        if uptime <= reply {
+            return Err(BenchError::Unable(format!("a clone's kernel is {uptime:?} old: it was booted")));
         }
         let mut sample = vec![(FIRST_EXIT, us(claimed.total)), (READY, us(ready)), (FIRST_REPLY, us(reply))];
         sample.extend(steps(&claimed));
@@ -126,16 +117,16 @@ impl Subject {
         let created = start.elapsed();
         boot(&shell, guest, "")?;
         let loaded = start.elapsed();
-        let boot_id = loop {
+        let uptime = loop {
             match call(&shell) {
-                Ok(boot_id) => break boot_id,
+                Ok(uptime) => break uptime,
                 Err(why) if start.elapsed() > BOOT => return Err(why),
                 Err(_) => std::thread::sleep(CALL),
             }
         };
         let reply = start.elapsed();
-        if boot_id == self.boot_id {
-            return Err(BenchError::Unable("a guest that booted has its template's kernel".into()));
+        if uptime > reply {
+            return Err(BenchError::Unable(format!("the kernel of a guest that booted is {uptime:?} old")));
         }
         Ok(vec![(FIRST_REPLY, us(reply)), ("create", us(created)), ("load", us(loaded - created))])
     }
@@ -157,8 +148,8 @@ fn until_alive(shell: &Shell) -> Result<(), BenchError> {
     expect(shell, |message| matches!(message, FromShell::Alive(_)).then_some(()), "become a clone of its own")
 }
 
-/// Asks the agent something, and gives its kernel's boot id once it has answered.
-fn call(shell: &Shell) -> Result<[u8; 16], BenchError> {
+/// Asks the agent something, and gives its kernel's age once it has answered.
+fn call(shell: &Shell) -> Result<Duration, BenchError> {
     let failed = |error: std::io::Error| BenchError::system("talk to a guest's agent", error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     shell.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(vm)?;
@@ -167,7 +158,7 @@ fn call(shell: &Shell) -> Result<[u8; 16], BenchError> {
     let reader = ours.try_clone().map_err(failed)?;
     let mut client = Client::connect(reader, ours).map_err(vm)?;
     match client.call(&Request::Ping).map_err(vm)? {
-        Reply::Pong { .. } => Ok(client.hello().boot_id),
+        Reply::Pong { monotonic_ns } => Ok(Duration::from_nanos(monotonic_ns)),
         other => Err(vm(format!("the agent answered {other:?}"))),
     }
 }

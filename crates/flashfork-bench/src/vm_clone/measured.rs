@@ -40,8 +40,7 @@ pub(super) const FIRST_REPLY: &str = "first reply";
 
 /// The steps of a claim as they follow one another. The first is the client's; the last is what nobody measures: both
 /// processes' way through the scheduler.
-pub(super) const STEPS: [&str; 8] =
-    ["send", "check", "map", "vcpus", "machine", "devices", "run", "wake-ups"];
+pub(super) const STEPS: [&str; 8] = ["send", "check", "map", "vcpus", "machine", "devices", "run", "wake-ups"];
 /// The steps of a cold boot.
 pub(super) const BOOT_STEPS: [&str; 3] = ["create", "load", "run"];
 

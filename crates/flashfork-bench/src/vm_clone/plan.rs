@@ -31,6 +31,8 @@ pub(super) struct Plan {
     pub linux_rounds: usize,
     /// Clones alive at the same time while their memory is counted.
     pub alive: usize,
+    /// How often it is counted.
+    pub counts: usize,
     /// What was left out and why.
     pub notes: Vec<String>,
 }
@@ -45,13 +47,15 @@ impl Plan {
         // A template on small pages and one on huge ones, and a third on pages that are set aside already.
         let tiny = if measures(GuestKind::Tiny) { choose(&SIZES, 2)? } else { Vec::new() };
         let linux_sizes = if measures(GuestKind::Linux) { choose(&LINUX_SIZES, 1)? } else { Vec::new() };
-        let mut sizes = Vec::new();
+        let (mut sizes, mut lacking) = (Vec::new(), None);
         for size in tiny {
             // A template, a cold boot, and a clone that copies.
             let (pages, missing) = available(size, 3)?;
-            notes.extend(missing);
             sizes.push((size, pages));
+            // What is missing for the largest size says what to do for all.
+            lacking = missing.or(lacking);
         }
+        notes.extend(lacking);
         let rounds = |quick, full| options.rounds.map_or(if options.quick { quick } else { full }, |n| n as usize);
         Ok(Self {
             guests: options.guests.clone(),
@@ -60,6 +64,7 @@ impl Plan {
             rounds: rounds(5, 40),
             linux_rounds: rounds(2, 5),
             alive: if options.quick { 10 } else { 50 },
+            counts: if options.quick { 1 } else { 3 },
             notes,
         })
     }
@@ -121,7 +126,10 @@ mod tests {
         let sizes = Some(vec![Size(4 << 30), Size(128 << 20), Size(4 << 30)]);
         let options = VmCloneOptions { sizes, ..VmCloneOptions::default() };
         let refused = choose(&options, &SIZES, 2, &room(4 << 30), &mut Vec::new()).unwrap_err().to_string();
-        assert!(refused.starts_with("guests of 128M, 4G needs 9.2 GB") && refused.contains("4 GB are free"), "{refused}");
+        assert!(
+            refused.starts_with("guests of 128M, 4G needs 9.2 GB") && refused.contains("4 GB are free"),
+            "{refused}"
+        );
         let chosen = choose(&options, &SIZES, 2, &room(16 << 30), &mut Vec::new()).unwrap();
         assert_eq!(chosen, [128 << 20, 4 << 30]);
     }

@@ -19,8 +19,13 @@ pub(super) fn render(host: &HostCard, plan: &Plan, results: &Results) -> String 
     if plan.guests.contains(&GuestKind::Tiny) {
         parts.push(
             "Tiny guests: from the request until the client knows of the first exit; clones checked what they inherited.\n\
-             All memory of a template is there. 4k, thp (made of 4 KB pages) and hugetlb are what it is made of."
+             All memory of a template is there. 4k, thp (made of 4 KB pages by MADV_COLLAPSE) and hugetlb are what it is made of."
                 .into(),
+        );
+        parts.extend(
+            host.thp_shmem_enabled.as_deref().filter(|mode| ["never", "deny"].contains(mode)).map(|mode| {
+                format!("shmem_enabled is {mode} here: templates that the daemon makes are on 4 KB pages.")
+            }),
         );
         parts.push(overview(results, GuestKind::Tiny));
         parts.push(comparisons(results, GuestKind::Tiny, FIRST_EXIT));
@@ -28,7 +33,9 @@ pub(super) fn render(host: &HostCard, plan: &Plan, results: &Results) -> String 
         parts.push(density(results));
     }
     if plan.guests.contains(&GuestKind::Linux) {
-        parts.push("Linux guests: a cold boot begins with an empty process; clones have their template's kernel.".into());
+        parts.push(
+            "Linux guests: a cold boot begins with an empty process; clones run on, as their clocks show.".into(),
+        );
         parts.push(overview(results, GuestKind::Linux));
         parts.push(comparisons(results, GuestKind::Linux, FIRST_REPLY));
         parts.push(steps(results, GuestKind::Linux));
@@ -127,7 +134,11 @@ fn steps(results: &Results, guest: GuestKind) -> String {
 fn density(results: &Results) -> String {
     let middle = |counts: &[Bytes], part: fn(&Bytes) -> f64| {
         let mut values: Vec<f64> = counts.iter().map(part).collect();
-        if values.is_empty() { String::new() } else { show(median(&mut values).max(0.0) as u64) }
+        match (!values.is_empty()).then(|| median(&mut values)) {
+            Some(bytes) if bytes > 0.0 => show(bytes as u64),
+            // Others took and gave back more meanwhile.
+            _ => "lost in the noise".to_owned(),
+        }
     };
     let row = |density: &super::measured::Density| {
         vec![

@@ -48,22 +48,22 @@ impl MemoryPages {
     }
 }
 
-/// What this host can have guest memory of `bytes` made of, `copies` of it at a time, and what it can't and why.
-pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Vec<String>), BenchError> {
+/// What this host can have guest memory of `bytes` made of, `copies` of it at a time, and why not of more.
+pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Option<String>), BenchError> {
     let failed = |error: procfs::ProcError| BenchError::system("read /proc/meminfo", std::io::Error::other(error));
     let free = procfs::Current::current().map(|info: procfs::Meminfo| info.hugepages_free).map_err(failed)?;
     let (free, needed) = (free.unwrap_or(0), copies * bytes.div_ceil(HUGE));
     let mut pages = vec![MemoryPages::Small, MemoryPages::Thp];
     if free >= needed {
         pages.push(MemoryPages::Hugetlb);
-        return Ok((pages, Vec::new()));
+        return Ok((pages, None));
     }
     let note = format!(
         "left out: hugetlb for guests of {}: {free} pages of 2 MB are free, {needed} are needed; reserve them with \
          `sysctl vm.nr_hugepages={needed}`",
         show(bytes)
     );
-    Ok((pages, vec![note]))
+    Ok((pages, Some(note)))
 }
 
 /// A sealed copy of the memory file `ram`, of `bytes`, in which every page is there, and the share of it on 2 MB pages. Pages

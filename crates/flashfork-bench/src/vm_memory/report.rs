@@ -18,7 +18,8 @@ pub(super) fn render(host: &HostCard, results: &Results) -> String {
         let mut row = vec![cell.access.name().to_owned(), cell.pages.name().to_owned()];
         let of = |pass| Summary::of(&results.per_page(cell, pass).flat()).map_or(String::new(), |s| time(s.p50));
         row.extend(Pass::ALL.map(of));
-        let pairs = [(Pass::Shared, Pass::Unbacked), (Pass::Shared, Pass::BackedClone), (Pass::BackedClone, Pass::Backed)];
+        let pairs =
+            [(Pass::Shared, Pass::Unbacked), (Pass::Shared, Pass::BackedClone), (Pass::BackedClone, Pass::Backed)];
         row.extend(
             pairs.map(|(pass, other)| results.ratio(cell, pass, other).map_or(String::new(), |found| ratio(&found))),
         );
