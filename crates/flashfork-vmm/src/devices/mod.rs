@@ -1,5 +1,7 @@
 //! What the guest finds at its I/O ports and in its MMIO windows.
 
+#[cfg(test)]
+mod fuzz;
 mod serial;
 mod signal;
 mod state;
