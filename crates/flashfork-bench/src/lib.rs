@@ -14,6 +14,7 @@
 //!
 //! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
 
+pub mod compare;
 pub mod database;
 pub mod engine;
 pub mod error;
@@ -30,11 +31,13 @@ pub mod order;
 pub mod pin;
 pub mod progress;
 pub mod record;
+pub mod sampling;
 pub mod size;
 pub mod stats;
 pub mod table;
 mod target;
 pub mod unit_test;
+pub mod warnings;
 pub mod workdir;
 pub mod worker;
 

@@ -27,6 +27,20 @@ pub struct Document {
     pub host: HostCard,
     /// The records.
     pub records: Vec<Record>,
+    /// Cells that could not be measured, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
+/// A cell that could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The experiment.
+    pub experiment: String,
+    /// Which cell, in words: "odf, 1 GB".
+    pub cell: String,
+    /// Why, in one line.
+    pub reason: String,
 }
 
 /// The samples of one configuration and their summary.
@@ -75,6 +89,15 @@ impl Record {
         Ok(Self { experiment, method, params, unit, n, min, p50, p90, p99, max, samples })
     }
 
+    /// Experiment and method, for messages.
+    pub fn label(&self) -> String {
+        let size = self.params.get("size").and_then(Value::as_u64);
+        let measure = self.params.get("measure").and_then(Value::as_str);
+        let size = size.map_or(String::new(), |size| format!(", {}", crate::size::show(size)));
+        let measure = measure.map_or(String::new(), |measure| format!(", {measure}"));
+        format!("{} {}{size}{measure}", self.experiment, self.method)
+    }
+
     /// What contradicts the samples in this record's summary, if anything.
     fn contradiction(&self) -> Option<String> {
         let fresh = Self::new(&self.experiment, &self.method, self.params.clone(), &self.unit, self.samples.clone());
@@ -91,7 +114,7 @@ impl Record {
 impl Document {
     /// A document of `records` taken on `host`.
     pub fn new(host: HostCard, records: Vec<Record>) -> Self {
-        Self { schema: SCHEMA.to_owned(), host, records }
+        Self { schema: SCHEMA.to_owned(), host, records, missing: Vec::new() }
     }
 
     /// Writes the document to `path` as one line of JSON.
