@@ -24,8 +24,10 @@ mod subject;
 mod targets;
 mod touch;
 
+pub(crate) use facts::Facts;
 pub use method::Method;
 pub use options::ForkOptions;
+pub(crate) use region::Region;
 pub(crate) use sealing::SealingSubject;
 pub(crate) use subject::ForkSubject;
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::BenchError;
 use crate::host::HostCard;
+use crate::sampling::{Ended, Series};
 use crate::stats::Summary;
 
 /// The schema this version writes and reads.
@@ -109,6 +110,25 @@ impl Record {
             Err(error) => Some(error.to_string()),
         }
     }
+}
+
+/// A record of what [`crate::sampling`] took, with how many samples each round had, the warm-up and why it ended.
+pub(crate) fn of_series<'a, M>(
+    experiment: &str,
+    method: &str,
+    params: impl IntoIterator<Item = (&'a str, Value)>,
+    unit: &str,
+    series: &Series<M>,
+    ended: Ended,
+) -> Result<Record, BenchError> {
+    let per_round: Vec<usize> = series.rounds.0.iter().map(Vec::len).collect();
+    let kept = [
+        ("samples_per_round", Value::from(per_round)),
+        ("warm_up", Value::from(series.warm_up.clone())),
+        ("ended", Value::from(ended.name())),
+    ];
+    let params = params.into_iter().chain(kept).map(|(name, value)| (name.to_owned(), value)).collect();
+    Record::new(experiment, method, params, unit, series.rounds.flat())
 }
 
 impl Document {

@@ -1,10 +1,14 @@
 //! `flashfork bench`: experiments, and figures of what they found.
 
 use crate::error::CliError;
+use crate::interrupt;
+use crate::output::say;
 use crate::places;
 use crate::progress::Bars;
 use clap::{Args, Subcommand};
 use flashfork_bench::Outcome;
+use flashfork_bench::compare;
+use flashfork_bench::creation::CreationOptions;
 use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
 use flashfork_bench::record::Document;
@@ -28,12 +32,15 @@ enum BenchCommand {
     #[command(flatten)]
     Experiment(Experiment),
     Figure(FigureArgs),
+    Compare(CompareArgs),
 }
 
 #[derive(Subcommand)]
 enum Experiment {
     /// What a clone costs by size of the parent: 4 KB pages, THP, sealed
     Fork(Run<ForkOptions>),
+    /// Every way to make a process beside the others: fork, vfork, clone, posix_spawn, threads, sealed
+    Creation(Run<CreationOptions>),
     /// Real SQLite: each test in a clone of one warmed database
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
@@ -73,10 +80,26 @@ struct FigureArgs {
     out: PathBuf,
 }
 
+/// Compare two record files cell by cell: which figures differ beyond chance, and by how much
+#[derive(Args)]
+#[command(after_help = "Example: flashfork bench compare before.json after.json")]
+struct CompareArgs {
+    /// The first record file
+    #[arg(value_name = "A.json")]
+    first: PathBuf,
+    /// The second, whose figures are called lower or higher
+    #[arg(value_name = "B.json")]
+    second: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
 pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         BenchCommand::Experiment(experiment) => measure(experiment)?,
         BenchCommand::Figure(args) => draw(args)?,
+        BenchCommand::Compare(args) => compare(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,6 +107,16 @@ pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
 fn draw(args: &FigureArgs) -> Result<(), CliError> {
     let svg = flashfork_bench::figure::fork(&Document::read(&args.records)?)?;
     std::fs::write(&args.out, svg).map_err(CliError::file("write", &args.out))
+}
+
+fn compare(args: &CompareArgs) -> Result<(), CliError> {
+    let found = compare::files(&args.first, &args.second)?;
+    if args.json {
+        let value =
+            serde_json::json!({ "schema": "flashfork.compare/1", "verdict": found.sentence(), "comparison": found });
+        return say(&format!("{value:#}"));
+    }
+    say(&found.table())
 }
 
 fn measure(experiment: &Experiment) -> Result<(), CliError> {
@@ -110,6 +143,7 @@ impl Experiment {
     fn name(&self) -> &'static str {
         match self {
             Experiment::Fork(_) => flashfork_bench::fork::EXPERIMENT,
+            Experiment::Creation(_) => flashfork_bench::creation::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
         }
@@ -118,6 +152,7 @@ impl Experiment {
     fn output(&self) -> &OutputArgs {
         match self {
             Experiment::Fork(run) => &run.output,
+            Experiment::Creation(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
         }
@@ -128,6 +163,10 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
     let mut bars = Bars::default();
     Ok(match experiment {
         Experiment::Fork(Run { options: o, .. }) => flashfork_bench::fork::run(o, &mut bars)?,
+        Experiment::Creation(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::creation::run(o, &mut bars)?
+        }
         Experiment::UnitTest(Run { options: o, .. }) => {
             let o = UnitTestOptions { cache: cache(&o.cache)?, ..o.clone() };
             flashfork_bench::unit_test::run(&o, &mut bars)?

@@ -8,6 +8,7 @@ mod bench;
 mod doctor;
 mod error;
 mod generate;
+mod interrupt;
 mod lab;
 mod output;
 mod places;

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ impl Channel {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors.try_clone().map_err(failed)?)
+            // The terminal's Ctrl-C is for the coordinator, which ends its workers when it has what it wants to keep.
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
         match (process.stdin.take(), process.stdout.take()) {

@@ -1,0 +1,126 @@
+//! The experiments about process creation at tiny sizes: what they record is complete and adds up. No times are judged.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use flashfork_bench::compare;
+use flashfork_bench::creation::{self, CreationOptions, Touch};
+use flashfork_bench::record::{Document, Record};
+use flashfork_bench::size::Size;
+use flashfork_bench::{BenchError, Outcome, Progress, Silent, worker, worker_main};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// One test.
+type Test = fn() -> Result<(), Failed>;
+
+/// Asks to stop after so many steps.
+struct StopAfter(u64);
+
+impl Progress for StopAfter {
+    fn begin(&mut self, _: &str, _: u64) {}
+    fn step(&mut self) {
+        self.0 = self.0.saturating_sub(1);
+    }
+    fn note(&mut self, _: &str) {}
+    fn interrupted(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+fn text<'a>(record: &'a Record, param: &str) -> &'a str {
+    record.params[param].as_str().unwrap()
+}
+
+fn tiny(touch: Touch) -> CreationOptions {
+    CreationOptions { sizes: Some(vec![Size(4 << 20)]), touch, fds: 100, vmas: 50, quick: true }
+}
+
+/// Every summary follows from its samples, and the file holds what is in memory.
+fn check_file(outcome: &Outcome) -> Result<(), Failed> {
+    let path = tempfile::NamedTempFile::new()?.into_temp_path();
+    outcome.document.write(&path)?;
+    assert_eq!(Document::read(&path)?, outcome.document);
+    for record in &outcome.document.records {
+        let per_round = record.params["samples_per_round"].as_array().unwrap();
+        assert_eq!(per_round.iter().map(|n| n.as_u64().unwrap()).sum::<u64>(), record.n as u64);
+    }
+    Ok(())
+}
+
+fn every_way_is_measured_and_its_phases_add_up() -> Result<(), Failed> {
+    let outcome = creation::run(&tiny(Touch::All), &mut Silent)?;
+    check_file(&outcome)?;
+    let records = &outcome.document.records;
+    let found: BTreeSet<(&str, &str)> =
+        records.iter().map(|record| (record.method.as_str(), text(record, "then"))).collect();
+    for way in ["clone-vm", "vfork", "fork-4k", "clone3", "seal"] {
+        assert!(found.contains(&(way, "exit")) && found.contains(&(way, "exec")), "{way} in {found:?}");
+    }
+    assert!(found.contains(&("pthread_create", "exit")) && found.contains(&("posix_spawn", "exec")));
+    assert!(!found.contains(&("posix_spawn", "exit")) && !found.contains(&("pthread_create", "exec")));
+    // On a kernel without it, on-demand fork is missing with its reason.
+    let odf = outcome.document.missing.iter().any(|missing| missing.cell == "odf" && !missing.reason.is_empty());
+    assert_eq!(odf, !found.contains(&("odf", "exit")));
+    for (way, then) in found {
+        let of = |measure: &str| {
+            records.iter().find(|record| {
+                (record.method.as_str(), text(record, "then"), text(record, "measure")) == (way, then, measure)
+            })
+        };
+        let cycle = of("cycle").unwrap();
+        for part in ["call", "first_instruction", "exit", "reap"] {
+            let Some(part) = of(part) else { continue };
+            assert!(part.samples.iter().zip(&cycle.samples).all(|(part, whole)| part <= whole), "{way} {part:?}");
+        }
+        assert!(cycle.params["facts"]["vmas"].as_u64().unwrap() >= 50, "{cycle:?}");
+        assert_eq!(cycle.params["extra_fds"], 100);
+    }
+    for part in ["Parent with 4 MB", "per second", "times vfork", "100 more open files"] {
+        assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
+    }
+    let same = compare::documents(&outcome.document, &outcome.document)?;
+    assert_eq!((same.cells.len(), same.unmatched), (records.len(), [0, 0]));
+    assert!(same.sentence().starts_with("No difference that matters"), "{}", same.sentence());
+    Ok(())
+}
+
+fn untouched_memory_has_no_page_tables() -> Result<(), Failed> {
+    let options = CreationOptions { sizes: Some(vec![Size(64 << 20)]), fds: 0, vmas: 0, ..tiny(Touch::None) };
+    let outcome = creation::run(&options, &mut Silent)?;
+    let fork = outcome.document.records.iter().find(|record| record.method == "fork-4k").unwrap();
+    // 64 MB touched would need 32 page tables of 4 KB.
+    assert!(fork.params["facts"]["page_table_bytes"].as_u64().unwrap() < 32 * 4096, "{fork:?}");
+    assert!(outcome.table.contains("not touched"));
+    Ok(())
+}
+
+fn an_interrupted_run_keeps_what_is_measured() -> Result<(), Failed> {
+    // Parents of four or five kinds are prepared, then some rounds are made.
+    let outcome = creation::run(&tiny(Touch::All), &mut StopAfter(9))?;
+    let records = &outcome.document.records;
+    assert!(!records.is_empty() && records.iter().all(|record| text(record, "ended") == "interrupted"));
+    check_file(&outcome)
+}
+
+fn a_parent_that_does_not_fit_is_refused() -> Result<(), Failed> {
+    let options = CreationOptions { sizes: Some(vec![Size(1 << 50)]), ..tiny(Touch::All) };
+    let error = creation::run(&options, &mut Silent).unwrap_err();
+    assert!(matches!(error, BenchError::DoesNotFit { .. }), "{error}");
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
+        return worker_main(args.into_iter().skip(1));
+    }
+    let tests: [(&str, Test); 4] = [
+        ("creation::every_way_is_measured_and_its_phases_add_up", every_way_is_measured_and_its_phases_add_up),
+        ("creation::untouched_memory_has_no_page_tables", untouched_memory_has_no_page_tables),
+        ("creation::an_interrupted_run_keeps_what_is_measured", an_interrupted_run_keeps_what_is_measured),
+        ("creation::a_parent_that_does_not_fit_is_refused", a_parent_that_does_not_fit_is_refused),
+    ];
+    let trials = tests.map(|(name, test)| Trial::test(name, test)).into_iter().collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
