@@ -105,7 +105,7 @@ pub fn documents(first: &Document, second: &Document) -> Result<Comparison, Benc
         return Err(BenchError::Unable(why.to_owned()));
     }
     let tests: Vec<Option<RankTest>> =
-        pairs.iter().map(|(_, a, b)| rank_test(&units(&rounds(a)), &units(&rounds(b)))).collect();
+        pairs.iter().map(|(_, a, b)| rank_test(&units(&a.rounds()), &units(&b.rounds()))).collect();
     let mut adjusted = holm(&tests.iter().flatten().map(|test| test.p).collect::<Vec<_>>()).into_iter();
     let cells = pairs
         .into_iter()
@@ -126,33 +126,13 @@ fn key(record: &Record) -> String {
     format!("{} {}: {}", record.experiment, record.method, words.collect::<Vec<_>>().join(", "))
 }
 
-/// The samples by round where the record says how many each round had, else each for itself.
-fn rounds(record: &Record) -> Rounds {
-    let counts: Option<Vec<usize>> = record
-        .params
-        .get("samples_per_round")
-        .and_then(|value| value.as_array()?.iter().map(|count| count.as_u64().map(|count| count as usize)).collect());
-    match counts.filter(|counts| counts.iter().sum::<usize>() == record.samples.len()) {
-        None => Rounds::independent(&record.samples),
-        Some(counts) => {
-            let mut rest = record.samples.as_slice();
-            let mut next = |count| {
-                let (round, after) = rest.split_at(count);
-                rest = after;
-                round.to_vec()
-            };
-            Rounds(counts.into_iter().map(&mut next).collect())
-        }
-    }
-}
-
 /// One figure per round.
 fn units(rounds: &Rounds) -> Vec<f64> {
     rounds.0.iter().filter(|round| !round.is_empty()).map(|round| median(&mut round.clone())).collect()
 }
 
 fn judge(cell: String, a: &Record, b: &Record, p: Option<f64>) -> Cell {
-    let ratio = ratio_of_medians(&rounds(a), &rounds(b)).map(inverse).filter(|ratio| ratio.value.is_finite());
+    let ratio = ratio_of_medians(&a.rounds(), &b.rounds()).map(inverse).filter(|ratio| ratio.value.is_finite());
     let verdict = match (p, a.p50, b.p50) {
         (None, ..) => Verdict::TooFew,
         (Some(p), ..) if p >= CHANCE => Verdict::Same,

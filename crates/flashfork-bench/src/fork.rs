@@ -27,7 +27,7 @@ mod touch;
 pub(crate) use facts::Facts;
 pub use method::Method;
 pub use options::ForkOptions;
-pub(crate) use region::Region;
+pub(crate) use region::{PAGE, Region, WORDS_PER_PAGE, word};
 pub(crate) use sealing::SealingSubject;
 pub(crate) use subject::ForkSubject;
 

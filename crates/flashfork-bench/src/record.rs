@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::BenchError;
 use crate::host::HostCard;
 use crate::sampling::{Ended, Series};
-use crate::stats::Summary;
+use crate::stats::{Rounds, Summary};
 
 /// The schema this version writes and reads.
 pub const SCHEMA: &str = "flashfork.bench/1";
@@ -97,6 +97,25 @@ impl Record {
         let size = size.map_or(String::new(), |size| format!(", {}", crate::size::show(size)));
         let measure = measure.map_or(String::new(), |measure| format!(", {measure}"));
         format!("{} {}{size}{measure}", self.experiment, self.method)
+    }
+
+    /// The samples by round where the record says how many each round had, else each for itself.
+    pub fn rounds(&self) -> Rounds {
+        let counts: Option<Vec<usize>> = self.params.get("samples_per_round").and_then(|value| {
+            value.as_array()?.iter().map(|count| count.as_u64().map(|count| count as usize)).collect()
+        });
+        match counts.filter(|counts| counts.iter().sum::<usize>() == self.samples.len()) {
+            None => Rounds::independent(&self.samples),
+            Some(counts) => {
+                let mut rest = self.samples.as_slice();
+                let mut next = |count| {
+                    let (round, after) = rest.split_at(count);
+                    rest = after;
+                    round.to_vec()
+                };
+                Rounds(counts.into_iter().map(&mut next).collect())
+            }
+        }
     }
 
     /// What contradicts the samples in this record's summary, if anything.
@@ -212,6 +231,16 @@ mod tests {
         assert!(Document::read(&path).unwrap_err().to_string().contains("flashfork.bench/2"));
         std::fs::write(&path, "[1]").unwrap();
         assert!(Document::read(&path).unwrap_err().to_string().contains("no schema"));
+    }
+
+    #[test]
+    fn samples_go_back_into_their_rounds() {
+        let mut record = record();
+        assert_eq!(record.rounds(), Rounds::independent(&record.samples));
+        record.params.insert("samples_per_round".to_owned(), json!([3, 0, 1]));
+        assert_eq!(record.rounds().0, [vec![22.314, 21.0, 25.125], vec![], vec![1.0 / 3.0]]);
+        record.params.insert("samples_per_round".to_owned(), json!([3]));
+        assert_eq!(record.rounds(), Rounds::independent(&record.samples), "counts that don't add up are no counts");
     }
 
     #[test]

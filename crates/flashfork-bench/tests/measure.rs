@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use flashfork_bench::compare;
+use flashfork_bench::cow_model::{self, CowModelOptions, Grid, Model};
 use flashfork_bench::creation::{self, CreationOptions, Touch};
+use flashfork_bench::fork::Method;
 use flashfork_bench::record::{Document, Record};
 use flashfork_bench::size::Size;
 use flashfork_bench::{BenchError, Outcome, Progress, Silent, worker, worker_main};
@@ -110,12 +112,29 @@ fn a_parent_that_does_not_fit_is_refused() -> Result<(), Failed> {
     Ok(())
 }
 
+fn the_papers_grid_is_measured_and_fitted() -> Result<(), Failed> {
+    let outcome = cow_model::run(&CowModelOptions { grid: Grid::Paper, quick: true }, &mut Silent)?;
+    check_file(&outcome)?;
+    let model = Model::of(&outcome.document, Method::Fork4k).ok_or("no fit")?;
+    assert_eq!(model.cells.len(), 4 * 4);
+    let [process, _, copied] = model.fit.coefficients;
+    assert!(process > 0.0 && copied > 0.0, "{model:?}");
+    let forks: Vec<u64> = cow_model::times_by_forks(&outcome.document).iter().map(|(forks, _)| *forks).collect();
+    assert_eq!(forks, [1, 3, 10, 32, 100]);
+    for part in ["each page written", "AT&T 3B2/310", "HP 9000/350", "this host, fork-4k", "0.823", "real", "wrote 0.9"]
+    {
+        assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
         return worker_main(args.into_iter().skip(1));
     }
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
+        ("cow_model::the_papers_grid_is_measured_and_fitted", the_papers_grid_is_measured_and_fitted),
         ("creation::every_way_is_measured_and_its_phases_add_up", every_way_is_measured_and_its_phases_add_up),
         ("creation::untouched_memory_has_no_page_tables", untouched_memory_has_no_page_tables),
         ("creation::an_interrupted_run_keeps_what_is_measured", an_interrupted_run_keeps_what_is_measured),

@@ -8,6 +8,7 @@ use crate::progress::Bars;
 use clap::{Args, Subcommand};
 use flashfork_bench::Outcome;
 use flashfork_bench::compare;
+use flashfork_bench::cow_model::CowModelOptions;
 use flashfork_bench::creation::CreationOptions;
 use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
@@ -41,6 +42,8 @@ enum Experiment {
     Fork(Run<ForkOptions>),
     /// Every way to make a process beside the others: fork, vfork, clone, posix_spawn, threads, sealed
     Creation(Run<CreationOptions>),
+    /// The copy-on-write experiment of 1988 with today's figures: what a process, a page and a written page cost
+    CowModel(Run<CowModelOptions>),
     /// Real SQLite: each test in a clone of one warmed database
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
@@ -144,6 +147,7 @@ impl Experiment {
         match self {
             Experiment::Fork(_) => flashfork_bench::fork::EXPERIMENT,
             Experiment::Creation(_) => flashfork_bench::creation::EXPERIMENT,
+            Experiment::CowModel(_) => flashfork_bench::cow_model::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
         }
@@ -153,6 +157,7 @@ impl Experiment {
         match self {
             Experiment::Fork(run) => &run.output,
             Experiment::Creation(run) => &run.output,
+            Experiment::CowModel(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
         }
@@ -166,6 +171,10 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::Creation(Run { options: o, .. }) => {
             interrupt::catch()?;
             flashfork_bench::creation::run(o, &mut bars)?
+        }
+        Experiment::CowModel(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::cow_model::run(o, &mut bars)?
         }
         Experiment::UnitTest(Run { options: o, .. }) => {
             let o = UnitTestOptions { cache: cache(&o.cache)?, ..o.clone() };
