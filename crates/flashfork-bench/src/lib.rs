@@ -14,6 +14,7 @@
 //!
 //! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
 
+pub mod access;
 pub mod compare;
 pub mod cow_model;
 pub mod creation;
@@ -42,6 +43,7 @@ pub mod unit_test;
 pub mod warnings;
 pub mod workdir;
 pub mod worker;
+pub mod write_fraction;
 
 pub use error::BenchError;
 pub use progress::{Progress, Silent};

@@ -94,6 +94,20 @@ impl Region {
         unsafe { self.base.add(index).write_volatile(value) }
     }
 
+    /// Copies words from `first` on into `target`.
+    pub(crate) fn copy_out(&self, first: usize, target: &mut [u64]) {
+        assert!(first + target.len() <= self.words);
+        // SAFETY: within the mapping and aligned; the target is memory of its own.
+        unsafe { self.base.add(first).copy_to_nonoverlapping(std::ptr::NonNull::from(target).cast(), target.len()) }
+    }
+
+    /// Copies `source` over the words from `first` on.
+    pub(crate) fn copy_in(&self, first: usize, source: &[u64]) {
+        assert!(first + source.len() <= self.words);
+        // SAFETY: within the mapping and aligned; the source is memory of its own; the process has one thread.
+        unsafe { self.base.add(first).copy_from_nonoverlapping(std::ptr::NonNull::from(source).cast(), source.len()) }
+    }
+
     /// Checks every word against what was filled in.
     pub(crate) fn verify(&self) -> Result<(), BenchError> {
         match (0..self.words).find(|&index| self.read(index) != word(index)) {

@@ -1,6 +1,7 @@
 //! Which subjects a worker process can be started for.
 
 use super::serve::{Serve, entry};
+use crate::access::AccessSubject;
 use crate::cow_model::CowSubject;
 use crate::creation::CreationSubject;
 use crate::fork::{ForkSubject, SealingSubject};
