@@ -7,6 +7,7 @@ use crate::places;
 use crate::progress::Bars;
 use clap::{Args, Subcommand};
 use flashfork_bench::Outcome;
+use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
 use flashfork_bench::compare;
 use flashfork_bench::cow_model::CowModelOptions;
 use flashfork_bench::creation::CreationOptions;
@@ -14,6 +15,7 @@ use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
 use flashfork_bench::record::Document;
 use flashfork_bench::unit_test::UnitTestOptions;
+use flashfork_bench::write_fraction::WriteFractionOptions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -44,6 +46,12 @@ enum Experiment {
     Creation(Run<CreationOptions>),
     /// The copy-on-write experiment of 1988 with today's figures: what a process, a page and a written page cost
     CowModel(Run<CowModelOptions>),
+    /// The first write after a fork, where it costs most
+    Fault(Run<FaultOptions>),
+    /// Fork and go through the memory, reading and writing it in five mixes
+    AccessMix(Run<AccessMixOptions>),
+    /// How much of a program's memory changes between two moments: bytes, pages, huge pages
+    WriteFraction(Run<WriteFractionOptions>),
     /// Real SQLite: each test in a clone of one warmed database
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
@@ -148,6 +156,9 @@ impl Experiment {
             Experiment::Fork(_) => flashfork_bench::fork::EXPERIMENT,
             Experiment::Creation(_) => flashfork_bench::creation::EXPERIMENT,
             Experiment::CowModel(_) => flashfork_bench::cow_model::EXPERIMENT,
+            Experiment::Fault(_) => access::FAULT,
+            Experiment::AccessMix(_) => access::ACCESS_MIX,
+            Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
         }
@@ -158,6 +169,9 @@ impl Experiment {
             Experiment::Fork(run) => &run.output,
             Experiment::Creation(run) => &run.output,
             Experiment::CowModel(run) => &run.output,
+            Experiment::Fault(run) => &run.output,
+            Experiment::AccessMix(run) => &run.output,
+            Experiment::WriteFraction(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
         }
@@ -175,6 +189,18 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::CowModel(Run { options: o, .. }) => {
             interrupt::catch()?;
             flashfork_bench::cow_model::run(o, &mut bars)?
+        }
+        Experiment::Fault(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            access::fault(o, &mut bars)?
+        }
+        Experiment::AccessMix(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            access::access_mix(o, &mut bars)?
+        }
+        Experiment::WriteFraction(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::write_fraction::run(o, &mut bars)?
         }
         Experiment::UnitTest(Run { options: o, .. }) => {
             let o = UnitTestOptions { cache: cache(&o.cache)?, ..o.clone() };
