@@ -15,6 +15,7 @@
 //! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
 
 pub mod access;
+pub mod advise;
 pub mod compare;
 pub mod cow_model;
 pub mod creation;

@@ -18,7 +18,9 @@ mod stopping;
 
 pub use blocks::{Change, GRANULES};
 pub use options::{Ready, WriteFractionOptions};
+pub(crate) use program::Program;
 pub use report::PAPER;
+pub(crate) use runs::visit;
 pub use snapshot::Snapshot;
 
 use crate::host::HostCard;

@@ -98,14 +98,14 @@ impl Region {
     pub(crate) fn copy_out(&self, first: usize, target: &mut [u64]) {
         assert!(first + target.len() <= self.words);
         // SAFETY: within the mapping and aligned; the target is memory of its own.
-        unsafe { self.base.add(first).copy_to_nonoverlapping(std::ptr::NonNull::from(target).cast(), target.len()) }
+        unsafe { self.base.add(first).as_ptr().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) }
     }
 
     /// Copies `source` over the words from `first` on.
     pub(crate) fn copy_in(&self, first: usize, source: &[u64]) {
         assert!(first + source.len() <= self.words);
         // SAFETY: within the mapping and aligned; the source is memory of its own; the process has one thread.
-        unsafe { self.base.add(first).copy_from_nonoverlapping(std::ptr::NonNull::from(source).cast(), source.len()) }
+        unsafe { self.base.add(first).as_ptr().copy_from_nonoverlapping(source.as_ptr(), source.len()) }
     }
 
     /// Checks every word against what was filled in.

@@ -15,6 +15,7 @@ pub(super) fn find(name: &str) -> Option<Serve> {
         entry::<UnitTestSubject>(),
         entry::<CreationSubject>(),
         entry::<CowSubject>(),
+        entry::<AccessSubject>(),
     ];
     subjects.into_iter().find(|&(known, _)| known == name).map(|(_, serve)| serve)
 }

@@ -61,7 +61,7 @@ enum Pace {
 
 /// A running program. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     name: String,
     child: Child,
     pace: Pace,
@@ -71,7 +71,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts `command`.
-    pub(super) fn command(command: &[OsString], after: f64, during: f64) -> Result<Self, BenchError> {
+    pub(crate) fn command(command: &[OsString], after: f64, during: f64) -> Result<Self, BenchError> {
         let name = command.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let mut start = Command::new(command.first().map_or(std::ffi::OsStr::new(""), OsString::as_os_str));
         start.args(command.iter().skip(1));
@@ -140,12 +140,12 @@ impl Program {
     }
 
     /// The process.
-    pub(super) fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
     /// Waits for the first moment, or for the second; whether the caller wants to stop is asked meanwhile.
-    pub(super) fn reach(&mut self, second: bool, interrupted: &dyn Fn() -> bool) -> Result<(), BenchError> {
+    pub(crate) fn reach(&mut self, second: bool, interrupted: &dyn Fn() -> bool) -> Result<(), BenchError> {
         let until = match &mut self.pace {
             Pace::Redis(stream) if second => return redis_writes(stream, 100, "new"),
             Pace::Redis(_) => return Ok(()),

@@ -112,8 +112,8 @@ fn two_looks(program: &mut Program, progress: &dyn Progress) -> Result<Change, B
     before.compare(pid)
 }
 
-/// Looks at a running process twice.
-fn visit(pid: i32, during: Duration, progress: &dyn Progress) -> Result<Change, BenchError> {
+/// What changes in a running process meanwhile; it is stopped for each look.
+pub(crate) fn visit(pid: i32, during: Duration, progress: &dyn Progress) -> Result<Change, BenchError> {
     let before = look(pid)?;
     let begin = Instant::now();
     while begin.elapsed() < during && !progress.interrupted() {
