@@ -16,7 +16,7 @@ mod subject;
 pub use grid::Grid;
 pub use model::{Cell, Line, Model, PAPER, PAPER_MERIT, PaperLine, copy_rate, times_by_forks};
 pub use options::CowModelOptions;
-pub(crate) use subject::CowSubject;
+pub(crate) use subject::{Ask, CowSubject, Spec};
 
 use crate::host::HostCard;
 use crate::lock::MachineLock;

@@ -15,7 +15,7 @@ mod subject;
 mod way;
 
 pub use options::{CreationOptions, Touch};
-pub(crate) use subject::CreationSubject;
+pub(crate) use subject::{Ask, CreationSubject, Spec};
 pub use way::{Phase, Then, Way};
 
 use crate::host::HostCard;

@@ -50,6 +50,9 @@ pub fn run(options: &ForkOptions, progress: &mut dyn Progress) -> Result<Outcome
     }
     let mut results = measured::Results::default();
     for &size in &plan.sizes {
+        if progress.interrupted() {
+            break;
+        }
         rounds::measure(&plan, size, &mut results, progress)?;
         if plan.concurrent > 1 {
             concurrent::measure(&plan, size, &mut results, progress)?;

@@ -16,6 +16,8 @@
 
 pub mod access;
 pub mod advise;
+pub mod all;
+pub mod check;
 pub mod compare;
 pub mod cow_model;
 pub mod creation;
@@ -35,6 +37,7 @@ pub mod order;
 pub mod pin;
 pub mod progress;
 pub mod record;
+pub mod report;
 pub mod sampling;
 pub mod size;
 pub mod stats;

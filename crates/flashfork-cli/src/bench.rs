@@ -8,6 +8,7 @@ use crate::progress::Bars;
 use clap::{Args, Subcommand};
 use flashfork_bench::Outcome;
 use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
+use flashfork_bench::check::{self, CheckOptions};
 use flashfork_bench::compare;
 use flashfork_bench::cow_model::CowModelOptions;
 use flashfork_bench::creation::CreationOptions;
@@ -36,6 +37,8 @@ enum BenchCommand {
     Experiment(Experiment),
     Figure(FigureArgs),
     Compare(CompareArgs),
+    All(AllArgs),
+    Report(ReportArgs),
 }
 
 #[derive(Subcommand)]
@@ -50,6 +53,8 @@ enum Experiment {
     Fault(Run<FaultOptions>),
     /// Fork and go through the memory, reading and writing it in five mixes
     AccessMix(Run<AccessMixOptions>),
+    /// Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute
+    Check(Run<CheckOptions>),
     /// How much of a program's memory changes between two moments: bytes, pages, huge pages
     WriteFraction(Run<WriteFractionOptions>),
     /// Real SQLite: each test in a clone of one warmed database
@@ -106,11 +111,37 @@ struct CompareArgs {
     json: bool,
 }
 
+/// Run every experiment about process creation and write a report: one page, and the data beside it
+#[derive(Args)]
+#[command(after_help = "Example: flashfork bench all --html report --quick && xdg-open report/index.html")]
+struct AllArgs {
+    /// The directory of the report, made if it isn't there; files of the same names are replaced
+    #[arg(long, value_name = "DIR")]
+    html: PathBuf,
+    /// Fewer sizes and samples: four minutes instead of forty
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Make the report again from records, of one experiment or of all
+#[derive(Args)]
+#[command(after_help = "Example: flashfork bench report report/data.json --html other")]
+struct ReportArgs {
+    /// The record file
+    #[arg(value_name = "RECORDS.json")]
+    records: PathBuf,
+    /// The directory of the report, made if it isn't there; files of the same names are replaced
+    #[arg(long, value_name = "DIR")]
+    html: PathBuf,
+}
+
 pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         BenchCommand::Experiment(experiment) => measure(experiment)?,
         BenchCommand::Figure(args) => draw(args)?,
         BenchCommand::Compare(args) => compare(args)?,
+        BenchCommand::All(args) => all(args)?,
+        BenchCommand::Report(args) => report(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -128,6 +159,21 @@ fn compare(args: &CompareArgs) -> Result<(), CliError> {
         return say(&format!("{value:#}"));
     }
     say(&found.table())
+}
+
+fn all(args: &AllArgs) -> Result<(), CliError> {
+    interrupt::catch()?;
+    flashfork_bench::report::try_place(&args.html)?;
+    let mut bars = Bars::default();
+    let document = flashfork_bench::all::run(args.quick, &mut bars)?;
+    drop(bars);
+    flashfork_bench::report::write(&document, &args.html)?;
+    let findings = flashfork_bench::report::findings(&document);
+    say(&format!("{}\n\nReport: {}", findings.join("\n"), args.html.join("index.html").display()))
+}
+
+fn report(args: &ReportArgs) -> Result<(), CliError> {
+    Ok(flashfork_bench::report::write(&Document::read(&args.records)?, &args.html)?)
 }
 
 fn measure(experiment: &Experiment) -> Result<(), CliError> {
@@ -158,6 +204,7 @@ impl Experiment {
             Experiment::CowModel(_) => flashfork_bench::cow_model::EXPERIMENT,
             Experiment::Fault(_) => access::FAULT,
             Experiment::AccessMix(_) => access::ACCESS_MIX,
+            Experiment::Check(_) => check::EXPERIMENT,
             Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
@@ -171,6 +218,7 @@ impl Experiment {
             Experiment::CowModel(run) => &run.output,
             Experiment::Fault(run) => &run.output,
             Experiment::AccessMix(run) => &run.output,
+            Experiment::Check(run) => &run.output,
             Experiment::WriteFraction(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
@@ -181,7 +229,10 @@ impl Experiment {
 fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
     let mut bars = Bars::default();
     Ok(match experiment {
-        Experiment::Fork(Run { options: o, .. }) => flashfork_bench::fork::run(o, &mut bars)?,
+        Experiment::Fork(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::fork::run(o, &mut bars)?
+        }
         Experiment::Creation(Run { options: o, .. }) => {
             interrupt::catch()?;
             flashfork_bench::creation::run(o, &mut bars)?
@@ -197,6 +248,10 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::AccessMix(Run { options: o, .. }) => {
             interrupt::catch()?;
             access::access_mix(o, &mut bars)?
+        }
+        Experiment::Check(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            check::run(o, &mut bars)?
         }
         Experiment::WriteFraction(Run { options: o, .. }) => {
             interrupt::catch()?;
