@@ -17,7 +17,7 @@ KERNEL_PACKAGES := $(BUILD_PACKAGES) bc bison busybox-static ccache flex libcap-
 # Lets tests of the engine odf boot the patched kernel.
 ON_DEMAND = FLASHFORK_ODF_KERNEL=$$($(MAKE) -s --no-print-directory -C kernel image)
 
-.PHONY: all build demo test test-all test-quick test-system test-lab test-vm test-kernel bench install lint clean
+.PHONY: all build demo test test-all test-quick test-system test-lab test-vm test-kernel bench bench-vm-lab install lint clean
 
 all: build
 
@@ -71,6 +71,14 @@ bench: build
 	$(FLASHFORK) bench fork
 	$(FLASHFORK) bench unit-test
 	$(FLASHFORK) bench fuzz
+	$(FLASHFORK) bench vm-clone
+	$(FLASHFORK) bench vm-memory
+
+# Clones of Linux guests on nested KVM in the lab: some minutes, emulated. Only ratios of like with like mean something there.
+bench-vm-lab: build
+	@scripts/need-packages $(TEST_PACKAGES)
+	FLASHFORK=$(FLASHFORK) scripts/bench-vm-lab $(ARGS) > $(TARGET)/bench-vm-lab.json
+	@echo "Records: $(TARGET)/bench-vm-lab.json"
 
 lint:
 	@scripts/need-packages $(BUILD_PACKAGES) shellcheck

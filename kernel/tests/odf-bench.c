@@ -25,9 +25,11 @@
 #define MB (1024UL * 1024)
 #define ROUNDS 9
 
-enum { FORK, CYCLE, FIRST_WRITE, SECOND_WRITE, FIGURES };
+enum { FORK, REWRITE, REWRITE_LATER, CYCLE, FIRST_WRITE, SECOND_WRITE, FIGURES };
 
-static const char *const figure[FIGURES] = { "fork", "cycle", "first-write", "second-write" };
+static const char *const figure[FIGURES] = {
+	"fork", "rewrite", "rewrite-later", "cycle", "first-write", "second-write"
+};
 
 /* Through this page a child tells what it measured. */
 static double *in_child;
@@ -77,10 +79,14 @@ static char *fill(unsigned long mb)
 	return p;
 }
 
-static void touch_tables(char *p, unsigned long mb)
+/* Writes a byte in every 2 MB. */
+static double touch_tables(char *p, unsigned long mb)
 {
+	double start = now();
+
 	for (unsigned long i = 0; i < mb * MB; i += 2 * MB)
 		p[i]++;
+	return now() - start;
 }
 
 static pid_t checked(pid_t pid)
@@ -92,8 +98,11 @@ static pid_t checked(pid_t pid)
 	return pid;
 }
 
-/* How long fork() takes the parent. The child waits: on one CPU, what it does could be counted too. */
-static double fork_alone(void)
+/*
+ * How long fork() takes the parent, and what it pays later: for a write in every 2 MB while the child lives.
+ * The child waits: on one CPU, what it does could be counted too.
+ */
+static double fork_alone(char *p, unsigned long mb, double *rewrite)
 {
 	double start, end;
 	int go[2];
@@ -107,6 +116,8 @@ static double fork_alone(void)
 	if (!pid)
 		_exit(read(go[0], &c, 1) != 1);
 	end = now();
+	if (rewrite)
+		*rewrite = touch_tables(p, mb);
 	if (write(go[1], "x", 1) != 1)
 		exit(1);
 	waitpid(pid, NULL, 0);
@@ -152,7 +163,10 @@ static void forks(unsigned long mb, int engines)
 				exit(1);
 			}
 			touch_tables(p, mb);
-			t[e][FORK][i] = fork_alone();
+			t[e][FORK][i] = fork_alone(p, mb, NULL);
+			/* When the child is gone. */
+			t[e][REWRITE_LATER][i] = touch_tables(p, mb);
+			fork_alone(p, mb, &t[e][REWRITE][i]);
 			touch_tables(p, mb);
 			t[e][CYCLE][i] = cycle(p, mb);
 			t[e][FIRST_WRITE][i] = in_child[0];

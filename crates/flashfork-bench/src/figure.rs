@@ -11,11 +11,12 @@ pub(crate) use labels::apart;
 use series::Series;
 
 /// What a fork call of an idle parent costs by the parent's memory, as SVG: one line per method with medians and p10 to p90,
-/// a dashed line for the empty process, both axes logarithmic, the host card below.
+/// a dashed line for the empty process, both axes logarithmic, the host card below. Drawn from the records of `bench fork` in
+/// `document` whose clones were made one at a time; or, if it has those of `bench vm-clone`, the same of clones and boots of
+/// virtual machines with tiny guests.
 ///
-/// Drawn from the records of `bench fork` in `document` whose clones were made one at a time. Fails when there are none for a
-/// parent with memory, or one of them is zero or less, which has no place on a logarithmic axis.
-pub fn fork(document: &Document) -> Result<String, BenchError> {
+/// Fails when there are none with memory, or one of them is zero or less, which has no place on a logarithmic axis.
+pub fn draw(document: &Document) -> Result<String, BenchError> {
     let series = Series::of(document)?;
     let chart = Chart { series: &series, host: &document.host };
     chart.draw().map_err(|error| BenchError::Unable(format!("can't draw the figure: {error}")))
@@ -27,6 +28,7 @@ mod tests {
     use crate::fork::{EXPERIMENT, Method};
     use crate::host::HostCard;
     use crate::record::{Params, Record};
+    use crate::vm_clone;
     use roxmltree::Node;
     use serde_json::json;
 
@@ -81,7 +83,7 @@ mod tests {
         let mut document = document();
         document.host.cpu = "<R&D> \"chip\"".to_owned();
         document.host.unix_time = 1_700_000_000;
-        let svg = fork(&document).unwrap();
+        let svg = draw(&document).unwrap();
         let texts = texts(&svg);
         let said = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
         for wanted in [
@@ -106,7 +108,7 @@ mod tests {
 
     #[test]
     fn points_lie_where_their_values_are() {
-        let svg = fork(&document()).unwrap();
+        let svg = draw(&document()).unwrap();
         let by_4k = points(&svg, Method::Fork4k);
         let by_thp = points(&svg, Method::ForkThp);
         let sealed = points(&svg, Method::Seal);
@@ -129,7 +131,7 @@ mod tests {
     fn one_size_and_one_method_are_enough() {
         let mut document = document();
         document.records = vec![call(Method::Seal, 1 << 30, 1 << 30, 100.0)];
-        let svg = fork(&document).unwrap();
+        let svg = draw(&document).unwrap();
         assert_eq!(points(&svg, Method::Seal).len(), 1);
         assert!(!texts(&svg).iter().any(|text| text.contains("empty process") || text.contains("fork-")));
     }
@@ -149,21 +151,51 @@ mod tests {
         }
         // The process without memory that has nothing to seal.
         with_others.records.insert(0, call(Method::Seal, 0, 0, 7e6));
-        assert_eq!(fork(&with_others).unwrap(), fork(&alone).unwrap());
+        assert_eq!(draw(&with_others).unwrap(), draw(&alone).unwrap());
+    }
+
+    #[test]
+    fn clones_and_boots_of_machines_are_drawn_instead_where_there_are_some() {
+        let mut document = document();
+        for (method, guest, measure, median) in [
+            ("clone-4k", "tiny", "first exit", 300.0),
+            ("clone-4k", "linux", "first exit", 7e6),
+            ("clone-4k", "tiny", "cycle", 8e6),
+            ("cold-boot-4k", "tiny", "first exit", 10e3),
+        ] {
+            for size in SIZES {
+                let params = [("measure", json!(measure)), ("guest", json!(guest)), ("size", json!(size))];
+                let params: Params = params.map(|(key, value)| (key.to_owned(), value)).into();
+                let samples = vec![median; 3];
+                document.records.push(Record::new(vm_clone::EXPERIMENT, method, params, "us", samples).unwrap());
+            }
+        }
+        let svg = draw(&document).unwrap();
+        let texts = texts(&svg);
+        for wanted in
+            ["clone-4k: 300 µs at 1 GB", "cold-boot-4k: 10.0 ms at 1 GB", "memory of the guest", "3 samples per point"]
+        {
+            assert!(texts.iter().any(|text| text.contains(wanted)), "'{wanted}' is missing in {texts:#?}");
+        }
+        assert!(
+            !texts.iter().any(|text| text.contains("fork") && !text.contains("flashfork")
+                || text.contains(" s") && text.contains("at 1 GB")),
+            "{texts:#?}"
+        );
     }
 
     #[test]
     fn refuses_what_cannot_be_drawn() {
         let mut none = document();
         none.records.retain(|record| record.params["size"] == 0);
-        assert!(fork(&none).unwrap_err().to_string().contains("bench fork"));
+        assert!(draw(&none).unwrap_err().to_string().contains("bench fork"));
         let mut zero = document();
         zero.records.push(call(Method::Seal, 4 << 30, 4 << 30, 0.0));
-        assert!(fork(&zero).unwrap_err().to_string().contains("seal, 4G"));
+        assert!(draw(&zero).unwrap_err().to_string().contains("seal, 4G"));
         for seconds in [1 << 40, u64::MAX] {
             let mut undated = document();
             undated.host.unix_time = seconds;
-            assert!(fork(&undated).unwrap_err().to_string().contains("no date"));
+            assert!(draw(&undated).unwrap_err().to_string().contains("no date"));
         }
     }
 }

@@ -44,6 +44,9 @@ pub mod stats;
 pub mod table;
 mod target;
 pub mod unit_test;
+pub mod vm_clone;
+mod vm_host;
+pub mod vm_memory;
 pub mod warnings;
 pub mod workdir;
 pub mod worker;
@@ -51,6 +54,7 @@ pub mod write_fraction;
 
 pub use error::BenchError;
 pub use progress::{Progress, Silent};
+pub use vm_host::Installed;
 pub use worker::worker_main;
 
 /// What an experiment hands back: the records for machines and the table for people.

@@ -6,7 +6,7 @@ mod outlier;
 mod quantile;
 mod rank;
 
-pub use bootstrap::{Interval, Ratio, median_interval, ratio_of_medians};
+pub use bootstrap::{Interval, Ratio, median_interval, quantile_of, ratio_of_medians};
 pub use fit::{Fit, Observation, fit};
 pub use outlier::{Outlier, fences};
 pub use quantile::{Summary, median, quantile};

@@ -15,6 +15,7 @@ pub(crate) enum Bound {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unit {
     Times,
+    Microseconds,
     SecondsPerGb,
     Bytes,
 }
@@ -71,13 +72,14 @@ impl Unit {
         let low = low.strip_suffix(unit).unwrap_or(&low).to_owned();
         match self {
             Self::Times => format!("{low}–{}", high.trim_end_matches(unit)),
-            Self::SecondsPerGb | Self::Bytes => format!("{low}–{high}"),
+            Self::Microseconds | Self::SecondsPerGb | Self::Bytes => format!("{low}–{high}"),
         }
     }
 
     fn show(self, value: f64) -> String {
         match self {
             Self::Times => format!("{} ×", three_figures(value)),
+            Self::Microseconds => table::time(value),
             Self::SecondsPerGb => format!("{} s/GB", three_figures(value)),
             Self::Bytes => show(value.max(0.0) as u64),
         }
@@ -106,6 +108,7 @@ mod tests {
     fn an_interval_names_its_unit_once() {
         let show = |unit: Unit, low, high| unit.show_interval(Interval { low, high });
         assert_eq!(show(Unit::Times, 2.0, 3.0), "2.00–3.00");
+        assert_eq!(show(Unit::Microseconds, 340.0, 1200.0), "340 µs–1.20 ms");
         assert_eq!(show(Unit::SecondsPerGb, 0.45, 0.5), "0.45–0.50 s/GB");
         assert_eq!(show(Unit::Bytes, 2e6, 1e7), "1.9–9.5 MB");
         assert_eq!(show(Unit::Bytes, 3072.0, 1e7), "3 KB–9.5 MB");

@@ -6,7 +6,6 @@ use crate::output::say;
 use crate::places;
 use crate::progress::Bars;
 use clap::{Args, Subcommand};
-use flashfork_bench::Outcome;
 use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
 use flashfork_bench::check::{self, CheckOptions};
 use flashfork_bench::compare;
@@ -16,7 +15,10 @@ use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
 use flashfork_bench::record::Document;
 use flashfork_bench::unit_test::UnitTestOptions;
+use flashfork_bench::vm_clone::VmCloneOptions;
+use flashfork_bench::vm_memory::VmMemoryOptions;
 use flashfork_bench::write_fraction::WriteFractionOptions;
+use flashfork_bench::{Installed, Outcome};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -61,6 +63,10 @@ enum Experiment {
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
     Fuzz(Run<FuzzOptions>),
+    /// What a clone of a virtual machine costs by size of its memory, against booting one
+    VmClone(Run<VmCloneOptions>),
+    /// What touching memory costs in a virtual machine that was booted, and in a clone
+    VmMemory(Run<VmMemoryOptions>),
 }
 
 /// An experiment's own options and those of all.
@@ -82,7 +88,7 @@ struct OutputArgs {
     json: bool,
 }
 
-/// Draw the fork calls of a record file of `bench fork` by the parent's memory, as SVG
+/// Draw a record file of `bench fork` or `bench vm-clone` by size of memory, as SVG
 #[derive(Args)]
 #[command(
     after_help = "Example: flashfork bench fork --records fork.json && flashfork bench figure fork.json fork.svg"
@@ -147,7 +153,7 @@ pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
 }
 
 fn draw(args: &FigureArgs) -> Result<(), CliError> {
-    let svg = flashfork_bench::figure::fork(&Document::read(&args.records)?)?;
+    let svg = flashfork_bench::figure::draw(&Document::read(&args.records)?)?;
     std::fs::write(&args.out, svg).map_err(CliError::file("write", &args.out))
 }
 
@@ -208,6 +214,8 @@ impl Experiment {
             Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
+            Experiment::VmClone(_) => flashfork_bench::vm_clone::EXPERIMENT,
+            Experiment::VmMemory(_) => flashfork_bench::vm_memory::EXPERIMENT,
         }
     }
 
@@ -222,6 +230,8 @@ impl Experiment {
             Experiment::WriteFraction(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
+            Experiment::VmClone(run) => &run.output,
+            Experiment::VmMemory(run) => &run.output,
         }
     }
 }
@@ -266,7 +276,14 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
             let o = FuzzOptions { cache: cache(&o.cache)?, preload: Some(preload), ..o.clone() };
             flashfork_bench::fuzz::run(&o, &mut bars)?
         }
+        Experiment::VmClone(Run { options: o, .. }) => flashfork_bench::vm_clone::run(o, &monitor()?, &mut bars)?,
+        Experiment::VmMemory(Run { options: o, .. }) => flashfork_bench::vm_memory::run(o, &monitor()?, &mut bars)?,
     })
+}
+
+/// Where the parts of the VM monitor are.
+fn monitor() -> Result<Installed, CliError> {
+    Ok(Installed { shell: places::monitor("flashfork-shell")?, agent: places::agent()?, cache: places::cache("lab")? })
 }
 
 /// A temporary file in the directory of `path`, to become it when it is complete.

@@ -8,8 +8,7 @@ const SHIM: &str = "libflashfork_preload.so";
 
 /// The shim: beside the executable as cargo builds it, or where `make install` puts it.
 pub fn shim() -> Result<PathBuf, CliError> {
-    let exe = std::env::current_exe().map_err(CliError::file("find", "the flashfork executable"))?;
-    let dir = exe.parent().unwrap_or_else(|| std::path::Path::new("/"));
+    let dir = directory()?;
     let places = [dir.join(SHIM), dir.join("../lib/flashfork").join(SHIM)];
     let Some(shim) = places.iter().find(|p| p.is_file()).and_then(|p| p.canonicalize().ok()) else {
         return Err(CliError::Unable(format!(
@@ -25,6 +24,29 @@ pub fn shim() -> Result<PathBuf, CliError> {
         )));
     }
     Ok(shim)
+}
+
+/// A program of the VM monitor: beside this one, or where `make install` puts it.
+pub fn monitor(name: &str) -> Result<PathBuf, CliError> {
+    let dir = directory()?;
+    let places = [dir.join(name), dir.join("../lib/flashfork").join(name)];
+    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
+        CliError::Unable(format!(
+            "{name} is neither in {} nor in ../lib/flashfork beside it; build it with `cargo build --release -p flashfork-vmm` or install with `make install`",
+            dir.display()
+        ))
+    })
+}
+
+/// The guest agent, should it be there. What cargo puts beside this program is not static, and starts in no guest.
+pub fn agent() -> Result<PathBuf, CliError> {
+    Ok(directory()?.join("../lib/flashfork/flashfork-agent"))
+}
+
+/// Of this executable.
+fn directory() -> Result<PathBuf, CliError> {
+    let exe = std::env::current_exe().map_err(CliError::file("find", "the flashfork executable"))?;
+    Ok(exe.parent().unwrap_or_else(|| std::path::Path::new("/")).to_owned())
 }
 
 fn dirs() -> Result<ProjectDirs, CliError> {

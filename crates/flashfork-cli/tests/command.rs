@@ -31,7 +31,14 @@ fn every_command_has_help_with_an_example() {
     {
         flashfork().args(args).arg("--help").assert().success().stdout(contains("Example: flashfork"));
     }
-    for args in [&["bench", "figure"][..], &["lab", "run"], &["completions"], &["man"]] {
+    for args in [
+        &["bench", "vm-clone"][..],
+        &["bench", "vm-memory"],
+        &["bench", "figure"],
+        &["lab", "run"],
+        &["completions"],
+        &["man"],
+    ] {
         flashfork().args(args).arg("--help").assert().success().stdout(contains("Example: flashfork"));
     }
 }

@@ -39,8 +39,17 @@ pub const MAX_BODY: usize = 1 << 20;
 /// Greatest number of clones one request may ask for.
 pub const MAX_CLONES_AT_ONCE: u32 = 1000;
 
+/// Ended clones that a daemon remembers if nothing else is said.
+pub const MAX_ENDED: usize = 1000;
+
 /// Greatest length of a name.
 pub const MAX_NAME: usize = 64;
+
+/// Greatest length of a disk's serial number in bytes.
+pub const MAX_SERIAL: usize = 20;
+
+/// What a VM may write to its disk if nothing else is said, in MiB.
+pub const DEFAULT_DISK_LIMIT_MIB: u64 = 1024;
 
 /// Whether `name` may name a template or clone: letters, digits, `.`, `_` and `-`, not beginning with
 /// a `.` or `-`, at most [`MAX_NAME`] bytes. So it is safe in paths, host names and command lines.
@@ -85,6 +94,16 @@ pub struct CreateTemplate {
     /// The disk's image, which must not change from now on; needed if the shape has a disk.
     #[serde(default)]
     pub disk: Option<PathBuf>,
+    /// MiB that the guest may write to its disk, and each clone over that. It is memory of the host; beyond it the guest
+    /// gets I/O errors.
+    #[serde(default = "default_disk_limit_mib")]
+    pub disk_limit_mib: u64,
+    /// The disk's serial number, up to [`MAX_SERIAL`] printable ASCII characters; `flashfork` by default.
+    #[serde(default)]
+    pub disk_serial: Option<String>,
+    /// Whether the disk is read-only. The default guest then keeps what is written to its root in memory.
+    #[serde(default)]
+    pub disk_read_only: bool,
     /// What makes the guest ready.
     #[serde(default)]
     pub ready: Ready,
@@ -98,6 +117,10 @@ pub struct CreateTemplate {
 
 /// Time a guest has to get ready, in seconds, if nothing else is said.
 pub const DEFAULT_TIMEOUT_S: u32 = 120;
+
+fn default_disk_limit_mib() -> u64 {
+    DEFAULT_DISK_LIMIT_MIB
+}
 
 fn default_timeout_s() -> u32 {
     DEFAULT_TIMEOUT_S
@@ -149,7 +172,7 @@ pub struct Template {
     pub clones_alive: u64,
     /// After how many clones it is retired.
     pub max_clones: Option<u64>,
-    /// Bytes of guest memory that are really there, shared by all clones.
+    /// Bytes of memory that guest memory and what the guest wrote to its disk take, shared by all clones.
     pub resident_bytes: u64,
     /// Nanoseconds from power-on until it was ready; none for a loaded one.
     pub boot_ns: Option<u64>,
@@ -204,6 +227,14 @@ pub struct Clone {
     pub first_exit_ns: u64,
     /// The same until the guest was ready.
     pub ready_ns: Option<u64>,
+    /// What went wrong while it ran on, such as a full disk: one line.
+    pub trouble: Option<String>,
+    /// How it ended, if it has: one line.
+    pub ended: Option<String>,
+    /// Bytes of memory that it adds to its template's: pages of memory and disk that it wrote, its monitor's own, page tables;
+    /// swapped out or not. With 2 MB pages, all that it touched. KVM's own memory is not in it, which the host charges to nobody.
+    /// None once it has ended.
+    pub memory_bytes: Option<u64>,
 }
 
 /// Where a clone is in its life.
@@ -214,7 +245,7 @@ pub enum CloneState {
     Starting,
     /// It may be used.
     Ready,
-    /// Its guest has ended.
+    /// Its guest has ended. It is shown until it is removed, or as many others as the daemon remembers have ended since.
     Ended,
 }
 
@@ -229,8 +260,12 @@ pub struct Stats {
     pub clones_made: u64,
     /// Pools of shells.
     pub pools: Vec<PoolStats>,
-    /// Memory of everything together, kernel memory included, where the host can tell.
-    pub memory_bytes: Option<u64>,
+    /// Bytes of memory that templates take; clones share them.
+    pub template_bytes: u64,
+    /// Bytes that all clones together add to that, see [`Clone::memory_bytes`].
+    pub clone_bytes: u64,
+    /// Bytes that the shells that wait take.
+    pub shell_bytes: u64,
 }
 
 /// A pool of shells.
@@ -336,6 +371,7 @@ mod tests {
         let json = r#"{"name":"t","shape":{"memory_mib":256,"vcpus":1,"pages":"small","disk":false}}"#;
         let template: CreateTemplate = serde_json::from_str(json).unwrap();
         assert_eq!((template.ready, template.timeout_s), (Ready::Agent, DEFAULT_TIMEOUT_S));
+        assert_eq!((template.disk_limit_mib, template.disk_read_only), (DEFAULT_DISK_LIMIT_MIB, false));
     }
 
     #[test]

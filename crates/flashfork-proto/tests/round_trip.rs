@@ -8,7 +8,7 @@ use flashfork_proto::agent::{
 };
 use flashfork_proto::frame;
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{Boot, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 use flashfork_proto::signal::{Access, Device, Done, Forked, MAX_PAYLOAD, Signal};
 use proptest::prelude::*;
 use serde::Serialize;
@@ -101,6 +101,11 @@ fn renewal() -> impl Strategy<Value = Renewal> {
     })
 }
 
+fn disk() -> impl Strategy<Value = Option<BootDisk>> {
+    let disk = (any::<u64>(), any::<String>(), any::<bool>());
+    prop::option::of(disk.prop_map(|(limit, serial, read_only)| BootDisk { limit, serial, read_only }))
+}
+
 fn to_shell() -> impl Strategy<Value = ToShell> {
     prop_oneof![
         shape().prop_map(ToShell::Prepare),
@@ -109,11 +114,14 @@ fn to_shell() -> impl Strategy<Value = ToShell> {
             cid,
             state: state.into_vec()
         }))),
-        (any::<u32>(), bytes())
-            .prop_map(|(cid, code)| ToShell::Boot(Box::new(Boot { cid, guest: BootGuest::Tiny(code.into_vec()) }))),
-        (any::<u32>(), any::<String>(), any::<bool>()).prop_map(|(cid, cmdline, initramfs)| ToShell::Boot(Box::new(
-            Boot { cid, guest: BootGuest::Linux { cmdline, initramfs } }
-        ))),
+        (any::<u32>(), bytes()).prop_map(|(cid, code)| ToShell::Boot(Box::new(Boot {
+            cid,
+            guest: BootGuest::Tiny(code.into_vec()),
+            disk: None
+        }))),
+        (any::<u32>(), any::<String>(), any::<bool>(), disk()).prop_map(|(cid, cmdline, initramfs, disk)| {
+            ToShell::Boot(Box::new(Boot { cid, guest: BootGuest::Linux { cmdline, initramfs }, disk }))
+        }),
         Just(ToShell::Freeze),
         any::<u32>().prop_map(|port| ToShell::Connect { port }),
         Just(ToShell::Pause),
@@ -138,6 +146,7 @@ fn from_shell() -> impl Strategy<Value = FromShell> {
         any::<u64>().prop_map(FromShell::Lap),
         bytes().prop_map(|bytes| FromShell::Console(bytes.into_vec())),
         any::<String>().prop_map(FromShell::Failed),
+        any::<String>().prop_map(FromShell::Trouble),
         done.prop_map(|done| FromShell::Ended(Ended::Done(done))),
         Just(FromShell::Ended(Ended::Reset)),
     ]

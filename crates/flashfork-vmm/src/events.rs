@@ -22,6 +22,8 @@ pub enum Event {
     Alive(Generation),
     /// The guest restarted its timer, which had run for so many nanoseconds. It goes on.
     Lap(u64),
+    /// Something went wrong that the machine goes on with: one line, once for each kind and generation.
+    Trouble(String),
 }
 
 /// Where events are put in.

@@ -8,6 +8,9 @@ pub mod cpu;
 pub mod daemon;
 pub mod devices;
 pub mod events;
+#[cfg(test)]
+#[path = "../tests/common/fuzz.rs"]
+mod fuzz;
 pub mod jail;
 pub mod kvm;
 pub mod layout;

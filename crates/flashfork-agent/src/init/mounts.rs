@@ -61,7 +61,9 @@ pub fn late() {
 fn mount_entry((place, kind, data): &Entry) -> io::Result<()> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("cannot mount {kind} on {place}: {error}"));
     fs::create_dir_all(place).map_err(explain)?;
-    let flags = if *kind == "devtmpfs" { MountFlags::NOSUID } else { MountFlags::NOSUID | MountFlags::NODEV };
+    // Terminals are devices too.
+    let devices = matches!(*kind, "devtmpfs" | "devpts");
+    let flags = if devices { MountFlags::NOSUID } else { MountFlags::NOSUID | MountFlags::NODEV };
     match mount(*kind, *place, *kind, flags, *data) {
         // Mounted by the kernel or before.
         Ok(()) | Err(rustix::io::Errno::BUSY) => Ok(()),

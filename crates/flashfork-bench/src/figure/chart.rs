@@ -37,7 +37,7 @@ type Axis = WithKeyPoints<LogCoord<f64>>;
 type Axes<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 type Drawn = Result<(), Box<dyn Error>>;
 
-/// A figure of fork calls. All lengths in here are in pixels.
+/// A figure. All lengths in here are in pixels.
 pub(super) struct Chart<'a> {
     /// What is drawn.
     pub series: &'a Series,
@@ -56,7 +56,8 @@ pub(super) fn colour(method: Method) -> RGBColor {
     }
 }
 
-fn explanation(method: Method) -> &'static str {
+/// What a method is, for who doesn't know its name.
+pub(super) fn explanation(method: Method) -> &'static str {
     match method {
         Method::Fork4k => "plain fork, 4 KB pages",
         Method::ForkThp => "plain fork, huge pages",
@@ -91,8 +92,13 @@ impl Chart<'_> {
     /// The title above, the host card below.
     fn captions(&self, area: &Area) -> Drawn {
         let row = |text: &str, size, ink, y| draw_text(area, text, size, ink, (LEFT, y));
-        row("What a fork costs by the parent's memory", 22, INK, 28)?;
-        row(&format!("Idle parent. Medians, bars from p10 to p90, {}.", self.clones()), 14, FAINT_INK, 53)?;
+        row(self.series.words.title, 22, INK, 28)?;
+        row(
+            &format!("{}. Medians, bars from p10 to p90, {}.", self.series.words.subject, self.counts()),
+            14,
+            FAINT_INK,
+            53,
+        )?;
         row(&self.host.line(), 11, FAINT_INK, HEIGHT as i32 - 31)?;
         let warning = self.host.warning().map_or(String::new(), |warning| format!(". {warning}"));
         let date = date(self.host.unix_time)?;
@@ -100,11 +106,12 @@ impl Chart<'_> {
     }
 
     /// "100 clones per point".
-    fn clones(&self) -> String {
+    fn counts(&self) -> String {
+        let counted = self.series.words.counted;
         let counts = || self.series.points().map(|point| point.call.n);
         match (counts().min(), counts().max()) {
-            (Some(least), Some(most)) if least < most => format!("{least} to {most} clones per point"),
-            (least, _) => format!("{} clones per point", least.unwrap_or_default()),
+            (Some(least), Some(most)) if least < most => format!("{least} to {most} {counted} per point"),
+            (least, _) => format!("{} {counted} per point", least.unwrap_or_default()),
         }
     }
 
@@ -147,8 +154,8 @@ impl Chart<'_> {
             .axis_desc_style(font(14, INK))
             .x_label_formatter(&|&size| show(size as u64))
             .y_label_formatter(&|&microseconds| tick(microseconds))
-            .x_desc("memory of the parent")
-            .y_desc("time of the fork call")
+            .x_desc(self.series.words.sizes)
+            .y_desc(self.series.words.times)
             .draw()?;
         Ok(axes)
     }
@@ -159,8 +166,8 @@ impl Chart<'_> {
         let mut labels = Vec::new();
         for line in &self.series.lines {
             let Some(last) = line.points.last() else { continue };
-            let name = format!("{}: {} at {}", line.method, time(last.call.p50), show(last.size));
-            labels.push((name, explanation(line.method), colour(line.method), last.call.p50));
+            let name = format!("{}: {} at {}", line.name, time(last.call.p50), show(last.size));
+            labels.push((name, line.what, line.ink, last.call.p50));
         }
         if let Some(empty) = self.series.empty {
             labels.push((format!("empty process: {}", time(empty)), "the same program without data", FAINT_INK, empty));
@@ -178,7 +185,7 @@ impl Chart<'_> {
 }
 
 fn draw_line(axes: &mut Axes, line: &Line) -> Drawn {
-    let ink = colour(line.method);
+    let ink = line.ink;
     let medians = line.points.iter().map(|point| (point.size as f64, point.call.p50));
     axes.draw_series(LineSeries::new(medians, ink.stroke_width(2)))?;
     for Point { size, call } in &line.points {

@@ -1,54 +1,111 @@
-//! What is drawn: the fork calls of idle parents, picked from the records of `bench fork`.
+//! What is drawn: the fork calls of idle parents, or clones and boots of virtual machines, picked from records.
 
+use plotters::style::RGBColor;
 use serde_json::Value;
 
+use super::chart::{colour, explanation};
 use crate::BenchError;
-use crate::fork::{EXPERIMENT, Method};
+use crate::fork::{self, Method};
 use crate::record::{Document, Record};
 use crate::size::Size;
 use crate::stats::Summary;
+use crate::vm_clone;
 
 /// Everything the figure shows, in microseconds.
 pub(super) struct Series {
+    /// What it says around the lines.
+    pub words: Words,
     /// The methods that were measured with memory, baseline first; none is without points.
     pub lines: Vec<Line>,
     /// The median of the empty processes beside them all.
     pub empty: Option<f64>,
 }
 
+/// Texts of a figure.
+pub(super) struct Words {
+    pub title: &'static str,
+    /// What the points are medians of.
+    pub subject: &'static str,
+    /// What there are many of behind each point.
+    pub counted: &'static str,
+    pub sizes: &'static str,
+    pub times: &'static str,
+}
+
 /// One method.
 pub(super) struct Line {
-    /// The method.
-    pub method: Method,
+    /// As records name it.
+    pub name: String,
+    /// For who doesn't know the name.
+    pub what: &'static str,
+    pub ink: RGBColor,
     /// By size, ascending.
     pub points: Vec<Point>,
 }
 
 /// One method at one size.
 pub(super) struct Point {
-    /// Bytes of memory the parent has.
+    /// Bytes of memory.
     pub size: u64,
     /// The samples' summary, all above zero.
     pub call: Summary,
 }
 
+const FORKS: Words = Words {
+    title: "What a fork costs by the parent's memory",
+    subject: "Idle parent",
+    counted: "clones",
+    sizes: "memory of the parent",
+    times: "time of the fork call",
+};
+
+const MACHINES: Words = Words {
+    title: "What a clone of a virtual machine costs by its memory",
+    subject: "Tiny guests, to the first exit that the client knows of",
+    counted: "samples",
+    sizes: "memory of the guest",
+    times: "time to the first exit",
+};
+
+/// Clones and boots of virtual machines, slowest first.
+const MACHINE_LINES: [(&str, &str, RGBColor); 5] = [
+    ("cold-boot-4k", "a machine from nothing", RGBColor(0xb9, 0x4a, 0x00)),
+    ("cold-boot-hugetlb", "the same, 2 MB pages", RGBColor(0x8a, 0x3f, 0x9e)),
+    ("clone-4k", "a claim, 4 KB pages", RGBColor(0x00, 0x7a, 0x5a)),
+    ("clone-thp", "a claim, huge pages", RGBColor(0x00, 0x72, 0xb2)),
+    ("clone-hugetlb", "a claim, hugetlb pages", RGBColor(0x55, 0x55, 0x55)),
+];
+
 impl Series {
     /// Picks what is to be drawn from `document`.
     pub(super) fn of(document: &Document) -> Result<Self, BenchError> {
-        let calls: Vec<&Record> = document.records.iter().filter(|record| is_idle_call(record)).collect();
-        let lines = Method::ALL.into_iter().map(|method| Line::of(method, &calls)).collect::<Result<Vec<_>, _>>()?;
-        let lines: Vec<Line> = lines.into_iter().filter(|line| !line.points.is_empty()).collect();
-        if lines.is_empty() {
-            let why = "there are no fork calls of a parent with memory in these records; make some with `flashfork bench fork`";
+        let machines: Vec<&Record> = document.records.iter().filter(|record| is_first_exit(record)).collect();
+        let series = if machines.is_empty() { Self::of_forks(document)? } else { Self::of_machines(&machines)? };
+        if series.lines.is_empty() {
+            let why = "there are no fork calls of a parent with memory in these records, nor tiny guests; make some with \
+                       `flashfork bench fork` or `flashfork bench vm-clone`";
             return Err(BenchError::Unable(why.to_owned()));
         }
+        Ok(series)
+    }
+
+    fn of_machines(records: &[&Record]) -> Result<Self, BenchError> {
+        let line = |(name, what, ink): (&str, _, _)| Line::of(name, what, ink, records);
+        let lines = MACHINE_LINES.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { words: MACHINES, lines: with_points(lines), empty: None })
+    }
+
+    fn of_forks(document: &Document) -> Result<Self, BenchError> {
+        let calls: Vec<&Record> = document.records.iter().filter(|record| is_idle_call(record)).collect();
+        let line = |method: Method| Line::of(method.name(), explanation(method), colour(method), &calls);
+        let lines = Method::ALL.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
         let empty: Vec<f64> = calls
             .iter()
             .filter(|record| size(record) == Some(0) && record.method == Method::Fork4k.name())
             .flat_map(|record| record.samples.iter().copied())
             .collect();
         let empty = if empty.is_empty() { None } else { Some(positive(&empty, "the empty process")?.p50) };
-        Ok(Self { lines, empty })
+        Ok(Self { words: FORKS, lines: with_points(lines), empty })
     }
 
     /// Every point of every line.
@@ -57,27 +114,39 @@ impl Series {
     }
 }
 
+fn with_points(lines: Vec<Line>) -> Vec<Line> {
+    lines.into_iter().filter(|line| !line.points.is_empty()).collect()
+}
+
 impl Line {
-    fn of(method: Method, calls: &[&Record]) -> Result<Self, BenchError> {
+    fn of(name: &str, what: &'static str, ink: RGBColor, records: &[&Record]) -> Result<Self, BenchError> {
         let mut points = Vec::new();
-        for record in calls.iter().filter(|record| record.method == method.name()) {
+        for record in records.iter().filter(|record| record.method == name) {
             if let Some(size @ 1..) = size(record) {
-                let call = positive(&record.samples, &format!("{method}, {}", Size(size)))?;
+                let call = positive(&record.samples, &format!("{name}, {}", Size(size)))?;
                 points.push(Point { size, call });
             }
         }
         points.sort_by_key(|point| point.size);
-        Ok(Self { method, points })
+        Ok(Self { name: name.to_owned(), what, ink, points })
     }
 }
 
 /// Whether a record is of fork calls of an idle parent that clones by itself.
 fn is_idle_call(record: &Record) -> bool {
     let param = |key| record.params.get(key);
-    record.experiment == EXPERIMENT
+    record.experiment == fork::EXPERIMENT
         && param("measure").and_then(Value::as_str) == Some("call")
         && param("parent").and_then(Value::as_str) == Some("idle")
         && param("concurrent").and_then(Value::as_u64) == Some(1)
+}
+
+/// Whether a record is of the first exits of tiny guests.
+fn is_first_exit(record: &Record) -> bool {
+    let param = |key| record.params.get(key).and_then(Value::as_str);
+    record.experiment == vm_clone::EXPERIMENT
+        && param("measure") == Some("first exit")
+        && param("guest") == Some("tiny")
 }
 
 fn size(record: &Record) -> Option<u64> {
@@ -86,6 +155,6 @@ fn size(record: &Record) -> Option<u64> {
 
 fn positive(samples: &[f64], whose: &str) -> Result<Summary, BenchError> {
     Summary::of(samples).filter(|summary| summary.min > 0.0).ok_or_else(|| {
-        BenchError::Unable(format!("the fork calls of {whose} are not all above zero: no place on a logarithmic axis"))
+        BenchError::Unable(format!("the samples of {whose} are not all above zero: no place on a logarithmic axis"))
     })
 }

@@ -20,10 +20,10 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// A ratio of two medians and its 95 % interval.
+/// A ratio of two medians, or another figure, and its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// The first median divided by the second.
+    /// The first median divided by the second, or the figure.
     pub value: f64,
     /// Where the ratio lies with 95 % confidence.
     pub interval: Interval,
@@ -39,6 +39,24 @@ pub fn median_interval(rounds: &Rounds) -> Option<Interval> {
     let mut medians: Vec<f64> =
         (0..REDRAWS).map(|_| redrawn_median(&rounds, &draw(rounds.len(), &mut random))).collect();
     Some(percentile_interval(&mut medians))
+}
+
+/// The quantile `q` (0 to 1) of all samples with its 95 % interval; `None` without samples. Intervals of quantiles near the ends
+/// are narrow if few samples lie beyond.
+pub fn quantile_of(rounds: &Rounds, q: f64) -> Option<Ratio> {
+    let rounds = filled(rounds);
+    if rounds.is_empty() {
+        return None;
+    }
+    let of = |mut samples: Vec<f64>| {
+        samples.sort_unstable_by(f64::total_cmp);
+        quantile(&samples, q)
+    };
+    let mut random = fastrand::Rng::with_seed(SEED);
+    let mut values: Vec<f64> = (0..REDRAWS)
+        .map(|_| of(draw(rounds.len(), &mut random).iter().flat_map(|&round| rounds[round]).copied().collect()))
+        .collect();
+    Some(Ratio { value: of(rounds.concat()), interval: percentile_interval(&mut values) })
 }
 
 /// The median of `a` divided by the median of `b`, with its 95 % interval; `None` without samples on either side.
@@ -145,8 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn a_quantile_lies_in_its_interval() {
+        let mut random = fastrand::Rng::with_seed(9);
+        let found = quantile_of(&series(2000, 100.0, 10.0, &mut random), 0.99).unwrap();
+        // 2.326 standard deviations above the mean.
+        assert!((found.value - 123.3).abs() < 3.0, "{found:?}");
+        assert!(found.interval.low < found.value && found.value < found.interval.high, "{found:?}");
+    }
+
+    #[test]
     fn nothing_comes_of_nothing() {
         assert!(median_interval(&Rounds::default()).is_none());
+        assert!(quantile_of(&Rounds::default(), 0.99).is_none());
         assert!(ratio_of_medians(&Rounds::independent(&[1.0]), &Rounds(vec![vec![]])).is_none());
     }
 }

@@ -32,8 +32,8 @@ pub enum VmCommand {
     /// Make clones of a template
     #[command(after_help = "Example: flashfork vm clone -n 10 web")]
     Clone(CloneArgs),
-    /// Run a command in a clone; its exit status is passed on
-    #[command(after_help = "Example: flashfork vm exec web-1 -- uname -a")]
+    /// Run a command in a clone; signals, and its exit status, are passed on
+    #[command(after_help = "Examples: flashfork vm exec web-1 -- uname -a\n          flashfork vm exec web-1 -- sh")]
     Exec(ExecArgs),
     /// Show a clone's console, and type on it
     #[command(after_help = "Example: flashfork vm console web-1")]
@@ -41,13 +41,13 @@ pub enum VmCommand {
     /// Send a clone back to its template
     #[command(after_help = "Example: flashfork vm rollback web-1")]
     Rollback(NameArg),
-    /// List clones
-    #[command(after_help = "Example: flashfork vm ls --json")]
-    Ls,
-    /// End clones
+    /// List clones, and what went wrong with them
+    #[command(after_help = "Example: flashfork vm ls --all")]
+    Ls(LsArgs),
+    /// End clones, and forget those that have ended
     #[command(after_help = "Example: flashfork vm rm web-1 web-2")]
     Rm(NamesArg),
-    /// Show what the daemon has
+    /// Show what the daemon has, and what memory that takes
     #[command(after_help = "Example: flashfork vm stats")]
     Stats,
     /// Say what this host's KVM can do, by trying: boot Linux, run a tiny guest, or nothing
@@ -69,6 +69,9 @@ pub struct RunArgs {
     /// The template
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub template: String,
+    /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
+    #[arg(short = 't', long)]
+    pub terminal: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -120,6 +123,15 @@ pub struct CreateArgs {
     /// Disk image, which becomes the guest's root and must not change any more
     #[arg(long, value_name = "PATH")]
     pub disk: Option<PathBuf>,
+    /// What a guest may write to its disk, and each clone over that: it is kept in memory
+    #[arg(long, default_value = "1G", value_name = "SIZE", requires = "disk")]
+    pub disk_limit: Size,
+    /// The disk's serial number in the guest, up to 20 characters [default: flashfork]
+    #[arg(long, value_name = "TEXT", requires = "disk")]
+    pub disk_serial: Option<String>,
+    /// The guest can't write to the disk: what it writes to its root stays in its own memory
+    #[arg(long, requires = "disk")]
+    pub disk_read_only: bool,
     /// Ready when this shell command has run in the guest [default: when the agent is up]
     #[arg(long, value_name = "COMMAND", conflicts_with = "ready_signal")]
     pub ready_command: Option<String>,
@@ -164,9 +176,19 @@ pub struct CloneArgs {
 pub struct ExecArgs {
     /// The clone
     pub name: String,
+    /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
+    #[arg(short = 't', long)]
+    pub terminal: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct LsArgs {
+    /// Those that have ended too, and how; the last 1000 are remembered until they are removed
+    #[arg(short = 'a', long)]
+    pub all: bool,
 }
 
 #[derive(Args)]

@@ -1,9 +1,13 @@
-//! A command in a clone, and its console.
+//! A command in a clone, as if it ran here: standard streams, terminal, signals, exit status.
 
 use super::client::Client;
+use super::terminal::{self, Raw};
 use crate::error::CliError;
-use flashfork_proto::agent::{self, CHUNK, Exec, Reply, Request, Requests, STDIN_WINDOW};
+use flashfork_proto::agent::{self, CHUNK, Exec, Reply, Request, STDIN_WINDOW};
 use serde_bytes::ByteBuf;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
 use std::ffi::OsString;
 use std::io::{BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -12,31 +16,42 @@ use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
+/// Signals that the command in the guest gets in place of this one.
+const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+
+/// What a terminal in its usual mode takes for the end of input: Ctrl-D.
+const END_OF_INPUT: u8 = 4;
+
 /// Bytes of standard input that may be sent.
 type Credit = Arc<(Mutex<usize>, Condvar)>;
+
+/// The way to the agent, for the threads of input and of signals.
+type Requests = Arc<Mutex<agent::Requests<UnixStream>>>;
 
 fn guest(e: impl std::fmt::Display) -> CliError {
     CliError::Unable(e.to_string())
 }
 
-/// Runs `argv` in the clone with this command's standard streams; its exit status becomes this command's.
-pub fn exec(client: &Client, clone: &str, argv: &[OsString]) -> Result<ExitCode, CliError> {
+/// Runs `argv` in the clone with this command's standard streams; its exit status becomes this command's. It gets a terminal
+/// if `terminal` says so, or somebody sits at both ends of this command.
+pub fn exec(client: &Client, clone: &str, argv: &[OsString], terminal: bool) -> Result<ExitCode, CliError> {
+    let terminal = terminal || terminal::is_there();
     let stream = client.upgrade(&format!("/v1/clones/{clone}/agent"))?;
     let writer = stream.get_ref().try_clone().map_err(guest)?;
     let client = agent::Client::<BufReader<UnixStream>, UnixStream>::connect(stream, writer).map_err(guest)?;
-    let (mut requests, mut replies) = client.split();
-    let argv = argv.iter().map(|word| ByteBuf::from(word.as_bytes())).collect();
-    requests.send(&Request::Exec(Exec { argv, ..Exec::default() })).map_err(guest)?;
+    let (requests, mut replies) = client.split();
+    let requests: Requests = Arc::new(Mutex::new(requests));
+    send(&requests, &Request::Exec(command(argv, terminal))).map_err(guest)?;
     let credit: Credit = Arc::new((Mutex::new(STDIN_WINDOW as usize), Condvar::new()));
-    let mut requests = Some(requests);
+    let mut raw = None;
     loop {
         match replies.receive().map_err(guest)? {
             Reply::Started { .. } => {
-                if let Some(requests) = requests.take() {
-                    let credit = credit.clone();
-                    // Ends with this process: nothing can interrupt its read.
-                    thread::spawn(move || pass_input(requests, &credit));
-                }
+                raw = terminal.then(Raw::begin).transpose()?;
+                pass_signals(&requests, terminal)?;
+                let (requests, credit) = (requests.clone(), credit.clone());
+                // Ends with this process: nothing can interrupt its read.
+                thread::spawn(move || pass_input(&requests, &credit, terminal));
             }
             Reply::Stdout(bytes) => pass(&mut std::io::stdout().lock(), &bytes, "standard output")?,
             Reply::Stderr(bytes) => pass(&mut std::io::stderr().lock(), &bytes, "standard error")?,
@@ -44,19 +59,64 @@ pub fn exec(client: &Client, clone: &str, argv: &[OsString]) -> Result<ExitCode,
                 *credit.0.lock().unwrap_or_else(PoisonError::into_inner) += more as usize;
                 credit.1.notify_one();
             }
-            Reply::Exited(exit) => return Ok(ExitCode::from(u8::try_from(exit.shell_status()).unwrap_or(1))),
+            Reply::Exited(exit) => {
+                drop(raw);
+                return Ok(ExitCode::from(u8::try_from(exit.shell_status()).unwrap_or(1)));
+            }
             Reply::Failed(e) => return Err(guest(e)),
             _ => return Err(CliError::Unable("the guest's agent answered out of turn".into())),
         }
     }
 }
 
+fn command(argv: &[OsString], terminal: bool) -> Exec {
+    let bytes = |word: &OsString| ByteBuf::from(word.as_bytes());
+    // What keys and colours there are, the user's terminal decides.
+    let kind = std::env::var_os("TERM").filter(|_| terminal);
+    Exec {
+        argv: argv.iter().map(bytes).collect(),
+        env: kind.iter().map(|kind| (ByteBuf::from(*b"TERM"), bytes(kind))).collect(),
+        terminal: terminal.then(terminal::size),
+        ..Exec::default()
+    }
+}
+
+fn send(requests: &Requests, request: &Request) -> Result<(), flashfork_proto::frame::FrameError> {
+    requests.lock().unwrap_or_else(PoisonError::into_inner).send(request)
+}
+
 fn pass(to: &mut impl Write, bytes: &[u8], name: &str) -> Result<(), CliError> {
     to.write_all(bytes).and_then(|()| to.flush()).map_err(CliError::file("write", name))
 }
 
+/// From now on signals go to the command; so does the terminal's size.
+fn pass_signals(requests: &Requests, terminal: bool) -> Result<(), CliError> {
+    // What is ignored (nohup, jobs in the background of a script) stays so.
+    let wanted = PASSED_ON.iter().filter(|signal| !is_ignored(**signal)).chain(terminal.then_some(&SIGWINCH));
+    let mut signals = Signals::new(wanted).map_err(CliError::file("catch", "signals"))?;
+    let requests = requests.clone();
+    thread::spawn(move || {
+        for signal in &mut signals {
+            let request = if signal == SIGWINCH { Request::Resize(terminal::size()) } else { Request::Signal(signal) };
+            if send(&requests, &request).is_err() && signal != SIGWINCH {
+                // There is nobody any more who could be told.
+                let _ = emulate_default_handler(signal);
+            }
+        }
+    });
+    Ok(())
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeros are a value of this plain C structure.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` is writable, and nothing is set; see sigaction(2).
+    let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
+    known && action.sa_sigaction == libc::SIG_IGN
+}
+
 /// Sends standard input as the guest takes it. A guest or command that is gone ends it.
-fn pass_input(mut requests: Requests<UnixStream>, credit: &Credit) {
+fn pass_input(requests: &Requests, credit: &Credit, terminal: bool) {
     let mut bytes = vec![0; CHUNK];
     loop {
         let mut left = credit.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -65,26 +125,15 @@ fn pass_input(mut requests: Requests<UnixStream>, credit: &Credit) {
         }
         let room = (*left).min(CHUNK);
         drop(left);
-        match std::io::stdin().lock().read(&mut bytes[..room]) {
-            Ok(0) | Err(_) => break drop(requests.send(&Request::StdinEnd)),
-            Ok(count) => {
-                *credit.0.lock().unwrap_or_else(PoisonError::into_inner) -= count;
-                if requests.send(&Request::Stdin(ByteBuf::from(&bytes[..count]))).is_err() {
-                    break;
-                }
-            }
+        let count = match std::io::stdin().lock().read(&mut bytes[..room]) {
+            // A terminal has no end that could be closed.
+            Ok(0) | Err(_) if terminal => break drop(send(requests, &Request::Stdin(ByteBuf::from([END_OF_INPUT])))),
+            Ok(0) | Err(_) => break drop(send(requests, &Request::StdinEnd)),
+            Ok(count) => count,
+        };
+        *credit.0.lock().unwrap_or_else(PoisonError::into_inner) -= count;
+        if send(requests, &Request::Stdin(ByteBuf::from(&bytes[..count]))).is_err() {
+            break;
         }
     }
-}
-
-/// Shows what the clone writes to its console, from the kept past on, and types what is typed; ends with the clone.
-pub fn console(client: &Client, clone: &str) -> Result<ExitCode, CliError> {
-    let mut stream = client.upgrade(&format!("/v1/clones/{clone}/console"))?;
-    let mut writer = stream.get_ref().try_clone().map_err(guest)?;
-    thread::spawn(move || {
-        // A clone that has ended takes no more.
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut writer);
-    });
-    std::io::copy(&mut stream, &mut std::io::stdout().lock()).map_err(CliError::file("pass on", "the console"))?;
-    Ok(ExitCode::SUCCESS)
 }

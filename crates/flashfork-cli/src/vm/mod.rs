@@ -2,9 +2,11 @@
 
 mod args;
 mod client;
+mod console;
 mod daemon;
 mod exec;
 pub mod show;
+mod terminal;
 
 pub use args::VmArgs;
 
@@ -12,7 +14,9 @@ use crate::error::CliError;
 use crate::output::say;
 use args::{CreateArgs, DirectoryArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand, VmCommand};
 use client::Client;
-use flashfork_proto::api::{self, CreateClones, CreateTemplate, LoadTemplate, Ready, SaveTemplate, Template};
+use flashfork_proto::api::{
+    self, CloneState, CreateClones, CreateTemplate, LoadTemplate, Ready, SaveTemplate, Template,
+};
 use flashfork_proto::shape::{Pages, Shape};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -47,14 +51,15 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", clone.template), &request)?;
             print.print(&clones, || show::clones(&clones))?;
         }
-        VmCommand::Exec(args) => return exec::exec(&client, &args.name, &args.command),
-        VmCommand::Console(args) => return exec::console(&client, &args.name),
+        VmCommand::Exec(args) => return exec::exec(&client, &args.name, &args.command, args.terminal),
+        VmCommand::Console(args) => return console::console(&client, &args.name),
         VmCommand::Rollback(args) => {
             let clone: api::Clone = client.post(&format!("/v1/clones/{}/rollback", args.name), &())?;
             print.print(&clone, || show::clones(std::slice::from_ref(&clone)))?;
         }
-        VmCommand::Ls => {
-            let clones: Vec<api::Clone> = client.get("/v1/clones")?;
+        VmCommand::Ls(args) => {
+            let mut clones: Vec<api::Clone> = client.get("/v1/clones")?;
+            clones.retain(|clone| args.all || clone.state != CloneState::Ended);
             print.print(&clones, || show::clones(&clones))?;
         }
         VmCommand::Rm(args) => args.names.iter().try_for_each(|name| client.delete(&format!("/v1/clones/{name}")))?,
@@ -133,6 +138,9 @@ fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
         tiny: None,
         append: args.append.clone(),
         disk: path(&args.disk)?,
+        disk_limit_mib: args.disk_limit.0 >> 20,
+        disk_serial: args.disk_serial.clone(),
+        disk_read_only: args.disk_read_only,
         ready,
         max_clones: args.max_clones,
         timeout_s: args.timeout,
@@ -157,7 +165,7 @@ fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
     let request = CreateClones { count: 1, name: None, job: String::new(), wait: true };
     let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", args.template), &request)?;
     let clone = clones.first().ok_or_else(|| CliError::Unable("the VM daemon made no clone".into()))?;
-    let result = exec::exec(client, &clone.name, &args.command);
+    let result = exec::exec(client, &clone.name, &args.command, args.terminal);
     client.delete(&format!("/v1/clones/{}", clone.name))?;
     result
 }

@@ -13,7 +13,10 @@ pub fn templates(templates: &[Template]) -> String {
 }
 
 pub fn clones(clones: &[Clone]) -> String {
-    let mut lines = vec![format!("{:20} {:9} {:>8} {:>12} {:>10}", "CLONE", "STATE", "PID", "FIRST EXIT", "READY")];
+    let mut lines = vec![format!(
+        "{:20} {:9} {:>8} {:>12} {:>10} {:>10}",
+        "CLONE", "STATE", "PID", "FIRST EXIT", "READY", "MEMORY"
+    )];
     lines.extend(clones.iter().map(|clone| {
         let state = match clone.state {
             CloneState::Starting => "starting",
@@ -22,7 +25,10 @@ pub fn clones(clones: &[Clone]) -> String {
         };
         let first = format!("{:.3} ms", clone.first_exit_ns as f64 / 1e6);
         let ready = clone.ready_ns.map_or("-".into(), |ns| format!("{:.1} ms", ns as f64 / 1e6));
-        format!("{:20} {state:9} {:>8} {first:>12} {ready:>10}", clone.name, clone.pid)
+        let memory = clone.memory_bytes.map_or("-".into(), mebibytes);
+        let notes: String =
+            [&clone.ended, &clone.trouble].into_iter().flatten().map(|note| format!("  {note}")).collect();
+        format!("{:20} {state:9} {:>8} {first:>12} {ready:>10} {memory:>10}{notes}", clone.name, clone.pid)
     }));
     lines.join("\n")
 }
@@ -30,11 +36,17 @@ pub fn clones(clones: &[Clone]) -> String {
 pub fn stats(stats: &Stats) -> String {
     let mut lines =
         vec![format!("{} templates, {} clones alive, {} made", stats.templates, stats.clones, stats.clones_made)];
+    let [templates, clones, shells] = [stats.template_bytes, stats.clone_bytes, stats.shell_bytes].map(mebibytes);
+    lines.push(format!("memory: {templates} of templates, {clones} that clones add, {shells} of shells that wait"));
     lines.extend(stats.pools.iter().map(|pool| {
         let (ready, preparing, misses) = (pool.ready, pool.preparing, pool.misses);
         format!("{}: {ready} shells ready, {preparing} being prepared, {misses} claims had to wait", pool.shape)
     }));
     lines.join("\n")
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 pub fn host(host: &Host) -> String {

@@ -85,6 +85,19 @@ pub struct Boot {
     pub cid: u32,
     /// What to run in it.
     pub guest: BootGuest,
+    /// If the shape has a disk.
+    pub disk: Option<BootDisk>,
+}
+
+/// How a guest sees its disk, and its clones theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootDisk {
+    /// Bytes that the guest may write, and each clone over that; beyond them it gets I/O errors.
+    pub limit: u64,
+    /// Its serial number; the first [`MAX_SERIAL`](crate::api::MAX_SERIAL) bytes.
+    pub serial: String,
+    /// The guest may not write at all.
+    pub read_only: bool,
 }
 
 /// What runs in a guest.
@@ -120,8 +133,8 @@ pub enum FromShell {
     Ready,
     /// A booted guest gave the fork signal and waits there for its [`ToShell::Freeze`].
     Forked,
-    /// The booted guest is a template now. Comes with its sealed memory and, if the shape has a disk and
-    /// the guest has written to it, the sealed file of those writes.
+    /// The booted guest is a template now. Comes with its sealed memory and, if the shape has a disk, the
+    /// sealed file of what the guest wrote to it, which may be nothing.
     Frozen {
         /// The machine's state, encoded and checksummed by the monitor.
         #[serde(with = "serde_bytes")]
@@ -135,6 +148,9 @@ pub enum FromShell {
     Lap(u64),
     /// A [`ToShell::Pause`] or [`ToShell::Resume`] was done.
     Done,
+    /// Something went wrong that the machine goes on with, such as a disk that is full: one line. Once for each
+    /// kind and generation.
+    Trouble(String),
     /// What the guest wrote to its console.
     Console(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The last request could not be done: what, why, and what to do, in one line.

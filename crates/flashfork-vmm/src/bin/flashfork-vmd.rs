@@ -21,6 +21,9 @@ struct Args {
     /// Shells kept ready for each shape of VM that has a template
     #[arg(long, default_value_t = 4, value_name = "N")]
     pool: u32,
+    /// Ended clones that are remembered, with how they ended and the end of their console
+    #[arg(long, default_value_t = flashfork_proto::api::MAX_ENDED, value_name = "N")]
+    remember: usize,
     /// The shell program [default: in ../lib/flashfork or beside this program]
     #[arg(long, value_name = "PATH")]
     shell: Option<PathBuf>,
@@ -67,6 +70,7 @@ fn run(args: &Args) -> Result<(), VmdError> {
         agent: args.agent.clone().unwrap_or_else(|| found("flashfork-agent")),
         cache: args.cache.clone(),
         pool: args.pool,
+        remember: args.remember,
     };
     let daemon = Arc::new(Daemon::new(settings, Kvm::new())?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(64).build()?;

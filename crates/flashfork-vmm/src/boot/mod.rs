@@ -7,6 +7,8 @@ mod pvh;
 mod tables;
 mod tiny;
 
+pub use tiny::ADDRESS as TINY_ADDRESS;
+
 use crate::memory::Ram;
 use flashfork_proto::shape::Shape;
 use kvm_bindings::{kvm_regs, kvm_sregs};

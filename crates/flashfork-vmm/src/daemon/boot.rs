@@ -11,8 +11,8 @@ use crate::pool::{Pools, Shell, ShellFailure};
 use crate::state::MachineState;
 use flashfork_image::guest::default_guest;
 use flashfork_proto::agent::{self, Client, Exec, Exit, Reply, Request};
-use flashfork_proto::api::{CreateTemplate, Ready};
-use flashfork_proto::shell::{Boot, BootGuest, Channel, FromShell, ToShell};
+use flashfork_proto::api::{CreateTemplate, MAX_SERIAL, Ready};
+use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, FromShell, ToShell};
 use serde_bytes::ByteBuf;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,6 +32,9 @@ const OUTPUT: usize = 1 << 20;
 /// A guest's command line: its console, an end when it panics, kvmclock (a clone's TSC says nothing of the time), the agent.
 const CMDLINE: &str = "console=ttyS0 quiet panic=-1 clocksource=kvm-clock flashfork.serve=vsock";
 
+/// The serial number of a disk that is given none.
+const SERIAL: &str = "flashfork";
+
 /// What goes along with a guest to its shell.
 struct Source {
     guest: BootGuest,
@@ -47,8 +50,9 @@ pub(super) fn boot(
 ) -> Result<(Frozen, u64), DaemonError> {
     let source = source(settings, request)?;
     let image = request.disk.as_deref().map(open).transpose()?;
+    let disk = disk(request)?;
     let mut shell = pools.take(request.shape)?;
-    let result = run(&shell, request, source, image, cid);
+    let result = run(&shell, request, source, image, disk, cid);
     // What the channel says is that it closed; how the process ended says more.
     let result = result.map_err(|error| match error {
         DaemonError::Shell(ShellFailure::Channel(_)) => ShellFailure::Gone(shell.end()).into(),
@@ -91,10 +95,29 @@ fn source(settings: &Settings, request: &CreateTemplate) -> Result<Source, Daemo
     if request.shape.disk {
         cmdline += " flashfork.root=/dev/vda";
     }
+    if request.disk_read_only {
+        cmdline += " flashfork.overlay";
+    }
     if !request.append.is_empty() {
         cmdline = format!("{cmdline} {}", request.append);
     }
     Ok(Source { guest: BootGuest::Linux { cmdline, initramfs: initramfs.is_some() }, files })
+}
+
+/// How the guest sees its disk.
+fn disk(request: &CreateTemplate) -> Result<Option<BootDisk>, DaemonError> {
+    if !request.shape.disk && (request.disk_serial.is_some() || request.disk_read_only) {
+        return Err(DaemonError::Invalid("a disk that is read-only or has a serial number needs an image".into()));
+    }
+    let serial = request.disk_serial.as_deref().unwrap_or(SERIAL);
+    if serial.len() > MAX_SERIAL || !serial.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ') {
+        return Err(DaemonError::Invalid(format!(
+            "{serial:?} is no serial number: use up to {MAX_SERIAL} printable ASCII characters"
+        )));
+    }
+    let limit = request.disk_limit_mib.saturating_mul(1 << 20);
+    let disk = BootDisk { limit, serial: serial.to_owned(), read_only: request.disk_read_only };
+    Ok(request.shape.disk.then_some(disk))
 }
 
 fn run(
@@ -102,12 +125,13 @@ fn run(
     request: &CreateTemplate,
     source: Source,
     image: Option<File>,
+    disk: Option<BootDisk>,
     cid: u32,
 ) -> Result<(Frozen, u64), DaemonError> {
     let start = Instant::now();
     let deadline = start + Duration::from_secs(request.timeout_s.into());
     let fds: Vec<_> = source.files.iter().chain(&image).map(AsFd::as_fd).collect();
-    shell.send(&ToShell::Boot(Box::new(Boot { cid, guest: source.guest })), &fds)?;
+    shell.send(&ToShell::Boot(Box::new(Boot { cid, guest: source.guest, disk })), &fds)?;
     let command = match &request.ready {
         Ready::Command(argv) => Some(warm_up(shell.channel(), argv.clone(), deadline)?),
         Ready::Agent | Ready::Signal => None,

@@ -2,11 +2,12 @@
 
 use super::console::Console;
 use super::error::DaemonError;
+use super::memory;
 use crate::pool::{Pools, Shell, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
-use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Channel, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,12 @@ use std::time::{Duration, Instant};
 
 /// How long a guest may take for its entropy, clock and hooks.
 pub(super) const ALIVE: Duration = Duration::from_secs(60);
+
+/// How long a shell may take from a claim to its guest's first exit.
+const CLAIM: Duration = Duration::from_secs(20);
+
+/// Messages that may come before the claim is done: a console's and a few events'.
+const EARLY: usize = 64;
 
 /// How long a shell may take for a request.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -25,7 +32,8 @@ pub(super) struct Running {
     template: String,
     pid: u32,
     cid: u32,
-    channel: Arc<Channel>,
+    /// Until its end.
+    channel: Mutex<Option<Arc<Channel>>>,
     console: Console,
     life: Mutex<Life>,
     changed: Condvar,
@@ -41,6 +49,7 @@ struct Life {
     first_exit_ns: u64,
     ready_ns: Option<u64>,
     ended: Option<Ended>,
+    trouble: Option<String>,
 }
 
 pub(super) struct Born {
@@ -50,26 +59,51 @@ pub(super) struct Born {
     pub(super) generation: Generation,
     pub(super) started: Instant,
     pub(super) claim: ClaimTimes,
+    /// What its shell said before it said that it was claimed.
+    pub(super) early: Vec<FromShell>,
+}
+
+/// Has `shell` become a clone; gives the steps' times, and what it said before: whatever its guest does with its first
+/// instructions may be heard of before the claim is.
+pub(super) fn claim(
+    shell: &Shell,
+    claim: Claim,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(ClaimTimes, Vec<FromShell>), ShellFailure> {
+    shell.send(&ToShell::Claim(Box::new(claim)), fds)?;
+    let deadline = Instant::now() + CLAIM;
+    let mut early = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match shell.receive(left).map_err(|failure| failure.after(CLAIM))?.0 {
+            FromShell::Claimed(times) => return Ok((times, early)),
+            FromShell::Failed(why) => return Err(ShellFailure::Said(why)),
+            FromShell::Ended(ended) => return Err(ShellFailure::Said(describe(&ended))),
+            other if early.len() < EARLY => early.push(other),
+            _ => return Err(ShellFailure::Unexpected),
+        }
+    }
 }
 
 impl Running {
     /// Listens to a shell that was claimed; `gone` is called when it has ended.
     pub(super) fn start(
-        shell: Shell,
+        mut shell: Shell,
         born: Born,
         pools: &Arc<Pools>,
-        gone: impl FnOnce() + Send + 'static,
+        gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, cid, generation, started, claim } = born;
+        let Born { name, template, cid, generation, started, claim, early } = born;
         let (sender, answers) = channel();
         let first_exit_ns = nanoseconds(started.elapsed());
-        let life = Life { generation, started, claim, first_exit_ns, ready_ns: None, ended: None };
+        let life = Life { generation, started, claim, first_exit_ns, ready_ns: None, ended: None, trouble: None };
+        let channel = shell.channel();
         let clone = Arc::new(Self {
             name,
             template,
             pid: shell.pid(),
             cid,
-            channel: shell.channel(),
+            channel: Mutex::new(Some(channel.clone())),
             console: Console::default(),
             life: Mutex::new(life),
             changed: Condvar::new(),
@@ -80,45 +114,76 @@ impl Running {
             .name("clone".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                let ended = listener.listen(&sender);
-                listener.lock().ended.get_or_insert(ended);
+                let early = early.into_iter().find_map(|message| listener.hear(message, &sender));
+                let ended = early.or_else(|| listener.listen(&channel, &sender));
+                {
+                    let mut life = listener.lock();
+                    // If it was not stopped and took no leave, how its process ended says why.
+                    let found =
+                        || ended.unwrap_or_else(|| Ended::Failed(format!("its shell ended: {}", shell.put_down())));
+                    life.ended.get_or_insert_with(found);
+                }
+                *lock(&listener.channel) = None;
                 listener.console.end();
                 listener.changed.notify_all();
                 // Before it is torn down: its template can be removed and its name used again.
-                gone();
+                gone(&listener);
                 pools.bury(shell);
             })
             .map_err(|e| DaemonError::System("start a thread", e))?;
         Ok(clone)
     }
 
-    /// Until the shell's end.
-    fn listen(&self, answers: &Sender<FromShell>) -> Ended {
+    /// Until the shell's end; what it says of it, if it says anything.
+    fn listen(&self, channel: &Channel, answers: &Sender<FromShell>) -> Option<Ended> {
         loop {
-            match self.channel.receive::<FromShell>() {
-                Ok((FromShell::Console(bytes), _)) => self.console.write(&bytes),
-                Ok((FromShell::Alive(generation), _)) => {
-                    let mut life = self.lock();
-                    if life.generation == generation {
-                        life.ready_ns = Some(nanoseconds(life.started.elapsed()));
-                        self.changed.notify_all();
-                    }
-                }
-                Ok((FromShell::Lap(_), _)) => {}
-                Ok((FromShell::Ended(ended), _)) => return ended,
-                // Who asked may have given up.
-                Ok((answer, _)) => drop(answers.send(answer)),
-                Err(_) => return Ended::Failed("the shell was killed".into()),
+            if let Some(ended) = self.hear(channel.receive::<FromShell>().ok()?.0, answers) {
+                return Some(ended);
             }
         }
     }
 
+    /// Acts on a message; gives the shell's end.
+    fn hear(&self, message: FromShell, answers: &Sender<FromShell>) -> Option<Ended> {
+        match message {
+            FromShell::Console(bytes) => self.console.write(&bytes),
+            FromShell::Alive(generation) => {
+                let mut life = self.lock();
+                if life.generation == generation {
+                    life.ready_ns = Some(nanoseconds(life.started.elapsed()));
+                    self.changed.notify_all();
+                }
+            }
+            FromShell::Lap(_) => {}
+            FromShell::Trouble(line) => self.lock().trouble = Some(line),
+            FromShell::Ended(ended) => return Some(ended),
+            // Who asked may have given up.
+            answer => drop(answers.send(answer)),
+        }
+        None
+    }
+
     fn lock(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.life)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().ended.is_some()
+    }
+
+    /// Bytes of memory that it adds to its template's.
+    pub(super) fn memory(&self) -> Option<u64> {
+        if self.has_ended() { None } else { memory::added(self.pid) }
     }
 
     /// As the interface shows it.
     pub(super) fn show(&self) -> api::Clone {
+        let memory_bytes = self.memory();
         let life = self.lock();
         api::Clone {
             name: self.name.clone(),
@@ -134,6 +199,9 @@ impl Running {
             claim: life.claim,
             first_exit_ns: life.first_exit_ns,
             ready_ns: life.ready_ns,
+            trouble: life.trouble.clone(),
+            ended: life.ended.as_ref().map(describe),
+            memory_bytes,
         }
     }
 
@@ -160,7 +228,9 @@ impl Running {
     pub(super) fn stop(&self) {
         self.lock().ended.get_or_insert(Ended::Stopped);
         // The listener reads the end, and has the shell killed: a guest that was taken over need not agree.
-        let _ = rustix::net::shutdown(self.channel.as_fd(), rustix::net::Shutdown::Both);
+        if let Some(channel) = &*lock(&self.channel) {
+            let _ = rustix::net::shutdown(channel.as_fd(), rustix::net::Shutdown::Both);
+        }
     }
 
     /// Sends it back to its template, as another generation.
@@ -175,7 +245,7 @@ impl Running {
                 )));
             }
             life.generation = renewal.identity.generation;
-            (life.started, life.ready_ns) = (Instant::now(), None);
+            (life.started, life.ready_ns, life.trouble) = (Instant::now(), None, None);
         }
         self.send(&ToShell::Rollback(Box::new(renewal)), None)?;
         match answers.recv_timeout(ANSWER) {
@@ -211,8 +281,15 @@ impl Running {
     fn send(&self, message: &ToShell, fd: Option<OwnedFd>) -> Result<(), DaemonError> {
         let ended = || DaemonError::Conflict(format!("clone {} has ended", self.name));
         let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
-        self.channel.send(message, &fds).map_err(|_| ended())
+        // Not held over the send, which waits for a shell that is slow.
+        let channel = lock(&self.channel).clone().ok_or_else(ended)?;
+        channel.send(message, &fds).map_err(|_| ended())
     }
+}
+
+/// Panics abort, so no lock is ever poisoned.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An end in words.

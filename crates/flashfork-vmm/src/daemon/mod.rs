@@ -7,6 +7,7 @@
 //! | `console` | the end of what a guest wrote, and who listens |
 //! | `host` | what KVM can do here, by trying |
 //! | `socket` | one daemon per socket, and what a killed one left |
+//! | `memory` | what a shell or clone takes |
 //! | `error` | why a request was not done |
 //!
 //! The daemon runs no guest: guests run in shells, which die with it. It trusts neither.
@@ -16,6 +17,7 @@ mod clone;
 mod console;
 mod error;
 mod host;
+mod memory;
 mod socket;
 
 pub use error::DaemonError;
@@ -29,22 +31,19 @@ use flashfork_proto::api::{
     self, CreateClones, CreateTemplate, LoadTemplate, MAX_CLONES_AT_ONCE, SaveTemplate, is_name,
 };
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Claim, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Claim, Renewal};
 use flashfork_proto::signal::MAX_JOB;
 use kvm_ioctls::Kvm;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Instant, SystemTime};
 
 /// vsock context ids from here on are guests' (0 to 2 have meanings of their own).
 const FIRST_CID: u32 = 3;
-
-/// How long a shell may take from a claim to its guest's first exit.
-const CLAIM: Duration = Duration::from_secs(20);
 
 /// What a daemon is told at its start.
 #[derive(Debug, Clone)]
@@ -57,6 +56,8 @@ pub struct Settings {
     pub cache: PathBuf,
     /// Shells kept ready for each shape that has a template.
     pub pool: u32,
+    /// Ended clones that are remembered.
+    pub remember: usize,
 }
 
 /// A daemon without its socket.
@@ -92,6 +93,8 @@ impl Hardware {
 struct State {
     templates: BTreeMap<String, Arc<Entry>>,
     clones: BTreeMap<String, Arc<Running>>,
+    /// The last that ended, the oldest first; who has been removed since is gone.
+    ended: VecDeque<Weak<Running>>,
     /// Names of what is being made.
     reserved: BTreeSet<(&'static str, String)>,
 }
@@ -321,28 +324,41 @@ impl Daemon {
         let claim = Claim { renewal, cid, state: entry.state.clone() };
         let pools = &self.hardware()?.pools;
         let shell = pools.take(entry.shape())?;
-        let times = shell.send(&ToShell::Claim(Box::new(claim)), &fds).and_then(|()| shell.receive(CLAIM));
-        let claim = match times {
-            Ok((FromShell::Claimed(times), _)) => times,
-            other => {
+        let (claim, early) = match clone::claim(&shell, claim, &fds) {
+            Ok(claimed) => claimed,
+            Err(failure) => {
                 pools.bury(shell);
-                return Err(match other {
-                    Ok((FromShell::Failed(why), _)) => crate::pool::ShellFailure::Said(why).into(),
-                    Ok(_) => crate::pool::ShellFailure::Unexpected.into(),
-                    Err(failure) => failure.into(),
-                });
+                return Err(failure.into());
             }
         };
         entry.alive.fetch_add(1, Ordering::AcqRel);
         self.clones_made.fetch_add(1, Ordering::Relaxed);
-        let of_template = entry.clone();
-        let gone = move || {
+        let (of_template, daemon) = (entry.clone(), Arc::downgrade(self));
+        let gone = move |clone: &Arc<Running>| {
             of_template.alive.fetch_sub(1, Ordering::AcqRel);
+            if let Some(daemon) = daemon.upgrade() {
+                daemon.note_end(clone);
+            }
         };
-        let born = Born { name: name.clone(), template: template.into(), cid, generation, started, claim };
+        let born = Born { name: name.clone(), template: template.into(), cid, generation, started, claim, early };
         let clone = Running::start(shell, born, pools, gone)?;
         self.lock().clones.insert(name.clone(), clone.clone());
         Ok((name, clone))
+    }
+
+    /// Remembers that `clone` has ended, and forgets the one that did longest ago, so that a daemon doesn't grow.
+    fn note_end(&self, clone: &Arc<Running>) {
+        let mut state = self.lock();
+        state.ended.push_back(Arc::downgrade(clone));
+        if state.ended.len() > self.settings.remember
+            && let Some(oldest) = state.ended.pop_front().and_then(|oldest| oldest.upgrade())
+        {
+            // Its name may be another's by now.
+            let name = oldest.name();
+            if state.clones.get(name).is_some_and(|named| Arc::ptr_eq(named, &oldest)) {
+                state.clones.remove(name);
+            }
+        }
     }
 
     /// Shows one.
@@ -404,12 +420,20 @@ impl Daemon {
     /// What there is.
     pub fn stats(&self) -> api::Stats {
         let state = self.lock();
+        let templates: Vec<_> = state.templates.values().cloned().collect();
+        let alive: Vec<_> = state.clones.values().filter(|clone| !clone.has_ended()).cloned().collect();
+        // What follows reads files, and nobody needs to wait for it.
+        drop(state);
+        let pools = self.hardware.as_ref().ok().map(|hardware| &hardware.pools);
+        let waiting = pools.map_or_else(Vec::new, |pools| pools.pids());
         api::Stats {
-            templates: state.templates.len() as u64,
-            clones: state.clones.values().filter(|clone| clone.show().state != api::CloneState::Ended).count() as u64,
+            templates: templates.len() as u64,
+            clones: alive.len() as u64,
             clones_made: self.clones_made.load(Ordering::Relaxed),
-            pools: self.hardware.as_ref().map_or_else(|_| Vec::new(), |hardware| hardware.pools.stats()),
-            memory_bytes: None,
+            pools: pools.map_or_else(Vec::new, |pools| pools.stats()),
+            template_bytes: templates.iter().map(|entry| entry.resident()).sum(),
+            clone_bytes: alive.iter().filter_map(|clone| clone.memory()).sum(),
+            shell_bytes: waiting.into_iter().filter_map(memory::added).sum(),
         }
     }
 
@@ -441,8 +465,15 @@ impl Entry {
         self.template.frozen.state.shape
     }
 
+    /// Bytes of memory that it takes.
+    fn resident(&self) -> u64 {
+        let frozen = &self.template.frozen;
+        let files = [Some(&frozen.ram), frozen.disk.as_ref().map(|disk| &disk.overlay)];
+        let blocks = |file| rustix::fs::fstat(file).map_or(0, |stat| stat.st_blocks.unsigned_abs());
+        files.into_iter().flatten().map(blocks).sum::<u64>() * 512
+    }
+
     fn show(&self, name: &str) -> api::Template {
-        let blocks = rustix::fs::fstat(&self.template.frozen.ram).map_or(0, |stat| stat.st_blocks);
         api::Template {
             name: name.into(),
             shape: self.shape(),
@@ -450,7 +481,7 @@ impl Entry {
             clones_made: self.template.quota.made(),
             clones_alive: self.alive.load(Ordering::Relaxed),
             max_clones: self.template.quota.max(),
-            resident_bytes: blocks.unsigned_abs() * 512,
+            resident_bytes: self.resident(),
             boot_ns: self.boot_ns,
         }
     }

@@ -1,5 +1,7 @@
 //! What the guest finds at its I/O ports and in its MMIO windows.
 
+#[cfg(test)]
+mod fuzz;
 mod serial;
 mod signal;
 mod state;
@@ -42,6 +44,7 @@ pub struct Devices {
     vsock: Connector,
     /// If the shape has one.
     disk: Option<DiskSlot>,
+    events: Outbox,
     /// Serves `virtio`.
     _service: Service,
 }
@@ -74,7 +77,8 @@ impl Devices {
             disk,
             _service: service,
             console: Mutex::new(Console::new(vm, console)?),
-            signal: Mutex::new(SignalPort::new(events)),
+            signal: Mutex::new(SignalPort::new(events.clone())),
+            events,
         })
     }
 
@@ -140,7 +144,10 @@ impl Devices {
     /// Gives the block device its disk; paused.
     pub fn attach_disk(&self, disk: Option<Disk>) -> Result<(), DiskError> {
         match (&self.disk, disk) {
-            (Some(slot), Some(disk)) => *lock(slot) = Some(disk),
+            (Some(slot), Some(mut disk)) => {
+                disk.report_to(self.events.clone());
+                *lock(slot) = Some(disk);
+            }
             (None, None) => {}
             (Some(_), None) => return Err(DiskError::Shape("the VM's shape has a disk: give its image")),
             (None, Some(_)) => return Err(DiskError::Shape("the VM's shape has no disk, but one was given")),

@@ -45,8 +45,13 @@ pub(super) struct Console {
 
 impl Console {
     pub(super) fn new(vm: &Vm, output: Box<dyn Write + Send>) -> io::Result<Self> {
+        let console = Self::unconnected(output)?;
+        vm.fd.register_irqfd(&console.interrupt.0, layout::SERIAL_IRQ)?;
+        Ok(console)
+    }
+
+    pub(super) fn unconnected(output: Box<dyn Write + Send>) -> io::Result<Self> {
         let interrupt = Interrupt(Arc::new(EventFd::new(EFD_NONBLOCK)?));
-        vm.fd.register_irqfd(&interrupt.0, layout::SERIAL_IRQ)?;
         let output = Output(Arc::new(Mutex::new(output)));
         let port = Serial::new(interrupt.clone(), output.clone());
         Ok(Self { port, interrupt, output })

@@ -32,7 +32,9 @@ enum Mapped {
 #[derive(Debug, thiserror::Error)]
 pub enum RamError {
     /// No room for the addresses.
-    #[error("cannot reserve {mib} MB of addresses: {cause}")]
+    #[error(
+        "cannot reserve {mib} MB of addresses: {cause}; give the guest less memory, or raise the limit (ulimit -v)"
+    )]
     Reserve {
         /// Asked for.
         mib: u64,

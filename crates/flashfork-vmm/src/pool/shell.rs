@@ -63,9 +63,19 @@ pub enum ShellFailure {
     Unexpected,
 }
 
+impl ShellFailure {
+    /// Of several waits in a row: what the whole wait was.
+    pub(crate) fn after(self, patience: Duration) -> Self {
+        if let Self::Silent(_) = self { Self::Silent(patience) } else { self }
+    }
+}
+
 impl Shell {
     /// Starts one and waits until its machine is prepared and it is locked in. The calling thread must outlive it.
-    pub(super) fn start(program: &Program, kvm: &OwnedFd, shape: Shape) -> Result<Self, ShellFailure> {
+    ///
+    /// # Errors
+    /// [`ShellFailure`].
+    pub fn start(program: &Program, kvm: &OwnedFd, shape: Shape) -> Result<Self, ShellFailure> {
         let (ours, theirs) = Channel::pair().map_err(ShellFailure::Descriptor)?;
         // Above the numbers they are going to have.
         let high = |fd| fcntl_dupfd_cloexec(fd, 10).map_err(|e| ShellFailure::Descriptor(e.into()));
@@ -166,6 +176,12 @@ impl Shell {
     pub fn kill(&mut self) {
         // Fails if it has ended.
         let _ = self.child.kill();
+    }
+
+    /// Kills it if it hasn't ended by itself, and says how it ended.
+    pub fn put_down(&mut self) -> String {
+        self.kill();
+        self.end()
     }
 
     /// Waits for its end, and says how it came.

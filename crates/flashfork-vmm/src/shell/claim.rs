@@ -76,7 +76,7 @@ fn guest(shape: &Shape, boot: &Boot, descriptors: Vec<OwnedFd>) -> Result<(Sourc
             BootGuest::Tiny(_) => 0,
         };
     let wrong = ShellError::Descriptors { got, wanted };
-    if got != wanted {
+    if got != wanted || boot.disk.is_some() != shape.disk {
         return Err(wrong);
     }
     let source = match &boot.guest {
@@ -87,7 +87,7 @@ fn guest(shape: &Shape, boot: &Boot, descriptors: Vec<OwnedFd>) -> Result<(Sourc
             cmdline: cmdline.clone(),
         },
     };
-    Ok((source, files.next().map(disk::image)))
+    Ok((source, files.next().zip(boot.disk.as_ref()).map(|(file, disk)| disk::image(file, disk))))
 }
 
 /// For the daemon; `checked` is what was done before the machine's own steps.

@@ -3,15 +3,13 @@
 pub(super) use crate::devices::virtio::blk::Image;
 
 use crate::devices::virtio::blk::FrozenDisk;
+use flashfork_proto::shell::BootDisk;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-/// What guests find as their disk's serial number.
-const SERIAL: &str = "flashfork";
-
-/// A disk to boot with. A guest may write as much as its host has memory for: the daemon's limits are the shell's.
-pub(super) fn image(file: File) -> Image {
-    Image { file, read_only: false, serial: SERIAL.to_owned(), limit: u64::MAX }
+/// A disk to boot with.
+pub(super) fn image(file: File, disk: &BootDisk) -> Image {
+    Image { file, read_only: disk.read_only, serial: disk.serial.clone(), limit: disk.limit }
 }
 
 /// A template's disk.

@@ -7,6 +7,7 @@
 //! | `serve` | the controller's thread: requests, events and console of a running machine |
 //! | `console` | what the guest wrote and nobody has fetched yet |
 //! | `disk` | disks as they come through the channel |
+//! | `panics` | a bug of the monitor, in words for the daemon |
 //! | `error` | why a shell ends |
 //!
 //! Two threads share the work, so that a claim wakes nobody: vCPU 0's thread is the one that waits for the claim, and does it
@@ -17,10 +18,12 @@ mod claim;
 mod console;
 mod disk;
 mod error;
+mod panics;
 mod prepare;
 mod serve;
 
 pub use error::ShellError;
+pub use panics::tell as tell_of_panics;
 
 use crate::jail::JailError;
 use flashfork_proto::shell::{Channel, FromShell};
@@ -33,6 +36,7 @@ use kvm_ioctls::Kvm;
 /// [`ShellError`]; the daemon has been told, if it was there to be told.
 pub fn run(channel: Channel, kvm: Kvm, lock: impl FnOnce() -> Result<(), JailError>) -> Result<(), ShellError> {
     let channel = std::sync::Arc::new(channel);
+    tell_of_panics(&channel);
     let life = prepare::prepare(&channel, kvm, lock).and_then(claim::wait);
     if let Err(error) = &life {
         // Who has gone needs no message, and the error says it.

@@ -211,6 +211,7 @@ impl Controller {
             match event {
                 Event::Alive(generation) => self.channel.send(&FromShell::Alive(generation), &[])?,
                 Event::Lap(lap) => self.channel.send(&FromShell::Lap(lap), &[])?,
+                Event::Trouble(line) => self.channel.send(&FromShell::Trouble(line), &[])?,
                 Event::Exit { exit: Ok(Exit::Stopped), .. } => {}
                 Event::Exit { exit: Ok(Exit::Signal(Signal::Fork)), .. } if self.booted => {
                     self.at_fork = true;

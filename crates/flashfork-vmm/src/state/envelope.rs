@@ -83,6 +83,17 @@ impl Envelope {
     }
 }
 
+/// `bytes` with the length and checksum that belong to them.
+#[cfg(test)]
+pub(crate) fn reseal(bytes: &[u8]) -> Vec<u8> {
+    let mut sealed = bytes.to_vec();
+    if let Some(body) = bytes.get(HEADER..) {
+        sealed[12..16].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+        sealed[16..24].copy_from_slice(&(body.len() as u64).to_le_bytes());
+    }
+    sealed
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,8 @@
 
 mod directory;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod host;
 mod manifest;
 mod quota;

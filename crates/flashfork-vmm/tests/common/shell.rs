@@ -12,7 +12,6 @@ use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -42,7 +41,7 @@ pub fn command() -> (Command, Channel) {
     let kvm = open("/dev/kvm", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
     let socket = fcntl_dupfd_cloexec(&shell, ABOVE).unwrap();
     let kvm = fcntl_dupfd_cloexec(&kvm, ABOVE).unwrap();
-    let mut command = Command::new(option_env!("CARGO_BIN_EXE_flashfork-shell").map_or_else(beside, Into::into));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork-shell"));
     command.stdin(Stdio::null()).env_clear();
     // SAFETY: dup2 is async-signal-safe; both descriptors live in the closure.
     unsafe {
@@ -56,11 +55,6 @@ pub fn command() -> (Command, Channel) {
         })
     };
     (command, daemon)
-}
-
-/// Where cargo puts the program for an example, to which it doesn't say so.
-fn beside() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().with_file_name("flashfork-shell")
 }
 
 impl Shell {
@@ -120,7 +114,7 @@ impl Shell {
     }
 
     pub fn boot(&mut self, code: &[u8]) {
-        self.send(ToShell::Boot(Box::new(Boot { cid: 3, guest: BootGuest::Tiny(code.to_vec()) })));
+        self.send(ToShell::Boot(Box::new(Boot { cid: 3, guest: BootGuest::Tiny(code.to_vec()), disk: None })));
         assert_eq!(self.next(), FromShell::Done);
     }
 

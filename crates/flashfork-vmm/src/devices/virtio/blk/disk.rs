@@ -1,7 +1,9 @@
 //! A disk: an image that never changes, and what was written over it.
 
-use super::overlay::{BLOCK, Full, Overlay};
+use super::overlay::{BLOCK, NoPlace, Overlay};
+use crate::events::{Event, Outbox};
 use crate::memory::MemfdError;
+use flashfork_proto::api::{DEFAULT_DISK_LIMIT_MIB, MAX_SERIAL};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -13,10 +15,10 @@ pub const SECTOR: u64 = 512;
 /// Greatest disk: 16 TiB.
 const MAX_BYTES: u64 = 16 << 40;
 /// Bytes of a serial number.
-pub const SERIAL: usize = 20;
+pub const SERIAL: usize = MAX_SERIAL;
 
 /// What a guest may write to its disk if nothing else is said: 1 GiB.
-pub const DEFAULT_LIMIT: u64 = 1 << 30;
+pub const DEFAULT_LIMIT: u64 = DEFAULT_DISK_LIMIT_MIB << 20;
 
 /// What a VM boots with.
 #[derive(Debug)]
@@ -67,14 +69,8 @@ pub enum Fault {
     #[error("cannot read the disk image: {0}")]
     Image(io::Error),
     /// The VM has written as much as it may.
-    #[error("the limit of written blocks is reached")]
-    Full,
-}
-
-impl From<Full> for Fault {
-    fn from(Full: Full) -> Self {
-        Self::Full
-    }
+    #[error("the disk is full: the VM has written all it may ({0} MiB); make the template with a greater --disk-limit")]
+    Full(u64),
 }
 
 /// What a template keeps of a disk, besides image and overlay.
@@ -92,6 +88,10 @@ pub struct Disk {
     image: File,
     overlay: Overlay,
     state: DiskState,
+    /// Who hears of faults.
+    events: Option<Outbox>,
+    /// Faults of each kind are told once: the guest can make as many as it likes.
+    told: [bool; 2],
 }
 
 impl Disk {
@@ -102,7 +102,13 @@ impl Disk {
         let mut name = [0; SERIAL];
         name.iter_mut().zip(serial.bytes()).for_each(|(to, from)| *to = from);
         let overlay = Overlay::create(bytes.div_ceil(BLOCK as u64))?;
-        Ok(Self { image: file, overlay, state: DiskState { bytes, read_only, serial: name, limit } })
+        Ok(Self {
+            image: file,
+            overlay,
+            state: DiskState { bytes, read_only, serial: name, limit },
+            events: None,
+            told: [false; 2],
+        })
     }
 
     /// A copy of a template's. Whether it may be written to, and how much, comes with the template's state; until then
@@ -112,7 +118,13 @@ impl Disk {
         let overlay = template.overlay.as_fd().try_clone_to_owned().map_err(DiskError::Image)?;
         let bytes = length(&image)?;
         let overlay = Overlay::copy(overlay, bytes.div_ceil(BLOCK as u64))?;
-        Ok(Self { image, overlay, state: DiskState { bytes, read_only: true, serial: [0; SERIAL], limit: 0 } })
+        Ok(Self {
+            image,
+            overlay,
+            state: DiskState { bytes, read_only: true, serial: [0; SERIAL], limit: 0 },
+            events: None,
+            told: [false; 2],
+        })
     }
 
     /// Makes the disk immutable and goes on as a copy of it.
@@ -123,7 +135,23 @@ impl Disk {
 
     /// Drops every write since the template.
     pub fn discard_writes(&mut self) -> Result<(), DiskError> {
+        self.told = [false; 2];
         self.overlay.discard_writes()
+    }
+
+    /// Tells the machine's events of faults from now on.
+    pub fn report_to(&mut self, events: Outbox) {
+        self.events = Some(events);
+    }
+
+    /// The guest got an I/O error for `fault`.
+    pub(super) fn note(&mut self, fault: &Fault) {
+        let told = &mut self.told[usize::from(matches!(fault, Fault::Full(_)))];
+        if !std::mem::replace(told, true)
+            && let Some(events) = &self.events
+        {
+            events.put(Event::Trouble(fault.to_string()));
+        }
     }
 
     /// Its length.
@@ -179,7 +207,7 @@ impl Disk {
 
     /// Writes at `offset`; the range is inside the disk. If it fails, blocks before the one that failed are written.
     pub fn write(&mut self, mut offset: u64, mut from: &[u8]) -> Result<(), Fault> {
-        let Self { image, overlay, state } = self;
+        let Self { image, overlay, state, .. } = self;
         while !from.is_empty() {
             let (block, skip) = split(offset);
             let length = (BLOCK - skip).min(from.len());
@@ -188,7 +216,11 @@ impl Disk {
             let limit = state.limit / BLOCK as u64;
             let place = overlay.get_mut(block, limit, |fresh| {
                 // All of it is about to be written, or the rest comes from the image.
-                if length < end { image.read_exact_at(&mut fresh[..end], start).map_err(Fault::Image) } else { Ok(()) }
+                if length < end { image.read_exact_at(&mut fresh[..end], start) } else { Ok(()) }
+            });
+            let place = place.map_err(|no| match no {
+                NoPlace::Full => Fault::Full(state.limit >> 20),
+                NoPlace::Fill(cause) => Fault::Image(cause),
             })?;
             place[skip..skip + length].copy_from_slice(&from[..length]);
             from = &from[length..];

@@ -14,9 +14,14 @@ use std::{fmt, io, ptr, slice};
 /// Bytes of a block: what one first write copies.
 pub const BLOCK: usize = 4096;
 
-/// The limit of written blocks is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full;
+/// Why a block can't be written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoPlace<E> {
+    /// The limit of written blocks is reached.
+    Full,
+    /// It could not be given its content.
+    Fill(E),
+}
 
 /// Written blocks of one disk.
 #[derive(Debug)]
@@ -82,21 +87,21 @@ impl Overlay {
     }
 
     /// Block number `block` for writing; `fill` gives it its content if it was never written. At most `limit` blocks are.
-    pub fn get_mut<E: From<Full>>(
+    pub fn get_mut<E>(
         &mut self,
         block: u64,
         limit: u64,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<&mut [u8], E> {
-        let at = self.place(block).ok_or(Full)?;
+    ) -> Result<&mut [u8], NoPlace<E>> {
+        let at = self.place(block).ok_or(NoPlace::Full)?;
         let own = self.own.bytes_mut();
         let fresh = !has(own, block);
         if fresh && self.written >= limit {
-            return Err(Full.into());
+            return Err(NoPlace::Full);
         }
         let content = self.content.bytes_mut();
         if !has(content, block) {
-            fill(&mut content[at..at + BLOCK])?;
+            fill(&mut content[at..at + BLOCK]).map_err(NoPlace::Fill)?;
             set(content, block);
         }
         if fresh {

@@ -59,12 +59,12 @@ fn carry_out(disk: &mut Disk, reader: &mut Reader<'_>, data: &mut Writer<'_>) ->
     if done.is_some() { VIRTIO_BLK_S_OK } else { VIRTIO_BLK_S_IOERR }
 }
 
-fn read(disk: &Disk, sector: u64, data: &mut Writer<'_>) -> Option<()> {
+fn read(disk: &mut Disk, sector: u64, data: &mut Writer<'_>) -> Option<()> {
     let mut offset = place(disk, sector, data.available_bytes())?;
     let mut chunk = vec![0; data.available_bytes().min(CHUNK)];
     while data.available_bytes() > 0 {
         let length = data.available_bytes().min(CHUNK);
-        disk.read(offset, &mut chunk[..length]).ok()?;
+        disk.read(offset, &mut chunk[..length]).map_err(|fault| disk.note(&fault)).ok()?;
         data.write_all(&chunk[..length]).ok()?;
         offset += length as u64;
     }
@@ -80,7 +80,7 @@ fn write(disk: &mut Disk, sector: u64, reader: &mut Reader<'_>) -> Option<()> {
     while reader.available_bytes() > 0 {
         let length = reader.available_bytes().min(CHUNK);
         reader.read_exact(&mut chunk[..length]).ok()?;
-        disk.write(offset, &chunk[..length]).ok()?;
+        disk.write(offset, &chunk[..length]).map_err(|fault| disk.note(&fault)).ok()?;
         offset += length as u64;
     }
     Some(())

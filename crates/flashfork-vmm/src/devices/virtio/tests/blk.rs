@@ -2,9 +2,11 @@
 
 use crate::devices::virtio::blk::{Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, FrozenDisk, Image};
 use crate::devices::virtio::driver::{BUFFERS, Driver};
+use crate::events::{self, Event};
 use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const IN: u32 = 0;
 const OUT: u32 = 1;
@@ -127,12 +129,19 @@ fn a_read_only_disk_refuses_writes() {
 
 #[test]
 fn a_guest_that_writes_more_than_it_may_gets_errors_and_keeps_what_it_has() {
-    let disk = Disk::new(Image { limit: 2 * 4096, ..source(64) }).unwrap();
+    let mut disk = Disk::new(Image { limit: 2 * 4096, ..source(64) }).unwrap();
+    let (events, heard) = events::queue().unwrap();
+    disk.report_to(events);
     let driver = &mut Driver::start(Box::new(Blk(slot(disk))), true);
     write(driver, 0, 1);
     write(driver, 8, 2);
-    assert_eq!(request(driver, OUT, 16, &[3; 512], 512).0, IOERR);
+    for _ in 0..3 {
+        assert_eq!(request(driver, OUT, 16, &[3; 512], 512).0, IOERR);
+    }
     write(driver, 9, 4);
+    let Some(Event::Trouble(line)) = heard.take(Some(Duration::ZERO)) else { panic!("nobody was told") };
+    assert!(line.contains("the disk is full") && line.contains("--disk-limit"), "{line}");
+    assert!(heard.take(Some(Duration::ZERO)).is_none(), "told once");
     assert_eq!((read(driver, 0), read(driver, 8)[0], read(driver, 16)[0]), (vec![1; 512], 2, 16));
 }
 

@@ -1,0 +1,89 @@
+//! What many clones of one template hold, kernel memory included.
+//!
+//! A shell's memory is mostly the kernel's: KVM's arrays for the memory slot, page tables of guest and process, stacks of
+//! threads, sockets. No file counts all of it, so the machine's `MemAvailable` is read before and after; what the processes
+//! themselves hold (`Pss`) is told apart.
+
+use std::time::Duration;
+
+use flashfork_vmm::pool::Shell;
+use procfs::process::Process;
+use procfs::{Current, Meminfo};
+
+use super::measured::{Bytes, Density, Results};
+use super::plan::Plan;
+use crate::size::Size;
+use crate::vm_host::{Host, MemoryPages, Template, shape};
+use crate::{BenchError, Progress};
+
+/// The largest guests this is done with: the kernel's arrays grow with a guest's memory, and all clones are there at once.
+const LARGEST: u64 = 1 << 30;
+/// After so long the kernel has freed what it puts off.
+const QUIET: Duration = Duration::from_millis(700);
+
+/// Forks; the clone reads a word of the reply, then waits for ever.
+const CODE: &[u8] = &[
+    0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, // mov dx, 0x1234; mov al, FORK; out dx, al
+    0xba, 0x3c, 0x12, 0x66, 0xed, // mov dx, 0x123c; in eax, dx
+    0xfa, 0xf4, 0xeb, 0xfd, // cli; hlt; again
+];
+
+pub(super) fn measure(
+    host: &Host,
+    plan: &Plan,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let sizes: Vec<u64> = plan.sizes.iter().map(|(size, _)| *size).filter(|size| *size <= LARGEST).collect();
+    let (Some(&least), Some(&most)) = (sizes.first(), sizes.last()) else { return Ok(()) };
+    let sizes = if least == most { vec![least] } else { vec![least, most] };
+    for size in sizes {
+        progress.begin(&format!("memory of {} clones of {}", plan.alive, Size(size)), plan.counts as u64);
+        let shape = shape(size, MemoryPages::Small.of_shape());
+        let template = Template::freeze(&host.boot(shape, CODE)?, shape, MemoryPages::Small, true)?;
+        let mut density = Density { size, count: plan.alive, waiting: Vec::new(), alive: Vec::new() };
+        // The first time, caches of the kernel grow that stay.
+        for repeat in 0..=plan.counts {
+            std::thread::sleep(QUIET);
+            let before = free()?;
+            let shells: Vec<Shell> = (0..plan.alive).map(|_| host.shell(shape)).collect::<Result<_, _>>()?;
+            let waiting = held(before, &shells)?;
+            for (index, shell) in (1..).zip(&shells) {
+                template.claim(shell, index)?;
+            }
+            let alive = held(before, &shells)?;
+            drop(shells);
+            if repeat > 0 {
+                density.waiting.push(waiting);
+                density.alive.push(alive);
+                progress.step();
+            }
+        }
+        results.density.push(density);
+    }
+    Ok(())
+}
+
+/// What each of `shells` holds, when `before` was free without them.
+fn held(before: u64, shells: &[Shell]) -> Result<Bytes, BenchError> {
+    std::thread::sleep(QUIET);
+    let count = shells.len() as f64;
+    let total = (before as f64 - free()? as f64) / count;
+    let user = shells.iter().map(own).sum::<Result<u64, _>>()? as f64 / count;
+    Ok(Bytes { total, user })
+}
+
+fn free() -> Result<u64, BenchError> {
+    let memory = Meminfo::current().map_err(failed)?;
+    memory.mem_available.ok_or_else(|| BenchError::Unable("/proc/meminfo has no MemAvailable".into()))
+}
+
+/// The proportional share of memory that a shell's process maps.
+fn own(shell: &Shell) -> Result<u64, BenchError> {
+    let rollup = Process::new(shell.pid().cast_signed()).and_then(|process| process.smaps_rollup()).map_err(failed)?;
+    Ok(rollup.memory_map_rollup.iter().filter_map(|map| map.extension.map.get("Pss")).sum())
+}
+
+fn failed(error: procfs::ProcError) -> BenchError {
+    BenchError::system("count the memory of clones", std::io::Error::other(error))
+}

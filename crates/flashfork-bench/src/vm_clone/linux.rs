@@ -1,0 +1,164 @@
+//! Linux guests: Debian's cloud kernel with the agent, from the request to the agent's first answer.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use flashfork_image::guest::{CMDLINE, Guest, default_guest};
+use flashfork_proto::agent::{self, Client, Reply, Request};
+use flashfork_proto::shape::Shape;
+use flashfork_proto::shell::{Boot, BootGuest, FromShell, ToShell};
+use flashfork_vmm::pool::Shell;
+
+use super::GuestKind;
+use super::measured::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Results, Sample};
+use super::plan::Plan;
+use super::tiny::{steps, us};
+use crate::order::shuffled_rounds;
+use crate::vm_host::{CID, Host, Installed, MemoryPages, Template, expect, shape, vm};
+use crate::{BenchError, Progress};
+
+/// Clones a round and size; a boot takes so much longer that one is enough.
+const BATCH: usize = 5;
+/// How long a guest may take to boot, under emulation too.
+const BOOT: Duration = Duration::from_secs(120);
+/// How often a guest that boots is called until its agent answers; under this the first reply is rounded up.
+const CALL: Duration = Duration::from_millis(5);
+
+/// A guest at its size.
+struct Subject {
+    shape: Shape,
+    template: Template,
+    waiting: VecDeque<Shell>,
+    claims: u64,
+}
+
+pub(super) fn measure(
+    host: &Host,
+    installed: &Installed,
+    plan: &Plan,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    if !installed.agent.is_file() {
+        return Err(BenchError::Unable(format!(
+            "Linux guests need the guest agent at {}: build it with scripts/build-agent",
+            installed.agent.display()
+        )));
+    }
+    progress.begin("the guests' kernel and initramfs", 1);
+    let guest = default_guest(&installed.cache, &installed.agent, &mut |line| progress.note(line)).map_err(vm)?;
+    progress.step();
+    progress.begin("booting Linux guests for templates", plan.linux_sizes.len() as u64);
+    let mut subjects = Vec::new();
+    for &size in &plan.linux_sizes {
+        subjects.push(Subject::new(host, &guest, shape(size, MemoryPages::Small.of_shape()))?);
+        progress.step();
+    }
+    let mut cells = BTreeMap::new();
+    progress.begin("interleaved rounds of clones and boots of Linux", plan.linux_rounds as u64);
+    for order in shuffled_rounds(plan.linux_rounds, 2 * subjects.len(), subjects.len() as u64) {
+        for index in order {
+            let subject = &mut subjects[index / 2];
+            let (method, samples) = if index % 2 == 0 {
+                let clones = (0..BATCH).map(|_| subject.clone(host)).collect::<Result<_, _>>()?;
+                (Method::Clone(MemoryPages::Small), clones)
+            } else {
+                (Method::ColdBoot(MemoryPages::Small), vec![subject.cold_boot(host, &guest)?])
+            };
+            let rounds: &mut Vec<Vec<Sample>> = cells.entry((subject.shape.memory_bytes(), method)).or_default();
+            rounds.push(samples);
+        }
+        progress.step();
+    }
+    results.cells.extend(cells.into_iter().map(|((size, method), rounds)| Cell {
+        guest: GuestKind::Linux,
+        method,
+        size,
+        huge_fraction: 0.0,
+        rounds,
+    }));
+    Ok(())
+}
+
+impl Subject {
+    fn new(host: &Host, guest: &Guest, shape: Shape) -> Result<Self, BenchError> {
+        let shell = host.shell(shape)?;
+        boot(&shell, guest, " flashfork.ready=fork")?;
+        let template = Template::freeze(&shell, shape, MemoryPages::Small, false)?;
+        Ok(Self { shape, template, waiting: VecDeque::from([host.shell(shape)?]), claims: 0 })
+    }
+
+    fn clone(&mut self, host: &Host) -> Result<Sample, BenchError> {
+        self.waiting.push_back(host.shell(self.shape)?);
+        let shell = self.waiting.pop_front().ok_or_else(|| vm("no shell waits"))?;
+        self.claims += 1;
+        std::thread::sleep(CALL);
+        let start = Instant::now();
+        let claimed = self.template.claim(&shell, self.claims)?;
+        until_alive(&shell)?;
+        let ready = start.elapsed();
+        let uptime = call(&shell)?;
+        let reply = start.elapsed();
+        if uptime <= reply {
+            return Err(BenchError::Unable(format!("a clone's kernel is {uptime:?} old: it was booted")));
+        }
+        let mut sample = vec![(FIRST_EXIT, us(claimed.total)), (READY, us(ready)), (FIRST_REPLY, us(reply))];
+        sample.extend(steps(&claimed));
+        Ok(sample)
+    }
+
+    /// From nothing to the agent's first answer, shell and jail included.
+    fn cold_boot(&self, host: &Host, guest: &Guest) -> Result<Sample, BenchError> {
+        let start = Instant::now();
+        let shell = host.shell(self.shape)?;
+        let created = start.elapsed();
+        boot(&shell, guest, "")?;
+        let loaded = start.elapsed();
+        let uptime = loop {
+            match call(&shell) {
+                Ok(uptime) => break uptime,
+                Err(why) if start.elapsed() > BOOT => return Err(why),
+                Err(_) => std::thread::sleep(CALL),
+            }
+        };
+        let reply = start.elapsed();
+        if uptime > reply {
+            return Err(BenchError::Unable(format!("the kernel of a guest that booted is {uptime:?} old")));
+        }
+        Ok(vec![(FIRST_REPLY, us(reply)), ("create", us(created)), ("load", us(loaded - created))])
+    }
+}
+
+/// Starts Linux in a shell.
+fn boot(shell: &Shell, guest: &Guest, append: &str) -> Result<(), BenchError> {
+    let open = |path: &std::path::Path| {
+        File::open(path).map_err(|error| BenchError::system(format!("open {}", path.display()), error))
+    };
+    let (kernel, initramfs) = (open(&guest.kernel)?, open(&guest.initramfs)?);
+    let linux = BootGuest::Linux { cmdline: format!("{CMDLINE}{append}"), initramfs: true };
+    let request = ToShell::Boot(Box::new(Boot { cid: CID, guest: linux, disk: None }));
+    shell.send(&request, &[kernel.as_fd(), initramfs.as_fd()]).map_err(vm)?;
+    expect(shell, |message| matches!(message, FromShell::Done).then_some(()), "start")
+}
+
+fn until_alive(shell: &Shell) -> Result<(), BenchError> {
+    expect(shell, |message| matches!(message, FromShell::Alive(_)).then_some(()), "become a clone of its own")
+}
+
+/// Asks the agent something, and gives its kernel's age once it has answered.
+fn call(shell: &Shell) -> Result<Duration, BenchError> {
+    let failed = |error: std::io::Error| BenchError::system("talk to a guest's agent", error);
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    shell.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(vm)?;
+    drop(theirs);
+    ours.set_read_timeout(Some(BOOT)).map_err(failed)?;
+    let reader = ours.try_clone().map_err(failed)?;
+    let mut client = Client::connect(reader, ours).map_err(vm)?;
+    match client.call(&Request::Ping).map_err(vm)? {
+        Reply::Pong { monotonic_ns } => Ok(Duration::from_nanos(monotonic_ns)),
+        other => Err(vm(format!("the agent answered {other:?}"))),
+    }
+}

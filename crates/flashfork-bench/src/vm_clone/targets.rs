@@ -1,0 +1,67 @@
+//! The project's promises about clones of virtual machines, checked against what was measured: shown, never asserted.
+
+use super::GuestKind;
+use super::measured::{FIRST_EXIT, FIRST_REPLY, Method, Results};
+use crate::stats::{Ratio, quantile_of, ratio_of_medians};
+use crate::target::{Bound, Target, Unit};
+use crate::vm_host::MemoryPages;
+
+const MB: u64 = 1 << 20;
+const CLONE: Method = Method::Clone(MemoryPages::Small);
+const COLD_BOOT: Method = Method::ColdBoot(MemoryPages::Small);
+
+/// The promises about guests that were measured, with what `results` say about them.
+pub(super) fn check(results: &Results, guest: GuestKind) -> Vec<Target> {
+    match guest {
+        GuestKind::Tiny => tiny(results),
+        GuestKind::Linux => linux(results),
+    }
+}
+
+fn tiny(results: &Results) -> Vec<Target> {
+    let first_exit = results.rounds(GuestKind::Tiny, CLONE, 256 * MB, FIRST_EXIT);
+    let time = |what: &str, limit, measured| Target {
+        what: format!("tiny guest of 256M, request to first exit: {what}"),
+        bound: Bound::AtMost(limit),
+        unit: Unit::Microseconds,
+        measured,
+    };
+    vec![
+        time("median", 350.0, first_exit.as_ref().and_then(|rounds| quantile_of(rounds, 0.5))),
+        time("99 %", 1000.0, first_exit.as_ref().and_then(|rounds| quantile_of(rounds, 0.99))),
+    ]
+}
+
+fn linux(results: &Results) -> Vec<Target> {
+    let rounds = |method, size, measure| results.rounds(GuestKind::Linux, method, size, measure);
+    let ratio = |over, under| -> Option<Ratio> { ratio_of_medians(&over?, &under?) };
+    let faster = |size, name: &str| Target {
+        what: format!("Linux guest of {name}, first agent reply: cold boot ÷ clone"),
+        bound: Bound::AtLeast(60.0),
+        unit: Unit::Times,
+        measured: ratio(rounds(COLD_BOOT, size, FIRST_REPLY), rounds(CLONE, size, FIRST_REPLY)),
+    };
+    vec![
+        faster(128 * MB, "128M"),
+        faster(1024 * MB, "1G"),
+        Target {
+            what: "Linux guest, request to first exit: 1G ÷ 128M".into(),
+            bound: Bound::AtMost(1.2),
+            unit: Unit::Times,
+            measured: ratio(rounds(CLONE, 1024 * MB, FIRST_EXIT), rounds(CLONE, 128 * MB, FIRST_EXIT)),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_said_to_be_so() {
+        for guest in [GuestKind::Tiny, GuestKind::Linux] {
+            let targets = check(&Results::default(), guest);
+            assert!(targets.iter().all(|target| target.row()[2] == "not measured"));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What the experiments on virtual machines share: where the monitor is installed, its shells, its templates.
+//!
+//! Shells are driven as the daemon drives them: `flashfork-shell` processes in their jail, each behind a Unix socket. Nothing
+//! in between adds to what is timed.
+
+mod memory;
+mod template;
+
+use memory::resident;
+pub(crate) use memory::{MemoryPages, available};
+pub(crate) use template::{Claimed, Template};
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use flashfork_proto::shape::{Pages, Shape};
+use flashfork_proto::shell::{Boot, BootGuest, FromShell, ToShell};
+use flashfork_vmm::pool::{Program, Shell};
+use kvm_ioctls::Kvm;
+
+use crate::BenchError;
+
+/// A guest that says nothing for so long is stuck.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The vsock context id of every guest here; they never meet.
+pub(crate) const CID: u32 = 3;
+
+/// Where the parts of the monitor are.
+#[derive(Debug, Clone)]
+pub struct Installed {
+    /// `flashfork-shell`.
+    pub shell: PathBuf,
+    /// The guest agent, a static program, for Linux guests.
+    pub agent: PathBuf,
+    /// Where the kernel and initramfs of Linux guests are kept.
+    pub cache: PathBuf,
+}
+
+/// KVM and the program that shells are.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub kvm: Kvm,
+    descriptor: OwnedFd,
+    program: Program,
+}
+
+impl Host {
+    /// Opens `/dev/kvm`.
+    pub(crate) fn open(installed: &Installed) -> Result<Self, BenchError> {
+        let kvm = Kvm::new().map_err(|error| {
+            BenchError::Unable(format!(
+                "no virtual machine runs here: /dev/kvm: {error}; load kvm_amd or kvm_intel, or be a member of the group kvm \
+                 (`flashfork doctor` tells more)"
+            ))
+        })?;
+        // SAFETY: open as long as `kvm`.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
+        let descriptor =
+            borrowed.try_clone_to_owned().map_err(|error| BenchError::system("duplicate /dev/kvm", error))?;
+        let program = Program { path: installed.shell.clone(), args: Vec::new() };
+        Ok(Self { kvm, descriptor, program })
+    }
+
+    /// A shell of `shape`, prepared and locked in.
+    pub(crate) fn shell(&self, shape: Shape) -> Result<Shell, BenchError> {
+        Shell::start(&self.program, &self.descriptor, shape).map_err(vm)
+    }
+
+    /// Boots a tiny guest in a new shell; it runs when this returns.
+    pub(crate) fn boot(&self, shape: Shape, code: &[u8]) -> Result<Shell, BenchError> {
+        let shell = self.shell(shape)?;
+        let guest = BootGuest::Tiny(code.to_vec());
+        shell.send(&ToShell::Boot(Box::new(Boot { cid: CID, guest, disk: None })), &[]).map_err(vm)?;
+        expect(&shell, |message| matches!(message, FromShell::Done).then_some(()), "start")?;
+        Ok(shell)
+    }
+}
+
+/// A machine with one CPU and no disk.
+pub(crate) fn shape(bytes: u64, pages: Pages) -> Shape {
+    Shape { memory_mib: u32::try_from(bytes >> 20).unwrap_or(u32::MAX), vcpus: 1, pages, disk: false }
+}
+
+/// The next message that `wanted` takes; others that a running guest causes are passed over.
+pub(crate) fn expect<T>(
+    shell: &Shell,
+    mut wanted: impl FnMut(FromShell) -> Option<T>,
+    what: &str,
+) -> Result<T, BenchError> {
+    loop {
+        let (message, _) = shell.receive(PATIENCE).map_err(vm)?;
+        let ended = match &message {
+            FromShell::Ended(ended) => Some(format!("{ended:?}")),
+            FromShell::Failed(why) => Some(why.clone()),
+            _ => None,
+        };
+        match (wanted(message), ended) {
+            (Some(found), _) => return Ok(found),
+            (None, Some(ended)) => {
+                return Err(BenchError::Unable(format!("a guest that should {what} ended instead: {ended}")));
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// For `map_err` on what the monitor says.
+pub(crate) fn vm(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Unable(format!("a virtual machine failed: {error}"))
+}

@@ -1,0 +1,45 @@
+//! The table of `bench vm-memory`.
+
+use super::measured::{Cell, Pass, Results};
+use crate::host::HostCard;
+use crate::size::show;
+use crate::stats::Summary;
+use crate::table::{ratio, render as table, time};
+
+/// Everything, for people.
+pub(super) fn render(host: &HostCard, results: &Results) -> String {
+    let heading = format!(
+        "{}\nGuests of {}, one word in each of {} pages of 4 KB; medians a page, each pass in a virtual machine of its own kind.",
+        host.line(),
+        show(results.size),
+        results.touched()
+    );
+    let row = |cell: &Cell| {
+        let mut row = vec![cell.access.name().to_owned(), cell.pages.name().to_owned()];
+        let of = |pass| Summary::of(&results.per_page(cell, pass).flat()).map_or(String::new(), |s| time(s.p50));
+        row.extend(Pass::ALL.map(of));
+        let pairs =
+            [(Pass::Shared, Pass::Unbacked), (Pass::Shared, Pass::BackedClone), (Pass::BackedClone, Pass::Backed)];
+        row.extend(
+            pairs.map(|(pass, other)| results.ratio(cell, pass, other).map_or(String::new(), |found| ratio(&found))),
+        );
+        row
+    };
+    let rows: Vec<Vec<String>> = results.cells.iter().map(row).collect();
+    let [first, second, third, fourth] = Pass::ALL.map(Pass::name);
+    let headers = [
+        "access",
+        "pages",
+        first,
+        second,
+        third,
+        fourth,
+        "clone's first ÷ booted's first",
+        "clone's first ÷ second",
+        "clone's second ÷ booted's second",
+    ];
+    let mut parts = vec![heading, table(&headers, &rows, 2)];
+    parts.extend(host.warning());
+    parts.extend(results.notes.iter().cloned());
+    parts.join("\n\n")
+}

@@ -1,0 +1,52 @@
+//! Small runs of the experiments on virtual machines.
+
+use assert_cmd::Command;
+use serde_json::Value;
+use std::path::Path;
+
+/// The records of a run; none, with a line that says why, where no guest runs or the monitor isn't built.
+fn records(args: &[&str]) -> Option<Vec<Value>> {
+    let command = Path::new(env!("CARGO_BIN_EXE_flashfork"));
+    if !command.with_file_name("flashfork-shell").is_file() {
+        eprintln!("skipped: flashfork-shell is not built: cargo build -p flashfork-vmm");
+        return None;
+    }
+    if let Err(e) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+        eprintln!("skipped: /dev/kvm: {e}");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let mut bench = Command::new(command);
+    bench.arg("bench").args(args).arg("--json").arg("--records").arg(dir.path().join("records.json"));
+    let out = bench.assert().success().get_output().stdout.clone();
+    let document: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(document["schema"], "flashfork.bench/1");
+    Some(document["records"].as_array().unwrap().clone())
+}
+
+fn median<'a>(records: &'a [Value], method: &str, param: (&str, &str)) -> Option<&'a Value> {
+    let wanted = |r: &&Value| r["method"] == method && r["params"][param.0] == param.1;
+    records.iter().find(wanted).map(|record| &record["p50"])
+}
+
+#[test]
+fn clones_of_virtual_machines_are_timed_step_by_step_beside_boots() {
+    let Some(records) = records(&["vm-clone", "--quick", "--sizes", "4M", "--rounds", "1"]) else { return };
+    let microseconds = |method, measure| median(&records, method, ("measure", measure)).unwrap().as_f64().unwrap();
+    let whole = microseconds("clone-4k", "first exit");
+    for step in ["send", "check", "map", "vcpus", "machine", "devices", "run"] {
+        let part = microseconds("clone-4k", step);
+        assert!(part > 0.0 && part < whole, "{step}: {part} of {whole} µs");
+    }
+    assert!(microseconds("clone-4k", "cycle") > whole);
+    assert!(microseconds("cold-boot-4k", "first exit") > microseconds("cold-boot-4k", "run"));
+    assert!(median(&records, "clone-4k", ("measure", "memory of a clone alive")).is_some());
+}
+
+#[test]
+fn four_passes_over_a_guest_s_memory_are_timed() {
+    let Some(records) = records(&["vm-memory", "--size", "4M", "--rounds", "1"]) else { return };
+    for pass in ["booted, first", "booted, second", "clone, first", "clone, second"] {
+        assert!(median(&records, "4k", ("pass", pass)).unwrap().as_f64().unwrap() > 0.0, "{pass}");
+    }
+}

@@ -1,0 +1,250 @@
+//! `flashfork vm exec` as users meet it: terminals, signals, statuses. The agent is the real one, an ordinary process here; the
+//! daemon between is a few lines that pass bytes on.
+
+use nix::libc;
+use nix::pty::openpty;
+use nix::sys::signal::{SigHandler, Signal, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// A guest's agent behind a daemon's socket.
+struct Guest {
+    agent: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Guest {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("agent.sock");
+        let agent = Command::new(agent()).arg("serve").arg(format!("unix:{}", place.display())).spawn().unwrap();
+        let listener = UnixListener::bind(dir.path().join("vmd.sock")).unwrap();
+        eventually(|| UnixStream::connect(&place).is_ok());
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, place) = (client.unwrap(), place.clone());
+                std::thread::spawn(move || serve(client, &place));
+            }
+        });
+        Self { agent, dir }
+    }
+
+    /// `flashfork vm exec [options] clone -- argv`.
+    fn exec(&self, options: &[&str], argv: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork"));
+        command.arg("vm").arg("--socket").arg(self.dir.path().join("vmd.sock"));
+        command.arg("exec").args(options).args(["clone", "--"]).args(argv);
+        command
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.agent.kill().unwrap();
+        self.agent.wait().unwrap();
+    }
+}
+
+/// One request for the agent's stream; a connection without a request asks whether somebody listens.
+fn serve(mut client: UnixStream, agent: &Path) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if client.read(&mut byte).unwrap() == 0 {
+            return;
+        }
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"POST /v1/clones/clone/agent HTTP/1.1"), "{}", String::from_utf8_lossy(&head));
+    client.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").unwrap();
+    let mut guest = UnixStream::connect(agent).unwrap();
+    let (mut to_client, mut from_guest) = (client.try_clone().unwrap(), guest.try_clone().unwrap());
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from_guest, &mut to_client);
+        let _ = to_client.shutdown(std::net::Shutdown::Both);
+    });
+    let _ = std::io::copy(&mut client, &mut guest);
+    let _ = guest.shutdown(std::net::Shutdown::Both);
+}
+
+/// The agent, built with the profile of this test.
+fn agent() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    // target/PROFILE/deps/this
+    let profile = exe.ancestors().nth(2).unwrap();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(["build", "--quiet", "-p", "flashfork-agent", "--target-dir"]).arg(profile.parent().unwrap());
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
+    profile.join("flashfork-agent")
+}
+
+/// A terminal, its user's side.
+struct Terminal {
+    ours: File,
+    theirs: OwnedFd,
+    seen: String,
+}
+
+impl Terminal {
+    fn open(rows: u16, columns: u16) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let terminal = Self { ours: pty.master.into(), theirs: pty.slave, seen: String::new() };
+        terminal.resize(rows, columns);
+        terminal
+    }
+
+    fn resize(&self, rows: u16, columns: u16) {
+        let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: `size` is what TIOCSWINSZ reads.
+        assert_eq!(unsafe { libc::ioctl(self.ours.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);
+    }
+
+    /// Runs `command` as the only one on the terminal.
+    fn run(&self, command: &mut Command) -> Child {
+        let end = || Stdio::from(self.theirs.try_clone().unwrap());
+        command.stdin(end()).stdout(end()).stderr(end()).env("TERM", "vt220");
+        // SAFETY: system calls only.
+        unsafe {
+            command.pre_exec(|| {
+                nix::unistd::setsid()?;
+                if libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        command.spawn().unwrap()
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.ours.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Reads until `text` has been shown since the last time.
+    #[track_caller]
+    fn see(&mut self, text: &str) {
+        let mut bytes = [0; 1024];
+        loop {
+            if let Some((_, rest)) = self.seen.split_once(text) {
+                self.seen = rest.to_owned();
+                return;
+            }
+            let count = self.ours.read(&mut bytes).unwrap_or(0);
+            assert!(count > 0, "no {text:?}, but {:?}", self.seen);
+            self.seen += &String::from_utf8_lossy(&bytes[..count]);
+        }
+    }
+}
+
+#[track_caller]
+fn eventually(mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it did not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[track_caller]
+fn end(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    eventually(|| {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+#[test]
+fn a_command_on_a_terminal_has_one_too_with_its_size_and_keys() {
+    let guest = Guest::start();
+    let mut terminal = Terminal::open(30, 90);
+    let script = "echo $TERM; stty size; while [ \"$(stty size)\" = '30 90' ]; do sleep 0.02; done; stty size; \
+                  read line; echo got-$line; trap 'echo interrupted; exit 3' INT; echo trapped; \
+                  while :; do sleep 0.02; done";
+    let mut child = terminal.run(&mut guest.exec(&[], &["sh", "-c", script]));
+    terminal.see("vt220\r\n30 90\r\n");
+    terminal.resize(40, 100);
+    terminal.see("40 100\r\n");
+    // Raw: what is typed gets there key by key, and the guest's terminal shows it.
+    assert!(!tcgetattr(&terminal.theirs).unwrap().local_flags.contains(LocalFlags::ICANON));
+    terminal.type_in("wird\x7f\x7f\x7fords\r");
+    terminal.see("got-words\r\n");
+    terminal.see("trapped");
+    terminal.type_in("\x03");
+    terminal.see("interrupted");
+    assert_eq!(end(&mut child).code(), Some(3));
+    let flags = tcgetattr(&terminal.theirs).unwrap().local_flags;
+    assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG), "as it was before");
+}
+
+#[test]
+fn without_a_terminal_signals_reach_the_command_and_its_end_is_ours() {
+    let guest = Guest::start();
+    for (signal, status) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143), (Signal::SIGUSR1, 138)] {
+        let mut child = guest
+            .exec(&[], &["sh", "-c", "tty; echo $$; exec sleep 1000"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut stdout = child.stdout.take().unwrap();
+        while said.lines().count() < 2 {
+            let mut bytes = [0; 100];
+            let count = stdout.read(&mut bytes).unwrap();
+            assert!(count > 0, "{said:?}");
+            said += &String::from_utf8_lossy(&bytes[..count]);
+        }
+        let (first, pid) = said.trim().split_once('\n').unwrap();
+        assert_eq!(first, "not a tty");
+        let pid = Pid::from_raw(pid.parse().unwrap());
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        assert_eq!(end(&mut child).code(), Some(status));
+        eventually(|| kill(pid, None).is_err());
+    }
+}
+
+#[test]
+fn what_this_command_ignores_the_guest_does_not_get() {
+    let guest = Guest::start();
+    let mut command = guest.exec(&[], &["sh", "-c", "echo $$; read line; echo read"]);
+    // SAFETY: a system call.
+    unsafe { command.pre_exec(|| Ok(nix::sys::signal::signal(Signal::SIGHUP, SigHandler::SigIgn).map(drop)?)) };
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    assert!(stdout.read(&mut [0; 100]).unwrap() > 0);
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGHUP).unwrap();
+    child.stdin.take().unwrap().write_all(b"line\n").unwrap();
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!((rest.as_str(), end(&mut child).code()), ("read\n", Some(0)));
+}
+
+#[test]
+fn a_terminal_can_be_asked_for_and_the_end_of_input_ends_it() {
+    let guest = Guest::start();
+    let output = guest.exec(&["-t"], &["sh", "-c", "tty; stty size; cat"]).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("/dev/pts/") && text.contains("24 80\r\n"), "{output:?}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn an_end_by_signal_is_128_and_its_number() {
+    let guest = Guest::start();
+    let output = guest.exec(&[], &["sh", "-c", "kill -9 $$"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(137), "{output:?}");
+}

@@ -1,0 +1,131 @@
+//! The daemon as a client sees it.
+#![allow(dead_code)]
+
+use super::common::kvm;
+use flashfork_proto::api::{self, Clone, Template};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+pub struct Daemon {
+    pub child: Child,
+    pub socket: PathBuf,
+    pub dir: tempfile::TempDir,
+}
+
+impl Daemon {
+    pub fn start() -> Option<Self> {
+        Self::start_with(|_, _| ())
+    }
+
+    pub fn start_with(change: impl FnOnce(&mut Command, &Path)) -> Option<Self> {
+        kvm()?;
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("vmd.sock");
+        let mut command = command(&socket);
+        change(&mut command, dir.path());
+        let child = command.spawn().unwrap();
+        let daemon = Self { child, socket, dir };
+        eventually(|| UnixStream::connect(&daemon.socket).is_ok());
+        Some(daemon)
+    }
+
+    pub fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
+        let body = body.to_string();
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        // At once: who answers without reading the body may be gone before a second piece.
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    #[track_caller]
+    pub fn done<T: DeserializeOwned>(&self, method: &str, path: &str, body: &Value) -> T {
+        let (status, body) = self.ask(method, path, body);
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    #[track_caller]
+    pub fn refused(&self, method: &str, path: &str, body: &Value, words: &str) {
+        let (status, body) = self.ask(method, path, body);
+        let error: api::Error = serde_json::from_str(&body).unwrap();
+        assert_eq!(status, error.code.http_status());
+        assert!(error.message.contains(words) && !error.message.contains('\n'), "{error}");
+    }
+
+    pub fn template(&self, name: &str, code: Vec<u8>) -> Template {
+        self.done("POST", "/v1/templates", &tiny(name, code))
+    }
+
+    pub fn clones(&self, template: &str, body: &Value) -> Vec<Clone> {
+        self.done("POST", &format!("/v1/templates/{template}/clones"), body)
+    }
+
+    /// Process ids of its shells.
+    pub fn shells(&self) -> Vec<u32> {
+        let path = format!("/proc/{0}/task", self.child.id());
+        let tasks = std::fs::read_dir(path).unwrap();
+        let children = |task: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default()
+        };
+        tasks
+            .flat_map(|task| children(task).split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+            .collect()
+    }
+
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn command(socket: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork-vmd"));
+    command.arg("--socket").arg(socket).args(["--pool", "2"]);
+    command
+}
+
+pub fn tiny(name: &str, code: Vec<u8>) -> Value {
+    json!({ "name": name, "tiny": code, "shape": { "memory_mib": 4, "vcpus": 1, "pages": "small", "disk": false } })
+}
+
+/// Signals FORK, writes to its console, then halts for ever: hundreds of them cost no CPU time.
+pub fn idler() -> Vec<u8> {
+    vec![0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xf4, 0xeb, 0xfd]
+}
+
+#[track_caller]
+pub fn eventually(mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it did not happen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub fn exists(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+pub fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}

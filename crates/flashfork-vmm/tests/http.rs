@@ -1,0 +1,57 @@
+//! Requests to the daemon, from bytes: whoever may open its socket can't bring it down, nor make it hang.
+
+#[path = "common/daemon.rs"]
+mod client;
+mod common;
+#[path = "common/fuzz.rs"]
+mod fuzz;
+
+use client::{Daemon, idler};
+use flashfork_proto::api::{self, Clone, Template};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// More clones and templates than these are taken away again.
+const KEPT: usize = 8;
+
+fn tidy(daemon: &Daemon) {
+    let clones: Vec<Clone> = daemon.done("GET", "/v1/clones", &Value::Null);
+    let templates: Vec<Template> = daemon.done("GET", "/v1/templates", &Value::Null);
+    if clones.len() > KEPT || templates.len() > KEPT {
+        // What is being made has no name yet, and what has a clone by now stays until the next time.
+        clones.iter().for_each(|clone| drop(daemon.ask("DELETE", &format!("/v1/clones/{}", clone.name), &Value::Null)));
+        let others = templates.iter().filter(|template| template.name != "t");
+        others.for_each(|other| drop(daemon.ask("DELETE", &format!("/v1/templates/{}", other.name), &Value::Null)));
+    }
+}
+
+#[test]
+fn requests() {
+    let nothing = |command: &mut Command, dir: &Path| {
+        // No agent, so that no request downloads a kernel.
+        command.args(["--agent", "/none", "--cache"]).arg(dir);
+    };
+    let Some(daemon) = Daemon::start_with(nothing) else { return };
+    daemon.template("t", idler());
+    let pid = daemon.child.id();
+    fuzz::fuzz("http", 100, |input| {
+        let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+        // A template whose guest is never ready takes the time that the request gives it.
+        stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+        // Who is answered before the end may find the other side gone.
+        let _ = stream.write_all(input).and_then(|()| stream.shutdown(Shutdown::Write));
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{}", String::from_utf8_lossy(&answer));
+        assert_eq!(daemon.done::<api::Daemon>("GET", "/v1", &Value::Null).pid, pid);
+        tidy(&daemon);
+    });
+    // What was made is in order.
+    let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
+    assert!(stats.templates >= 1, "{stats:?}");
+}
