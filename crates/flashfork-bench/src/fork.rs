@@ -29,7 +29,8 @@ pub use method::Method;
 pub use options::ForkOptions;
 pub(crate) use region::{PAGE, Region, WORDS_PER_PAGE, word};
 pub(crate) use sealing::SealingSubject;
-pub(crate) use subject::ForkSubject;
+pub(crate) use probe::{Batch, Probe};
+pub(crate) use subject::{Ask, ForkSubject, Spec};
 
 use crate::host::HostCard;
 use crate::lock::MachineLock;

@@ -3,10 +3,15 @@
 //! # How an experiment is built
 //! - [`worker`]: each measured configuration lives in its own process, prepared once, then asked for batches of samples.
 //! - [`order`]: the coordinator asks the workers in a random order within each round, so that drift can't pass for a ratio.
+//! - [`sampling`]: the rules in one loop, for experiments that don't bring a loop of their own: random order, warm-up, as many
+//!   rounds as it takes, every sample kept, and an interrupted run keeps what it has.
 //! - [`lock`], [`pin`], [`memory`]: one experiment at a time on a machine, on a known CPU, and only when it fits.
 //! - [`database`], [`heap`], [`workdir`]: the database of the SQLite experiments, the pages a program's heap is made of, and a
 //!   temporary directory that is gone however a run ends.
 //! - [`stats`], [`record`], [`host`], [`table`], [`figure`]: what was measured, where, and how sure it is.
+//! - [`all`], [`report`], [`compare`], [`warnings`]: every experiment in one run, the page about it, two runs beside each other,
+//!   and what to beware of.
+//! - [`advise`]: no experiment: what a running process's forks cost, from the host's cost model.
 //!
 //! # Adding an experiment
 //! A module with an options struct (deriving `clap::Args`), a type implementing [`worker::Subject`], one line for it in
@@ -35,6 +40,7 @@ pub mod lock;
 pub mod memory;
 pub mod order;
 pub mod pin;
+pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod report;

@@ -13,6 +13,7 @@ use flashfork_bench::cow_model::CowModelOptions;
 use flashfork_bench::creation::CreationOptions;
 use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
+use flashfork_bench::profile::{self, ProfileOptions};
 use flashfork_bench::record::Document;
 use flashfork_bench::unit_test::UnitTestOptions;
 use flashfork_bench::vm_clone::VmCloneOptions;
@@ -55,6 +56,8 @@ enum Experiment {
     Fault(Run<FaultOptions>),
     /// Fork and go through the memory, reading and writing it in five mixes
     AccessMix(Run<AccessMixOptions>),
+    /// Where the time of a plain fork goes in the kernel, by perf
+    Profile(Run<ProfileOptions>),
     /// Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute
     Check(Run<CheckOptions>),
     /// How much of a program's memory changes between two moments: bytes, pages, huge pages
@@ -210,6 +213,7 @@ impl Experiment {
             Experiment::CowModel(_) => flashfork_bench::cow_model::EXPERIMENT,
             Experiment::Fault(_) => access::FAULT,
             Experiment::AccessMix(_) => access::ACCESS_MIX,
+            Experiment::Profile(_) => profile::EXPERIMENT,
             Experiment::Check(_) => check::EXPERIMENT,
             Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
@@ -226,6 +230,7 @@ impl Experiment {
             Experiment::CowModel(run) => &run.output,
             Experiment::Fault(run) => &run.output,
             Experiment::AccessMix(run) => &run.output,
+            Experiment::Profile(run) => &run.output,
             Experiment::Check(run) => &run.output,
             Experiment::WriteFraction(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
@@ -258,6 +263,10 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::AccessMix(Run { options: o, .. }) => {
             interrupt::catch()?;
             access::access_mix(o, &mut bars)?
+        }
+        Experiment::Profile(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            profile::run(o, &mut bars)?
         }
         Experiment::Check(Run { options: o, .. }) => {
             interrupt::catch()?;
