@@ -27,9 +27,9 @@ mod touch;
 pub(crate) use facts::Facts;
 pub use method::Method;
 pub use options::ForkOptions;
+pub(crate) use probe::{Batch, Probe};
 pub(crate) use region::{PAGE, Region, WORDS_PER_PAGE, word};
 pub(crate) use sealing::SealingSubject;
-pub(crate) use probe::{Batch, Probe};
 pub(crate) use subject::{Ask, ForkSubject, Spec};
 
 use crate::host::HostCard;

@@ -117,7 +117,10 @@ fn ctrl_c_keeps_what_is_measured() {
     let dir = tempfile::tempdir().unwrap();
     let records = dir.path().join("records.json");
     let mut bench = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
-    bench.env("HOME", dir.path()).args(["bench", "creation", "--sizes", "0,8M,32M,64M,128M,256M", "--records"]).arg(&records);
+    bench
+        .env("HOME", dir.path())
+        .args(["bench", "creation", "--sizes", "0,8M,32M,64M,128M,256M", "--records"])
+        .arg(&records);
     let child = bench.stdout(std::process::Stdio::piped()).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_secs(6));
     // SAFETY: a signal to our own child.

@@ -70,9 +70,14 @@ mod tests {
 
     #[test]
     fn wrong_usage_is_refused_by_the_parser() {
-        for args in
-            [["--up-to", "64M"], ["--sizes", "1GB"], ["--sizes", "64M,1M"], ["--sizes", ""], ["--concurrent", "1"], ["--rounds", "0"]]
-        {
+        for args in [
+            ["--up-to", "64M"],
+            ["--sizes", "1GB"],
+            ["--sizes", "64M,1M"],
+            ["--sizes", ""],
+            ["--concurrent", "1"],
+            ["--rounds", "0"],
+        ] {
             assert!(parse(&args).is_err(), "{args:?}");
         }
     }

@@ -24,9 +24,9 @@ impl Recording {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         match command.spawn() {
             Ok(perf) => Ok(Self { perf }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(BenchError::Unable("perf is not installed (Debian: linux-perf); it is what tells where time goes".into()))
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(BenchError::Unable(
+                "perf is not installed (Debian: linux-perf); it is what tells where time goes".into(),
+            )),
             Err(error) => Err(BenchError::system("start perf", error)),
         }
     }
@@ -41,7 +41,9 @@ impl Recording {
         }
         let status = self.perf.wait().map_err(failed)?;
         // An interrupted perf says so by its signal, or by 130.
-        let ended = status.success() || status.code() == Some(130) || std::os::unix::process::ExitStatusExt::signal(&status) == Some(2);
+        let ended = status.success()
+            || status.code() == Some(130)
+            || std::os::unix::process::ExitStatusExt::signal(&status) == Some(2);
         if ended { Ok(()) } else { Err(refused(&said)) }
     }
 }
