@@ -1,8 +1,8 @@
 //! The report: one page that needs nothing else, and the data beside it.
 //!
 //! [`write`] makes `index.html` (figures inline, no network, light and dark, tables that sort), `data.json` (every sample),
-//! `data.csv` (one row a cell) and a Vega-Lite specification for each kind of figure, from a [`Document`] alone: the same data
-//! make the same page.
+//! `data.csv` (one row a cell), a Vega-Lite specification for each kind of figure and the pictures for themselves, from a
+//! [`Document`] alone: the same data make the same page.
 
 mod csv;
 mod figures;
@@ -30,6 +30,9 @@ pub fn write(document: &Document, dir: &Path) -> Result<(), BenchError> {
     let mut files: Vec<(String, Vec<u8>)> =
         vec![("data.json".to_owned(), data), ("data.csv".to_owned(), csv::text(document).into_bytes())];
     files.extend(vega::all(document).into_iter().map(|(name, spec)| (name, format!("{spec:#}\n").into_bytes())));
+    for figure in &figures {
+        files.extend(figure.files(&document.host).into_iter().map(|(name, svg)| (name, svg.into_bytes())));
+    }
     files.push(("index.html".to_owned(), page::html(document, &figures).into_bytes()));
     fs::create_dir_all(dir).map_err(failed)?;
     for (name, content) in files {

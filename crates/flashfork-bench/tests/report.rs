@@ -136,6 +136,11 @@ fn the_files_are_whole_and_readable() {
             assert!(head.split(',').any(|column| column == field), "{name}: no column {field}");
         }
     }
+    for name in ["ladder-1.svg", "ladder-2.svg", "model-2.svg", "merit-1.svg", "mixes-5.svg"] {
+        let svg = std::fs::read_to_string(place.join(name)).unwrap();
+        let tree = roxmltree::Document::parse(&svg).unwrap();
+        assert!(tree.descendants().any(|node| node.text().is_some_and(|text| text.contains(&document.host.kernel))));
+    }
     assert!(!names.iter().any(|name| name.starts_with('.')), "something is left over: {names:?}");
     let page = std::fs::read_to_string(place.join("index.html")).unwrap();
     assert!(page.contains("this kernel is not patched for &lt;it&gt; &amp; more"));

@@ -20,6 +20,7 @@ pub(super) enum Ink {
     Odf,
     Vfork,
     Clone,
+    Clone3,
     Spawn,
     Thread,
 }
@@ -27,7 +28,7 @@ pub(super) enum Ink {
 impl Ink {
     /// All of them, with the colour on a light and on a dark page. Okabe and Ito's palette, darkened or lightened so that text
     /// in them can be read.
-    pub(super) const ALL: [(Self, &'static str, u32, u32); 11] = [
+    pub(super) const ALL: [(Self, &'static str, u32, u32); 12] = [
         (Self::Text, "text", 0x22_22_22, 0xe8_e8_e8),
         (Self::Faint, "faint", 0x59_59_59, 0xa8_a8_a8),
         (Self::Grid, "grid", 0xe4_e4_e4, 0x3a_3a_3a),
@@ -37,6 +38,7 @@ impl Ink {
         (Self::Odf, "odf", 0x8a_3f_9e, 0xd0_90_e0),
         (Self::Vfork, "vfork", 0x7a_6a_00, 0xe0_cc_40),
         (Self::Clone, "clone-vm", 0x6b_4a_2f, 0xd0_a8_88),
+        (Self::Clone3, "clone3", 0xb0_72_30, 0xff_c0_90),
         (Self::Spawn, "posix_spawn", 0xa0_28_58, 0xf0_80_a8),
         (Self::Thread, "pthread_create", 0x4a_5a_6a, 0x9a_b0_c4),
     ];
@@ -48,10 +50,7 @@ impl Ink {
 
     /// The ink of a method or way by its name in records.
     pub(super) fn of(name: &str) -> Self {
-        match name {
-            "clone3" => Self::Faint,
-            _ => Self::ALL.iter().find(|(_, known, ..)| *known == name).map_or(Self::Faint, |&(ink, ..)| ink),
-        }
+        Self::ALL.iter().find(|(_, known, ..)| *known == name).map_or(Self::Faint, |&(ink, ..)| ink)
     }
 }
 
@@ -134,6 +133,10 @@ pub(super) struct Plot {
     /// Room for the names on the right, in pixels.
     pub names: u32,
 }
+
+/// From one name to the next, and where the first may stand, in pixels.
+const NAME: f64 = 16.0;
+const TOP: f64 = 34.0;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Axes<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Ticked, Ticked>>;
@@ -224,8 +227,12 @@ impl Plot {
         }
         let wanted: Vec<f64> = names.iter().map(|&(_, height, _)| height).collect();
         let left = self.size.0 as i32 - self.names as i32 + 8;
-        for ((.., series), height) in names.iter().zip(crate::figure::apart(&wanted, 16.0)) {
-            text(area, &series.name, 13, series.ink, (left, height.round() as i32))?;
+        let heights = crate::figure::apart(&wanted, NAME);
+        // Names that all want to be at the top begin there.
+        let above = heights.iter().fold(f64::INFINITY, |least, &height| least.min(height));
+        let down = (TOP - above).max(0.0);
+        for ((.., series), height) in names.iter().zip(heights) {
+            text(area, &series.name, 13, series.ink, (left, (height + down).round() as i32))?;
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
                 label: time_tick,
             },
             series,
-            size: (560, 400),
+            size: (545, 400),
             names: 120,
         });
     }
