@@ -1,7 +1,7 @@
 //! `bench profile`: where the time of a plain fork goes, function by function of the kernel.
 //!
 //! Figure 3 of on-demand-fork (EuroSys 2021) found it in the counting of references to pages. `perf` samples a parent that
-//! forks again and again, and its children, which exit at once; so the tearing down of page tables is in it too.
+//! forks again and again; what its children spend on exiting is theirs and not in it.
 
 mod perf;
 
@@ -87,7 +87,7 @@ fn text(document: &Document, size: Size) -> String {
     let mut parts = vec![
         document.host.line(),
         format!(
-            "Where the time of forks of {size} on 4 KB pages goes, exits of the children included ([k]: the kernel)\n{}",
+            "Where the time of a parent goes that forks {size} on 4 KB pages again and again ([k]: the kernel)\n{}",
             render(&["function", "of the time"], &rows, 1)
         ),
     ];

@@ -37,7 +37,7 @@ pub struct WriteFractionOptions {
 /// A ready run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Ready {
-    /// CPython reads a list of records it made before.
+    /// CPython keeps the names of one in ten of the records it made before.
     Cpython,
     /// Emacs Lisp's Towers of Hanoi, ten rings, as in the paper.
     Emacs,
