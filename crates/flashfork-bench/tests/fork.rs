@@ -99,7 +99,7 @@ fn records_are_complete_and_add_up() -> Result<(), Failed> {
     check_concurrent(&outcome, methods.len());
     check_sealing(&outcome);
     check_file(&outcome)?;
-    let figure = figure::fork(&outcome.document)?;
+    let figure = figure::draw(&outcome.document)?;
     for part in methods.iter().copied().chain(["empty process", "8 MB"]) {
         assert!(figure.contains(part), "'{part}' is missing in the figure");
     }

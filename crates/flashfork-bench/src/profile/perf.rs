@@ -99,8 +99,7 @@ mod tests {
     #[test]
     fn a_report_is_read_as_perf_prints_it() {
         let report = "\n    61.25%  [k] copy_present_ptes\n     9.10%  [k] folio_remove_rmap_ptes     -      -            \n     0.50%  [.] main\n\n";
-        let expected =
-            [("[k] copy_present_ptes", 0.6125), ("[k] folio_remove_rmap_ptes", 0.091), ("[.] main", 0.005)];
+        let expected = [("[k] copy_present_ptes", 0.6125), ("[k] folio_remove_rmap_ptes", 0.091), ("[.] main", 0.005)];
         for ((symbol, share), (known, value)) in parse(report).iter().zip(expected) {
             assert!(symbol == known && (share - value).abs() < 1e-9, "{symbol} {share}");
         }

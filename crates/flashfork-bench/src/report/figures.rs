@@ -30,8 +30,8 @@ pub struct Figure {
 impl Figure {
     /// The pictures as files of their own, with a white ground and the host card below, and their names: `ladder-1.svg`.
     pub fn files(&self, host: &HostCard) -> Vec<(String, String)> {
-        let file = |(number, svg)| (format!("{}-{}.svg", self.name, number + 1), standalone(svg, host));
-        self.pictures.iter().enumerate().map(file).collect()
+        let numbered = self.pictures.iter().zip(1..);
+        numbered.map(|(svg, number)| (format!("{}-{number}.svg", self.name), standalone(svg, host))).collect()
     }
 }
 
