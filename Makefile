@@ -62,6 +62,7 @@ test-kernel: build
 test-all: test
 	$(CARGO) test --release --locked -p flashfork --test cost -- --ignored
 	$(ON_DEMAND) FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
+	FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-vmm --lib --test many --test soak --test messages --test http
 	@scripts/need-packages $(KERNEL_PACKAGES) libpython3.11-testsuite python3.11 redis-server redis-tools stress-ng
 	$(MAKE) -C kernel test-all FLASHFORK=$(abspath $(FLASHFORK))
 

@@ -290,12 +290,14 @@ pub struct Host {
     pub detail: String,
 }
 
-/// Three kinds of hosts.
+/// Kinds of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostKvm {
     /// Linux guests boot.
     Linux,
+    /// A guest of a few bytes runs. Linux was not tried, since its kernel is not on this host yet.
+    Untried,
     /// A guest of a few bytes runs, Linux does not boot: Linux guests need the lab.
     Tiny,
     /// No guest runs: all guests need the lab.

@@ -74,6 +74,19 @@ fn without_kvm_the_daemon_says_so() {
 }
 
 #[test]
+fn what_a_host_can_do_is_answered_without_a_download() {
+    let mut cache = PathBuf::new();
+    let daemon = Daemon::start_with(|command, dir| {
+        cache = dir.join("cache");
+        command.arg("--cache").arg(&cache);
+    });
+    let Some(daemon) = daemon else { return };
+    let host: api::Host = daemon.done("POST", "/v1/host", &Value::Null);
+    assert!(host.kvm == api::HostKvm::Untried && host.detail.contains("flashfork vm run"), "{host:?}");
+    assert!(!cache.exists());
+}
+
+#[test]
 fn a_full_disk_is_one_line_and_leaves_nothing_behind() {
     if !geteuid().is_root() {
         return eprintln!("skipped: mounting a small file system needs root");

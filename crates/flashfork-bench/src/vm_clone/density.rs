@@ -1,15 +1,13 @@
 //! What many clones of one template hold, kernel memory included.
 //!
 //! A shell's memory is mostly the kernel's: KVM's arrays for the memory slot, page tables of guest and process, stacks of
-//! threads, sockets. No file counts all of it, so the machine's `MemAvailable` is read before and after; what the processes
-//! themselves hold (`Pss`) is told apart.
+//! threads, sockets. What the processes themselves map (`Pss`) is told apart.
 
 use std::time::Duration;
 
 use flashfork_vmm::pool::Shell;
-use procfs::process::Process;
-use procfs::{Current, Meminfo};
 
+use super::held::{Counter, mapped};
 use super::measured::{Bytes, Density, Results};
 use super::plan::Plan;
 use crate::size::Size;
@@ -41,17 +39,20 @@ pub(super) fn measure(
         progress.begin(&format!("memory of {} clones of {}", plan.alive, Size(size)), plan.counts as u64);
         let shape = shape(size, MemoryPages::Small.of_shape());
         let template = Template::freeze(&host.boot(shape, CODE)?, shape, MemoryPages::Small, true)?;
-        let mut density = Density { size, count: plan.alive, waiting: Vec::new(), alive: Vec::new() };
+        // Afterwards: the template is not what is counted.
+        let counter = Counter::new();
+        let (waiting, alive) = (Vec::new(), Vec::new());
+        let mut density = Density { size, count: plan.alive, source: counter.name(), waiting, alive };
         // The first time, caches of the kernel grow that stay.
         for repeat in 0..=plan.counts {
             std::thread::sleep(QUIET);
-            let before = free()?;
+            let before = counter.used()?;
             let shells: Vec<Shell> = (0..plan.alive).map(|_| host.shell(shape)).collect::<Result<_, _>>()?;
-            let waiting = held(before, &shells)?;
+            let waiting = held(&counter, before, &shells)?;
             for (index, shell) in (1..).zip(&shells) {
                 template.claim(shell, index)?;
             }
-            let alive = held(before, &shells)?;
+            let alive = held(&counter, before, &shells)?;
             drop(shells);
             if repeat > 0 {
                 density.waiting.push(waiting);
@@ -64,26 +65,11 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// What each of `shells` holds, when `before` was free without them.
-fn held(before: u64, shells: &[Shell]) -> Result<Bytes, BenchError> {
+/// What each of `shells` holds, when `before` was in use without them.
+fn held(counter: &Counter, before: f64, shells: &[Shell]) -> Result<Bytes, BenchError> {
     std::thread::sleep(QUIET);
     let count = shells.len() as f64;
-    let total = (before as f64 - free()? as f64) / count;
-    let user = shells.iter().map(own).sum::<Result<u64, _>>()? as f64 / count;
+    let total = (counter.used()? - before) / count;
+    let user = shells.iter().map(|shell| mapped(shell.pid())).sum::<Result<u64, _>>()? as f64 / count;
     Ok(Bytes { total, user })
-}
-
-fn free() -> Result<u64, BenchError> {
-    let memory = Meminfo::current().map_err(failed)?;
-    memory.mem_available.ok_or_else(|| BenchError::Unable("/proc/meminfo has no MemAvailable".into()))
-}
-
-/// The proportional share of memory that a shell's process maps.
-fn own(shell: &Shell) -> Result<u64, BenchError> {
-    let rollup = Process::new(shell.pid().cast_signed()).and_then(|process| process.smaps_rollup()).map_err(failed)?;
-    Ok(rollup.memory_map_rollup.iter().filter_map(|map| map.extension.map.get("Pss")).sum())
-}
-
-fn failed(error: procfs::ProcError) -> BenchError {
-    BenchError::system("count the memory of clones", std::io::Error::other(error))
 }

@@ -1,13 +1,13 @@
 //! Linux guests: Debian's cloud kernel with the agent, from the request to the agent's first answer.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use flashfork_image::guest::{CMDLINE, Guest, default_guest};
-use flashfork_proto::agent::{self, Client, Reply, Request};
+use flashfork_proto::agent::{self, Client};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Boot, BootGuest, FromShell, ToShell};
 use flashfork_vmm::pool::Shell;
@@ -24,13 +24,16 @@ use crate::{BenchError, Progress};
 const BATCH: usize = 5;
 /// How long a guest may take to boot, under emulation too.
 const BOOT: Duration = Duration::from_secs(120);
+/// How long one call of a guest that boots may take. It waits for the guest's driver, which refuses it until the agent listens.
+const CONNECT: Duration = Duration::from_secs(5);
 /// How often a guest that boots is called until its agent answers; under this the first reply is rounded up.
 const CALL: Duration = Duration::from_millis(5);
 
 /// A guest at its size.
 struct Subject {
     shape: Shape,
-    template: Template,
+    /// The same on pages of several kinds.
+    templates: Vec<Template>,
     waiting: VecDeque<Shell>,
     claims: u64,
 }
@@ -57,29 +60,35 @@ pub(super) fn measure(
         subjects.push(Subject::new(host, &guest, shape(size, MemoryPages::Small.of_shape()))?);
         progress.step();
     }
-    let mut cells = BTreeMap::new();
+    let mut cells: Vec<Cell> = Vec::new();
+    for subject in &subjects {
+        let cell = |method, huge_fraction| Cell {
+            guest: GuestKind::Linux,
+            method,
+            size: subject.shape.memory_bytes(),
+            huge_fraction,
+            rounds: Vec::new(),
+        };
+        let clones = subject.templates.iter().map(|template| (Method::Clone(template.pages), template.huge_fraction));
+        cells.extend(
+            clones.chain([(Method::ColdBoot(MemoryPages::Small), 0.0)]).map(|(method, huge)| cell(method, huge)),
+        );
+    }
     progress.begin("interleaved rounds of clones and boots of Linux", plan.linux_rounds as u64);
-    for order in shuffled_rounds(plan.linux_rounds, 2 * subjects.len(), subjects.len() as u64) {
+    for order in shuffled_rounds(plan.linux_rounds, cells.len(), cells.len() as u64) {
         for index in order {
-            let subject = &mut subjects[index / 2];
-            let (method, samples) = if index % 2 == 0 {
-                let clones = (0..BATCH).map(|_| subject.clone(host)).collect::<Result<_, _>>()?;
-                (Method::Clone(MemoryPages::Small), clones)
-            } else {
-                (Method::ColdBoot(MemoryPages::Small), vec![subject.cold_boot(host, &guest)?])
+            let cell = &mut cells[index];
+            let own = |subject: &&mut Subject| subject.shape.memory_bytes() == cell.size;
+            let subject = subjects.iter_mut().find(own).ok_or_else(|| vm("a cell without a template"))?;
+            let samples = match cell.method {
+                Method::Clone(pages) => (0..BATCH).map(|_| subject.clone(host, pages)).collect::<Result<_, _>>()?,
+                Method::ColdBoot(_) => vec![subject.cold_boot(host, &guest)?],
             };
-            let rounds: &mut Vec<Vec<Sample>> = cells.entry((subject.shape.memory_bytes(), method)).or_default();
-            rounds.push(samples);
+            cell.rounds.push(samples);
         }
         progress.step();
     }
-    results.cells.extend(cells.into_iter().map(|((size, method), rounds)| Cell {
-        guest: GuestKind::Linux,
-        method,
-        size,
-        huge_fraction: 0.0,
-        rounds,
-    }));
+    results.cells.extend(cells);
     Ok(())
 }
 
@@ -87,20 +96,23 @@ impl Subject {
     fn new(host: &Host, guest: &Guest, shape: Shape) -> Result<Self, BenchError> {
         let shell = host.shell(shape)?;
         boot(&shell, guest, " flashfork.ready=fork")?;
-        let template = Template::freeze(&shell, shape, MemoryPages::Small, false)?;
-        Ok(Self { shape, template, waiting: VecDeque::from([host.shell(shape)?]), claims: 0 })
+        let small = Template::freeze(&shell, shape, MemoryPages::Small, false)?;
+        let huge = small.on(MemoryPages::Thp)?;
+        let templates = [small, huge].into_iter().filter(|own| own.pages == MemoryPages::Small || own.is_huge());
+        Ok(Self { shape, templates: templates.collect(), waiting: VecDeque::from([host.shell(shape)?]), claims: 0 })
     }
 
-    fn clone(&mut self, host: &Host) -> Result<Sample, BenchError> {
+    fn clone(&mut self, host: &Host, pages: MemoryPages) -> Result<Sample, BenchError> {
         self.waiting.push_back(host.shell(self.shape)?);
         let shell = self.waiting.pop_front().ok_or_else(|| vm("no shell waits"))?;
+        let template = self.templates.iter().find(|own| own.pages == pages).ok_or_else(|| vm("no template"))?;
         self.claims += 1;
         std::thread::sleep(CALL);
         let start = Instant::now();
-        let claimed = self.template.claim(&shell, self.claims)?;
+        let claimed = template.claim(&shell, self.claims)?;
         until_alive(&shell)?;
         let ready = start.elapsed();
-        let uptime = call(&shell)?;
+        let uptime = call(&shell, BOOT).map_err(|why| vm(format!("a clone whose agent doesn't answer: {why}")))?;
         let reply = start.elapsed();
         if uptime <= reply {
             return Err(BenchError::Unable(format!("a clone's kernel is {uptime:?} old: it was booted")));
@@ -118,7 +130,7 @@ impl Subject {
         boot(&shell, guest, "")?;
         let loaded = start.elapsed();
         let uptime = loop {
-            match call(&shell) {
+            match call(&shell, CONNECT) {
                 Ok(uptime) => break uptime,
                 Err(why) if start.elapsed() > BOOT => return Err(why),
                 Err(_) => std::thread::sleep(CALL),
@@ -148,17 +160,14 @@ fn until_alive(shell: &Shell) -> Result<(), BenchError> {
     expect(shell, |message| matches!(message, FromShell::Alive(_)).then_some(()), "become a clone of its own")
 }
 
-/// Asks the agent something, and gives its kernel's age once it has answered.
-fn call(shell: &Shell) -> Result<Duration, BenchError> {
+/// Calls the agent, and gives its kernel's age once it has answered.
+fn call(shell: &Shell, patience: Duration) -> Result<Duration, BenchError> {
     let failed = |error: std::io::Error| BenchError::system("talk to a guest's agent", error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     shell.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(vm)?;
     drop(theirs);
-    ours.set_read_timeout(Some(BOOT)).map_err(failed)?;
+    ours.set_read_timeout(Some(patience)).map_err(failed)?;
     let reader = ours.try_clone().map_err(failed)?;
-    let mut client = Client::connect(reader, ours).map_err(vm)?;
-    match client.call(&Request::Ping).map_err(vm)? {
-        Reply::Pong { monotonic_ns } => Ok(Duration::from_nanos(monotonic_ns)),
-        other => Err(vm(format!("the agent answered {other:?}"))),
-    }
+    let client = Client::connect(reader, ours).map_err(vm)?;
+    Ok(Duration::from_nanos(client.hello().monotonic_ns))
 }

@@ -35,7 +35,7 @@ pub(super) const CYCLE: &str = "cycle";
 pub(super) const PREPARE: &str = "prepare a shell";
 /// From the request until the agent's word that the guest has entropy, clock and hooks.
 pub(super) const READY: &str = "ready";
-/// From the request until the agent's first answer to one of ours.
+/// From the request until the guest is ready and its agent has answered a call: the hello over its socket.
 pub(super) const FIRST_REPLY: &str = "first reply";
 
 /// The steps of a claim as they follow one another. The first is the client's; the last is what nobody measures: both
@@ -92,7 +92,7 @@ impl Cell {
 /// Bytes for each of several shells or clones, of one count.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bytes {
-    /// Memory that the machine no longer has, kernel memory included.
+    /// All, kernel memory included.
     pub total: f64,
     /// Of it, the processes' own.
     pub user: f64,
@@ -104,6 +104,8 @@ pub(super) struct Density {
     pub size: u64,
     /// How many were there at the same time.
     pub count: usize,
+    /// How it was counted.
+    pub source: &'static str,
     /// One entry a repetition: waiting shells, and clones that live.
     pub waiting: Vec<Bytes>,
     pub alive: Vec<Bytes>,
@@ -117,7 +119,7 @@ impl Density {
                 let params = [
                     ("measure", json!(format!("memory of a {what}"))),
                     ("part", json!(part)),
-                    ("source", json!("difference of MemAvailable; user: sum of Pss")),
+                    ("source", json!(if part == "user" { "sum of Pss" } else { self.source })),
                     ("guest", json!(guest(GuestKind::Tiny))),
                     ("size", json!(self.size)),
                     ("count", json!(self.count)),

@@ -46,7 +46,7 @@ impl Plan {
         let measures = |guest| options.guests.contains(&guest);
         // A template on small pages and one on huge ones, and a third on pages that are set aside already.
         let tiny = if measures(GuestKind::Tiny) { choose(&SIZES, 2)? } else { Vec::new() };
-        let linux_sizes = if measures(GuestKind::Linux) { choose(&LINUX_SIZES, 1)? } else { Vec::new() };
+        let linux_sizes = if measures(GuestKind::Linux) { choose(&LINUX_SIZES, 2)? } else { Vec::new() };
         let (mut sizes, mut lacking) = (Vec::new(), None);
         for size in tiny {
             // A template, a cold boot, and a clone that copies.

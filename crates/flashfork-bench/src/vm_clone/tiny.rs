@@ -66,7 +66,7 @@ pub(super) fn measure(
     for (size, pages) in wanted {
         let shape = shape(size, pages.of_shape());
         let template = Template::freeze(&host.boot(shape, CODE)?, shape, pages, true)?;
-        if pages == MemoryPages::Thp && template.huge_fraction < 0.5 {
+        if pages == MemoryPages::Thp && !template.is_huge() {
             let note = format!(
                 "left out: {} on transparent 2 MB pages: only {:.0} % of it got such pages",
                 Size(size),

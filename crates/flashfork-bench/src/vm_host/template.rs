@@ -42,10 +42,21 @@ impl Template {
         Ok(Self { shape, pages, huge_fraction, ram, state })
     }
 
-    /// The same, its memory as the guest left it.
+    /// The same template, its memory on other pages of the same shape.
+    pub(crate) fn on(&self, pages: MemoryPages) -> Result<Self, BenchError> {
+        let (ram, huge_fraction) = resident(&self.ram, self.shape.memory_bytes(), pages, false)?;
+        Ok(Self { shape: self.shape, pages, huge_fraction, ram, state: self.state.clone() })
+    }
+
+    /// As [`Template::freeze`], its memory as the guest left it.
     pub(crate) fn freeze_as_it_is(shell: &Shell, shape: Shape, pages: MemoryPages) -> Result<Self, BenchError> {
         let (ram, state) = freeze(shell)?;
         Ok(Self { shape, pages, huge_fraction: 0.0, ram, state })
+    }
+
+    /// Whether what is measured of it is about 2 MB pages.
+    pub(crate) fn is_huge(&self) -> bool {
+        self.huge_fraction > 0.5
     }
 
     /// Makes a prepared shell of the same shape the clone number `index`.

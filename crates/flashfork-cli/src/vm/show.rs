@@ -52,6 +52,7 @@ fn mebibytes(bytes: u64) -> String {
 pub fn host(host: &Host) -> String {
     let verdict = match host.kvm {
         HostKvm::Linux => "KVM boots Linux guests",
+        HostKvm::Untried => "KVM runs tiny guests, Linux was not tried",
         HostKvm::Tiny => "KVM runs tiny guests only: Linux guests need the lab (flashfork lab run --nested-kvm)",
         HostKvm::None => "KVM runs no guest: all guests need the lab (flashfork lab run --nested-kvm)",
     };

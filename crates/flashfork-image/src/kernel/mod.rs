@@ -28,6 +28,14 @@ impl KernelFiles {
         package::cached_or_downloaded(series, cache, progress)
     }
 
+    /// The newest cloud kernel of `series` that is in the directory `cache`, if there is one; nothing is downloaded.
+    ///
+    /// # Errors
+    /// [`ImageError::Io`].
+    pub fn cached(series: &str, cache: &Path) -> Result<Option<Self>, ImageError> {
+        package::cached(series, cache)
+    }
+
     /// A kernel of one's own.
     ///
     /// # Errors

@@ -13,6 +13,12 @@ use super::KernelFiles;
 use crate::ImageError;
 use crate::host::{APT_CACHE, APT_GET, DPKG_DEB, only_file};
 
+/// The newest cached kernel of `series`.
+pub(super) fn cached(series: &str, cache: &Path) -> Result<Option<KernelFiles>, ImageError> {
+    let kernels = cache.join("kernels");
+    if kernels.is_dir() { newest(series, &kernels) } else { Ok(None) }
+}
+
 /// The newest cached kernel of `series`, downloaded first if there is none.
 pub(super) fn cached_or_downloaded(
     series: &'static str,

@@ -2,6 +2,8 @@
 
 use super::{Settings, boot};
 use crate::pool::Pools;
+use flashfork_image::KernelFiles;
+use flashfork_image::guest::SERIES;
 use flashfork_proto::api::{CreateTemplate, Host, HostKvm, Ready};
 use flashfork_proto::shape::{Pages, Shape};
 
@@ -30,6 +32,15 @@ pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> Host {
     let tried = |memory_mib, tiny| boot::boot(settings, pools, &request(memory_mib, tiny), cid);
     if let Err(e) = tried(2, Some(FORK.to_vec())) {
         return Host { kvm: HostKvm::None, detail: format!("no guest runs: {e}") };
+    }
+    // Who asks what a host can do wants an answer, not a download.
+    match KernelFiles::cached(SERIES, &settings.cache) {
+        Ok(Some(_)) => {}
+        Ok(None) => {
+            let detail = "that takes a kernel: flashfork vm run -- true downloads Debian's, once, and tries".into();
+            return Host { kvm: HostKvm::Untried, detail };
+        }
+        Err(e) => return Host { kvm: HostKvm::Untried, detail: e.to_string() },
     }
     match tried(256, None) {
         Ok((_, ns)) => {

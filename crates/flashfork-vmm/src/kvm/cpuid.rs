@@ -43,6 +43,15 @@ mod ecx1 {
     pub const HYPERVISOR: u32 = 1 << 31;
 }
 
+/// Leaf 7, index 0, EDX: AMX-BF16, AMX-TILE, AMX-INT8.
+const AMX_7_0_EDX: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+/// Leaf 7, index 1, EDX: AMX-COMPLEX.
+const AMX_7_1_EDX: u32 = 1 << 8;
+/// Leaf 7, index 1, EAX.
+const AMX_FP16: u32 = 1 << 21;
+/// Leaf 0xd, EAX: tile configuration and data.
+const AMX_XCR0: u32 = 1 << 17 | 1 << 18;
+
 /// Leaf 0x8000_0001, ECX.
 const SVM: u32 = 1 << 2;
 
@@ -67,9 +76,29 @@ pub fn supported(kvm: &Kvm) -> Result<CpuidEntries, kvm_ioctls::Error> {
     if let Some(leaf) = entries.leaf(0x8000_0001, 0) {
         leaf.ecx &= !SVM;
     }
+    hide_amx(&mut entries);
     // Topology is ours to say.
     entries.0.retain(|entry| !matches!(entry.function, 0xb | 0x1f));
     Ok(entries)
+}
+
+/// AMX's state would be 8 KB of an XSAVE area that otherwise has 4. KVM lets only those have it who ask first
+/// (`ARCH_REQ_XCOMP_GUEST_PERM`, arch_prctl(2)), and a shell doesn't, so `KVM_CAP_XSAVE2` stays at 4096; but KVM goes on to list
+/// the instructions (`__do_cpuid_func`, arch/x86/kvm/cpuid.c), and a guest that looks no further would try them.
+fn hide_amx(entries: &mut CpuidEntries) {
+    for (index, amx) in [(0, AMX_7_0_EDX), (1, AMX_7_1_EDX)] {
+        if let Some(leaf) = entries.leaf(7, index) {
+            leaf.edx &= !amx;
+        }
+    }
+    if let Some(leaf) = entries.leaf(7, 1) {
+        leaf.eax &= !AMX_FP16;
+    }
+    if let Some(leaf) = entries.leaf(0xd, 0) {
+        leaf.eax &= !AMX_XCR0;
+    }
+    // State components 17 and 18, tile palettes, TMUL.
+    entries.0.retain(|entry| !matches!((entry.function, entry.index), (0xd, 17 | 18) | (0x1d | 0x1e, _)));
 }
 
 /// `common` as vCPU `id` of `count` sees it: one package, one core each.
@@ -101,4 +130,31 @@ pub fn for_vcpu(common: &CpuidEntries, id: u8, count: u8) -> CpuidEntries {
         });
     }
     own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amx_is_hidden_and_nothing_else() {
+        let leaf = |function, index| kvm_cpuid_entry2 {
+            function,
+            index,
+            eax: u32::MAX,
+            ebx: u32::MAX,
+            ecx: u32::MAX,
+            edx: u32::MAX,
+            ..Default::default()
+        };
+        let all = [(7, 0), (7, 1), (0xd, 0), (0xd, 2), (0xd, 17), (0xd, 18), (0x1d, 0), (0x1d, 1), (0x1e, 0), (17, 0)];
+        let mut entries = CpuidEntries(all.map(|(function, index)| leaf(function, index)).to_vec());
+        hide_amx(&mut entries);
+        let left: Vec<_> = entries.0.iter().map(|entry| (entry.function, entry.index)).collect();
+        assert_eq!(left, [(7, 0), (7, 1), (0xd, 0), (0xd, 2), (17, 0)]);
+        assert_eq!(entries.0[0], kvm_cpuid_entry2 { edx: !0x0340_0000, ..leaf(7, 0) });
+        assert_eq!(entries.0[1], kvm_cpuid_entry2 { eax: !0x0020_0000, edx: !0x100, ..leaf(7, 1) });
+        assert_eq!(entries.0[2], kvm_cpuid_entry2 { eax: !0x0006_0000, ..leaf(0xd, 0) });
+        assert_eq!(entries.0[3..], [leaf(0xd, 2), leaf(17, 0)]);
+    }
 }

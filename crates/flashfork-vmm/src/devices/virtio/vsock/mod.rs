@@ -4,9 +4,13 @@
 //! connections to the host are refused. Connections don't survive a clone or rollback, listeners do.
 
 mod connection;
+mod connections;
 mod connector;
 mod device;
+mod from_guest;
+mod gate;
 mod header;
+mod to_guest;
 mod wire;
 
 pub use connector::Connector;

@@ -12,6 +12,9 @@ pub(super) const HOST_CID: u64 = 2;
 /// Type: stream.
 pub(super) const STREAM: u16 = 1;
 
+/// Greatest length of a packet's data (Linux: VIRTIO_VSOCK_MAX_PKT_BUF_SIZE).
+pub(super) const MAX_DATA: usize = 64 << 10;
+
 /// Operations of a packet.
 pub(super) mod op {
     pub(in super::super) const REQUEST: u16 = 1;

@@ -1,0 +1,53 @@
+//! Whether packets go to the guest: not before it has understood a restore.
+
+use super::super::device::{Broken, Queues};
+use super::device::Vsock;
+use super::wire::{EVENT, TRANSPORT_RESET};
+use std::io::Write;
+use std::sync::atomic::Ordering;
+use virtio_queue::QueueT;
+
+/// Whether packets go to the guest.
+///
+/// After a restore the guest first has to forget the connections it had, and it does that later than it would take new ones: a
+/// new connection that came too early would die with the old. Its driver puts an event's buffer back when it has dealt
+/// with the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gate {
+    Open,
+    /// The guest must be told.
+    Closed,
+    /// It was told, with so many events.
+    Told(u16),
+}
+
+impl Vsock {
+    /// Tells the guest of a restore, and notes when it has understood.
+    pub(super) fn gate(&mut self, queues: &mut Queues<'_>) -> Result<(), Broken> {
+        if !queues.queues[EVENT].ready() {
+            return Ok(());
+        }
+        if self.gate == Gate::Closed {
+            let mut told = 0;
+            while let Some(chain) = queues.pop(EVENT) {
+                let head = chain.head_index();
+                let mut writer = chain.writer(queues.memory).map_err(|e| Broken(e.to_string()))?;
+                writer.write_all(&TRANSPORT_RESET.to_le_bytes()).map_err(|e| Broken(e.to_string()))?;
+                queues.push(EVENT, head, 4)?;
+                told += 1;
+            }
+            if told > 0 {
+                self.gate = Gate::Told(told);
+                queues.rearm(EVENT)?;
+            }
+        }
+        if let Gate::Told(told) = self.gate {
+            let queue = &queues.queues[EVENT];
+            let there = queue.avail_idx(queues.memory, Ordering::Acquire).map_err(|e| Broken(e.to_string()))?;
+            if there.0.wrapping_sub(queue.next_avail()) >= told {
+                self.gate = Gate::Open;
+            }
+        }
+        Ok(())
+    }
+}
