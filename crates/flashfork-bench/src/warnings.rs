@@ -40,11 +40,11 @@ pub fn of_host(host: &HostCard) -> Vec<String> {
     warnings
 }
 
-/// What the samples themselves warn of: too few, or so spread out that only their median says something. One line each,
-/// naming how many records and the worst of them.
+/// What samples of times warn of: too few, or so spread out that only their median says something. One line each, naming how
+/// many records and the worst of them.
 pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
     let (mut few, mut noisy, mut late) = (Vec::new(), Vec::new(), Vec::new());
-    for record in records {
+    for record in records.into_iter().filter(|record| record.unit == "us") {
         let Some(summary) = Summary::of(&record.samples) else { continue };
         if summary.n < FEW {
             few.push((summary.n as f64, record));
