@@ -19,12 +19,15 @@ use crate::{BenchError, Outcome, Progress};
 /// Memory of the parents whose pages are touched, in a quick run and a full one.
 const TOUCHED: [u64; 2] = [128 << 20, 512 << 20];
 
+/// Runs one experiment.
+type Run = Box<dyn Fn(&mut dyn Progress) -> Result<Outcome, BenchError>>;
+
 /// One experiment of the run.
 struct Part {
     name: &'static str,
     /// About how long it takes on two CPUs, in seconds: for the time left.
     seconds: u64,
-    run: Box<dyn Fn(&mut dyn Progress) -> Result<Outcome, BenchError>>,
+    run: Run,
 }
 
 /// Runs everything, with fewer samples and sizes when `quick`.
@@ -60,11 +63,7 @@ pub fn run(quick: bool, progress: &mut dyn Progress) -> Result<Document, BenchEr
 
 fn parts(quick: bool) -> Vec<Part> {
     let size = Size(TOUCHED[usize::from(!quick)]);
-    let part = |name, seconds: [u64; 2], run: Box<dyn Fn(&mut dyn Progress) -> Result<Outcome, BenchError>>| Part {
-        name,
-        seconds: seconds[usize::from(!quick)],
-        run,
-    };
+    let part = |name, seconds: [u64; 2], run: Run| Part { name, seconds: seconds[usize::from(!quick)], run };
     vec![
         part(creation::EXPERIMENT, [30, 240], {
             let options = CreationOptions { quick, ..CreationOptions::default() };

@@ -175,6 +175,7 @@ mod tests {
     }
 
     /// Reaps a shell that ends as `script` says, as if it were a child made by `way`.
+    #[expect(clippy::zombie_processes, reason = "it is reaped by what is tested")]
     fn bury_shell(script: &str, way: Way, then: Then) -> Result<(u64, u64), BenchError> {
         let shell = std::process::Command::new("/bin/sh").args(["-c", script]).spawn().unwrap();
         bury(way, then, shell.id() as i32)

@@ -79,7 +79,7 @@ mod tests {
     fn the_books_sizes_come_first() {
         let sizes = parse(&[]).unwrap().bytes();
         assert_eq!(sizes.len(), SIZES.len());
-        assert_eq!(sizes.iter().map(|size| size * 10 >> 20).take(3).collect::<Vec<_>>(), [16, 26, 116]);
+        assert_eq!(sizes.iter().map(|size| (size * 10) >> 20).take(3).collect::<Vec<_>>(), [16, 26, 116]);
         assert_eq!(sizes[3..], [64 << 20, 256 << 20, 1 << 30]);
         assert_eq!(parse(&["--quick"]).unwrap().bytes().len(), QUICK.len());
     }
