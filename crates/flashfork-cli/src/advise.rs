@@ -35,6 +35,8 @@ pub struct AdviseArgs {
 
 pub fn main(args: &AdviseArgs) -> Result<ExitCode, CliError> {
     interrupt::catch()?;
+    // A process that isn't there is found out before this host is measured.
+    args.pid.map(advise::Survey::of).transpose()?;
     let model = model()?;
     let bars = Bars::default();
     let advice = match args.pid {
