@@ -1,6 +1,6 @@
 //! Makes a clone one of its own, with what the monitor answered to the fork signal.
 
-use flashfork_proto::agent::Stamp;
+use flashfork_proto::agent::{HookRun, Stamp};
 use flashfork_proto::signal::Forked;
 
 use crate::reaper::Reaper;
@@ -20,7 +20,27 @@ pub fn renew(forked: &Forked, reaper: &Reaper) -> Result<(), String> {
     };
     clock::set(now).map_err(|error| error.message)?;
     match hooks::run_all(&forked.identity, reaper).iter().find(|run| !run.succeeded()) {
-        Some(run) => Err(format!("hook {} failed: {}", run.name, run.message)),
+        Some(run) => Err(failure(run)),
         None => Ok(()),
+    }
+}
+
+fn failure(run: &HookRun) -> String {
+    let status = run.exit.map(|exit| format!(" (status {})", exit.shell_status())).unwrap_or_default();
+    let said = if run.message.is_empty() { String::new() } else { format!(": {}", run.message) };
+    format!("hook {} failed{status}{said}", run.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashfork_proto::agent::Exit;
+
+    #[test]
+    fn a_hook_that_failed_is_named_with_what_is_known() {
+        let run = |exit, message: &str| failure(&HookRun { name: "10-x".into(), exit, message: message.into() });
+        assert_eq!(run(Some(Exit::Code(3)), ""), "hook 10-x failed (status 3)");
+        assert_eq!(run(Some(Exit::Signal(9)), "last words"), "hook 10-x failed (status 137): last words");
+        assert_eq!(run(None, "killed after 10 s"), "hook 10-x failed: killed after 10 s");
     }
 }

@@ -21,8 +21,8 @@ use kvm_ioctls::Kvm;
 
 use crate::BenchError;
 
-/// A guest that says nothing for so long is stuck.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The vsock context id of every guest here; they never meet.
 pub(crate) const CID: u32 = 3;

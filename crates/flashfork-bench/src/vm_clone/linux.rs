@@ -17,13 +17,11 @@ use super::measured::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Results, Sam
 use super::plan::Plan;
 use super::tiny::{steps, us};
 use crate::order::shuffled_rounds;
-use crate::vm_host::{CID, Host, Installed, MemoryPages, Template, expect, shape, vm};
+use crate::vm_host::{CID, Host, Installed, MemoryPages, PATIENCE, Template, expect, shape, vm};
 use crate::{BenchError, Progress};
 
 /// Clones a round and size; a boot takes so much longer that one is enough.
 const BATCH: usize = 5;
-/// How long a guest may take to boot, under emulation too.
-const BOOT: Duration = Duration::from_secs(120);
 /// How long one call of a guest that boots may take. It waits for the guest's driver, which refuses it until the agent listens.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How often a guest that boots is called until its agent answers; under this the first reply is rounded up.
@@ -112,7 +110,7 @@ impl Subject {
         let claimed = template.claim(&shell, self.claims)?;
         until_alive(&shell)?;
         let ready = start.elapsed();
-        let uptime = call(&shell, BOOT).map_err(|why| vm(format!("a clone whose agent doesn't answer: {why}")))?;
+        let uptime = call(&shell, PATIENCE).map_err(|why| vm(format!("a clone whose agent doesn't answer: {why}")))?;
         let reply = start.elapsed();
         if uptime <= reply {
             return Err(BenchError::Unable(format!("a clone's kernel is {uptime:?} old: it was booted")));
@@ -132,7 +130,7 @@ impl Subject {
         let uptime = loop {
             match call(&shell, CONNECT) {
                 Ok(uptime) => break uptime,
-                Err(why) if start.elapsed() > BOOT => return Err(why),
+                Err(why) if start.elapsed() > PATIENCE => return Err(why),
                 Err(_) => std::thread::sleep(CALL),
             }
         };
