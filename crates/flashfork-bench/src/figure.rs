@@ -7,6 +7,7 @@ mod series;
 use crate::BenchError;
 use crate::record::Document;
 use chart::Chart;
+pub(crate) use labels::apart;
 use series::Series;
 
 /// What a fork call of an idle parent costs by the parent's memory, as SVG: one line per method with medians and p10 to p90,

@@ -24,10 +24,13 @@ mod subject;
 mod targets;
 mod touch;
 
+pub(crate) use facts::Facts;
 pub use method::Method;
 pub use options::ForkOptions;
+pub(crate) use probe::{Batch, Probe};
+pub(crate) use region::{PAGE, Region, WORDS_PER_PAGE, word};
 pub(crate) use sealing::SealingSubject;
-pub(crate) use subject::ForkSubject;
+pub(crate) use subject::{Ask, ForkSubject, Spec};
 
 use crate::host::HostCard;
 use crate::lock::MachineLock;
@@ -48,6 +51,9 @@ pub fn run(options: &ForkOptions, progress: &mut dyn Progress) -> Result<Outcome
     }
     let mut results = measured::Results::default();
     for &size in &plan.sizes {
+        if progress.interrupted() {
+            break;
+        }
         rounds::measure(&plan, size, &mut results, progress)?;
         if plan.concurrent > 1 {
             concurrent::measure(&plan, size, &mut results, progress)?;

@@ -3,10 +3,15 @@
 //! # How an experiment is built
 //! - [`worker`]: each measured configuration lives in its own process, prepared once, then asked for batches of samples.
 //! - [`order`]: the coordinator asks the workers in a random order within each round, so that drift can't pass for a ratio.
+//! - [`sampling`]: the rules in one loop, for experiments that don't bring a loop of their own: random order, warm-up, as many
+//!   rounds as it takes, every sample kept, and an interrupted run keeps what it has.
 //! - [`lock`], [`pin`], [`memory`]: one experiment at a time on a machine, on a known CPU, and only when it fits.
 //! - [`database`], [`heap`], [`workdir`]: the database of the SQLite experiments, the pages a program's heap is made of, and a
 //!   temporary directory that is gone however a run ends.
 //! - [`stats`], [`record`], [`host`], [`table`], [`figure`]: what was measured, where, and how sure it is.
+//! - [`all`], [`report`], [`compare`], [`warnings`]: every experiment in one run, the page about it, two runs beside each other,
+//!   and what to beware of.
+//! - [`advise`]: no experiment: what a running process's forks cost, from the host's cost model.
 //!
 //! # Adding an experiment
 //! A module with an options struct (deriving `clap::Args`), a type implementing [`worker::Subject`], one line for it in
@@ -14,6 +19,13 @@
 //!
 //! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
 
+pub mod access;
+pub mod advise;
+pub mod all;
+pub mod check;
+pub mod compare;
+pub mod cow_model;
+pub mod creation;
 pub mod database;
 pub mod engine;
 pub mod error;
@@ -28,8 +40,11 @@ pub mod lock;
 pub mod memory;
 pub mod order;
 pub mod pin;
+pub mod profile;
 pub mod progress;
 pub mod record;
+pub mod report;
+pub mod sampling;
 pub mod size;
 pub mod stats;
 pub mod table;
@@ -38,8 +53,10 @@ pub mod unit_test;
 pub mod vm_clone;
 mod vm_host;
 pub mod vm_memory;
+pub mod warnings;
 pub mod workdir;
 pub mod worker;
+pub mod write_fraction;
 
 pub use error::BenchError;
 pub use progress::{Progress, Silent};

@@ -6,13 +6,14 @@
 /// `rounds` random permutations of `0..workers`, the same ones for the same `seed`.
 pub fn shuffled_rounds(rounds: usize, workers: usize, seed: u64) -> Vec<Vec<usize>> {
     let mut random = fastrand::Rng::with_seed(seed);
-    (0..rounds)
-        .map(|_| {
-            let mut order: Vec<usize> = (0..workers).collect();
-            random.shuffle(&mut order);
-            order
-        })
-        .collect()
+    (0..rounds).map(|_| shuffled_round(workers, &mut random)).collect()
+}
+
+/// One random permutation of `0..workers`.
+pub fn shuffled_round(workers: usize, random: &mut fastrand::Rng) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..workers).collect();
+    random.shuffle(&mut order);
+    order
 }
 
 #[cfg(test)]

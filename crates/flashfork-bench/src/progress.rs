@@ -8,6 +8,10 @@ pub trait Progress {
     fn step(&mut self);
     /// Something the user should read now: waiting for the machine-wide lock, a method left out and why.
     fn note(&mut self, line: &str);
+    /// Whether the user wants to stop: what is measured so far is kept and written, the rest left out.
+    fn interrupted(&self) -> bool {
+        false
+    }
 }
 
 /// Shows nothing.

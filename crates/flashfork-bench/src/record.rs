@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::BenchError;
 use crate::host::HostCard;
-use crate::stats::Summary;
+use crate::sampling::{Ended, Series};
+use crate::stats::{Rounds, Summary};
 
 /// The schema this version writes and reads.
 pub const SCHEMA: &str = "flashfork.bench/1";
@@ -27,6 +28,20 @@ pub struct Document {
     pub host: HostCard,
     /// The records.
     pub records: Vec<Record>,
+    /// Cells that could not be measured, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
+/// A cell that could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The experiment.
+    pub experiment: String,
+    /// Which cell, in words: "odf, 1 GB".
+    pub cell: String,
+    /// Why, in one line.
+    pub reason: String,
 }
 
 /// The samples of one configuration and their summary.
@@ -75,6 +90,34 @@ impl Record {
         Ok(Self { experiment, method, params, unit, n, min, p50, p90, p99, max, samples })
     }
 
+    /// Experiment and method, for messages.
+    pub fn label(&self) -> String {
+        let size = self.params.get("size").and_then(Value::as_u64);
+        let measure = self.params.get("measure").and_then(Value::as_str);
+        let size = size.map_or(String::new(), |size| format!(", {}", crate::size::show(size)));
+        let measure = measure.map_or(String::new(), |measure| format!(", {measure}"));
+        format!("{} {}{size}{measure}", self.experiment, self.method)
+    }
+
+    /// The samples by round where the record says how many each round had, else each for itself.
+    pub fn rounds(&self) -> Rounds {
+        let counts: Option<Vec<usize>> = self.params.get("samples_per_round").and_then(|value| {
+            value.as_array()?.iter().map(|count| count.as_u64().map(|count| count as usize)).collect()
+        });
+        match counts.filter(|counts| counts.iter().sum::<usize>() == self.samples.len()) {
+            None => Rounds::independent(&self.samples),
+            Some(counts) => {
+                let mut rest = self.samples.as_slice();
+                let mut next = |count| {
+                    let (round, after) = rest.split_at(count);
+                    rest = after;
+                    round.to_vec()
+                };
+                Rounds(counts.into_iter().map(&mut next).collect())
+            }
+        }
+    }
+
     /// What contradicts the samples in this record's summary, if anything.
     fn contradiction(&self) -> Option<String> {
         let fresh = Self::new(&self.experiment, &self.method, self.params.clone(), &self.unit, self.samples.clone());
@@ -88,10 +131,29 @@ impl Record {
     }
 }
 
+/// A record of what [`crate::sampling`] took, with how many samples each round had, the warm-up and why it ended.
+pub(crate) fn of_series<'a, M>(
+    experiment: &str,
+    method: &str,
+    params: impl IntoIterator<Item = (&'a str, Value)>,
+    unit: &str,
+    series: &Series<M>,
+    ended: Ended,
+) -> Result<Record, BenchError> {
+    let per_round: Vec<usize> = series.rounds.0.iter().map(Vec::len).collect();
+    let kept = [
+        ("samples_per_round", Value::from(per_round)),
+        ("warm_up", Value::from(series.warm_up.clone())),
+        ("ended", Value::from(ended.name())),
+    ];
+    let params = params.into_iter().chain(kept).map(|(name, value)| (name.to_owned(), value)).collect();
+    Record::new(experiment, method, params, unit, series.rounds.flat())
+}
+
 impl Document {
     /// A document of `records` taken on `host`.
     pub fn new(host: HostCard, records: Vec<Record>) -> Self {
-        Self { schema: SCHEMA.to_owned(), host, records }
+        Self { schema: SCHEMA.to_owned(), host, records, missing: Vec::new() }
     }
 
     /// Writes the document to `path` as one line of JSON.
@@ -169,6 +231,16 @@ mod tests {
         assert!(Document::read(&path).unwrap_err().to_string().contains("flashfork.bench/2"));
         std::fs::write(&path, "[1]").unwrap();
         assert!(Document::read(&path).unwrap_err().to_string().contains("no schema"));
+    }
+
+    #[test]
+    fn samples_go_back_into_their_rounds() {
+        let mut record = record();
+        assert_eq!(record.rounds(), Rounds::independent(&record.samples));
+        record.params.insert("samples_per_round".to_owned(), json!([3, 0, 1]));
+        assert_eq!(record.rounds().0, [vec![22.314, 21.0, 25.125], vec![], vec![1.0 / 3.0]]);
+        record.params.insert("samples_per_round".to_owned(), json!([3]));
+        assert_eq!(record.rounds(), Rounds::independent(&record.samples), "counts that don't add up are no counts");
     }
 
     #[test]

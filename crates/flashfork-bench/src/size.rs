@@ -1,4 +1,4 @@
-//! Sizes in bytes, as people write them: `0`, `64M`, `1G`.
+//! Sizes in bytes, as people write them: `0`, `64M`, `1.7M`, `1G`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ pub struct Size(pub u64);
 
 /// A size that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a size; write a whole number of bytes with an optional K, M, G or T, such as 64M")]
+#[error("'{0}' is not a size; write a number with an optional K, M, G or T, such as 64M")]
 pub struct SizeError(String);
 
 const SUFFIXES: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
@@ -24,11 +24,17 @@ impl FromStr for Size {
             .iter()
             .find_map(|&(suffix, shift)| upper.strip_suffix(suffix).map(|digits| (digits, shift)))
             .unwrap_or((&upper, 0));
-        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(wrong());
-        }
-        let number: u64 = digits.parse().map_err(|_| wrong())?;
-        number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
+        let number = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => digits.parse::<u64>().map_err(|_| wrong()),
+            false => Err(wrong()),
+        };
+        let Some((whole, fraction)) = digits.split_once('.').filter(|_| shift > 0) else {
+            return number(digits)?.checked_mul(1 << shift).map(Self).ok_or_else(wrong);
+        };
+        // Parts of a byte are dropped; more digits than this say nothing more about a size anybody has.
+        let scale = 10_u64.checked_pow(fraction.len() as u32).filter(|&scale| scale <= 1_000_000).ok_or_else(wrong)?;
+        let part = (number(fraction)? << shift) / scale;
+        number(whole)?.checked_mul(1 << shift).and_then(|whole| whole.checked_add(part)).map(Self).ok_or_else(wrong)
     }
 }
 
@@ -59,16 +65,37 @@ mod tests {
 
     #[test]
     fn reads_what_people_write() {
-        for (text, bytes) in
-            [("0", 0), ("512", 512), ("4k", 4096), ("64M", 64 << 20), (" 1G ", 1 << 30), ("2t", 2 << 40)]
-        {
+        for (text, bytes) in [
+            ("0", 0),
+            ("512", 512),
+            ("4k", 4096),
+            ("64M", 64 << 20),
+            (" 1G ", 1 << 30),
+            ("2t", 2 << 40),
+            ("1.5G", 3 << 29),
+            ("1.7M", 1_782_579),
+        ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
     }
 
     #[test]
     fn refuses_what_is_not_a_size() {
-        for text in ["", "M", "-1", "+1", "1.5G", "1GB", "1 G", "99999999999T", "18446744073709551616"] {
+        for text in [
+            "",
+            "M",
+            "-1",
+            "+1",
+            "1.5",
+            "1.G",
+            ".5G",
+            "1.5.5G",
+            "1.0000001G",
+            "1GB",
+            "1 G",
+            "99999999999T",
+            "18446744073709551616",
+        ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
     }

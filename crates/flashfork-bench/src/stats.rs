@@ -1,10 +1,16 @@
-//! Quantiles, spread and bootstrap intervals. Nothing is thrown away as an outlier.
+//! Quantiles, spread, bootstrap intervals, fits and rank tests. Nothing is thrown away as an outlier.
 
 mod bootstrap;
+mod fit;
+mod outlier;
 mod quantile;
+mod rank;
 
 pub use bootstrap::{Interval, Ratio, median_interval, quantile_of, ratio_of_medians};
+pub use fit::{Fit, Observation, fit};
+pub use outlier::{Outlier, fences};
 pub use quantile::{Summary, median, quantile};
+pub use rank::{RankTest, holm, rank_test};
 
 /// Samples of one configuration, kept by the round in which they were taken.
 ///

@@ -45,7 +45,7 @@ fn options(sizes: &[u64], concurrent: Option<u32>) -> ForkOptions {
         sizes: Some(sizes.iter().map(|&size| Size(size)).collect()),
         concurrent,
         rounds: Some(ROUNDS as u32),
-        quick: false,
+        ..ForkOptions::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line: one source for flags, help, man pages and completions.
 
+use crate::advise::AdviseArgs;
 use crate::bench::BenchArgs;
 use crate::doctor::DoctorArgs;
 use crate::lab::LabArgs;
@@ -22,6 +23,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     Run(RunArgs),
     Bench(BenchArgs),
+    Advise(AdviseArgs),
     Lab(LabArgs),
     Vm(VmArgs),
     Completions(CompletionsArgs),

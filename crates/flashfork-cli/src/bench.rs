@@ -1,15 +1,24 @@
 //! `flashfork bench`: experiments, and figures of what they found.
 
 use crate::error::CliError;
+use crate::interrupt;
+use crate::output::say;
 use crate::places;
 use crate::progress::Bars;
 use clap::{Args, Subcommand};
+use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
+use flashfork_bench::check::{self, CheckOptions};
+use flashfork_bench::compare;
+use flashfork_bench::cow_model::CowModelOptions;
+use flashfork_bench::creation::CreationOptions;
 use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
+use flashfork_bench::profile::{self, ProfileOptions};
 use flashfork_bench::record::Document;
 use flashfork_bench::unit_test::UnitTestOptions;
 use flashfork_bench::vm_clone::VmCloneOptions;
 use flashfork_bench::vm_memory::VmMemoryOptions;
+use flashfork_bench::write_fraction::WriteFractionOptions;
 use flashfork_bench::{Installed, Outcome};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -30,12 +39,29 @@ enum BenchCommand {
     #[command(flatten)]
     Experiment(Experiment),
     Figure(FigureArgs),
+    Compare(CompareArgs),
+    All(AllArgs),
+    Report(ReportArgs),
 }
 
 #[derive(Subcommand)]
 enum Experiment {
     /// What a clone costs by size of the parent: 4 KB pages, THP, sealed
     Fork(Run<ForkOptions>),
+    /// Every way to make a process beside the others: fork, vfork, clone, posix_spawn, threads, sealed
+    Creation(Run<CreationOptions>),
+    /// The copy-on-write experiment of 1988 with today's figures: what a process, a page and a written page cost
+    CowModel(Run<CowModelOptions>),
+    /// The first write after a fork, where it costs most
+    Fault(Run<FaultOptions>),
+    /// Fork and go through the memory, reading and writing it in five mixes
+    AccessMix(Run<AccessMixOptions>),
+    /// Where the time of a plain fork goes in the kernel, by perf
+    Profile(Run<ProfileOptions>),
+    /// Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute
+    Check(Run<CheckOptions>),
+    /// How much of a program's memory changes between two moments: bytes, pages, huge pages
+    WriteFraction(Run<WriteFractionOptions>),
     /// Real SQLite: each test in a clone of one warmed database
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
@@ -79,10 +105,52 @@ struct FigureArgs {
     out: PathBuf,
 }
 
+/// Compare two record files cell by cell: which figures differ beyond chance, and by how much
+#[derive(Args)]
+#[command(after_help = "Example: flashfork bench compare before.json after.json")]
+struct CompareArgs {
+    /// The first record file
+    #[arg(value_name = "A.json")]
+    first: PathBuf,
+    /// The second, whose figures are called lower or higher
+    #[arg(value_name = "B.json")]
+    second: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Run every experiment about process creation and write a report: one page, and the data beside it
+#[derive(Args)]
+#[command(after_help = "Example: flashfork bench all --html report --quick && xdg-open report/index.html")]
+struct AllArgs {
+    /// The directory of the report, made if it isn't there; files of the same names are replaced
+    #[arg(long, value_name = "DIR")]
+    html: PathBuf,
+    /// Fewer sizes and samples: four minutes instead of forty
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Make the report again from records, of one experiment or of all
+#[derive(Args)]
+#[command(after_help = "Example: flashfork bench report report/data.json --html other")]
+struct ReportArgs {
+    /// The record file
+    #[arg(value_name = "RECORDS.json")]
+    records: PathBuf,
+    /// The directory of the report, made if it isn't there; files of the same names are replaced
+    #[arg(long, value_name = "DIR")]
+    html: PathBuf,
+}
+
 pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
     match &args.command {
         BenchCommand::Experiment(experiment) => measure(experiment)?,
         BenchCommand::Figure(args) => draw(args)?,
+        BenchCommand::Compare(args) => compare(args)?,
+        BenchCommand::All(args) => all(args)?,
+        BenchCommand::Report(args) => report(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -90,6 +158,31 @@ pub fn main(args: &BenchArgs) -> Result<ExitCode, CliError> {
 fn draw(args: &FigureArgs) -> Result<(), CliError> {
     let svg = flashfork_bench::figure::draw(&Document::read(&args.records)?)?;
     std::fs::write(&args.out, svg).map_err(CliError::file("write", &args.out))
+}
+
+fn compare(args: &CompareArgs) -> Result<(), CliError> {
+    let found = compare::files(&args.first, &args.second)?;
+    if args.json {
+        let value =
+            serde_json::json!({ "schema": "flashfork.compare/1", "verdict": found.sentence(), "comparison": found });
+        return say(&format!("{value:#}"));
+    }
+    say(&found.table())
+}
+
+fn all(args: &AllArgs) -> Result<(), CliError> {
+    interrupt::catch()?;
+    flashfork_bench::report::try_place(&args.html)?;
+    let mut bars = Bars::default();
+    let document = flashfork_bench::all::run(args.quick, &mut bars)?;
+    drop(bars);
+    flashfork_bench::report::write(&document, &args.html)?;
+    let findings = flashfork_bench::report::findings(&document);
+    say(&format!("{}\n\nReport: {}", findings.join("\n"), args.html.join("index.html").display()))
+}
+
+fn report(args: &ReportArgs) -> Result<(), CliError> {
+    Ok(flashfork_bench::report::write(&Document::read(&args.records)?, &args.html)?)
 }
 
 fn measure(experiment: &Experiment) -> Result<(), CliError> {
@@ -116,6 +209,13 @@ impl Experiment {
     fn name(&self) -> &'static str {
         match self {
             Experiment::Fork(_) => flashfork_bench::fork::EXPERIMENT,
+            Experiment::Creation(_) => flashfork_bench::creation::EXPERIMENT,
+            Experiment::CowModel(_) => flashfork_bench::cow_model::EXPERIMENT,
+            Experiment::Fault(_) => access::FAULT,
+            Experiment::AccessMix(_) => access::ACCESS_MIX,
+            Experiment::Profile(_) => profile::EXPERIMENT,
+            Experiment::Check(_) => check::EXPERIMENT,
+            Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
             Experiment::VmClone(_) => flashfork_bench::vm_clone::EXPERIMENT,
@@ -126,6 +226,13 @@ impl Experiment {
     fn output(&self) -> &OutputArgs {
         match self {
             Experiment::Fork(run) => &run.output,
+            Experiment::Creation(run) => &run.output,
+            Experiment::CowModel(run) => &run.output,
+            Experiment::Fault(run) => &run.output,
+            Experiment::AccessMix(run) => &run.output,
+            Experiment::Profile(run) => &run.output,
+            Experiment::Check(run) => &run.output,
+            Experiment::WriteFraction(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
             Experiment::VmClone(run) => &run.output,
@@ -137,7 +244,38 @@ impl Experiment {
 fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
     let mut bars = Bars::default();
     Ok(match experiment {
-        Experiment::Fork(Run { options: o, .. }) => flashfork_bench::fork::run(o, &mut bars)?,
+        Experiment::Fork(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::fork::run(o, &mut bars)?
+        }
+        Experiment::Creation(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::creation::run(o, &mut bars)?
+        }
+        Experiment::CowModel(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::cow_model::run(o, &mut bars)?
+        }
+        Experiment::Fault(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            access::fault(o, &mut bars)?
+        }
+        Experiment::AccessMix(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            access::access_mix(o, &mut bars)?
+        }
+        Experiment::Profile(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            profile::run(o, &mut bars)?
+        }
+        Experiment::Check(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            check::run(o, &mut bars)?
+        }
+        Experiment::WriteFraction(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::write_fraction::run(o, &mut bars)?
+        }
         Experiment::UnitTest(Run { options: o, .. }) => {
             let o = UnitTestOptions { cache: cache(&o.cache)?, ..o.clone() };
             flashfork_bench::unit_test::run(&o, &mut bars)?

@@ -3,11 +3,13 @@
 //! Exit codes: 0 done, 1 failed (one line on standard error: what, why, what to do), 2 wrong usage. `run` and `lab run` pass
 //! on the exit code of the command they ran.
 
+mod advise;
 mod args;
 mod bench;
 mod doctor;
 mod error;
 mod generate;
+mod interrupt;
 mod lab;
 mod output;
 mod places;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Advise(args) => advise::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Lab(args) => lab::main(&args),
         Command::Vm(args) => vm::main(&args),

@@ -1,5 +1,6 @@
 //! Progress bars on a terminal, nothing in a pipe; notes always.
 
+use crate::interrupt;
 use flashfork_bench::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -43,6 +44,10 @@ impl Progress for Bars {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),
             None => eprintln!("{line}"),
         }
+    }
+
+    fn interrupted(&self) -> bool {
+        interrupt::caught()
     }
 }
 

@@ -44,6 +44,95 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
+fn every_measurement_has_help_with_an_example() {
+    let experiments = ["creation", "cow-model", "write-fraction", "fault", "access-mix", "profile", "check"];
+    for name in experiments.into_iter().chain(["compare", "all", "report"]) {
+        flashfork().args(["bench", name, "--help"]).assert().success().stdout(contains("Example: flashfork bench"));
+    }
+    flashfork().args(["advise", "--help"]).assert().success().stdout(contains("Example: flashfork advise"));
+}
+
+#[test]
+fn wrong_usage_of_measurements_is_exit_2() {
+    for args in [
+        &["advise"][..],
+        &["advise", "0"],
+        &["advise", "12", "--", "true"],
+        &["bench", "all"],
+        &["bench", "compare", "a.json"],
+        &["bench", "creation", "--sizes", "huge"],
+        &["bench", "write-fraction", "--pid", "0"],
+        &["bench", "fault", "--size", "1M"],
+        &["bench", "fork", "--up-to", "1M"],
+    ] {
+        flashfork().args(args).assert().code(2).stdout("");
+    }
+}
+
+#[test]
+fn what_measurements_can_not_do_is_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path();
+    let old = home.join("old.json");
+    std::fs::write(&old, r#"{"schema":"flashfork.bench/0","host":{},"records":[]}"#).unwrap();
+    let torn = home.join("torn.json");
+    std::fs::write(&torn, r#"{"schema":"flashfork.bench/1","#).unwrap();
+    let (old, torn) = (old.to_str().unwrap(), torn.to_str().unwrap());
+    let place = home.join("page");
+    let place = place.to_str().unwrap();
+    for (args, said) in [
+        (&["bench", "compare", old, torn][..], "flashfork.bench/0"),
+        (&["bench", "compare", torn, old], "torn.json"),
+        (&["bench", "report", torn, "--html", place], "torn.json"),
+        (&["bench", "report", "/no/such.json", "--html", place], "/no/such.json"),
+        (&["bench", "all", "--html", "/proc/nowhere"], "/proc/nowhere"),
+        (&["bench", "creation", "--sizes", "1000T", "--records", "/dev/shm/never.json"], "needs"),
+        (&["bench", "fault", "--size", "1000T", "--records", "/dev/shm/never.json"], "needs"),
+        (&["bench", "access-mix", "--size", "1000T", "--records", "/dev/shm/never.json"], "needs"),
+        (&["bench", "write-fraction", "--pid", "2147483646", "--records", "/dev/shm/never.json"], "no process"),
+        (&["bench", "write-fraction", "--records", "/dev/shm/never.json", "--", "/no/such"], "/no/such"),
+    ] {
+        let one_line = predicates::str::is_match(r"^(left out[^\n]*\n)?flashfork: [^\n]+\n$").unwrap();
+        flashfork().env("HOME", home).args(args).assert().code(1).stdout("").stderr(contains(said).and(one_line));
+    }
+    assert!(!std::path::Path::new("/dev/shm/never.json").exists() && !home.join("page").exists());
+}
+
+#[test]
+fn a_process_that_is_gone_gets_no_advice() {
+    let home = tempfile::tempdir().unwrap();
+    let mut advise = flashfork();
+    advise.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", "2147483646"]);
+    advise.assert().code(1).stdout("").stderr("flashfork: there is no process 2147483646\n");
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut advise = flashfork();
+    advise.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", &child.id().to_string()]);
+    advise.assert().success().stdout(contains("Change nothing").and(contains("sleep")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn ctrl_c_keeps_what_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let records = dir.path().join("records.json");
+    let mut bench = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
+    bench
+        .env("HOME", dir.path())
+        .args(["bench", "creation", "--sizes", "0,8M,32M,64M,128M,256M", "--records"])
+        .arg(&records);
+    let child = bench.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    // SAFETY: a signal to our own child.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let done = child.wait_with_output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let text = std::fs::read_to_string(&records).unwrap();
+    assert!(text.contains("\"interrupted\"") && text.ends_with('\n'), "{}", &text[..200]);
+    assert!(String::from_utf8_lossy(&done.stdout).contains("Records with every sample"));
+}
+
+#[test]
 fn a_size_that_does_not_fit_is_refused_in_one_line() {
     let records = tempfile::tempdir().unwrap();
     let place = records.path().join("records.json");

@@ -32,6 +32,7 @@ mod seal;
 mod stack;
 mod state;
 pub mod stats;
+pub mod survey;
 mod sys;
 mod text;
 mod unseal;

@@ -406,8 +406,17 @@ const FLAGS: &[(&[u8; 2], Reason)] = &[
     (b"ms", Reason::Shared),
 ];
 
-/// Whether a VMA may be sealed, wholly or in parts.
+/// Whether a VMA of this process may be sealed, wholly or in parts.
 pub fn judge(v: &Vma, can_scan: bool) -> Result<(), Reason> {
+    judge_described(v, can_scan)?;
+    if sys::has_numa_policy(v.range.start) {
+        return Err(Reason::NumaPolicy);
+    }
+    Ok(())
+}
+
+/// The same as far as the description goes: what a process can only be asked about itself is left out.
+pub(crate) fn judge_described(v: &Vma, can_scan: bool) -> Result<(), Reason> {
     if v.shared {
         return Err(if v.flags.has(b"ht") { Reason::HugeTlb } else { Reason::Shared });
     }
@@ -434,9 +443,6 @@ pub fn judge(v: &Vma, can_scan: bool) -> Result<(), Reason> {
     }
     if !can_scan && v.range.len() > LARGEST_WITHOUT_SCAN {
         return Err(Reason::TooLarge);
-    }
-    if sys::has_numa_policy(v.range.start) {
-        return Err(Reason::NumaPolicy);
     }
     Ok(())
 }

@@ -75,6 +75,11 @@ fn descriptor(name: &[u8]) -> Option<Reason> {
         let fd = decimal(name)? as i32;
         return (sys::socket_domain(fd) == Ok(AF_XDP)).then_some(Reason::Xdp);
     }
+    of_target(target)
+}
+
+/// What stands in the way of sealing while a descriptor points to `target`.
+pub(crate) fn of_target(target: &[u8]) -> Option<Reason> {
     DESCRIPTORS.iter().find(|(start, _)| target.starts_with(start)).map(|(_, reason)| *reason)
 }
 

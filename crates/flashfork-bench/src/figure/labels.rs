@@ -2,7 +2,7 @@
 
 /// Heights for labels that want to be at `wanted` (pixels from the top), at least `gap` apart and in the same order. Labels
 /// that are too close share the way between them.
-pub(super) fn apart(wanted: &[f64], gap: f64) -> Vec<f64> {
+pub(crate) fn apart(wanted: &[f64], gap: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
     // Runs of labels that touch, each centred on the mean of what its labels want.

@@ -56,6 +56,9 @@ fn measure_group(
     progress.begin(&format!("{} × {} at once", plan.concurrent, Size(size)), plan.rounds as u64);
     let mut taken: Vec<Vec<(Measure, Rounds)>> = teams.iter().map(|_| Vec::new()).collect();
     for (round, order) in shuffled_rounds(plan.rounds, teams.len(), size).into_iter().enumerate() {
+        if progress.interrupted() {
+            break;
+        }
         for index in order {
             batch(&mut teams[index], round as u64, &mut taken[index])?;
         }

@@ -21,7 +21,7 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Reads them from `/proc/self`.
-    pub(super) fn read(region: &Region) -> Result<Self, BenchError> {
+    pub(crate) fn read(region: &Region) -> Result<Self, BenchError> {
         let failed = |error: procfs::ProcError| BenchError::system("read /proc/self", io_error(error));
         let process = Process::myself().map_err(failed)?;
         let status = process.status().map_err(failed)?;

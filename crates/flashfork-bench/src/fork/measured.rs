@@ -78,8 +78,10 @@ impl Results {
 
     /// One record per cell and per figure of sealing.
     pub(super) fn into_records(self) -> Result<Vec<Record>, BenchError> {
-        let mut records: Vec<Record> = self.cells.iter().map(Cell::record).collect::<Result<_, _>>()?;
-        for sealing in &self.seals {
+        // A run that was interrupted has cells without samples.
+        let taken = self.cells.iter().filter(|cell| !cell.rounds.flat().is_empty());
+        let mut records: Vec<Record> = taken.map(Cell::record).collect::<Result<_, _>>()?;
+        for sealing in self.seals.iter().filter(|sealing| !sealing.samples.is_empty()) {
             records.extend(sealing.records()?);
         }
         Ok(records)

@@ -92,7 +92,7 @@ fn choose_sizes(
     copies: usize,
     headroom: &Headroom,
 ) -> Result<(Vec<u64>, Vec<String>), BenchError> {
-    let Some(asked) = &options.sizes else {
+    let Some(mut sizes) = options.asked() else {
         let largest = if options.quick { LARGEST_QUICK } else { u64::MAX };
         let mut notes = Vec::new();
         let fitting = SIZES.into_iter().filter(|&size| size <= largest).filter(|&size| {
@@ -102,7 +102,6 @@ fn choose_sizes(
         });
         return Ok((fitting.collect(), notes));
     };
-    let mut sizes: Vec<u64> = asked.iter().map(|size| size.0).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes.iter().try_for_each(|&size| require(methods, size, copies, headroom))?;

@@ -8,21 +8,30 @@ use super::Method;
 use crate::BenchError;
 
 /// Bytes of a page as the experiment counts them.
-pub(super) const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 /// Words (of 8 bytes) in a page.
-pub(super) const WORDS_PER_PAGE: usize = PAGE / 8;
+pub(crate) const WORDS_PER_PAGE: usize = PAGE / 8;
 const HUGE: usize = 2 << 20;
 
 /// The memory of a worker. It is never unmapped: it ends with the process.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     base: NonNull<u64>,
     words: usize,
 }
 
 impl Region {
     /// Maps `size` bytes at a multiple of 2 MB, advises the kernel as `method` wants it and fills every word.
-    pub(super) fn filled(method: Method, size: u64) -> Result<Self, BenchError> {
+    pub(crate) fn filled(method: Method, size: u64) -> Result<Self, BenchError> {
+        let region = Self::mapped(method, size)?;
+        for index in 0..region.words {
+            region.write(index, word(index));
+        }
+        Ok(region)
+    }
+
+    /// The same, but touches nothing.
+    pub(crate) fn mapped(method: Method, size: u64) -> Result<Self, BenchError> {
         let size = usize::try_from(size).map_err(|_| BenchError::Unable(format!("{size} bytes can't be addressed")))?;
         let size = size.next_multiple_of(PAGE);
         if size == 0 {
@@ -51,31 +60,27 @@ impl Region {
             }
         }
         let base = NonNull::new(aligned.cast::<u64>()).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
-        let region = Self { base, words: size / 8 };
-        for index in 0..region.words {
-            region.write(index, word(index));
-        }
-        Ok(region)
+        Ok(Self { base, words: size / 8 })
     }
 
     /// Address of the first byte.
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.base.as_ptr().addr() as u64
     }
 
     /// Length in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.words as u64 * 8
     }
 
     /// Length in pages of 4 KB.
-    pub(super) fn pages(&self) -> usize {
+    pub(crate) fn pages(&self) -> usize {
         self.words / WORDS_PER_PAGE
     }
 
     /// Reads the word `index`, in memory and not from what the compiler knows.
     #[inline]
-    pub(super) fn read(&self, index: usize) -> u64 {
+    pub(crate) fn read(&self, index: usize) -> u64 {
         assert!(index < self.words);
         // SAFETY: within the mapping, aligned, initialised by the kernel at the latest.
         unsafe { self.base.add(index).read_volatile() }
@@ -83,14 +88,28 @@ impl Region {
 
     /// Writes the word `index`. The region is only reached through raw pointers, so no reference is contradicted.
     #[inline]
-    pub(super) fn write(&self, index: usize, value: u64) {
+    pub(crate) fn write(&self, index: usize, value: u64) {
         assert!(index < self.words);
         // SAFETY: within the mapping and aligned; the process has one thread.
         unsafe { self.base.add(index).write_volatile(value) }
     }
 
+    /// Copies words from `first` on into `target`.
+    pub(crate) fn copy_out(&self, first: usize, target: &mut [u64]) {
+        assert!(first + target.len() <= self.words);
+        // SAFETY: within the mapping and aligned; the target is memory of its own.
+        unsafe { self.base.add(first).as_ptr().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) }
+    }
+
+    /// Copies `source` over the words from `first` on.
+    pub(crate) fn copy_in(&self, first: usize, source: &[u64]) {
+        assert!(first + source.len() <= self.words);
+        // SAFETY: within the mapping and aligned; the source is memory of its own; the process has one thread.
+        unsafe { self.base.add(first).as_ptr().copy_from_nonoverlapping(source.as_ptr(), source.len()) }
+    }
+
     /// Checks every word against what was filled in.
-    pub(super) fn verify(&self) -> Result<(), BenchError> {
+    pub(crate) fn verify(&self) -> Result<(), BenchError> {
         match (0..self.words).find(|&index| self.read(index) != word(index)) {
             None => Ok(()),
             Some(index) => Err(BenchError::Unable(format!(
@@ -106,13 +125,13 @@ impl Region {
 ///
 /// The mixer is SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
 #[inline]
-pub(super) fn word(index: usize) -> u64 {
+pub(crate) fn word(index: usize) -> u64 {
     mix(index as u64) | 0x0101_0101_0101_0101
 }
 
 /// A bijection of 64-bit numbers that scatters neighbours.
 #[inline]
-pub(super) fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

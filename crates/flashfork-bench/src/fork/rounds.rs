@@ -166,6 +166,9 @@ fn measure_state(
     let seed = group.size ^ u64::from(state.millionths());
     let mut taken: Vec<Vec<(Measure, Rounds)>> = members.iter().map(|_| Vec::new()).collect();
     for (round, order) in shuffled_rounds(plan.rounds, members.len(), seed).into_iter().enumerate() {
+        if progress.interrupted() {
+            break;
+        }
         for probe in Probe::ALL {
             // The same pages for every method.
             let seed = seed.wrapping_add((round * Probe::ALL.len()) as u64 + probe as u64);

@@ -88,6 +88,9 @@ pub(super) fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Pro
         let mut paths =
             [Pages::Small, Pages::Auto].map(|pages| Sealing { size, pages, cpu: plan.cpu, samples: Vec::new() });
         for order in shuffled_rounds(plan.seals, paths.len(), size) {
+            if progress.interrupted() {
+                break;
+            }
             for index in order {
                 let path = &mut paths[index];
                 path.samples.push(sample(size, path.pages, plan.cpu)?);

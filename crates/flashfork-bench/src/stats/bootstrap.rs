@@ -81,20 +81,20 @@ pub fn ratio_of_medians(a: &Rounds, b: &Rounds) -> Option<Ratio> {
     Some(Ratio { value, interval: percentile_interval(&mut ratios) })
 }
 
-fn filled(rounds: &Rounds) -> Vec<&[f64]> {
+pub(super) fn filled(rounds: &Rounds) -> Vec<&[f64]> {
     rounds.0.iter().map(Vec::as_slice).filter(|samples| !samples.is_empty()).collect()
 }
 
-fn draw(count: usize, random: &mut fastrand::Rng) -> Vec<usize> {
+pub(super) fn draw(count: usize, random: &mut fastrand::Rng) -> Vec<usize> {
     (0..count).map(|_| random.usize(..count)).collect()
 }
 
-fn redrawn_median(rounds: &[&[f64]], drawn: &[usize]) -> f64 {
+pub(super) fn redrawn_median(rounds: &[&[f64]], drawn: &[usize]) -> f64 {
     let mut samples: Vec<f64> = drawn.iter().flat_map(|&round| rounds[round]).copied().collect();
     median(&mut samples)
 }
 
-fn percentile_interval(values: &mut [f64]) -> Interval {
+pub(super) fn percentile_interval(values: &mut [f64]) -> Interval {
     values.sort_unstable_by(f64::total_cmp);
     let tail = (1.0 - CONFIDENCE) / 2.0;
     Interval { low: quantile(values, tail), high: quantile(values, 1.0 - tail) }

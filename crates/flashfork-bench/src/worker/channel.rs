@@ -2,8 +2,9 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -46,6 +47,8 @@ impl Channel {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(errors.try_clone().map_err(failed)?)
+            // The terminal's Ctrl-C is for the coordinator, which ends its workers when it has what it wants to keep.
+            .process_group(0)
             .spawn()
             .map_err(failed)?;
         match (process.stdin.take(), process.stdout.take()) {
@@ -85,12 +88,17 @@ impl Channel {
 
     /// Whether an answer, or the worker's end, is there within `patience`.
     pub(super) fn readable_within(&self, patience: Duration) -> Result<bool, BenchError> {
-        let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: i64::from(patience.subsec_nanos()) };
-        let mut fds = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
-        match poll(&mut fds, Some(&patience)) {
-            Ok(ready) => Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(errno) => Err(self.failed("wait for", errno.into())),
+        let end = Instant::now() + patience;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+            let mut fds = [PollFd::new(self.output.get_ref(), PollFlags::IN)];
+            match poll(&mut fds, Some(&left)) {
+                Ok(ready) => return Ok(ready > 0),
+                // A signal, such as the user's Ctrl-C: the worker's answer is still to be waited for.
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(self.failed("wait for", errno.into())),
+            }
         }
     }
 

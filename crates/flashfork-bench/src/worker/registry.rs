@@ -1,11 +1,21 @@
 //! Which subjects a worker process can be started for.
 
 use super::serve::{Serve, entry};
+use crate::access::AccessSubject;
+use crate::cow_model::CowSubject;
+use crate::creation::CreationSubject;
 use crate::fork::{ForkSubject, SealingSubject};
 use crate::unit_test::UnitTestSubject;
 
 /// The server of the subject `name`.
 pub(super) fn find(name: &str) -> Option<Serve> {
-    let subjects = [entry::<ForkSubject>(), entry::<SealingSubject>(), entry::<UnitTestSubject>()];
+    let subjects = [
+        entry::<ForkSubject>(),
+        entry::<SealingSubject>(),
+        entry::<UnitTestSubject>(),
+        entry::<CreationSubject>(),
+        entry::<CowSubject>(),
+        entry::<AccessSubject>(),
+    ];
     subjects.into_iter().find(|&(known, _)| known == name).map(|(_, serve)| serve)
 }

@@ -1,0 +1,197 @@
+//! A process as a fork sees it.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::{fs, io};
+
+use flashfork_core::never_seal::{Reason, Scope};
+use flashfork_core::survey;
+use procfs::process::{MMapExtension, Process};
+use serde::Serialize;
+
+use super::{ASSUMED, Dirtied};
+use crate::BenchError;
+
+const PAGE: u64 = 4096;
+const HUGE: u64 = 2 << 20;
+
+/// What a fork of a process has to copy, and what a seal could take off it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Survey {
+    /// The process.
+    pub pid: i32,
+    /// Its name as the kernel has it.
+    pub name: String,
+    /// Its threads.
+    pub threads: u64,
+    /// Its mappings.
+    pub vmas: u64,
+    /// Page tables, in bytes.
+    pub page_table_bytes: u64,
+    /// Resident memory, in bytes.
+    pub resident_bytes: u64,
+    /// Anonymous memory on 4 KB pages, in bytes.
+    pub small_bytes: u64,
+    /// Anonymous memory on huge pages, in bytes.
+    pub huge_bytes: u64,
+    /// File pages whose entries a fork copies too, because written pages lie in the same mapping, in bytes.
+    pub beside_bytes: u64,
+    /// Anonymous memory that could be on huge pages: mappings of 2 MB and more, in bytes.
+    pub huge_possible_bytes: u64,
+    /// Anonymous memory that could be sealed, in bytes.
+    pub sealable_bytes: u64,
+    /// Memory that is sealed already, in bytes of address space.
+    pub sealed_bytes: u64,
+    /// Anonymous memory that can't be sealed, by reason.
+    pub left_out: Vec<LeftOut>,
+    /// Why the whole process would not be sealed, if so.
+    pub refused: Option<&'static str>,
+}
+
+/// Anonymous memory that a seal would leave as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The short name of the reason.
+    pub reason: &'static str,
+    /// What is left alone, in words.
+    pub what: &'static str,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Survey {
+    /// Reads the process `pid`.
+    pub fn of(pid: i32) -> Result<Self, BenchError> {
+        let failed = |error: procfs::ProcError| match error {
+            procfs::ProcError::NotFound(_) => BenchError::Unable(format!("there is no process {pid}")),
+            procfs::ProcError::PermissionDenied(_) => denied(pid, io::ErrorKind::PermissionDenied.into()),
+            other => denied(pid, io::Error::other(other)),
+        };
+        let process = Process::new(pid).map_err(failed)?;
+        let status = process.status().map_err(failed)?;
+        let maps = process.smaps().map_err(failed)?;
+        if status.vmrss.is_none() {
+            return Err(BenchError::Unable(format!(
+                "process {pid} has no memory of its own: it is a kernel thread or dead"
+            )));
+        }
+        let mut survey = Self {
+            pid,
+            name: status.name,
+            threads: status.threads,
+            vmas: maps.iter().count() as u64,
+            page_table_bytes: status.vmpte.unwrap_or(0) * 1024,
+            resident_bytes: status.vmrss.unwrap_or(0) * 1024,
+            small_bytes: 0,
+            huge_bytes: 0,
+            beside_bytes: 0,
+            huge_possible_bytes: 0,
+            sealable_bytes: 0,
+            sealed_bytes: 0,
+            left_out: Vec::new(),
+            refused: refusal(&process, status.threads).map_err(failed)?.map(|reason| reason.row().what),
+        };
+        for map in maps.iter() {
+            let of = |key: &str| value(&map.extension, key);
+            let (anonymous, huge) = (of("Anonymous"), of("AnonHugePages"));
+            let shared = map.perms.contains(procfs::process::MMPermissions::SHARED);
+            if shared || anonymous == 0 {
+                continue;
+            }
+            survey.huge_bytes += huge;
+            survey.small_bytes += anonymous - huge.min(anonymous);
+            survey.beside_bytes += of("Rss").saturating_sub(anonymous);
+            if map.address.1 - map.address.0 >= HUGE {
+                survey.huge_possible_bytes += anonymous / HUGE * HUGE;
+            }
+        }
+        survey.seal(pid)?;
+        Ok(survey)
+    }
+
+    /// What a seal would take and leave.
+    fn seal(&mut self, pid: i32) -> Result<(), BenchError> {
+        let path = CString::new(format!("/proc/{pid}/smaps")).unwrap_or_default();
+        let mut left: BTreeMap<Reason, u64> = BTreeMap::new();
+        survey::memory(&path, &mut vec![0; 1 << 16], |vma| {
+            let room = vma.range.len() as u64 >= HUGE && vma.anonymous >= HUGE;
+            match vma.left_out {
+                _ if vma.sealed => self.sealed_bytes += vma.range.len() as u64,
+                _ if vma.shared || vma.anonymous == 0 => {}
+                None if room => self.sealable_bytes += vma.anonymous,
+                None => *left.entry(Reason::Small).or_default() += vma.anonymous,
+                Some(reason) => *left.entry(reason).or_default() += vma.anonymous,
+            }
+        })
+        .map_err(|errno| denied(pid, io::Error::from_raw_os_error(errno.into_raw())))?;
+        self.left_out = left
+            .into_iter()
+            .map(|(reason, bytes)| LeftOut { reason: reason.row().name, what: reason.row().what, bytes })
+            .collect();
+        self.left_out.sort_by_key(|left| std::cmp::Reverse(left.bytes));
+        Ok(())
+    }
+
+    /// Pages of 4 KB whose entries a plain fork copies one by one.
+    pub fn small_entries(&self) -> u64 {
+        (self.small_bytes + self.beside_bytes) / PAGE
+    }
+
+    /// What is taken for granted when nobody counted: a thousandth of the pages, each in a region of its own.
+    pub(super) fn assumed_dirty(&self) -> Dirtied {
+        let bytes = self.small_bytes + self.huge_bytes;
+        let pages = ((bytes / PAGE) as f64 * ASSUMED).ceil() as u64;
+        Dirtied { pages, regions: pages.min(bytes.div_ceil(HUGE)), measured: false }
+    }
+}
+
+/// Why the whole process would not be sealed: other threads, or a descriptor through which its memory is written.
+fn refusal(process: &Process, threads: u64) -> procfs::ProcResult<Option<Reason>> {
+    if threads > 1 {
+        return Ok(Some(Reason::Threads));
+    }
+    for entry in fs::read_dir(format!("/proc/{}/fd", process.pid()))? {
+        // A descriptor that is closed meanwhile stands in nobody's way.
+        let Ok(target) = entry.and_then(|entry| fs::read_link(entry.path())) else { continue };
+        if let Some(reason) = survey::descriptor(target.as_os_str().as_encoded_bytes()) {
+            debug_assert_eq!(reason.row().scope, Scope::Process);
+            return Ok(Some(reason));
+        }
+    }
+    Ok(None)
+}
+
+fn value(extension: &MMapExtension, key: &str) -> u64 {
+    extension.map.get(key).copied().unwrap_or(0)
+}
+
+fn denied(pid: i32, error: io::Error) -> BenchError {
+    BenchError::system(format!("read process {pid} (run as its user or as root)"), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_described() {
+        let big = vec![1_u8; 16 << 20];
+        let survey = Survey::of(std::process::id() as i32).unwrap();
+        assert!(survey.vmas > 10 && survey.page_table_bytes > 0 && survey.threads >= 2, "{survey:?}");
+        assert!(survey.small_bytes + survey.huge_bytes >= big.len() as u64, "{survey:?}");
+        assert!(survey.sealable_bytes >= 15 << 20 && survey.huge_possible_bytes >= 14 << 20, "{survey:?}");
+        // A test harness has threads.
+        assert!(survey.refused.is_some());
+        assert!(survey.left_out.iter().any(|left| left.reason == Reason::Stack.row().name), "{survey:?}");
+        assert!(survey.assumed_dirty().pages >= 4 && !survey.assumed_dirty().measured);
+    }
+
+    #[test]
+    fn what_is_no_process_with_memory_is_refused() {
+        assert_eq!(Survey::of(i32::MAX - 1).unwrap_err().to_string(), "there is no process 2147483646");
+        // The kernel's thread daemon; not visible in every container.
+        if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd") {
+            assert!(Survey::of(2).unwrap_err().to_string().contains("kernel thread"));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Advice for people.
+
+use super::{Advice, Engine};
+use crate::size::show;
+use crate::table::{render, time};
+
+impl Advice {
+    /// The recommendation first, then what it rests on.
+    pub fn text(&self) -> String {
+        let survey = &self.survey;
+        let mut parts = vec![self.recommendation.sentence.clone(), self.table()];
+        let dirtied = self.forecast.dirtied;
+        let how = if dirtied.measured { "counted" } else { "assumed, count with --watch SECONDS" };
+        parts.push(format!(
+            "Written between two forks: {} pages in {} regions of 2 MB ({how}).",
+            dirtied.pages, dirtied.regions
+        ));
+        let threads = if survey.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", survey.threads) };
+        let sealed = match survey.sealed_bytes {
+            0 => String::new(),
+            bytes => format!(", {} sealed already", show(bytes)),
+        };
+        parts.push(format!(
+            "Process {} ({}): {threads}, {} mappings, {} resident, {} of page tables; anonymous: {} on 4 KB pages, {} on huge \
+             pages{sealed}. Free memory: {}.",
+            survey.pid,
+            survey.name,
+            survey.vmas,
+            show(survey.resident_bytes),
+            show(survey.page_table_bytes),
+            show(survey.small_bytes),
+            show(survey.huge_bytes),
+            show(self.headroom),
+        ));
+        let left: Vec<String> = survey
+            .left_out
+            .iter()
+            .take(4)
+            .map(|left| format!("{} ({}: {})", show(left.bytes), left.reason, left.what))
+            .collect();
+        let refused = survey.refused.map_or(String::new(), |what| format!(", were it not for {what}"));
+        let left = if left.is_empty() { "nothing".to_owned() } else { left.join("; ") };
+        parts.push(format!("To be sealed{refused}: {}; left as it is: {left}.", show(survey.sealable_bytes)));
+        parts.join("\n\n")
+    }
+
+    fn table(&self) -> String {
+        let rows: Vec<Vec<String>> = self
+            .forecast
+            .outlooks
+            .iter()
+            .map(|outlook| {
+                let how = match outlook.engine {
+                    Engine::Now => "as it is",
+                    Engine::Thp => "with huge pages",
+                    Engine::Seal => "sealed",
+                    Engine::Odf => "on demand",
+                };
+                let show = |us: Option<f64>| us.map_or(String::new(), time);
+                let why = outlook.unavailable.clone().unwrap_or_default();
+                vec![how.to_owned(), why, show(outlook.fork_us), show(outlook.writes_us), show(outlook.total_us())]
+            })
+            .collect();
+        render(&["memory", "not to be had", "fork call", "writes after it", "together"], &rows, 2)
+    }
+}

@@ -1,0 +1,195 @@
+//! The other programs: how each is asked, how its answer is read, why it differs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::BenchError;
+use crate::workdir::WorkDir;
+
+/// A figure of another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// `stress-ng --fork 1`.
+    StressFork,
+    /// `stress-ng --vfork 1`.
+    StressVfork,
+    /// `hyperfine -N /bin/true`.
+    Hyperfine,
+    /// `perf bench mem memcpy`.
+    PerfMemcpy,
+    /// lmbench's `lat_proc fork`.
+    LmbenchFork,
+}
+
+/// What both measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checked {
+    /// Fork, exit, reap, in microseconds.
+    Fork,
+    /// The same with vfork.
+    Vfork,
+    /// Start of a program, its end, reaping it, in microseconds.
+    Spawn,
+    /// Copying 64 MB, in MB (10⁶) per second.
+    Copy,
+}
+
+impl Tool {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::StressFork, Self::StressVfork, Self::Hyperfine, Self::PerfMemcpy, Self::LmbenchFork];
+
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::StressFork => "stress-ng --fork",
+            Self::StressVfork => "stress-ng --vfork",
+            Self::Hyperfine => "hyperfine -N /bin/true",
+            Self::PerfMemcpy => "perf bench mem memcpy",
+            Self::LmbenchFork => "lmbench lat_proc fork",
+        }
+    }
+
+    /// What it measures.
+    pub fn checked(self) -> Checked {
+        match self {
+            Self::StressFork | Self::LmbenchFork => Checked::Fork,
+            Self::StressVfork => Checked::Vfork,
+            Self::Hyperfine => Checked::Spawn,
+            Self::PerfMemcpy => Checked::Copy,
+        }
+    }
+
+    /// Why its figure is not ours.
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::StressFork => {
+                "its parent holds more mappings and its children do more before they exit; mean, not median"
+            }
+            Self::StressVfork => "as for fork; the time of its own loop is part of it",
+            Self::Hyperfine => {
+                "it forks to set up files and waits through them, and takes the time of the processor too"
+            }
+            Self::PerfMemcpy => "the C library's copy over fresh buffers, of which the first touch may be part",
+            Self::LmbenchFork => "its parent differs, and it takes the median of eleven means",
+        }
+    }
+
+    /// Asks it once, for about a second. `Ok(Err(reason))`: it is not there or can't be used here.
+    pub(super) fn ask(self) -> Result<Result<f64, String>, BenchError> {
+        match self {
+            Self::StressFork => stress("--fork"),
+            Self::StressVfork => stress("--vfork"),
+            Self::Hyperfine => hyperfine(),
+            Self::PerfMemcpy => {
+                let args = ["bench", "-f", "simple", "mem", "memcpy", "-s", "64MB", "-l", "5", "-f", "default"];
+                output(Command::new("perf").args(args)).map(|text| text.and_then(|text| memcpy_rate(&text)))
+            }
+            Self::LmbenchFork => match lat_proc() {
+                None => Ok(Err("lmbench is not installed".to_owned())),
+                Some(path) => output(Command::new(path).args(["-N", "3", "fork"]))
+                    .map(|text| text.and_then(|text| number_after(&text, "Process fork+exit:"))),
+            },
+        }
+    }
+}
+
+fn stress(which: &str) -> Result<Result<f64, String>, BenchError> {
+    let dir = WorkDir::new(None)?;
+    let yaml = dir.path().join("metrics.yaml");
+    let mut command = Command::new("stress-ng");
+    command.args([which, "1", "-t", "1", "--metrics", "--yaml"]).arg(&yaml).current_dir(dir.path());
+    let said = output(&mut command)?;
+    Ok(said.and_then(|_| {
+        let text = fs::read_to_string(&yaml).map_err(|error| format!("it wrote no metrics: {error}"))?;
+        let (operations, seconds) = (number_after(&text, "bogo-ops:")?, number_after(&text, "wall-clock-time:")?);
+        if operations > 0.0 { Ok(seconds * 1e6 / operations) } else { Err("it made no process".to_owned()) }
+    }))
+}
+
+fn hyperfine() -> Result<Result<f64, String>, BenchError> {
+    let dir = WorkDir::new(None)?;
+    let json = dir.path().join("times.json");
+    let mut command = Command::new("hyperfine");
+    command
+        .args(["-N", "--style", "none", "--warmup", "20", "--runs", "300", "--export-json"])
+        .arg(&json)
+        .arg("/bin/true");
+    let said = output(&mut command)?;
+    Ok(said.and_then(|_| {
+        let text = fs::read(&json).map_err(|error| format!("it wrote no times: {error}"))?;
+        let value: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let median = value["results"][0]["median"].as_f64().ok_or("its times have no median")?;
+        Ok(median * 1e6)
+    }))
+}
+
+/// Runs a tool; its standard output and error together. The inner error: it is not there, or says it can't.
+fn output(command: &mut Command) -> Result<Result<String, String>, BenchError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    match command.stdin(Stdio::null()).output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Err(format!("{name} is not installed"))),
+        Err(error) => Err(BenchError::system(format!("start {name}"), error)),
+        Ok(done) => {
+            let text = [done.stdout, done.stderr].concat();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let last = text.trim().lines().last().unwrap_or_default().to_owned();
+            Ok(if done.status.success() { Ok(text) } else { Err(format!("{name} failed ({}): {last}", done.status)) })
+        }
+    }
+}
+
+/// Where Debian's lmbench has it.
+fn lat_proc() -> Option<PathBuf> {
+    let dirs = fs::read_dir("/usr/lib/lmbench/bin").ok()?.flatten();
+    dirs.map(|dir| dir.path().join("lat_proc")).find(|path| path.is_file())
+}
+
+/// The number after the first `label`.
+fn number_after(text: &str, label: &str) -> Result<f64, String> {
+    let rest = text.find(label).map(|at| &text[at + label.len()..]);
+    let word = rest.and_then(|rest| rest.split_whitespace().next());
+    word.and_then(|word| word.parse().ok()).ok_or_else(|| format!("its answer has no '{label}'"))
+}
+
+/// MB (10⁶) per second, from perf's simple form: bytes (in powers of two) a second, with or without a unit.
+fn memcpy_rate(text: &str) -> Result<f64, String> {
+    let mut words = text.split_whitespace();
+    while let Some(word) = words.next() {
+        let Ok(number) = word.parse::<f64>() else { continue };
+        return Ok(match words.next() {
+            Some("GB/sec") => number * f64::from(1 << 30) / 1e6,
+            Some("MB/sec") => number * f64::from(1 << 20) / 1e6,
+            _ => number / 1e6,
+        });
+    }
+    Err("its answer has no number".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_as_the_tools_give_them() {
+        let yaml = "metrics:\n    - stressor: fork\n      bogo-ops: 4161\n      wall-clock-time: 1.000209\n";
+        assert_eq!(number_after(yaml, "bogo-ops:"), Ok(4161.0));
+        assert_eq!(number_after(yaml, "wall-clock-time:"), Ok(1.000209));
+        assert_eq!(number_after("Process fork+exit: 97.1234 microseconds\n", "Process fork+exit:"), Ok(97.1234));
+        assert!(number_after("nothing", "bogo-ops:").is_err());
+        assert_eq!(memcpy_rate("3906250000.000000\n"), Ok(3906.25));
+        assert_eq!(memcpy_rate("# function 'default'\n 2.000000 GB/sec\n"), Ok(2147.483648));
+        assert!(memcpy_rate("").is_err());
+    }
+
+    #[test]
+    fn what_is_not_installed_is_no_failure() {
+        let said = output(&mut Command::new("no-such-benchmark")).unwrap();
+        assert_eq!(said, Err("no-such-benchmark is not installed".to_owned()));
+        let failed = output(Command::new("sh").args(["-c", "echo can not >&2; exit 4"])).unwrap().unwrap_err();
+        assert!(failed.contains("exit status: 4") && failed.contains("can not"), "{failed}");
+    }
+}

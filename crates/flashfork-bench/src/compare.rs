@@ -1,0 +1,342 @@
+//! `bench compare`: two record files, cell by cell, with a verdict in words.
+//!
+//! A difference is called one when the rank test says it is more than chance, all cells judged together, and the ratio of the
+//! medians lies outside what doesn't matter. Samples of one round share the state of the machine at that moment, so where the
+//! rounds are known the test compares their medians, not the single samples.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::BenchError;
+use crate::host::HostCard;
+use crate::record::{Document, Record};
+use crate::stats::{RankTest, Ratio, Rounds, holm, median, rank_test, ratio_of_medians};
+use crate::table::{self, render, three_figures};
+
+/// Differences of medians up to this share are of no consequence, significant or not.
+const NEGLIGIBLE: f64 = 0.03;
+/// A difference counts when chance makes one like it less often than this, over all cells together.
+const CHANCE: f64 = 0.01;
+/// Parameters that were measured and not chosen: they don't tell cells apart.
+const MEASURED: [&str; 11] = [
+    "affinity",
+    "ended",
+    "facts",
+    "mapped_huge_fraction",
+    "page_table_bytes",
+    "resident_bytes",
+    "samples_per_round",
+    "seal_seconds",
+    "sealed_bytes",
+    "sealed_huge_fraction",
+    "vmas",
+];
+/// The same for parameters kept for the record only.
+const KEPT: [&str; 3] = ["beside_methods", "warm_up", "written_pages"];
+
+/// What is said about one cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The second file's figure is lower.
+    Lower,
+    /// The second file's figure is higher.
+    Higher,
+    /// Different beyond chance, but by too little to matter.
+    Negligible,
+    /// No difference beyond chance.
+    Same,
+    /// Fewer than four rounds on one side.
+    TooFew,
+}
+
+/// One cell that both files have.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cell {
+    /// Which: experiment, method and parameters.
+    pub cell: String,
+    /// The unit of the medians.
+    pub unit: String,
+    /// The first file's median.
+    pub first: f64,
+    /// The second file's.
+    pub second: f64,
+    /// The second divided by the first; `None` when the first is zero.
+    pub ratio: Option<f64>,
+    /// The ratio's 95 % interval.
+    pub interval: Option<[f64; 2]>,
+    /// The chance of such a difference without a cause, adjusted for all cells; `None` with too few rounds.
+    pub p: Option<f64>,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// Two files compared.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// Every cell both have, in the first file's order.
+    pub cells: Vec<Cell>,
+    /// How many records only one of them has.
+    pub unmatched: [usize; 2],
+    /// Where the machines differ.
+    pub hosts: Vec<String>,
+}
+
+/// Compares the record files `first` and `second`. Fails when one can't be read or they have no cell in common.
+pub fn files(first: &Path, second: &Path) -> Result<Comparison, BenchError> {
+    documents(&Document::read(first)?, &Document::read(second)?)
+}
+
+/// Compares two documents. Fails when they have no cell in common.
+pub fn documents(first: &Document, second: &Document) -> Result<Comparison, BenchError> {
+    let mut rest: Vec<(String, &Record)> = second.records.iter().map(|record| (key(record), record)).collect();
+    let (mut pairs, mut only_first) = (Vec::new(), 0);
+    for record in &first.records {
+        let wanted = key(record);
+        match rest.iter().position(|(known, _)| *known == wanted) {
+            Some(index) => pairs.push((wanted, record, rest.remove(index).1)),
+            None => only_first += 1,
+        }
+    }
+    if pairs.is_empty() {
+        let why = "the two files have no cell in common; compare runs of the same experiment with the same options";
+        return Err(BenchError::Unable(why.to_owned()));
+    }
+    let tests: Vec<Option<RankTest>> =
+        pairs.iter().map(|(_, a, b)| rank_test(&units(&a.rounds()), &units(&b.rounds()))).collect();
+    let mut adjusted = holm(&tests.iter().flatten().map(|test| test.p).collect::<Vec<_>>()).into_iter();
+    let cells = pairs
+        .into_iter()
+        .zip(tests)
+        .map(|((cell, a, b), test)| judge(cell, a, b, test.and_then(|_| adjusted.next())))
+        .collect();
+    Ok(Comparison { cells, unmatched: [only_first, rest.len()], hosts: differences(&first.host, &second.host) })
+}
+
+/// The cell's name: what was chosen, not what was measured.
+fn key(record: &Record) -> String {
+    let chosen =
+        record.params.iter().filter(|(name, _)| !MEASURED.contains(&name.as_str()) && !KEPT.contains(&name.as_str()));
+    let words = chosen.map(|(name, value)| match value {
+        Value::String(text) => format!("{name} {text}"),
+        other => format!("{name} {other}"),
+    });
+    format!("{} {}: {}", record.experiment, record.method, words.collect::<Vec<_>>().join(", "))
+}
+
+/// One figure per round.
+fn units(rounds: &Rounds) -> Vec<f64> {
+    rounds.0.iter().filter(|round| !round.is_empty()).map(|round| median(&mut round.clone())).collect()
+}
+
+fn judge(cell: String, a: &Record, b: &Record, p: Option<f64>) -> Cell {
+    let ratio = ratio_of_medians(&a.rounds(), &b.rounds()).map(inverse).filter(|ratio| ratio.value.is_finite());
+    let verdict = match (p, a.p50, b.p50) {
+        (None, ..) => Verdict::TooFew,
+        (Some(p), ..) if p >= CHANCE => Verdict::Same,
+        (_, first, second) if (second - first).abs() <= NEGLIGIBLE * first.abs() => Verdict::Negligible,
+        (_, first, second) if second < first => Verdict::Lower,
+        _ => Verdict::Higher,
+    };
+    Cell {
+        cell,
+        unit: a.unit.clone(),
+        first: a.p50,
+        second: b.p50,
+        ratio: ratio.map(|ratio| ratio.value),
+        interval: ratio.map(|ratio| [ratio.interval.low, ratio.interval.high]),
+        p,
+        verdict,
+    }
+}
+
+/// Second by first, from first by second.
+fn inverse(ratio: Ratio) -> Ratio {
+    let interval = crate::stats::Interval { low: 1.0 / ratio.interval.high, high: 1.0 / ratio.interval.low };
+    Ratio { value: 1.0 / ratio.value, interval }
+}
+
+fn differences(first: &HostCard, second: &HostCard) -> Vec<String> {
+    let mut differences = Vec::new();
+    let mut differ = |what: &str, a: String, b: String| {
+        if a != b {
+            differences.push(format!("{what}: {a} and {b}"));
+        }
+    };
+    differ("CPU", first.cpu.clone(), second.cpu.clone());
+    differ("CPUs", first.cpus.to_string(), second.cpus.to_string());
+    differ("kernel", first.kernel.clone(), second.kernel.clone());
+    let thp = |host: &HostCard| host.thp_enabled.clone().unwrap_or("unavailable".into());
+    differ("huge pages", thp(first), thp(second));
+    differ("flashfork", first.flashfork.clone(), second.flashfork.clone());
+    let busy = |host: &HostCard| if host.warning().is_some() { "busy" } else { "quiet" }.to_owned();
+    differ("the machine when it began", busy(first), busy(second));
+    differences
+}
+
+impl Verdict {
+    /// For a table.
+    fn words(self) -> &'static str {
+        match self {
+            Self::Lower => "second is lower",
+            Self::Higher => "second is higher",
+            Self::Negligible => "differs, too little to matter",
+            Self::Same => "no difference seen",
+            Self::TooFew => "too few rounds to tell",
+        }
+    }
+}
+
+impl Comparison {
+    /// How many cells have `verdict`.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.cells.iter().filter(|cell| cell.verdict == verdict).count()
+    }
+
+    /// The verdict over all cells, in words.
+    pub fn sentence(&self) -> String {
+        let differ: Vec<&Cell> =
+            self.cells.iter().filter(|cell| matches!(cell.verdict, Verdict::Lower | Verdict::Higher)).collect();
+        let all = self.cells.len();
+        if differ.is_empty() {
+            let few = self.count(Verdict::TooFew);
+            return match few {
+                0 => format!("No difference that matters in any of {all} cells."),
+                few => format!("No difference that matters seen; {few} of {all} cells have too few rounds to tell."),
+            };
+        }
+        let most = differ.iter().max_by(|a, b| size_of_change(a).total_cmp(&size_of_change(b)));
+        let largest = most.map_or(String::new(), |cell| {
+            format!(" The largest: {} ({} × the first).", cell.cell, three_figures(cell.ratio.unwrap_or(f64::INFINITY)))
+        });
+        format!(
+            "{} of {all} cells differ: in {} the second file is lower, in {} higher.{largest}",
+            differ.len(),
+            self.count(Verdict::Lower),
+            self.count(Verdict::Higher)
+        )
+    }
+
+    /// Everything, for people.
+    pub fn table(&self) -> String {
+        let figure = |unit: &str, value: f64| match unit {
+            "us" => table::time(value),
+            unit => format!("{} {unit}", three_figures(value)),
+        };
+        let rows: Vec<Vec<String>> = self
+            .cells
+            .iter()
+            .map(|cell| {
+                let ratio = match (cell.ratio, cell.interval) {
+                    (Some(ratio), Some([low, high])) => {
+                        format!("{} × ({}–{})", three_figures(ratio), three_figures(low), three_figures(high))
+                    }
+                    _ => String::new(),
+                };
+                let p =
+                    cell.p.map_or(String::new(), |p| if p < 0.0001 { "< 0.0001".into() } else { format!("{p:.4}") });
+                vec![
+                    cell.cell.clone(),
+                    cell.verdict.words().to_owned(),
+                    figure(&cell.unit, cell.first),
+                    figure(&cell.unit, cell.second),
+                    ratio,
+                    p,
+                ]
+            })
+            .collect();
+        let mut parts = vec![self.sentence()];
+        parts.push(render(&["cell", "verdict", "first", "second", "second ÷ first (95 %)", "chance"], &rows, 2));
+        if self.unmatched != [0, 0] {
+            let [first, second] = self.unmatched;
+            parts.push(format!("Not compared: {first} records only the first file has, {second} only the second."));
+        }
+        if !self.hosts.is_empty() {
+            parts.push(format!("Beware, the hosts differ: {}.", self.hosts.join("; ")));
+        }
+        parts.join("\n\n")
+    }
+}
+
+fn size_of_change(cell: &Cell) -> f64 {
+    cell.ratio.map_or(f64::INFINITY, |ratio| ratio.ln().abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Params;
+    use serde_json::json;
+
+    fn series(mean: f64, noise: f64, seed: u64) -> Vec<f64> {
+        let mut random = fastrand::Rng::with_seed(seed);
+        (0..60).map(|_| mean * (1.0 + noise * (random.f64() - 0.5))).collect()
+    }
+
+    fn record(method: &str, size: u64, samples: Vec<f64>) -> Record {
+        let params = [("size", json!(size)), ("vmas", json!(samples.len() * 3)), ("ended", json!("time"))];
+        let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
+        Record::new("fork", method, params, "us", samples).unwrap()
+    }
+
+    fn document(records: Vec<Record>) -> Document {
+        Document::new(HostCard::read().unwrap(), records)
+    }
+
+    #[test]
+    fn a_known_change_is_found_and_nothing_else() {
+        let make = |seed, change: f64| {
+            document(vec![
+                record("fork-4k", 1, series(50.0, 0.2, seed)),
+                record("seal", 1, series(50.0 * change, 0.2, seed + 1)),
+                record("seal", 2, series(80.0 * 1.005, 0.001, seed + 2)),
+            ])
+        };
+        let found = documents(&make(1, 1.0), &make(11, 1.4)).unwrap();
+        let verdicts: Vec<Verdict> = found.cells.iter().map(|cell| cell.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Same, Verdict::Higher, Verdict::Same]);
+        let [low, high] = found.cells[1].interval.unwrap();
+        assert!((low..high).contains(&1.4), "{low} {high}");
+        let sentence = found.sentence();
+        assert!(sentence.starts_with("1 of 3 cells differ: in 0 the second file is lower, in 1 higher."), "{sentence}");
+        assert!(sentence.contains("seal: size 1") && found.table().contains("second is higher"));
+        let back = documents(&make(11, 1.4), &make(1, 1.0)).unwrap();
+        assert_eq!(back.cells[1].verdict, Verdict::Lower);
+    }
+
+    #[test]
+    fn a_sure_difference_too_small_to_matter_is_said_to_be_so() {
+        let first = document(vec![record("seal", 1, series(100.0, 0.001, 1))]);
+        let second = document(vec![record("seal", 1, series(101.0, 0.001, 2))]);
+        let found = documents(&first, &second).unwrap();
+        assert_eq!(found.cells[0].verdict, Verdict::Negligible);
+        assert_eq!(found.sentence(), "No difference that matters in any of 1 cells.");
+    }
+
+    #[test]
+    fn samples_of_one_round_are_one_voice() {
+        // Three rounds of twenty equal samples each: sixty samples that say no more than three.
+        let rounds = |level: f64| {
+            let samples: Vec<f64> = (0..60).map(|i| level + f64::from(i / 20)).collect();
+            let mut record = record("seal", 1, samples);
+            record.params.insert("samples_per_round".into(), json!([20, 20, 20]));
+            document(vec![record])
+        };
+        let found = documents(&rounds(10.0), &rounds(30.0)).unwrap();
+        assert_eq!((found.cells[0].verdict, found.cells[0].p), (Verdict::TooFew, None));
+    }
+
+    #[test]
+    fn what_only_one_has_and_other_hosts_are_told() {
+        let first = document(vec![record("seal", 1, series(5.0, 0.1, 1)), record("odf", 1, series(5.0, 0.1, 1))]);
+        let mut second = document(vec![record("seal", 1, series(5.0, 0.1, 3))]);
+        second.host.kernel = "2.6.27".into();
+        let found = documents(&first, &second).unwrap();
+        assert_eq!((found.cells.len(), found.unmatched), (1, [1, 0]));
+        assert!(found.table().contains("2.6.27"), "{}", found.table());
+        let none = documents(&first, &document(vec![record("seal", 9, vec![1.0; 5])])).unwrap_err();
+        assert!(none.to_string().contains("no cell in common"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The worker of `bench creation`: a parent of one kind and size, which makes children on request.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::cycle::{Moments, cycle};
+use super::parent;
+use super::way::{Phase, Then, Way};
+use crate::engine;
+use crate::fork::{Facts, Method, Region};
+use crate::worker::Subject;
+use crate::{BenchError, pin};
+
+/// A prepared parent.
+#[derive(Debug)]
+pub(crate) struct CreationSubject {
+    region: Region,
+    touched: bool,
+    moments: &'static Moments,
+    /// Kept open.
+    _files: Vec<OwnedFd>,
+}
+
+/// What to prepare.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// How the memory is held.
+    pub method: Method,
+    /// Bytes of memory.
+    pub size: u64,
+    /// Whether it is written before.
+    pub touch: bool,
+    /// More open files.
+    pub fds: u32,
+    /// More mappings.
+    pub vmas: u32,
+    /// The CPU to stay on, children included.
+    pub cpu: usize,
+}
+
+/// What was prepared.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    /// The parent.
+    pub facts: Facts,
+    /// Bytes sealed.
+    pub sealed: u64,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// Children, after one that isn't counted; until there are `samples` of them or `budget` microseconds are over.
+    Batch { way: Way, then: Then, samples: usize, budget: u64 },
+    /// Check that the memory still is what was written.
+    Verify,
+}
+
+impl Subject for CreationSubject {
+    const NAME: &'static str = "creation";
+    type Spec = Spec;
+    type Ready = Ready;
+    type Ask = Ask;
+    type Reply = Vec<(Phase, Vec<f64>)>;
+
+    fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
+        pin::pin(spec.cpu)?;
+        let files = parent::open_files(spec.fds)?;
+        parent::map_pages(spec.vmas)?;
+        let region =
+            if spec.touch { Region::filled(spec.method, spec.size)? } else { Region::mapped(spec.method, spec.size)? };
+        let moments = Moments::shared()?;
+        // A parent too small for a seal is found out by the bytes sealed.
+        let sealed = engine::prepare(spec.method, 0)?.map_or(0, |sealed| sealed.bytes);
+        let facts = Facts::read(&region)?;
+        Ok((Self { region, touched: spec.touch, moments, _files: files }, Ready { facts, sealed }))
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Self::Reply, BenchError> {
+        match ask {
+            Ask::Batch { way, then, samples, budget } => self.batch(way, then, samples, Duration::from_micros(budget)),
+            Ask::Verify if self.touched => self.region.verify().map(|()| Vec::new()),
+            Ask::Verify => Ok(Vec::new()),
+        }
+    }
+}
+
+impl CreationSubject {
+    fn batch(
+        &self,
+        way: Way,
+        then: Then,
+        samples: usize,
+        budget: Duration,
+    ) -> Result<Vec<(Phase, Vec<f64>)>, BenchError> {
+        // The first child finds caches full of the other ways' data: it is made and checked, but not counted.
+        cycle(way, then, self.moments)?;
+        let mut taken: Vec<(Phase, Vec<f64>)> = Vec::new();
+        let begin = Instant::now();
+        for made in 0..samples.max(1) {
+            if made > 0 && begin.elapsed() >= budget {
+                break;
+            }
+            for (phase, time) in cycle(way, then, self.moments)? {
+                match taken.iter_mut().find(|(known, _)| *known == phase) {
+                    Some((_, times)) => times.push(time),
+                    None => taken.push((phase, vec![time])),
+                }
+            }
+        }
+        Ok(taken)
+    }
+}

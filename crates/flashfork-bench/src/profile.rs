@@ -1,0 +1,96 @@
+//! `bench profile`: where the time of a plain fork goes, function by function of the kernel.
+//!
+//! Figure 3 of on-demand-fork (EuroSys 2021) found it in the counting of references to pages. `perf` samples a parent that
+//! forks again and again; what its children spend on exiting is theirs and not in it.
+
+mod perf;
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::fork::{Ask, Batch, ForkSubject, Method, Probe, Spec};
+use crate::host::HostCard;
+use crate::lock::MachineLock;
+use crate::record::{Document, Params, Record};
+use crate::size::Size;
+use crate::table::{render, three_figures};
+use crate::workdir::WorkDir;
+use crate::worker::Worker;
+use crate::{BenchError, Outcome, Progress, memory, pin, warnings};
+use perf::Recording;
+
+/// The name of this experiment in records.
+pub const EXPERIMENT: &str = "profile";
+
+/// How many functions are kept, and shown.
+const KEPT: usize = 25;
+
+/// Options of the experiment.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench profile --size 1G")]
+pub struct ProfileOptions {
+    /// Size of the parent's memory, on 4 KB pages
+    #[arg(long, value_name = "SIZE", default_value = "512M")]
+    pub size: Size,
+
+    /// How long the parent forks, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+}
+
+/// Runs the experiment: waits for the machine-wide lock, refuses a size that doesn't fit, forks under `perf`.
+///
+/// Fails in one line where `perf` is not installed or may not look.
+pub fn run(options: &ProfileOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
+    let _lock = MachineLock::acquire(|line| progress.note(line))?;
+    let host = HostCard::read()?;
+    let (method, size) = (Method::Fork4k, options.size.0);
+    memory::require(&memory::headroom()?, format!("{}", options.size), method.memory_needed(size))?;
+    let dir = WorkDir::new(None)?;
+    let file = dir.path().join("perf.data");
+    progress.begin("filling memory", 1);
+    let mut worker = Worker::<ForkSubject>::start("the parent", &Spec { method, size, cpu: pin::chosen_cpu()? })?;
+    progress.step();
+    progress.begin("forking under perf", options.seconds);
+    let recording = Recording::start(worker.pid(), &file)?;
+    let (begin, mut shown) = (Instant::now(), 0);
+    while begin.elapsed() < Duration::from_secs(options.seconds) && !progress.interrupted() {
+        let batch = Batch { probe: Probe::Exit, samples: usize::MAX, budget: 200_000, start: None, seed: 1 };
+        worker.ask(&Ask::Batch(batch))?;
+        while shown < begin.elapsed().as_secs().min(options.seconds) {
+            progress.step();
+            shown += 1;
+        }
+    }
+    recording.stop()?;
+    let shares = perf::shares(&file)?;
+    let records = shares.iter().take(KEPT).map(|(symbol, share)| {
+        let params = [("measure", json!("share_of_time")), ("size", json!(size)), ("function", json!(symbol))];
+        let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
+        Record::new(EXPERIMENT, method.name(), params, "ratio", vec![*share])
+    });
+    let document = Document::new(host, records.collect::<Result<_, _>>()?);
+    let table = text(&document, options.size);
+    Ok(Outcome { document, table })
+}
+
+fn text(document: &Document, size: Size) -> String {
+    let rows: Vec<Vec<String>> = document
+        .records
+        .iter()
+        .map(|record| {
+            let function = record.params.get("function").and_then(|name| name.as_str()).unwrap_or_default();
+            vec![function.to_owned(), format!("{} %", three_figures(record.p50 * 100.0))]
+        })
+        .collect();
+    let mut parts = vec![
+        document.host.line(),
+        format!(
+            "Where the time of a parent goes that forks {size} on 4 KB pages again and again ([k]: the kernel)\n{}",
+            render(&["function", "of the time"], &rows, 1)
+        ),
+    ];
+    parts.extend(warnings::of_host(&document.host));
+    parts.join("\n\n")
+}

@@ -1,0 +1,98 @@
+//! The figures of the report, each made from the records alone; one whose records are missing is left out.
+
+mod ladder;
+mod mixes;
+mod model;
+mod samples;
+mod sizes;
+mod writes;
+
+use serde_json::Value;
+
+use super::plot::Plot;
+use crate::BenchError;
+use crate::host::HostCard;
+use crate::record::{Document, Record};
+
+/// A figure.
+#[derive(Debug, Clone)]
+pub struct Figure {
+    /// Its place in the page: `ladder-exit`, `sizes` and the like.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// What to see in it.
+    pub caption: String,
+    /// The pictures, side by side or one below the other, as SVG.
+    pub pictures: Vec<String>,
+}
+
+impl Figure {
+    /// The pictures as files of their own, with a white ground and the host card below, and their names: `ladder-1.svg`.
+    pub fn files(&self, host: &HostCard) -> Vec<(String, String)> {
+        let numbered = self.pictures.iter().zip(1..);
+        numbered.map(|(svg, number)| (format!("{}-{number}.svg", self.name), standalone(svg, host))).collect()
+    }
+}
+
+/// What a picture needs outside the page: a ground, and a line that says where it was measured.
+fn standalone(svg: &str, host: &HostCard) -> String {
+    const LINE: u32 = 20;
+    let body = svg.find('>').map_or(svg, |end| &svg[end + 1..]);
+    let size = |name: &str| {
+        let begin = svg.find(&format!("{name}=\""))? + name.len() + 2;
+        svg[begin..].split('"').next()?.parse::<u32>().ok()
+    };
+    let (width, height) = (size("width").unwrap_or(0), size("height").unwrap_or(0));
+    let card = host.line().replace('&', "&amp;").replace('<', "&lt;");
+    let card = format!(
+        "<text x=\"8\" y=\"{}\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#595959\">{card}</text>",
+        height + LINE - 8
+    );
+    format!(
+        "<svg width=\"{width}\" height=\"{0}\" viewBox=\"0 0 {width} {0}\" xmlns=\"http://www.w3.org/2000/svg\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{card}{body}",
+        height + LINE
+    )
+}
+
+/// All figures that `document` has records for.
+pub fn all(document: &Document) -> Result<Vec<Figure>, BenchError> {
+    let mut figures = Vec::new();
+    for make in
+        [ladder::figure, sizes::figure, model::fit, model::merit, mixes::figure, writes::figure, samples::figure]
+    {
+        figures.extend(make(document)?);
+    }
+    Ok(figures)
+}
+
+fn drawn(plots: impl IntoIterator<Item = Plot>) -> Result<Vec<String>, BenchError> {
+    let draw = |plot: Plot| plot.draw().map_err(|error| BenchError::Unable(format!("can't draw a figure: {error}")));
+    plots.into_iter().map(draw).collect()
+}
+
+/// The records of an experiment with these text parameters.
+fn of<'a>(
+    document: &'a Document,
+    experiment: &'a str,
+    texts: &'a [(&'a str, &'a str)],
+) -> impl Iterator<Item = &'a Record> {
+    document.records.iter().filter(move |record| {
+        record.experiment == experiment
+            && texts.iter().all(|(name, value)| record.params.get(*name).and_then(Value::as_str) == Some(*value))
+    })
+}
+
+/// A parameter that is a number.
+pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
+    record.params.get(name).and_then(Value::as_f64)
+}
+
+/// `values` sorted, each once.
+fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}

@@ -1,0 +1,136 @@
+//! The model of 1988: the fit with its residuals, and how much of a page fault is the copy, then and now.
+
+use super::super::plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick};
+use super::{Figure, distinct, drawn};
+use crate::BenchError;
+use crate::cow_model::{Model, PAPER_MERIT, copy_rate};
+use crate::fork::Method;
+use crate::record::Document;
+
+/// Copies of this size don't fit into a cache.
+const LARGE_COPY: u64 = 64 << 20;
+const INKS: [Ink; 7] = [Ink::Seal, Ink::ForkThp, Ink::Odf, Ink::Fork4k, Ink::Vfork, Ink::Spawn, Ink::Text];
+
+pub(super) fn fit(document: &Document) -> Result<Option<Figure>, BenchError> {
+    let Some(model) = Model::of(document, Method::Fork4k) else { return Ok(None) };
+    let cells = || model.cells.iter().zip(&model.fit.residuals).filter(|(cell, _)| cell.size > 0 && cell.median > 0.0);
+    let shares = distinct(cells().map(|(cell, _)| cell.share));
+    let sizes = distinct(cells().map(|(cell, _)| cell.size as f64));
+    let (Some(&first), Some(&last)) = (sizes.first(), sizes.last()) else { return Ok(None) };
+    let mut measured = Vec::new();
+    let mut residuals = Vec::new();
+    let mut fitted = Vec::new();
+    for (index, &share) in shares.iter().enumerate() {
+        let ink = INKS[index % INKS.len()];
+        let of_share = || cells().filter(|(cell, _)| cell.share == share);
+        let mut points: Vec<(f64, f64)> = of_share().map(|(cell, _)| (cell.size as f64, cell.median)).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // The model where it is above zero: noise can make the price of a process negative.
+        let mut line: Vec<(f64, f64)> = of_share()
+            .map(|(cell, _)| (cell.size as f64, model.fit.predict([1.0, cell.pages, cell.written])))
+            .filter(|&(_, time)| time > 0.0)
+            .collect();
+        line.sort_by(|a, b| a.0.total_cmp(&b.0));
+        fitted.push(Series { name: String::new(), ink, style: Style::Dashed, points: line });
+        measured.push(Series { name: format!("{:.0} % written", share * 100.0), ink, style: Style::Points, points });
+        let points = of_share().map(|(cell, residual)| (cell.size as f64, residual * 100.0)).collect();
+        residuals.push(Series { name: String::new(), ink, style: Style::Points, points });
+    }
+    let x = || Axis {
+        title: "memory of the parent".into(),
+        log: true,
+        ticks: sizes.clone(),
+        range: first / 1.3..last * 1.3,
+        label: size_tick,
+    };
+    let times = decades(measured.iter().flat_map(|series| series.points.iter().map(|&(_, time)| time)));
+    let worst = model.fit.residuals.iter().fold(10.0_f64, |worst, residual| worst.max(residual.abs() * 100.0));
+    let edge = (worst / 10.0).ceil() * 10.0;
+    let above = Plot {
+        title: String::new(),
+        x: x(),
+        y: Axis {
+            title: "made, written, ended".into(),
+            log: true,
+            range: times[0]..times[times.len() - 1],
+            ticks: times,
+            label: time_tick,
+        },
+        series: fitted.into_iter().chain(measured).collect(),
+        size: (760, 380),
+        names: 110,
+    };
+    let below = Plot {
+        title: "residuals: measured above or below the model".into(),
+        x: x(),
+        y: Axis {
+            title: String::new(),
+            log: false,
+            ticks: vec![-edge, 0.0, edge],
+            range: -edge * 1.1..edge * 1.1,
+            label: |percent| format!("{percent:+.0} %"),
+        },
+        series: residuals,
+        size: (760, 170),
+        names: 110,
+    };
+    let [process, entry, copied] = model.fit.coefficients;
+    let [of_process, of_entry, of_copied] = model.fit.intervals;
+    let caption = format!(
+        "t = {process:.0} µs ({:.0} to {:.0}) + {entry:.3} µs ({:.3} to {:.3}) for each page of 4 KB + {copied:.2} µs ({:.2} to \
+         {:.2}) for each page written. Dashed: the model; points: medians.",
+        of_process.low, of_process.high, of_entry.low, of_entry.high, of_copied.low, of_copied.high
+    );
+    Ok(Some(Figure {
+        name: "model".into(),
+        title: "The cost model of 1988, with this host's prices".into(),
+        caption,
+        pictures: drawn([above, below])?,
+    }))
+}
+
+pub(super) fn merit(document: &Document) -> Result<Option<Figure>, BenchError> {
+    let (Some(model), Some(copied)) = (Model::of(document, Method::Fork4k), copy_rate(document, LARGE_COPY)) else {
+        return Ok(None);
+    };
+    let now = [0.1, 0.5, 0.9].map(|share| model.fault_rate(share) / copied).into_iter().fold(0.0, f64::max);
+    let bars: Vec<(f64, f64, Ink)> = PAPER_MERIT
+        .iter()
+        .enumerate()
+        .map(|(at, &(_, merit))| (at as f64 + 0.5, merit, Ink::Faint))
+        .chain([(2.5, now.clamp(0.0, 1.0), Ink::Fork4k)])
+        .collect();
+    let plot = Plot {
+        title: String::new(),
+        x: Axis {
+            title: String::new(),
+            log: false,
+            ticks: vec![0.5, 1.5, 2.5],
+            range: 0.0..3.0,
+            label: |place| ["AT&T 3B2, 1988", "HP 9000, 1988", "this host"][(place as usize).min(2)].to_owned(),
+        },
+        y: Axis {
+            title: "faults served ÷ bare copy".into(),
+            log: false,
+            ticks: vec![0.0, 0.25, 0.5, 0.75, 1.0],
+            range: 0.0..1.05,
+            label: |merit| format!("{merit:.2}"),
+        },
+        series: bars
+            .iter()
+            .map(|&(x, y, ink)| Series { name: String::new(), ink, style: Style::Bars, points: vec![(x, y)] })
+            .collect(),
+        size: (520, 300),
+        names: 10,
+    };
+    Ok(Some(Figure {
+        name: "merit".into(),
+        title: "How much of a page fault is the copy".into(),
+        caption: format!(
+            "Bytes of pages copied on write per second, by bytes merely copied per second: {:.3} and {:.3} in 1988, {now:.3} here. \
+             At 1 nothing but the copy costs time; the lower, the more the trap, the allocation and the page tables do.",
+            PAPER_MERIT[0].1, PAPER_MERIT[1].1
+        ),
+        pictures: drawn([plot])?,
+    }))
+}

@@ -1,0 +1,72 @@
+//! The samples behind the headlines: for each, how many were at most so long.
+
+use super::super::plot::{Axis, Ink, Plot, Series, Style, decades, time_tick};
+use super::{Figure, drawn, number, of};
+use crate::BenchError;
+use crate::record::{Document, Record};
+use crate::size::show;
+
+pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
+    let size = |record: &Record| number(record, "size").unwrap_or(0.0);
+    let largest = |records: Vec<&Record>| records.iter().map(|record| size(record)).fold(0.0, f64::max);
+    let mut plots = Vec::new();
+    let calls: Vec<&Record> = of(document, crate::fork::EXPERIMENT, &[("measure", "call"), ("parent", "idle")])
+        .filter(|record| number(record, "concurrent") == Some(1.0))
+        .collect();
+    let made: Vec<&Record> =
+        of(document, crate::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exit")]).collect();
+    let faults: Vec<&Record> = of(document, crate::access::FAULT, &[("measure", "first_write")]).collect();
+    for (what, records) in [("fork call", calls), ("made, ended, reaped", made), ("first write after a fork", faults)] {
+        let most = largest(records.clone());
+        let records = records.into_iter().filter(|record| size(record) == most && record.min > 0.0);
+        plots.extend(plot(format!("{what}, {}", show(most as u64)), records.collect()));
+    }
+    if plots.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Figure {
+        name: "samples".into(),
+        title: "The samples behind the headlines".into(),
+        caption: "Each curve holds every sample of its cell: at a height of 50 % lies the median, and a long way to the right \
+                  at the top are the slow ones. None is left out."
+            .into(),
+        pictures: drawn(plots)?,
+    }))
+}
+
+fn plot(title: String, records: Vec<&Record>) -> Option<Plot> {
+    let series: Vec<Series> = records
+        .iter()
+        .map(|record| {
+            let mut sorted = record.samples.clone();
+            sorted.sort_by(f64::total_cmp);
+            let share = 100.0 / sorted.len() as f64;
+            let points = sorted.iter().enumerate().map(|(rank, &time)| (time, share * (rank as f64 + 1.0))).collect();
+            Series { name: record.method.clone(), ink: Ink::of(&record.method), style: Style::Curve, points }
+        })
+        .collect();
+    if series.is_empty() {
+        return None;
+    }
+    let times = decades(records.iter().flat_map(|record| [record.min, record.max]));
+    Some(Plot {
+        title,
+        x: Axis {
+            title: String::new(),
+            log: true,
+            range: times[0]..times[times.len() - 1],
+            ticks: times,
+            label: time_tick,
+        },
+        y: Axis {
+            title: "samples".into(),
+            log: false,
+            ticks: vec![0.0, 50.0, 90.0, 100.0],
+            range: 0.0..102.0,
+            label: |percent| format!("{percent:.0} %"),
+        },
+        series,
+        size: (420, 300),
+        names: 110,
+    })
+}

@@ -1,0 +1,139 @@
+//! What this host's figures say, in a few sentences.
+
+use super::figures::number;
+use crate::cow_model::{Model, PAPER_MERIT, copy_rate};
+use crate::fork::Method;
+use crate::record::{Document, Record};
+use crate::size::show;
+use crate::stats::ratio_of_medians;
+use crate::table::{three_figures, time};
+
+/// The findings of `document`, the most important first; as many as there are records for.
+pub fn findings(document: &Document) -> Vec<String> {
+    [engines(document), creation(document), merit(document), writes(document), accesses(document)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn text<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
+    record.params.get(name)?.as_str()
+}
+
+/// The records with these text parameters at the largest size there is.
+fn at_largest<'a>(document: &'a Document, experiment: &str, texts: &[(&str, &str)]) -> (u64, Vec<&'a Record>) {
+    let fits = |record: &&Record| {
+        record.experiment == experiment && texts.iter().all(|(name, value)| text(record, name) == Some(value))
+    };
+    let found: Vec<&Record> = document.records.iter().filter(fits).collect();
+    let size = |record: &Record| number(record, "size").unwrap_or(0.0);
+    let most = found.iter().map(|record| size(record)).fold(0.0, f64::max);
+    (most as u64, found.into_iter().filter(|record| size(record) == most).collect())
+}
+
+fn method<'a>(records: &[&'a Record], name: &str) -> Option<&'a Record> {
+    records.iter().copied().find(|record| record.method == name)
+}
+
+fn engines(document: &Document) -> Option<String> {
+    let (size, calls) = at_largest(document, crate::fork::EXPERIMENT, &[("measure", "call"), ("parent", "idle")]);
+    let (plain, sealed) = (method(&calls, "fork-4k")?, method(&calls, "seal")?);
+    let faster = ratio_of_medians(&plain.rounds(), &sealed.rounds())?;
+    let huge = method(&calls, "fork-thp").map_or(String::new(), |huge| format!(", {} on huge pages", time(huge.p50)));
+    let odf = method(&calls, "odf").map_or(String::new(), |odf| format!(", {} on demand", time(odf.p50)));
+    Some(format!(
+        "Forking a process with {} takes {} on 4 KB pages{huge}{odf}, and {} with its memory sealed: {} × ({}–{}) faster than on \
+         4 KB pages.",
+        show(size),
+        time(plain.p50),
+        time(sealed.p50),
+        three_figures(faster.value),
+        three_figures(faster.interval.low),
+        three_figures(faster.interval.high)
+    ))
+}
+
+fn creation(document: &Document) -> Option<String> {
+    let (size, exits) = at_largest(document, crate::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exit")]);
+    let (_, execs) = at_largest(document, crate::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exec")]);
+    let (fork, vfork) = (method(&exits, "fork-4k")?, method(&exits, "vfork")?);
+    let started = match (method(&execs, "fork-4k"), method(&execs, "vfork")) {
+        (Some(fork), Some(vfork)) if vfork.p50 > 0.0 => {
+            format!(
+                "; with exec it is {} × ({} and {})",
+                three_figures(fork.p50 / vfork.p50),
+                time(fork.p50),
+                time(vfork.p50)
+            )
+        }
+        _ => String::new(),
+    };
+    Some(format!(
+        "From a parent with {}, fork, exit and reap take {}, vfork's {}: {} ×{started}.",
+        show(size),
+        time(fork.p50),
+        time(vfork.p50),
+        three_figures(fork.p50 / vfork.p50)
+    ))
+}
+
+fn merit(document: &Document) -> Option<String> {
+    let model = Model::of(document, Method::Fork4k)?;
+    let copied = copy_rate(document, 64 << 20)?;
+    let now = [0.1, 0.5, 0.9].map(|share| model.fault_rate(share) / copied).into_iter().fold(0.0, f64::max);
+    let [_, entry, page] = model.fit.coefficients;
+    Some(format!(
+        "Each 4 KB page costs a fork {} and each page then written {}. Of a page fault only {:.0} % is the copy; in 1988 it was \
+         {:.0} %.",
+        nanoseconds(entry),
+        time(page),
+        now * 100.0,
+        PAPER_MERIT[0].1 * 100.0
+    ))
+}
+
+fn nanoseconds(microseconds: f64) -> String {
+    if microseconds < 1.0 { format!("{:.0} ns", microseconds * 1e3) } else { time(microseconds) }
+}
+
+fn writes(document: &Document) -> Option<String> {
+    let pages = |granule: f64| -> Vec<(&str, f64)> {
+        let of = document.records.iter().filter(|record| {
+            record.experiment == crate::write_fraction::EXPERIMENT && number(record, "granule") == Some(granule)
+        });
+        of.map(|record| (record.method.as_str(), record.p50 * 100.0)).collect()
+    };
+    let small = pages(4096.0);
+    let list: Vec<String> = small.iter().map(|(name, percent)| format!("{name} {percent:.0} %")).collect();
+    let most = pages(2_097_152.0).iter().map(|&(_, percent)| percent).fold(0.0, f64::max);
+    (!list.is_empty()).then(|| {
+        format!(
+            "Pages of 4 KB that a piece of work changed: {}. Counted in blocks of 2 MB it is up to {most:.0} %.",
+            list.join(", ")
+        )
+    })
+}
+
+fn accesses(document: &Document) -> Option<String> {
+    let (size, walks) = at_largest(document, crate::access::ACCESS_MIX, &[("measure", "fork_and_access")]);
+    let all = |name: &str, read: f64| {
+        walks.iter().copied().find(|record| {
+            record.method == name
+                && number(record, "accessed_percent") == Some(100.0)
+                && number(record, "read_percent") == Some(read)
+        })
+    };
+    let saved = |read| Some((1.0 - all("seal", read)?.p50 / all("fork-4k", read)?.p50) * 100.0);
+    let (reads, writes) = (saved(100.0)?, saved(0.0)?);
+    let said = |percent: f64| match percent {
+        percent if percent >= 0.0 => format!("saves {percent:.0} %"),
+        percent => format!("costs {:.0} % more", -percent),
+    };
+    Some(format!(
+        "Where the parent goes through all of its {} after the fork, sealed memory {} against 4 KB pages when it reads and {} when \
+         it writes.",
+        show(size),
+        said(reads),
+        said(writes)
+    ))
+}

@@ -1,0 +1,44 @@
+//! `bench write-fraction`: how much of a real program's memory changes between two moments.
+//!
+//! Section 4 of J. M. Smith and G. Q. Maguire, "Effects of copy-on-write memory management on the response time of UNIX fork
+//! operations", 1988, for the programs of today: they compared core dumps byte by byte and page by page, and found that less
+//! than half of the pages of two Lisp systems changed. What doesn't change is what copy-on-write saves.
+//!
+//! The writable private memory of the stopped process is read through `/proc/PID/mem`, only where `/proc/PID/pagemap` says
+//! that there is a page: looking makes none. Contents are compared, so a byte written back as it was doesn't count. (What was
+//! *written* the kernel tells only where it was built with soft-dirty bits, or to a process about itself.)
+
+mod blocks;
+mod options;
+mod program;
+mod report;
+mod runs;
+mod snapshot;
+mod stopping;
+
+pub use blocks::{Change, GRANULES};
+pub use options::{Ready, WriteFractionOptions};
+pub(crate) use program::Program;
+pub use report::PAPER;
+pub(crate) use runs::visit;
+pub use snapshot::Snapshot;
+
+use crate::host::HostCard;
+use crate::lock::MachineLock;
+use crate::record::Document;
+use crate::{BenchError, Outcome, Progress};
+
+/// The name of this experiment in records.
+pub const EXPERIMENT: &str = "write-fraction";
+
+/// Runs the experiment: waits for the machine-wide lock, runs or visits the program, compares its memory at two moments.
+///
+/// Errors: a command that can't be started or ends before the second moment, a process that isn't there or denies access.
+pub fn run(options: &WriteFractionOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
+    let _lock = MachineLock::acquire(|line| progress.note(line))?;
+    let host = HostCard::read()?;
+    let results = runs::measure(options, progress)?;
+    let table = report::render_all(&host, &results);
+    let document = Document { missing: results.missing, ..Document::new(host, results.records) };
+    Ok(Outcome { document, table })
+}

@@ -1,0 +1,132 @@
+//! The runs: two looks each, what changed between them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::EXPERIMENT;
+use super::blocks::{Change, GRANULES};
+use super::options::{Ready, WriteFractionOptions};
+use super::program::{Program, name};
+use super::snapshot::{Snapshot, populated};
+use super::stopping::Stopped;
+use crate::record::{Missing, Params, Record};
+use crate::{BenchError, Progress, memory};
+
+/// Everything a run measured.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    /// By program, one change per run.
+    pub changes: Vec<(String, Vec<Change>)>,
+    pub records: Vec<Record>,
+    pub missing: Vec<Missing>,
+}
+
+/// Measures what was asked for.
+pub(super) fn measure(options: &WriteFractionOptions, progress: &mut dyn Progress) -> Result<Results, BenchError> {
+    let mut results = Results::default();
+    if let Some(pid) = options.pid {
+        progress.begin(&format!("process {pid}: {} s", options.during), 1);
+        let change = visit(pid, Duration::from_secs_f64(options.during), progress)?;
+        progress.step();
+        results.keep(format!("pid {pid}"), vec![change])?;
+    } else if !options.command.is_empty() {
+        let start = || Program::command(&options.command, options.after, options.during);
+        results.program(options.runs, start, progress)?;
+    } else {
+        for &ready in options.ready.as_deref().unwrap_or(&Ready::ALL) {
+            if progress.interrupted() {
+                break;
+            }
+            match results.program(options.runs, || Program::ready(ready), progress) {
+                Ok(()) => {}
+                // One that isn't installed doesn't keep the others from being measured.
+                Err(BenchError::System { what, source }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    let reason = format!("can't {what}: it is not installed");
+                    progress.note(&format!("left out: {}: {reason}", name(ready)));
+                    results.missing.push(Missing { experiment: EXPERIMENT.to_owned(), cell: name(ready), reason });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(results)
+}
+
+impl Results {
+    fn program(
+        &mut self,
+        runs: u32,
+        start: impl Fn() -> Result<Program, BenchError>,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        let (mut changes, mut name) = (Vec::new(), String::new());
+        for run in 0..runs {
+            let mut program = start()?;
+            if run == 0 {
+                name = program.name().to_owned();
+                progress.begin(&name, u64::from(runs));
+            }
+            changes.push(two_looks(&mut program, progress)?);
+            progress.step();
+            if progress.interrupted() {
+                break;
+            }
+        }
+        self.keep(name, changes)
+    }
+
+    /// One record for the bytes, one for each size of block.
+    fn keep(&mut self, name: String, changes: Vec<Change>) -> Result<(), BenchError> {
+        let mut record = |granule: u64, all: Vec<u64>, changed: Vec<u64>, shares: Vec<f64>| {
+            let params = [
+                ("measure", json!("changed_share")),
+                ("granule", json!(granule)),
+                ("in_use", json!(all)),
+                ("changed", json!(changed)),
+                ("ended", json!("rounds")),
+            ];
+            let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
+            Record::new(EXPERIMENT, &name, params, "ratio", shares).map(|record| self.records.push(record))
+        };
+        let of = |get: fn(&Change) -> u64| changes.iter().map(get).collect::<Vec<u64>>();
+        let shares = changes.iter().map(Change::byte_share).collect();
+        record(1, of(|change| change.bytes), of(|change| change.changed_bytes), shares)?;
+        for (index, granule) in GRANULES.into_iter().enumerate() {
+            let (all, changed) = changes.iter().map(|change| change.blocks[index]).unzip();
+            record(granule, all, changed, changes.iter().map(|change| change.block_shares()[index]).collect())?;
+        }
+        self.changes.push((name, changes));
+        Ok(())
+    }
+}
+
+fn two_looks(program: &mut Program, progress: &dyn Progress) -> Result<Change, BenchError> {
+    let pid = program.pid();
+    let interrupted = || progress.interrupted();
+    program.reach(false, &interrupted)?;
+    let before = look(pid)?;
+    program.go_on()?;
+    program.reach(true, &interrupted)?;
+    let _stopped = Stopped::hold(pid)?;
+    before.compare(pid)
+}
+
+/// What changes in a running process meanwhile; it is stopped for each look.
+pub(crate) fn visit(pid: i32, during: Duration, progress: &dyn Progress) -> Result<Change, BenchError> {
+    let before = look(pid)?;
+    let begin = Instant::now();
+    while begin.elapsed() < during && !progress.interrupted() {
+        std::thread::sleep(Duration::from_millis(20).min(during));
+    }
+    let _stopped = Stopped::hold(pid)?;
+    before.compare(pid)
+}
+
+/// Takes a snapshot of a process that is stopped meanwhile, if it fits.
+fn look(pid: i32) -> Result<Snapshot, BenchError> {
+    let _stopped = Stopped::hold(pid)?;
+    let needed = populated(pid)?;
+    memory::require(&memory::headroom()?, format!("a copy of the memory of process {pid}"), needed + needed / 4)?;
+    Snapshot::of(pid)
+}

@@ -1,0 +1,243 @@
+//! The experiments about process creation at tiny sizes: what they record is complete and adds up. No times are judged.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
+use flashfork_bench::compare;
+use flashfork_bench::cow_model::{self, CowModelOptions, Grid, Model};
+use flashfork_bench::creation::{self, CreationOptions, Touch};
+use flashfork_bench::fork::Method;
+use flashfork_bench::record::{Document, Record};
+use flashfork_bench::size::Size;
+use flashfork_bench::write_fraction::{self, Ready, WriteFractionOptions};
+use flashfork_bench::{BenchError, Outcome, Progress, Silent, worker, worker_main};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// One test.
+type Test = fn() -> Result<(), Failed>;
+
+/// Asks to stop after so many steps.
+struct StopAfter(u64);
+
+impl Progress for StopAfter {
+    fn begin(&mut self, _: &str, _: u64) {}
+    fn step(&mut self) {
+        self.0 = self.0.saturating_sub(1);
+    }
+    fn note(&mut self, _: &str) {}
+    fn interrupted(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+fn text<'a>(record: &'a Record, param: &str) -> &'a str {
+    record.params[param].as_str().unwrap()
+}
+
+fn tiny(touch: Touch) -> CreationOptions {
+    CreationOptions { sizes: Some(vec![Size(4 << 20)]), touch, fds: 100, vmas: 50, quick: true }
+}
+
+/// Every summary follows from its samples, and the file holds what is in memory.
+fn check_file(outcome: &Outcome) -> Result<(), Failed> {
+    let path = tempfile::NamedTempFile::new()?.into_temp_path();
+    outcome.document.write(&path)?;
+    assert_eq!(Document::read(&path)?, outcome.document);
+    for record in &outcome.document.records {
+        let per_round = record.params["samples_per_round"].as_array().unwrap();
+        assert_eq!(per_round.iter().map(|n| n.as_u64().unwrap()).sum::<u64>(), record.n as u64);
+    }
+    Ok(())
+}
+
+fn every_way_is_measured_and_its_phases_add_up() -> Result<(), Failed> {
+    let outcome = creation::run(&tiny(Touch::All), &mut Silent)?;
+    check_file(&outcome)?;
+    let records = &outcome.document.records;
+    let found: BTreeSet<(&str, &str)> =
+        records.iter().map(|record| (record.method.as_str(), text(record, "then"))).collect();
+    for way in ["clone-vm", "vfork", "fork-4k", "clone3", "seal"] {
+        assert!(found.contains(&(way, "exit")) && found.contains(&(way, "exec")), "{way} in {found:?}");
+    }
+    assert!(found.contains(&("pthread_create", "exit")) && found.contains(&("posix_spawn", "exec")));
+    assert!(!found.contains(&("posix_spawn", "exit")) && !found.contains(&("pthread_create", "exec")));
+    // On a kernel without it, on-demand fork is missing with its reason.
+    let odf = outcome.document.missing.iter().any(|missing| missing.cell == "odf" && !missing.reason.is_empty());
+    assert_eq!(odf, !found.contains(&("odf", "exit")));
+    for (way, then) in found {
+        let of = |measure: &str| {
+            records.iter().find(|record| {
+                (record.method.as_str(), text(record, "then"), text(record, "measure")) == (way, then, measure)
+            })
+        };
+        let cycle = of("cycle").unwrap();
+        for part in ["call", "first_instruction", "exit", "reap"] {
+            let Some(part) = of(part) else { continue };
+            assert!(part.samples.iter().zip(&cycle.samples).all(|(part, whole)| part <= whole), "{way} {part:?}");
+        }
+        assert!(cycle.params["facts"]["vmas"].as_u64().unwrap() >= 50, "{cycle:?}");
+        assert_eq!(cycle.params["extra_fds"], 100);
+    }
+    for part in ["Parent with 4 MB", "per second", "times vfork", "100 more open files"] {
+        assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
+    }
+    let same = compare::documents(&outcome.document, &outcome.document)?;
+    assert_eq!((same.cells.len(), same.unmatched), (records.len(), [0, 0]));
+    assert!(same.sentence().starts_with("No difference that matters"), "{}", same.sentence());
+    Ok(())
+}
+
+fn untouched_memory_has_no_page_tables() -> Result<(), Failed> {
+    let options = CreationOptions { sizes: Some(vec![Size(64 << 20)]), fds: 0, vmas: 0, ..tiny(Touch::None) };
+    let outcome = creation::run(&options, &mut Silent)?;
+    let fork = outcome.document.records.iter().find(|record| record.method == "fork-4k").unwrap();
+    // 64 MB touched would need 32 page tables of 4 KB.
+    assert!(fork.params["facts"]["page_table_bytes"].as_u64().unwrap() < 32 * 4096, "{fork:?}");
+    assert!(outcome.table.contains("not touched"));
+    Ok(())
+}
+
+fn an_interrupted_run_keeps_what_is_measured() -> Result<(), Failed> {
+    // Parents of four or five kinds are prepared, then some rounds are made.
+    let outcome = creation::run(&tiny(Touch::All), &mut StopAfter(9))?;
+    let records = &outcome.document.records;
+    assert!(!records.is_empty() && records.iter().all(|record| text(record, "ended") == "interrupted"));
+    check_file(&outcome)
+}
+
+fn a_parent_that_does_not_fit_is_refused() -> Result<(), Failed> {
+    let options = CreationOptions { sizes: Some(vec![Size(1 << 50)]), ..tiny(Touch::All) };
+    let error = creation::run(&options, &mut Silent).unwrap_err();
+    assert!(matches!(error, BenchError::DoesNotFit { .. }), "{error}");
+    Ok(())
+}
+
+fn the_papers_grid_is_measured_and_fitted() -> Result<(), Failed> {
+    let outcome = cow_model::run(&CowModelOptions { grid: Grid::Paper, quick: true }, &mut Silent)?;
+    check_file(&outcome)?;
+    let model = Model::of(&outcome.document, Method::Fork4k).ok_or("no fit")?;
+    assert_eq!(model.cells.len(), 4 * 4);
+    let [process, _, copied] = model.fit.coefficients;
+    assert!(process > 0.0 && copied > 0.0, "{model:?}");
+    let forks: Vec<u64> = cow_model::times_by_forks(&outcome.document).iter().map(|(forks, _)| *forks).collect();
+    assert_eq!(forks, [1, 3, 10, 32, 100]);
+    for part in ["each page written", "AT&T 3B2/310", "HP 9000/350", "this host, fork-4k", "0.823", "real", "wrote 0.9"]
+    {
+        assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
+    }
+    Ok(())
+}
+
+/// Options with nothing asked for.
+fn looks() -> WriteFractionOptions {
+    WriteFractionOptions { after: 0.2, during: 0.2, runs: 1, ..WriteFractionOptions::default() }
+}
+
+fn share(outcome: &Outcome, name: &str, granule: u64) -> f64 {
+    let found = outcome.document.records.iter().find(|r| r.method == name && r.params["granule"] == granule);
+    found.unwrap_or_else(|| panic!("{name} {granule}: {:?}", outcome.document.records)).p50
+}
+
+fn ready_runs_change_some_of_their_memory() -> Result<(), Failed> {
+    let outcome =
+        write_fraction::run(&WriteFractionOptions { ready: Some(Ready::ALL.to_vec()), ..looks() }, &mut Silent)?;
+    for name in ["cpython", "emacs-hanoi", "sqlite", "redis"] {
+        // Not every machine has all four; what is missing is said to be so.
+        if outcome.document.missing.iter().any(|missing| missing.cell == name) {
+            continue;
+        }
+        let shares = [1, 4 << 10, 64 << 10, 2 << 20].map(|granule| share(&outcome, name, granule));
+        assert!(shares[0] > 0.0 && shares[3] <= 1.0, "{name} {shares:?}");
+        assert!(shares.windows(2).all(|pair| pair[0] <= pair[1] + 0.25), "coarser blocks hold more: {name} {shares:?}");
+        assert!(outcome.table.contains(name));
+    }
+    assert!(outcome.document.records.len() >= 4, "python3 is a build requirement: {:?}", outcome.document.missing);
+    assert!(outcome.table.contains("ABSTRIPS"));
+    Ok(())
+}
+
+fn a_command_that_stops_itself_sets_its_moments() -> Result<(), Failed> {
+    let script = "import os, signal, mmap\nm = mmap.mmap(-1, 400 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  for i in range(400): m[i * 4096] = 1\nos.kill(os.getpid(), signal.SIGSTOP)\n\
+                  for i in range(300): m[i * 4096] = 2\nos.kill(os.getpid(), signal.SIGSTOP)\n";
+    let command = ["python3", "-S", "-c", script].map(OsString::from).to_vec();
+    let options = WriteFractionOptions { command, after: 60.0, during: 60.0, runs: 2, ..looks() };
+    let outcome = write_fraction::run(&options, &mut Silent)?;
+    let pages = outcome.document.records.iter().find(|record| record.params["granule"] == 4096).unwrap();
+    assert_eq!(pages.n, 2);
+    for changed in pages.params["changed"].as_array().unwrap() {
+        assert!((300..450).contains(&changed.as_u64().unwrap()), "{pages:?}");
+    }
+    Ok(())
+}
+
+fn what_can_not_be_looked_at_is_an_error_in_one_line() -> Result<(), Failed> {
+    let run = |options: WriteFractionOptions| write_fraction::run(&options, &mut Silent).unwrap_err().to_string();
+    let command = |words: &[&str]| WriteFractionOptions {
+        command: words.iter().map(OsString::from).collect(),
+        after: 30.0,
+        ..looks()
+    };
+    assert!(run(command(&["sh", "-c", "exit 3"])).contains("ended (exit status: 3) before the second look"));
+    assert!(run(command(&["/no/such/program"])).contains("/no/such/program"));
+    assert_eq!(run(WriteFractionOptions { pid: Some(i32::MAX - 1), ..looks() }), "there is no process 2147483646");
+    Ok(())
+}
+
+fn first_writes_are_measured_for_every_method() -> Result<(), Failed> {
+    let outcome = access::fault(&FaultOptions { size: Size(8 << 20), quick: true }, &mut Silent)?;
+    check_file(&outcome)?;
+    for method in ["fork-4k", "seal"] {
+        for measure in ["first_write", "next_write"] {
+            let found = outcome.document.records.iter().find(|r| r.method == method && text(r, "measure") == measure);
+            assert!(found.is_some_and(|record| record.min > 0.0), "{method} {measure}");
+        }
+    }
+    assert!(outcome.table.contains("EuroSys 2021"), "{}", outcome.table);
+    Ok(())
+}
+
+fn walks_are_measured_for_every_mix() -> Result<(), Failed> {
+    let outcome = access::access_mix(&AccessMixOptions { size: Size(64 << 20), quick: true }, &mut Silent)?;
+    check_file(&outcome)?;
+    for method in ["fork-4k", "seal"] {
+        let found: BTreeSet<(u64, u64)> = outcome
+            .document
+            .records
+            .iter()
+            .filter(|record| record.method == method && text(record, "measure") == "fork_and_access")
+            .map(|record| {
+                (record.params["accessed_percent"].as_u64().unwrap(), record.params["read_percent"].as_u64().unwrap())
+            })
+            .collect();
+        // Three shares in five mixes, but nothing accessed is one.
+        assert_eq!(found.len(), 1 + 2 * 5, "{method} {found:?}");
+    }
+    for part in ["100 % read", "0 % read, 100 % written", "% saved", "50 % accessed"] {
+        assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
+        return worker_main(args.into_iter().skip(1));
+    }
+    let tests: [(&str, Test); 10] = [
+        ("access::first_writes_are_measured_for_every_method", first_writes_are_measured_for_every_method),
+        ("access::walks_are_measured_for_every_mix", walks_are_measured_for_every_mix),
+        ("write_fraction::ready_runs_change_some_of_their_memory", ready_runs_change_some_of_their_memory),
+        ("write_fraction::a_command_that_stops_itself_sets_its_moments", a_command_that_stops_itself_sets_its_moments),
+        ("write_fraction::what_can_not_be_looked_at_is_an_error", what_can_not_be_looked_at_is_an_error_in_one_line),
+        ("cow_model::the_papers_grid_is_measured_and_fitted", the_papers_grid_is_measured_and_fitted),
+        ("creation::every_way_is_measured_and_its_phases_add_up", every_way_is_measured_and_its_phases_add_up),
+        ("creation::untouched_memory_has_no_page_tables", untouched_memory_has_no_page_tables),
+        ("creation::an_interrupted_run_keeps_what_is_measured", an_interrupted_run_keeps_what_is_measured),
+        ("creation::a_parent_that_does_not_fit_is_refused", a_parent_that_does_not_fit_is_refused),
+    ];
+    let trials = tests.map(|(name, test)| Trial::test(name, test)).into_iter().collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

@@ -1,0 +1,262 @@
+//! The report of made-up records: its files, and the page in a browser without a screen.
+
+use std::path::Path;
+use std::process::Command;
+
+use flashfork_bench::host::HostCard;
+use flashfork_bench::record::{Document, Missing, Params, Record};
+use flashfork_bench::report;
+use serde_json::{Value, json};
+
+fn record(experiment: &str, method: &str, params: &[(&str, Value)], unit: &str, median: f64) -> Record {
+    let params: Params = params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let samples = (0..15).map(|i| median * (0.9 + 0.02 * f64::from(i * 7 % 11))).collect();
+    Record::new(experiment, method, params, unit, samples).unwrap()
+}
+
+/// Records of every experiment that has a figure, with times that follow from the sizes.
+fn document() -> Document {
+    let mut records = Vec::new();
+    for size in [1_u64 << 20, 16 << 20, 256 << 20] {
+        let pages = (size / 4096) as f64;
+        for (way, then, cost) in [
+            ("pthread_create", "exit", 19.0),
+            ("vfork", "exit", 27.0),
+            ("fork-4k", "exit", 100.0 + pages * 0.2),
+            ("seal", "exit", 140.0),
+            ("vfork", "exec", 550.0),
+            ("fork-4k", "exec", 700.0 + pages * 0.2),
+        ] {
+            let params = [("measure", json!("cycle")), ("then", json!(then)), ("size", json!(size))];
+            records.push(record("creation", way, &params, "us", cost));
+        }
+        for (method, cost) in [("fork-4k", 50.0 + pages * 0.1), ("fork-thp", 60.0 + pages * 0.001), ("seal", 55.0)] {
+            let params = [
+                ("measure", json!("call")),
+                ("parent", json!("idle")),
+                ("concurrent", json!(1)),
+                ("size", json!(size)),
+            ];
+            records.push(record("fork", method, &params, "us", cost));
+        }
+        for share in [0.0, 0.5, 0.9] {
+            let written = (pages * share).ceil();
+            let params = [
+                ("measure", json!("cycle")),
+                ("size", json!(size)),
+                ("pages", json!(pages)),
+                ("share", json!(share)),
+                ("pages_written", json!(written)),
+            ];
+            records.push(record("cow-model", "fork-4k", &params, "us", 60.0 + 0.056 * pages + 2.2 * written));
+        }
+    }
+    let copy = [("measure", json!("copy_rate")), ("size", json!(64 << 20))];
+    records.push(record("cow-model", "memcpy", &copy, "MB/s", 9000.0));
+    for (method, fork) in [("fork-4k", 20_000.0), ("seal", 60.0)] {
+        let params = [("measure", json!("first_write")), ("size", json!(256 << 20))];
+        records.push(record("fault", method, &params, "us", 5.0));
+        for share in [0.0, 50.0, 100.0] {
+            for read in [100, 75, 50, 25, 0] {
+                let params = [
+                    ("measure", json!("fork_and_access")),
+                    ("size", json!(256 << 20)),
+                    ("accessed_percent", json!(share as u64)),
+                    ("read_percent", json!(read)),
+                ];
+                records.push(record("access-mix", method, &params, "us", fork + share * 900.0 + f64::from(100 - read)));
+            }
+        }
+    }
+    for (granule, share) in [(1, 0.05), (4096, 0.2), (65_536, 0.4), (2_097_152, 0.9)] {
+        let params = [("measure", json!("changed_share")), ("granule", json!(granule))];
+        records.push(record("write-fraction", "cpython", &params, "ratio", share));
+    }
+    let missing = Missing {
+        experiment: "creation".into(),
+        cell: "odf".into(),
+        reason: "this kernel is not patched for <it> & more".into(),
+    };
+    Document { missing: vec![missing], ..Document::new(HostCard::read().unwrap(), records) }
+}
+
+const FIGURES: [&str; 7] = ["ladder", "sizes", "model", "merit", "mixes", "writes", "samples"];
+
+#[test]
+fn every_figure_is_there_with_its_data() {
+    let document = document();
+    let figures = report::figures(&document).unwrap();
+    assert_eq!(figures.iter().map(|figure| figure.name.as_str()).collect::<Vec<_>>(), FIGURES);
+    for figure in &figures {
+        assert!(!figure.caption.is_empty() && !figure.pictures.is_empty());
+        for svg in &figure.pictures {
+            let tree = roxmltree::Document::parse(svg).unwrap();
+            let marks = ["circle", "polyline", "rect"];
+            let drawn = tree.descendants().filter(|node| marks.contains(&node.tag_name().name())).count();
+            assert!(drawn >= 2, "{} shows nothing", figure.name);
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", figure.name);
+        }
+    }
+    // Five small ones, one for each mix; fit and residuals; exit and exec.
+    let count = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap().pictures.len();
+    assert_eq!((count("mixes"), count("model"), count("ladder")), (5, 2, 2));
+}
+
+#[test]
+fn findings_say_what_the_figures_show() {
+    let findings = report::findings(&document());
+    assert_eq!(findings.len(), 5, "{findings:#?}");
+    let said = findings.join("\n");
+    for part in ["Forking a process with 256 MB", "sealed", "vfork", "56 ns", "82 %", "cpython 20 %", "up to 90 %"] {
+        assert!(said.contains(part), "'{part}' is missing in\n{said}");
+    }
+    assert!(report::findings(&Document::new(HostCard::read().unwrap(), Vec::new())).is_empty());
+}
+
+#[test]
+fn the_files_are_whole_and_readable() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("a/report");
+    let document = document();
+    report::write(&document, &place).unwrap();
+    assert_eq!(Document::read(&place.join("data.json")).unwrap(), document);
+    let csv = std::fs::read_to_string(place.join("data.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + document.records.len());
+    let names: Vec<String> =
+        std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let specs: Vec<&String> = names.iter().filter(|name| name.ends_with(".vl.json")).collect();
+    assert_eq!(specs.len(), 5);
+    for name in specs {
+        let spec: Value = serde_json::from_slice(&std::fs::read(place.join(name)).unwrap()).unwrap();
+        assert!(spec["$schema"].as_str().unwrap().contains("vega-lite"));
+        let fields =
+            [&spec["encoding"]["x"]["field"], &spec["encoding"]["y"]["field"], &spec["encoding"]["facet"]["field"]];
+        let head = csv.lines().next().unwrap();
+        for field in fields.into_iter().filter_map(Value::as_str) {
+            assert!(head.split(',').any(|column| column == field), "{name}: no column {field}");
+        }
+    }
+    for name in ["ladder-1.svg", "ladder-2.svg", "model-2.svg", "merit-1.svg", "mixes-5.svg"] {
+        let svg = std::fs::read_to_string(place.join(name)).unwrap();
+        let tree = roxmltree::Document::parse(&svg).unwrap();
+        assert!(tree.descendants().any(|node| node.text().is_some_and(|text| text.contains(&document.host.kernel))));
+    }
+    assert!(!names.iter().any(|name| name.starts_with('.')), "something is left over: {names:?}");
+    let page = std::fs::read_to_string(place.join("index.html")).unwrap();
+    assert!(page.contains("this kernel is not patched for &lt;it&gt; &amp; more"));
+    assert!(!page.contains("http://") || !page.contains("src="), "the page needs nothing from elsewhere");
+    for file in &names {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(place.join(file)).unwrap().permissions().mode() & 0o777, 0o644);
+    }
+}
+
+#[test]
+fn no_records_are_still_a_page_and_a_bad_place_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = Document::new(HostCard::read().unwrap(), Vec::new());
+    report::write(&empty, dir.path()).unwrap();
+    assert!(dir.path().join("index.html").exists());
+    assert!(report::try_place(Path::new("/proc/nowhere")).unwrap_err().to_string().contains("/proc/nowhere"));
+    assert!(report::write(&empty, Path::new("/proc/nowhere")).is_err());
+}
+
+/// With `UPDATE=1` in the environment they are made anew.
+#[test]
+fn the_readmes_figures_follow_from_the_committed_records() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    for (records, figure, picture) in
+        [("creation.json", "ladder-1.svg", "ladder.svg"), ("cow-model.json", "model-1.svg", "model.svg")]
+    {
+        let document = Document::read(&docs.join(records)).unwrap();
+        let figures = report::figures(&document).unwrap();
+        let files = figures.iter().flat_map(|found| found.files(&document.host));
+        let (_, svg) = files.into_iter().find(|(name, _)| name == figure).unwrap();
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(docs.join(picture), &svg).unwrap();
+        }
+        let committed = std::fs::read_to_string(docs.join(picture)).unwrap();
+        assert!(committed == svg, "{picture} is not what {records} gives; run with UPDATE=1");
+    }
+}
+
+/// What the test adds to the page: it takes down errors, clicks, and writes what it finds into the document.
+const BEFORE: &str = "<script>window.faults = []; addEventListener('error', e => faults.push(e.message));</script>";
+const AFTER: &str = "<script>
+addEventListener('load', () => {
+  const figures = [...document.querySelectorAll('figure')].map(f => [f.id, [...f.querySelectorAll('svg')].every(s => {
+    const box = s.getBoundingClientRect();
+    return box.width > 100 && box.height > 50 && s.querySelectorAll('circle, polyline, rect').length > 1;
+  })]);
+  document.querySelectorAll('details').forEach(d => d.open = true);
+  const table = document.querySelector('table');
+  const values = () => [...table.tBodies[0].rows].map(r => Number(r.cells[4].dataset.value));
+  const button = table.querySelectorAll('th button')[4];
+  const before = values();
+  button.click(); const up = values();
+  button.click(); const down = values();
+  const first = document.querySelector('#mixes circle');
+  const ink = getComputedStyle(first).fill;
+  const out = document.createElement('pre');
+  out.id = 'found';
+  out.textContent = JSON.stringify({ figures, before, up, down, ink, faults, wide: document.documentElement.scrollWidth > innerWidth });
+  document.body.append(out);
+});
+</script>";
+
+/// The page as a browser sees it on a screen of this width; `None` where there is no browser.
+fn browse(page: &Path, width: u32) -> Option<Value> {
+    let profile = tempfile::tempdir().unwrap();
+    let done = Command::new("chromium")
+        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"])
+        .arg(format!("--window-size={width},1000"))
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .arg(format!("file://{}", page.display()))
+        .output();
+    let done = match done {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        other => other.unwrap(),
+    };
+    let dom = String::from_utf8_lossy(&done.stdout).into_owned();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    let begin = dom.find("<pre id=\"found\">").unwrap_or_else(|| panic!("no answer of the page:\n{said}\n{dom}"));
+    let text = &dom[begin + 16..];
+    let text = &text[..text.find("</pre>").unwrap()];
+    Some(serde_json::from_str(&text.replace("&gt;", ">").replace("&lt;", "<").replace("&amp;", "&")).unwrap())
+}
+
+#[test]
+fn the_page_works_in_a_browser() {
+    let dir = tempfile::tempdir().unwrap();
+    report::write(&document(), dir.path()).unwrap();
+    let page = std::fs::read_to_string(dir.path().join("index.html")).unwrap();
+    let page = page.replace("<head>", &format!("<head>{BEFORE}")).replace("</body>", &format!("{AFTER}</body>"));
+    let tested = dir.path().join("tested.html");
+    std::fs::write(&tested, page).unwrap();
+    for width in [1200, 420] {
+        let Some(found) = browse(&tested, width) else {
+            eprintln!("skipped: chromium is not installed");
+            return;
+        };
+        assert_eq!(found["faults"], json!([]), "{found}");
+        let figures: Vec<(&str, bool)> = found["figures"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|figure| (figure[0].as_str().unwrap(), figure[1].as_bool().unwrap()))
+            .collect();
+        assert_eq!(figures, FIGURES.map(|name| (name, true)));
+        let values = |name: &str| -> Vec<f64> {
+            found[name].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect()
+        };
+        let (before, up, down) = (values("before"), values("up"), values("down"));
+        assert!(before.len() > 10 && up.is_sorted() && down.iter().rev().is_sorted(), "{up:?} {down:?}");
+        assert_ne!(before, up, "sorting changed nothing");
+        assert!(
+            found["ink"].as_str().unwrap().starts_with("rgb(") && found["ink"] != "rgb(0, 0, 0)",
+            "{}",
+            found["ink"]
+        );
+        assert_eq!(found["wide"], false, "the page is wider than a screen of {width}");
+    }
+}

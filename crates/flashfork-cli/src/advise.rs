@@ -1,0 +1,74 @@
+//! `flashfork advise`: what a process's forks cost and what to do about it.
+
+use crate::error::CliError;
+use crate::interrupt;
+use crate::output::say;
+use crate::places;
+use crate::progress::Bars;
+use clap::Args;
+use flashfork::CostModel;
+use flashfork_bench::advise;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Say what a running program's forks cost, with huge pages, sealed and on demand, and what to do; nothing in it is changed
+#[derive(Args)]
+#[command(after_help = "Example: flashfork advise 4711\n         flashfork advise --after 5 -- python3 server.py")]
+pub struct AdviseArgs {
+    /// The running process
+    #[arg(required_unless_present = "command", conflicts_with = "command", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: Option<i32>,
+    /// Count what is written during so many seconds instead of assuming it; the process is stopped (SIGSTOP) for two looks
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+    /// How long the command runs before it is looked at, in seconds; it is ended afterwards
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    after: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// A command to start and look at, instead of a process
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub fn main(args: &AdviseArgs) -> Result<ExitCode, CliError> {
+    interrupt::catch()?;
+    // A process that isn't there is found out before this host is measured.
+    args.pid.map(advise::Survey::of).transpose()?;
+    let model = model()?;
+    let bars = Bars::default();
+    let advice = match args.pid {
+        Some(pid) => advise::process(pid, &model, args.watch, &bars)?,
+        None => advise::command(&args.command, &model, args.after, args.watch, &bars)?,
+    };
+    if args.json {
+        let value = serde_json::json!({ "schema": "flashfork.advise/1", "advice": advice, "cost_model": model });
+        say(&format!("{value:#}"))?;
+    } else {
+        say(&advice.text())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The model `doctor --calibrate` has kept for this host, or one measured now and kept where that can be.
+fn model() -> Result<CostModel, CliError> {
+    let path = places::cost_model()?;
+    if let Ok(model) = CostModel::load(&path) {
+        return Ok(model);
+    }
+    let model = CostModel::calibrate().map_err(|e| CliError::Unable(e.to_string()))?;
+    let kept = path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|e| e.to_string());
+    if let Err(why) = kept.and_then(|()| model.save(&path).map_err(|e| e.to_string())) {
+        eprintln!("flashfork: the cost model can't be kept for next time: {why}");
+    }
+    Ok(model)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write a number of seconds, at most a day".to_owned()),
+    }
+}
