@@ -131,6 +131,8 @@ fn locked(case: &str) {
         "kill" => _ = unsafe { libc::kill(libc::getppid(), 0) },
         // SAFETY: as above.
         "memory of others" => _ = unsafe { libc::process_vm_readv(1, std::ptr::null(), 0, std::ptr::null(), 0, 0) },
+        // SAFETY: as above.
+        "descriptor flags" => _ = unsafe { libc::fcntl(0, libc::F_SETFL, libc::O_DIRECT) },
         "code" => {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             // SAFETY: a new mapping where the kernel finds room.
@@ -193,6 +195,11 @@ fn a_locked_shell_makes_no_kvm_objects() {
     for case in ["KVM_CREATE_VM", "KVM_CREATE_VCPU", "KVM_SET_USER_MEMORY_REGION", "KVM_CREATE_DEVICE"] {
         killed(case);
     }
+}
+
+#[test]
+fn a_locked_shell_changes_no_flags_of_what_it_shares() {
+    killed("descriptor flags");
 }
 
 #[test]

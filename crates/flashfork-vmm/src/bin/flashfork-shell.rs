@@ -17,11 +17,9 @@ fn main() -> ExitCode {
     // SAFETY: both are open, and nothing else in this process, which has just begun, knows them.
     let (socket, kvm) = unsafe { (OwnedFd::from_raw_fd(SOCKET_FD), Kvm::from_raw_fd(KVM_FD)) };
     let channel = Channel::new(socket);
-    if let Err(e) = jail::enter() {
-        eprintln!("flashfork-shell: {e}");
-        return ExitCode::FAILURE;
-    }
-    match shell::run(channel, kvm, jail::lock) {
+    let entered = jail::enter();
+    // Told when the daemon listens, and before any guest of its comes.
+    match shell::run(channel, kvm, || entered.and_then(|_| jail::lock())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("flashfork-shell: {e}");

@@ -145,7 +145,8 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
         libc::SYS_statx,
         vec![SeccompRule::new(vec![SeccompCondition::new(2, SeccompCmpArgLen::Dword, statx, of_descriptor)?])?],
     );
-    let requests = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC];
+    // Not F_SETFL: shells share a disk image's open file description, so O_DIRECT for one would be O_DIRECT for all.
+    let requests = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
     let requests = requests.into_iter().chain([libc::F_ADD_SEALS, libc::F_GET_SEALS]);
     rules.insert(libc::SYS_fcntl, requests.map(|request| equal(1, request as u64)).collect::<Result<_, _>>()?);
     // A thread of its own is kicked out of the guest; nobody else can be signalled.

@@ -82,7 +82,9 @@ impl Shell {
         let (socket, kvm) = (high(theirs.as_fd())?, high(kvm.as_fd())?);
         let (socket_fd, kvm_fd) = (socket.as_raw_fd(), kvm.as_raw_fd());
         let mut command = Command::new(&program.path);
-        command.args(&program.args).env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(&program.args).env_clear().current_dir("/");
+        // The daemon's standard error isn't shared either; what a shell has to say comes through the channel.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // SAFETY: system calls on descriptors that are open here, and nothing else.
         unsafe {
             command.pre_exec(move || {
@@ -117,10 +119,8 @@ impl Shell {
     /// A channel that closed says nothing; how the process ended does.
     fn explain(&mut self, failure: ShellFailure) -> ShellFailure {
         match failure {
-            ShellFailure::Channel(ChannelError::Closed) => match self.child.wait() {
-                Ok(status) => ShellFailure::Gone(end(status)),
-                Err(e) => ShellFailure::Gone(e.to_string()),
-            },
+            // It may have closed it and live on.
+            ShellFailure::Channel(ChannelError::Closed) => ShellFailure::Gone(self.put_down()),
             other => other,
         }
     }
@@ -131,12 +131,12 @@ impl Shell {
         self.channel.clone()
     }
 
-    /// Sends a message.
+    /// Sends a message, without waiting for a shell that doesn't read.
     ///
     /// # Errors
     /// [`ShellFailure::Channel`].
     pub fn send(&self, message: &ToShell, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), ShellFailure> {
-        Ok(self.channel.send(message, fds)?)
+        Ok(self.channel.try_send(message, fds)?)
     }
 
     /// The next message, if it comes in time.
@@ -188,6 +188,7 @@ impl Shell {
     pub fn end(&mut self) -> String {
         self.child.wait().map_or_else(|e| e.to_string(), end)
     }
+
 }
 
 impl Drop for Shell {
