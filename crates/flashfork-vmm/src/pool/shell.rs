@@ -119,8 +119,10 @@ impl Shell {
     /// A channel that closed says nothing; how the process ended does.
     fn explain(&mut self, failure: ShellFailure) -> ShellFailure {
         match failure {
-            // It may have closed it and live on.
-            ShellFailure::Channel(ChannelError::Closed) => ShellFailure::Gone(self.put_down()),
+            ShellFailure::Channel(ChannelError::Closed) => match self.child.wait() {
+                Ok(status) => ShellFailure::Gone(end(status)),
+                Err(e) => ShellFailure::Gone(e.to_string()),
+            },
             other => other,
         }
     }
@@ -131,12 +133,12 @@ impl Shell {
         self.channel.clone()
     }
 
-    /// Sends a message, without waiting for a shell that doesn't read.
+    /// Sends a message.
     ///
     /// # Errors
     /// [`ShellFailure::Channel`].
     pub fn send(&self, message: &ToShell, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), ShellFailure> {
-        Ok(self.channel.try_send(message, fds)?)
+        Ok(self.channel.send(message, fds)?)
     }
 
     /// The next message, if it comes in time.
@@ -188,7 +190,6 @@ impl Shell {
     pub fn end(&mut self) -> String {
         self.child.wait().map_or_else(|e| e.to_string(), end)
     }
-
 }
 
 impl Drop for Shell {
