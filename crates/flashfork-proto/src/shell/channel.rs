@@ -16,8 +16,8 @@ use super::{MAX_DESCRIPTORS, MAX_MESSAGE};
 use crate::frame::{self, FrameError};
 use crate::{PREAMBLE_LEN, Preamble, PreambleError, Protocol};
 
-/// Why a message did not get across. After any but [`ChannelError::Message`] on sending, the channel
-/// is of no more use.
+/// Why a message did not get across. After any but [`ChannelError::Message`] and [`ChannelError::Full`]
+/// on sending, the channel is of no more use.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
     /// The message is too long, or what came is no message.
@@ -32,6 +32,9 @@ pub enum ChannelError {
     /// The peer is gone.
     #[error("the peer closed the channel")]
     Closed,
+    /// The peer has not read what it was sent before.
+    #[error("the peer doesn't read")]
+    Full,
     /// The socket failed.
     #[error("the channel failed: {0}")]
     Io(#[from] io::Error),
@@ -73,7 +76,7 @@ impl Channel {
     /// # Errors
     /// See [`ChannelError`].
     pub fn greet(&self) -> Result<(), ChannelError> {
-        self.send_packet(&Preamble(Protocol::Shell).bytes(), &[])
+        self.send_packet(&Preamble(Protocol::Shell).bytes(), &[], SendFlags::empty())
     }
 
     /// Waits for the peer's preamble.
@@ -94,16 +97,33 @@ impl Channel {
         Ok(Preamble(Protocol::Shell).check(&bytes)?)
     }
 
-    /// Sends `message` with `descriptors`, of which the peer gets duplicates.
+    /// Sends `message` with `descriptors`, of which the peer gets duplicates. Waits until there is room.
     ///
     /// # Errors
     /// See [`ChannelError`].
     pub fn send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        self.send_with(message, descriptors, SendFlags::empty())
+    }
+
+    /// As [`Channel::send`], but never waits: for a peer that is not trusted to read.
+    ///
+    /// # Errors
+    /// As those of [`Channel::send`]; [`ChannelError::Full`] when there is no room.
+    pub fn try_send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        self.send_with(message, descriptors, SendFlags::DONTWAIT)
+    }
+
+    fn send_with<T: Serialize>(
+        &self,
+        message: &T,
+        descriptors: &[BorrowedFd<'_>],
+        flags: SendFlags,
+    ) -> Result<(), ChannelError> {
         let bytes = frame::to_bytes(message)?;
         if bytes.len() > MAX_MESSAGE {
             return Err(FrameError::TooLong { length: bytes.len(), limit: MAX_MESSAGE }.into());
         }
-        self.send_packet(&bytes, descriptors)
+        self.send_packet(&bytes, descriptors, flags)
     }
 
     /// Waits for a message and the descriptors that came with it, which are closed on exec.
@@ -127,7 +147,7 @@ impl Channel {
         Ok(Received { message: frame::from_bytes(&buffer[..length])?, descriptors, arrived })
     }
 
-    fn send_packet(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+    fn send_packet(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>], flags: SendFlags) -> Result<(), ChannelError> {
         if descriptors.len() > MAX_DESCRIPTORS {
             return Err(ChannelError::Descriptors);
         }
@@ -138,10 +158,11 @@ impl Channel {
             return Err(ChannelError::Descriptors);
         }
         loop {
-            match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.0, &[IoSlice::new(bytes)], &mut ancillary, flags | SendFlags::NOSIGNAL) {
                 // A packet is taken whole.
                 Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return Err(ChannelError::Full),
                 Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => return Err(ChannelError::Closed),
                 Err(errno) => return Err(ChannelError::Io(errno.into())),
             }

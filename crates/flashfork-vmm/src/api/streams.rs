@@ -1,6 +1,7 @@
 //! The two paths that stop being HTTP: a clone's agent and its console.
 
 use super::{Failure, Shared};
+use crate::daemon::DaemonError;
 use axum::extract::{Path, Request, State};
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::http::{HeaderMap, StatusCode};
@@ -8,11 +9,18 @@ use axum::response::{IntoResponse, Response};
 use flashfork_proto::agent;
 use flashfork_proto::api::{self, Error, ErrorCode};
 use hyper_util::rt::TokioIo;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::UnixStream;
 
 /// Bytes typed at once.
 const TYPED: usize = 4096;
+
+/// How long a shell may leave what it is sent.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often it is tried.
+const AGAIN: Duration = Duration::from_millis(5);
 
 pub(super) async fn agent(
     State(daemon): Shared,
@@ -20,7 +28,7 @@ pub(super) async fn agent(
     request: Request,
 ) -> Result<Response, Failure> {
     check(request.headers())?;
-    let stream = daemon.connect(&name, agent::PORT)?;
+    let stream = patiently(|| daemon.connect(&name, agent::PORT)).await?;
     let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
     let mut guest = stream.map_err(|e| Failure(Error { code: ErrorCode::Exhausted, message: e.to_string() }))?;
     tokio::spawn(async move {
@@ -53,7 +61,7 @@ pub(super) async fn console(
                 count = from.read(&mut typed), if typing => match count {
                     // Who has typed all may still read.
                     Ok(0) => typing = false,
-                    Ok(count) if typist.type_in(&typed[..count]).is_ok() => {}
+                    Ok(count) if patiently(|| typist.type_in(&typed[..count])).await.is_ok() => {}
                     _ => break,
                 },
             }
@@ -62,6 +70,18 @@ pub(super) async fn console(
         let _ = to.shutdown().await;
     });
     Ok(switching())
+}
+
+/// Again and again while the clone's shell has no room for it, which may be a burst's fault; not for long, because it may be
+/// the shell's.
+async fn patiently<T>(mut attempt: impl FnMut() -> Result<T, DaemonError>) -> Result<T, DaemonError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(DaemonError::Deaf(_)) if Instant::now() < deadline => tokio::time::sleep(AGAIN).await,
+            other => return other,
+        }
+    }
 }
 
 fn switching() -> Response {

@@ -12,7 +12,7 @@ use crate::state::MachineState;
 use flashfork_image::guest::default_guest;
 use flashfork_proto::agent::{self, Client, Exec, Exit, Reply, Request};
 use flashfork_proto::api::{CreateTemplate, MAX_SERIAL, Ready};
-use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, FromShell, ToShell};
+use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, ChannelError, FromShell, ToShell};
 use serde_bytes::ByteBuf;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// How often the agent is called until it answers.
 const CALL: Duration = Duration::from_millis(100);
+
+/// How long a shell may take to freeze its guest, whatever else it says meanwhile.
+const FREEZE: Duration = Duration::from_secs(30);
 
 /// Output of the command that makes a guest ready, kept for messages.
 const OUTPUT: usize = 1 << 20;
@@ -55,7 +58,7 @@ pub(super) fn boot(
     let result = run(&shell, request, source, image, disk, cid);
     // What the channel says is that it closed; how the process ended says more.
     let result = result.map_err(|error| match error {
-        DaemonError::Shell(ShellFailure::Channel(_)) => ShellFailure::Gone(shell.end()).into(),
+        DaemonError::Shell(ShellFailure::Channel(ChannelError::Closed)) => ShellFailure::Gone(shell.put_down()).into(),
         other => other,
     });
     pools.bury(shell);
@@ -140,8 +143,10 @@ fn run(
     until_forked(shell, &console, command.as_ref(), deadline, request.timeout_s)?;
     let boot_ns = nanoseconds(start.elapsed());
     shell.send(&ToShell::Freeze, &[])?;
+    let frozen_by = Instant::now() + FREEZE;
     loop {
-        match shell.receive(Duration::from_secs(30))? {
+        let left = frozen_by.saturating_duration_since(Instant::now());
+        match shell.receive(left).map_err(|failure| failure.after(FREEZE))? {
             (FromShell::Frozen { state }, descriptors) => {
                 return Ok((frozen(request, &state, descriptors, image)?, boot_ns));
             }
@@ -259,7 +264,7 @@ fn command(channel: &Channel, argv: &[String], deadline: Instant) -> Result<(), 
 
 fn call(channel: &Channel) -> Result<Client<UnixStream, UnixStream>, String> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
-    channel.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(|e| e.to_string())?;
+    channel.try_send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(|e| e.to_string())?;
     drop(theirs);
     let writer = ours.try_clone().map_err(|e| e.to_string())?;
     ours.set_read_timeout(Some(Duration::from_secs(5))).map_err(|e| e.to_string())?;

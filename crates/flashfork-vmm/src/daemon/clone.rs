@@ -5,11 +5,10 @@ use super::error::DaemonError;
 use super::memory;
 use crate::pool::{Pools, Shell, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
-use flashfork_proto::shell::{Channel, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Channel, ChannelError, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,8 +36,8 @@ pub(super) struct Running {
     console: Console,
     life: Mutex<Life>,
     changed: Condvar,
-    /// Answers to requests; held by who asks, one at a time.
-    answers: Mutex<Receiver<FromShell>>,
+    /// Held by who asks its shell for something that has an answer: one at a time.
+    asking: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -50,6 +49,15 @@ struct Life {
     ready_ns: Option<u64>,
     ended: Option<Ended>,
     trouble: Option<String>,
+    question: Question,
+}
+
+/// What its shell was asked. There is room for one answer: a shell that was taken over may send any number.
+#[derive(Debug)]
+enum Question {
+    None,
+    Asked,
+    Answered(FromShell),
 }
 
 pub(super) struct Born {
@@ -94,9 +102,17 @@ impl Running {
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
         let Born { name, template, cid, generation, started, claim, early } = born;
-        let (sender, answers) = channel();
         let first_exit_ns = nanoseconds(started.elapsed());
-        let life = Life { generation, started, claim, first_exit_ns, ready_ns: None, ended: None, trouble: None };
+        let life = Life {
+            generation,
+            started,
+            claim,
+            first_exit_ns,
+            ready_ns: None,
+            ended: None,
+            trouble: None,
+            question: Question::None,
+        };
         let channel = shell.channel();
         let clone = Arc::new(Self {
             name,
@@ -107,15 +123,15 @@ impl Running {
             console: Console::default(),
             life: Mutex::new(life),
             changed: Condvar::new(),
-            answers: Mutex::new(answers),
+            asking: Mutex::new(()),
         });
         let (listener, pools) = (clone.clone(), pools.clone());
         thread::Builder::new()
             .name("clone".into())
             .stack_size(256 << 10)
             .spawn(move || {
-                let early = early.into_iter().find_map(|message| listener.hear(message, &sender));
-                let ended = early.or_else(|| listener.listen(&channel, &sender));
+                let early = early.into_iter().find_map(|message| listener.hear(message));
+                let ended = early.or_else(|| listener.listen(&channel));
                 {
                     let mut life = listener.lock();
                     // If it was not stopped and took no leave, how its process ended says why.
@@ -135,16 +151,16 @@ impl Running {
     }
 
     /// Until the shell's end; what it says of it, if it says anything.
-    fn listen(&self, channel: &Channel, answers: &Sender<FromShell>) -> Option<Ended> {
+    fn listen(&self, channel: &Channel) -> Option<Ended> {
         loop {
-            if let Some(ended) = self.hear(channel.receive::<FromShell>().ok()?.0, answers) {
+            if let Some(ended) = self.hear(channel.receive::<FromShell>().ok()?.0) {
                 return Some(ended);
             }
         }
     }
 
     /// Acts on a message; gives the shell's end.
-    fn hear(&self, message: FromShell, answers: &Sender<FromShell>) -> Option<Ended> {
+    fn hear(&self, message: FromShell) -> Option<Ended> {
         match message {
             FromShell::Console(bytes) => self.console.write(&bytes),
             FromShell::Alive(generation) => {
@@ -157,8 +173,14 @@ impl Running {
             FromShell::Lap(_) => {}
             FromShell::Trouble(line) => self.lock().trouble = Some(line),
             FromShell::Ended(ended) => return Some(ended),
-            // Who asked may have given up.
-            answer => drop(answers.send(answer)),
+            answer => {
+                let mut life = self.lock();
+                if !matches!(life.question, Question::Asked) {
+                    return Some(Ended::Failed(ShellFailure::Unexpected.to_string()));
+                }
+                life.question = Question::Answered(answer);
+                self.changed.notify_all();
+            }
         }
         None
     }
@@ -226,17 +248,23 @@ impl Running {
 
     /// Ends it; the rest happens in the background.
     pub(super) fn stop(&self) {
-        self.lock().ended.get_or_insert(Ended::Stopped);
+        self.end(Ended::Stopped);
+    }
+
+    fn end(&self, how: Ended) {
+        self.lock().ended.get_or_insert(how);
         // The listener reads the end, and has the shell killed: a guest that was taken over need not agree.
         if let Some(channel) = &*lock(&self.channel) {
             let _ = rustix::net::shutdown(channel.as_fd(), rustix::net::Shutdown::Both);
         }
     }
 
-    /// Sends it back to its template, as another generation.
+    /// Sends it back to its template, as another generation. If its shell was asked and didn't do it, nobody knows what it
+    /// is: then it ends.
     pub(super) fn rollback(&self, renewal: Renewal) -> Result<(), DaemonError> {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        {
+        let _alone = lock(&self.asking);
+        let (generation, started) = (renewal.identity.generation, Instant::now());
+        let before = {
             let mut life = self.lock();
             if life.ended.is_some() {
                 return Err(DaemonError::Conflict(format!(
@@ -244,21 +272,40 @@ impl Running {
                     self.name
                 )));
             }
-            life.generation = renewal.identity.generation;
-            (life.started, life.ready_ns, life.trouble) = (Instant::now(), None, None);
+            life.question = Question::Asked;
+            let trouble = life.trouble.take();
+            (
+                std::mem::replace(&mut life.generation, generation),
+                std::mem::replace(&mut life.started, started),
+                life.ready_ns.take(),
+                trouble,
+            )
+        };
+        if let Err(error) = self.send(&ToShell::Rollback(Box::new(renewal)), None) {
+            let mut life = self.lock();
+            life.question = Question::None;
+            (life.generation, life.started, life.ready_ns, life.trouble) = before;
+            return Err(error);
         }
-        self.send(&ToShell::Rollback(Box::new(renewal)), None)?;
-        match answers.recv_timeout(ANSWER) {
-            Ok(FromShell::Claimed(times)) => {
-                let mut life = self.lock();
+        let waits = |life: &mut Life| life.ended.is_none() && matches!(life.question, Question::Asked);
+        let (mut life, _) =
+            self.changed.wait_timeout_while(self.lock(), ANSWER, waits).unwrap_or_else(PoisonError::into_inner);
+        let failure = match std::mem::replace(&mut life.question, Question::None) {
+            Question::Answered(FromShell::Claimed(times)) => {
                 life.claim = times;
-                life.first_exit_ns = nanoseconds(life.started.elapsed());
-                Ok(())
+                life.first_exit_ns = nanoseconds(started.elapsed());
+                return Ok(());
             }
-            Ok(FromShell::Failed(why)) => Err(ShellFailure::Said(why).into()),
-            Ok(_) => Err(ShellFailure::Unexpected.into()),
-            Err(_) => Err(ShellFailure::Silent(ANSWER).into()),
-        }
+            Question::Answered(FromShell::Failed(why)) => ShellFailure::Said(why),
+            Question::Answered(_) => ShellFailure::Unexpected,
+            Question::Asked | Question::None => match &life.ended {
+                Some(ended) => ShellFailure::Gone(describe(ended)),
+                None => ShellFailure::Silent(ANSWER),
+            },
+        };
+        drop(life);
+        self.end(Ended::Failed(format!("its rollback failed: {failure}")));
+        Err(failure.into())
     }
 
     /// A stream to a vsock port of the guest.
@@ -278,12 +325,15 @@ impl Running {
         self.console.listen()
     }
 
+    /// Waits for nobody: a shell that was taken over may never read.
     fn send(&self, message: &ToShell, fd: Option<OwnedFd>) -> Result<(), DaemonError> {
         let ended = || DaemonError::Conflict(format!("clone {} has ended", self.name));
         let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
-        // Not held over the send, which waits for a shell that is slow.
         let channel = lock(&self.channel).clone().ok_or_else(ended)?;
-        channel.send(message, &fds).map_err(|_| ended())
+        channel.try_send(message, &fds).map_err(|error| match error {
+            ChannelError::Full => DaemonError::Deaf(self.name.clone()),
+            _ => ended(),
+        })
     }
 }
 

@@ -89,6 +89,9 @@ pub enum DaemonError {
     /// Its state forbids it.
     #[error("{0}")]
     Conflict(String),
+    /// Its shell doesn't read what it is sent.
+    #[error("clone {0} doesn't listen: try again, or remove it with `flashfork vm rm {0}`")]
+    Deaf(String),
     /// A descriptor, thread or random number.
     #[error("cannot {0}: {1}")]
     System(&'static str, io::Error),
@@ -102,7 +105,7 @@ impl DaemonError {
             Self::Name(_) | Self::Invalid(_) | Self::Shape(_) | Self::File { .. } | Self::Boot(_) => ErrorCode::Invalid,
             Self::Taken { .. } => ErrorCode::Exists,
             Self::Unknown { .. } => ErrorCode::NotFound,
-            Self::Quota(_) | Self::Conflict(_) => ErrorCode::Conflict,
+            Self::Quota(_) | Self::Conflict(_) | Self::Deaf(_) => ErrorCode::Conflict,
             Self::Memory { .. } | Self::System(..) => ErrorCode::Exhausted,
             Self::Kvm(_) | Self::Pool(_) | Self::Image(_) => ErrorCode::Unsupported,
             Self::Guest(_) => ErrorCode::Guest,

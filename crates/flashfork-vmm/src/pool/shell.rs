@@ -119,10 +119,8 @@ impl Shell {
     /// A channel that closed says nothing; how the process ended does.
     fn explain(&mut self, failure: ShellFailure) -> ShellFailure {
         match failure {
-            ShellFailure::Channel(ChannelError::Closed) => match self.child.wait() {
-                Ok(status) => ShellFailure::Gone(end(status)),
-                Err(e) => ShellFailure::Gone(e.to_string()),
-            },
+            // It may have closed it and live on.
+            ShellFailure::Channel(ChannelError::Closed) => ShellFailure::Gone(self.put_down()),
             other => other,
         }
     }
@@ -133,12 +131,12 @@ impl Shell {
         self.channel.clone()
     }
 
-    /// Sends a message.
+    /// Sends a message, without waiting for a shell that doesn't read.
     ///
     /// # Errors
     /// [`ShellFailure::Channel`].
     pub fn send(&self, message: &ToShell, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), ShellFailure> {
-        Ok(self.channel.send(message, fds)?)
+        Ok(self.channel.try_send(message, fds)?)
     }
 
     /// The next message, if it comes in time.

@@ -1,0 +1,145 @@
+//! The daemon among shells that were taken over: they don't read, don't answer, or say too much.
+
+#[path = "common/daemon.rs"]
+mod client;
+mod common;
+
+use client::{Daemon, eventually, exists, idler, tiny};
+use flashfork_proto::api::{self, Clone, CloneState, Template};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Speaks a shell's protocol until it is told to boot or claimed, then does something else.
+const FAKE: &str = r#"#!/usr/bin/python3
+import socket, time
+PREAMBLE, READY, BOOT, CLAIMED = 100, b"\x00", 1, b"\x03" + b"\0" * 6
+s = socket.socket(fileno=3)
+s.send(s.recv(PREAMBLE))
+s.recv(1 << 20)
+s.send(READY)
+if s.recv(1 << 20)[0] == BOOT:
+    # Packets of this version's protocol begin with a small number.
+    s.send(b"\xff" * 10)
+else:
+    s.send(CLAIMED)
+    # FAILED, with 180000 characters, for ever.
+    n = 180000
+    length = bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14])
+    try:
+        while True:
+            s.send(b"\x09" + length + b"x" * n)
+    except OSError:
+        pass
+time.sleep(600)
+"#;
+
+fn fake(directory: &Path) -> PathBuf {
+    let path = directory.join("shell");
+    std::fs::write(&path, FAKE).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// Kilobytes of its own memory.
+fn anonymous(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+fn upgrade(daemon: &Daemon, what: &str) -> (UnixStream, String) {
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let request =
+        format!("POST /v1/clones/{what} HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = [0; 512];
+    let count = stream.read(&mut answer).unwrap();
+    (stream, String::from_utf8_lossy(&answer[..count]).into_owned())
+}
+
+fn answers_at_once(daemon: &Daemon) {
+    let start = Instant::now();
+    let _: api::Daemon = daemon.done("GET", "/v1", &Value::Null);
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_shell_that_talks_nonsense_or_too_much_is_ended() {
+    let Some(honest) = Daemon::start() else { return };
+    let template = honest.template("t", idler());
+    let directory = honest.dir.path().join("saved");
+    let _: Template = honest.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
+    let daemon = Daemon::start_with(|command, dir| {
+        command.arg("--shell").arg(fake(dir));
+    });
+    let daemon = daemon.unwrap();
+    // Nonsense instead of an answer: the request ends, and so does the shell.
+    let mut boots = tiny("boots", idler());
+    boots["timeout_s"] = json!(5);
+    let start = Instant::now();
+    daemon.refused("POST", "/v1/templates", &boots, "no message of this protocol");
+    daemon.refused("POST", "/v1/templates", &boots, "no message of this protocol");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    // An answer that nobody asked for: the clone ends, and the daemon keeps none of it.
+    let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    let before = anonymous(daemon.child.id());
+    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
+    let shown = || daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null);
+    eventually(|| shown().state == CloneState::Ended && !exists(clone.pid));
+    assert!(shown().ended.unwrap().contains("out of turn"), "{:?}", shown());
+    let grown = anonymous(daemon.child.id()).saturating_sub(before);
+    assert!(grown < 16 << 10, "{grown} KiB");
+    assert_eq!(template.clones_alive, 0);
+}
+
+#[test]
+fn a_shell_that_does_not_read_holds_up_nobody() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    let clones = daemon.clones("t", &json!({ "count": 2, "wait": false }));
+    signal(clones[0].pid, Signal::STOP);
+    // Typing: the console ends, after a while.
+    let (mut console, head) = upgrade(&daemon, "t-1/console");
+    assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+    console.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    let typed = (0..1000).try_for_each(|_| console.write_all(&[b'x'; 4096]));
+    answers_at_once(&daemon);
+    assert!(matches!(typed, Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)));
+    // Streams: refused, since there is no room.
+    let refused = (0..1000).map(|_| upgrade(&daemon, "t-1/agent").1).find(|answer| !answer.contains(" 101 "));
+    let refused = refused.unwrap();
+    assert!(refused.starts_with("HTTP/1.1 409") && refused.contains("doesn't listen"), "{refused}");
+    // A rollback: the clone stays what it was.
+    let before: Clone = daemon.done("GET", "/v1/clones/t-1", &Value::Null);
+    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "doesn't listen");
+    let after: Clone = daemon.done("GET", "/v1/clones/t-1", &Value::Null);
+    assert_eq!((after.generation, after.state), (before.generation, CloneState::Starting));
+    answers_at_once(&daemon);
+    let _: Clone = daemon.done("POST", "/v1/clones/t-2/rollback", &Value::Null);
+    // It need not agree to its end.
+    assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);
+    eventually(|| !exists(clones[0].pid));
+}
+
+#[test]
+fn a_rollback_without_an_answer_ends_the_clone() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
+    signal(clone.pid, Signal::STOP);
+    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "did not answer within 20 s");
+    eventually(|| !exists(clone.pid));
+    let ended = daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null).ended.unwrap();
+    assert!(ended.contains("rollback"), "{ended}");
+    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "has ended");
+}
