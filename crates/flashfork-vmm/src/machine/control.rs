@@ -80,6 +80,11 @@ impl Machine {
         self.inbox.rearm();
     }
 
+    /// Makes [`Machine::event_fd`] readable, for who stopped asking before there was nothing left.
+    pub fn remind(&self) {
+        self.inbox.remind();
+    }
+
     /// Its devices.
     pub fn devices(&self) -> &Devices {
         &self.devices

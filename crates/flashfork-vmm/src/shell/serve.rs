@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// room in the guest's serial port.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
+/// Events acted on before requests are looked at again: a guest can make new ones all the time.
+const TURN: usize = 64;
+
 /// Bytes of input that wait for the guest; what comes beyond is lost, as on a line without flow control.
 const INPUT: usize = 64 << 10;
 
@@ -204,10 +207,11 @@ impl Controller {
         }
     }
 
-    /// Acts on everything that has happened; gives the machine's end.
+    /// Acts on what has happened; gives the machine's end.
     fn events(&mut self) -> Result<Option<Ended>, ShellError> {
         self.machine.rearm();
-        while let Some(event) = self.machine.event(Some(Duration::ZERO)) {
+        for _ in 0..TURN {
+            let Some(event) = self.machine.event(Some(Duration::ZERO)) else { return Ok(None) };
             match event {
                 Event::Alive(generation) => self.channel.send(&FromShell::Alive(generation), &[])?,
                 Event::Lap(lap) => self.channel.send(&FromShell::Lap(lap), &[])?,
@@ -229,6 +233,7 @@ impl Controller {
                 }
             }
         }
+        self.machine.remind();
         Ok(None)
     }
 
