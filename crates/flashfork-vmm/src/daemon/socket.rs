@@ -4,7 +4,7 @@ use rustix::fs::{FlockOperation, Mode, flock};
 use rustix::process::umask;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,9 @@ pub enum SocketError {
     /// Somebody has it.
     #[error("a daemon listens at {} already: use that one, or give another socket", .0.display())]
     Busy(PathBuf),
+    /// Something that this didn't make.
+    #[error("{} is there and is no socket: give another path, or remove it yourself", .0.display())]
+    Other(PathBuf),
     /// A step failed.
     #[error("cannot {what} {}: {cause}", path.display())]
     Step {
@@ -48,7 +51,10 @@ impl Socket {
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed("create", directory))?;
         }
-        let lock_path = path.with_extension("lock");
+        // Added, not in an extension's place: else two sockets could have one lock, or a socket its own file.
+        let mut lock_path = path.as_os_str().to_owned();
+        lock_path.push(".lock");
+        let lock_path = PathBuf::from(lock_path);
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -60,9 +66,11 @@ impl Socket {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(SocketError::Busy(path.to_owned())),
             other => other.map_err(io::Error::from).map_err(failed("lock", &lock_path))?,
         }
-        match fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed("remove the stale socket", path)(e)),
-            _ => {}
+        match fs::symlink_metadata(path) {
+            Ok(there) if !there.file_type().is_socket() => return Err(SocketError::Other(path.to_owned())),
+            Ok(_) => fs::remove_file(path).map_err(failed("remove the stale socket", path))?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(failed("look at", path)(e)),
         }
         let before = umask(Mode::from_raw_mode(0o177));
         let listener = UnixListener::bind(path);
@@ -105,5 +113,17 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         Socket::bind(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notes.lock");
+        fs::write(&path, "dear").unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(matches!(Socket::bind(&path), Err(SocketError::Other(_))));
+        assert!(matches!(Socket::bind(&link), Err(SocketError::Other(_))));
+        assert_eq!(fs::read_to_string(&link).unwrap(), "dear");
     }
 }
