@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, TestRunner};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
 const FILES: [&str; 4] = ["disk", "manifest", "overlay", "ram"];
@@ -152,7 +152,7 @@ fn what_a_killed_save_leaves_goes_with_the_next_and_two_at_once_are_refused() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().join("t");
     let left = place.path().join(".t.saving");
-    fs::create_dir(&left).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(&left).unwrap();
     fs::write(left.join("ram"), [1; 100]).unwrap();
     {
         let other = File::open(&left).unwrap();
@@ -168,6 +168,40 @@ fn what_a_killed_save_leaves_goes_with_the_next_and_two_at_once_are_refused() {
     fs::create_dir(&empty).unwrap();
     save(&template, &empty, &kvm).unwrap();
     runs(&kvm, &load(&empty, &kvm).unwrap());
+}
+
+#[test]
+fn nothing_is_written_to_a_place_that_somebody_else_prepared() {
+    let Some(kvm) = kvm() else { return };
+    let template = template(&kvm);
+    let place = tempfile::tempdir().unwrap();
+    let (directory, draft) = (place.path().join("t"), place.path().join(".t.saving"));
+    let refused = |what: &str| {
+        let refused = save(&template, &directory, &kvm).expect_err(what);
+        assert!(
+            matches!(refused, DirectoryError::Foreign(_)) && !refused.to_string().contains('\n'),
+            "{what}: {refused}"
+        );
+        assert!(!directory.exists());
+    };
+    let elsewhere = place.path().join("elsewhere");
+    fs::DirBuilder::new().mode(0o700).create(&elsewhere).unwrap();
+    fs::write(elsewhere.join("precious"), "").unwrap();
+    symlink(&elsewhere, &draft).unwrap();
+    refused("a link");
+    fs::remove_file(&draft).unwrap();
+    fs::write(&draft, "").unwrap();
+    refused("a file");
+    fs::remove_file(&draft).unwrap();
+    fs::DirBuilder::new().mode(0o700).create(&draft).unwrap();
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o750)).unwrap();
+    refused("a directory that others may read");
+    if rustix::process::geteuid().is_root() {
+        fs::set_permissions(&draft, fs::Permissions::from_mode(0o700)).unwrap();
+        chown(&draft, Some(65534), None).unwrap();
+        refused("a directory of another user");
+    }
+    assert_eq!(names(&elsewhere), ["precious"]);
 }
 
 #[test]
@@ -190,6 +224,28 @@ fn a_state_whose_checksum_is_right_but_whose_content_is_nonsense_is_refused_or_h
             Ok(())
         })
         .unwrap();
+}
+
+#[test]
+fn an_overlay_of_another_disk_is_refused_however_well_it_is_vouched_for() {
+    let Some(kvm) = kvm() else { return };
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("t");
+    save(&template(&kvm), &directory, &kvm).unwrap();
+    // One more block in the overlay, zeros, which no checksum counts; the manifest agrees. Lengths are postcard's varints.
+    let (image, overlay, longer) = ([0x80, 0xa0, 0x04], [0x80, 0xc0, 0x04], [0x80, 0xe0, 0x04]);
+    let file = File::options().write(true).open(directory.join("overlay")).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 18 * 4096);
+    file.set_len(19 * 4096).unwrap();
+    let mut manifest = fs::read(directory.join("manifest")).unwrap();
+    let find = |from: usize, what: [u8; 3]| from + manifest[from..].windows(3).position(|w| w == what).unwrap();
+    let at = find(find(24, image), overlay);
+    manifest[at..at + 3].copy_from_slice(&longer);
+    let checksum = crc32fast::hash(&manifest[24..]);
+    manifest[12..16].copy_from_slice(&checksum.to_le_bytes());
+    fs::write(directory.join("manifest"), manifest).unwrap();
+    let refused = load(&directory, &kvm).unwrap_err().to_string();
+    assert!(refused.contains("disk and overlay don't belong together"), "{refused}");
 }
 
 #[test]

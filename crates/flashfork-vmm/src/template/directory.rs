@@ -5,13 +5,15 @@
 
 use super::manifest::{DiskSums, Manifest, Sum};
 use super::{DirectoryError, Host, Template, sparse};
-use crate::devices::virtio::blk::FrozenDisk;
+use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
 use crate::machine::Frozen;
 use crate::memory;
 use crate::state::MachineState;
 use flashfork_proto::shape::Pages;
 use kvm_ioctls::Kvm;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -70,10 +72,15 @@ pub fn load(directory: &Path, kvm: &Kvm) -> Result<Template, DirectoryError> {
     }
     let ram = get(&directory.join(RAM), &manifest.ram, "flashfork:vm", shape.pages)?;
     let disk = match &manifest.disk {
-        Some(sums) => Some(FrozenDisk {
-            image: check(&directory.join(IMAGE), &sums.image, |_, _| Ok(()))?.into(),
-            overlay: get(&directory.join(OVERLAY), &sums.overlay, "flashfork:disk", Pages::Small)?,
-        }),
+        Some(sums) => {
+            if sums.overlay.bytes != overlay_bytes(sums.image.bytes) {
+                return Err(DirectoryError::Damaged { path, why: "its disk and overlay don't belong together".into() });
+            }
+            Some(FrozenDisk {
+                image: check(&directory.join(IMAGE), &sums.image, |_, _| Ok(()))?.into(),
+                overlay: get(&directory.join(OVERLAY), &sums.overlay, "flashfork:disk", Pages::Small)?,
+            })
+        }
         None => None,
     };
     let frozen = Frozen { ram, disk, state: Arc::new(state) };
@@ -150,9 +157,18 @@ impl Draft {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e)),
             _ => {}
         }
-        let lock = File::open(&path).map_err(failed)?;
+        // In a place where others may write, somebody may have been there first: what we write there would be theirs to read.
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let lock = match open(&path, flags, Mode::empty()) {
+            Err(Errno::NOTDIR | Errno::LOOP) => return Err(DirectoryError::Foreign(path)),
+            other => File::from(other.map_err(|e| failed(e.into()))?),
+        };
+        let found = lock.metadata().map_err(failed)?;
+        if found.uid() != geteuid().as_raw() || found.mode() & 0o7777 != 0o700 {
+            return Err(DirectoryError::Foreign(path));
+        }
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::AGAIN) => return Err(DirectoryError::Busy(directory.to_owned())),
+            Err(Errno::AGAIN) => return Err(DirectoryError::Busy(directory.to_owned())),
             other => other.map_err(|e| failed(e.into()))?,
         }
         for left in fs::read_dir(&path).map_err(failed)? {

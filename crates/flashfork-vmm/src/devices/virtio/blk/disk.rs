@@ -1,6 +1,6 @@
 //! A disk: an image that never changes, and what was written over it.
 
-use super::overlay::{BLOCK, NoPlace, Overlay};
+use super::overlay::{self, BLOCK, NoPlace, Overlay};
 use crate::events::{Event, Outbox};
 use crate::memory::MemfdError;
 use flashfork_proto::api::{DEFAULT_DISK_LIMIT_MIB, MAX_SERIAL};
@@ -237,6 +237,11 @@ impl Disk {
 
 fn split(offset: u64) -> (u64, usize) {
     (offset / BLOCK as u64, (offset % BLOCK as u64) as usize)
+}
+
+/// Bytes of the overlay of a disk of `bytes`.
+pub fn overlay_bytes(bytes: u64) -> u64 {
+    overlay::length(bytes.div_ceil(BLOCK as u64))
 }
 
 /// Of a file or a block device.
