@@ -13,9 +13,12 @@ use flashfork_image::guest::default_guest;
 use flashfork_proto::agent::{self, Client, Exec, Exit, Reply, Request};
 use flashfork_proto::api::{CreateTemplate, MAX_SERIAL, Ready};
 use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, ChannelError, FromShell, ToShell};
+use rustix::fs::OFlags;
 use serde_bytes::ByteBuf;
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,8 +68,19 @@ pub(super) fn boot(
     result
 }
 
+/// Opens what can be read without waiting for somebody who writes.
 fn open(path: &Path) -> Result<File, DaemonError> {
-    File::open(path).map_err(|cause| DaemonError::File { path: path.to_owned(), cause })
+    let opened = || {
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(io::Error::other("it is neither a file nor a block device"));
+        }
+        // The flag has done its work.
+        rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+        Ok(file)
+    };
+    opened().map_err(|cause| DaemonError::File { path: path.to_owned(), cause })
 }
 
 fn source(settings: &Settings, request: &CreateTemplate) -> Result<Source, DaemonError> {
