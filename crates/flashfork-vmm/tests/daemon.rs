@@ -175,3 +175,53 @@ fn templates_are_saved_and_loaded() {
     std::fs::write(directory.join("manifest"), b"damaged").unwrap();
     daemon.refused("POST", "/v1/templates/load", &json!({ "name": "v", "directory": directory }), "manifest");
 }
+
+#[test]
+fn a_rollback_is_another_clone_with_its_own_index_and_counts_as_one() {
+    let Some(daemon) = Daemon::start() else { return };
+    let teller = [
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // mov dx, 0x1234; mov al, FORK; out dx, al
+        &[0xba, 0x3c, 0x12, 0x66, 0xed, 0x66, 0xed, 0x66, 0xed], // mov dx, 0x123c; in eax, dx: role, zero, index
+        &[0x04, b'0', 0xba, 0xf8, 0x03, 0xee, 0xf4, 0xeb, 0xfd], // add al, '0'; mov dx, 0x3f8; out dx, al; hlt; jmp hlt
+    ];
+    let mut limited = tiny("t", teller.concat());
+    limited["max_clones"] = json!(3);
+    let _: Template = daemon.done("POST", "/v1/templates", &limited);
+    daemon.clones("t", &json!({ "count": 2, "wait": false }));
+    let rolled: Clone = daemon.done("POST", "/v1/clones/t-1/rollback", &Value::Null);
+    let template = || daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null);
+    assert_eq!((template().clones_made, template().clones_alive), (3, 2));
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let request =
+        b"POST /v1/clones/t-1/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n02") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+    }
+    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "make a new one");
+    let after: Clone = daemon.done("GET", "/v1/clones/t-1", &Value::Null);
+    assert_eq!((after.generation, after.state), (rolled.generation, CloneState::Starting));
+    // The template stays as long as they live, and goes when they have ended.
+    daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "2 clones");
+    daemon.shells().into_iter().for_each(kill);
+    eventually(|| template().clones_alive == 0);
+    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "has ended");
+    assert_eq!(daemon.ask("DELETE", "/v1/templates/t", &Value::Null).0, 204);
+}
+
+#[test]
+fn a_file_that_would_wait_for_a_writer_is_refused() {
+    let Some(daemon) = Daemon::start() else { return };
+    let pipe = daemon.dir.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
+    let mut request = tiny("t", idler());
+    request.as_object_mut().unwrap().remove("tiny");
+    for file in [pipe.as_path(), Path::new("/dev/zero")] {
+        request["kernel"] = json!(file);
+        daemon.refused("POST", "/v1/templates", &request, "neither a file nor a block device");
+    }
+}

@@ -1,5 +1,6 @@
 //! One clone: its shell, and the thread that listens to it.
 
+use super::Entry;
 use super::console::Console;
 use super::error::DaemonError;
 use super::memory;
@@ -9,7 +10,7 @@ use flashfork_proto::shell::{Channel, ChannelError, Claim, ClaimTimes, Ended, Fr
 use flashfork_proto::{Generation, generation_hex};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,9 @@ const ANSWER: Duration = Duration::from_secs(20);
 pub(super) struct Running {
     name: String,
     template: String,
+    /// Gone after its end, when its template may be removed.
+    origin: Weak<Entry>,
+    job: Vec<u8>,
     pid: u32,
     cid: u32,
     /// Until its end.
@@ -63,6 +67,8 @@ enum Question {
 pub(super) struct Born {
     pub(super) name: String,
     pub(super) template: String,
+    pub(super) origin: Weak<Entry>,
+    pub(super) job: Vec<u8>,
     pub(super) cid: u32,
     pub(super) generation: Generation,
     pub(super) started: Instant,
@@ -101,7 +107,7 @@ impl Running {
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, cid, generation, started, claim, early } = born;
+        let Born { name, template, origin, job, cid, generation, started, claim, early } = born;
         let first_exit_ns = nanoseconds(started.elapsed());
         let life = Life {
             generation,
@@ -117,6 +123,8 @@ impl Running {
         let clone = Arc::new(Self {
             name,
             template,
+            origin,
+            job,
             pid: shell.pid(),
             cid,
             channel: Mutex::new(Some(channel.clone())),
@@ -193,6 +201,23 @@ impl Running {
         &self.name
     }
 
+    /// Its template, as long as it lives.
+    pub(super) fn template(&self) -> Result<Arc<Entry>, DaemonError> {
+        if self.has_ended() {
+            return Err(self.over());
+        }
+        self.origin.upgrade().ok_or_else(|| self.over())
+    }
+
+    /// What it was given to do.
+    pub(super) fn job(&self) -> &[u8] {
+        &self.job
+    }
+
+    fn over(&self) -> DaemonError {
+        DaemonError::Conflict(format!("clone {} has ended; remove it and make another", self.name))
+    }
+
     /// Whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.lock().ended.is_some()
@@ -267,10 +292,7 @@ impl Running {
         let before = {
             let mut life = self.lock();
             if life.ended.is_some() {
-                return Err(DaemonError::Conflict(format!(
-                    "clone {} has ended; remove it and make another",
-                    self.name
-                )));
+                return Err(self.over());
             }
             life.question = Question::Asked;
             let trouble = life.trouble.take();

@@ -99,6 +99,25 @@ struct State {
     reserved: BTreeSet<(&'static str, String)>,
 }
 
+impl State {
+    /// Forgets a clone, unless its name is another's by now.
+    fn forget(&mut self, clone: &Arc<Running>) {
+        let name = clone.name();
+        if self.clones.get(name).is_some_and(|named| Arc::ptr_eq(named, clone)) {
+            self.clones.remove(name);
+        }
+    }
+}
+
+/// A clone that keeps its template from being removed, from before its claim to its end.
+struct Alive(Arc<Entry>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.alive.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// A template and what the daemon knows of it.
 #[derive(Debug)]
 struct Entry {
@@ -201,7 +220,7 @@ impl Daemon {
         Ok(entry.show(name))
     }
 
-    /// Loads one from a directory.
+    /// Loads one from a directory. Each load counts its clones for itself, from the number that was saved on.
     ///
     /// # Errors
     /// [`DaemonError`].
@@ -242,8 +261,9 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub fn remove_template(&self, name: &str) -> Result<(), DaemonError> {
-        let entry = self.entry(name)?;
         let mut state = self.lock();
+        let unknown = || DaemonError::Unknown { kind: "template", name: name.into() };
+        let entry = state.templates.get(name).cloned().ok_or_else(unknown)?;
         let alive = entry.alive.load(Ordering::Acquire);
         if alive > 0 {
             return Err(DaemonError::Conflict(format!("template {name} has {alive} clones: remove them first")));
@@ -289,18 +309,18 @@ impl Daemon {
             }
         }
         if request.wait
-            && let Err(error) = made.iter().try_for_each(|(_, clone)| clone.wait_ready())
+            && let Err(error) = made.iter().try_for_each(|clone| clone.wait_ready())
         {
             self.take_back(&made);
             return Err(error);
         }
-        Ok(made.iter().map(|(_, clone)| clone.show()).collect())
+        Ok(made.iter().map(|clone| clone.show()).collect())
     }
 
-    fn take_back(&self, made: &[(String, Arc<Running>)]) {
-        for (name, clone) in made {
+    fn take_back(&self, made: &[Arc<Running>]) {
+        for clone in made {
             clone.stop();
-            self.lock().clones.remove(name);
+            self.lock().forget(clone);
         }
     }
 
@@ -311,9 +331,10 @@ impl Daemon {
         request: &CreateClones,
         index: u64,
         started: Instant,
-    ) -> Result<(String, Arc<Running>), DaemonError> {
+    ) -> Result<Arc<Running>, DaemonError> {
         let name = request.name.clone().unwrap_or_else(|| format!("{template}-{}", index + 1));
         let _reserved = self.reserve("clone", &name)?;
+        let alive = self.count(template, entry)?;
         let renewal = renewal(&name, index, request.job.as_bytes())?;
         let (generation, cid) = (renewal.identity.generation, self.cid());
         let frozen = &entry.template.frozen;
@@ -331,19 +352,31 @@ impl Daemon {
                 return Err(failure.into());
             }
         };
-        entry.alive.fetch_add(1, Ordering::AcqRel);
         self.clones_made.fetch_add(1, Ordering::Relaxed);
-        let (of_template, daemon) = (entry.clone(), Arc::downgrade(self));
+        let daemon = Arc::downgrade(self);
         let gone = move |clone: &Arc<Running>| {
-            of_template.alive.fetch_sub(1, Ordering::AcqRel);
+            drop(alive);
             if let Some(daemon) = daemon.upgrade() {
                 daemon.note_end(clone);
             }
         };
-        let born = Born { name: name.clone(), template: template.into(), cid, generation, started, claim, early };
+        let origin = Arc::downgrade(entry);
+        let job = request.job.as_bytes().to_vec();
+        let born =
+            Born { name: name.clone(), template: template.into(), origin, job, cid, generation, started, claim, early };
         let clone = Running::start(shell, born, pools, gone)?;
-        self.lock().clones.insert(name.clone(), clone.clone());
-        Ok((name, clone))
+        self.lock().clones.insert(name, clone.clone());
+        Ok(clone)
+    }
+
+    /// Counts a clone of `entry`, unless that was removed since it was looked up.
+    fn count(&self, template: &str, entry: &Arc<Entry>) -> Result<Alive, DaemonError> {
+        let state = self.lock();
+        if !state.templates.get(template).is_some_and(|named| Arc::ptr_eq(named, entry)) {
+            return Err(DaemonError::Unknown { kind: "template", name: template.into() });
+        }
+        entry.alive.fetch_add(1, Ordering::AcqRel);
+        Ok(Alive(entry.clone()))
     }
 
     /// Remembers that `clone` has ended, and forgets the one that did longest ago, so that a daemon doesn't grow.
@@ -353,11 +386,7 @@ impl Daemon {
         if state.ended.len() > self.settings.remember
             && let Some(oldest) = state.ended.pop_front().and_then(|oldest| oldest.upgrade())
         {
-            // Its name may be another's by now.
-            let name = oldest.name();
-            if state.clones.get(name).is_some_and(|named| Arc::ptr_eq(named, &oldest)) {
-                state.clones.remove(name);
-            }
+            state.forget(&oldest);
         }
     }
 
@@ -381,19 +410,23 @@ impl Daemon {
     pub fn remove_clone(&self, name: &str) -> Result<(), DaemonError> {
         let clone = self.running(name)?;
         clone.stop();
-        self.lock().clones.remove(name);
+        self.lock().forget(&clone);
         Ok(())
     }
 
-    /// Sends one back to its template, and waits until it is ready if it ever was.
+    /// Sends one back to its template, with its job, and waits until it is ready if it ever was. That makes another clone of
+    /// the template, with an index of its own, and counts as one.
     ///
     /// # Errors
     /// [`DaemonError`].
     pub fn rollback(&self, name: &str) -> Result<api::Clone, DaemonError> {
         let clone = self.running(name)?;
+        let entry = clone.template()?;
         let was_ready = clone.show().ready_ns.is_some();
-        let index = self.clones_made.fetch_add(1, Ordering::Relaxed);
-        clone.rollback(renewal(name, index, &[])?)?;
+        let tenant = rustix::process::geteuid().as_raw();
+        let index = entry.template.quota.take(tenant, 1)?.start;
+        clone.rollback(renewal(name, index, clone.job())?)?;
+        self.clones_made.fetch_add(1, Ordering::Relaxed);
         if was_ready {
             clone.wait_ready()?;
         }
