@@ -20,7 +20,8 @@ use flashfork_bench::vm_clone::VmCloneOptions;
 use flashfork_bench::vm_memory::VmMemoryOptions;
 use flashfork_bench::write_fraction::WriteFractionOptions;
 use flashfork_bench::{Installed, Outcome};
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -83,7 +84,7 @@ struct Run<Options: Args> {
 
 #[derive(Args)]
 struct OutputArgs {
-    /// Where the records go [default: a new file in the user's state directory]
+    /// Where the records go; a file that is there is replaced [default: a new file in the user's state directory]
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
     /// Print the records as JSON instead of the table
@@ -192,10 +193,9 @@ fn measure(experiment: &Experiment) -> Result<(), CliError> {
         None => places::records(experiment.name())?,
     };
     // Made before anything is measured: a place that can't be written to is found out now.
-    let file = beside(&path)?;
+    let place = Place::open(&path)?;
     let outcome = run(experiment)?;
-    outcome.document.write(file.path())?;
-    file.persist(&path).map_err(|e| CliError::file("write", &path)(e.error))?;
+    place.write(&outcome.document, &path)?;
     let mut out = std::io::stdout().lock();
     let printed = if output.json {
         serde_json::to_writer(&mut out, &outcome.document).map_err(Into::into).and_then(|()| writeln!(out))
@@ -293,6 +293,45 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
 /// Where the parts of the VM monitor are.
 fn monitor() -> Result<Installed, CliError> {
     Ok(Installed { shell: places::monitor("flashfork-shell")?, agent: places::agent()?, cache: places::cache("lab")? })
+}
+
+/// Where records go.
+enum Place {
+    /// A file that becomes the one at this path.
+    File(NamedTempFile, PathBuf),
+    /// A device or FIFO, which is written into; open all the time, or a FIFO's reader would see its end.
+    Special(File),
+}
+
+impl Place {
+    fn open(path: &Path) -> Result<Self, CliError> {
+        let failed = || CliError::file("write", path);
+        match std::fs::metadata(path) {
+            Ok(found) if found.is_dir() => Err(failed()(ErrorKind::IsADirectory.into())),
+            Ok(found) if !found.is_file() => {
+                Ok(Self::Special(File::options().write(true).open(path).map_err(failed())?))
+            }
+            // Not a symlink is replaced, but what it leads to.
+            Ok(_) => {
+                let path = path.canonicalize().map_err(failed())?;
+                Ok(Self::File(beside(&path)?, path))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound && !path.is_symlink() => {
+                Ok(Self::File(beside(path)?, path.to_owned()))
+            }
+            Err(e) => Err(failed()(e)),
+        }
+    }
+
+    fn write(self, document: &Document, path: &Path) -> Result<(), CliError> {
+        match self {
+            Self::Special(_open) => Ok(document.write(path)?),
+            Self::File(file, path) => {
+                document.write(file.path())?;
+                file.persist(&path).map(drop).map_err(|e| CliError::file("write", &path)(e.error))
+            }
+        }
+    }
 }
 
 /// A temporary file in the directory of `path`, to become it when it is complete.

@@ -157,6 +157,31 @@ fn records_that_could_not_be_written_are_refused_before_measuring() {
 }
 
 #[test]
+fn records_replace_files_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = |place: &std::path::Path| {
+        let mut bench = flashfork();
+        bench.args(["bench", "fork", "--quick", "--sizes", "0", "--records"]).arg(place);
+        bench
+    };
+    bench(dir.path()).assert().code(1).stdout("").stderr(contains("is a directory"));
+    let (link, leads_to) = (dir.path().join("link"), dir.path().join("records.json"));
+    std::os::unix::fs::symlink(&leads_to, &link).unwrap();
+    bench(&link).assert().code(1).stdout("");
+    std::fs::write(&leads_to, "before").unwrap();
+    bench(&link).assert().success();
+    assert!(link.is_symlink() && std::fs::read_to_string(&leads_to).unwrap().starts_with('{'));
+    let fifo = dir.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let reader = {
+        let fifo = fifo.clone();
+        std::thread::spawn(move || std::fs::read_to_string(fifo).unwrap())
+    };
+    bench(&fifo).assert().success();
+    assert!(reader.join().unwrap().starts_with('{'));
+}
+
+#[test]
 fn a_figure_of_what_is_no_record_file_is_refused_and_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let (records, out) = (dir.path().join("records.json"), dir.path().join("out.svg"));
