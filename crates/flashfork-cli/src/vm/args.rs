@@ -5,6 +5,9 @@ use flashfork_bench::size::Size;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// The template that `vm run` makes by itself.
+pub const DEFAULT_TEMPLATE: &str = "default";
+
 /// Clone warmed virtual machines copy-on-write
 #[derive(Args)]
 #[command(after_help = "Example: flashfork vm run -- echo hello")]
@@ -24,7 +27,7 @@ pub enum VmCommand {
     /// Run the daemon in the foreground
     #[command(after_help = "Example: flashfork vm serve --pool 16")]
     Serve(ServeArgs),
-    /// Run a command in a new clone; the template is made of Debian's kernel if it isn't there
+    /// Run a command in a new clone; the template `default` is made of Debian's kernel if it isn't there
     #[command(after_help = "Example: flashfork vm run -- echo hello")]
     Run(RunArgs),
     #[command(subcommand, about = "Make, save, load and remove templates")]
@@ -50,6 +53,9 @@ pub enum VmCommand {
     /// Show what the daemon has, and what memory that takes
     #[command(after_help = "Example: flashfork vm stats")]
     Stats,
+    /// End the daemon, and with it all templates and clones
+    #[command(after_help = "Example: flashfork vm stop")]
+    Stop,
     /// Say what this host's KVM can do, by trying: boot Linux, run a tiny guest, or nothing
     #[command(after_help = "Example: flashfork vm doctor")]
     Doctor,
@@ -67,7 +73,7 @@ pub struct ServeArgs {
 #[derive(Args)]
 pub struct RunArgs {
     /// The template
-    #[arg(long, default_value = "default", value_name = "NAME")]
+    #[arg(long, default_value = DEFAULT_TEMPLATE, value_name = "NAME")]
     pub template: String,
     /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
     #[arg(short = 't', long)]
@@ -139,10 +145,10 @@ pub struct CreateArgs {
     #[arg(long)]
     pub ready_signal: bool,
     /// Retire the template after this many clones
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_clones: Option<u64>,
     /// Seconds until the guest must be ready
-    #[arg(long, default_value_t = flashfork_proto::api::DEFAULT_TIMEOUT_S)]
+    #[arg(long, default_value_t = flashfork_proto::api::DEFAULT_TIMEOUT_S, value_parser = clap::value_parser!(u32).range(1..))]
     pub timeout: u32,
 }
 

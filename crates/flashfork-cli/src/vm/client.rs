@@ -2,9 +2,11 @@
 
 use crate::error::CliError;
 use flashfork_proto::api::{self, UPGRADE};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -24,9 +26,40 @@ impl Client {
         Self { socket: socket.to_owned() }
     }
 
-    /// Whether somebody listens.
-    pub fn answers(&self) -> bool {
-        UnixStream::connect(&self.socket).is_ok()
+    /// Whether somebody listens whom the user can trust.
+    pub fn answers(&self) -> Result<bool, CliError> {
+        match self.connect() {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => Ok(false),
+            Err(e) => Err(CliError::file("reach the VM daemon at", &self.socket)(e)),
+        }
+    }
+
+    /// A connection. What listens must run as this user or as root: any other could show the user what it likes, and would
+    /// get to know what the user does.
+    fn connect(&self) -> std::io::Result<UnixStream> {
+        let stream = UnixStream::connect(&self.socket)?;
+        let peer = getsockopt(&stream, PeerCredentials)?;
+        // SAFETY: asks for a number.
+        if [unsafe { libc::geteuid() }, 0].contains(&peer.uid()) {
+            return Ok(stream);
+        }
+        Err(std::io::Error::other(format!(
+            "user {} listens there, neither you nor root: give another --socket",
+            peer.uid()
+        )))
+    }
+
+    /// The process that listens.
+    pub fn peer(&self) -> Result<i32, CliError> {
+        let failed = || CliError::file("find who listens at", &self.socket);
+        let stream = self.connect().map_err(failed())?;
+        let pid = getsockopt(&stream, PeerCredentials).map_err(|e| failed()(e.into()))?.pid();
+        // What a process of another namespace is called here.
+        if pid <= 0 {
+            return Err(failed()(std::io::Error::other("a process that can't be seen from here")));
+        }
+        Ok(pid)
     }
 
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
@@ -62,8 +95,7 @@ impl Client {
     }
 
     fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<BufReader<UnixStream>, CliError> {
-        let mut stream =
-            UnixStream::connect(&self.socket).map_err(CliError::file("reach the VM daemon at", &self.socket))?;
+        let mut stream = self.connect().map_err(CliError::file("reach the VM daemon at", &self.socket))?;
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: flashfork\r\n{headers}Content-Length: {length}\r\n\r\n");
         stream.write_all(&[head.as_bytes(), body].concat()).map_err(self.broke())?;

@@ -4,8 +4,10 @@ use super::client::Client;
 use crate::error::CliError;
 use crate::places;
 use nix::sys::signal::Signal;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,12 +17,15 @@ use tempfile::TempDir;
 /// A daemon listens within milliseconds of its start.
 const START: Duration = Duration::from_secs(10);
 
+/// It ends as soon as it is told to.
+const STOP: Duration = Duration::from_secs(10);
+
 /// Where the user's daemon listens.
 pub fn default_socket() -> PathBuf {
     // SAFETY: asks for a number.
     let user = unsafe { libc::geteuid() };
     match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if user != 0 => Path::new(&dir).join("flashfork/vmd.sock"),
+        Some(dir) if user != 0 && Path::new(&dir).is_absolute() => Path::new(&dir).join("flashfork/vmd.sock"),
         _ if user == 0 => "/run/flashfork/vmd.sock".into(),
         _ => format!("/tmp/flashfork-{user}/vmd.sock").into(),
     }
@@ -39,24 +44,80 @@ pub fn program() -> Result<PathBuf, CliError> {
     })
 }
 
-/// The command that runs a daemon at `socket`.
+/// The command that runs a daemon at `socket`, whose directory is there then.
 pub fn command(socket: &Path) -> Result<Command, CliError> {
+    let dir = socket.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(CliError::file("create", dir))?;
+    // Its name can be guessed, and it may be in a directory where everybody makes files.
+    if socket == default_socket() {
+        check_private(dir)?;
+    }
     let mut command = Command::new(program()?);
     command.arg("--socket").arg(socket).arg("--cache").arg(places::cache("lab")?);
     Ok(command)
 }
 
+/// Refuses a directory in which others could put a socket or log of theirs.
+fn check_private(dir: &Path) -> Result<(), CliError> {
+    let found = fs::symlink_metadata(dir).map_err(CliError::file("look at", dir))?;
+    // SAFETY: asks for a number.
+    let ours = found.is_dir() && found.uid() == unsafe { libc::geteuid() };
+    if ours && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let what = if ours { "others may write to it" } else { "it is no directory of yours" };
+    Err(CliError::Unable(format!(
+        "{} is no place for the VM daemon's socket: {what}; remove it, set XDG_RUNTIME_DIR, or give --socket",
+        dir.display()
+    )))
+}
+
+/// The daemon at `socket`, if somebody listens there.
+pub fn find(socket: &Path) -> Result<Option<Client>, CliError> {
+    let client = Client::new(socket);
+    Ok(client.answers()?.then_some(client))
+}
+
 /// The daemon at `socket`, started if nobody listens there.
 pub fn connect(socket: &Path) -> Result<Client, CliError> {
-    let client = Client::new(socket);
-    if client.answers() {
+    if let Some(client) = find(socket)? {
         return Ok(client);
     }
     let mut command = command(socket)?;
     // A session of its own: it outlives this command and its terminal.
     command.process_group(0);
     start(&mut command, socket)?;
-    Ok(client)
+    Ok(Client::new(socket))
+}
+
+/// Ends the daemon at `socket`, and with it its templates and clones; whether there was one.
+pub fn stop(socket: &Path) -> Result<bool, CliError> {
+    let Some(client) = find(socket)? else { return Ok(false) };
+    let pid = client.peer()?;
+    let failed = |what: &str| CliError::Unable(format!("cannot {what} the VM daemon, process {pid}: {}", last_error()));
+    // SAFETY: takes numbers; see pidfd_open(2).
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(failed("find"));
+    }
+    // SAFETY: it was just opened, and nothing else has it.
+    let process = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+    let no_details = std::ptr::null::<libc::siginfo_t>();
+    // SAFETY: a descriptor of a process, and numbers; see pidfd_send_signal(2).
+    if unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGTERM, no_details, 0) } < 0 {
+        return Err(failed("end"));
+    }
+    let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, which is writable.
+    match unsafe { libc::poll(&raw mut ended, 1, STOP.as_millis() as i32) } {
+        1 => Ok(true),
+        0 => Err(CliError::Unable(format!("the VM daemon, process {pid}, was told to end and goes on"))),
+        _ => Err(failed("wait for")),
+    }
+}
+
+fn last_error() -> std::io::Error {
+    std::io::Error::last_os_error()
 }
 
 /// A daemon of this command's own, which ends with it and leaves nothing behind.
@@ -80,16 +141,18 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // Both fail if it has ended already. Its shells die with it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
+}
+
+fn end(child: &mut Child) {
+    // Both fail if it has ended already. Its shells die with it.
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Runs a daemon and waits until it listens.
 fn start(command: &mut Command, socket: &Path) -> Result<Child, CliError> {
-    let dir = socket.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(dir).map_err(CliError::file("create", dir))?;
     let log_path = socket.with_extension("log");
     let log =
         OpenOptions::new().create(true).append(true).open(&log_path).map_err(CliError::file("write", &log_path))?;
@@ -99,17 +162,54 @@ fn start(command: &mut Command, socket: &Path) -> Result<Child, CliError> {
     let client = Client::new(socket);
     let start = Instant::now();
     while start.elapsed() < START {
-        if client.answers() {
-            return Ok(child);
+        // Somebody else's socket is an end too, and the daemon isn't left behind.
+        match client.answers() {
+            Ok(true) => return Ok(child),
+            Ok(false) => {}
+            Err(e) => {
+                end(&mut child);
+                return Err(e);
+            }
         }
         if child.try_wait().is_ok_and(|status| status.is_some()) {
             break;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+    end(&mut child);
     let mut said = String::new();
     let _ = fs::File::open(&log_path).and_then(|mut log| log.read_to_string(&mut said));
     let line = said.get(before..).and_then(|new| new.lines().next()).unwrap_or("it does not listen");
     let line = line.trim_start_matches("flashfork-vmd: ");
     Err(CliError::Unable(format!("the VM daemon did not start: {line}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn only_a_directory_that_is_the_user_s_alone_to_write_holds_the_socket() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("dir");
+        command(&dir.join("vmd.sock")).err();
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+        check_private(&dir).unwrap();
+        for mode in [0o770, 0o777, 0o1777] {
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(check_private(&dir).unwrap_err().to_string().contains("others may write"), "{mode:o}");
+        }
+        let link = place.path().join("link");
+        symlink(place.path(), &link).unwrap();
+        assert!(check_private(&link).unwrap_err().to_string().contains("no directory of yours"));
+        // SAFETY: asks for a number.
+        let foreign = if unsafe { libc::geteuid() } == 0 {
+            std::os::unix::fs::chown(&dir, Some(1), None).unwrap();
+            dir.as_path()
+        } else {
+            Path::new("/")
+        };
+        assert!(check_private(foreign).unwrap_err().to_string().contains("no directory of yours"));
+    }
 }

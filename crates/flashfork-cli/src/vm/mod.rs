@@ -12,7 +12,9 @@ pub use args::VmArgs;
 
 use crate::error::CliError;
 use crate::output::say;
-use args::{CreateArgs, DirectoryArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand, VmCommand};
+use args::{
+    CreateArgs, DEFAULT_TEMPLATE, DirectoryArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand, VmCommand,
+};
 use client::Client;
 use flashfork_proto::api::{
     self, CloneState, CreateClones, CreateTemplate, LoadTemplate, Ready, SaveTemplate, Template,
@@ -27,7 +29,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
-    let socket = args.socket.clone().unwrap_or_else(daemon::default_socket);
+    let socket = absolute(&args.socket.clone().unwrap_or_else(daemon::default_socket))?;
+    let print = Printer { json: args.json };
     let client = match &args.command {
         VmCommand::Serve(serve) => {
             let mut command = daemon::command(&socket)?;
@@ -35,12 +38,16 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             return Err(CliError::file("start", daemon::program()?)(error));
         }
         VmCommand::Image(ImageCommand::FromDir(args)) => return image(args),
-        _ => daemon::connect(&socket)?,
+        VmCommand::Stop => return stop(&socket),
+        command if makes_something(command) => daemon::connect(&socket)?,
+        command => match daemon::find(&socket)? {
+            Some(client) => client,
+            None => return without_daemon(command, &socket, &print),
+        },
     };
-    let print = Printer { json: args.json };
     match &args.command {
         VmCommand::Run(run) => return run_once(&client, run),
-        VmCommand::Template(command) => template(&client, command, &print)?,
+        VmCommand::Template(command) => return template(&client, command, &print),
         VmCommand::Clone(clone) => {
             let request = CreateClones {
                 count: clone.count,
@@ -62,7 +69,7 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             clones.retain(|clone| args.all || clone.state != CloneState::Ended);
             print.print(&clones, || show::clones(&clones))?;
         }
-        VmCommand::Rm(args) => args.names.iter().try_for_each(|name| client.delete(&format!("/v1/clones/{name}")))?,
+        VmCommand::Rm(args) => return Ok(remove("clones", &args.names, Some(&client))),
         VmCommand::Stats => {
             let stats: api::Stats = client.get("/v1/stats")?;
             print.print(&stats, || show::stats(&stats))?;
@@ -71,9 +78,72 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             let host: api::Host = waiting("trying to boot guests", || client.post("/v1/host", &()))?;
             print.print(&host, || show::host(&host))?;
         }
-        VmCommand::Serve(_) | VmCommand::Image(_) => {}
+        VmCommand::Serve(_) | VmCommand::Image(_) | VmCommand::Stop => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a daemon has something to keep afterwards. For the others none is started.
+fn makes_something(command: &VmCommand) -> bool {
+    match command {
+        // Where there is no daemon there is only the template that is made by itself.
+        VmCommand::Run(run) => run.template == DEFAULT_TEMPLATE,
+        VmCommand::Template(command) => matches!(command, TemplateCommand::Create(_) | TemplateCommand::Load(_)),
+        _ => false,
+    }
+}
+
+/// What a command says where no daemon runs: there are no templates and clones.
+fn without_daemon(command: &VmCommand, socket: &Path, print: &Printer) -> Result<ExitCode, CliError> {
+    let missing = |kind, name: &str| Err(CliError::Unable(no_such(kind, name)));
+    match command {
+        VmCommand::Ls(_) => print.print(&[(); 0], || show::clones(&[]))?,
+        VmCommand::Template(TemplateCommand::Ls) => print.print(&[(); 0], || show::templates(&[]))?,
+        VmCommand::Doctor => {
+            let host = host()?;
+            print.print(&host, || show::host(&host))?;
+        }
+        VmCommand::Rm(args) => return Ok(remove("clones", &args.names, None)),
+        VmCommand::Template(TemplateCommand::Rm(args)) => return Ok(remove("templates", &args.names, None)),
+        VmCommand::Exec(args) => return missing("clone", &args.name),
+        VmCommand::Console(args) | VmCommand::Rollback(args) => return missing("clone", &args.name),
+        VmCommand::Run(args) => return missing("template", &args.template),
+        VmCommand::Clone(args) => return missing("template", &args.template),
+        VmCommand::Template(TemplateCommand::Save(args)) => return missing("template", &args.name),
+        _ => return Err(CliError::Unable(no_daemon(socket))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_daemon(socket: &Path) -> String {
+    format!("no VM daemon runs at {}: `flashfork vm run` and `vm template create` start one", socket.display())
+}
+
+fn no_such(kind: &str, name: &str) -> String {
+    format!("there is no {kind} {name}: no VM daemon runs")
+}
+
+fn stop(socket: &Path) -> Result<ExitCode, CliError> {
+    if !daemon::stop(socket)? {
+        say(&no_daemon(socket))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what can be removed, and says what can't. `kinds` are `clones` or `templates`.
+fn remove(kinds: &str, names: &[String], client: Option<&Client>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for name in names {
+        let result = match client {
+            Some(client) => client.delete(&format!("/v1/{kinds}/{name}")),
+            None => Err(CliError::Unable(no_such(kinds.trim_end_matches('s'), name))),
+        };
+        if let Err(e) = result {
+            eprintln!("flashfork: {e}");
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
 }
 
 /// What KVM can do here, by trying, with a daemon that is gone afterwards.
@@ -96,7 +166,7 @@ impl Printer {
     }
 }
 
-fn template(client: &Client, command: &TemplateCommand, print: &Printer) -> Result<(), CliError> {
+fn template(client: &Client, command: &TemplateCommand, print: &Printer) -> Result<ExitCode, CliError> {
     let template: Template = match command {
         TemplateCommand::Create(args) => create(client, &request(args)?)?,
         TemplateCommand::Save(DirectoryArgs { name, directory }) => {
@@ -109,13 +179,13 @@ fn template(client: &Client, command: &TemplateCommand, print: &Printer) -> Resu
         }
         TemplateCommand::Ls => {
             let templates: Vec<Template> = client.get("/v1/templates")?;
-            return print.print(&templates, || show::templates(&templates));
+            print.print(&templates, || show::templates(&templates))?;
+            return Ok(ExitCode::SUCCESS);
         }
-        TemplateCommand::Rm(args) => {
-            return args.names.iter().try_for_each(|name| client.delete(&format!("/v1/templates/{name}")));
-        }
+        TemplateCommand::Rm(args) => return Ok(remove("templates", &args.names, Some(client))),
     };
-    print.print(&template, || show::templates(std::slice::from_ref(&template)))
+    print.print(&template, || show::templates(std::slice::from_ref(&template)))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
@@ -149,12 +219,25 @@ fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
 
 fn create(client: &Client, request: &CreateTemplate) -> Result<Template, CliError> {
     waiting("booting the guest; the first time its kernel is downloaded", || client.post("/v1/templates", request))
+        .map_err(with_cure)
+}
+
+/// A vCPU that KVM gives up on means to most users that this is no KVM for Linux, on a virtual machine above all.
+fn with_cure(error: CliError) -> CliError {
+    let said = error.to_string();
+    if !said.contains("KVM can't run the guest") {
+        return error;
+    }
+    CliError::Unable(format!(
+        "{said}; this KVM may run no Linux guests: `flashfork vm doctor` tries it; in the lab they run: docs/VIRTUAL_MACHINES.md"
+    ))
 }
 
 /// One clone, one command, and away with the clone.
 fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
     let templates: Vec<Template> = client.get("/v1/templates")?;
-    if templates.iter().all(|template| template.name != args.template) {
+    // Of any other name the daemon says that there is no such template.
+    if args.template == DEFAULT_TEMPLATE && templates.iter().all(|template| template.name != args.template) {
         let json = serde_json::json!({
             "name": args.template,
             "shape": Shape { memory_mib: 256, vcpus: 1, pages: Pages::Small, disk: false },

@@ -34,8 +34,12 @@ pub fn clones(clones: &[Clone]) -> String {
 }
 
 pub fn stats(stats: &Stats) -> String {
-    let mut lines =
-        vec![format!("{} templates, {} clones alive, {} made", stats.templates, stats.clones, stats.clones_made)];
+    let mut lines = vec![format!(
+        "{}, {} alive, {} made",
+        count(stats.templates, "template"),
+        count(stats.clones, "clone"),
+        stats.clones_made
+    )];
     let [templates, clones, shells] = [stats.template_bytes, stats.clone_bytes, stats.shell_bytes].map(mebibytes);
     lines.push(format!("memory: {templates} of templates, {clones} that clones add, {shells} of shells that wait"));
     lines.extend(stats.pools.iter().map(|pool| {
@@ -43,6 +47,10 @@ pub fn stats(stats: &Stats) -> String {
         format!("{}: {ready} shells ready, {preparing} being prepared, {misses} claims had to wait", pool.shape)
     }));
     lines.join("\n")
+}
+
+fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
 fn mebibytes(bytes: u64) -> String {
@@ -53,8 +61,8 @@ pub fn host(host: &Host) -> String {
     let verdict = match host.kvm {
         HostKvm::Linux => "KVM boots Linux guests",
         HostKvm::Untried => "KVM runs tiny guests, Linux was not tried",
-        HostKvm::Tiny => "KVM runs tiny guests only: Linux guests need the lab (flashfork lab run --nested-kvm)",
-        HostKvm::None => "KVM runs no guest: all guests need the lab (flashfork lab run --nested-kvm)",
+        HostKvm::Tiny => "KVM runs tiny guests only: Linux guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)",
+        HostKvm::None => "KVM runs no guest: all guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)",
     };
     format!("{verdict}\n{}", host.detail)
 }
