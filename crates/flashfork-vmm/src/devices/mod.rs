@@ -17,6 +17,7 @@ use flashfork_proto::signal::{COMMAND_PORT, PORTS, Signal, Status};
 use serial::Console;
 use signal::SignalPort;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use virtio::blk::{Blk, Disk, DiskError, DiskSlot, FrozenDisk};
 use virtio::vsock::{Connector, Vsock};
@@ -41,6 +42,8 @@ pub struct Devices {
     console: Mutex<Console>,
     signal: Mutex<SignalPort>,
     virtio: Vec<Arc<Mutex<Transport>>>,
+    /// Set while they are, or are going to be, paused.
+    held: Arc<AtomicBool>,
     vsock: Connector,
     /// If the shape has one.
     disk: Option<DiskSlot>,
@@ -66,13 +69,14 @@ impl Devices {
         let disk = shape.disk.then(DiskSlot::default);
         devices.extend(disk.clone().map(|disk| Box::new(Blk(disk)) as Box<dyn VirtioDevice>));
         debug_assert_eq!(devices.len(), usize::from(virtio_devices(shape)));
-        let mut virtio = Vec::new();
+        let (mut virtio, held) = (Vec::new(), Arc::default());
         for (index, device) in (0..).zip(devices) {
-            virtio.push(Arc::new(Mutex::new(Transport::new(vm, index, device, memory.clone())?)));
+            virtio.push(Arc::new(Mutex::new(Transport::new(vm, index, device, memory.clone(), &held)?)));
         }
         let service = Service::start(&virtio)?;
         Ok(Self {
             virtio,
+            held,
             vsock,
             disk,
             _service: service,
@@ -126,13 +130,21 @@ impl Devices {
         Some((transport, offset % layout::VIRTIO_STRIDE))
     }
 
+    /// Makes every device end its turn after the request it is at: a guest that always has another would else keep its lock,
+    /// and vCPUs that wait for it, for ever.
+    pub fn hold(&self) {
+        self.held.store(true, Ordering::Release);
+    }
+
     /// Stops serving: when it returns no device touches guest memory.
     pub fn pause(&self) {
+        self.hold();
         self.virtio.iter().for_each(|transport| lock(transport).pause());
     }
 
     /// Serves again, whatever has come meanwhile first.
     pub fn resume(&self) {
+        self.held.store(false, Ordering::Release);
         self.virtio.iter().for_each(|transport| lock(transport).resume());
     }
 

@@ -43,6 +43,7 @@ impl Machine {
 
     /// Stops all vCPUs and devices; returns when none is in the guest, or touches its memory. What else happens meanwhile is kept for [`Machine::event`].
     pub fn pause(&mut self) -> Result<(), MachineError> {
+        self.devices.hold();
         for (id, vcpu) in self.vcpus.iter().enumerate() {
             if self.running >> id & 1 == 1 {
                 vcpu.stop();

@@ -2,6 +2,7 @@
 
 use crate::memory::GuestMemory;
 use event_manager::{EventOps, Events};
+use std::sync::atomic::{AtomicBool, Ordering};
 use virtio_queue::{DescriptorChain, Queue, QueueT};
 
 /// The guest broke the protocol in a way that leaves no answer: a ring outside memory, a chain without an end. The
@@ -83,11 +84,19 @@ pub struct Queues<'a> {
     pub memory: &'a GuestMemory,
     /// Set to tell the guest that a used buffer waits.
     pub interrupt: bool,
+    /// Chains that may still be taken before it is somebody else's turn: a guest can make new ones all the time.
+    pub(super) left: usize,
+    /// Somebody wants to pause: nothing more is taken.
+    pub(super) held: &'a AtomicBool,
 }
 
 impl<'a> Queues<'a> {
-    /// The next chain of buffers in queue `index`.
+    /// The next chain of buffers in queue `index`; none if this turn is over, and then there will be another.
     pub fn pop(&mut self, index: usize) -> Option<DescriptorChain<&'a GuestMemory>> {
+        if self.held.load(Ordering::Acquire) {
+            return None;
+        }
+        self.left = self.left.checked_sub(1)?;
         self.queues[index].pop_descriptor_chain(self.memory)
     }
 

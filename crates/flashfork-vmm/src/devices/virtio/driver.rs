@@ -3,7 +3,8 @@
 use super::registers::{self as reg, status};
 use super::{Service, Transport, VirtioDevice, VirtioState};
 use crate::memory::GuestMemory;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
@@ -20,6 +21,7 @@ pub(super) type Piece = (u64, u32, bool);
 pub(super) struct Driver {
     pub transport: Arc<Mutex<Transport>>,
     pub memory: GuestMemory,
+    pub held: Arc<AtomicBool>,
     rings: Vec<Ring>,
     event_idx: bool,
     _service: Service,
@@ -63,11 +65,12 @@ impl Driver {
     /// A device that has not been touched, paused.
     pub(super) fn raw(device: Box<dyn VirtioDevice>, memory: GuestMemory) -> Self {
         let sizes = device.queue_sizes().to_vec();
-        let transport = Arc::new(Mutex::new(Transport::alone(device, memory.clone())));
+        let held = Arc::default();
+        let transport = Arc::new(Mutex::new(Transport::alone(device, memory.clone(), &held)));
         let service = Service::start(std::slice::from_ref(&transport)).unwrap();
         let ring = |(at, size)| Ring { at, size, next_descriptor: 0, avail: 0, used: 0 };
         let rings = (0..).step_by(0x8000).zip(sizes).map(ring).collect();
-        Self { transport, memory, rings, event_idx: false, _service: service }
+        Self { transport, memory, held, rings, event_idx: false, _service: service }
     }
 
     /// A device that is ready to serve.
@@ -146,8 +149,8 @@ impl Driver {
         self.memory.write_obj(head, ring.avail(place)).unwrap();
         let old = ring.avail;
         ring.avail = ring.avail.wrapping_add(1);
-        self.memory.store(ring.avail, ring.avail(2), std::sync::atomic::Ordering::SeqCst).unwrap();
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.memory.store(ring.avail, ring.avail(2), Ordering::SeqCst).unwrap();
+        std::sync::atomic::fence(Ordering::SeqCst);
         // vring_need_event() of Linux: avail_event lies behind the used ring.
         let event: u16 = self.memory.read_obj(ring.used(4 + 8 * u64::from(ring.size))).unwrap();
         if !self.event_idx || ring.avail.wrapping_sub(event).wrapping_sub(1) < ring.avail.wrapping_sub(old) {
@@ -164,7 +167,7 @@ impl Driver {
         let ring = &mut self.rings[queue];
         let end = Instant::now() + patience;
         loop {
-            let there: u16 = self.memory.load(ring.used(2), std::sync::atomic::Ordering::Acquire).unwrap();
+            let there: u16 = self.memory.load(ring.used(2), Ordering::Acquire).unwrap();
             if there != ring.used {
                 let [id, length]: [u32; 2] = {
                     let at = 4 + 8 * u64::from(ring.used % ring.size);
@@ -180,6 +183,32 @@ impl Driver {
             }
             thread::sleep(Duration::from_micros(200));
         }
+    }
+
+    /// Makes queue 0 one that is never empty: `head`, again as often as it is answered. Ends with the sender of `end`.
+    pub(super) fn flood(&self, head: u16, end: mpsc::Receiver<()>) -> thread::JoinHandle<()> {
+        let (ring, memory, kick) = (self.rings[0].clone(), self.memory.clone(), self.transport().kicker(0));
+        for place in 0..u64::from(ring.size) {
+            memory.write_obj(head, ring.avail(4 + 2 * place)).unwrap();
+        }
+        thread::spawn(move || {
+            let answered = || memory.load::<u16>(ring.used(2), Ordering::SeqCst).unwrap();
+            let mut offered = ring.avail;
+            while end.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                let before = std::mem::replace(&mut offered, answered().wrapping_add(ring.size));
+                memory.store(offered, ring.avail(2), Ordering::SeqCst).unwrap();
+                std::sync::atomic::fence(Ordering::SeqCst);
+                // It may have found the queue empty, and waits to be notified.
+                if answered() == before {
+                    kick.write(1).unwrap();
+                }
+            }
+        })
+    }
+
+    /// Chains of queue 0 that were answered, counted as the device does: modulo 65,536.
+    pub(super) fn answered(&self) -> u16 {
+        self.memory.load(self.rings[0].used(2), Ordering::Acquire).unwrap()
     }
 
     /// Where the rings of a queue are: descriptors.

@@ -9,6 +9,8 @@ use crate::layout;
 use crate::memory::GuestMemory;
 use event_manager::{EventOps, Events, MutEventSubscriber};
 use kvm_ioctls::IoEventAddress;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::{fmt, io};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
@@ -35,17 +37,21 @@ pub struct Transport {
     kicks: Vec<EventFd>,
     /// The VM is paused: nothing is served, guest memory may not be there.
     paused: bool,
+    /// It is to be paused: no more requests are taken, so that who waits for the lock gets it soon.
+    held: Arc<AtomicBool>,
 }
 
 impl Transport {
-    /// Puts `device` into window `index` of `vm`: interrupt and notifications are connected now, never at a claim.
+    /// Puts `device` into window `index` of `vm`: interrupt and notifications are connected now, never at a claim. Nothing is
+    /// taken from queues while `held` is set.
     pub(in crate::devices) fn new(
         vm: &Vm,
         index: u8,
         device: Box<dyn VirtioDevice>,
         memory: GuestMemory,
+        held: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let transport = Self::unconnected(device, memory)?;
+        let transport = Self::unconnected(device, memory, held)?;
         vm.fd.register_irqfd(&transport.interrupt, layout::virtio_irq(index))?;
         let notify = IoEventAddress::Mmio(layout::virtio_window(index) + reg::QUEUE_NOTIFY);
         for (number, kick) in (0u32..).zip(&transport.kicks) {
@@ -54,7 +60,7 @@ impl Transport {
         Ok(transport)
     }
 
-    fn unconnected(device: Box<dyn VirtioDevice>, memory: GuestMemory) -> io::Result<Self> {
+    fn unconnected(device: Box<dyn VirtioDevice>, memory: GuestMemory, held: &Arc<AtomicBool>) -> io::Result<Self> {
         let interrupt = EventFd::new(EFD_NONBLOCK | EFD_CLOEXEC)?;
         let mut kicks = Vec::new();
         let mut queues = Vec::new();
@@ -75,6 +81,7 @@ impl Transport {
             interrupt,
             kicks,
             paused: true,
+            held: held.clone(),
         })
     }
 
@@ -195,8 +202,14 @@ impl Transport {
     }
 
     fn serve(&mut self, what: impl FnOnce(&mut dyn VirtioDevice, &mut Queues<'_>) -> Result<(), Broken>) {
-        let mut queues = Queues { queues: &mut self.queues, memory: &self.memory, interrupt: false };
+        let left = self.queues.iter().map(|queue| usize::from(queue.max_size())).sum();
+        let (queues, memory, held) = (&mut self.queues, &self.memory, &*self.held);
+        let mut queues = Queues { queues, memory, interrupt: false, left, held };
         let result = what(&mut *self.device, &mut queues);
+        if queues.left == 0 {
+            // There may be more, after others had their turn.
+            kick_all(&self.kicks);
+        }
         if queues.interrupt {
             self.raise(reg::USED_BUFFER);
         }
@@ -215,10 +228,7 @@ impl Transport {
     pub(in crate::devices) fn resume(&mut self) {
         self.paused = false;
         if self.live() {
-            for kick in &self.kicks {
-                // A full counter is a kick too.
-                let _ = kick.write(1);
-            }
+            kick_all(&self.kicks);
         }
     }
 
@@ -271,6 +281,13 @@ impl Transport {
             self.raise(state.interrupt_status & (reg::USED_BUFFER | reg::CONFIG_CHANGED));
         }
         Ok(())
+    }
+}
+
+fn kick_all(kicks: &[EventFd]) {
+    for kick in kicks {
+        // A full counter is a kick too.
+        let _ = kick.write(1);
     }
 }
 
@@ -334,13 +351,18 @@ impl fmt::Debug for Transport {
 #[cfg(test)]
 impl Transport {
     /// Behind no VM: a test is the driver.
-    pub(super) fn alone(device: Box<dyn VirtioDevice>, memory: GuestMemory) -> Self {
-        Self::unconnected(device, memory).unwrap()
+    pub(super) fn alone(device: Box<dyn VirtioDevice>, memory: GuestMemory, held: &Arc<AtomicBool>) -> Self {
+        Self::unconnected(device, memory, held).unwrap()
     }
 
     /// What an ioeventfd does.
     pub(super) fn kick(&self, queue: usize) {
         self.kicks[queue].write(1).unwrap();
+    }
+
+    /// The same without this transport's lock, as it is for a guest.
+    pub(super) fn kicker(&self, queue: usize) -> EventFd {
+        self.kicks[queue].try_clone().unwrap()
     }
 
     /// Number of interrupts since the last call, at least one if any.

@@ -35,7 +35,7 @@ struct World {
 impl World {
     fn new(device: Box<dyn VirtioDevice>, connector: Option<Connector>) -> Self {
         let (memory, queues) = (memory(), device.queue_sizes().len());
-        let transport = Arc::new(Mutex::new(Transport::alone(device, memory.clone())));
+        let transport = Arc::new(Mutex::new(Transport::alone(device, memory.clone(), &Arc::default())));
         let mut manager = EventManager::new().unwrap();
         manager.add_subscriber(transport.clone());
         Self { transport, manager, memory, connector, streams: Vec::new(), queues }

@@ -9,7 +9,9 @@ use crate::devices::virtio::driver::{BUFFERS, Driver, MEMORY, descriptor, memory
 use crate::devices::virtio::vsock::{Connector, Vsock};
 use crate::devices::virtio::{Rng, VirtioDevice};
 use proptest::prelude::*;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -135,6 +137,45 @@ fn an_available_index_that_runs_ahead_is_not_followed() {
         driver.write(driver.ring(0) + 0x4000 + 2, &u16::MAX.to_le_bytes());
         lives(&mut driver);
     }
+}
+
+#[test]
+fn a_queue_that_is_never_empty_does_not_keep_a_pause_waiting() {
+    let mut driver = Driver::start(disk(), false);
+    driver.write(BUFFERS, &[0; 16]);
+    let chain = [(BUFFERS, 16, false), (BUFFERS + 0x1000, 32 << 10, true), (BUFFERS + 0x20, 1, true)];
+    let head = driver.submit(0, &chain);
+    assert!(driver.used(0).is_some());
+    let (running, end) = mpsc::channel();
+    let flood = driver.flood(head, end);
+    driver.transport.lock().unwrap().kick(0);
+    for _ in 0..3 {
+        // More than a turn's worth.
+        for _ in 0..10 {
+            let before = driver.answered();
+            let (start, patience) = (Instant::now(), Duration::from_secs(20));
+            while driver.answered().wrapping_sub(before) < 100 {
+                assert!(start.elapsed() < patience, "it goes on turn after turn");
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        let (transport, (done, wait)) = (driver.transport.clone(), mpsc::channel::<()>());
+        driver.held.store(true, Ordering::Release);
+        std::thread::spawn(move || {
+            transport.lock().unwrap().pause();
+            drop(done);
+        });
+        let paused = wait.recv_timeout(Duration::from_secs(20));
+        assert_eq!(paused, Err(mpsc::RecvTimeoutError::Disconnected), "it is paused in time");
+        let before = driver.answered();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(driver.answered(), before, "nothing is served while paused");
+        driver.held.store(false, Ordering::Release);
+        driver.transport().resume();
+    }
+    drop(running);
+    flood.join().unwrap();
+    lives(&mut driver);
 }
 
 #[test]
