@@ -107,7 +107,8 @@ pub struct CreateTemplate {
     /// What makes the guest ready.
     #[serde(default)]
     pub ready: Ready,
-    /// The template is retired after this many clones, which share its address-space layout.
+    /// The template is retired after this many clones, which share its address-space layout. A rollback counts as a clone; each
+    /// load of a saved template counts anew from what was saved.
     #[serde(default)]
     pub max_clones: Option<u64>,
     /// Seconds until the guest must be ready.
