@@ -61,7 +61,9 @@ pub fn host(host: &Host) -> String {
     let verdict = match host.kvm {
         HostKvm::Linux => "KVM boots Linux guests",
         HostKvm::Untried => "KVM runs tiny guests, Linux was not tried",
-        HostKvm::Tiny => "KVM runs tiny guests only: Linux guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)",
+        HostKvm::Tiny => {
+            "KVM runs tiny guests only: Linux guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)"
+        }
         HostKvm::None => "KVM runs no guest: all guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)",
     };
     format!("{verdict}\n{}", host.detail)
