@@ -4,7 +4,7 @@ use super::registers::{self as reg, status};
 use super::{Service, Transport, VirtioDevice, VirtioState};
 use crate::memory::GuestMemory;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
@@ -183,32 +183,6 @@ impl Driver {
             }
             thread::sleep(Duration::from_micros(200));
         }
-    }
-
-    /// Makes queue 0 one that is never empty: `head`, again as often as it is answered. Ends with the sender of `end`.
-    pub(super) fn flood(&self, head: u16, end: mpsc::Receiver<()>) -> thread::JoinHandle<()> {
-        let (ring, memory, kick) = (self.rings[0].clone(), self.memory.clone(), self.transport().kicker(0));
-        for place in 0..u64::from(ring.size) {
-            memory.write_obj(head, ring.avail(4 + 2 * place)).unwrap();
-        }
-        thread::spawn(move || {
-            let answered = || memory.load::<u16>(ring.used(2), Ordering::SeqCst).unwrap();
-            let mut offered = ring.avail;
-            while end.try_recv() == Err(mpsc::TryRecvError::Empty) {
-                let before = std::mem::replace(&mut offered, answered().wrapping_add(ring.size));
-                memory.store(offered, ring.avail(2), Ordering::SeqCst).unwrap();
-                std::sync::atomic::fence(Ordering::SeqCst);
-                // It may have found the queue empty, and waits to be notified.
-                if answered() == before {
-                    kick.write(1).unwrap();
-                }
-            }
-        })
-    }
-
-    /// Chains of queue 0 that were answered, counted as the device does: modulo 65,536.
-    pub(super) fn answered(&self) -> u16 {
-        self.memory.load(self.rings[0].used(2), Ordering::Acquire).unwrap()
     }
 
     /// Where the rings of a queue are: descriptors.

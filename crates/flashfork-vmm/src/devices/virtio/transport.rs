@@ -360,11 +360,6 @@ impl Transport {
         self.kicks[queue].write(1).unwrap();
     }
 
-    /// The same without this transport's lock, as it is for a guest.
-    pub(super) fn kicker(&self, queue: usize) -> EventFd {
-        self.kicks[queue].try_clone().unwrap()
-    }
-
     /// Number of interrupts since the last call, at least one if any.
     pub(super) fn interrupts(&self) -> u64 {
         self.interrupt.read().unwrap_or(0)
