@@ -25,7 +25,8 @@ impl Guest {
     fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("agent.sock");
-        let agent = Command::new(agent()).arg("serve").arg(format!("unix:{}", place.display())).spawn().unwrap();
+        let agent =
+            with_signals(Command::new(agent()).arg("serve").arg(format!("unix:{}", place.display()))).spawn().unwrap();
         let listener = UnixListener::bind(dir.path().join("vmd.sock")).unwrap();
         eventually(|| UnixStream::connect(&place).is_ok());
         std::thread::spawn(move || {
@@ -41,9 +42,22 @@ impl Guest {
     fn exec(&self, options: &[&str], argv: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork"));
         command.arg("vm").arg("--socket").arg(self.dir.path().join("vmd.sock"));
-        command.arg("exec").args(options).args(["clone", "--"]).args(argv);
+        with_signals(command.arg("exec").args(options).args(["clone", "--"]).args(argv));
         command
     }
+}
+
+/// What runs in the background of a script ignores SIGINT and SIGQUIT, and so would its children.
+fn with_signals(command: &mut Command) -> &mut Command {
+    let defaults = || {
+        for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP] {
+            // SAFETY: a default action runs no code of this process.
+            unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl)? };
+        }
+        Ok(())
+    };
+    // SAFETY: system calls.
+    unsafe { command.pre_exec(defaults) }
 }
 
 impl Drop for Guest {
