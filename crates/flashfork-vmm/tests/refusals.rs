@@ -39,6 +39,9 @@ fn refusals_say_what_and_what_to_do() {
     diskless["disk"] = json!("/dev/null");
     daemon.refused("POST", "/v1/templates", &diskless, "a shape with a disk");
     diskless["shape"]["disk"] = json!(true);
+    daemon.refused("POST", "/v1/templates", &diskless, "neither a file nor a block device");
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    diskless["disk"] = json!(empty.path());
     daemon.refused("POST", "/v1/templates", &diskless, "0 bytes");
     diskless["disk_serial"] = json!("a serial number that is too long");
     daemon.refused("POST", "/v1/templates", &diskless, "no serial number");
