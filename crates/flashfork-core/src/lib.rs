@@ -27,6 +27,7 @@ mod offset;
 mod pagemap;
 mod plan;
 mod range;
+pub mod region;
 mod remap;
 mod seal;
 mod stack;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * flashfork: clone a warmed process by copy-on-write at a cost that does not grow with its memory.
- * Made from crates/flashfork/src/c_api.rs; docs/C_API.md has an example.
+ * Made from crates/flashfork/src/c_api*.rs; docs/C_API.md has an example.
  */
 
 #ifndef FLASHFORK_H
@@ -20,6 +20,11 @@
  * 4 KB pages only: faster to seal, slower to read in a clone.
  */
 #define FLASHFORK_PAGES_SMALL 1
+
+/**
+ * A region; made by `flashfork_region_create`.
+ */
+struct flashfork_region;
 
 /**
  * What became of one mapping of the process.
@@ -215,6 +220,48 @@ const char *flashfork_last_error(void);
  * The version of the library, for example "0.1.0".
  */
 const char *flashfork_version(void);
+
+/**
+ * Makes a region: memory that goes back to how it was, as often as wanted, in microseconds. `len` is rounded up to 2 MB; it begins
+ * with zeros, at a multiple of 2 MB. FLASHFORK_PAGES_AUTO takes all its memory at once, FLASHFORK_PAGES_SMALL as it is touched.
+ *
+ * Sound only when all of a thing's state lies inside: a rolled-back heap whose allocator keeps its lists elsewhere is corrupt. Until it
+ * is sealed, clones don't have it; once sealed, each clone has a copy of its own.
+ *
+ * Returns NULL with `errno` and a text from `flashfork_last_error`: EINVAL (len or pages), or what a system call gave.
+ */
+struct flashfork_region *flashfork_region_create(size_t len,
+                                                 uint32_t pages);
+
+/**
+ * The address of a region's first byte.
+ */
+void *flashfork_region_address(const struct flashfork_region *region);
+
+/**
+ * A region's length in bytes: that asked for, rounded up to 2 MB.
+ */
+size_t flashfork_region_length(const struct flashfork_region *region);
+
+/**
+ * Makes what a region holds now the state to go back to; copies nothing. Nobody else may use it meanwhile.
+ *
+ * Returns 0, or -1 with `errno`, the region unsealed and its bytes as they were: EALREADY (sealed before), EBUSY (a device or
+ * unfinished I/O writes into it), or what a system call gave.
+ */
+int flashfork_region_seal(struct flashfork_region *region);
+
+/**
+ * Undoes every write to a region since its seal, in this process. Nobody else may use it meanwhile.
+ *
+ * Returns 0, or -1 with `errno`: ENOENT (not sealed yet), EFAULT (a part of the region was unmapped; the rest is rolled back).
+ */
+int flashfork_region_rollback(struct flashfork_region *region);
+
+/**
+ * Gives a region's memory back; nothing may use it afterwards. NULL is allowed.
+ */
+void flashfork_region_free(struct flashfork_region *region);
 
 #ifdef __cplusplus
 }  // extern "C"

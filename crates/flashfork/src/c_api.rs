@@ -1,4 +1,4 @@
-//! The C API; `include/flashfork.h` is made from this file (see `tests/header.rs`).
+//! The C API; `include/flashfork.h` is made from this file and its neighbours (see `tests/header.rs`).
 
 use crate::{Forked, OdfError, Pages, Reason, SealError, SealOptions};
 use libc::{c_char, c_int, c_void, pid_t};
@@ -88,7 +88,7 @@ thread_local! {
 }
 
 /// Keeps the text of an error and gives -1 with `errno`.
-fn fail(text: &str, errno: c_int) -> c_int {
+pub(crate) fn fail(text: &str, errno: c_int) -> c_int {
     // In an exit handler the thread's storage may be gone already: then nobody can ask for the text.
     let _ = LAST_ERROR.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
     // SAFETY: glibc's errno of this thread. Last of all, so that nothing overwrites it.
@@ -109,13 +109,17 @@ fn refuse(error: &SealError) -> c_int {
     fail(&error.to_string(), errno)
 }
 
+pub(crate) fn pages_of(pages: u32) -> Result<Pages, &'static str> {
+    match pages {
+        FLASHFORK_PAGES_AUTO => Ok(Pages::Auto),
+        FLASHFORK_PAGES_SMALL => Ok(Pages::Small),
+        _ => Err("pages is neither FLASHFORK_PAGES_AUTO nor FLASHFORK_PAGES_SMALL"),
+    }
+}
+
 fn rust_options(options: Option<&CSealOptions>) -> Result<SealOptions, &'static str> {
     let Some(o) = options else { return Ok(SealOptions::default()) };
-    let pages = match o.pages {
-        FLASHFORK_PAGES_AUTO => Pages::Auto,
-        FLASHFORK_PAGES_SMALL => Pages::Small,
-        _ => return Err("pages is neither FLASHFORK_PAGES_AUTO nor FLASHFORK_PAGES_SMALL"),
-    };
+    let pages = pages_of(o.pages)?;
     if o.reserved != [0; 4] {
         return Err("reserved fields of struct flashfork_seal_options are not 0; begin with {0}");
     }

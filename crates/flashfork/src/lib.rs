@@ -36,6 +36,7 @@
 
 mod allocator;
 mod c_api;
+mod c_api_region;
 mod clock;
 pub mod cost;
 mod cure;
@@ -43,6 +44,7 @@ mod error;
 mod fresh;
 mod host;
 pub mod odf;
+mod region;
 mod seal;
 
 pub use cost::{CostError, CostModel};
@@ -51,4 +53,5 @@ pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
 pub use host::{Capability, Headroom, Host, HostId};
 pub use odf::OdfError;
+pub use region::{Region, RegionError};
 pub use seal::{Forked, Pages, SealOptions, SealReport, Stats, VmaReport, exclude, fork, seal, stats, unseal};

@@ -100,7 +100,7 @@ fn the_shared_library_exports_what_the_header_declares_and_nothing_else() {
     let symbols = succeed(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(&library));
     let exported: BTreeSet<_> = symbols.lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(exported, declared());
-    assert_eq!(exported.len(), 8, "{exported:?}");
+    assert_eq!(exported.len(), 14, "{exported:?}");
 }
 
 #[test]
@@ -132,6 +132,11 @@ fn threads_are_refused_in_words() {
 #[test]
 fn options_are_checked_and_followed() {
     succeed(&mut compile(&test_program("options"), Linked::Shared, "options", &[]));
+}
+
+#[test]
+fn a_region_goes_back_in_parent_and_clone() {
+    succeed(&mut compile(&test_program("region"), Linked::Shared, "region", &[]));
 }
 
 #[test]

@@ -6,7 +6,11 @@ use std::path::Path;
 fn the_header_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
-    let bindings = cbindgen::Builder::new().with_config(config).with_src(root.join("src/c_api.rs")).generate().unwrap();
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for source in ["c_api.rs", "c_api_region.rs"] {
+        builder = builder.with_src(root.join("src").join(source));
+    }
+    let bindings = builder.generate().unwrap();
     let mut made = Vec::new();
     bindings.write(&mut made);
     let made = without_rust_sections(&String::from_utf8(made).unwrap());
