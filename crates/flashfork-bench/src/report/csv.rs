@@ -2,36 +2,18 @@
 
 use serde_json::Value;
 
+use super::CHOSEN;
 use crate::record::{Document, Record};
-
-/// Columns after `experiment,method`, taken from the parameters where a record has them.
-const PARAMS: [&str; 15] = [
-    "measure",
-    "size",
-    "then",
-    "parent",
-    "concurrent",
-    "written_percent",
-    "share",
-    "pages",
-    "pages_written",
-    "forks",
-    "accessed_percent",
-    "read_percent",
-    "granule",
-    "beside",
-    "who",
-];
 
 /// All cells.
 pub(super) fn text(document: &Document) -> String {
-    let mut lines = vec![format!("experiment,method,{},unit,n,min,p50,p90,p99,max", PARAMS.join(","))];
+    let mut lines = vec![format!("experiment,method,{},unit,n,min,p50,p90,p99,max", CHOSEN.join(","))];
     lines.extend(document.records.iter().map(row));
     lines.join("\r\n") + "\r\n"
 }
 
 fn row(record: &Record) -> String {
-    let params = PARAMS.iter().map(|name| match record.params.get(*name) {
+    let params = CHOSEN.iter().map(|name| match record.params.get(*name) {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Null) | None => String::new(),
         Some(other) => other.to_string(),

@@ -9,7 +9,7 @@ mod writes;
 
 use serde_json::Value;
 
-use super::plot::Plot;
+use super::plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick};
 use crate::BenchError;
 use crate::host::HostCard;
 use crate::record::{Document, Record};
@@ -87,6 +87,32 @@ fn of<'a>(
 /// A parameter that is a number.
 pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
     record.params.get(name).and_then(Value::as_f64)
+}
+
+/// A logarithmic axis of the parent's memory.
+fn memory_axis(sizes: &[f64], ticks: Vec<f64>) -> Axis {
+    let (first, last) =
+        (sizes.first().map_or(1.0, |size| size.max(1.0)), sizes.last().map_or(1.0, |size| size.max(1.0)));
+    Axis { title: "memory of the parent".into(), log: true, ticks, range: first / 1.2..last * 1.2, label: size_tick }
+}
+
+/// A logarithmic axis of times in microseconds that has room for `times`.
+fn time_axis(title: &str, times: impl Iterator<Item = f64>) -> Axis {
+    let ticks = decades(times);
+    Axis { title: title.into(), log: true, range: ticks[0]..ticks[ticks.len() - 1], ticks, label: time_tick }
+}
+
+/// The times among the points of these lines.
+fn times(series: &[Series]) -> impl Iterator<Item = f64> {
+    series.iter().flat_map(|series| series.points.iter().map(|&(_, time)| time))
+}
+
+/// The line of a method through these points; none without points.
+fn line(name: &str, points: impl Iterator<Item = (f64, f64)>) -> Option<Series> {
+    let mut points: Vec<(f64, f64)> = points.collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let line = Series { name: name.to_owned(), ink: Ink::of(name), style: Style::Line, points };
+    (!line.points.is_empty()).then_some(line)
 }
 
 /// `values` sorted, each once.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
+use super::CHOSEN;
 use super::figures::Figure;
 use super::findings::findings;
 use super::plot::Ink;
@@ -157,32 +158,17 @@ fn row(record: &Record) -> String {
 
 /// What was chosen, in words.
 fn cell(record: &Record) -> String {
-    const SHOWN: [&str; 14] = [
-        "measure",
-        "size",
-        "then",
-        "parent",
-        "concurrent",
-        "written_percent",
-        "share",
-        "forks",
-        "accessed_percent",
-        "read_percent",
-        "granule",
-        "pages",
-        "beside",
-        "who",
-    ];
     let word = |name: &&str| {
         let said = match (*name, record.params.get(*name)?) {
-            (_, Value::Null) => return None,
+            // What follows from the others.
+            ("pages_written", _) | (_, Value::Null) => return None,
             ("measure" | "parent" | "beside" | "who" | "then", Value::String(text)) => text.clone(),
             ("size" | "granule", value) => show(value.as_u64()?),
             (name, value) => format!("{} {value}", name.replace('_', " ")),
         };
         Some(said)
     };
-    SHOWN.iter().filter_map(word).collect::<Vec<_>>().join(", ")
+    CHOSEN.iter().filter_map(word).collect::<Vec<_>>().join(", ")
 }
 
 fn escaped(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! All ways to make a process, by the parent's memory, on two logarithmic axes.
 
-use super::super::plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick};
-use super::{Figure, distinct, drawn, number, of};
+use super::super::plot::{Plot, Series};
+use super::{Figure, distinct, drawn, line, memory_axis, number, of, time_axis, times};
 use crate::BenchError;
 use crate::creation::{EXPERIMENT, Then, Way};
 use crate::record::Document;
@@ -11,44 +11,21 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
     for then in [Then::Exit, Then::Exec] {
         let wanted = [("measure", "cycle"), ("then", then.name())];
         let sizes = distinct(of(document, EXPERIMENT, &wanted).filter_map(|record| number(record, "size")));
-        let (Some(&first), Some(&last)) = (sizes.first(), sizes.last()) else { continue };
-        let mut series = Vec::new();
-        for way in Way::ALL {
-            let found = of(document, EXPERIMENT, &wanted).filter(|record| record.method == way.name());
-            let mut points: Vec<(f64, f64)> = found
-                .filter(|record| record.p50 > 0.0)
-                .filter_map(|record| Some((number(record, "size")?, record.p50)))
-                .collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            if !points.is_empty() {
-                series.push(Series {
-                    name: way.name().to_owned(),
-                    ink: Ink::of(way.name()),
-                    style: Style::Line,
-                    points,
-                });
-            }
+        if sizes.is_empty() {
+            continue;
         }
-        let times = decades(series.iter().flat_map(|series| series.points.iter().map(|&(_, time)| time)));
+        let of_way = |way: &str| {
+            let found = of(document, EXPERIMENT, &wanted).filter(|record| record.method == way && record.p50 > 0.0);
+            line(way, found.filter_map(|record| Some((number(record, "size")?, record.p50))))
+        };
+        let series: Vec<Series> = Way::ALL.into_iter().filter_map(|way| of_way(way.name())).collect();
         plots.push(Plot {
             title: match then {
                 Then::Exit => "the child exits".to_owned(),
                 Then::Exec => "the child becomes /bin/true".to_owned(),
             },
-            x: Axis {
-                title: "memory of the parent".into(),
-                log: true,
-                ticks: apart(&sizes),
-                range: first.max(1.0) / 1.2..last.max(1.0) * 1.2,
-                label: size_tick,
-            },
-            y: Axis {
-                title: "made, ended, reaped".into(),
-                log: true,
-                range: times[0]..times[times.len() - 1],
-                ticks: times,
-                label: time_tick,
-            },
+            x: memory_axis(&sizes, apart(&sizes)),
+            y: time_axis("made, ended, reaped", times(&series)),
             series,
             size: (545, 400),
             names: 120,

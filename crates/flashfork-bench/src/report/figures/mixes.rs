@@ -1,7 +1,7 @@
 //! Fork and go through the memory: one small diagram for each mix of reads and writes.
 
-use super::super::plot::{Axis, Ink, Plot, Series, Style, decades, time_tick};
-use super::{Figure, distinct, drawn, number, of};
+use super::super::plot::{Axis, Plot};
+use super::{Figure, distinct, drawn, line, number, of, time_axis};
 use crate::BenchError;
 use crate::access::{ACCESS_MIX, MIXES};
 use crate::fork::Method;
@@ -14,28 +14,16 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
     if shares.is_empty() {
         return Ok(None);
     }
-    let times = decades(walks().map(|record| record.p50));
     let mut plots = Vec::new();
     for mix in MIXES {
-        let mut series = Vec::new();
-        for method in Method::ALL {
+        let of_method = |method: Method| {
             let of_mix = walks().filter(|record| {
                 // Where nothing is accessed one mix stands for all.
                 let same = number(record, "read_percent") == Some(f64::from(mix));
                 record.method == method.name() && (same || number(record, "accessed_percent") == Some(0.0))
             });
-            let mut points: Vec<(f64, f64)> =
-                of_mix.filter_map(|record| Some((number(record, "accessed_percent")?, record.p50))).collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            if !points.is_empty() {
-                series.push(Series {
-                    name: method.name().into(),
-                    ink: Ink::of(method.name()),
-                    style: Style::Line,
-                    points,
-                });
-            }
-        }
+            line(method.name(), of_mix.filter_map(|record| Some((number(record, "accessed_percent")?, record.p50))))
+        };
         plots.push(Plot {
             title: format!("{mix} % read, {} % written", 100 - mix),
             x: Axis {
@@ -45,14 +33,8 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
                 range: -4.0..104.0,
                 label: |percent| format!("{percent:.0} %"),
             },
-            y: Axis {
-                title: String::new(),
-                log: true,
-                range: times[0]..times[times.len() - 1],
-                ticks: times.clone(),
-                label: time_tick,
-            },
-            series,
+            y: time_axis("", walks().map(|record| record.p50)),
+            series: Method::ALL.into_iter().filter_map(of_method).collect(),
             size: (370, 260),
             names: 74,
         });

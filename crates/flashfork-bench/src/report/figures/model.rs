@@ -1,7 +1,7 @@
 //! The model of 1988: the fit with its residuals, and how much of a page fault is the copy, then and now.
 
-use super::super::plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick};
-use super::{Figure, distinct, drawn};
+use super::super::plot::{Axis, Ink, Plot, Series, Style};
+use super::{Figure, distinct, drawn, memory_axis, time_axis, times};
 use crate::BenchError;
 use crate::cow_model::{Model, PAPER_MERIT, copy_rate};
 use crate::fork::Method;
@@ -16,7 +16,9 @@ pub(super) fn fit(document: &Document) -> Result<Option<Figure>, BenchError> {
     let cells = || model.cells.iter().zip(&model.fit.residuals).filter(|(cell, _)| cell.size > 0 && cell.median > 0.0);
     let shares = distinct(cells().map(|(cell, _)| cell.share));
     let sizes = distinct(cells().map(|(cell, _)| cell.size as f64));
-    let (Some(&first), Some(&last)) = (sizes.first(), sizes.last()) else { return Ok(None) };
+    if sizes.is_empty() {
+        return Ok(None);
+    }
     let mut measured = Vec::new();
     let mut residuals = Vec::new();
     let mut fitted = Vec::new();
@@ -36,26 +38,13 @@ pub(super) fn fit(document: &Document) -> Result<Option<Figure>, BenchError> {
         let points = of_share().map(|(cell, residual)| (cell.size as f64, residual * 100.0)).collect();
         residuals.push(Series { name: String::new(), ink, style: Style::Points, points });
     }
-    let x = || Axis {
-        title: "memory of the parent".into(),
-        log: true,
-        ticks: sizes.clone(),
-        range: first / 1.3..last * 1.3,
-        label: size_tick,
-    };
-    let times = decades(measured.iter().flat_map(|series| series.points.iter().map(|&(_, time)| time)));
+    let x = || memory_axis(&sizes, sizes.clone());
     let worst = model.fit.residuals.iter().fold(10.0_f64, |worst, residual| worst.max(residual.abs() * 100.0));
     let edge = (worst / 10.0).ceil() * 10.0;
     let above = Plot {
         title: String::new(),
         x: x(),
-        y: Axis {
-            title: "made, written, ended".into(),
-            log: true,
-            range: times[0]..times[times.len() - 1],
-            ticks: times,
-            label: time_tick,
-        },
+        y: time_axis("made, written, ended", times(&measured)),
         series: fitted.into_iter().chain(measured).collect(),
         size: (760, 380),
         names: 110,

@@ -1,7 +1,7 @@
 //! The samples behind the headlines: for each, how many were at most so long.
 
-use super::super::plot::{Axis, Ink, Plot, Series, Style, decades, time_tick};
-use super::{Figure, drawn, number, of};
+use super::super::plot::{Axis, Ink, Plot, Series, Style};
+use super::{Figure, drawn, number, of, time_axis};
 use crate::BenchError;
 use crate::record::{Document, Record};
 use crate::size::show;
@@ -48,16 +48,9 @@ fn plot(title: String, records: Vec<&Record>) -> Option<Plot> {
     if series.is_empty() {
         return None;
     }
-    let times = decades(records.iter().flat_map(|record| [record.min, record.max]));
     Some(Plot {
         title,
-        x: Axis {
-            title: String::new(),
-            log: true,
-            range: times[0]..times[times.len() - 1],
-            ticks: times,
-            label: time_tick,
-        },
+        x: time_axis("", records.iter().flat_map(|record| [record.min, record.max])),
         y: Axis {
             title: "samples".into(),
             log: false,

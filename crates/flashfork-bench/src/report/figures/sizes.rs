@@ -1,7 +1,7 @@
 //! The fork call by the parent's memory, one line for each engine.
 
-use super::super::plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick};
-use super::{Figure, distinct, drawn, number, of};
+use super::super::plot::{Plot, Series};
+use super::{Figure, distinct, drawn, line, memory_axis, number, of, time_axis, times};
 use crate::BenchError;
 use crate::fork::{EXPERIMENT, Method};
 use crate::record::Document;
@@ -15,35 +15,18 @@ pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> 
             .filter(|&(_, size)| size > 0.0)
     };
     let sizes = distinct(calls().map(|(_, size)| size));
-    let (Some(&first), Some(&last)) = (sizes.first(), sizes.last()) else { return Ok(None) };
-    let mut series = Vec::new();
-    for method in Method::ALL {
-        let mut points: Vec<(f64, f64)> = calls()
-            .filter(|(record, _)| record.method == method.name())
-            .map(|(record, size)| (size, record.p50))
-            .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if !points.is_empty() {
-            series.push(Series { name: method.name().into(), ink: Ink::of(method.name()), style: Style::Line, points });
-        }
+    if sizes.is_empty() {
+        return Ok(None);
     }
-    let times = decades(series.iter().flat_map(|series| series.points.iter().map(|&(_, time)| time)));
+    let of_method = |method: Method| {
+        let found = calls().filter(|(record, _)| record.method == method.name());
+        line(method.name(), found.map(|(record, size)| (size, record.p50)))
+    };
+    let series: Vec<Series> = Method::ALL.into_iter().filter_map(of_method).collect();
     let plot = Plot {
         title: String::new(),
-        x: Axis {
-            title: "memory of the parent".into(),
-            log: true,
-            ticks: sizes.clone(),
-            range: first / 1.2..last * 1.2,
-            label: size_tick,
-        },
-        y: Axis {
-            title: "the fork call".into(),
-            log: true,
-            range: times[0]..times[times.len() - 1],
-            ticks: times,
-            label: time_tick,
-        },
+        x: memory_axis(&sizes, sizes.clone()),
+        y: time_axis("the fork call", times(&series)),
         series,
         size: (760, 400),
         names: 100,
