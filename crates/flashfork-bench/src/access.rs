@@ -14,10 +14,7 @@ pub use mix::{MIXES, SHARES};
 pub use options::{AccessMixOptions, FaultOptions};
 pub(crate) use subject::AccessSubject;
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::record::Document;
-use crate::{BenchError, Outcome, Progress};
+use crate::{BenchError, Outcome, Progress, experiment};
 
 /// The name of the experiment `bench fault` in records.
 pub const FAULT: &str = "fault";
@@ -26,20 +23,11 @@ pub const ACCESS_MIX: &str = "access-mix";
 
 /// Runs `bench fault`: waits for the machine-wide lock, refuses a size that doesn't fit before allocating anything, measures.
 pub fn fault(options: &FaultOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let host = HostCard::read()?;
-    let results = rounds::fault(options, progress)?;
-    let document = Document { missing: results.missing, ..Document::new(host, results.records) };
-    let table = report::fault(&document);
-    Ok(Outcome { document, table })
+    experiment::run(FAULT, progress, |results, progress| rounds::fault(options, results, progress), report::fault)
 }
 
 /// Runs `bench access-mix`, in the same way.
 pub fn access_mix(options: &AccessMixOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let host = HostCard::read()?;
-    let results = rounds::access_mix(options, progress)?;
-    let document = Document { missing: results.missing, ..Document::new(host, results.records) };
-    let table = report::access_mix(&document);
-    Ok(Outcome { document, table })
+    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::access_mix(options, results, progress);
+    experiment::run(ACCESS_MIX, progress, measure, report::access_mix)
 }

@@ -1,21 +1,26 @@
 //! `bench all`: every experiment about process creation, one after the other, for the report.
 //!
-//! An experiment that can't run here is left out with its reason; the others go on. A run that is interrupted ends with what
-//! it has.
+//! The run has so much time, and each experiment its share of what is left: what one doesn't need, the next ones have. An
+//! experiment that can't run here, or fails in the middle, is in the report with its reason and with what it measured before;
+//! the others go on. A run that is interrupted ends with what it has.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::access::{self, AccessMixOptions, FaultOptions};
 use crate::check::{self, CheckOptions};
 use crate::cow_model::{self, CowModelOptions, Grid};
 use crate::creation::{self, CreationOptions};
+use crate::deadline::Deadline;
 use crate::fork::{self, ForkOptions};
 use crate::host::HostCard;
+use crate::lock::MachineLock;
 use crate::record::{Document, Missing};
 use crate::size::Size;
 use crate::write_fraction::{self, WriteFractionOptions};
 use crate::{BenchError, Outcome, Progress};
 
+/// How long a quick run and a full one may take: four minutes and forty, less what the report and the last children need.
+const TIME: [Duration; 2] = [Duration::from_secs(220), Duration::from_secs(38 * 60)];
 /// Memory of the parents whose pages are touched, in a quick run and a full one.
 const TOUCHED: [u64; 2] = [128 << 20, 512 << 20];
 
@@ -25,55 +30,71 @@ type Run = Box<dyn Fn(&mut dyn Progress) -> Result<Outcome, BenchError>>;
 /// One experiment of the run.
 struct Part {
     name: &'static str,
-    /// About how long it takes on two CPUs, in seconds: for the time left.
+    /// Its weight in the sharing of time: about how many seconds it takes on two CPUs.
     seconds: u64,
     run: Run,
 }
 
-/// Runs everything, with fewer samples and sizes when `quick`.
-pub fn run(quick: bool, progress: &mut dyn Progress) -> Result<Document, BenchError> {
-    let host = HostCard::read()?;
-    let parts = parts(quick);
-    let mut document = Document::new(host, Vec::new());
-    for (number, part) in parts.iter().enumerate() {
-        if progress.interrupted() {
-            let reason = "the run was interrupted".to_owned();
-            document.missing.push(Missing { experiment: part.name.to_owned(), cell: "all".to_owned(), reason });
-            continue;
-        }
-        let left = parts[number..].iter().map(|part| part.seconds).sum();
-        let before = format!("{}/{} {}", number + 1, parts.len(), part.name);
-        let mut stage = Stage { inner: progress, before, left: Duration::from_secs(left), begun: Instant::now() };
-        match (part.run)(&mut stage) {
-            Ok(outcome) => {
-                document.records.extend(outcome.document.records);
-                document.missing.extend(outcome.document.missing);
-            }
-            // A clone that went wrong is no reason to go on.
-            Err(error @ BenchError::Clone { .. }) => return Err(error),
-            Err(error) => {
-                progress.note(&format!("left out: {}: {error}", part.name));
-                let reason = error.to_string();
-                document.missing.push(Missing { experiment: part.name.to_owned(), cell: "all".to_owned(), reason });
-            }
-        }
-    }
-    Ok(document)
+/// What a run of all experiments found.
+#[derive(Debug, Clone)]
+pub struct Whole {
+    /// Every record, and what is missing.
+    pub document: Document,
+    /// Experiments whose figures can't be believed and aren't there, in words: a clone did the wrong thing.
+    pub void: Vec<String>,
 }
 
+/// Runs everything, with fewer samples and sizes when `quick`.
+pub fn run(quick: bool, progress: &mut dyn Progress) -> Result<Whole, BenchError> {
+    let _lock = MachineLock::acquire(|line| progress.note(line))?;
+    run_parts(&parts(quick), TIME[usize::from(!quick)], progress)
+}
+
+fn run_parts(parts: &[Part], time: Duration, progress: &mut dyn Progress) -> Result<Whole, BenchError> {
+    let whole = Deadline::after(time);
+    let (mut document, mut void) = (Document::new(HostCard::read()?, Vec::new()), Vec::new());
+    for (number, part) in parts.iter().enumerate() {
+        let leave_out = |reason: String, progress: &mut dyn Progress| {
+            progress.note(&format!("left out: {}: {reason}", part.name));
+            Missing { experiment: part.name.to_owned(), cell: "all".to_owned(), reason }
+        };
+        if progress.interrupted() {
+            document.missing.push(leave_out("the run was interrupted".to_owned(), progress));
+            continue;
+        }
+        let rest: u64 = parts[number..].iter().map(|part| part.seconds).sum();
+        let own = whole.part(part.seconds as f64 / rest as f64);
+        let before = format!("{}/{} {}", number + 1, parts.len(), part.name);
+        let outcome = match (part.run)(&mut Stage { inner: progress, before, own, whole }) {
+            Ok(outcome) => outcome,
+            Err(BenchError::Unfinished { outcome, why }) => {
+                progress.note(&format!("{} ended early: {why}", part.name));
+                *outcome
+            }
+            Err(error) => {
+                if error.voids() {
+                    void.push(format!("{}: {error}", part.name));
+                }
+                document.missing.push(leave_out(error.to_string(), progress));
+                continue;
+            }
+        };
+        document.records.extend(outcome.document.records);
+        document.missing.extend(outcome.document.missing);
+    }
+    Ok(Whole { document, void })
+}
+
+/// The experiments in their order. The last one, whose parents are largest, has what time the others leave.
 fn parts(quick: bool) -> Vec<Part> {
     let size = Size(TOUCHED[usize::from(!quick)]);
     let part = |name, seconds: [u64; 2], run: Run| Part { name, seconds: seconds[usize::from(!quick)], run };
     vec![
-        part(creation::EXPERIMENT, [30, 240], {
+        part(creation::EXPERIMENT, [35, 240], {
             let options = CreationOptions { quick, ..CreationOptions::default() };
             Box::new(move |progress| creation::run(&options, progress))
         }),
-        part(fork::EXPERIMENT, [60, 600], {
-            let options = ForkOptions { quick, ..ForkOptions::default() };
-            Box::new(move |progress| fork::run(&options, progress))
-        }),
-        part(cow_model::EXPERIMENT, [35, 190], {
+        part(cow_model::EXPERIMENT, [40, 200], {
             let options = CowModelOptions { grid: Grid::Modern, quick };
             Box::new(move |progress| cow_model::run(&options, progress))
         }),
@@ -81,18 +102,22 @@ fn parts(quick: bool) -> Vec<Part> {
             let options = FaultOptions { size, quick };
             Box::new(move |progress| access::fault(&options, progress))
         }),
-        part(access::ACCESS_MIX, [28, 250], {
+        part(access::ACCESS_MIX, [30, 260], {
             let options = AccessMixOptions { size, quick };
             Box::new(move |progress| access::access_mix(&options, progress))
         }),
-        part(write_fraction::EXPERIMENT, [10, 30], {
+        part(write_fraction::EXPERIMENT, [15, 60], {
             let runs = if quick { 1 } else { 5 };
             let options = WriteFractionOptions { runs, ..WriteFractionOptions::default() };
             Box::new(move |progress| write_fraction::run(&options, progress))
         }),
-        part(check::EXPERIMENT, [20, 40], {
+        part(check::EXPERIMENT, [20, 50], {
             let options = CheckOptions { quick };
             Box::new(move |progress| check::run(&options, progress))
+        }),
+        part(fork::EXPERIMENT, [70, 1200], {
+            let options = ForkOptions { quick, ..ForkOptions::default() };
+            Box::new(move |progress| fork::run(&options, progress))
         }),
     ]
 }
@@ -101,18 +126,20 @@ fn parts(quick: bool) -> Vec<Part> {
 struct Stage<'a> {
     inner: &'a mut dyn Progress,
     before: String,
-    left: Duration,
-    begun: Instant,
+    /// By when this experiment should be over, and all of them.
+    own: Deadline,
+    whole: Deadline,
 }
 
 impl Progress for Stage<'_> {
     fn begin(&mut self, what: &str, steps: u64) {
-        let left = self.left.saturating_sub(self.begun.elapsed()).as_secs().div_ceil(60).max(1);
-        self.inner.begin(&format!("{}: {what} (about {left} min left)", self.before), steps);
+        self.inner.begin(&format!("{}: {what}", self.before), steps);
+        self.inner.remaining(self.whole.left());
     }
 
     fn step(&mut self) {
         self.inner.step();
+        self.inner.remaining(self.whole.left());
     }
 
     fn note(&mut self, line: &str) {
@@ -122,16 +149,25 @@ impl Progress for Stage<'_> {
     fn interrupted(&self) -> bool {
         self.inner.interrupted()
     }
+
+    fn deadline(&self) -> Deadline {
+        self.own
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Silent;
+    use crate::record::{Params, Record};
 
     #[test]
     fn the_whole_keeps_to_its_time() {
-        let seconds = |quick| parts(quick).iter().map(|part| part.seconds).sum::<u64>();
-        assert!(seconds(true) <= 4 * 60 && seconds(false) <= 40 * 60);
+        assert!(TIME[0] < Duration::from_secs(4 * 60) && TIME[1] < Duration::from_secs(40 * 60));
+        for quick in [true, false] {
+            let seconds: u64 = parts(quick).iter().map(|part| part.seconds).sum();
+            assert!(Duration::from_secs(seconds) <= TIME[usize::from(!quick)], "{seconds}");
+        }
     }
 
     /// Wants to stop before anything is measured.
@@ -148,9 +184,49 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_run_left_out_is_said() {
-        let document = run(true, &mut Stopped).unwrap();
+        let document = run(true, &mut Stopped).unwrap().document;
         assert!(document.records.is_empty());
         assert_eq!(document.missing.len(), parts(true).len());
         assert!(document.missing.iter().all(|missing| missing.reason.contains("interrupted")));
+    }
+
+    fn measured(name: &'static str, deadline: Deadline) -> Outcome {
+        let record = Record::new(name, "seal", Params::new(), "s", vec![deadline.left().as_secs_f64()]).unwrap();
+        Outcome { document: Document::new(HostCard::read().unwrap(), vec![record]), table: String::new() }
+    }
+
+    fn part(name: &'static str, end: fn(Outcome) -> Result<Outcome, BenchError>) -> Part {
+        Part { name, seconds: 10, run: Box::new(move |progress| end(measured(name, progress.deadline()))) }
+    }
+
+    fn missing_worker() -> BenchError {
+        BenchError::WorkerDied { worker: "seal 1G".into(), status: "signal 9".into(), stderr: String::new() }
+    }
+
+    #[test]
+    fn one_that_fails_leaves_its_reason_and_what_it_measured_and_the_others_go_on() {
+        let parts = [
+            part("good", Ok),
+            part("dies", |_| Err(missing_worker())),
+            part("ends early", |mut outcome| {
+                let reason = missing_worker().to_string();
+                let missing = Missing { experiment: "ends early".into(), cell: "the rest".into(), reason };
+                outcome.document.missing.push(missing);
+                Err(BenchError::Unfinished { outcome: Box::new(outcome), why: Box::new(missing_worker()) })
+            }),
+            part("lies", |_| Err(BenchError::Void("a child's write reached its parent".into()))),
+            part("last", Ok),
+        ];
+        let Whole { document, void } = run_parts(&parts, Duration::from_secs(100), &mut Silent).unwrap();
+        let names: Vec<&str> = document.records.iter().map(|record| record.experiment.as_str()).collect();
+        assert_eq!(names, ["good", "ends early", "last"]);
+        let missing: Vec<(&str, &str)> =
+            document.missing.iter().map(|missing| (missing.experiment.as_str(), missing.cell.as_str())).collect();
+        assert_eq!(missing, [("dies", "all"), ("ends early", "the rest"), ("lies", "all")]);
+        assert!(document.missing.iter().take(2).all(|missing| missing.reason.contains("signal 9")));
+        assert_eq!(void, ["lies: a child's write reached its parent; the measurement is void"]);
+        // Nobody took any time: each has its share of all there is.
+        let shares: Vec<f64> = document.records.iter().map(|record| record.p50.round()).collect();
+        assert_eq!(shares, [20.0, 33.0, 100.0]);
     }
 }

@@ -10,10 +10,7 @@ mod tool;
 
 pub use tool::{Checked, Tool};
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::record::Document;
-use crate::{BenchError, Outcome, Progress};
+use crate::{BenchError, Outcome, Progress, experiment};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "check";
@@ -29,10 +26,6 @@ pub struct CheckOptions {
 
 /// Runs the experiment: waits for the machine-wide lock, asks every tool that is there and ourselves in turn.
 pub fn run(options: &CheckOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let host = HostCard::read()?;
-    let (records, missing) = rounds::measure(options, progress)?;
-    let document = Document { missing, ..Document::new(host, records) };
-    let table = report::render_all(&document);
-    Ok(Outcome { document, table })
+    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, results, progress);
+    experiment::run(EXPERIMENT, progress, measure, report::render_all)
 }

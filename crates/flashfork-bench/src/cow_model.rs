@@ -16,22 +16,15 @@ mod subject;
 pub use grid::Grid;
 pub use model::{Cell, Line, Model, PAPER, PAPER_MERIT, PaperLine, copy_rate, times_by_forks};
 pub use options::CowModelOptions;
-pub(crate) use subject::{Ask, CowSubject, Spec};
+pub(crate) use subject::{Ask, CowSubject};
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::record::Document;
-use crate::{BenchError, Outcome, Progress};
+use crate::{BenchError, Outcome, Progress, experiment};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "cow-model";
 
 /// Runs the experiment: waits for the machine-wide lock, refuses sizes that don't fit before allocating anything, measures.
 pub fn run(options: &CowModelOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let host = HostCard::read()?;
-    let results = rounds::measure(options, progress)?;
-    let document = Document { missing: results.missing, ..Document::new(host, results.records) };
-    let table = report::render_all(&document);
-    Ok(Outcome { document, table })
+    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, results, progress);
+    experiment::run(EXPERIMENT, progress, measure, report::render_all)
 }

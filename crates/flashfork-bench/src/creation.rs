@@ -6,9 +6,9 @@
 //! workers of their own. Every child's status is checked; rates are computed from the times.
 
 mod cycle;
+mod extras;
 mod make;
 mod options;
-mod parent;
 mod report;
 mod rounds;
 mod subject;
@@ -18,20 +18,13 @@ pub use options::{CreationOptions, Touch};
 pub(crate) use subject::{Ask, CreationSubject, Spec};
 pub use way::{Phase, Then, Way};
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::record::Document;
-use crate::{BenchError, Outcome, Progress};
+use crate::{BenchError, Outcome, Progress, experiment};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "creation";
 
 /// Runs the experiment: waits for the machine-wide lock, refuses sizes that don't fit before allocating anything, measures.
 pub fn run(options: &CreationOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let host = HostCard::read()?;
-    let results = rounds::measure(options, progress)?;
-    let table = report::render_all(&host, options, &results);
-    let document = Document { missing: results.missing, ..Document::new(host, results.records) };
-    Ok(Outcome { document, table })
+    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, results, progress);
+    experiment::run(EXPERIMENT, progress, measure, |document| report::render_all(document, options))
 }

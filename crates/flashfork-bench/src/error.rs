@@ -40,6 +40,8 @@ pub enum BenchError {
         worker: String,
         /// Its own words.
         text: String,
+        /// Whether they mean that nothing it measured can be believed.
+        void: bool,
     },
 
     /// A worker process ended without being asked to.
@@ -73,6 +75,19 @@ pub enum BenchError {
         status: String,
     },
 
+    /// Something was not what it must be; what was measured is worthless.
+    #[error("{0}; the measurement is void")]
+    Void(String),
+
+    /// An experiment failed in the middle; what it had measured before is here.
+    #[error("{why}")]
+    Unfinished {
+        /// What was measured, with the failure among what is missing.
+        outcome: Box<crate::Outcome>,
+        /// Why it ended.
+        why: Box<BenchError>,
+    },
+
     /// A record file is not one of ours or contradicts itself.
     #[error("{}: {why}", .path.display())]
     Record {
@@ -91,5 +106,16 @@ impl BenchError {
     /// A failed system call or file operation, with what was being done.
     pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::System { what: what.into(), source: source.into() }
+    }
+
+    /// Whether it means that what was measured can't be believed: a child or a parent had other bytes or another end than it
+    /// must have.
+    pub fn voids(&self) -> bool {
+        match self {
+            Self::Clone { .. } | Self::Void(_) => true,
+            Self::Worker { void, .. } => *void,
+            Self::Unfinished { why, .. } => why.voids(),
+            _ => false,
+        }
     }
 }

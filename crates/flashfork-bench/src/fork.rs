@@ -30,12 +30,13 @@ pub use options::ForkOptions;
 pub(crate) use probe::{Batch, Probe};
 pub(crate) use region::{PAGE, Region, WORDS_PER_PAGE, word};
 pub(crate) use sealing::SealingSubject;
-pub(crate) use subject::{Ask, ForkSubject, Spec};
+pub(crate) use subject::{Ask, ForkSubject};
 
 use crate::host::HostCard;
 use crate::lock::MachineLock;
-use crate::record::Document;
-use crate::{BenchError, Outcome, Progress};
+use crate::size::Size;
+use crate::{BenchError, Deadline, Outcome, Progress};
+use measured::Results;
 use plan::Plan;
 
 /// The name of this experiment in records.
@@ -46,20 +47,41 @@ pub fn run(options: &ForkOptions, progress: &mut dyn Progress) -> Result<Outcome
     let _lock = MachineLock::acquire(|line| progress.note(line))?;
     let host = HostCard::read()?;
     let plan = Plan::new(options)?;
-    for note in &plan.notes {
-        progress.note(note);
-    }
-    let mut results = measured::Results::default();
-    for &size in &plan.sizes {
+    let mut results = Results::default();
+    plan.missing.iter().for_each(|(cell, why)| results.found.leave_out(cell, why, progress));
+    let measured = measure(&plan, &mut results, progress);
+    let found = results.take_found()?;
+    found.conclude(host, measured, |document| report::render_all(document, &plan, &results))
+}
+
+/// The clones of every size, several at once where that was asked for, then the seals.
+fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+    for (index, &size) in plan.sizes.iter().enumerate() {
         if progress.interrupted() {
-            break;
+            return Ok(());
         }
-        rounds::measure(&plan, size, &mut results, progress)?;
+        if progress.deadline().passed() {
+            results.found.no_time_for(Size(size).to_string(), progress);
+            continue;
+        }
+        // Each size takes as much as another, the seals as much as one; what one leaves the next ones have.
+        let deadline = progress.deadline().part(1.0 / (plan.sizes.len() - index + 1) as f64);
+        let mut run = Run { plan, size, deadline, results: &mut *results, progress: &mut *progress };
+        rounds::measure(&mut run)?;
         if plan.concurrent > 1 {
-            concurrent::measure(&plan, size, &mut results, progress)?;
+            concurrent::measure(&mut run)?;
         }
     }
-    sealing::measure(&plan, &mut results, progress)?;
-    let table = report::render_all(&host, &plan, &results);
-    Ok(Outcome { document: Document::new(host, results.into_records()?), table })
+    sealing::measure(plan, results, progress)
+}
+
+/// The measurement of one size.
+struct Run<'a> {
+    plan: &'a Plan,
+    /// Bytes of memory of each parent.
+    size: u64,
+    /// By when it should be over.
+    deadline: Deadline,
+    results: &'a mut Results,
+    progress: &'a mut dyn Progress,
 }

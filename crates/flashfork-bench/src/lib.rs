@@ -3,8 +3,8 @@
 //! # How an experiment is built
 //! - [`worker`]: each measured configuration lives in its own process, prepared once, then asked for batches of samples.
 //! - [`order`]: the coordinator asks the workers in a random order within each round, so that drift can't pass for a ratio.
-//! - [`sampling`]: the rules in one loop, for experiments that don't bring a loop of their own: random order, warm-up, as many
-//!   rounds as it takes, every sample kept, and an interrupted run keeps what it has.
+//! - [`sampling`]: the rules in one loop: random order, warm-up, as many rounds as it takes or there is time for, every sample
+//!   kept, and a run that is interrupted or fails keeps what it has.
 //! - [`lock`], [`pin`], [`memory`]: one experiment at a time on a machine, on a known CPU, and only when it fits.
 //! - [`database`], [`heap`], [`workdir`]: the database of the SQLite experiments, the pages a program's heap is made of, and a
 //!   temporary directory that is gone however a run ends.
@@ -15,7 +15,17 @@
 //!
 //! # Adding an experiment
 //! A module with an options struct (deriving `clap::Args`), a type implementing [`worker::Subject`], one line for it in
-//! `worker/registry.rs`, and a function `run(&Options, &mut dyn Progress) -> Result<Outcome, BenchError>`.
+//! `worker/registry.rs`, and a function `run(&Options, &mut dyn Progress) -> Result<Outcome, BenchError>`. Three helpers do what
+//! all have in common:
+//! - `experiment::run` takes the lock, reads the host card, hands a `Results` to the measurement and renders the table from the
+//!   document; what was measured before a failure is kept ([`BenchError::Unfinished`]), unless the failure makes it worthless
+//!   ([`BenchError::voids`]). `Results::leave_out` is for cells that can't be measured, `experiment::page` for the table.
+//! - `parent::Spec` starts a worker whose memory is held in one way, and says when it isn't what it is called.
+//! - [`sampling::sample`] measures; `Effort::until` keeps it within [`Progress::deadline`], `Deadline::part` divides that among
+//!   stages.
+//!
+//! To be part of `bench all` it needs a line in `parts` of `all.rs`, with its weight in time; to be a command, one in
+//! `crates/flashfork-cli/src/bench.rs`.
 //!
 //! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
 
@@ -27,8 +37,10 @@ pub mod compare;
 pub mod cow_model;
 pub mod creation;
 pub mod database;
+mod deadline;
 pub mod engine;
 pub mod error;
+mod experiment;
 pub mod figure;
 #[cfg(test)]
 mod flags;
@@ -39,6 +51,7 @@ pub mod host;
 pub mod lock;
 pub mod memory;
 pub mod order;
+mod parent;
 pub mod pin;
 pub mod profile;
 pub mod progress;
@@ -58,6 +71,7 @@ pub mod workdir;
 pub mod worker;
 pub mod write_fraction;
 
+pub use deadline::Deadline;
 pub use error::BenchError;
 pub use progress::{Progress, Silent};
 pub use vm_host::Installed;

@@ -1,9 +1,11 @@
 //! One experiment at a time on a machine: `flock(2)` on a file that every user can open.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -14,16 +16,27 @@ const NAME: &str = "flashfork-bench.lock";
 const RETRY: Duration = Duration::from_millis(50);
 const PATIENCE_BEFORE_NOTICE: Duration = Duration::from_secs(1);
 
-/// The machine-wide lock, held until dropped. Programs started meanwhile do not inherit it.
-#[derive(Debug)]
+thread_local! {
+    /// The lock as far as this thread holds it: a run of several experiments keeps it from the first to the last.
+    static HELD: RefCell<Weak<File>> = const { RefCell::new(Weak::new()) };
+}
+
+/// The machine-wide lock, held until dropped. Programs started meanwhile do not inherit it. A thread that holds it gets it
+/// again at once.
+#[derive(Debug, Clone)]
 pub struct MachineLock {
-    _file: File,
+    _file: Rc<File>,
 }
 
 impl MachineLock {
     /// Waits for the lock. When it isn't free within a second, `waiting` is called once with a line to show.
     pub fn acquire(waiting: impl FnMut(&str)) -> Result<Self, BenchError> {
-        Self::acquire_at(&default_path(), waiting)
+        if let Some(file) = HELD.with_borrow(Weak::upgrade) {
+            return Ok(Self { _file: file });
+        }
+        let lock = Self::acquire_at(&default_path(), waiting)?;
+        HELD.set(Rc::downgrade(&lock._file));
+        Ok(lock)
     }
 
     /// Waits for the lock on the file `path`.
@@ -34,7 +47,7 @@ impl MachineLock {
         loop {
             let file = open(path).map_err(failed)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if still_there(&file, path) => return Ok(Self { _file: file }),
+                Ok(()) if still_there(&file, path) => return Ok(Self { _file: Rc::new(file) }),
                 // The file was replaced between opening and locking: others would lock the new one.
                 Ok(()) => continue,
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}

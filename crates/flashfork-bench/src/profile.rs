@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::fork::{Ask, Batch, ForkSubject, Method, Probe, Spec};
-use crate::host::HostCard;
-use crate::lock::MachineLock;
+use crate::experiment::{self, Results, page};
+use crate::fork::{Ask, Batch, ForkSubject, Method, Probe};
+use crate::parent::Spec;
 use crate::record::{Document, Params, Record};
 use crate::size::Size;
 use crate::table::{render, three_figures};
 use crate::workdir::WorkDir;
-use crate::worker::Worker;
-use crate::{BenchError, Outcome, Progress, memory, pin, warnings};
+use crate::{BenchError, Outcome, Progress, memory};
 use perf::Recording;
 
 /// The name of this experiment in records.
@@ -43,14 +42,17 @@ pub struct ProfileOptions {
 ///
 /// Fails in one line where `perf` is not installed or may not look.
 pub fn run(options: &ProfileOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let host = HostCard::read()?;
+    let run = |results: &mut _, progress: &mut dyn Progress| measure(options, results, progress);
+    experiment::run(EXPERIMENT, progress, run, |document| text(document, options.size))
+}
+
+fn measure(options: &ProfileOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
     let (method, size) = (Method::Fork4k, options.size.0);
     memory::require(&memory::headroom()?, format!("{}", options.size), method.memory_needed(size))?;
     let dir = WorkDir::new(None)?;
     let file = dir.path().join("perf.data");
     progress.begin("filling memory", 1);
-    let mut worker = Worker::<ForkSubject>::start("the parent", &Spec { method, size, cpu: pin::chosen_cpu()? })?;
+    let mut worker = Spec::here(method, size)?.start::<ForkSubject>()?;
     progress.step();
     progress.begin("forking under perf", options.seconds);
     let recording = Recording::start(worker.pid(), &file)?;
@@ -65,14 +67,12 @@ pub fn run(options: &ProfileOptions, progress: &mut dyn Progress) -> Result<Outc
     }
     recording.stop()?;
     let shares = perf::shares(&file)?;
-    let records = shares.iter().take(KEPT).map(|(symbol, share)| {
+    for (symbol, share) in shares.iter().take(KEPT) {
         let params = [("measure", json!("share_of_time")), ("size", json!(size)), ("function", json!(symbol))];
         let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
-        Record::new(EXPERIMENT, method.name(), params, "ratio", vec![*share])
-    });
-    let document = Document::new(host, records.collect::<Result<_, _>>()?);
-    let table = text(&document, options.size);
-    Ok(Outcome { document, table })
+        results.records.push(Record::new(EXPERIMENT, method.name(), params, "ratio", vec![*share])?);
+    }
+    Ok(())
 }
 
 fn text(document: &Document, size: Size) -> String {
@@ -84,13 +84,9 @@ fn text(document: &Document, size: Size) -> String {
             vec![function.to_owned(), format!("{} %", three_figures(record.p50 * 100.0))]
         })
         .collect();
-    let mut parts = vec![
-        document.host.line(),
-        format!(
-            "Where the time of a parent goes that forks {size} on 4 KB pages again and again ([k]: the kernel)\n{}",
-            render(&["function", "of the time"], &rows, 1)
-        ),
-    ];
-    parts.extend(warnings::of_host(&document.host));
-    parts.join("\n\n")
+    let table = format!(
+        "Where the time of a parent goes that forks {size} on 4 KB pages again and again ([k]: the kernel)\n{}",
+        render(&["function", "of the time"], &rows, 1)
+    );
+    page(document, [table])
 }

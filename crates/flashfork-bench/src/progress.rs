@@ -1,6 +1,10 @@
 //! How an experiment tells its caller where it is; the caller decides what to show.
 
-/// Receives an experiment's progress.
+use std::time::Duration;
+
+use crate::deadline::Deadline;
+
+/// Receives an experiment's progress, and says when it should be over.
 pub trait Progress {
     /// A new stage of `steps` steps begins; `what` names it ("1G: interleaved rounds").
     fn begin(&mut self, what: &str, steps: u64);
@@ -8,9 +12,16 @@ pub trait Progress {
     fn step(&mut self);
     /// Something the user should read now: waiting for the machine-wide lock, a method left out and why.
     fn note(&mut self, line: &str);
+    /// Everything, this experiment and those after it, takes about so long from now at most; told at each stage and step of
+    /// runs that have such a limit.
+    fn remaining(&mut self, _time: Duration) {}
     /// Whether the user wants to stop: what is measured so far is kept and written, the rest left out.
     fn interrupted(&self) -> bool {
         false
+    }
+    /// By when the experiment should be over. What doesn't fit is left out with that reason.
+    fn deadline(&self) -> Deadline {
+        Deadline::NEVER
     }
 }
 

@@ -156,6 +156,15 @@ impl Document {
         Self { schema: SCHEMA.to_owned(), host, records, missing: Vec::new() }
     }
 
+    /// The record of `method` in `experiment` with these parameters.
+    pub(crate) fn find(&self, experiment: &str, method: &str, wanted: &[(&str, Value)]) -> Option<&Record> {
+        self.records.iter().find(|record| {
+            record.experiment == experiment
+                && record.method == method
+                && wanted.iter().all(|(name, value)| record.params.get(*name) == Some(value))
+        })
+    }
+
     /// Writes the document to `path` as one line of JSON.
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
         let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);

@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::deadline::Deadline;
 use crate::order::shuffled_round;
 use crate::stats::{Rounds, median, median_interval};
 use crate::{BenchError, Progress};
@@ -28,6 +29,23 @@ pub struct Effort {
     pub cap: Duration,
 }
 
+impl Effort {
+    /// Exactly `rounds` rounds, however precise they are.
+    pub fn rounds(rounds: usize) -> Self {
+        Self { warm_up: 0, least: rounds, most: rounds, precision: 0.0, cap: Duration::MAX }
+    }
+
+    /// The same, but over by `deadline`.
+    pub fn until(self, deadline: Deadline) -> Self {
+        Self { cap: self.cap.min(deadline.left()), ..self }
+    }
+
+    /// The steps of progress that [`sample`] makes.
+    pub fn steps(&self) -> u64 {
+        (self.warm_up + self.most) as u64
+    }
+}
+
 /// Why sampling ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -39,6 +57,8 @@ pub enum Ended {
     Time,
     /// The caller asked to stop.
     Interrupted,
+    /// A visit failed.
+    Failed,
 }
 
 impl Ended {
@@ -49,6 +69,7 @@ impl Ended {
             Self::Rounds => "rounds",
             Self::Time => "time",
             Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
         }
     }
 }
@@ -85,15 +106,15 @@ impl<M: Copy + PartialEq> Sampled<M> {
 
 /// Visits `cells` cells by these rules. `visit` is called with the cell's number and the round's.
 ///
-/// One step of progress is announced and made per round up to [`Effort::most`]; what is not needed is stepped over.
-/// An error of `visit` ends everything: a clone that did the wrong thing voids what was measured.
+/// One step of progress is made per round up to [`Effort::most`]; what is not needed is stepped over.
+/// An error of `visit` ends it; what was taken before is handed back beside the error.
 pub fn sample<M: Copy + PartialEq>(
     cells: usize,
     effort: &Effort,
     seed: u64,
     progress: &mut dyn Progress,
     visit: impl FnMut(usize, usize) -> Result<Visit<M>, BenchError>,
-) -> Result<Sampled<M>, BenchError> {
+) -> (Sampled<M>, Result<(), BenchError>) {
     let begin = Instant::now();
     sample_by(cells, effort, seed, progress, &mut || begin.elapsed(), visit)
 }
@@ -106,11 +127,12 @@ fn sample_by<M: Copy + PartialEq>(
     progress: &mut dyn Progress,
     elapsed: &mut dyn FnMut() -> Duration,
     mut visit: impl FnMut(usize, usize) -> Result<Visit<M>, BenchError>,
-) -> Result<Sampled<M>, BenchError> {
+) -> (Sampled<M>, Result<(), BenchError>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut taken: Vec<Vec<Series<M>>> = (0..cells).map(|_| Vec::new()).collect();
     let (mut made, mut next_look) = (0_usize, effort.least.max(1));
-    let ended = loop {
+    let mut failure = Ok(());
+    let ended = 'rounds: loop {
         let counted = made.saturating_sub(effort.warm_up);
         if progress.interrupted() {
             break Ended::Interrupted;
@@ -131,7 +153,14 @@ fn sample_by<M: Copy + PartialEq>(
             }
         }
         for cell in shuffled_round(cells, &mut random) {
-            for (measure, samples) in visit(cell, made)? {
+            let visited = match visit(cell, made) {
+                Ok(visited) => visited,
+                Err(error) => {
+                    failure = Err(error);
+                    break 'rounds Ended::Failed;
+                }
+            };
+            for (measure, samples) in visited {
                 keep(&mut taken[cell], measure, samples, made < effort.warm_up);
             }
         }
@@ -139,7 +168,7 @@ fn sample_by<M: Copy + PartialEq>(
         progress.step();
     };
     (made..effort.warm_up + effort.most).for_each(|_| progress.step());
-    Ok(Sampled { cells: taken, ended })
+    (Sampled { cells: taken, ended }, failure)
 }
 
 fn keep<M: Copy + PartialEq>(cell: &mut Vec<Series<M>>, measure: M, samples: Vec<f64>, warm_up: bool) {
@@ -192,7 +221,7 @@ mod tests {
             let (mean, noise) = cells[cell];
             Ok(vec![((), vec![noisy(mean, noise, &mut random)])])
         })
-        .unwrap()
+        .0
     }
 
     fn rounds(sampled: &Sampled<()>, cell: usize) -> usize {
@@ -229,7 +258,7 @@ mod tests {
             },
             |_, round| Ok(vec![((), vec![round as f64])]),
         )
-        .unwrap();
+        .0;
         assert_eq!((late.ended, rounds(&late, 0)), (Ended::Time, 2));
         assert_eq!(steps.1, 9, "what was left out is stepped over");
     }
@@ -237,9 +266,9 @@ mod tests {
     #[test]
     fn a_first_round_is_made_even_when_time_is_up_and_warm_up_is_kept_apart() {
         let effort = Effort { warm_up: 2, cap: Duration::ZERO, ..EFFORT };
-        let sampled =
-            sample(1, &effort, 1, &mut Silent, |_, round| Ok(vec![('x', vec![round as f64, 10.0 + round as f64])]))
-                .unwrap();
+        let (sampled, done) =
+            sample(1, &effort, 1, &mut Silent, |_, round| Ok(vec![('x', vec![round as f64, 10.0 + round as f64])]));
+        done.unwrap();
         assert_eq!(sampled.ended, Ended::Time);
         let series = sampled.series(0, 'x').unwrap();
         assert_eq!(series.warm_up, [0.0, 10.0, 1.0, 11.0]);
@@ -250,7 +279,8 @@ mod tests {
     #[test]
     fn an_interrupted_run_keeps_what_it_has() {
         let mut steps = StopAfter(4, 0);
-        let sampled = sample(3, &EFFORT, 1, &mut steps, |cell, _| Ok(vec![((), vec![cell as f64 + 1.0])])).unwrap();
+        let (sampled, done) = sample(3, &EFFORT, 1, &mut steps, |cell, _| Ok(vec![((), vec![cell as f64 + 1.0])]));
+        done.unwrap();
         assert_eq!(sampled.ended, Ended::Interrupted);
         assert!((0..3).all(|cell| rounds(&sampled, cell) == 3), "4 rounds, one of them warm-up");
     }
@@ -260,7 +290,7 @@ mod tests {
         let sampled = sample(1, &Effort { least: 21, ..EFFORT }, 1, &mut Silent, |_, round| {
             Ok(vec![((), vec![if round == 7 { 1e6 } else { 50.0 }])])
         })
-        .unwrap();
+        .0;
         let flat = sampled.cells[0][0].rounds.flat();
         assert_eq!(flat.len(), 21);
         assert!(flat.contains(&1e6));
@@ -276,7 +306,7 @@ mod tests {
             now += 1.0;
             Ok(vec![((), vec![(cell as f64 + 1.0) * (1.0 + now / 60.0)])])
         })
-        .unwrap();
+        .0;
         let of = |cell: usize| &sampled.cells[cell][0].rounds;
         let found = crate::stats::ratio_of_medians(of(1), of(0)).unwrap();
         assert!((found.value - 2.0).abs() < 0.03, "{found:?}");
@@ -284,8 +314,22 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_visit_ends_everything() {
-        let failed = sample::<()>(2, &EFFORT, 1, &mut Silent, |_, _| Err(BenchError::Unable("wrong bytes".into())));
-        assert_eq!(failed.unwrap_err().to_string(), "wrong bytes");
+    fn a_failed_visit_ends_it_and_what_was_taken_is_kept() {
+        let mut steps = StopAfter(u64::MAX, 0);
+        let (sampled, failed) = sample(2, &EFFORT, 1, &mut steps, |cell, round| match round {
+            4 => Err(BenchError::Unable("the worker is gone".into())),
+            _ => Ok(vec![((), vec![cell as f64 + 1.0])]),
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "the worker is gone");
+        assert_eq!((sampled.ended, rounds(&sampled, 0), rounds(&sampled, 1)), (Ended::Failed, 3, 3));
+        assert_eq!(steps.1, EFFORT.steps());
+    }
+
+    #[test]
+    fn a_deadline_shortens_the_time_and_never_lengthens_it() {
+        let second = Deadline::after(Duration::from_secs(1));
+        assert!(EFFORT.until(second).cap <= Duration::from_secs(1));
+        assert_eq!(EFFORT.until(Deadline::NEVER), EFFORT);
+        assert_eq!(Effort { cap: Duration::ZERO, ..EFFORT }.until(second).cap, Duration::ZERO);
     }
 }

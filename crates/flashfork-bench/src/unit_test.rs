@@ -37,7 +37,8 @@ pub fn run(options: &UnitTestOptions, progress: &mut dyn Progress) -> Result<Out
     let host = HostCard::read()?;
     let (methods, missing) = Method::here();
     let plan = Plan::new(options, methods, &pin::allowed_cpus()?, &memory::headroom()?)?;
-    missing.iter().for_each(|note| progress.note(note));
+    let notes: Vec<String> = missing.iter().map(|(method, why)| format!("left out: method {method}: {why}")).collect();
+    notes.iter().for_each(|note| progress.note(note));
     progress.begin(&format!("database of {}", plan.size), 1);
     let work = WorkDir::new(options.cache.as_deref())?;
     let image = Image::obtain(plan.size.0, options.cache.as_deref().unwrap_or(work.path()), work.path())?;
@@ -54,7 +55,7 @@ pub fn run(options: &UnitTestOptions, progress: &mut dyn Progress) -> Result<Out
         database_bytes: image.bytes,
         jobs: plan.jobs,
         built_in: image.built_in.map(|took| took.as_secs_f64()),
-        notes: missing.into_iter().collect(),
+        notes,
         ..Results::default()
     };
     rounds::measure(&plan, &image, &mut results, progress)?;

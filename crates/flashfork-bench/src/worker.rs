@@ -50,8 +50,8 @@ pub trait Subject: Sized {
 enum Line<T> {
     /// The answer.
     Done(T),
-    /// Why there is none.
-    Failed(String),
+    /// Why there is none, and whether that makes all answers before worthless.
+    Failed { text: String, void: bool },
 }
 
 /// ": text", or nothing for an empty text.

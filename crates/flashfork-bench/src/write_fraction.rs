@@ -23,10 +23,7 @@ pub use report::PAPER;
 pub(crate) use runs::visit;
 pub use snapshot::Snapshot;
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::record::Document;
-use crate::{BenchError, Outcome, Progress};
+use crate::{BenchError, Outcome, Progress, experiment};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "write-fraction";
@@ -35,10 +32,6 @@ pub const EXPERIMENT: &str = "write-fraction";
 ///
 /// Errors: a command that can't be started or ends before the second moment, a process that isn't there or denies access.
 pub fn run(options: &WriteFractionOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let host = HostCard::read()?;
-    let results = runs::measure(options, progress)?;
-    let table = report::render_all(&host, &results);
-    let document = Document { missing: results.missing, ..Document::new(host, results.records) };
-    Ok(Outcome { document, table })
+    let measure = |results: &mut _, progress: &mut dyn Progress| runs::measure(options, results, progress);
+    experiment::run(EXPERIMENT, progress, measure, report::render_all)
 }

@@ -19,7 +19,7 @@ use flashfork_bench::unit_test::UnitTestOptions;
 use flashfork_bench::vm_clone::VmCloneOptions;
 use flashfork_bench::vm_memory::VmMemoryOptions;
 use flashfork_bench::write_fraction::WriteFractionOptions;
-use flashfork_bench::{Installed, Outcome};
+use flashfork_bench::{BenchError, Installed, Outcome};
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -175,11 +175,13 @@ fn all(args: &AllArgs) -> Result<(), CliError> {
     interrupt::catch()?;
     flashfork_bench::report::try_place(&args.html)?;
     let mut bars = Bars::default();
-    let document = flashfork_bench::all::run(args.quick, &mut bars)?;
+    let whole = flashfork_bench::all::run(args.quick, &mut bars)?;
     drop(bars);
-    flashfork_bench::report::write(&document, &args.html)?;
-    let findings = flashfork_bench::report::findings(&document);
-    say(&format!("{}\n\nReport: {}", findings.join("\n"), args.html.join("index.html").display()))
+    flashfork_bench::report::write(&whole.document, &args.html)?;
+    let findings = flashfork_bench::report::findings(&whole.document);
+    say(&format!("{}\n\nReport: {}", findings.join("\n"), args.html.join("index.html").display()))?;
+    // The report is there, but somebody must hear of this.
+    if whole.void.is_empty() { Ok(()) } else { Err(CliError::Unable(whole.void.join("; "))) }
 }
 
 fn report(args: &ReportArgs) -> Result<(), CliError> {
@@ -194,7 +196,12 @@ fn measure(experiment: &Experiment) -> Result<(), CliError> {
     };
     // Made before anything is measured: a place that can't be written to is found out now.
     let place = Place::open(&path)?;
-    let outcome = run(experiment)?;
+    // One that failed in the middle has records too.
+    let (outcome, failure) = match run(experiment) {
+        Ok(outcome) => (outcome, Ok(())),
+        Err(CliError::Bench(BenchError::Unfinished { outcome, why })) => (*outcome, Err((*why).into())),
+        Err(error) => return Err(error),
+    };
     place.write(&outcome.document, &path)?;
     let mut out = std::io::stdout().lock();
     let printed = if output.json {
@@ -202,7 +209,8 @@ fn measure(experiment: &Experiment) -> Result<(), CliError> {
     } else {
         writeln!(out, "{}\n\nRecords with every sample: {}", outcome.table, path.display())
     };
-    printed.map_err(CliError::file("write", "standard output"))
+    printed.map_err(CliError::file("write", "standard output"))?;
+    failure
 }
 
 impl Experiment {

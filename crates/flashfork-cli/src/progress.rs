@@ -4,6 +4,7 @@ use crate::interrupt;
 use flashfork_bench::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
+use std::time::Duration;
 
 /// Shows an experiment's stages on standard error.
 #[derive(Default)]
@@ -26,16 +27,22 @@ impl Progress for Bars {
             return;
         }
         let bar = ProgressBar::new(steps);
-        let style = ProgressStyle::with_template("{elapsed:>4} {bar:30} {pos}/{len} {msg}");
+        let style = ProgressStyle::with_template("{elapsed:>4} {bar:30} {pos}/{len} {msg}{prefix}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what.to_string());
-        bar.enable_steady_tick(std::time::Duration::from_millis(500));
+        bar.enable_steady_tick(Duration::from_millis(500));
         self.bar = Some(bar);
     }
 
     fn step(&mut self) {
         if let Some(bar) = &self.bar {
             bar.inc(1);
+        }
+    }
+
+    fn remaining(&mut self, time: Duration) {
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(format!(" (at most {} left)", left(time)));
         }
     }
 
@@ -48,6 +55,14 @@ impl Progress for Bars {
 
     fn interrupted(&self) -> bool {
         interrupt::caught()
+    }
+}
+
+/// "38 min", in the end "50 s".
+fn left(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..90 => format!("{seconds} s"),
+        seconds => format!("{} min", seconds.div_ceil(60)),
     }
 }
 

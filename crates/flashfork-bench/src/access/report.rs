@@ -4,19 +4,19 @@ use serde_json::Value;
 
 use super::mix::MIXES;
 use super::{ACCESS_MIX, FAULT};
+use crate::experiment::page;
 use crate::fork::Method;
 use crate::record::{Document, Record};
 use crate::size::show;
 use crate::stats::{Summary, ratio_of_medians};
 use crate::table::{ratio, render, time, time_range};
-use crate::warnings;
 
 /// The paper's table 1, in microseconds, on its machine: plain fork, with huge pages, on demand.
 const PAPER: [(&str, f64); 3] = [("Fork", 2.3), ("Fork with huge pages", 198.4), ("On-demand fork", 12.2)];
 
 /// Everything about first writes, for people.
 pub(super) fn fault(document: &Document) -> String {
-    let of = |method: Method, measure: &str| find(document, FAULT, method, &[("measure", measure.into())]);
+    let of = |method: Method, measure: &str| document.find(FAULT, method.name(), &[("measure", measure.into())]);
     let mut rows = Vec::new();
     for method in Method::ALL {
         let (Some(first), Some(next)) = (of(method, "first_write"), of(method, "next_write")) else { continue };
@@ -39,7 +39,7 @@ pub(super) fn fault(document: &Document) -> String {
         render(&headers, &rows, 1),
         render(&["how", "worst fault"], &paper, 1)
     );
-    frame(document, body)
+    page(document, [body])
 }
 
 /// Everything about walks, for people.
@@ -57,7 +57,7 @@ pub(super) fn access_mix(document: &Document) -> String {
                 ("accessed_percent", share.into()),
                 ("read_percent", read.into()),
             ];
-            find(document, ACCESS_MIX, method, &wanted)
+            document.find(ACCESS_MIX, method.name(), &wanted)
         };
         let mut rows = Vec::new();
         for method in Method::ALL {
@@ -83,26 +83,10 @@ pub(super) fn access_mix(document: &Document) -> String {
         "Fork, then go through a part of the parent's {} while the child lives (sealed memory: sealed anew before, not counted)",
         size(document)
     );
-    frame(document, format!("{head}\n\n{}", parts.join("\n\n")))
-}
-
-fn frame(document: &Document, body: String) -> String {
-    let mut parts = vec![document.host.line(), body];
-    parts.extend(warnings::of_host(&document.host));
-    parts.extend(warnings::of_records(&document.records));
-    parts.extend(document.missing.iter().map(|missing| format!("left out: {}: {}", missing.cell, missing.reason)));
-    parts.join("\n\n")
+    page(document, [head].into_iter().chain(parts))
 }
 
 fn size(document: &Document) -> String {
     let size = document.records.iter().find_map(|record| record.params.get("size").and_then(Value::as_u64));
     size.map_or("no memory".to_owned(), show)
-}
-
-fn find<'a>(document: &'a Document, experiment: &str, method: Method, wanted: &[(&str, Value)]) -> Option<&'a Record> {
-    document.records.iter().find(|record| {
-        record.experiment == experiment
-            && record.method == method.name()
-            && wanted.iter().all(|(name, value)| record.params.get(*name) == Some(value))
-    })
 }

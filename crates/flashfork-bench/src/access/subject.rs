@@ -7,10 +7,12 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::mix::{BLOCK, Piece, Walk};
+use crate::BenchError;
 use crate::engine::{self, Side};
 use crate::fork::{Facts, Method, PAGE, Region, WORDS_PER_PAGE, word};
+use crate::parent::Spec;
+use crate::sampling::Visit;
 use crate::worker::Subject;
-use crate::{BenchError, pin};
 
 /// A child that found other bytes than it should.
 const WRONG_DATA: i32 = 3;
@@ -23,17 +25,6 @@ pub(crate) struct AccessSubject {
     buffer: Vec<u64>,
     /// Whether the parent has written since the last seal.
     dirty: bool,
-}
-
-/// What to prepare.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Spec {
-    /// How the memory is held.
-    pub method: Method,
-    /// Bytes of memory.
-    pub size: u64,
-    /// The CPU to stay on, children included.
-    pub cpu: usize,
 }
 
 /// A request.
@@ -76,13 +67,12 @@ impl Subject for AccessSubject {
     type Spec = Spec;
     type Ready = Facts;
     type Ask = Ask;
-    type Reply = Vec<(Measure, Vec<f64>)>;
+    type Reply = Visit<Measure>;
 
     fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
-        pin::pin(spec.cpu)?;
         // Before the seal: what comes after it is written once and for all.
         let buffer = vec![1; BLOCK / 8];
-        let region = Region::filled(spec.method, spec.size)?;
+        let region = spec.fill()?;
         engine::prepare(spec.method, region.bytes())?;
         let facts = Facts::read(&region)?;
         Ok((Self { method: spec.method, region, buffer, dirty: false }, facts))
@@ -97,7 +87,7 @@ impl Subject for AccessSubject {
 }
 
 impl AccessSubject {
-    fn faults(&self, samples: usize) -> Result<Vec<(Measure, Vec<f64>)>, BenchError> {
+    fn faults(&self, samples: usize) -> Result<Visit<Measure>, BenchError> {
         let (mut first, mut next) = (Vec::new(), Vec::new());
         // The first child finds caches full of other workers' data: it is made and checked, but not counted.
         for made in 0..=samples {
@@ -141,9 +131,7 @@ impl AccessSubject {
                 heard.map_err(failed)?;
                 let page = self.region.pages() / 2 * WORDS_PER_PAGE;
                 if self.region.read(page) != word(page) {
-                    return Err(BenchError::Unable(
-                        "a child's write reached its parent; the measurement is void".into(),
-                    ));
+                    return Err(BenchError::Void("a child's write reached its parent".into()));
                 }
                 let (first, next) = bytes.split_at(8);
                 Ok([first, next].map(|time| time.try_into().map_or(0, u64::from_ne_bytes) as f64 / 1e3))
@@ -152,7 +140,7 @@ impl AccessSubject {
         }
     }
 
-    fn walk(&mut self, walk: Walk) -> Result<Vec<(Measure, Vec<f64>)>, BenchError> {
+    fn walk(&mut self, walk: Walk) -> Result<Visit<Measure>, BenchError> {
         let failed = |error: std::io::Error| BenchError::system("talk to a child", error);
         let mut reseal = Vec::new();
         if self.method == Method::Seal && self.dirty {

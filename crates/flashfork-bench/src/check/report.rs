@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::tool::{Checked, Tool};
+use crate::experiment::page;
 use crate::record::{Document, Record};
 use crate::stats::ratio_of_medians;
 use crate::table::{ratio, render, three_figures, time};
-use crate::warnings;
 
 /// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
@@ -39,8 +39,5 @@ pub(super) fn render_all(document: &Document) -> String {
         ]);
     }
     let headers = ["program", "what", "why they differ", "theirs", "ours", "theirs ÷ ours"];
-    let mut parts = vec![document.host.line(), render(&headers, &rows, 3)];
-    parts.extend(warnings::of_host(&document.host));
-    parts.extend(document.missing.iter().map(|missing| format!("left out: {}: {}", missing.cell, missing.reason)));
-    parts.join("\n\n")
+    page(document, [render(&headers, &rows, 3)])
 }

@@ -6,10 +6,12 @@ use super::tool::{Checked, Tool};
 use super::{CheckOptions, EXPERIMENT};
 use crate::cow_model::{self, CowSubject};
 use crate::creation::{self, CreationSubject, Phase, Then, Way};
+use crate::experiment::Results;
 use crate::fork::Method;
-use crate::record::{Missing, Params, Record};
+use crate::parent;
+use crate::record::{Params, Record};
 use crate::worker::Worker;
-use crate::{BenchError, Progress, pin};
+use crate::{BenchError, Progress};
 
 /// Our samples for one answer of a tool.
 const SAMPLES: usize = 60;
@@ -23,10 +25,9 @@ struct Ours {
 
 impl Ours {
     fn start() -> Result<Self, BenchError> {
-        let (method, size, cpu) = (Method::Fork4k, 0, pin::chosen_cpu()?);
-        let spec = creation::Spec { method, size, touch: true, fds: 0, vmas: 0, cpu };
-        let creation = Worker::start("a small parent", &spec)?;
-        let copying = Worker::start("a copier", &cow_model::Spec { method, size, cpu })?;
+        let parent = parent::Spec::here(Method::Fork4k, 0)?;
+        let creation = Worker::start("a small parent", &creation::Spec { parent, touch: true, fds: 0, vmas: 0 })?;
+        let copying = Worker::start("a copier", &parent)?;
         Ok(Self { creation, copying })
     }
 
@@ -48,41 +49,59 @@ impl Ours {
 /// Asks everybody.
 pub(super) fn measure(
     options: &CheckOptions,
+    results: &mut Results,
     progress: &mut dyn Progress,
-) -> Result<(Vec<Record>, Vec<Missing>), BenchError> {
+) -> Result<(), BenchError> {
     let rounds = if options.quick { 2 } else { 5 };
     progress.begin("other programs and this one in turn", (Tool::ALL.len() * rounds) as u64);
     let mut ours = Ours::start()?;
-    let (mut records, mut missing) = (Vec::new(), Vec::new());
     for tool in Tool::ALL {
-        let (mut theirs, mut own) = (Vec::new(), Vec::new());
-        for _ in 0..rounds {
-            progress.step();
-            if progress.interrupted() {
-                break;
-            }
-            match tool.ask()? {
-                Ok(answer) => theirs.push(answer),
-                Err(reason) => {
-                    progress.note(&format!("left out: {}: {reason}", tool.name()));
-                    missing.push(Missing { experiment: EXPERIMENT.to_owned(), cell: tool.name().to_owned(), reason });
-                    break;
-                }
-            }
-            own.push(ours.measure(tool.checked())?);
+        if progress.interrupted() {
+            break;
         }
-        if theirs.is_empty() {
+        if progress.deadline().passed() {
+            results.no_time_for(tool.name(), progress);
             continue;
         }
-        let unit = if tool.checked() == Checked::Copy { "MB/s" } else { "us" };
-        let per_round: Vec<usize> = own.iter().map(Vec::len).collect();
-        let params = |who: &str, per_round: Vec<usize>| -> Params {
-            let params = [("beside", json!(tool.name())), ("who", json!(who)), ("samples_per_round", json!(per_round))];
-            params.map(|(name, value)| (name.to_owned(), value)).into()
-        };
-        let answers = vec![1; theirs.len()];
-        records.push(Record::new(EXPERIMENT, tool.name(), params("theirs", answers), unit, theirs)?);
-        records.push(Record::new(EXPERIMENT, "flashfork", params("ours", per_round), unit, own.concat())?);
+        ask(tool, rounds, &mut ours, results, progress)?;
     }
-    Ok((records, missing))
+    Ok(())
+}
+
+/// Asks one tool, and ourselves after each of its answers.
+fn ask(
+    tool: Tool,
+    rounds: usize,
+    ours: &mut Ours,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let (mut theirs, mut own) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        progress.step();
+        if progress.interrupted() || (round > 0 && progress.deadline().passed()) {
+            break;
+        }
+        match tool.ask()? {
+            Ok(answer) => theirs.push(answer),
+            Err(reason) => {
+                results.leave_out(tool.name(), reason, progress);
+                break;
+            }
+        }
+        own.push(ours.measure(tool.checked())?);
+    }
+    if theirs.is_empty() {
+        return Ok(());
+    }
+    let unit = if tool.checked() == Checked::Copy { "MB/s" } else { "us" };
+    let per_round: Vec<usize> = own.iter().map(Vec::len).collect();
+    let params = |who: &str, per_round: Vec<usize>| -> Params {
+        let params = [("beside", json!(tool.name())), ("who", json!(who)), ("samples_per_round", json!(per_round))];
+        params.map(|(name, value)| (name.to_owned(), value)).into()
+    };
+    let answers = vec![1; theirs.len()];
+    results.records.push(Record::new(EXPERIMENT, tool.name(), params("theirs", answers), unit, theirs)?);
+    results.records.push(Record::new(EXPERIMENT, "flashfork", params("ours", per_round), unit, own.concat())?);
+    Ok(())
 }

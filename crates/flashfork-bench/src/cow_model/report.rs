@@ -2,12 +2,12 @@
 
 use super::grid::COPIES;
 use super::model::{Model, PAPER, PAPER_MERIT, copy_rate, times_by_forks};
+use crate::experiment::page;
 use crate::fork::Method;
 use crate::record::Document;
 use crate::size::show;
 use crate::stats::Interval;
 use crate::table::{render, three_figures, time};
-use crate::warnings;
 
 /// The shares of the paper's lines.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
@@ -16,17 +16,10 @@ const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 pub(super) fn render_all(document: &Document) -> String {
     let models: Vec<Model> =
         [Method::Fork4k, Method::ForkThp].into_iter().filter_map(|method| Model::of(document, method)).collect();
-    let mut parts = vec![document.host.line()];
-    parts.push(prices(&models));
+    let mut parts = vec![prices(&models)];
     parts.extend(models.iter().map(grid));
-    parts.push(lines(&models));
-    parts.push(merit(document, &models));
-    parts.push(forks(document));
-    parts.extend(warnings::of_host(&document.host));
-    parts.extend(warnings::of_records(&document.records));
-    parts.extend(document.missing.iter().map(|missing| format!("left out: {}: {}", missing.cell, missing.reason)));
-    parts.retain(|part| !part.is_empty());
-    parts.join("\n\n")
+    parts.extend([lines(&models), merit(document, &models), forks(document)]);
+    page(document, parts)
 }
 
 fn prices(models: &[Model]) -> String {

@@ -6,24 +6,15 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::fork::{Facts, Method, Region, WORDS_PER_PAGE, word};
+use crate::parent::Spec;
+use crate::sampling::Visit;
 use crate::worker::Subject;
-use crate::{BenchError, engine, pin};
+use crate::{BenchError, engine};
 
 /// A prepared parent.
 #[derive(Debug)]
 pub(crate) struct CowSubject {
     region: Region,
-}
-
-/// What to prepare.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Spec {
-    /// How the memory is held.
-    pub method: Method,
-    /// Bytes of memory.
-    pub size: u64,
-    /// The CPU to stay on, children included.
-    pub cpu: usize,
 }
 
 /// A request.
@@ -79,11 +70,10 @@ impl Subject for CowSubject {
     type Spec = Spec;
     type Ready = Facts;
     type Ask = Ask;
-    type Reply = Vec<(Measure, Vec<f64>)>;
+    type Reply = Visit<Measure>;
 
     fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
-        pin::pin(spec.cpu)?;
-        let region = Region::filled(spec.method, spec.size)?;
+        let region = spec.fill()?;
         let facts = Facts::read(&region)?;
         Ok((Self { region }, facts))
     }
@@ -99,7 +89,7 @@ impl Subject for CowSubject {
 }
 
 impl CowSubject {
-    fn each(&self, written: u64, samples: usize, budget: u64) -> Result<Vec<(Measure, Vec<f64>)>, BenchError> {
+    fn each(&self, written: u64, samples: usize, budget: u64) -> Result<Visit<Measure>, BenchError> {
         self.child(written)?;
         let (begin, mut times) = (Instant::now(), Vec::new());
         while times.is_empty() || (times.len() < samples && begin.elapsed().as_micros() < u128::from(budget)) {
@@ -110,7 +100,7 @@ impl CowSubject {
         Ok(vec![(Measure::Cycle, times)])
     }
 
-    fn together(&self, written: u64, forks: u32) -> Result<Vec<(Measure, Vec<f64>)>, BenchError> {
+    fn together(&self, written: u64, forks: u32) -> Result<Visit<Measure>, BenchError> {
         let (user, system) = cpu_time();
         let begin = Instant::now();
         for _ in 0..forks {
@@ -171,7 +161,7 @@ fn cpu_time() -> (f64, f64) {
 }
 
 /// The rate of `memcpy(3)`, in bytes per microsecond: megabytes (10⁶) per second.
-fn copy(bytes: u64, samples: usize) -> Result<Vec<(Measure, Vec<f64>)>, BenchError> {
+fn copy(bytes: u64, samples: usize) -> Result<Visit<Measure>, BenchError> {
     let bytes = bytes as usize;
     let source: Vec<u8> = (0..bytes).map(|index| word(index / 8) as u8).collect();
     let mut target = vec![1_u8; bytes];
@@ -186,7 +176,7 @@ fn copy(bytes: u64, samples: usize) -> Result<Vec<(Measure, Vec<f64>)>, BenchErr
         rates.push((times * bytes) as f64 / (begin.elapsed().as_nanos() as f64 / 1e3));
     }
     if target != source {
-        return Err(BenchError::Unable("a copy differs from its source; the measurement is void".into()));
+        return Err(BenchError::Void("a copy differs from its source".into()));
     }
     // The first one found cold buffers.
     rates.remove(0);

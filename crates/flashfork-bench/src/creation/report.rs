@@ -1,17 +1,20 @@
 //! The tables of `bench creation`.
 
+use serde_json::Value;
+
+use super::EXPERIMENT;
 use super::options::{CreationOptions, Touch};
-use super::rounds::{Cell, Results};
 use super::way::{PROGRAM, Phase, Then, Way};
-use crate::host::HostCard;
+use crate::experiment::page;
+use crate::record::{Document, Record};
 use crate::size::show;
 use crate::stats::{Summary, ratio_of_medians};
 use crate::table::{ratio, render, time, time_range};
-use crate::warnings;
 
 /// Everything, for people.
-pub(super) fn render_all(host: &HostCard, options: &CreationOptions, results: &Results) -> String {
-    let mut sizes: Vec<u64> = results.cells.iter().map(|cell| cell.size).collect();
+pub(super) fn render_all(document: &Document, options: &CreationOptions) -> String {
+    let mut sizes: Vec<u64> =
+        document.records.iter().filter_map(|record| record.params.get("size").and_then(Value::as_u64)).collect();
     sizes.dedup();
     let touched = match options.touch {
         Touch::All => "The parent has written all its memory.",
@@ -25,28 +28,26 @@ pub(super) fn render_all(host: &HostCard, options: &CreationOptions, results: &R
         (fds, vmas) => format!(" It has {fds} more open files and {vmas} more mappings."),
     };
     let mut parts = vec![format!(
-        "{}\n{touched}{more} Medians; ways visited in random order, parent and children on one CPU. exec: of {}.",
-        host.line(),
+        "{touched}{more} Medians; ways visited in random order, parent and children on one CPU. exec: of {}.",
         PROGRAM.to_string_lossy()
     )];
-    parts.extend(sizes.iter().map(|&size| of_size(results, size)));
-    parts.extend(against(results, &sizes));
-    parts.extend(warnings::of_host(host));
-    parts.extend(warnings::of_records(&results.records));
-    parts.extend(results.missing.iter().map(|missing| format!("left out: {}: {}", missing.cell, missing.reason)));
-    parts.join("\n\n")
+    parts.extend(sizes.iter().map(|&size| of_size(document, size)));
+    parts.push(against(document, &sizes));
+    page(document, parts)
 }
 
-fn of_size(results: &Results, size: u64) -> String {
+fn find(document: &Document, size: u64, way: Way, then: Then, phase: Phase) -> Option<&Record> {
+    let wanted = [("size", size.into()), ("then", then.name().into()), ("measure", phase.name().into())];
+    document.find(EXPERIMENT, way.name(), &wanted)
+}
+
+fn of_size(document: &Document, size: u64) -> String {
     let mut rows = Vec::new();
     for then in [Then::Exit, Then::Exec] {
         for way in Way::ALL {
-            let Some(cycle) = results.cell(size, way, then, Phase::Cycle) else { continue };
-            let Some(whole) = summary(cycle) else { continue };
-            let of = |phase| {
-                let found = results.cell(size, way, then, phase).and_then(summary);
-                found.map_or(String::new(), |summary| time(summary.p50))
-            };
+            let Some(cycle) = find(document, size, way, then, Phase::Cycle) else { continue };
+            let Some(whole) = Summary::of(&cycle.samples) else { continue };
+            let of = |phase| find(document, size, way, then, phase).map_or(String::new(), |record| time(record.p50));
             rows.push(vec![
                 way.name().to_owned(),
                 then.name().to_owned(),
@@ -66,21 +67,17 @@ fn of_size(results: &Results, size: u64) -> String {
 }
 
 /// "1 GB: fork-4k takes 700 × (690–710) as long as vfork; ...".
-fn against(results: &Results, sizes: &[u64]) -> Vec<String> {
+fn against(document: &Document, sizes: &[u64]) -> String {
     let line = |size: u64, then: Then| {
-        let cell = |way| results.cell(size, way, then, Phase::Cycle);
-        let vfork = cell(Way::Vfork)?;
+        let rounds = |way| find(document, size, way, then, Phase::Cycle).map(Record::rounds);
+        let vfork = rounds(Way::Vfork)?;
         let parts: Vec<String> = [Way::Fork, Way::ForkThp, Way::Seal, Way::Odf]
             .into_iter()
-            .filter_map(|way| Some((way, ratio_of_medians(&cell(way)?.rounds, &vfork.rounds)?)))
+            .filter_map(|way| Some((way, ratio_of_medians(&rounds(way)?, &vfork)?)))
             .map(|(way, found)| format!("{way} {}", ratio(&found)))
             .collect();
         Some(format!("{}, {}, times vfork: {}", show(size), then.name(), parts.join(", ")))
     };
     let lines = sizes.iter().flat_map(|&size| [line(size, Then::Exit), line(size, Then::Exec)]).flatten();
-    vec![lines.collect::<Vec<_>>().join("\n")]
-}
-
-fn summary(cell: &Cell) -> Option<Summary> {
-    Summary::of(&cell.rounds.flat())
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::cycle::{Moments, cycle};
-use super::parent;
+use super::extras;
 use super::way::{Phase, Then, Way};
 use crate::engine;
-use crate::fork::{Facts, Method, Region};
+use crate::fork::{Facts, Region};
+use crate::sampling::Visit;
 use crate::worker::Subject;
-use crate::{BenchError, pin};
+use crate::{BenchError, parent, pin};
 
 /// A prepared parent.
 #[derive(Debug)]
@@ -26,18 +27,14 @@ pub(crate) struct CreationSubject {
 /// What to prepare.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// How the memory is held.
-    pub method: Method,
-    /// Bytes of memory.
-    pub size: u64,
-    /// Whether it is written before.
+    /// The parent.
+    pub parent: parent::Spec,
+    /// Whether its memory is written before.
     pub touch: bool,
     /// More open files.
     pub fds: u32,
     /// More mappings.
     pub vmas: u32,
-    /// The CPU to stay on, children included.
-    pub cpu: usize,
 }
 
 /// What was prepared.
@@ -63,17 +60,17 @@ impl Subject for CreationSubject {
     type Spec = Spec;
     type Ready = Ready;
     type Ask = Ask;
-    type Reply = Vec<(Phase, Vec<f64>)>;
+    type Reply = Visit<Phase>;
 
     fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
-        pin::pin(spec.cpu)?;
-        let files = parent::open_files(spec.fds)?;
-        parent::map_pages(spec.vmas)?;
-        let region =
-            if spec.touch { Region::filled(spec.method, spec.size)? } else { Region::mapped(spec.method, spec.size)? };
+        let parent::Spec { method, size, cpu } = spec.parent;
+        pin::pin(cpu)?;
+        let files = extras::open_files(spec.fds)?;
+        extras::map_pages(spec.vmas)?;
+        let region = if spec.touch { Region::filled(method, size)? } else { Region::mapped(method, size)? };
         let moments = Moments::shared()?;
         // A parent too small for a seal is found out by the bytes sealed.
-        let sealed = engine::prepare(spec.method, 0)?.map_or(0, |sealed| sealed.bytes);
+        let sealed = engine::prepare(method, 0)?.map_or(0, |sealed| sealed.bytes);
         let facts = Facts::read(&region)?;
         Ok((Self { region, touched: spec.touch, moments, _files: files }, Ready { facts, sealed }))
     }
@@ -88,16 +85,10 @@ impl Subject for CreationSubject {
 }
 
 impl CreationSubject {
-    fn batch(
-        &self,
-        way: Way,
-        then: Then,
-        samples: usize,
-        budget: Duration,
-    ) -> Result<Vec<(Phase, Vec<f64>)>, BenchError> {
+    fn batch(&self, way: Way, then: Then, samples: usize, budget: Duration) -> Result<Visit<Phase>, BenchError> {
         // The first child finds caches full of the other ways' data: it is made and checked, but not counted.
         cycle(way, then, self.moments)?;
-        let mut taken: Vec<(Phase, Vec<f64>)> = Vec::new();
+        let mut taken: Visit<Phase> = Vec::new();
         let begin = Instant::now();
         for made in 0..samples.max(1) {
             if made > 0 && begin.elapsed() >= budget {

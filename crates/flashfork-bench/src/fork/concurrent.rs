@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use super::Method;
-use super::measured::{Group, Results};
-use super::plan::Plan;
+use super::measured::Group;
 use super::probe::{Batch, Measure, Probe};
-use super::rounds::{Member, keep};
+use super::rounds::{Member, by_measure};
 use super::subject::{Ask, monotonic};
 use super::touch::ParentState;
-use crate::order::shuffled_rounds;
+use super::{Method, Run};
+use crate::BenchError;
+use crate::sampling::{Effort, Series, sample};
 use crate::size::Size;
-use crate::stats::Rounds;
-use crate::{BenchError, Progress};
 
 /// How long the workers clone side by side in one batch, in microseconds. Time ends a batch, not a count: the fast ones must
 /// not leave the slow ones alone.
@@ -20,88 +18,55 @@ const BUDGET: u64 = 20_000;
 /// Between the request and the common start: time for every worker to read it and make its uncounted clone.
 const NOTICE: Duration = Duration::from_millis(2);
 
-/// Measures the fork call and the cycle for `size` with the planned number of workers at once, parents idle.
-pub(super) fn measure(
-    plan: &Plan,
-    size: u64,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    for methods in plan.groups(size, plan.concurrent)? {
-        measure_group(plan, size, methods, results, progress)?;
-    }
-    Ok(())
+/// Measures the fork call and the cycle for the run's size with the planned number of workers at once, parents idle.
+pub(super) fn measure(run: &mut Run) -> Result<(), BenchError> {
+    run.plan.groups(run.size, run.plan.concurrent)?.into_iter().try_for_each(|methods| run.teams(methods))
 }
 
-fn measure_group(
-    plan: &Plan,
-    size: u64,
-    methods: Vec<Method>,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    progress.begin(&format!("{} × {}: filling memory", plan.concurrent, Size(size)), methods.len() as u64);
-    let mut teams = Vec::new();
-    for &method in &methods {
-        teams.extend(team(plan, method, size, results, progress)?);
-        progress.step();
-    }
-    if size > 0 {
-        teams.extend(team(plan, Method::Fork4k, 0, results, progress)?);
-    }
-    let cpus: Vec<String> = plan.cpus.iter().map(usize::to_string).collect();
-    let affinity = format!("round robin over cpus {}", cpus.join(","));
-    let group = Group { size, methods, copies: plan.concurrent, affinity };
-
-    progress.begin(&format!("{} × {} at once", plan.concurrent, Size(size)), plan.rounds as u64);
-    let mut taken: Vec<Vec<(Measure, Rounds)>> = teams.iter().map(|_| Vec::new()).collect();
-    for (round, order) in shuffled_rounds(plan.rounds, teams.len(), size).into_iter().enumerate() {
-        if progress.interrupted() {
-            break;
+impl Run<'_> {
+    fn teams(&mut self, methods: Vec<Method>) -> Result<(), BenchError> {
+        let (plan, size) = (self.plan, self.size);
+        self.progress.begin(&format!("{} × {}: filling memory", plan.concurrent, Size(size)), methods.len() as u64);
+        let mut teams = Vec::new();
+        for &method in &methods {
+            teams.extend(self.team(method, size)?);
+            self.progress.step();
         }
-        for index in order {
-            batch(&mut teams[index], round as u64, &mut taken[index])?;
+        if size > 0 {
+            teams.extend(self.team(Method::Fork4k, 0)?);
         }
-        progress.step();
-    }
-    for (team, taken) in teams.iter_mut().zip(taken) {
-        let cells = taken.into_iter().map(|(measure, rounds)| team[0].cell(&group, ParentState::Idle, measure, rounds));
-        results.cells.extend(cells);
-        team.iter_mut().try_for_each(Member::verify)?;
-    }
-    Ok(())
-}
+        let cpus: Vec<String> = plan.cpus.iter().map(usize::to_string).collect();
+        let affinity = format!("round robin over cpus {}", cpus.join(","));
+        let group = Group { size, methods, copies: plan.concurrent, affinity };
 
-/// The workers of one method; `None` when the method can't be prepared as it is meant.
-fn team(
-    plan: &Plan,
-    method: Method,
-    size: u64,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<Option<Vec<Member>>, BenchError> {
-    let cpus = plan.cpus.iter().cycle().take(plan.concurrent);
-    let members: Vec<Member> = cpus.map(|&cpu| Member::start(method, size, cpu)).collect::<Result<_, _>>()?;
-    match members.iter().find_map(Member::flaw) {
-        None => Ok(Some(members)),
-        Some(flaw) => {
-            progress.note(&flaw);
-            results.notes.push(flaw);
-            Ok(None)
+        let effort = Effort::rounds(plan.rounds).until(self.deadline);
+        self.progress.begin(&format!("{} × {} at once", plan.concurrent, Size(size)), effort.steps());
+        let (sampled, done) = sample(teams.len(), &effort, size, self.progress, |team, round| {
+            let start = Some(monotonic() + NOTICE.as_nanos() as u64);
+            let batch = Batch { probe: Probe::Exit, samples: usize::MAX, budget: BUDGET, start, seed: round as u64 };
+            // All at once; their samples together are one round.
+            for member in &mut teams[team] {
+                member.worker.send(&Ask::Batch(batch.clone()))?;
+            }
+            let samples: Vec<_> = teams[team].iter_mut().map(Member::samples).collect::<Result<_, _>>()?;
+            Ok(by_measure(Probe::Exit, &samples))
+        });
+        for (team, series) in teams.iter().zip(&sampled.cells) {
+            let cell =
+                |of: &Series<Measure>| team[0].cell(&group, ParentState::Idle, of.measure, &of.rounds, sampled.ended);
+            self.results.cells.extend(series.iter().map(cell));
         }
+        done.and_then(|()| teams.iter_mut().flatten().try_for_each(Member::verify))
     }
-}
 
-/// One batch of all workers of a team at once; their samples together are one round.
-fn batch(team: &mut [Member], seed: u64, taken: &mut Vec<(Measure, Rounds)>) -> Result<(), BenchError> {
-    let start = Some(monotonic() + NOTICE.as_nanos() as u64);
-    let batch = Batch { probe: Probe::Exit, samples: usize::MAX, budget: BUDGET, start, seed };
-    for member in &mut *team {
-        member.worker.send(&Ask::Batch(batch.clone()))?;
+    /// The workers of one method; `None` when the method can't be prepared as it is meant.
+    fn team(&mut self, method: Method, size: u64) -> Result<Option<Vec<Member>>, BenchError> {
+        let cpus = self.plan.cpus.iter().cycle().take(self.plan.concurrent);
+        let members: Vec<Member> = cpus.map(|&cpu| Member::start(method, size, cpu)).collect::<Result<_, _>>()?;
+        let flaw = members.iter().find_map(Member::flaw);
+        let Some(flaw) = flaw else { return Ok(Some(members)) };
+        let cell = format!("{} × {}", self.plan.concurrent, members[0].spec.name());
+        self.results.found.leave_out(cell, flaw, self.progress);
+        Ok(None)
     }
-    let samples: Vec<_> = team.iter_mut().map(Member::samples).collect::<Result<_, _>>()?;
-    for &measure in Probe::Exit.measures() {
-        keep(taken, measure, &samples.iter().flat_map(|samples| samples.of(measure)).copied().collect::<Vec<_>>());
-    }
-    Ok(())
 }

@@ -7,10 +7,11 @@ use super::probe::Measure;
 use super::sealing::Sealing;
 use super::touch::ParentState;
 use super::{EXPERIMENT, Method};
-use crate::BenchError;
 use crate::engine::Sealed;
 use crate::record::{Params, Record};
+use crate::sampling::Ended;
 use crate::stats::Rounds;
+use crate::{BenchError, experiment};
 
 /// What is measured together: its workers are asked in turn, so its cells may be compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,17 +47,28 @@ pub(super) struct Cell {
     pub measure: Measure,
     /// The samples, in microseconds.
     pub rounds: Rounds,
+    /// Why there are no more of them.
+    pub ended: Ended,
 }
 
 /// Everything a run measured.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Results {
     /// Clones.
     pub cells: Vec<Cell>,
     /// Sealing itself.
     pub seals: Vec<Sealing>,
-    /// Methods that were left out and why.
+    /// What to know when comparing.
     pub notes: Vec<String>,
+    /// What was left out, and in the end the records.
+    pub found: experiment::Results,
+}
+
+impl Default for Results {
+    fn default() -> Self {
+        let found = experiment::Results::new(EXPERIMENT);
+        Self { cells: Vec::new(), seals: Vec::new(), notes: Vec::new(), found }
+    }
 }
 
 impl Results {
@@ -76,15 +88,14 @@ impl Results {
         })
     }
 
-    /// One record per cell and per figure of sealing.
-    pub(super) fn into_records(self) -> Result<Vec<Record>, BenchError> {
-        // A run that was interrupted has cells without samples.
-        let taken = self.cells.iter().filter(|cell| !cell.rounds.flat().is_empty());
-        let mut records: Vec<Record> = taken.map(Cell::record).collect::<Result<_, _>>()?;
+    /// What was left out, and one record per cell and per figure of sealing.
+    pub(super) fn take_found(&mut self) -> Result<experiment::Results, BenchError> {
+        let mut found = std::mem::replace(&mut self.found, experiment::Results::new(EXPERIMENT));
+        found.records = self.cells.iter().map(Cell::record).collect::<Result<_, _>>()?;
         for sealing in self.seals.iter().filter(|sealing| !sealing.samples.is_empty()) {
-            records.extend(sealing.records()?);
+            found.records.extend(sealing.records()?);
         }
-        Ok(records)
+        Ok(found)
     }
 }
 
@@ -105,6 +116,7 @@ impl Cell {
             ("beside_methods", json!(group)),
             ("samples_per_round", json!(per_round)),
             ("uncounted_clones_per_round", json!(1)),
+            ("ended", json!(self.ended.name())),
             ("vmas", json!(self.facts.vmas)),
             ("page_table_bytes", json!(self.facts.page_table_bytes)),
             ("resident_bytes", json!(self.facts.resident_bytes)),

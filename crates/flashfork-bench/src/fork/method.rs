@@ -26,14 +26,14 @@ impl Method {
     /// Those that work on any kernel.
     pub const STOCK: [Self; 3] = [Self::Fork4k, Self::ForkThp, Self::Seal];
 
-    /// The methods this kernel can, baseline first, and a note on what it can't.
-    pub fn here() -> (Vec<Self>, Option<String>) {
+    /// The methods this kernel can, baseline first, and why it can't the others.
+    pub fn here() -> (Vec<Self>, Vec<(Self, String)>) {
         // Asked of a capability, not of this process: it shall go on with plain forks.
         match Host::probe().capability("on_demand_fork") {
             Some(Capability { available: false, detail, .. }) => {
-                (Self::STOCK.to_vec(), Some(format!("left out: method odf: {detail}")))
+                (Self::STOCK.to_vec(), vec![(Self::Odf, detail.clone())])
             }
-            _ => (Self::ALL.to_vec(), None),
+            _ => (Self::ALL.to_vec(), Vec::new()),
         }
     }
 
@@ -84,10 +84,10 @@ mod tests {
 
     #[test]
     fn what_this_kernel_can_not_is_said_in_one_line() {
-        let (methods, note) = Method::here();
+        let (methods, missing) = Method::here();
         assert_eq!(methods[..3], Method::STOCK);
-        assert_eq!(methods.contains(&Method::Odf), note.is_none());
-        assert!(note.is_none_or(|note| note.starts_with("left out: method odf: ") && !note.contains('\n')));
+        assert_eq!(methods.contains(&Method::Odf), missing.is_empty());
+        assert!(missing.iter().all(|(method, why)| *method == Method::Odf && !why.contains('\n')));
     }
 
     #[test]

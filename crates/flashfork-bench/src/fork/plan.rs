@@ -3,6 +3,7 @@
 use super::touch::ParentState;
 use super::{ForkOptions, Method};
 use crate::memory;
+use crate::parent::RESERVE;
 use crate::size::Size;
 use crate::{BenchError, pin};
 use flashfork::Headroom;
@@ -11,8 +12,9 @@ use flashfork::Headroom;
 const SIZES: [u64; 6] = [0, 64 << 20, 256 << 20, 1 << 30, 4 << 30, 8 << 30];
 /// The largest of them in a quick run.
 const LARGEST_QUICK: u64 = 1 << 30;
-/// Left to the rest of the machine.
-const RESERVE: u64 = 256 << 20;
+
+/// A cell that won't be measured, and why.
+type LeftOut = (String, String);
 
 /// A decided run.
 #[derive(Debug, Clone)]
@@ -34,7 +36,7 @@ pub(super) struct Plan {
     /// All CPUs, for the concurrent part.
     pub cpus: Vec<usize>,
     /// What was left out and why.
-    pub notes: Vec<String>,
+    pub missing: Vec<LeftOut>,
 }
 
 impl Plan {
@@ -42,9 +44,9 @@ impl Plan {
     pub(super) fn new(options: &ForkOptions) -> Result<Self, BenchError> {
         let concurrent = options.concurrent.unwrap_or(1) as usize;
         let headroom = memory::headroom()?;
-        let (methods, missing) = Method::here();
-        let (sizes, mut notes) = choose_sizes(options, &methods, concurrent, &headroom)?;
-        notes.extend(missing);
+        let (methods, lacking) = Method::here();
+        let (sizes, mut missing) = choose_sizes(options, &methods, concurrent, &headroom)?;
+        missing.extend(lacking.into_iter().map(|(method, why)| (method.name().to_owned(), why)));
         let rounds = options.rounds.unwrap_or(if options.quick { 5 } else { 20 }) as usize;
         Ok(Self {
             sizes,
@@ -55,7 +57,7 @@ impl Plan {
             concurrent,
             cpu: pin::chosen_cpu()?,
             cpus: pin::allowed_cpus()?,
-            notes,
+            missing,
         })
     }
 
@@ -91,16 +93,16 @@ fn choose_sizes(
     methods: &[Method],
     copies: usize,
     headroom: &Headroom,
-) -> Result<(Vec<u64>, Vec<String>), BenchError> {
+) -> Result<(Vec<u64>, Vec<LeftOut>), BenchError> {
     let Some(mut sizes) = options.asked() else {
         let largest = if options.quick { LARGEST_QUICK } else { u64::MAX };
-        let mut notes = Vec::new();
+        let mut missing = Vec::new();
         let fitting = SIZES.into_iter().filter(|&size| size <= largest).filter(|&size| {
             let fits = require(methods, size, copies, headroom);
-            notes.extend(fits.as_ref().err().map(|why| format!("left out: {why}")));
+            missing.extend(fits.as_ref().err().map(|why| (Size(size).to_string(), why.to_string())));
             fits.is_ok()
         });
-        return Ok((fitting.collect(), notes));
+        return Ok((fitting.collect(), missing));
     };
     sizes.sort_unstable();
     sizes.dedup();
@@ -155,12 +157,13 @@ mod tests {
 
     #[test]
     fn without_the_flag_only_what_fits_is_measured() {
-        let (sizes, notes) = choose_sizes(&ForkOptions::default(), &Method::STOCK, 1, &room(2 << 30)).unwrap();
+        let (sizes, missing) = choose_sizes(&ForkOptions::default(), &Method::STOCK, 1, &room(2 << 30)).unwrap();
         assert_eq!(sizes, SIZES[..4]);
-        assert_eq!(notes.len(), 2);
+        assert_eq!(missing.iter().map(|(cell, _)| cell.as_str()).collect::<Vec<_>>(), ["4G", "8G"]);
+        assert!(missing[0].1.contains("2 GB are free"), "{missing:?}");
         let quick = ForkOptions { quick: true, ..ForkOptions::default() };
-        let (sizes, notes) = choose_sizes(&quick, &Method::STOCK, 1, &room(64 << 30)).unwrap();
-        assert_eq!((sizes.as_slice(), notes.len()), (&SIZES[..4], 0));
+        let (sizes, missing) = choose_sizes(&quick, &Method::STOCK, 1, &room(64 << 30)).unwrap();
+        assert_eq!((sizes.as_slice(), missing.len()), (&SIZES[..4], 0));
     }
 
     #[test]

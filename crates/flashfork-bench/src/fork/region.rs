@@ -112,8 +112,8 @@ impl Region {
     pub(crate) fn verify(&self) -> Result<(), BenchError> {
         match (0..self.words).find(|&index| self.read(index) != word(index)) {
             None => Ok(()),
-            Some(index) => Err(BenchError::Unable(format!(
-                "the parent's memory changed: byte {} of {} differs from what was written; the measurement is void",
+            Some(index) => Err(BenchError::Void(format!(
+                "the parent's memory changed: byte {} of {} differs from what was written",
                 index * 8,
                 self.bytes()
             ))),

@@ -7,21 +7,17 @@ use super::probe::Measure;
 use super::targets::{self, faster, to_empty};
 use super::touch::ParentState;
 use crate::engine::Pages;
-use crate::host::HostCard;
+use crate::experiment::page;
+use crate::record::Document;
 use crate::size::{Size, show};
 use crate::stats::Summary;
 use crate::table::{ratio, render, three_figures, time, time_range};
 use crate::target;
 
 /// Everything, for people.
-pub(super) fn render_all(host: &HostCard, plan: &Plan, results: &Results) -> String {
+pub(super) fn render_all(document: &Document, plan: &Plan, results: &Results) -> String {
     let mut parts = vec![
-        format!(
-            "{}\nMedians of {} interleaved rounds, parent and clones pinned to CPU {}.",
-            host.line(),
-            plan.rounds,
-            plan.cpu
-        ),
+        format!("Medians of at most {} interleaved rounds, parent and clones pinned to CPU {}.", plan.rounds, plan.cpu),
         idle(plan, results),
         speedups(plan, results),
         touched(plan, results),
@@ -29,10 +25,8 @@ pub(super) fn render_all(host: &HostCard, plan: &Plan, results: &Results) -> Str
         sealing(results),
         promises(results),
     ];
-    parts.extend(host.warning());
-    parts.extend(results.notes.iter().chain(&plan.notes).cloned());
-    parts.retain(|part| !part.is_empty());
-    parts.join("\n\n")
+    parts.extend(results.notes.iter().cloned());
+    page(document, parts)
 }
 
 /// One row per size and method: the call and what the clone costs afterwards.

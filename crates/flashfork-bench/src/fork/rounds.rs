@@ -1,31 +1,27 @@
 //! One clone at a time: the methods of a size side by side, the parent in one state after another.
 
-use super::Method;
-use super::facts::Facts;
-use super::measured::{Cell, Group, Results};
-use super::plan::Plan;
+use super::measured::{Cell, Group};
 use super::probe::{Batch, Measure, Probe, Samples};
-use super::subject::{Ask, ForkSubject, Ready, Reply, Spec};
+use super::subject::{Ask, ForkSubject, Ready, Reply};
 use super::touch::ParentState;
+use super::{Facts, Method, Run};
 use crate::engine::Sealed;
-use crate::order::shuffled_rounds;
+use crate::parent::Spec;
+use crate::sampling::{Effort, Ended, Visit, sample};
 use crate::size::Size;
 use crate::stats::Rounds;
 use crate::worker::Worker;
-use crate::{BenchError, Progress};
+use crate::{BenchError, Deadline};
 
 /// A batch ends after so many samples ...
 const BATCH: usize = 20;
 /// ... or after so long (microseconds), whichever comes first: long enough to be warm, short enough to interleave.
 const BUDGET: u64 = 20_000;
-/// Below this share of huge pages, what was measured would not be huge pages.
-const MOSTLY_HUGE: f64 = 0.9;
 
 /// A worker and what is known of its parent process.
 #[derive(Debug)]
 pub(super) struct Member {
-    pub method: Method,
-    pub size: u64,
+    pub spec: Spec,
     pub worker: Worker<ForkSubject>,
     pub facts: Facts,
     pub sealed: Option<Sealed>,
@@ -35,22 +31,15 @@ pub(super) struct Member {
 impl Member {
     /// Starts the worker and waits until its memory is filled, and sealed where the method says so.
     pub(super) fn start(method: Method, size: u64, cpu: usize) -> Result<Self, BenchError> {
-        let worker = Worker::<ForkSubject>::start(format!("{method} {}", Size(size)), &Spec { method, size, cpu })?;
+        let spec = Spec { method, size, cpu };
+        let worker = spec.start::<ForkSubject>()?;
         let Ready { facts, sealed } = *worker.ready();
-        Ok(Self { method, size, worker, facts, sealed, written_pages: 0 })
+        Ok(Self { spec, worker, facts, sealed, written_pages: 0 })
     }
 
-    /// Whether the method could be prepared as it is meant; if not, why it must be left out.
+    /// Why it must be left out, if so.
     pub(super) fn flaw(&self) -> Option<String> {
-        let huge = self.facts.huge_fraction;
-        (self.method == Method::ForkThp && self.size > 0 && huge < MOSTLY_HUGE).then(|| {
-            format!(
-                "left out: {}, method {}: the kernel gave huge pages for only {:.0} % of the memory",
-                Size(self.size),
-                self.method,
-                huge * 100.0
-            )
-        })
+        self.spec.flaw(&self.facts)
     }
 
     /// The next answer, which must be samples.
@@ -80,17 +69,25 @@ impl Member {
     }
 
     /// A cell for this member's `rounds`.
-    pub(super) fn cell(&self, group: &Group, state: ParentState, measure: Measure, rounds: Rounds) -> Cell {
+    pub(super) fn cell(
+        &self,
+        group: &Group,
+        state: ParentState,
+        measure: Measure,
+        rounds: &Rounds,
+        ended: Ended,
+    ) -> Cell {
         Cell {
             group: group.clone(),
-            method: self.method,
-            size: self.size,
+            method: self.spec.method,
+            size: self.spec.size,
             state,
             written_pages: self.written_pages,
             facts: self.facts,
             sealed: self.sealed,
             measure,
-            rounds,
+            rounds: rounds.clone(),
+            ended,
         }
     }
 }
@@ -99,107 +96,95 @@ fn unexpected(reply: &Reply) -> BenchError {
     BenchError::Unable(format!("a worker answered another question than was asked: {reply:?}"))
 }
 
-/// Measures everything for `size`.
-pub(super) fn measure(
-    plan: &Plan,
-    size: u64,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let groups = plan.groups(size, 1)?;
+/// Measures everything for the run's size.
+pub(super) fn measure(run: &mut Run) -> Result<(), BenchError> {
+    let groups = run.plan.groups(run.size, 1)?;
     if groups.len() > 1 {
         let note = format!(
             "{}: the methods don't fit into memory together; measured one group after the other, each beside an empty process",
-            Size(size)
+            Size(run.size)
         );
-        progress.note(&note);
-        results.notes.push(note);
+        run.progress.note(&note);
+        run.results.notes.push(note);
     }
-    for methods in groups {
-        measure_group(plan, size, methods, results, progress)?;
+    let number = groups.len();
+    for (index, methods) in groups.into_iter().enumerate() {
+        let deadline = run.deadline.part(1.0 / (number - index) as f64);
+        run.group(methods, deadline)?;
     }
     Ok(())
 }
 
-fn measure_group(
-    plan: &Plan,
-    size: u64,
-    methods: Vec<Method>,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    progress.begin(&format!("{}: filling memory", Size(size)), methods.len() as u64);
-    let mut members = Vec::new();
-    for &method in &methods {
-        let member = Member::start(method, size, plan.cpu)?;
-        match member.flaw() {
-            None => members.push(member),
-            Some(flaw) => {
-                progress.note(&flaw);
-                results.notes.push(flaw);
+impl Run<'_> {
+    fn group(&mut self, methods: Vec<Method>, deadline: Deadline) -> Result<(), BenchError> {
+        let (plan, size) = (self.plan, self.size);
+        self.progress.begin(&format!("{}: filling memory", Size(size)), methods.len() as u64);
+        let mut members = Vec::new();
+        for &method in &methods {
+            let member = Member::start(method, size, plan.cpu)?;
+            match member.flaw() {
+                None => members.push(member),
+                Some(flaw) => self.results.found.leave_out(member.spec.name(), flaw, self.progress),
             }
+            self.progress.step();
         }
-        progress.step();
+        if size > 0 {
+            members.push(Member::start(Method::Fork4k, 0, plan.cpu)?);
+        }
+        let group = Group { size, methods, copies: 1, affinity: format!("all on cpu {}", plan.cpu) };
+        // Without memory there are no states to tell apart.
+        let states = if size > 0 { plan.states } else { &plan.states[..1] };
+        for (index, &state) in states.iter().enumerate() {
+            if self.progress.interrupted() {
+                break;
+            }
+            if deadline.passed() && index > 0 {
+                let cell = format!("{}, parent {state}", Size(size));
+                self.results.found.no_time_for(cell, self.progress);
+                continue;
+            }
+            let effort = Effort::rounds(plan.rounds).until(deadline.part(1.0 / (states.len() - index) as f64));
+            self.state(&group, &mut members, state, &effort)?;
+        }
+        members.iter_mut().try_for_each(Member::verify)
     }
-    if size > 0 {
-        members.push(Member::start(Method::Fork4k, 0, plan.cpu)?);
-    }
-    let group = Group { size, methods, copies: 1, affinity: format!("all on cpu {}", plan.cpu) };
-    // Without memory there are no states to tell apart.
-    let states = if size > 0 { plan.states } else { &plan.states[..1] };
-    for &state in states {
-        progress.begin(&format!("{}, parent {state}", Size(size)), plan.rounds as u64);
-        measure_state(plan, &group, &mut members, state, results, progress)?;
-    }
-    members.iter_mut().try_for_each(Member::verify)
-}
 
-fn measure_state(
-    plan: &Plan,
-    group: &Group,
-    members: &mut [Member],
-    state: ParentState,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    members.iter_mut().try_for_each(|member| member.become_state(state))?;
-    let seed = group.size ^ u64::from(state.millionths());
-    let mut taken: Vec<Vec<(Measure, Rounds)>> = members.iter().map(|_| Vec::new()).collect();
-    for (round, order) in shuffled_rounds(plan.rounds, members.len(), seed).into_iter().enumerate() {
-        if progress.interrupted() {
-            break;
-        }
-        for probe in Probe::ALL {
+    fn state(
+        &mut self,
+        group: &Group,
+        members: &mut [Member],
+        state: ParentState,
+        effort: &Effort,
+    ) -> Result<(), BenchError> {
+        members.iter_mut().try_for_each(|member| member.become_state(state))?;
+        // An empty parent has nothing for its clones to touch.
+        let probes = |member: &Member| if member.spec.size == 0 { &Probe::ALL[..1] } else { &Probe::ALL };
+        let cells: Vec<(usize, Probe)> = members
+            .iter()
+            .enumerate()
+            .flat_map(|(index, member)| probes(member).iter().map(move |&probe| (index, probe)))
+            .collect();
+        let seed = group.size ^ u64::from(state.millionths());
+        self.progress.begin(&format!("{}, parent {state}", Size(group.size)), effort.steps());
+        let (sampled, done) = sample(cells.len(), effort, seed, self.progress, |cell, round| {
+            let (index, probe) = cells[cell];
             // The same pages for every method.
             let seed = seed.wrapping_add((round * Probe::ALL.len()) as u64 + probe as u64);
             let batch = Batch { probe, samples: BATCH, budget: BUDGET, start: None, seed };
-            for &index in &order {
-                let member = &mut members[index];
-                if member.size == 0 && probe != Probe::Exit {
-                    continue;
-                }
-                member.worker.send(&Ask::Batch(batch.clone()))?;
-                let samples = member.samples()?;
-                for &measure in probe.measures() {
-                    keep(&mut taken[index], measure, samples.of(measure));
-                }
-            }
+            members[index].worker.send(&Ask::Batch(batch))?;
+            Ok(by_measure(probe, &[members[index].samples()?]))
+        });
+        for (&(index, _), series) in cells.iter().zip(&sampled.cells) {
+            let member = &members[index];
+            let cells = series.iter().map(|of| member.cell(group, state, of.measure, &of.rounds, sampled.ended));
+            self.results.cells.extend(cells);
         }
-        progress.step();
+        done
     }
-    for (member, taken) in members.iter().zip(taken) {
-        let cells = taken.into_iter().map(|(measure, rounds)| member.cell(group, state, measure, rounds));
-        results.cells.extend(cells);
-    }
-    Ok(())
 }
 
-/// Adds one round's samples to those of their measure.
-pub(super) fn keep(taken: &mut Vec<(Measure, Rounds)>, measure: Measure, samples: &[f64]) {
-    let found = taken.iter().position(|(known, _)| *known == measure);
-    let index = found.unwrap_or_else(|| {
-        taken.push((measure, Rounds::default()));
-        taken.len() - 1
-    });
-    taken[index].1.push(samples.to_vec());
+/// What clones of one kind, made by one worker or several at once, were made for.
+pub(super) fn by_measure(probe: Probe, samples: &[Samples]) -> Visit<Measure> {
+    let of = |measure| samples.iter().flat_map(|samples| samples.of(measure)).copied().collect();
+    probe.measures().iter().map(|&measure| (measure, of(measure))).collect()
 }

@@ -83,17 +83,25 @@ impl Sealing {
 
 /// Measures sealing for every planned size up to 1 GB, on both paths in turn, each time in a fresh process.
 pub(super) fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-    for &size in plan.sizes.iter().filter(|&&size| (1..=LARGEST).contains(&size)) {
+    let sizes: Vec<u64> = plan.sizes.iter().copied().filter(|size| (1..=LARGEST).contains(size)).collect();
+    for (index, &size) in sizes.iter().enumerate() {
+        let deadline = progress.deadline().part(1.0 / (sizes.len() - index) as f64);
         progress.begin(&format!("{}: sealing", Size(size)), 2 * plan.seals as u64);
         let mut paths =
             [Pages::Small, Pages::Auto].map(|pages| Sealing { size, pages, cpu: plan.cpu, samples: Vec::new() });
         for order in shuffled_rounds(plan.seals, paths.len(), size) {
-            if progress.interrupted() {
+            if progress.interrupted() || (deadline.passed() && !paths[0].samples.is_empty()) {
                 break;
             }
             for index in order {
                 let path = &mut paths[index];
-                path.samples.push(sample(size, path.pages, plan.cpu)?);
+                match sample(size, path.pages, plan.cpu) {
+                    Ok(sample) => path.samples.push(sample),
+                    Err(error) => {
+                        results.seals.extend(paths);
+                        return Err(error);
+                    }
+                }
                 progress.step();
             }
         }

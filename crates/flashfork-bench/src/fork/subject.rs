@@ -11,9 +11,10 @@ use super::facts::Facts;
 use super::probe::{Batch, Samples};
 use super::region::Region;
 use super::touch::{ParentState, Touched};
+use crate::BenchError;
 use crate::engine::{self, Sealed};
+use crate::parent::Spec;
 use crate::worker::Subject;
-use crate::{BenchError, pin};
 
 /// A prepared parent.
 #[derive(Debug)]
@@ -22,17 +23,6 @@ pub(crate) struct ForkSubject {
     region: Region,
     touched: Touched,
     page: SharedPage,
-}
-
-/// What to prepare.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Spec {
-    /// How the memory is held.
-    pub method: Method,
-    /// Bytes of memory.
-    pub size: u64,
-    /// The CPU to stay on, clones included.
-    pub cpu: usize,
 }
 
 /// What was prepared.
@@ -74,8 +64,7 @@ impl Subject for ForkSubject {
     type Reply = Reply;
 
     fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
-        pin::pin(spec.cpu)?;
-        let region = Region::filled(spec.method, spec.size)?;
+        let region = spec.fill()?;
         let sealed = engine::prepare(spec.method, region.bytes())?;
         let facts = Facts::read(&region)?;
         let subject = Self { method: spec.method, region, touched: Touched::default(), page: SharedPage::new()? };

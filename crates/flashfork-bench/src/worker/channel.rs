@@ -82,7 +82,7 @@ impl Channel {
         }
         match serde_json::from_str(&line).map_err(|error| self.failed("understand", error.into()))? {
             Line::Done(answer) => Ok(answer),
-            Line::Failed(text) => Err(BenchError::Worker { worker: self.name.clone(), text }),
+            Line::Failed { text, void } => Err(BenchError::Worker { worker: self.name.clone(), text, void }),
         }
     }
 

@@ -44,7 +44,7 @@ fn serve_from(args: impl IntoIterator<Item = OsString>, find: impl Fn(&str) -> O
     match conversation() {
         Ok(()) => ExitCode::SUCCESS,
         // The coordinator may be gone: there is nobody left to tell.
-        Err(error) => match say::<()>(&Line::Failed(error.to_string())) {
+        Err(error) => match say::<()>(&Line::Failed { text: error.to_string(), void: error.voids() }) {
             Ok(()) | Err(_) => ExitCode::FAILURE,
         },
     }

@@ -1,12 +1,14 @@
 //! The table of `bench write-fraction`.
 
-use super::blocks::Change;
-use super::runs::Results;
-use crate::host::HostCard;
+use serde_json::Value;
+
+use super::EXPERIMENT;
+use super::blocks::GRANULES;
+use crate::experiment::page;
+use crate::record::{Document, Record};
 use crate::size::show;
 use crate::stats::median;
 use crate::table::{render, three_figures};
-use crate::warnings;
 
 /// The paper's section 4: program, machine, share changed and of what.
 pub const PAPER: [(&str, f64, &str); 5] = [
@@ -18,23 +20,23 @@ pub const PAPER: [(&str, f64, &str); 5] = [
 ];
 
 /// Everything, for people.
-pub(super) fn render_all(host: &HostCard, results: &Results) -> String {
+pub(super) fn render_all(document: &Document) -> String {
     let percent = |share: f64| format!("{} %", three_figures(share * 100.0));
-    let rows: Vec<Vec<String>> = results
-        .changes
-        .iter()
-        .map(|(name, changes)| {
-            let of = |get: &dyn Fn(&Change) -> f64| median(&mut changes.iter().map(get).collect::<Vec<f64>>());
-            let mut row = vec![
-                name.clone(),
-                show(of(&|change| change.bytes as f64) as u64),
-                show(of(&|change| change.changed_bytes as f64) as u64),
-                percent(of(&Change::byte_share)),
-            ];
-            row.extend((0..3).map(|index| percent(of(&|change| change.block_shares()[index]))));
-            row
-        })
-        .collect();
+    let mut programs: Vec<&str> = document.records.iter().map(|record| record.method.as_str()).collect();
+    programs.dedup();
+    let row = |program: &&str| {
+        let of = |granule: u64| document.find(EXPERIMENT, program, &[("granule", granule.into())]);
+        let bytes = of(1)?;
+        let mut row = vec![
+            (*program).to_owned(),
+            show(middle(bytes, "in_use")?),
+            show(middle(bytes, "changed")?),
+            percent(bytes.p50),
+        ];
+        row.extend(GRANULES.iter().map(|&granule| of(granule).map_or(String::new(), |record| percent(record.p50))));
+        Some(row)
+    };
+    let rows: Vec<Vec<String>> = programs.iter().filter_map(row).collect();
     let headers = [
         "program",
         "in use",
@@ -46,15 +48,18 @@ pub(super) fn render_all(host: &HostCard, results: &Results) -> String {
     ];
     let paper: Vec<Vec<String>> =
         PAPER.iter().map(|&(what, share, of)| vec![what.to_owned(), percent(share), of.to_owned()]).collect();
-    let mut parts = vec![
-        host.line(),
+    let parts = [
         format!(
             "Writable private memory that differs at the second look (medians of the runs)\n{}",
             render(&headers, &rows, 1)
         ),
         format!("In 1988\n{}", render(&["program", "changed", "of the"], &paper, 1)),
     ];
-    parts.extend(warnings::of_host(host));
-    parts.extend(results.missing.iter().map(|missing| format!("left out: {}: {}", missing.cell, missing.reason)));
-    parts.join("\n\n")
+    page(document, parts)
+}
+
+/// The median of what each run had.
+fn middle(record: &Record, param: &str) -> Option<u64> {
+    let mut counts: Vec<f64> = record.params.get(param)?.as_array()?.iter().filter_map(Value::as_f64).collect();
+    (!counts.is_empty()).then(|| median(&mut counts) as u64)
 }

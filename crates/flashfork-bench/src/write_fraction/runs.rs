@@ -10,95 +10,98 @@ use super::options::{Ready, WriteFractionOptions};
 use super::program::{Program, name};
 use super::snapshot::{Snapshot, populated};
 use super::stopping::Stopped;
-use crate::record::{Missing, Params, Record};
+use crate::experiment::Results;
+use crate::record::{Params, Record};
 use crate::{BenchError, Progress, memory};
 
-/// Everything a run measured.
-#[derive(Debug, Default)]
-pub(super) struct Results {
-    /// By program, one change per run.
-    pub changes: Vec<(String, Vec<Change>)>,
-    pub records: Vec<Record>,
-    pub missing: Vec<Missing>,
-}
-
 /// Measures what was asked for.
-pub(super) fn measure(options: &WriteFractionOptions, progress: &mut dyn Progress) -> Result<Results, BenchError> {
-    let mut results = Results::default();
+pub(super) fn measure(
+    options: &WriteFractionOptions,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
     if let Some(pid) = options.pid {
         progress.begin(&format!("process {pid}: {} s", options.during), 1);
         let change = visit(pid, Duration::from_secs_f64(options.during), progress)?;
         progress.step();
-        results.keep(format!("pid {pid}"), vec![change])?;
-    } else if !options.command.is_empty() {
+        return keep(&format!("pid {pid}"), &[change], results);
+    }
+    if !options.command.is_empty() {
         let start = || Program::command(&options.command, options.after, options.during);
-        results.program(options.runs, start, progress)?;
-    } else {
-        for &ready in options.ready.as_deref().unwrap_or(&Ready::ALL) {
-            if progress.interrupted() {
-                break;
+        return program(options.runs, start, results, progress);
+    }
+    for &ready in options.ready.as_deref().unwrap_or(&Ready::ALL) {
+        if progress.interrupted() {
+            break;
+        }
+        if progress.deadline().passed() {
+            results.no_time_for(name(ready), progress);
+            continue;
+        }
+        match program(options.runs, || Program::ready(ready), results, progress) {
+            Ok(()) => {}
+            // One that isn't installed, or fails, doesn't keep the others from being measured.
+            Err(BenchError::System { what, source }) if source.kind() == std::io::ErrorKind::NotFound => {
+                results.leave_out(name(ready), format!("can't {what}: it is not installed"), progress);
             }
-            match results.program(options.runs, || Program::ready(ready), progress) {
-                Ok(()) => {}
-                // One that isn't installed doesn't keep the others from being measured.
-                Err(BenchError::System { what, source }) if source.kind() == std::io::ErrorKind::NotFound => {
-                    let reason = format!("can't {what}: it is not installed");
-                    progress.note(&format!("left out: {}: {reason}", name(ready)));
-                    results.missing.push(Missing { experiment: EXPERIMENT.to_owned(), cell: name(ready), reason });
-                }
-                Err(error) => return Err(error),
-            }
+            Err(error) => results.leave_out(name(ready), error.to_string(), progress),
         }
     }
-    Ok(results)
+    Ok(())
 }
 
-impl Results {
-    fn program(
-        &mut self,
-        runs: u32,
-        start: impl Fn() -> Result<Program, BenchError>,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
-        let (mut changes, mut name) = (Vec::new(), String::new());
-        for run in 0..runs {
-            let mut program = start()?;
-            if run == 0 {
-                name = program.name().to_owned();
-                progress.begin(&name, u64::from(runs));
-            }
-            changes.push(two_looks(&mut program, progress)?);
-            progress.step();
-            if progress.interrupted() {
-                break;
-            }
+/// Two looks in each run of a program. Of runs that fail, those before are kept.
+fn program(
+    runs: u32,
+    start: impl Fn() -> Result<Program, BenchError>,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let (mut changes, mut name) = (Vec::new(), String::new());
+    let mut one = |run: u32, progress: &mut dyn Progress| {
+        let mut program = start()?;
+        if run == 0 {
+            name = program.name().to_owned();
+            progress.begin(&name, u64::from(runs));
         }
-        self.keep(name, changes)
-    }
-
-    /// One record for the bytes, one for each size of block.
-    fn keep(&mut self, name: String, changes: Vec<Change>) -> Result<(), BenchError> {
-        let mut record = |granule: u64, all: Vec<u64>, changed: Vec<u64>, shares: Vec<f64>| {
-            let params = [
-                ("measure", json!("changed_share")),
-                ("granule", json!(granule)),
-                ("in_use", json!(all)),
-                ("changed", json!(changed)),
-                ("ended", json!("rounds")),
-            ];
-            let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
-            Record::new(EXPERIMENT, &name, params, "ratio", shares).map(|record| self.records.push(record))
-        };
-        let of = |get: fn(&Change) -> u64| changes.iter().map(get).collect::<Vec<u64>>();
-        let shares = changes.iter().map(Change::byte_share).collect();
-        record(1, of(|change| change.bytes), of(|change| change.changed_bytes), shares)?;
-        for (index, granule) in GRANULES.into_iter().enumerate() {
-            let (all, changed) = changes.iter().map(|change| change.blocks[index]).unzip();
-            record(granule, all, changed, changes.iter().map(|change| change.block_shares()[index]).collect())?;
-        }
-        self.changes.push((name, changes));
+        changes.push(two_looks(&mut program, progress)?);
+        progress.step();
         Ok(())
+    };
+    let mut done = Ok(());
+    for run in 0..runs {
+        if done.is_err() || (run > 0 && (progress.interrupted() || progress.deadline().passed())) {
+            break;
+        }
+        done = one(run, progress);
     }
+    if !changes.is_empty() {
+        keep(&name, &changes, results)?;
+    }
+    done
+}
+
+/// One record for the bytes, one for each size of block.
+fn keep(name: &str, changes: &[Change], results: &mut Results) -> Result<(), BenchError> {
+    let mut record = |granule: u64, all: Vec<u64>, changed: Vec<u64>, shares: Vec<f64>| {
+        let params = [
+            ("measure", json!("changed_share")),
+            ("granule", json!(granule)),
+            ("in_use", json!(all)),
+            ("changed", json!(changed)),
+            ("ended", json!("rounds")),
+        ];
+        let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
+        Record::new(EXPERIMENT, name, params, "ratio", shares).map(|record| results.records.push(record))
+    };
+    let of = |get: fn(&Change) -> u64| changes.iter().map(get).collect::<Vec<u64>>();
+    let shares = changes.iter().map(Change::byte_share).collect();
+    record(1, of(|change| change.bytes), of(|change| change.changed_bytes), shares)?;
+    for (index, granule) in GRANULES.into_iter().enumerate() {
+        let (all, changed) = changes.iter().map(|change| change.blocks[index]).unzip();
+        record(granule, all, changed, changes.iter().map(|change| change.block_shares()[index]).collect())?;
+    }
+    Ok(())
 }
 
 fn two_looks(program: &mut Program, progress: &dyn Progress) -> Result<Change, BenchError> {

@@ -1,0 +1,148 @@
+//! What every experiment does in the same way: it runs alone on the machine, collects records and what it had to leave out,
+//! keeps what it has when something fails in the middle, and ends its tables with what to beware of.
+
+use serde_json::Value;
+
+use crate::host::HostCard;
+use crate::lock::MachineLock;
+use crate::record::{self, Document, Missing, Record};
+use crate::sampling::{Ended, Series};
+use crate::{BenchError, Outcome, Progress, warnings};
+
+/// What is left out for want of time says so.
+const NO_TIME: &str = "time was up before it began";
+
+/// What an experiment has found so far.
+#[derive(Debug)]
+pub(crate) struct Results {
+    experiment: &'static str,
+    /// What was measured.
+    pub records: Vec<Record>,
+    /// What could not be, and why.
+    pub missing: Vec<Missing>,
+}
+
+impl Results {
+    /// Nothing yet.
+    pub(crate) fn new(experiment: &'static str) -> Self {
+        Self { experiment, records: Vec::new(), missing: Vec::new() }
+    }
+
+    /// Takes down that a cell can't be measured, and tells the user now.
+    pub(crate) fn leave_out(
+        &mut self,
+        cell: impl Into<String>,
+        reason: impl Into<String>,
+        progress: &mut dyn Progress,
+    ) {
+        let (cell, reason) = (cell.into(), reason.into());
+        progress.note(&format!("left out: {cell}: {reason}"));
+        self.missing.push(Missing { experiment: self.experiment.to_owned(), cell, reason });
+    }
+
+    /// The same for every method this host can't, and for what there is no time left for.
+    pub(crate) fn no_time_for(&mut self, cell: impl Into<String>, progress: &mut dyn Progress) {
+        self.leave_out(cell, NO_TIME, progress);
+    }
+
+    /// Keeps what [`crate::sampling`] took, unless that is nothing. `params`: what was chosen.
+    pub(crate) fn keep<'a, M>(
+        &mut self,
+        method: &str,
+        params: impl IntoIterator<Item = (&'a str, Value)>,
+        unit: &str,
+        series: &Series<M>,
+        ended: Ended,
+    ) -> Result<(), BenchError> {
+        if series.rounds.flat().is_empty() {
+            return Ok(());
+        }
+        self.records.push(record::of_series(self.experiment, method, params, unit, series, ended)?);
+        Ok(())
+    }
+
+    /// What the experiment hands back. When `measured` is an error, what was measured before is kept beside it, unless the
+    /// error says that figures can't be believed, or there are none.
+    pub(crate) fn conclude(
+        mut self,
+        host: HostCard,
+        measured: Result<(), BenchError>,
+        table: impl FnOnce(&Document) -> String,
+    ) -> Result<Outcome, BenchError> {
+        let why = match measured {
+            Err(error) if error.voids() || self.records.is_empty() => return Err(error),
+            other => other.err(),
+        };
+        if let Some(why) = &why {
+            let (experiment, reason) = (self.experiment.to_owned(), why.to_string());
+            self.missing.push(Missing { experiment, cell: "the rest".to_owned(), reason });
+        }
+        let document = Document { missing: self.missing, ..Document::new(host, self.records) };
+        let outcome = Outcome { table: table(&document), document };
+        match why {
+            None => Ok(outcome),
+            Some(why) => Err(BenchError::Unfinished { outcome: Box::new(outcome), why: Box::new(why) }),
+        }
+    }
+}
+
+/// Runs an experiment: waits for the machine-wide lock, reads the host card, measures, renders the table.
+pub(crate) fn run(
+    experiment: &'static str,
+    progress: &mut dyn Progress,
+    measure: impl FnOnce(&mut Results, &mut dyn Progress) -> Result<(), BenchError>,
+    table: impl FnOnce(&Document) -> String,
+) -> Result<Outcome, BenchError> {
+    let _lock = MachineLock::acquire(|line| progress.note(line))?;
+    let host = HostCard::read()?;
+    let mut results = Results::new(experiment);
+    let measured = measure(&mut results, progress);
+    results.conclude(host, measured, table)
+}
+
+/// A page for people: the host, the `parts` that aren't empty, what to beware of, what was left out.
+pub(crate) fn page(document: &Document, parts: impl IntoIterator<Item = String>) -> String {
+    let mut lines = vec![document.host.line()];
+    lines.extend(parts);
+    lines.extend(warnings::of_host(&document.host));
+    lines.extend(warnings::of_records(&document.records));
+    lines.extend(document.missing.iter().map(|missing| format!("left out: {}: {}", missing.cell, missing.reason)));
+    lines.retain(|line| !line.is_empty());
+    lines.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Params;
+
+    fn measured(records: usize, error: Option<BenchError>) -> Result<Outcome, BenchError> {
+        let mut results = Results::new("fork");
+        for _ in 0..records {
+            results.records.push(Record::new("fork", "seal", Params::new(), "us", vec![1.0]).unwrap());
+        }
+        results.conclude(HostCard::read().unwrap(), error.map_or(Ok(()), Err), |document| page(document, []))
+    }
+
+    fn died() -> Option<BenchError> {
+        Some(BenchError::WorkerDied { worker: "seal 1G".into(), status: "signal 9".into(), stderr: String::new() })
+    }
+
+    #[test]
+    fn what_was_measured_before_a_failure_is_kept_with_its_reason() {
+        let BenchError::Unfinished { outcome, why } = measured(2, died()).unwrap_err() else { panic!("all is lost") };
+        assert_eq!((outcome.document.records.len(), outcome.document.missing.len()), (2, 1));
+        assert!(outcome.document.missing[0].reason.contains("signal 9") && why.to_string().contains("signal 9"));
+        assert!(outcome.table.contains("left out: the rest: worker seal 1G ended early"), "{}", outcome.table);
+        assert!(measured(1, None).unwrap().document.missing.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_run_that_is_void_or_empty() {
+        assert!(matches!(measured(0, died()), Err(BenchError::WorkerDied { .. })));
+        let wrong = || Some(BenchError::Void("a child's write reached its parent".into()));
+        assert!(matches!(measured(3, wrong()), Err(BenchError::Void(_))));
+        let told = BenchError::Worker { worker: "seal".into(), text: "wrong bytes".into(), void: true };
+        assert!(matches!(measured(3, Some(told)), Err(BenchError::Worker { .. })));
+    }
+}
