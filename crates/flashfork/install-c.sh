@@ -28,7 +28,7 @@ dev) built=$CARGO_TARGET_DIR/debug ;;
 *) built=$CARGO_TARGET_DIR/$profile ;;
 esac
 lib=$DESTDIR$prefix/lib
-install -D -m 644 include/flashfork.h "$DESTDIR$prefix/include/flashfork.h"
+install -D -m 644 -t "$DESTDIR$prefix/include" include/flashfork.h include/flashfork_afl.h
 install -D -m 644 "$built/libflashfork.a" "$lib/libflashfork.a"
 install -D -m 755 "$built/libflashfork.so" "$lib/libflashfork.so.$version"
 ln -sf "libflashfork.so.$version" "$lib/libflashfork.so.$compatible"

@@ -42,8 +42,8 @@ pub struct VmaRecord {
 pub const MAX_RUNS: usize = 16 * 1024;
 /// Most VMAs reported one by one; all are counted.
 pub const MAX_RECORDS: usize = 16 * 1024;
-/// Most excluded ranges: the program's own plus the engine's.
-pub const MAX_HOLES: usize = 80;
+/// Most excluded ranges: the program's own, the engine's, and twice those that a snapshot keeps.
+pub const MAX_HOLES: usize = 224;
 
 const STACK: usize = 128 * 1024;
 

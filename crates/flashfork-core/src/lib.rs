@@ -30,6 +30,7 @@ mod range;
 pub mod region;
 mod remap;
 mod seal;
+pub mod snapshot;
 mod stack;
 mod state;
 pub mod stats;

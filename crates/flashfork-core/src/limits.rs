@@ -1,5 +1,7 @@
 //! Limits and settings of the process that a seal lifts for its own duration, or minds.
 
+use crate::arena::Arena;
+use crate::memory::Limits;
 use crate::never_seal::Reason;
 use crate::offset::FILE_LEN;
 use crate::seal::{Error, Step};
@@ -11,6 +13,23 @@ pub fn vma_room(buf: &mut [u8], vmas: usize) -> Result<usize> {
     const RESERVE: usize = 256;
     let most = decimal(read_file(c"/proc/sys/vm/max_map_count", buf)?).unwrap_or(65_530) as usize;
     Ok(most.saturating_sub(vmas + RESERVE))
+}
+
+/// What a seal finds out and lifts before it begins; put back at the end.
+pub struct Raised {
+    /// How much memory there is.
+    pub memory: Limits,
+    _file_size: FileSize,
+    _thp: ThpAllowed,
+}
+
+impl Raised {
+    /// Looks and lifts.
+    pub fn begin(arena: &mut Arena) -> core::result::Result<Raised, Error> {
+        let Arena { text, small, .. } = arena;
+        let memory = Limits::find(text, small).map_err(|e| Error::System(Step::Look, e))?;
+        Ok(Raised { memory, _file_size: FileSize::raise()?, _thp: ThpAllowed::set() })
+    }
 }
 
 /// The soft `RLIMIT_FSIZE` lifted to the hard one; put back at the end.

@@ -27,6 +27,14 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
 
 /// The first reason not to touch this process's memory, if there is one. `buf` is scratch.
 pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
+    if !alone(buf)? {
+        return Ok(Some(Reason::Threads));
+    }
+    for_each_entry(c"/proc/self/fd", buf, descriptor)
+}
+
+/// Whether nobody else uses this process's memory: no other thread, no process. `buf` is scratch.
+pub fn alone(buf: &mut [u8]) -> Result<bool> {
     // `pthread_join` returns a moment before the kernel has taken the thread off the list (mm_release, release_task).
     const PATIENCE: usize = 5;
     for _ in 0..PATIENCE {
@@ -38,11 +46,11 @@ pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
             Err(_) => tasks(buf)? == 1 && !shared_with_a_process(buf),
         };
         if alone {
-            return for_each_entry(c"/proc/self/fd", buf, descriptor);
+            return Ok(true);
         }
         sys::pause_briefly();
     }
-    Ok(Some(Reason::Threads))
+    Ok(false)
 }
 
 fn tasks(buf: &mut [u8]) -> Result<usize> {
@@ -52,6 +60,19 @@ fn tasks(buf: &mut [u8]) -> Result<usize> {
         None
     })?;
     Ok(count)
+}
+
+/// Calls `each` with every open descriptor but the one it looks through. `buf` is scratch.
+pub fn for_each_descriptor(buf: &mut [u8], mut each: impl FnMut(i32)) -> Result<()> {
+    let fd = sys::open(c"/proc/self/fd", sys::O_RDONLY | sys::O_DIRECTORY)?;
+    let result = walk(fd, buf, &mut |name| {
+        if let Some(found) = decimal(name).map(|n| n as i32).filter(|found| *found != fd) {
+            each(found);
+        }
+        None
+    });
+    sys::close(fd);
+    result.map(drop)
 }
 
 /// Whether another process runs in this address space (`clone(2)` with `CLONE_VM`, `vfork(2)`): parent and children are asked.
@@ -90,19 +111,21 @@ fn for_each_entry(
     mut each: impl FnMut(&[u8]) -> Option<Reason>,
 ) -> Result<Option<Reason>> {
     let fd = sys::open(path, sys::O_RDONLY | sys::O_DIRECTORY)?;
-    let result = loop {
-        let n = match sys::getdents(fd, buf) {
-            Ok(0) => break Ok(None),
-            Ok(n) => n,
-            Err(e) => break Err(e),
-        };
-        match entries(&buf[..n], &mut each) {
-            Ok(None) => {}
-            done => break done,
-        }
-    };
+    let result = walk(fd, buf, &mut each);
     sys::close(fd);
     result
+}
+
+fn walk(fd: i32, buf: &mut [u8], each: &mut impl FnMut(&[u8]) -> Option<Reason>) -> Result<Option<Reason>> {
+    loop {
+        let n = match sys::getdents(fd, buf)? {
+            0 => return Ok(None),
+            n => n,
+        };
+        if let Some(reason) = entries(&buf[..n], each)? {
+            return Ok(Some(reason));
+        }
+    }
 }
 
 /// Walks `struct linux_dirent64`: inode 8 bytes, offset 8, length 2, type 1, name.

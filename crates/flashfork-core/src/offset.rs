@@ -32,8 +32,8 @@ pub fn advices(bits: u8) -> impl Iterator<Item = u32> {
 }
 
 /// The offset for a run that starts at `addr`, equal to it modulo 2 MB so that huge pages fit.
-pub fn of_run(index: usize, advice: u8, addr: usize) -> u64 {
-    (u64::from(advice) << ADVICE_SHIFT) + ((index as u64 + 1) << WINDOW_SHIFT) + (addr & (HUGE - 1)) as u64
+pub const fn of_run(index: usize, advice: u8, addr: usize) -> u64 {
+    ((advice as u64) << ADVICE_SHIFT) + ((index as u64 + 1) << WINDOW_SHIFT) + (addr & (HUGE - 1)) as u64
 }
 
 #[cfg(test)]

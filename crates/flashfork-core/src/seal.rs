@@ -155,11 +155,8 @@ fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Re
     if arena.run_count == 0 {
         return Ok(Outcome { elapsed_ns: sys::now_ns() - start, ..Outcome::default() });
     }
-    let Arena { text, small, .. } = &mut *arena;
-    let memory = Limits::find(text, small).map_err(look)?;
-    let _file_size = limits::FileSize::raise()?;
-    let _thp = (pages == Pages::Auto).then(limits::ThpAllowed::set);
-    let mut outcome = seal_runs(arena, &memory, pages)?;
+    let raised = limits::Raised::begin(arena)?;
+    let mut outcome = seal_runs(arena, &raised.memory, pages)?;
     if outcome.sealed > 0 {
         limits::dump_file_memory(&mut arena.small);
     }
@@ -169,29 +166,9 @@ fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Re
 
 /// Makes the memfd of this generation and seals every run into it.
 fn seal_runs(arena: &mut Arena, memory: &Limits, pages: Pages) -> Result<Outcome, Error> {
-    let outcome = Outcome { generation: STATE.next_generation(), ..Outcome::default() };
-    let fd = make_memfd(outcome.generation).map_err(|e| Error::System(Step::CreateMemfd, e))?;
-    let window = if pages == Pages::Auto { Window::reserve() } else { None };
-    let mut maker = Maker { fd, memory, window, outcome };
-    for i in 0..arena.run_count {
-        let run = arena.runs[i];
-        let before = maker.outcome.sealed;
-        let result = maker.seal_run(i, run, &mut arena.text);
-        let sealed = maker.outcome.sealed - before;
-        maker.outcome.filled += sealed.min(run.filled as u64);
-        let record = &mut arena.records[run.record as usize];
-        record.sealed += sealed;
-        record.kept = record.kept.saturating_sub(sealed);
-        if let Err(reason) = result {
-            record.reason = Some(reason);
-            if reason == Reason::LowMemory {
-                break;
-            }
-        }
-    }
-    let Maker { window, mut outcome, .. } = maker;
-    drop(window); // the memfd can't be sealed while it is mapped shared and writable
-    outcome.write_sealed = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
+    let mut maker = Maker::begin(memory, pages)?;
+    maker.seal_all(arena);
+    let (fd, outcome) = maker.finish();
     sys::close(fd);
     Ok(outcome)
 }
@@ -209,8 +186,10 @@ fn make_memfd(generation: u32) -> sys::Result<i32> {
     Ok(fd)
 }
 
-struct Maker<'a> {
-    fd: i32,
+/// Fills one memfd.
+pub(crate) struct Maker<'a> {
+    /// The memfd, not yet sealed against writes.
+    pub fd: i32,
     memory: &'a Limits,
     window: Option<Window>,
     outcome: Outcome,
@@ -219,7 +198,53 @@ struct Maker<'a> {
 /// Memory kept free beside what a step takes: page tables, and what others take meanwhile.
 pub(crate) const SLACK: u64 = 8 << 20;
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    /// Makes the memfd of the next generation.
+    pub fn begin(memory: &'a Limits, pages: Pages) -> Result<Maker<'a>, Error> {
+        let outcome = Outcome { generation: STATE.next_generation(), ..Outcome::default() };
+        let fd = make_memfd(outcome.generation).map_err(|e| Error::System(Step::CreateMemfd, e))?;
+        let window = if pages == Pages::Auto { Window::reserve() } else { None };
+        Ok(Maker { fd, memory, window, outcome })
+    }
+
+    /// Seals the arena's runs, and tells in its records what became of each.
+    pub fn seal_all(&mut self, arena: &mut Arena) {
+        for i in 0..arena.run_count {
+            let run = arena.runs[i];
+            let before = self.outcome.sealed;
+            let result = self.seal_run(i, run, &mut arena.text);
+            let sealed = self.outcome.sealed - before;
+            self.outcome.filled += sealed.min(run.filled as u64);
+            let record = &mut arena.records[run.record as usize];
+            record.sealed += sealed;
+            record.kept = record.kept.saturating_sub(sealed);
+            if let Err(reason) = result {
+                record.reason = Some(reason);
+                if reason == Reason::LowMemory {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Unmaps what the 2 MB pages were made through; later runs get none.
+    pub fn close_window(&mut self) {
+        self.window = None;
+    }
+
+    /// Seals the memfd against writes; its descriptor is the caller's from here on.
+    pub fn finish(self) -> (i32, Outcome) {
+        let Maker { fd, window, mut outcome, .. } = self;
+        drop(window); // the memfd can't be sealed while it is mapped shared and writable
+        outcome.write_sealed = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
+        (fd, outcome)
+    }
+
+    /// Whether `len` bytes more may be taken.
+    pub fn has_room(&self, len: usize, buf: &mut [u8]) -> bool {
+        self.headroom(buf).is_ok_and(|free| free >= len as u64 + SLACK)
+    }
+
     /// Seals a run chunk by chunk. On an error the rest, or the chunk that failed, is as it was.
     fn seal_run(&mut self, index: usize, run: Run, buf: &mut [u8]) -> Result<(), Reason> {
         let base = offset::of_run(index, run.advice, run.range.start);

@@ -3,6 +3,7 @@
 use crate::arena::MAX_HOLES;
 use crate::fork::Policy;
 use crate::range::Range;
+use crate::snapshot::Table;
 use crate::stats::Stats;
 use crate::sys::{self, Errno, Result};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering::SeqCst};
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub own_stats: Stats,
     /// Counters in shared memory, when there are any.
     pub shared_stats: AtomicPtr<Stats>,
+    /// The snapshot there is, or null.
+    pub snapshot: AtomicPtr<Table>,
 }
 
 pub(crate) static STATE: State = State {
@@ -37,6 +40,7 @@ pub(crate) static STATE: State = State {
     policy: Policy::new(),
     own_stats: Stats::new(),
     shared_stats: AtomicPtr::new(core::ptr::null_mut()),
+    snapshot: AtomicPtr::new(core::ptr::null_mut()),
 };
 
 impl State {
@@ -87,11 +91,16 @@ impl State {
         Ok(())
     }
 
+    /// The pages this state lies on.
+    pub fn range(&self) -> Range {
+        let own = &raw const *self as usize;
+        Range::new(own, own + size_of::<State>())
+    }
+
     /// What the program excluded, and this state itself: it is written while a seal runs.
     pub fn excluded(&self) -> [Range; MAX_EXCLUDED + 1] {
         let mut out = [Range::default(); MAX_EXCLUDED + 1];
-        let own = &raw const *self as usize;
-        out[0] = Range::new(own, own + size_of::<State>());
+        out[0] = self.range();
         for (place, slot) in out[1..].iter_mut().zip(&self.excluded) {
             *place = Range::new(slot[0].load(SeqCst), slot[1].load(SeqCst));
         }

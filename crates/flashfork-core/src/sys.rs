@@ -436,3 +436,57 @@ pub unsafe fn copy_bytes(from: usize, to: usize, len: usize) {
         );
     }
 }
+
+/// `brk(2)` as the kernel has it: gives the break that holds now, which is not `to` where it could not be moved.
+///
+/// # Safety
+/// Memory above a lower break is gone: the caller answers for it.
+pub unsafe fn brk(to: usize) -> usize {
+    // SAFETY: see above. The raw call reports no error.
+    unsafe { syscall1(Sysno::brk, to) }.unwrap_or(0)
+}
+
+/// The program break.
+pub fn program_break() -> usize {
+    // SAFETY: no break lies at 0, so the call only tells.
+    unsafe { brk(0) }
+}
+
+/// The thread's id.
+pub fn gettid() -> i32 {
+    // SAFETY: no arguments, can't fail.
+    unsafe { syscall0(Sysno::gettid) }.map_or(0, |t| t as i32)
+}
+
+/// The offset of an open file (`lseek(2)`). `ESPIPE`: it has none.
+pub fn file_offset(fd: i32) -> Result<u64> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall3(Sysno::lseek, fd as usize, 0, k::SEEK_CUR as usize) }.map(|at| at as u64)
+}
+
+/// Sets the offset of an open file.
+pub fn set_file_offset(fd: i32, offset: u64) -> Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall3(Sysno::lseek, fd as usize, offset as usize, k::SEEK_SET as usize) }.map(drop)
+}
+
+/// Closes the descriptors from `first` to `last`, those that are open (`close_range(2)`).
+pub fn close_range(first: i32, last: i32) -> Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall3(Sysno::close_range, first as usize, last as usize, 0) }.map(drop)
+}
+
+/// A second descriptor for the same file, numbered `least` or above, closed on exec.
+pub fn duplicate_above(fd: i32, least: i32) -> Result<i32> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall3(Sysno::fcntl, fd as usize, k::F_DUPFD_CLOEXEC as usize, least as usize) }.map(|fd| fd as i32)
+}
+
+/// Device and inode number of an open file (`fstat(2)`).
+pub fn identity(fd: i32) -> Result<(u64, u64)> {
+    let mut stat = [0u64; 18];
+    // SAFETY: struct stat is 18 words on this architecture: st_dev, st_ino, ...
+    unsafe { syscall2(Sysno::fstat, fd as usize, stat.as_mut_ptr() as usize) }.map(|_| (stat[0], stat[1]))
+}
+
+pub const RLIMIT_NOFILE: u32 = k::RLIMIT_NOFILE;

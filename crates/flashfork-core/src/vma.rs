@@ -68,6 +68,8 @@ pub struct Vma {
     pub offset: u64,
     /// Inode number of the file; 0 for anonymous memory.
     pub inode: u64,
+    /// Number of the file's device, major and minor.
+    pub device: [u32; 2],
     /// What lies behind it.
     pub kind: Kind,
     /// Flags.
@@ -94,11 +96,13 @@ impl Vma {
         let addresses = w.next()?;
         let perms = w.next()?;
         let offset = number(w.next()?, 16)?;
-        let _device = w.next()?;
+        let device = w.next()?;
         let inode = number(w.next()?, 10)?;
         let dash = addresses.iter().position(|&b| b == b'-')?;
         let start = number(&addresses[..dash], 16)? as usize;
         let end = number(&addresses[dash + 1..], 16)? as usize;
+        let colon = device.iter().position(|&b| b == b':')?;
+        let device = [number(&device[..colon], 16)? as u32, number(&device[colon + 1..], 16)? as u32];
         let [r, wr, x, s] = perms.try_into().ok()?;
         let mut prot = 0;
         for (letter, wanted, bit) in [(r, b'r', PROT_READ), (wr, b'w', PROT_WRITE), (x, b'x', PROT_EXEC)] {
@@ -128,6 +132,7 @@ impl Vma {
             shared,
             offset,
             inode,
+            device,
             kind,
             flags: Flags::default(),
             pkey: 0,

@@ -155,6 +155,54 @@ struct flashfork_stats {
     uint64_t on_demand_fork_ns;
 };
 
+/**
+ * Bytes of memory.
+ */
+struct flashfork_range {
+    /**
+     * First address.
+     */
+    const void *start;
+    /**
+     * Address behind the last.
+     */
+    const void *end;
+};
+
+/**
+ * What a snapshot covers beside memory, mappings, registers and signal mask. All zeros are the defaults.
+ */
+struct flashfork_snapshot_options {
+    /**
+     * Descriptors whose file offset goes back, at most 64; NULL when there are none.
+     */
+    const int *descriptors;
+    /**
+     * How many.
+     */
+    size_t descriptor_count;
+    /**
+     * Bytes that stay as they are at a restore, at most 60 ranges; NULL when there are none.
+     */
+    const struct flashfork_range *keep;
+    /**
+     * How many.
+     */
+    size_t keep_count;
+    /**
+     * Not 0: a restore closes descriptors that weren't open when the snapshot was taken.
+     */
+    uint32_t close_new;
+    /**
+     * Not 0: the caller vouches that nothing in the process relies on MADV_DONTNEED giving zeros.
+     */
+    uint32_t trust_allocator;
+    /**
+     * Must be 0.
+     */
+    uint64_t reserved[4];
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -262,6 +310,33 @@ int flashfork_region_rollback(struct flashfork_region *region);
  * Gives a region's memory back; nothing may use it afterwards. NULL is allowed.
  */
 void flashfork_region_free(struct flashfork_region *region);
+
+/**
+ * Takes a snapshot of the process, in the place of the one there may be, and returns 0. `flashfork_restore(n)` then makes this call return
+ * n, as often as wanted, with all private memory, mappings, registers and the signal mask as they were. The process must have one thread.
+ *
+ * `options` may be NULL. What does not go back: shared memory, descriptors and other kernel state (but see the options), what others saw.
+ *
+ * Returns -1 with `errno` and a text from `flashfork_last_error`, nothing taken: EBUSY (the process holds what can't be put back: other
+ * threads, an io_uring, hugetlb pages …), ENOMEM, EFBIG, ENOSPC (too many ranges, descriptors, mappings), EBADF (a named descriptor),
+ * EALREADY (called within itself), EINVAL (wrong options), or what a system call gave.
+ */
+int flashfork_snapshot(const struct flashfork_snapshot_options *options);
+
+/**
+ * Goes back to the snapshot: `flashfork_snapshot` returns `value`, which is at least 1. Does not return, unless it is refused; nothing has
+ * changed then. What memory says about things outside of it (descriptors, children, timers) must still be true, or not be relied on.
+ *
+ * Returns -1 with `errno`: EINVAL (value), ENOENT (no snapshot), EPERM (a clone of the process that took it, or another thread), EBUSY
+ * (threads, an io_uring), EFAULT (a file's or other mapping that can't be made again is gone), EBADF (a descriptor), EALREADY, or what a
+ * system call gave. A step that fails after the first change is tried for a second; then the process is killed.
+ */
+int flashfork_restore(int value);
+
+/**
+ * Forgets the snapshot, if there is one, and gives its memory back; what was sealed for it stays sealed. Returns 0, or -1 with EALREADY.
+ */
+int flashfork_snapshot_discard(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -32,7 +32,7 @@ pub enum SealError {
 }
 
 /// What, why, and what to do.
-fn explain(reason: Reason) -> String {
+pub(crate) fn explain(reason: Reason) -> String {
     let row = reason.row();
     let what = if reason == Reason::LowMemory { "memory is short" } else { row.what };
     let cure = crate::cure(reason).map(|cure| format!("; {cure}")).unwrap_or_default();

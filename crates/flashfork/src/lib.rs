@@ -37,6 +37,7 @@
 mod allocator;
 mod c_api;
 mod c_api_region;
+mod c_api_snapshot;
 mod clock;
 pub mod cost;
 mod cure;
@@ -46,6 +47,7 @@ mod host;
 pub mod odf;
 mod region;
 mod seal;
+mod snapshot;
 
 pub use cost::{CostError, CostModel};
 pub use cure::cure;
@@ -55,3 +57,4 @@ pub use host::{Capability, Headroom, Host, HostId};
 pub use odf::OdfError;
 pub use region::{Region, RegionError};
 pub use seal::{Forked, Pages, SealOptions, SealReport, Stats, VmaReport, exclude, fork, seal, stats, unseal};
+pub use snapshot::{SnapshotError, SnapshotOptions, discard_snapshot, restore, snapshot};

@@ -20,7 +20,7 @@ use std::io;
 /// ```
 ///
 /// Sound only when **all** of a thing's state lies inside: a rolled-back heap whose allocator keeps its lists elsewhere is corrupt.
-/// Nothing else of the process goes back. What was mapped, protected or advised inside the
+/// Nothing else of the process goes back; [`snapshot`](crate::snapshot()) is for that. What was mapped, protected or advised inside the
 /// region stays so.
 ///
 /// Until it is sealed a region belongs to the process that made it: clones don't have it. Once sealed, each clone has a copy of its own,

@@ -100,7 +100,7 @@ fn the_shared_library_exports_what_the_header_declares_and_nothing_else() {
     let symbols = succeed(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(&library));
     let exported: BTreeSet<_> = symbols.lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(exported, declared());
-    assert_eq!(exported.len(), 14, "{exported:?}");
+    assert_eq!(exported.len(), 17, "{exported:?}");
 }
 
 #[test]
@@ -137,6 +137,18 @@ fn options_are_checked_and_followed() {
 #[test]
 fn a_region_goes_back_in_parent_and_clone() {
     succeed(&mut compile(&test_program("region"), Linked::Shared, "region", &[]));
+}
+
+#[test]
+fn a_snapshot_returns_again_in_either_library() {
+    for (linked, name) in [(Linked::Shared, "snapshot-shared"), (Linked::Static, "snapshot-static")] {
+        succeed(&mut compile(&test_program("snapshot"), linked, name, &[]));
+    }
+}
+
+#[test]
+fn afls_names_work() {
+    succeed(&mut compile(&test_program("afl"), Linked::Shared, "afl", &[]));
 }
 
 #[test]

@@ -1,0 +1,198 @@
+//! Snapshot: a process with one thread goes back to how it was, as often as wanted, and the call that took the snapshot returns again.
+//!
+//! What goes back: the contents of all private memory (`.data` and `.bss` of every object, heap, anonymous memory, TLS, stack), which
+//! mappings there are and their protection, the break, registers with the floating-point control words, the signal mask, the offsets of
+//! descriptors that the caller names. What doesn't: shared memory, other kernel state, what others have seen.
+//!
+//! How: [`take`] seals large anonymous memory in place, as a seal does, into a memfd of the snapshot's own, and copies every other page
+//! the process has written into the same memfd. A restore ([`restore`]) then has three things to do: make the mappings what they were
+//! ([`compare`]), drop the pages written since that had no content of their own before (sealed memory falls back to the memfd, fresh
+//! memory to zeros, a file mapping to its file), and copy back those copied pages that differ. It runs on a stack of its own, with raw
+//! system calls; the engine's own memory is left out. All that can be refused is refused before anything is changed; a step that fails
+//! after that is tried for a second, and then the process is killed: half a state is none.
+//!
+//! Why returning twice is sound here, as it is for `fork(2)`: stack and registers are exactly those of the first return.
+
+mod asm;
+mod compare;
+mod restore;
+mod table;
+mod take;
+
+pub(crate) use table::Table;
+
+use crate::never_seal::Reason;
+use crate::range::Range;
+use crate::state::STATE;
+use crate::sys::{self, Errno};
+use core::sync::atomic::Ordering::SeqCst;
+
+/// What a snapshot covers beside what it always does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// Seal large anonymous memory in place. Without it all of it is copied, and compared at each restore; nothing in the process may rely
+    /// on `MADV_DONTNEED` giving zeros when it is set and the shim is not there.
+    pub seal: bool,
+    /// Bytes that stay as they are, at most 64 ranges: what the kernel writes (the rseq area), and what the caller wants to keep.
+    pub keep: &'a [Range],
+    /// Descriptors whose file offset goes back, at most 64.
+    pub descriptors: &'a [i32],
+    /// Close descriptors that weren't open when the snapshot was taken.
+    pub close_new: bool,
+}
+
+/// The step at which a system call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Blocking signals, mapping the snapshot's own memory.
+    Begin,
+    /// Reading `/proc/self`.
+    Look,
+    /// Making or mapping the memfd.
+    Memfd,
+    /// Copying memory.
+    Copy,
+}
+
+/// Why there is no snapshot, or why it was not restored. The process is as it was before the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The process holds something that can't be put back.
+    Refused(Reason),
+    /// The engine is at work in this process (a signal handler called in its middle).
+    Busy,
+    /// More ranges, descriptors or mappings than a snapshot has room for.
+    TooMany,
+    /// There is no snapshot.
+    None,
+    /// This process is a clone of the one that took the snapshot.
+    Clone,
+    /// Another thread took the snapshot.
+    Thread,
+    /// A mapping that the snapshot can't make again is gone, or another one is in its place.
+    Changed(Range),
+    /// A descriptor whose offset should go back is closed, or not the same file.
+    Descriptor(i32),
+    /// The program closed the snapshot's memfd, which is needed now.
+    MemfdClosed,
+    /// A system call failed.
+    System(Step, Errno),
+}
+
+impl Error {
+    fn of_engine(e: crate::Error) -> Error {
+        match e {
+            crate::Error::Refused(reason) => Error::Refused(reason),
+            crate::Error::Busy => Error::Busy,
+            crate::Error::System(crate::Step::CreateMemfd, e) => Error::System(Step::Memfd, e),
+            crate::Error::System(crate::Step::Begin, e) => Error::System(Step::Begin, e),
+            crate::Error::System(_, e) => Error::System(Step::Look, e),
+        }
+    }
+}
+
+/// Takes a snapshot, in the place of the one there may be. Returns 0 when it is taken, and again, with the value given, at each [`restore`].
+///
+/// The process must have one thread.
+pub fn snapshot(options: &Options) -> Result<u64, Error> {
+    if !STATE.enter() {
+        return Err(Error::Busy);
+    }
+    let result = take_signals_blocked(options);
+    STATE.leave();
+    result
+}
+
+struct Job<'a> {
+    table: *mut Table,
+    options: &'a Options<'a>,
+    outcome: Result<(), Error>,
+}
+
+fn take_signals_blocked(options: &Options) -> Result<u64, Error> {
+    extern "C" fn run(job: *mut u8, stack_pointer: usize) {
+        // SAFETY: the caller passes its own Job, which nobody else uses during the call.
+        let job = unsafe { &mut *job.cast::<Job>() };
+        // SAFETY: the table was just mapped and is nobody else's.
+        job.outcome = take::take(unsafe { &mut *job.table }, job.options, stack_pointer);
+    }
+    discard_current();
+    let mask = sys::block_signals().map_err(|e| Error::System(Step::Begin, e))?;
+    let table = Table::map().inspect_err(|_| sys::restore_signals(mask)).map_err(|e| Error::System(Step::Begin, e))?;
+    let top = table.arena.stack_top();
+    let mut job = Job { table, options, outcome: Err(Error::Busy) };
+    // SAFETY: the arena's stack is used by this call only. When it returns again, everything in memory is as at its first return.
+    let value = unsafe { asm::capture(top, run, (&raw mut job).cast()) };
+    let result = match (value, job.outcome) {
+        // The job is as it was when its memory was copied: it doesn't know the outcome yet.
+        (1.., _) => Ok(value),
+        (0, Ok(())) => Ok(0),
+        (0, Err(e)) => {
+            // SAFETY: nobody refers to it: it never became the snapshot.
+            unsafe { Table::release(job.table) };
+            Err(e)
+        }
+    };
+    sys::restore_signals(mask);
+    result
+}
+
+/// Goes back to the snapshot, whose call returns `value` (at least 1, which 0 becomes). Returns only when it is refused.
+pub fn restore(value: u64) -> Error {
+    struct Job {
+        table: *mut Table,
+        value: u64,
+        error: Error,
+    }
+    extern "C" fn run(job: *mut u8) {
+        // SAFETY: the caller passes its own Job, which nobody else uses during the call.
+        let job = unsafe { &mut *job.cast::<Job>() };
+        // SAFETY: the table of the snapshot there is; only one call is in the engine.
+        job.error = restore::restore(unsafe { &mut *job.table }, job.value);
+    }
+    let table = STATE.snapshot.load(SeqCst);
+    if table.is_null() {
+        return Error::None;
+    }
+    // SAFETY: mapped as long as it is the snapshot.
+    let (owner, thread, top) = unsafe { ((*table).process, (*table).thread, (*table).arena.stack_top()) };
+    if owner != sys::getpid() {
+        return Error::Clone;
+    }
+    if thread != sys::gettid() {
+        return Error::Thread;
+    }
+    if !STATE.enter() {
+        return Error::Busy;
+    }
+    let error = match sys::block_signals() {
+        Err(e) => Error::System(Step::Begin, e),
+        Ok(mask) => {
+            let mut job = Job { table, value: value.max(1), error: Error::Busy };
+            // SAFETY: the arena's stack is used by nobody: the engine is ours.
+            unsafe { crate::stack::call_on(top, run, (&raw mut job).cast()) };
+            sys::restore_signals(mask);
+            job.error
+        }
+    };
+    STATE.leave();
+    error
+}
+
+/// Forgets the snapshot, if there is one, and gives its memory back. Memory that was sealed for it stays sealed.
+pub fn discard() -> Result<(), Error> {
+    if !STATE.enter() {
+        return Err(Error::Busy);
+    }
+    discard_current();
+    STATE.leave();
+    Ok(())
+}
+
+fn discard_current() {
+    let table = STATE.snapshot.swap(core::ptr::null_mut(), SeqCst);
+    if !table.is_null() {
+        // SAFETY: no longer the snapshot, and the engine is ours.
+        unsafe { Table::release(table) };
+    }
+}

@@ -1,0 +1,117 @@
+//! Compares the mappings there are with those that were there: lists what a restore must change, or says why it can't. Changes nothing.
+
+use super::table::{Change, Table};
+use super::{Error, Step};
+use crate::never_seal::Reason;
+use crate::range::{Range, subtract};
+use crate::sys::{self, Errno, PAGE};
+use crate::vma::{self, Kind, Vma};
+
+/// Fills the table's changes.
+pub fn compare(table: &mut Table) -> Result<(), Error> {
+    table.change_count = 0;
+    let (hands_off, count) = table.hands_off();
+    let grown = grown_heap(table);
+    let text = core::ptr::slice_from_raw_parts_mut(table.arena.text.as_mut_ptr(), table.arena.text.len());
+    // SAFETY: nothing below uses this buffer of the arena in another way.
+    let text = unsafe { &mut *text };
+    let mut walk = Walk { table, next: 0, error: None, heap: 0 };
+    let mut at = 0;
+    let done = vma::for_each(c"/proc/self/maps", text, |v| {
+        walk.part(Range::new(at, v.range.start), None)?;
+        at = v.range.end;
+        walk.heap += v.range.intersect(grown).len();
+        let mut result = Ok(());
+        subtract(v.range, &hands_off[..count], |piece| {
+            if result.is_ok() {
+                result = walk.part(piece, Some(v));
+            }
+        });
+        result
+    })
+    .and_then(|()| walk.part(Range::new(at, usize::MAX), None));
+    match (walk.error, done) {
+        (Some(error), _) => return Err(error),
+        (None, Err(Errno::E2BIG)) => return Err(Error::TooMany),
+        (None, Err(e)) => return Err(Error::System(Step::Look, e)),
+        (None, Ok(())) => {}
+    }
+    if walk.heap < grown.len() {
+        // The break can't be moved over a hole.
+        return Err(Error::Changed(grown));
+    }
+    Ok(())
+}
+
+/// What lies between the break that was and the break that is, when it is higher.
+fn grown_heap(table: &Table) -> Range {
+    Range::new(table.program_break.next_multiple_of(PAGE), sys::program_break().next_multiple_of(PAGE))
+}
+
+struct Walk<'a> {
+    table: &'a mut Table,
+    /// The first entry that does not lie wholly behind us.
+    next: usize,
+    error: Option<Error>,
+    /// Bytes of the grown heap that are mapped.
+    heap: usize,
+}
+
+impl Walk<'_> {
+    /// Compares a part of the address space that is a piece of one mapping now, or of none.
+    fn part(&mut self, range: Range, now: Option<&Vma>) -> sys::Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let entries = &self.table.entries[..self.table.entry_count];
+            while entries.get(self.next).is_some_and(|e| e.range.end <= at) {
+                self.next += 1;
+            }
+            let end = match entries.get(self.next).map(|e| e.range) {
+                Some(was) if was.start <= at => {
+                    let piece = Range::new(at, was.end.min(range.end));
+                    self.was_there(piece, now)?;
+                    piece.end
+                }
+                was => {
+                    let end = was.map_or(range.end, |was| was.start.min(range.end));
+                    self.was_not_there(Range::new(at, end), now)?;
+                    end
+                }
+            };
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn was_not_there(&mut self, piece: Range, now: Option<&Vma>) -> sys::Result<()> {
+        match now {
+            // The main stack has grown: dead memory.
+            Some(v) if matches!(v.kind, Kind::Kernel | Kind::Stack) => Ok(()),
+            Some(v) if v.kind == Kind::AioRing => self.refuse(Error::Refused(Reason::AsyncIo)),
+            Some(v) if v.name().starts_with(b"anon_inode:[io_uring]") => self.refuse(Error::Refused(Reason::IoUring)),
+            Some(_) => self.table.push_change(Change::Unmap(piece)),
+            None => Ok(()),
+        }
+    }
+
+    fn was_there(&mut self, piece: Range, now: Option<&Vma>) -> sys::Result<()> {
+        let entry = self.table.entries[self.next];
+        match now {
+            Some(v) if entry.is(v, piece.start) && v.prot == entry.prot => Ok(()),
+            Some(v) if entry.is(v, piece.start) => self.table.push_change(Change::Protect(piece, entry.prot)),
+            Some(v) if v.kind == Kind::Kernel => self.refuse(Error::Changed(piece)),
+            _ if !entry.renewable => self.refuse(Error::Changed(piece)),
+            _ if entry.kind == Kind::Sealed && !self.memfd_is_there() => self.refuse(Error::MemfdClosed),
+            _ => self.table.push_change(Change::Map(piece, self.next as u32)),
+        }
+    }
+
+    fn memfd_is_there(&self) -> bool {
+        self.table.fd.is_some_and(|fd| sys::identity(fd) == Ok(self.table.identity))
+    }
+
+    fn refuse(&mut self, error: Error) -> sys::Result<()> {
+        self.error = Some(error);
+        Err(Errno::ECANCELED)
+    }
+}

@@ -1,0 +1,227 @@
+//! Goes back to a snapshot.
+
+use super::table::{Change, Entry, Saved, Table};
+use super::{Error, Step, asm, compare};
+use crate::never_seal::Reason;
+use crate::pagemap::{Pagemap, Which};
+use crate::range::{Range, subtract};
+use crate::remap::ATTEMPTS;
+use crate::sys::{self, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
+use crate::{objects, offset};
+use linux_raw_sys::general as k;
+
+/// Checks, changes, and goes to where the snapshot was taken; returns only when it is refused, and has then changed nothing.
+///
+/// Runs on the arena's stack, with signals blocked.
+pub fn restore(table: &mut Table, value: u64) -> Error {
+    let ready = check(table).and_then(|()| compare::compare(table)).and_then(|()| {
+        let regions = core::ptr::slice_from_raw_parts_mut(table.arena.regions.as_mut_ptr(), table.arena.regions.len());
+        // SAFETY: nothing else uses this buffer of the arena from here on.
+        Pagemap::open(unsafe { &mut *regions }).map_err(|e| Error::System(Step::Look, e))
+    });
+    let mut pagemap = match ready {
+        Ok(pagemap) => pagemap,
+        Err(error) => return error,
+    };
+    change_mappings(table);
+    drop_written(table, &mut pagemap);
+    drop(pagemap);
+    copy_back(table);
+    put_descriptors_back(table);
+    // SAFETY: memory from the stack pointer up is what it was.
+    unsafe { asm::resume(table.stack_pointer, value) }
+}
+
+/// Everything but the mappings that may stand in the way.
+fn check(table: &mut Table) -> Result<(), Error> {
+    let look = |e| Error::System(Step::Look, e);
+    if !objects::alone(&mut table.arena.text).map_err(look)? {
+        return Err(Error::Refused(Reason::Threads));
+    }
+    if sys::thread_pointer().map_err(look)? != table.thread_pointer {
+        return Err(Error::Thread);
+    }
+    for (fd, identity, _) in &table.offsets[..table.offset_count] {
+        if sys::identity(*fd) != Ok(*identity) {
+            return Err(Error::Descriptor(*fd));
+        }
+    }
+    Ok(())
+}
+
+/// Makes a call that must not fail: tried for a second, and then the process is killed.
+pub fn must<T>(mut call: impl FnMut() -> sys::Result<T>) -> T {
+    for _ in 0..ATTEMPTS {
+        if let Ok(value) = call() {
+            return value;
+        }
+        sys::pause_briefly();
+    }
+    sys::die()
+}
+
+fn change_mappings(table: &Table) {
+    let changes = &table.changes[..table.change_count];
+    let was = table.program_break;
+    if sys::program_break() > was {
+        // SAFETY: what was allocated since the snapshot goes. Should it fail, the next call gets another chance.
+        unsafe { sys::brk(was) };
+    }
+    for change in changes {
+        if let Change::Unmap(range) = change {
+            // SAFETY: nothing was here.
+            must(|| unsafe { sys::munmap(range.start, range.len()) });
+        }
+    }
+    // Room for a break that had been lower since is there now; what comes back there is mapped below.
+    // SAFETY: as above.
+    must(|| if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(sys::Errno::ENOMEM) });
+    for change in changes {
+        match change {
+            Change::Unmap(_) => {}
+            // SAFETY: as it was.
+            Change::Protect(range, prot) => must(|| unsafe { sys::mprotect(range.start, range.len(), *prot) }),
+            Change::Map(range, entry) => {
+                let entry = &table.entries[*entry as usize];
+                must(|| map(entry, *range, table.fd));
+            }
+        }
+    }
+}
+
+/// Maps a part of an entry's mapping again.
+fn map(entry: &Entry, range: Range, memfd: Option<i32>) -> sys::Result<()> {
+    let flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+    let (flags, fd, offset) = match (entry.kind, memfd) {
+        (crate::vma::Kind::Sealed, Some(fd)) => (flags, fd, entry.offset + (range.start - entry.range.start) as u64),
+        _ => (flags | MAP_ANONYMOUS, -1, 0),
+    };
+    // SAFETY: what is here now was not here then.
+    unsafe { sys::mmap(range.start, range.len(), entry.prot, flags, fd, offset)? };
+    for advice in offset::advices(entry.advice) {
+        // SAFETY: advice about huge pages and read-ahead discards nothing; without it things are only slower.
+        let _ = unsafe { sys::madvise(range.start, range.len(), advice) };
+    }
+    Ok(())
+}
+
+/// Drops pages written since that had no content of their own.
+fn drop_written(table: &Table, pagemap: &mut Pagemap) {
+    let entries = &table.entries[..table.entry_count];
+    let saved = &table.saved[..table.saved_count];
+    if pagemap.has_scan() {
+        // One walk over everything: holes cost nothing.
+        if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
+            let whole = Range::new(first.range.start, last.range.end);
+            let mut dropper = Dropper { entries, saved };
+            must(|| pagemap.for_each(whole, Which::Written, |found| dropper.found(found)));
+        }
+        return;
+    }
+    for entry in entries.iter().filter(|e| e.contents) {
+        let mut dropper = Dropper { entries: core::slice::from_ref(entry), saved };
+        must(|| pagemap.for_each(entry.range, Which::Written, |found| dropper.found(found)));
+    }
+}
+
+/// What lies ahead of a walk in order of address.
+struct Dropper<'a> {
+    entries: &'a [Entry],
+    saved: &'a [Saved],
+}
+
+impl Dropper<'_> {
+    fn found(&mut self, found: Range) {
+        self.entries = &self.entries[self.entries.partition_point(|e| e.range.end <= found.start)..];
+        self.saved = &self.saved[self.saved.partition_point(|s| s.range.end <= found.start)..];
+        for entry in self.entries.iter().take_while(|e| e.range.start < found.end).filter(|e| e.contents) {
+            let mut rest = found.intersect(entry.range);
+            for copied in self.saved.iter().take_while(|s| s.range.start < rest.end) {
+                discard(Range::new(rest.start, copied.range.start.min(rest.end)));
+                rest.start = rest.start.max(copied.range.end);
+            }
+            discard(rest);
+        }
+    }
+}
+
+fn discard(range: Range) {
+    if !range.is_empty() {
+        // SAFETY: written since the snapshot, and no copied page is among it.
+        must(|| unsafe { sys::madvise(range.start, range.len(), k::MADV_DONTNEED_LOCKED) });
+    }
+}
+
+/// Copies back the copied pages that differ.
+fn copy_back(table: &Table) {
+    let keep = &table.keep[..table.keep_count];
+    for saved in &table.saved[..table.saved_count] {
+        let prot = table.entries[saved.entry as usize].prot;
+        let copy = table.view.start + saved.at;
+        let protect = |range: Range, prot| {
+            // SAFETY: nobody else runs; it is put back below.
+            must(|| unsafe { sys::mprotect(range.start, range.len(), prot) });
+        };
+        if prot & PROT_READ == 0 {
+            protect(saved.range, PROT_READ | PROT_WRITE);
+            each_page(saved.range, copy, |page, from| put(page, from, keep));
+            protect(saved.range, prot);
+            continue;
+        }
+        each_page(saved.range, copy, |page, from| {
+            // SAFETY: both pages are mapped and readable, the one by the snapshot's protection, the other for reading.
+            if unsafe { same(page.start, from) } {
+                return;
+            }
+            if prot & PROT_WRITE == 0 {
+                protect(page, PROT_READ | PROT_WRITE);
+                put(page, from, keep);
+                protect(page, prot);
+            } else {
+                put(page, from, keep);
+            }
+        });
+    }
+}
+
+fn each_page(range: Range, copy: usize, mut each: impl FnMut(Range, usize)) {
+    for at in (range.start..range.end).step_by(PAGE) {
+        each(Range::new(at, at + PAGE), copy + (at - range.start));
+    }
+}
+
+/// Copies a page back, but for what is kept.
+fn put(page: Range, from: usize, keep: &[Range]) {
+    subtract(page, keep, |part| {
+        // SAFETY: the page is writable, the copy readable, and they are apart.
+        unsafe { sys::copy_bytes(from + (part.start - page.start), part.start, part.len()) };
+    });
+}
+
+/// Whether two pages hold the same, without libc.
+///
+/// # Safety
+/// Both are readable.
+unsafe fn same(one: usize, other: usize) -> bool {
+    const WORDS: usize = PAGE / 8;
+    // SAFETY: the caller says so; nobody writes meanwhile.
+    let (one, other) = unsafe { (&*(one as *const [u64; WORDS]), &*(other as *const [u64; WORDS])) };
+    one.iter().zip(other).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
+}
+
+fn put_descriptors_back(table: &Table) {
+    for (fd, _, offset) in &table.offsets[..table.offset_count] {
+        must(|| sys::set_file_offset(*fd, *offset));
+    }
+    let open = &table.open[..table.open_count];
+    if open.is_empty() {
+        return;
+    }
+    let mut free = 0;
+    for fd in open.iter().copied().chain([i32::MAX]) {
+        if free < fd {
+            must(|| sys::close_range(free, fd - 1));
+        }
+        free = fd.saturating_add(1);
+    }
+}

@@ -1,0 +1,190 @@
+//! What a snapshot remembers: one mapping of the engine's own, which no restore touches.
+
+use crate::arena::Arena;
+use crate::range::Range;
+use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
+use crate::vma::{Kind, Vma};
+
+/// Most pieces of mappings.
+pub const MAX_ENTRIES: usize = 32 * 1024;
+/// Most runs of copied pages.
+pub const MAX_SAVED: usize = 256 * 1024;
+/// Most differences in the mappings that one restore undoes.
+pub const MAX_CHANGES: usize = 32 * 1024;
+/// Most kept ranges, and most descriptors whose offset goes back.
+pub const MAX_NAMED: usize = 64;
+/// Most descriptors that may be open when new ones are to be closed.
+pub const MAX_OPEN: usize = 4096;
+
+/// A mapping, or the part of one that a snapshot covers.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub range: Range,
+    pub prot: u32,
+    pub shared: bool,
+    pub kind: Kind,
+    pub inode: u64,
+    pub device: [u32; 2],
+    /// Of the file, at the start of the range.
+    pub offset: u64,
+    /// The advice it had ([`crate::offset`]).
+    pub advice: u8,
+    /// Whether contents go back.
+    pub contents: bool,
+    /// Whether it can be mapped again when it is gone.
+    pub renewable: bool,
+}
+
+impl Entry {
+    /// Whether a mapping, from `at` on, is the one that was here.
+    pub fn is(&self, v: &Vma, at: usize) -> bool {
+        let file = !matches!(self.kind, Kind::Anonymous | Kind::Stack | Kind::Kernel);
+        let offset = |start: usize, offset: u64| offset.wrapping_add(at.wrapping_sub(start) as u64);
+        v.kind == self.kind
+            && v.shared == self.shared
+            && v.inode == self.inode
+            && v.device == self.device
+            && (!file || offset(v.range.start, v.offset) == offset(self.range.start, self.offset))
+    }
+}
+
+/// A run of pages that was copied.
+#[derive(Clone, Copy)]
+pub struct Saved {
+    pub range: Range,
+    /// Where the copy begins, in bytes from the begin of all copies.
+    pub at: usize,
+    /// Index of its entry.
+    pub entry: u32,
+}
+
+/// What a restore does to the mappings.
+#[derive(Clone, Copy)]
+pub enum Change {
+    /// Nothing was mapped here.
+    Unmap(Range),
+    /// The same mapping, protected otherwise.
+    Protect(Range, u32),
+    /// Something else, or nothing, is here: the mapping of this entry comes back.
+    Map(Range, u32),
+}
+
+/// See the module.
+#[repr(C, align(4096))]
+pub struct Table {
+    /// Scratch memory and the stack that snapshots and restores run on.
+    pub arena: &'static mut Arena,
+    pub process: i32,
+    pub thread: i32,
+    pub thread_pointer: usize,
+    pub program_break: usize,
+    /// The stack pointer to resume with.
+    pub stack_pointer: usize,
+    /// The memfd, and which file it is.
+    pub fd: Option<i32>,
+    pub identity: (u64, u64),
+    /// The copies, mapped for reading.
+    pub view: Range,
+    pub entries: [Entry; MAX_ENTRIES],
+    pub entry_count: usize,
+    pub saved: [Saved; MAX_SAVED],
+    pub saved_count: usize,
+    pub changes: [Change; MAX_CHANGES],
+    pub change_count: usize,
+    pub keep: [Range; MAX_NAMED],
+    pub keep_count: usize,
+    /// Descriptors, the files they were, and their offsets.
+    pub offsets: [(i32, (u64, u64), u64); MAX_NAMED],
+    pub offset_count: usize,
+    /// The descriptors that were open, in order; none when new ones stay.
+    pub open: [i32; MAX_OPEN],
+    pub open_count: usize,
+}
+
+impl Table {
+    /// Maps a table and its arena. Memory is used only where it is touched.
+    pub fn map() -> Result<&'static mut Table> {
+        let arena = Arena::map()?;
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        // SAFETY: a fresh mapping of the right size.
+        let at = unsafe { sys::mmap(0, size_of::<Table>(), PROT_READ | PROT_WRITE, flags, -1, 0) };
+        let at = match at {
+            Ok(at) => at as *mut Table,
+            Err(e) => {
+                arena.unmap();
+                return Err(e);
+            }
+        };
+        // SAFETY: the fields for which zeros need not be valid are set before a reference to the whole exists. Zeros are valid for the
+        // others: numbers, empty ranges, false, and the first variants of the enums.
+        unsafe {
+            (&raw mut (*at).arena).write(arena);
+            (&raw mut (*at).fd).write(None);
+            Ok(&mut *at)
+        }
+    }
+
+    /// Gives everything back: memfd, view, arena, the table itself. Memory sealed into the memfd stays as it is.
+    ///
+    /// # Safety
+    /// Nobody uses the table any more.
+    pub unsafe fn release(table: *mut Table) {
+        // SAFETY: the caller says so; the arena's reference is read once, and the table is gone then. A failing call leaks, no more.
+        unsafe {
+            let arena = (&raw const (*table).arena).read();
+            let (view, fd, identity) = ((*table).view, (*table).fd, (*table).identity);
+            if let Some(fd) = fd.filter(|fd| sys::identity(*fd) == Ok(identity)) {
+                sys::close(fd);
+            }
+            if !view.is_empty() {
+                let _ = sys::munmap(view.start, view.len());
+            }
+            arena.unmap();
+            let _ = sys::munmap(table as usize, size_of::<Table>());
+        }
+    }
+
+    /// The addresses that belong to the engine and, page by page, those that the caller keeps: neither contents nor mappings go back there.
+    pub fn hands_off(&self) -> ([Range; MAX_NAMED + 4], usize) {
+        let own = &raw const *self as usize;
+        let mut out = [Range::default(); MAX_NAMED + 4];
+        let fixed =
+            [self.arena.range(), Range::new(own, own + size_of::<Table>()), self.view, crate::state::STATE.range()];
+        out[..4].copy_from_slice(&fixed);
+        let mut count = 4;
+        for keep in &self.keep[..self.keep_count] {
+            let whole = Range::new(keep.start.next_multiple_of(sys::PAGE), keep.end & !(sys::PAGE - 1));
+            if !whole.is_empty() {
+                out[count] = whole;
+                count += 1;
+            }
+        }
+        (out, count)
+    }
+
+    pub fn push_entry(&mut self, entry: Entry) -> Result<()> {
+        *self.entries.get_mut(self.entry_count).ok_or(Errno::E2BIG)? = entry;
+        self.entry_count += 1;
+        Ok(())
+    }
+
+    pub fn push_saved(&mut self, saved: Saved) -> Result<()> {
+        if let Some(last) = self.saved[..self.saved_count].last_mut()
+            && last.range.end == saved.range.start
+            && last.at + last.range.len() == saved.at
+            && last.entry == saved.entry
+        {
+            last.range.end = saved.range.end;
+            return Ok(());
+        }
+        *self.saved.get_mut(self.saved_count).ok_or(Errno::E2BIG)? = saved;
+        self.saved_count += 1;
+        Ok(())
+    }
+
+    pub fn push_change(&mut self, change: Change) -> Result<()> {
+        *self.changes.get_mut(self.change_count).ok_or(Errno::E2BIG)? = change;
+        self.change_count += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! Takes a snapshot: seals what is large, copies the rest, writes down the mappings.
+
+use super::table::{Entry, MAX_NAMED, MAX_OPEN, Saved, Table};
+use super::{Error, Options, Step};
+use crate::arena::MAX_RUNS;
+use crate::never_seal::Reason;
+use crate::pagemap::{Pagemap, Which};
+use crate::range::{Range, subtract};
+use crate::seal::{Maker, Pages};
+use crate::state::STATE;
+use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
+use crate::vma::{self, Kind, Vma};
+use crate::{limits, objects, offset, plan};
+use core::sync::atomic::Ordering::SeqCst;
+
+/// Where the copies lie in the memfd: behind the windows of all runs.
+const COPIES: u64 = offset::of_run(MAX_RUNS, 0, 0);
+
+/// Fills the table and makes it the snapshot. `stack_pointer`: where the caller's stack ends.
+pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
+    let look = |e| Error::System(Step::Look, e);
+    if options.keep.len() > MAX_NAMED || options.descriptors.len() > MAX_NAMED {
+        return Err(Error::TooMany);
+    }
+    table.keep[..options.keep.len()].copy_from_slice(options.keep);
+    table.keep_count = options.keep.len();
+    if let Some(reason) = objects::refusal(&mut table.arena.text).map_err(look)? {
+        return Err(Error::Refused(reason));
+    }
+    remember_descriptors(table, options)?;
+    make_plan(table, options, stack_pointer)?;
+    let raised = limits::Raised::begin(table.arena).map_err(Error::of_engine)?;
+    let mut maker = Maker::begin(&raised.memory, Pages::Auto).map_err(Error::of_engine)?;
+    let identity = sys::identity(maker.fd);
+    maker.seal_all(table.arena);
+    maker.close_window();
+    let copied = identity.map_err(|e| Error::System(Step::Memfd, e)).and_then(|identity| {
+        table.identity = identity;
+        copy_all(table, &maker, stack_pointer)
+    });
+    let (fd, outcome) = maker.finish();
+    table.fd = Some(fd);
+    if outcome.sealed > 0 {
+        limits::dump_file_memory(&mut table.arena.small);
+    }
+    let copies = copied?;
+    table.view = map_copies(fd, copies).map_err(|e| Error::System(Step::Memfd, e))?;
+    table.fd = Some(move_out_of_the_way(fd));
+    table.process = sys::getpid();
+    table.thread = sys::gettid();
+    table.thread_pointer = sys::thread_pointer().map_err(look)?;
+    table.program_break = sys::program_break();
+    table.stack_pointer = stack_pointer;
+    if options.close_new {
+        remember_open(table)?;
+    }
+    STATE.snapshot.store(table, SeqCst);
+    Ok(())
+}
+
+/// Plans which runs are sealed in place: everything sealed before, so that no other memfd is needed, and what is large.
+fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
+    let look = |e| Error::System(Step::Look, e);
+    let (hands_off, count) = table.hands_off();
+    plan::set_holes(table.arena, stack_pointer, &STATE.excluded()).map_err(look)?;
+    for range in hands_off[..count].iter().chain(options.keep) {
+        // An excluded range too many is copied and not sealed, which is right as well; the arena has room for all of these.
+        if table.arena.push_hole(Range::pages_of(range.start, range.len())).is_err() {
+            return Err(Error::TooMany);
+        }
+    }
+    let facts = plan::make(table.arena, true).map_err(look)?;
+    if let Some(reason) = facts.refused {
+        return Err(Error::Refused(reason));
+    }
+    if !options.seal {
+        table.arena.run_count = 0;
+    }
+    let room = limits::vma_room(&mut table.arena.small, facts.vmas).map_err(look)?;
+    if 2 * table.arena.run_count > room {
+        return Err(Error::Refused(Reason::VmaLimit));
+    }
+    Ok(())
+}
+
+/// Writes down every mapping and copies the pages of private ones that the process has written; returns how many bytes that were.
+fn copy_all(table: &mut Table, maker: &Maker, stack_pointer: usize) -> Result<usize, Error> {
+    let (hands_off, count) = table.hands_off();
+    // The buffers are used while the rest of the table is written: take them out for the time being.
+    let text = core::ptr::slice_from_raw_parts_mut(table.arena.text.as_mut_ptr(), table.arena.text.len());
+    let regions = core::ptr::slice_from_raw_parts_mut(table.arena.regions.as_mut_ptr(), table.arena.regions.len());
+    // SAFETY: nothing below uses these two buffers of the arena in another way.
+    let (text, regions) = unsafe { (&mut *text, &mut *regions) };
+    let pagemap = Pagemap::open(regions).map_err(|e| Error::System(Step::Look, e))?;
+    let mut copier = Copier { table, maker, pagemap, at: 0, checked: 0, error: None };
+    let done = vma::for_each(c"/proc/self/smaps", text, |v| {
+        if v.kind == Kind::Kernel {
+            return Ok(());
+        }
+        let whole = match v.kind {
+            // What lies below the stack pointer is dead.
+            Kind::Stack if (v.range.start..v.range.end).contains(&stack_pointer) => {
+                Range::new(stack_pointer & !(PAGE - 1), v.range.end)
+            }
+            _ => v.range,
+        };
+        let mut result = Ok(());
+        subtract(whole, &hands_off[..count], |piece| {
+            if result.is_ok() {
+                result = copier.piece(v, piece);
+            }
+        });
+        result
+    });
+    match (copier.error, done) {
+        (Some(error), _) => Err(error),
+        (None, Err(Errno::E2BIG)) => Err(Error::TooMany),
+        (None, Err(e)) => Err(Error::System(Step::Look, e)),
+        (None, Ok(())) => Ok(copier.at),
+    }
+}
+
+struct Copier<'a, 'b> {
+    table: &'a mut Table,
+    maker: &'a Maker<'b>,
+    pagemap: Pagemap<'a>,
+    /// Bytes copied.
+    at: usize,
+    /// Bytes up to which there was memory enough.
+    checked: usize,
+    error: Option<Error>,
+}
+
+impl Copier<'_, '_> {
+    fn piece(&mut self, v: &Vma, range: Range) -> SysResult<()> {
+        if let Some(reason) = refusal(v) {
+            return self.refuse(Error::Refused(reason));
+        }
+        let locked = v.flags.has(b"lo") || v.flags.has(b"lf");
+        let entry = Entry {
+            range,
+            prot: v.prot,
+            shared: v.shared,
+            kind: v.kind,
+            inode: v.inode,
+            device: v.device,
+            offset: v.offset + (range.start - v.range.start) as u64,
+            advice: if v.kind == Kind::Sealed {
+                offset::advice_of_sealed(v)
+            } else {
+                offset::advice_of_flags(&v.flags)
+            },
+            // The kernel may empty a droppable mapping whenever it likes.
+            contents: !v.shared && !v.flags.has(b"dp"),
+            renewable: !v.shared
+                && !locked
+                && (v.kind == Kind::Anonymous && plain(v)
+                    || v.kind == Kind::Sealed && v.inode == self.table.identity.1),
+        };
+        self.table.push_entry(entry)?;
+        if !entry.contents {
+            return Ok(());
+        }
+        let index = self.table.entry_count as u32 - 1;
+        let Copier { table, maker, pagemap, at, checked, error } = self;
+        pagemap.for_each(range, Which::Written, |found| {
+            if error.is_none() {
+                let found = found.intersect(range);
+                *error = copy(table, maker, found, v.prot, at, checked, index).err();
+            }
+        })?;
+        if self.error.is_some() { Err(Errno::ECANCELED) } else { Ok(()) }
+    }
+
+    fn refuse(&mut self, error: Error) -> SysResult<()> {
+        self.error = Some(error);
+        Err(Errno::ECANCELED)
+    }
+}
+
+/// Copies one run of pages.
+fn copy(
+    table: &mut Table,
+    maker: &Maker,
+    run: Range,
+    prot: u32,
+    at: &mut usize,
+    checked: &mut usize,
+    entry: u32,
+) -> Result<(), Error> {
+    let failed = |e| match e {
+        // A page of a readable mapping that can't be read.
+        Errno::EFAULT => Error::Refused(Reason::GuardRegion),
+        e => Error::System(Step::Copy, e),
+    };
+    let mut rest = run;
+    while !rest.is_empty() {
+        let part = Range::new(rest.start, rest.end.min(rest.start + HUGE));
+        if *at + part.len() > *checked {
+            // The small buffer: the other is in use.
+            if !maker.has_room(HUGE, &mut table.arena.small) {
+                return Err(Error::Refused(Reason::LowMemory));
+            }
+            *checked = *at + part.len() + HUGE;
+        }
+        let copied = readable(part, prot, || sys::pwrite_all(maker.fd, part.start, part.len(), COPIES + *at as u64));
+        copied.map_err(failed)?;
+        table.push_saved(Saved { range: part, at: *at, entry }).map_err(|_| Error::TooMany)?;
+        *at += part.len();
+        rest.start = part.end;
+    }
+    Ok(())
+}
+
+/// Calls `f` with the range readable.
+fn readable(range: Range, prot: u32, f: impl FnOnce() -> SysResult<()>) -> SysResult<()> {
+    if prot & PROT_READ != 0 {
+        return f();
+    }
+    // SAFETY: with one thread and signals blocked nobody notices that more is allowed for a moment.
+    unsafe { sys::mprotect(range.start, range.len(), PROT_READ)? };
+    let result = f();
+    // SAFETY: as it was.
+    super::restore::must(|| unsafe { sys::mprotect(range.start, range.len(), prot) });
+    result
+}
+
+/// What can't be put back.
+fn refusal(v: &Vma) -> Option<Reason> {
+    if v.shared {
+        return None;
+    }
+    let flags: [(&[u8; 2], Reason); 9] = [
+        (b"ht", Reason::HugeTlb),
+        (b"ss", Reason::ShadowStack),
+        (b"um", Reason::UserfaultRange),
+        (b"uw", Reason::UserfaultRange),
+        (b"ui", Reason::UserfaultRange),
+        (b"gu", Reason::GuardRegion),
+        (b"pf", Reason::Device),
+        (b"io", Reason::Device),
+        (b"sl", Reason::Immutable),
+    ];
+    let found = flags.into_iter().find(|(letters, _)| v.flags.has(letters)).map(|(_, reason)| reason);
+    found.or((v.pkey != 0).then_some(Reason::ProtectionKey))
+}
+
+/// Whether an anonymous mapping has nothing that a new one would lack.
+fn plain(v: &Vma) -> bool {
+    let special: [&[u8; 2]; 5] = [b"gd", b"wf", b"dp", b"mg", b"dc"];
+    !special.into_iter().any(|letters| v.flags.has(letters))
+}
+
+/// Maps the copies for reading.
+fn map_copies(fd: i32, len: usize) -> SysResult<Range> {
+    if len == 0 {
+        return Ok(Range::default());
+    }
+    // SAFETY: a fresh mapping.
+    let at = unsafe { sys::mmap(0, len, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, COPIES)? };
+    Ok(Range::new(at, at + len))
+}
+
+/// Gives the memfd a high number, so that the program finds the numbers free that it expects.
+fn move_out_of_the_way(fd: i32) -> i32 {
+    let most = sys::getrlimit(RLIMIT_NOFILE).map_or(1024, |[soft, _]| soft.min(1 << 20)) as i32;
+    // From near the end, where nothing is, on.
+    let moved = (1..=8).find_map(|eighths| sys::duplicate_above(fd, most - 1 - (eighths - 1) * most / 8).ok());
+    moved.inspect(|_| sys::close(fd)).unwrap_or(fd)
+}
+
+fn remember_descriptors(table: &mut Table, options: &Options) -> Result<(), Error> {
+    for fd in options.descriptors {
+        let found = sys::identity(*fd).and_then(|identity| Ok((*fd, identity, sys::file_offset(*fd)?)));
+        table.offsets[table.offset_count] = found.map_err(|_| Error::Descriptor(*fd))?;
+        table.offset_count += 1;
+    }
+    Ok(())
+}
+
+/// Writes down which descriptors are open, in order.
+fn remember_open(table: &mut Table) -> Result<(), Error> {
+    let mut count = 0;
+    let open = &mut table.open;
+    objects::for_each_descriptor(&mut table.arena.text, |fd| {
+        if count < MAX_OPEN {
+            open[count] = fd;
+        }
+        count += 1;
+    })
+    .map_err(|e| Error::System(Step::Look, e))?;
+    if count > MAX_OPEN {
+        return Err(Error::TooMany);
+    }
+    open[..count].sort_unstable();
+    table.open_count = count;
+    Ok(())
+}

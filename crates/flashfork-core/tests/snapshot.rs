@@ -1,0 +1,302 @@
+//! Snapshots: everything that goes back does, as often as wanted; misuse is refused and changes nothing.
+
+mod common;
+use common::{in_child, intact, maps_line, patterned};
+use flashfork_core::Range;
+use flashfork_core::never_seal::Reason;
+use flashfork_core::snapshot::{Error, Options, discard, restore, snapshot};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
+const COPIED: Options = Options { seal: false, ..SEALED };
+
+/// A number that survives restores: shared memory.
+fn counter() -> &'static AtomicU64 {
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh mapping, never unmapped.
+    unsafe { &*libc::mmap(std::ptr::null_mut(), 4096, prot, flags, -1, 0).cast::<AtomicU64>() }
+}
+
+static DATA: AtomicU64 = AtomicU64::new(5);
+static BSS: [AtomicU64; 4000] = [const { AtomicU64::new(0) }; 4000];
+thread_local!(static LOCAL: Cell<u64> = const { Cell::new(9) });
+
+/// Changes memory of every kind; checks first that it is as it was.
+fn turn(big: &mut [u64], turn: u64) {
+    assert!(intact(big, 3), "turn {turn}");
+    assert_eq!((DATA.load(SeqCst), LOCAL.get()), (5, 9), "turn {turn}");
+    assert!(BSS.iter().all(|b| b.load(SeqCst) == 0), "turn {turn}");
+    DATA.store(turn + 77, SeqCst);
+    LOCAL.set(turn + 78);
+    BSS.iter().step_by(7).for_each(|b| b.store(turn + 79, SeqCst));
+    big.iter_mut().step_by(511).for_each(|w| *w = turn);
+    let garbage: Vec<Vec<u8>> = (0..200).map(|i| vec![turn as u8; 1 + i * 97]).collect();
+    std::mem::forget(garbage);
+}
+
+fn goes_back(options: &Options) {
+    let turns = counter();
+    let big = patterned(9 << 20, 3);
+    let small = patterned(64 << 10, 4);
+    let value = snapshot(options).unwrap();
+    assert_eq!(value, turns.load(SeqCst));
+    assert!(intact(small, 4));
+    turn(big, value);
+    small.fill(value);
+    let extra = patterned(3 << 20, value);
+    assert!(intact(extra, value));
+    if value < 50 {
+        turns.store(value + 1, SeqCst);
+        panic!("{:?}", restore(value + 1));
+    }
+    discard().unwrap();
+    assert_eq!(restore(1), Error::None);
+    assert!(intact(extra, value));
+}
+
+#[test]
+fn memory_of_every_kind_goes_back() {
+    in_child(|| goes_back(&SEALED));
+    in_child(|| goes_back(&COPIED));
+}
+
+#[test]
+fn mappings_go_back() {
+    in_child(|| {
+        let turns = counter();
+        let big = patterned(8 << 20, 1);
+        let small = patterned(64 << 10, 2);
+        let (big_at, small_at) = (big.as_mut_ptr(), small.as_mut_ptr());
+        let lines = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+        let value = snapshot(&SEALED).unwrap();
+        assert!(intact(big, 1) && intact(small, 2), "{value}");
+        assert!(maps_line(big_at).contains("rw-p") && maps_line(small_at).contains("rw-p"));
+        if value == 1 {
+            turns.store(lines() as u64, SeqCst);
+        } else if value > 1 {
+            assert_eq!(turns.load(SeqCst), lines() as u64, "no mapping is left over");
+        }
+        // SAFETY: memory of the test's own, which is not used again before it is back.
+        unsafe {
+            let (at, half) = (big_at.cast::<libc::c_void>(), 4 << 20);
+            match value {
+                0 => assert_eq!(libc::munmap(at, 8 << 20) + libc::munmap(small_at.cast(), 64 << 10), 0),
+                1 => assert_eq!(libc::munmap(at.byte_add(4096), half) + libc::mprotect(small_at.cast(), 4096, 0), 0),
+                2 => assert_eq!(libc::mprotect(at.byte_add(half), 8192, libc::PROT_READ), 0),
+                3 => {
+                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+                    assert_eq!(libc::mmap(at, half, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0), at);
+                }
+                4 => assert_eq!(libc::madvise(at, half, libc::MADV_DONTNEED), 0),
+                5 => {
+                    let moved = libc::mremap(at, half, 2 * half, libc::MREMAP_MAYMOVE);
+                    assert_ne!(moved, libc::MAP_FAILED);
+                    assert_eq!(libc::madvise(small_at.cast(), 64 << 10, libc::MADV_DONTNEED), 0);
+                }
+                6 => {
+                    let file = std::fs::File::open("/proc/self/exe").unwrap();
+                    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+                    let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+                    assert_eq!(libc::mmap(at, half, libc::PROT_READ, flags, fd, 0), at);
+                }
+                7 => {
+                    flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+                }
+                8 => {
+                    flashfork_core::unseal(Range::ALL).unwrap();
+                }
+                _ => return,
+            }
+        }
+        panic!("{:?}", restore(value + 1));
+    });
+}
+
+#[test]
+fn the_break_goes_back_up_and_down() {
+    in_child(|| {
+        // SAFETY: nothing in this child uses the break but this test (the Rust allocator does, but frees nothing below it meanwhile).
+        unsafe {
+            let base = libc::sbrk(6 << 20);
+            base.cast::<u8>().write_bytes(7, 6 << 20);
+            let value = snapshot(&SEALED).unwrap();
+            assert_eq!(libc::sbrk(0), base.byte_add(6 << 20), "{value}");
+            assert!(std::slice::from_raw_parts(base.cast::<u8>(), 6 << 20).iter().all(|b| *b == 7), "{value}");
+            match value {
+                0 => base
+                    .byte_add(0)
+                    .cast::<u8>()
+                    .write_bytes(1, libc::sbrk(3 << 20) as usize - base as usize + (3 << 20)),
+                1 => assert_ne!(libc::sbrk(-(5 << 20)), usize::MAX as *mut _),
+                2 => {
+                    libc::sbrk(-(5 << 20));
+                    libc::sbrk(9 << 20);
+                }
+                _ => return,
+            }
+            panic!("{:?}", restore(value + 1));
+        }
+    });
+}
+
+#[test]
+fn registers_and_signal_mask_go_back() {
+    in_child(|| {
+        let masked = || {
+            // SAFETY: plain calls on locals.
+            unsafe {
+                let mut set = std::mem::zeroed();
+                libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut set);
+                libc::sigismember(&raw const set, libc::SIGUSR2)
+            }
+        };
+        // SAFETY: the rounding mode is put back by the restore.
+        let rounding = |to: Option<i32>| unsafe {
+            unsafe extern "C" {
+                fn fesetround(mode: i32) -> i32;
+                fn fegetround() -> i32;
+            }
+            if let Some(mode) = to {
+                assert_eq!(fesetround(mode), 0);
+            }
+            fegetround()
+        };
+        let value = snapshot(&SEALED).unwrap();
+        assert_eq!((masked(), rounding(None)), (0, 0), "{value}");
+        if value < 3 {
+            // SAFETY: plain calls on locals.
+            unsafe {
+                let mut set = std::mem::zeroed();
+                libc::sigaddset(&raw mut set, libc::SIGUSR2);
+                libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            }
+            rounding(Some(0x800));
+            panic!("{:?}", restore(value + 1));
+        }
+    });
+}
+
+#[test]
+fn named_offsets_go_back_and_new_descriptors_are_closed_on_request() {
+    in_child(|| {
+        use std::io::{Read, Seek};
+        use std::os::fd::{AsRawFd, IntoRawFd};
+        let mut file = std::fs::File::open("/proc/self/exe").unwrap();
+        file.seek(std::io::SeekFrom::Start(100)).unwrap();
+        let descriptors = [file.as_raw_fd()];
+        let options = Options { descriptors: &descriptors, close_new: true, ..SEALED };
+        let value = snapshot(&options).unwrap();
+        assert_eq!(file.stream_position().unwrap(), 100);
+        let new = std::fs::File::open("/proc/self/exe").unwrap().into_raw_fd();
+        if value == 0 {
+            file.read_exact(&mut [0; 50]).unwrap();
+            panic!("{:?}", restore(u64::from(new.unsigned_abs())));
+        }
+        assert_eq!(value, u64::from(new.unsigned_abs()), "the number is free again");
+        drop(file);
+        assert_eq!(restore(1), Error::Descriptor(descriptors[0]));
+    });
+}
+
+#[test]
+fn kept_bytes_stay() {
+    in_child(|| {
+        let turns = counter();
+        let memory = patterned(64 << 10, 1);
+        let at = memory.as_ptr() as usize;
+        let keep = [Range::new(at + 24, at + 32), Range::new(at + 4096, at + 12288)];
+        let value = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
+        let expected = if value == 0 { memory[3] } else { turns.load(SeqCst) };
+        assert_eq!((memory[3], memory[2] == 1, memory[4] == 1), (expected, false, false));
+        if value > 0 {
+            assert!(memory[512..1536].iter().all(|w| *w == 1) && memory[1536] != 1);
+        }
+        if value < 5 {
+            memory.fill(1);
+            memory[3] = value + 9;
+            turns.store(value + 9, SeqCst);
+            panic!("{:?}", restore(value + 1));
+        }
+    });
+}
+
+#[test]
+fn misuse_is_refused_and_changes_nothing() {
+    in_child(|| {
+        assert_eq!(restore(1), Error::None);
+        let turns = counter();
+        let memory = patterned(4 << 20, 1);
+        let value = snapshot(&SEALED).unwrap();
+        assert!(intact(memory, 1));
+        if value == 1 {
+            assert_eq!(turns.load(SeqCst), 2, "after the refusals a restore works");
+            return;
+        }
+        memory[0] = 1;
+        let blocked = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || (restore(1), blocked.1.recv().is_err()).0);
+        assert_eq!(restore(1), Error::Refused(Reason::Threads));
+        drop(blocked.0);
+        assert_eq!(other.join().unwrap(), Error::Thread);
+        in_child(|| {
+            assert_eq!(restore(1), Error::Clone);
+            let turns = counter();
+            // A clone may take one of its own.
+            let value = snapshot(&SEALED).unwrap();
+            assert_eq!(turns.load(SeqCst), value);
+            if value == 0 {
+                turns.store(1, SeqCst);
+                panic!("{:?}", restore(1));
+            }
+        });
+        assert_eq!(memory[0], 1);
+        turns.store(2, SeqCst);
+        panic!("{:?}", restore(1));
+    });
+}
+
+#[test]
+fn what_can_not_come_back_is_refused() {
+    in_child(|| {
+        // SAFETY: mappings of the test's own.
+        unsafe {
+            let file = std::fs::File::open("/proc/self/exe").unwrap();
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+            let at = libc::mmap(std::ptr::null_mut(), 8192, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0);
+            assert_eq!(snapshot(&SEALED).unwrap(), 0);
+            libc::munmap(at, 4096);
+            assert_eq!(restore(1), Error::Changed(Range::new(at as usize, at as usize + 4096)));
+        }
+    });
+    in_child(|| {
+        let memory = patterned(4 << 20, 1);
+        assert_eq!(snapshot(&SEALED).unwrap(), 0);
+        // SAFETY: memory of the test's own; and descriptors that nobody uses in this child.
+        unsafe {
+            libc::munmap(memory.as_mut_ptr().cast(), 4 << 20);
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0);
+        }
+        assert_eq!(restore(1), Error::MemfdClosed);
+    });
+}
+
+#[test]
+fn another_snapshot_takes_the_place_of_the_first() {
+    in_child(|| {
+        let turns = counter();
+        let memory = patterned(4 << 20, 1);
+        assert_eq!(snapshot(&SEALED).unwrap(), 0);
+        memory[0] = 1;
+        let value = snapshot(&SEALED).unwrap();
+        assert_eq!((memory[0], value), (1, turns.load(SeqCst)));
+        memory[0] = 2;
+        if value < 3 {
+            turns.store(value + 1, SeqCst);
+            panic!("{:?}", restore(value + 1));
+        }
+        let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        discard().unwrap();
+        assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), fds - 1);
+    });
+}
