@@ -1,0 +1,24 @@
+//! Restores without a difference, in a program that uses malloc, stdio and SQLite: 5,000, or 100,000 with `FLASHFORK_TEST_ALL=1`.
+
+use std::process::Command;
+
+fn restores(preload: Option<&std::path::Path>) {
+    let times = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "100000" } else { "5000" };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_restores"));
+    command.arg(times);
+    if let Some(shim) = preload {
+        command.env("LD_PRELOAD", shim);
+    }
+    let status = command.status().expect("it starts");
+    assert!(status.success(), "{status}; the message is above");
+}
+
+#[test]
+fn every_restore_gives_back_malloc_stdio_and_sqlite() {
+    restores(None);
+}
+
+#[test]
+fn so_does_every_one_under_the_shim() {
+    restores(Some(flashfork_tests::shim::path()));
+}
