@@ -60,6 +60,11 @@ fn errors(regs: &user_regs_struct) -> &'static [c_int] {
         libc::SYS_fcntl => &[libc::EBUSY, libc::EPERM, libc::EINVAL],
         libc::SYS_fallocate => &[libc::ENOSPC, libc::EINTR, libc::EPERM],
         libc::SYS_prlimit64 | libc::SYS_prctl => &[libc::EPERM, libc::EINVAL],
+        // The raw call gives the break that holds now; anything else but what was asked for is a failure.
+        libc::SYS_brk if regs.rdi != 0 => &[libc::ENOMEM],
+        libc::SYS_lseek => &[libc::EINVAL],
+        libc::SYS_fstat => &[libc::ENOMEM],
+        libc::SYS_unshare => &[libc::EPERM],
         libc::SYS_mlock | libc::SYS_mlock2 => &[libc::EPERM, libc::ENOMEM],
         // ENOTTY and EINVAL: kernels before 6.7.
         libc::SYS_ioctl => &[libc::ENOTTY, libc::EINVAL, libc::EINTR, libc::ENOMEM, libc::EFAULT],

@@ -1,4 +1,4 @@
-//! Fault injection: every system call of a seal, a reseal, an unseal and of the calls the shim takes over fails in every way
+//! Fault injection: every system call of a seal, a reseal, an unseal, a snapshot, a restore and of the calls the shim takes over fails in every way
 //! that it can, one after another; with a hole also several in a row; and with memory that is short from one of them on. After
 //! each the victim compares all its memory, forks, and looks at its descriptors, limits, signal mask and address space; and the
 //! next seal must work.
@@ -18,7 +18,7 @@ const SCENES: &[&str] =
     &["seal", "reseal", "fold", "unseal", "dontneed", "free", "wipeonfork", "grow", "grow-and-move", "keep", "lock"];
 
 /// What the shim has no call for, or what is the same there.
-const LINKED_SCENES: &[&str] = &["unseal-unreadable", "seal-small"];
+const LINKED_SCENES: &[&str] = &["unseal-unreadable", "seal-small", "snapshot", "restore"];
 
 /// System calls after a hole that fail too: those that fill it again.
 const AFTER_A_HOLE: usize = 6;

@@ -4,6 +4,7 @@
 mod memory;
 mod process;
 mod scene;
+mod snapshot;
 mod verify;
 
 use flashfork_tests::route::Route;

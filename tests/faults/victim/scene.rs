@@ -1,6 +1,7 @@
 //! The calls that are made to fail, one scene each.
 
 use crate::memory::Region;
+use flashfork_core::snapshot::{restore, snapshot};
 use flashfork_tests::content::PAGE;
 use flashfork_tests::route::{Outcome, Route, Via};
 
@@ -41,6 +42,10 @@ pub enum Kind {
     Keep,
     /// `mlock` of a part of it.
     Lock,
+    /// A snapshot; if it is taken, it is restored later.
+    Snapshot,
+    /// A restore of one that was taken well.
+    Restore,
 }
 
 /// Scenes by name.
@@ -58,6 +63,8 @@ pub const SCENES: &[(&str, Kind)] = &[
     ("grow-and-move", Kind::GrowAndMove),
     ("keep", Kind::Keep),
     ("lock", Kind::Lock),
+    ("snapshot", Kind::Snapshot),
+    ("restore", Kind::Restore),
 ];
 
 /// A scene that is set.
@@ -76,7 +83,7 @@ impl Scene {
         let main = Region::new(MAIN_AT, MAIN, 1 << 20)?;
         let side = Region::new(SIDE_AT, SIDE, 2 << 20)?;
         let mut scene = Scene { kind, route, main, side, wiped_in_children: false };
-        if matches!(kind, Kind::Seal { .. }) {
+        if matches!(kind, Kind::Seal { .. } | Kind::Snapshot | Kind::Restore) {
             return Ok(scene);
         }
         let rounds = if kind == Kind::Fold { 8 } else { 1 };
@@ -117,6 +124,11 @@ impl Scene {
                 self.route.mremap(self.main.addr, self.main.len(), self.main.len(), flags, AWAY)
             }
             Kind::Lock => self.route.mlock(part.0, part.1, true),
+            Kind::Snapshot => snapshot(&crate::snapshot::OPTIONS).map_err(|_| -1),
+            Kind::Restore => {
+                restore(1);
+                Err(-1)
+            }
         }
     }
 

@@ -1,18 +1,18 @@
 //! Plays a scene and looks at everything afterwards.
 
 use crate::memory::{Region, is_sealed, maps_line};
-use crate::process;
 use crate::scene::{Kind, PART, SCENES, Scene};
+use crate::{process, snapshot};
 use flashfork_tests::route::{Outcome, Route};
 
 /// The first mark: from where the tracer, for which it stops, goes on system call by system call.
-fn begin() {
+pub fn begin() {
     // SAFETY: no memory is passed.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
 /// The second mark: a system call that does nothing (`prctl` without such an option), past the shim.
-fn end() {
+pub fn end() {
     const MARK: usize = 0x666c_6173;
     // SAFETY: an unknown option is refused with EINVAL.
     let _ = unsafe { syscalls::syscall1(syscalls::Sysno::prctl, MARK) };
@@ -23,6 +23,11 @@ pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result<(), String> {
     let (_, kind) = SCENES.iter().find(|(n, _)| *n == name).ok_or("no such scene")?;
     process::prepare()?;
     let mut scene = Scene::set(*kind, route)?;
+    match kind {
+        Kind::Snapshot => return snapshot::taken(&mut scene),
+        Kind::Restore => return snapshot::restored(&mut scene, leak_allowed),
+        _ => {}
+    }
     let before = process::state();
     begin();
     let outcome = scene.play();
@@ -92,7 +97,7 @@ fn dropped(region: &mut Region, pages: std::ops::Range<usize>, may_stay: bool) -
 }
 
 /// Memory is right in this process and in a child, and what the child writes stays its own.
-fn family(scene: &mut Scene, when: &str) -> Result<(), String> {
+pub fn family(scene: &mut Scene, when: &str) -> Result<(), String> {
     let all = |scene: &Scene| scene.main.check().and_then(|()| scene.side.check());
     all(scene).map_err(|e| format!("{when}: {e}"))?;
     // SAFETY: one thread.
@@ -119,7 +124,7 @@ fn family(scene: &mut Scene, when: &str) -> Result<(), String> {
 }
 
 /// A seal that nothing disturbs works, whatever came before.
-fn again(scene: &mut Scene) -> Result<(), String> {
+pub fn again(scene: &mut Scene) -> Result<(), String> {
     scene.main.write([5, 500].into_iter(), 5 << 20);
     scene.route.seal(true).map_err(|e| format!("the next {e}"))?;
     // The second region is of interest to no scene but the seals.

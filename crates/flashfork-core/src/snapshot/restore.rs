@@ -63,9 +63,11 @@ pub fn must<T>(mut call: impl FnMut() -> sys::Result<T>) -> T {
 fn change_mappings(table: &Table) {
     let changes = &table.changes[..table.change_count];
     let was = table.program_break;
+    // SAFETY: what was allocated since the snapshot goes.
+    let move_break = || if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(sys::Errno::ENOMEM) };
     if sys::program_break() > was {
-        // SAFETY: what was allocated since the snapshot goes. Should it fail, the next call gets another chance.
-        unsafe { sys::brk(was) };
+        // First, while all of what lies above is mapped: the kernel doesn't lower the break over a hole.
+        must(move_break);
     }
     for change in changes {
         if let Change::Unmap(range) = change {
@@ -74,8 +76,7 @@ fn change_mappings(table: &Table) {
         }
     }
     // Room for a break that had been lower since is there now; what comes back there is mapped below.
-    // SAFETY: as above.
-    must(|| if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(sys::Errno::ENOMEM) });
+    must(move_break);
     for change in changes {
         match change {
             Change::Unmap(_) => {}
