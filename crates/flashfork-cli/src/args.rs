@@ -6,6 +6,7 @@ use crate::doctor::DoctorArgs;
 use crate::lab::LabArgs;
 use crate::run::RunArgs;
 use crate::vm::VmArgs;
+use crate::warm::{CloneArgs, LsArgs, RmArgs, WarmArgs};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -22,6 +23,10 @@ pub struct Args {
 pub enum Command {
     Doctor(DoctorArgs),
     Run(RunArgs),
+    Warm(WarmArgs),
+    Clone(CloneArgs),
+    Ls(LsArgs),
+    Rm(RmArgs),
     Bench(BenchArgs),
     Advise(AdviseArgs),
     Lab(LabArgs),

@@ -16,6 +16,7 @@ mod places;
 mod progress;
 mod run;
 mod vm;
+mod warm;
 
 use args::{Args, Command};
 use clap::Parser;
@@ -31,6 +32,10 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Run(args) => run::main(&args),
+        Command::Warm(args) => warm::warm(&args),
+        Command::Clone(args) => warm::clone(&args),
+        Command::Ls(args) => warm::ls(&args),
+        Command::Rm(args) => warm::rm(&args),
         Command::Advise(args) => advise::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Lab(args) => lab::main(&args),

@@ -1,6 +1,6 @@
 //! Calls for programs that know of the shim: tests, and the library when both are in one process.
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int};
 use flashfork_core::fork::stats;
 use flashfork_core::{Pages, Range};
 
@@ -28,4 +28,15 @@ pub extern "C" fn flashfork_preload_note_sealed() {
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_preload_exclude(addr: *const u8, len: usize) -> c_int {
     if flashfork_core::exclude(addr as usize, len).is_ok() { 0 } else { -1 }
+}
+
+/// The program is warm. In a template of `flashfork warm` this returns once in each clone, with 1 and the caller's arguments behind those
+/// of `*argc` and `*argv`; anywhere else at once, with 0.
+///
+/// # Safety
+/// Both are null, or `argc` and `argv` are those of `main`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashfork_preload_ready(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    // SAFETY: the caller answers for its pointers.
+    unsafe { crate::warm::ready_call(argc, argv) }
 }

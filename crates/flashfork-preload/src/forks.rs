@@ -38,7 +38,9 @@ fn fork_through(place: &AtomicPtr<c_void>, name: &CStr) -> c_int {
     // SAFETY: libc's fork and _Fork have this type.
     let real = unsafe { core::mem::transmute::<*mut c_void, Fork>(found) };
     // SAFETY: the program's own fork.
-    flashfork_core::fork::fork(|| unsafe { real() }, crate::clock)
+    let pid = flashfork_core::fork::fork(|| unsafe { real() }, crate::clock);
+    crate::warm::after_fork(pid);
+    pid
 }
 
 /// `fork(2)`: seals first when the policy says so.

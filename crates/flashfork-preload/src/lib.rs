@@ -11,6 +11,7 @@ mod forks;
 mod memory;
 mod sandbox;
 mod syscall;
+mod warm;
 
 /// Sets `errno` and returns -1, or returns what the call gave.
 fn answer<T>(result: Result<T, flashfork_core::Errno>, value: impl FnOnce(T) -> isize) -> isize {

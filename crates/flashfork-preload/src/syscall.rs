@@ -36,6 +36,8 @@ pub unsafe extern "C" fn syscall() -> c_long {
         "je 2f",
         "cmp rdi, {seccomp}",
         "je 2f",
+        "cmp rdi, {warm}",
+        "je 2f",
         // As in libc: shift the arguments down one place, the seventh is on the stack.
         "mov rax, rdi",
         "mov rdi, rsi",
@@ -61,6 +63,7 @@ pub unsafe extern "C" fn syscall() -> c_long {
         fork = const Sysno::fork as i32,
         prctl = const Sysno::prctl as i32,
         seccomp = const Sysno::seccomp as i32,
+        warm = const flashfork_warm::CALL,
         ours = sym ours,
         failed = sym failed,
     )
@@ -74,6 +77,9 @@ extern "C" fn failed(negative: c_long) -> c_long {
 unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: usize) -> c_long {
     // SAFETY: the program's own calls with its own arguments.
     unsafe {
+        if n == c_long::from(flashfork_warm::CALL) {
+            return crate::answer(crate::warm::call(a, b, c, d), |n| n) as c_long;
+        }
         match Sysno::new(n as usize) {
             Some(Sysno::madvise) => c_long::from(memory::madvise(a as *mut c_void, b, c as i32)),
             Some(Sysno::process_madvise) => {

@@ -1,0 +1,81 @@
+//! What this process is to the kernel, for a clone that takes it over.
+
+use flashfork_warm::{LIMITS, START_MAGIC, Start};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Signals ignored when this process was started; Rust's runtime ignores SIGPIPE for itself.
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+
+/// Run by the loader before Rust's runtime.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = note_signals;
+
+/// Takes down which signals are ignored.
+extern "C" fn note_signals() {
+    let ignored = (1..=64).filter(|signal| is_ignored(*signal)).fold(0, |set, signal| set | bit(signal));
+    IGNORED.store(ignored, Relaxed);
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeros are a value of this plain C structure, which is writable; nothing is set.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Where a signal is in a set of 64.
+pub fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Signals ignored when this process was started.
+pub fn ignored() -> u64 {
+    IGNORED.load(Relaxed)
+}
+
+/// This process, with room for what comes behind it in the memfd.
+pub fn describe() -> Start {
+    let mut start = Start {
+        magic: START_MAGIC,
+        len: 0,
+        arguments: 0,
+        variables: 0,
+        umask: umask(),
+        nice: 0,
+        blocked: blocked(),
+        ignored: ignored(),
+        cpus: [0; 16],
+        limits: [[0; 2]; LIMITS],
+    };
+    // SAFETY: the structures are writable and as long as said; the calls can't fail for the calling process.
+    unsafe {
+        start.nice = libc::getpriority(libc::PRIO_PROCESS, 0);
+        libc::sched_getaffinity(0, size_of_val(&start.cpus), (&raw mut start.cpus).cast());
+        for (which, limit) in start.limits.iter_mut().enumerate() {
+            let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::getrlimit(which as libc::__rlimit_resource_t, &raw mut now);
+            *limit = [now.rlim_cur, now.rlim_max];
+        }
+    }
+    start
+}
+
+fn umask() -> u32 {
+    // SAFETY: takes and gives a number; it can only be read by being set.
+    unsafe {
+        let mask = libc::umask(0o077);
+        libc::umask(mask);
+        mask
+    }
+}
+
+fn blocked() -> u64 {
+    // SAFETY: all zeros are a value of this plain C structure; nothing is set.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigprocmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut set);
+        (1..=64).filter(|signal| libc::sigismember(&raw const set, *signal) == 1).fold(0, |all, s| all | bit(s))
+    }
+}

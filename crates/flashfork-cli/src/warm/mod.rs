@@ -1,0 +1,105 @@
+//! `flashfork warm`, `clone`, `ls` and `rm`: templates of processes, and clones of them from the shell.
+//!
+//! A template is a process that waits at its ready point, in the shim; its name is a socket in a directory of the user's own. Each
+//! command talks to it directly: there is no daemon.
+
+mod call;
+mod caller;
+mod link;
+mod list;
+mod names;
+mod program;
+mod start;
+mod template;
+
+use crate::error::CliError;
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+pub use names::Name;
+
+/// Start a program and keep it, warm, as a template for `flashfork clone`
+///
+/// The program runs until it is ready: CPython, Perl and Ruby when the code they were given has run, any other dynamically linked program
+/// when it is linked and about to enter main. There it waits, in the background, until `flashfork rm`. docs/WARM.md has the details.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  flashfork warm py -- python3 -c 'import numpy'
+  flashfork clone py script.py")]
+pub struct WarmArgs {
+    /// What the template is called
+    name: Name,
+    /// Where the program is ready
+    #[arg(long, value_enum, default_value_t)]
+    ready: Ready,
+    /// The template goes after so many clones; without, `flashfork rm` removes it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_clones: Option<u64>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Ready {
+    /// When an interpreter has run what it was given; before main in other programs
+    #[default]
+    Auto,
+    /// Before main, interpreters too
+    Main,
+    /// Where the program calls flashfork_ready()
+    Call,
+}
+
+/// Run a clone of a template as if it were a program started here
+///
+/// The clone has this command's standard streams, working directory, environment, umask, limits, priority and signals, and ARGS behind the
+/// arguments its template was started with. Signals are passed on to it; its exit status is this command's.
+#[derive(Args)]
+#[command(after_help = "Example: flashfork clone py script.py --verbose < input > output
+
+Exit code: the clone's own, 128 plus the signal that ended it, 1 when there is no clone (one line says why), 2 for wrong usage.")]
+pub struct CloneArgs {
+    /// The template
+    name: Name,
+    /// The clone's arguments
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+}
+
+/// List templates
+#[derive(Args)]
+#[command(after_help = "Example: flashfork ls")]
+pub struct LsArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Remove templates; their clones run on to their end
+///
+/// What isn't there needs no removing: that is said, and no failure.
+#[derive(Args)]
+#[command(after_help = "Example: flashfork rm py")]
+pub struct RmArgs {
+    /// The templates
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<Name>,
+}
+
+pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
+    template::warm(args)
+}
+
+pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
+    call::clone(&args.name, &args.args)
+}
+
+pub fn ls(args: &LsArgs) -> Result<ExitCode, CliError> {
+    list::ls(args.json)
+}
+
+pub fn rm(args: &RmArgs) -> Result<ExitCode, CliError> {
+    list::rm(&args.names)
+}

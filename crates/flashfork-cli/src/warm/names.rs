@@ -1,0 +1,131 @@
+//! Names of templates: sockets in a directory that is the user's alone.
+
+use crate::error::CliError;
+use flashfork_warm::LONGEST_NAME;
+use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, open, renameat2};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The name of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(String);
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let good = !text.is_empty() && text.len() <= LONGEST_NAME && text.chars().all(plain);
+        if good && !text.starts_with(['.', '-']) {
+            return Ok(Name(text.to_owned()));
+        }
+        Err(format!(
+            "a name is 1 to {LONGEST_NAME} letters, digits, '.', '_' and '-', and begins with a letter, digit or '_'"
+        ))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<Path> for Name {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+/// The directory, open: what is checked and what is used are one.
+pub struct Names {
+    pub directory: OwnedFd,
+    pub path: PathBuf,
+}
+
+impl Names {
+    /// Opens the directory, and makes it first if there is none.
+    pub fn open() -> Result<Names, CliError> {
+        let path = place();
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(CliError::file("create", &path))?;
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
+        let failed = |e: nix::Error| CliError::file("open", &path)(e.into());
+        let directory = open(&path, flags, Mode::empty()).map_err(failed)?;
+        let found = fstat(&directory).map_err(failed)?;
+        let what = if found.st_uid != nix::unistd::geteuid().as_raw() {
+            "it belongs to somebody else"
+        } else if found.st_mode & 0o077 != 0 {
+            "others may look into it"
+        } else {
+            return Ok(Names { directory, path });
+        };
+        let path = path.display();
+        Err(CliError::Unable(format!(
+            "{path} is no place for templates: {what}; remove it, or set XDG_RUNTIME_DIR to a directory of yours"
+        )))
+    }
+
+    /// A path to an entry that is short enough for a socket, however long the directory's own is.
+    pub fn short(&self, entry: impl AsRef<Path>) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(entry)
+    }
+
+    /// All names there are, in order, whether or not their templates live.
+    pub fn all(&self) -> Result<Vec<Name>, CliError> {
+        let entries = std::fs::read_dir(&self.path).map_err(CliError::file("read", &self.path))?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let mut names: Vec<Name> = names.collect();
+        names.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(names)
+    }
+
+    /// Gives an entry a name that nobody has; false if somebody has it.
+    pub fn rename(&self, from: &Path, to: &Name) -> nix::Result<bool> {
+        match renameat2(&self.directory, from, &self.directory, to.as_ref(), RenameFlags::RENAME_NOREPLACE) {
+            Ok(()) => Ok(true),
+            Err(nix::Error::EEXIST) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Removes an entry; one that isn't there is no failure.
+    pub fn remove(&self, entry: impl AsRef<Path>) -> Result<(), CliError> {
+        match unlinkat(&self.directory, entry.as_ref(), UnlinkatFlags::NoRemoveDir) {
+            Ok(()) | Err(nix::Error::ENOENT) => Ok(()),
+            Err(e) => Err(CliError::file("remove", self.path.join(entry))(e.into())),
+        }
+    }
+}
+
+/// Where they are: under `XDG_RUNTIME_DIR`, or in a directory under /tmp with the user's number.
+fn place() -> PathBuf {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+    let user = nix::unistd::geteuid();
+    runtime.map_or_else(|| format!("/tmp/flashfork-{user}").into(), |dir| dir.join("flashfork")).join("templates")
+}
+
+/// The working directory, for a clone.
+pub fn working_directory() -> nix::Result<OwnedFd> {
+    nix::fcntl::openat(AT_FDCWD, ".", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_words() {
+        for good in ["py", "py3.11", "_x", "A-b_c.d", &"x".repeat(LONGEST_NAME)] {
+            assert!(good.parse::<Name>().is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", ".x", "-x", "a/b", "a b", "a,b", "ä", &"x".repeat(LONGEST_NAME + 1)] {
+            assert!(bad.parse::<Name>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What a clone has of its caller.
+
+use crate::place::{Place, stderr, stdout};
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+/// The words of a line of what `show` prints.
+const SHOW: &str = r#"
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+extern char **environ;
+static unsigned char *warmed;
+static pid_t warmed_by;
+__attribute__((constructor)) static void warm(void) {
+    warmed = malloc(64 << 20);
+    memset(warmed, 7, 64 << 20);
+    warmed_by = getpid();
+    fprintf(stderr, "constructor\n");
+}
+int main(int argc, char **argv, char **envp) {
+    char here[4096];
+    struct rlimit files;
+    struct sigaction action;
+    sigset_t blocked;
+    cpu_set_t cpus;
+    for (int i = 1; i < argc; i++) printf("argument=%s\n", argv[i]);
+    printf("end of arguments=%d\n", argv[argc] == NULL);
+    for (int i = 0; envp[i]; i++) printf("variable=%s\n", envp[i]);
+    printf("environ=%d\n", envp == environ);
+    printf("directory=%s\n", getcwd(here, sizeof here));
+    printf("umask=%o\n", umask(0));
+    getrlimit(RLIMIT_NOFILE, &files);
+    printf("files=%lu %lu\n", files.rlim_cur, files.rlim_max);
+    printf("nice=%d\n", getpriority(PRIO_PROCESS, 0));
+    sched_getaffinity(0, sizeof cpus, &cpus);
+    printf("cpus=%d\n", CPU_COUNT(&cpus));
+    for (int s = 1; s < 32; s++) {
+        sigaction(s, NULL, &action);
+        if (action.sa_handler == SIG_IGN) printf("ignores=%d\n", s);
+    }
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    for (int s = 1; s < 65; s++) if (sigismember(&blocked, s) == 1) printf("blocks=%d\n", s);
+    long sum = 0;
+    for (int i = 0; i < 64 << 20; i += 4096) sum += warmed[i];
+    printf("memory=%d\n", sum == 7L * (64 << 8));
+    printf("leader=%d\n", getpgrp() == getpid());
+    printf("new process=%d\n", warmed_by != getpid());
+    int open_files = 0;
+    for (int fd = 0; fd < 200; fd++) open_files += dup2(fd, fd) == fd;
+    printf("descriptors=%d\n", open_files);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_clone_has_what_is_its_callers_and_what_was_warmed() {
+    let place = Place::new();
+    let program = place.program("show", SHOW);
+    let warmed = place.flashfork(&["warm", "t", "--", program.to_str().unwrap(), "first"]).output().unwrap();
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    assert_eq!(stderr(&warmed), "constructor\n", "once, and on the output of `warm`");
+    assert!(stdout(&warmed).contains("before main") && stdout(&warmed).contains("63 MB"), "{}", stdout(&warmed));
+    let directory = place.path().join("here");
+    std::fs::create_dir(&directory).unwrap();
+    let mut clone = place.flashfork(&["clone", "t", "--flag", "", "-x"]);
+    clone.env_clear().env("XDG_RUNTIME_DIR", place.path()).env("ONE", "1=2").current_dir(&directory);
+    // SAFETY: async-signal-safe calls only.
+    unsafe {
+        clone.pre_exec(|| {
+            let files = libc::rlimit { rlim_cur: 77, rlim_max: 99 };
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
+            libc::umask(0o027);
+            libc::setpriority(libc::PRIO_PROCESS, 0, 5);
+            let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
+            libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus);
+            for ignored in [libc::SIGPIPE, libc::SIGUSR2, libc::SIGCHLD] {
+                libc::signal(ignored, libc::SIG_IGN);
+            }
+            let mut blocked: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&raw mut blocked, libc::SIGUSR1);
+            libc::sigaddset(&raw mut blocked, libc::SIGRTMIN() + 3);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    let output = clone.output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    let runtime = format!("variable=XDG_RUNTIME_DIR={}", place.path().display());
+    let here = format!("directory={}", directory.display());
+    let blocked = format!("blocks={}", libc::SIGRTMIN() + 3);
+    let want = ["argument=first", "argument=--flag", "argument=", "argument=-x", "end of arguments=1"];
+    let environment = if runtime < "variable=ONE=1=2".into() {
+        [&runtime, "variable=ONE=1=2"]
+    } else {
+        ["variable=ONE=1=2", &runtime]
+    };
+    let rest = [
+        "environ=1",
+        &here,
+        "umask=27",
+        "files=77 99",
+        "nice=5",
+        "cpus=1",
+        "ignores=12",
+        "ignores=13",
+        "ignores=17",
+        "blocks=10",
+        &blocked,
+        "memory=1",
+        "leader=1",
+        "new process=1",
+        "descriptors=3",
+    ];
+    let want = [&want[..], &environment, &rest].concat();
+    assert_eq!(stdout(&output).lines().collect::<Vec<_>>(), want);
+}
+
+#[test]
+fn a_caller_with_nothing_special_has_an_ordinary_clone() {
+    let place = Place::new();
+    let program = place.program("show", SHOW);
+    // Whatever `warm` was started under: it is no business of the clones.
+    let mut warm = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]);
+    // SAFETY: async-signal-safe calls only.
+    unsafe {
+        warm.pre_exec(|| {
+            libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+            libc::signal(libc::SIGINT, libc::SIG_IGN);
+            let mut blocked: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut blocked);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut());
+            Ok(())
+        });
+    }
+    assert!(warm.env("WARMED", "1").status().unwrap().success());
+    let output = place.run(&["clone", "t"]);
+    let text = stdout(&output);
+    for none in ["argument=", "ignores=", "blocks=", "variable=WARMED", "variable=LD_PRELOAD", "variable=FLASHFORK"] {
+        assert!(!text.lines().any(|l| l.starts_with(none)), "{none}: {text}");
+    }
+}
+
+#[test]
+fn streams_are_the_callers_own() {
+    let place = Place::new();
+    place.warm_shell();
+    let file = place.path().join("file");
+    let mut clone = place.shell("read a; echo $a; cat; echo error >&2");
+    std::fs::write(place.path().join("in"), "first\nrest\n").unwrap();
+    clone.stdin(std::fs::File::open(place.path().join("in")).unwrap());
+    clone.stdout(std::fs::File::create(&file).unwrap());
+    let output = clone.stderr(Stdio::piped()).output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), "error\n"));
+    assert_eq!(std::fs::read(&file).unwrap(), b"first\nrest\n");
+}
+
+/// The command stands in no pipe once the clone runs: who reads sees the end when the clone closes it.
+#[test]
+fn a_clone_in_a_pipeline_is_like_any_program_there() {
+    let place = Place::new();
+    place.warm_shell();
+    let mut silent = place.shell("echo a; exec >&-; exec sleep 1000").stdout(Stdio::piped()).spawn().unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(silent.stdout.as_mut().unwrap(), &mut text).unwrap();
+    assert_eq!((text.as_str(), silent.try_wait().unwrap().is_none()), ("a\n", true));
+    silent.kill().unwrap();
+    silent.wait().unwrap();
+    let clone = format!("{} clone t -c", env!("CARGO_BIN_EXE_flashfork"));
+    let script = format!(
+        "{clone} 'while :; do echo y; done' | head -n 2; echo ${{PIPESTATUS[0]}}; \
+         seq 100000 | {clone} 'exec cat' | {clone} 'exec md5sum'; seq 100000 | md5sum"
+    );
+    let mut bash = std::process::Command::new("bash");
+    bash.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path());
+    let output = bash.stdin(Stdio::null()).output().unwrap();
+    let lines: Vec<_> = stdout(&output).lines().collect();
+    assert_eq!(lines[..3], ["y", "y", "141"], "{}", stderr(&output));
+    assert_eq!((lines.len(), lines[3]), (5, lines[4]));
+}

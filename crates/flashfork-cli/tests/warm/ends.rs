@@ -1,0 +1,153 @@
+//! How clones end, and what is left when somebody dies.
+
+use crate::place::{Place, kill, line, signal, state, stderr, stdout, until};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+
+#[test]
+fn exit_codes_are_the_clones_own() {
+    let place = Place::new();
+    place.warm_shell();
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -SEGV $$", 139)]
+    {
+        let output = place.shell(script).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(code), ""), "{script}");
+    }
+}
+
+/// A clone that says its number and waits.
+fn waiting(place: &Place, script: &str) -> (Child, i32) {
+    let mut child =
+        place.shell(&format!("echo $$; {script}")).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut text = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut text).unwrap();
+    (child, text.trim().parse().unwrap())
+}
+
+/// Processes of a group that live.
+fn group(pid: i32) -> usize {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    all.filter(|p| {
+        let stat = std::fs::read_to_string(format!("/proc/{p}/stat")).unwrap_or_default();
+        let fields: Vec<_> = stat.rsplit_once(") ").map_or(Vec::new(), |(_, rest)| rest.split(' ').collect());
+        fields.get(2) == Some(&pid.to_string().as_str()) && state(*p).is_some()
+    })
+    .count()
+}
+
+#[test]
+fn a_killed_command_leaves_nothing_running() {
+    let place = Place::new();
+    place.warm_shell();
+    let (mut command, clone) = waiting(&place, "sleep 1000 & wait");
+    until("the shell and its sleep run", || group(clone) == 2);
+    signal(&command, libc::SIGKILL);
+    command.wait().unwrap();
+    until("the clone's group is gone", || group(clone) == 0);
+    until("it is taken down", || place.list()[0]["clones_running"] == 0);
+    assert_eq!(stdout(&place.shell("echo next").output().unwrap()), "next\n");
+}
+
+#[test]
+fn a_killed_template_takes_its_clones_along() {
+    let place = Place::new();
+    place.warm_shell();
+    let (command, clone) = waiting(&place, "sleep 1000 & wait");
+    kill(place.template_pid(), libc::SIGKILL);
+    let output = command.wait_with_output().unwrap();
+    assert!(line(&output).contains("the template t has ended, and its clones with it"), "{}", line(&output));
+    until("the clone and what it started are gone", || group(clone) == 0);
+    let next = place.shell("echo no").output().unwrap();
+    assert!(line(&next).contains("the template t has ended"), "{}", line(&next));
+    let after = place.shell("echo no").output().unwrap();
+    assert!(line(&after).contains("there is no template t"), "the name went: {}", line(&after));
+    place.warm_shell();
+}
+
+#[test]
+fn a_template_that_is_told_to_end_gives_up_its_name() {
+    let place = Place::new();
+    place.warm_shell();
+    let pid = place.template_pid();
+    kill(pid, libc::SIGTERM);
+    until("it ends", || state(pid).is_none());
+    assert!(place.list().is_empty());
+    assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_removed_template_goes_when_its_last_clone_has_ended() {
+    let place = Place::new();
+    place.warm_shell();
+    let (command, clone) = waiting(&place, "while :; do sleep 0.05; done");
+    let pid = place.template_pid();
+    let removed = place.run(&["rm", "t"]);
+    assert_eq!((removed.status.code(), stdout(&removed)), (Some(0), "removed t; its last clone runs on\n"));
+    assert!(place.list().is_empty() && state(pid).is_some() && state(clone).is_some());
+    assert!(line(&place.shell("true").output().unwrap()).contains("there is no template t"));
+    // Its name is free again at once.
+    place.warm_shell();
+    signal(&command, libc::SIGTERM);
+    assert_eq!(command.wait_with_output().unwrap().status.code(), Some(143));
+    until("the old template ends", || state(pid).is_none());
+    assert_eq!(place.list().len(), 1, "which leaves the new one its name");
+}
+
+#[test]
+fn a_template_that_has_made_its_clones_goes() {
+    let place = Place::new();
+    let warmed = place.run(&["warm", "--max-clones", "2", "t", "--", "sh"]);
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    let pid = place.template_pid();
+    for _ in 0..2 {
+        assert!(place.shell("true").status().unwrap().success());
+    }
+    assert!(line(&place.shell("true").output().unwrap()).contains("there is no template t"));
+    until("it ends", || state(pid).is_none());
+}
+
+#[test]
+fn many_callers_at_once_each_get_their_own() {
+    let place = Place::new();
+    place.warm_shell();
+    let clones: Vec<_> = (0..60)
+        .map(|i| {
+            place
+                .shell(&format!("read x; echo {i} $$; exit {i}"))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    until("all run", || place.list()[0]["clones_running"] == 60);
+    let mut pids = std::collections::HashSet::new();
+    for (i, clone) in clones.into_iter().enumerate() {
+        let output = clone.wait_with_output().unwrap();
+        let (number, pid) = stdout(&output).trim().split_once(' ').unwrap();
+        assert_eq!((number.parse(), output.status.code()), (Ok(i), Some(i as i32)));
+        assert!(pids.insert(pid.to_owned()));
+    }
+    until("all have ended", || place.list()[0]["clones_running"] == 0);
+    let pid = place.template_pid();
+    let left = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert!(left < 10, "{left} descriptors left in the template");
+}
+
+#[test]
+fn a_fork_that_fails_is_told_and_the_template_goes_on() {
+    let place = Place::new();
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } == 0 {
+        // Root has no limit on processes; a cgroup would need one that is delegated.
+        return;
+    }
+    let warmed = place.run(&["warm", "t", "--", "sh"]);
+    assert!(warmed.status.success());
+    let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
+    // SAFETY: the structure is a local.
+    unsafe { libc::prlimit(place.template_pid(), libc::RLIMIT_NPROC, &raw const limit, std::ptr::null_mut()) };
+    let output = place.shell("true").output().unwrap();
+    assert!(line(&output).contains("can't fork a clone of t"), "{}", line(&output));
+    assert_eq!(place.list().len(), 1);
+}

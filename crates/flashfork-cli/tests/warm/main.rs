@@ -1,0 +1,8 @@
+//! `flashfork warm`, `clone`, `ls` and `rm` on real programs.
+
+mod attributes;
+mod ends;
+mod names;
+mod place;
+mod python;
+mod signals;

@@ -1,0 +1,143 @@
+//! Names, and programs that can't be templates.
+
+use crate::place::{Place, line, state, stderr, stdout};
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn a_name_that_is_taken_is_told_and_nothing_is_started() {
+    let place = Place::new();
+    place.warm_shell();
+    let again = place.run(&["warm", "t", "--", "sh", "-c", "echo started"]);
+    assert!(line(&again).contains("there is a template t"), "{}", line(&again));
+    assert_eq!(stdout(&again), "");
+    assert_eq!(place.list().len(), 1);
+}
+
+#[test]
+fn unknown_names_are_told_and_need_no_removing() {
+    let place = Place::new();
+    let output = place.run(&["clone", "nobody"]);
+    assert!(line(&output).contains("there is no template nobody"), "{}", line(&output));
+    let removed = place.run(&["rm", "nobody", "nobody"]);
+    assert_eq!((removed.status.code(), stdout(&removed)), (Some(0), &*"there is no template nobody\n".repeat(2)));
+    assert!(place.list().is_empty());
+    for bad in ["a/b", "..", "-x", ""] {
+        assert_eq!(place.run(&["clone", "--", bad]).status.code(), Some(2), "{bad}");
+    }
+    assert_eq!(place.run(&["warm", "t"]).status.code(), Some(2));
+    assert_eq!(place.run(&["warm", "--max-clones", "0", "t", "--", "sh"]).status.code(), Some(2));
+}
+
+#[test]
+fn programs_the_shim_can_not_get_into_are_refused_before_they_run() {
+    let place = Place::new();
+    for (command, why) in [
+        ("busybox", "statically linked"),
+        ("/etc/passwd", "no executable file"),
+        ("/nonexistent/program", "No such file"),
+        ("no-such-program", "not found in PATH"),
+    ] {
+        let output = place.run(&["warm", "t", "--", command]);
+        assert!(line(&output).contains(why), "{}", line(&output));
+    }
+    assert!(place.list().is_empty());
+}
+
+/// A program that ends while it is warmed, one way or another, leaves neither a process nor a file.
+#[test]
+fn a_program_that_ends_before_it_is_ready_is_told() {
+    let place = Place::new();
+    let ends = place.program(
+        "ends",
+        "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { exit(3); } int main(void) {}",
+    );
+    let crashes = place.program(
+        "crashes",
+        "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { abort(); } int main(void) {}",
+    );
+    for (program, how) in [(ends, "ended with exit status 3"), (crashes, "was ended by signal 6")] {
+        let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
+        assert!(line(&output).contains(how), "{}", line(&output));
+    }
+    assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
+}
+
+const THREAD: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static int stop[2];
+static pthread_t thread;
+static void *work(void *nothing) { char c; read(stop[0], &c, 1); return nothing; }
+static void before_fork(void) { if (STOPS && thread) { write(stop[1], "", 1); pthread_join(thread, NULL); thread = 0; } }
+__attribute__((constructor)) static void start(void) {
+    pipe(stop);
+    pthread_create(&thread, NULL, work, NULL);
+    pthread_atfork(before_fork, NULL, NULL);
+    fprintf(stderr, "%d\n", getpid());
+}
+int main(void) { puts("ran"); return 0; }
+"#;
+
+#[test]
+fn a_program_with_threads_is_refused_and_ended() {
+    let place = Place::new();
+    let program = place.program_with("threads", THREAD, &["-DSTOPS=0"]);
+    let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), ""));
+    let (pid, why) = stderr(&output).split_once('\n').unwrap();
+    assert!(why.contains("threads") && why.lines().count() == 1, "{why}");
+    assert_eq!(state(pid.parse().unwrap()), None);
+}
+
+/// As OpenBLAS does.
+#[test]
+fn threads_that_stop_for_a_fork_are_no_hindrance() {
+    let place = Place::new();
+    let program = place.program_with("threads", THREAD, &["-DSTOPS=1"]);
+    place.warm(&[program.to_str().unwrap()]);
+    assert_eq!(stdout(&place.run(&["clone", "t"])), "ran\n");
+}
+
+#[test]
+fn a_directory_that_others_could_look_into_is_refused() {
+    let place = Place::new();
+    let directory = place.path().join("flashfork/templates");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o750)).unwrap();
+    let output = place.run(&["warm", "t", "--", "sh"]);
+    assert!(line(&output).contains("others may look into it"), "{}", line(&output));
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn a_long_path_to_the_names_is_no_hindrance() {
+    let place = Place::new();
+    let long = place.path().join("x".repeat(200));
+    std::fs::create_dir(&long).unwrap();
+    let name = "n".repeat(64);
+    let run = |arguments: &[&str]| place.flashfork(arguments).env("XDG_RUNTIME_DIR", &long).output().unwrap();
+    assert!(run(&["warm", &name, "--", "sh"]).status.success());
+    assert_eq!(stdout(&run(&["clone", &name, "-c", "echo here"])), "here\n");
+    assert!(run(&["rm", &name]).status.success());
+    assert!(line(&run(&["clone", &name])).contains("there is no template"));
+}
+
+/// Whatever makes no sense to a template is answered, and it goes on.
+#[test]
+fn nonsense_on_the_socket_does_no_harm() {
+    use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, recv, send, socket};
+    use std::os::fd::AsRawFd;
+    let place = Place::new();
+    place.warm_shell();
+    let address = UnixAddr::new(&place.path().join("flashfork/templates/t")).unwrap();
+    for bytes in [&[0u8; 1][..], &[0xff; 24], &[1, 0, 0, 0, 0, 0, 0, 0], &[7; 4000]] {
+        let end = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        connect(end.as_raw_fd(), &address).unwrap();
+        send(end.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL).unwrap();
+        let mut answer = [0; 64];
+        assert_eq!(recv(end.as_raw_fd(), &mut answer, MsgFlags::empty()), Ok(64));
+        assert_eq!(answer[0], 6, "it failed");
+    }
+    assert_eq!(stdout(&place.shell("echo on").output().unwrap()), "on\n");
+}

@@ -1,0 +1,130 @@
+//! A directory of names of its own, with the programs of a test; what is in it ends with it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+pub struct Place(tempfile::TempDir);
+
+impl Place {
+    pub fn new() -> Place {
+        static BUILT: Once = Once::new();
+        BUILT.call_once(|| {
+            let target = exe().parent().and_then(Path::parent).unwrap();
+            let mut build = Command::new(env!("CARGO"));
+            build.args(["build", "--locked", "-p", "flashfork-preload", "--target-dir"]).arg(target);
+            assert!(build.status().unwrap().success());
+        });
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The command, with the names of this place.
+    pub fn flashfork(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(exe());
+        command.args(arguments).env("XDG_RUNTIME_DIR", self.path()).env_remove("LD_PRELOAD").stdin(Stdio::null());
+        command
+    }
+
+    /// What came of it.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.flashfork(arguments).output().unwrap()
+    }
+
+    /// Compiles a C program.
+    pub fn program(&self, name: &str, source: &str) -> PathBuf {
+        self.program_with(name, source, &[])
+    }
+
+    pub fn program_with(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+        let (text, program) = (self.path().join(format!("{name}.c")), self.path().join(name));
+        std::fs::write(&text, source).unwrap();
+        let mut cc = Command::new("cc");
+        assert!(cc.args(["-O1", "-pthread", "-o"]).arg(&program).arg(&text).args(flags).status().unwrap().success());
+        program
+    }
+
+    /// A template `t` of a program.
+    pub fn warm(&self, command: &[&str]) -> Output {
+        let output = self.run(&[&["warm", "t", "--"], command].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        output
+    }
+
+    /// A template `t` of `sh`, before its main.
+    pub fn warm_shell(&self) {
+        self.warm(&["sh"]);
+    }
+
+    /// A clone of `t` that runs a script of the shell.
+    pub fn shell(&self, script: &str) -> Command {
+        self.flashfork(&["clone", "t", "-c", script])
+    }
+
+    /// The templates there are.
+    pub fn list(&self) -> Vec<serde_json::Value> {
+        let output = self.run(&["ls", "--json"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    pub fn template_pid(&self) -> i32 {
+        i32::try_from(self.list()[0]["pid"].as_i64().unwrap()).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for template in self.list() {
+            kill(i32::try_from(template["pid"].as_i64().unwrap()).unwrap(), libc::SIGTERM);
+        }
+    }
+}
+
+fn exe() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_flashfork"))
+}
+
+pub fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+pub fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// The one line of a failure.
+pub fn line(output: &Output) -> &str {
+    let text = stderr(output);
+    assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
+    text.trim_end()
+}
+
+pub fn kill(pid: i32, signal: i32) {
+    // SAFETY: takes numbers.
+    unsafe { libc::kill(pid, signal) };
+}
+
+pub fn signal(child: &Child, signal: i32) {
+    kill(i32::try_from(child.id()).unwrap(), signal);
+}
+
+/// Until something is so; not for ever.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The state of a process as `ps` shows it; `None` when it is gone or only waits to be waited for.
+pub fn state(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let state = stat.rsplit_once(") ")?.1.chars().next()?;
+    (state != 'Z' && state != 'X').then_some(state)
+}

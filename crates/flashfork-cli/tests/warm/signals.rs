@@ -1,0 +1,85 @@
+//! Signals reach the clone as they would reach a program in the command's place.
+
+use crate::place::{Place, signal, state, stdout, until};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+
+/// A clone of the shell that says `ready` and its number, then what it gets.
+fn trapping(place: &Place, script: &str) -> (Child, BufReader<std::process::ChildStdout>, i32) {
+    let mut child = place.shell(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    output.read_line(&mut text).unwrap();
+    (child, output, text.trim().parse().unwrap())
+}
+
+const TRAPS: &str = "for s in HUP INT QUIT TERM USR1 USR2 ALRM WINCH; do trap \"echo $s; exit 3\" $s; done; \
+                     echo $$; while :; do sleep 0.01; done";
+
+#[test]
+fn signals_to_the_command_reach_the_clone() {
+    let place = Place::new();
+    place.warm_shell();
+    for (number, name) in [
+        (libc::SIGHUP, "HUP"),
+        (libc::SIGINT, "INT"),
+        (libc::SIGQUIT, "QUIT"),
+        (libc::SIGTERM, "TERM"),
+        (libc::SIGUSR1, "USR1"),
+        (libc::SIGUSR2, "USR2"),
+        (libc::SIGALRM, "ALRM"),
+        (libc::SIGWINCH, "WINCH"),
+    ] {
+        let (mut command, mut output, _) = trapping(&place, TRAPS);
+        signal(&command, number);
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        assert_eq!((text.trim(), command.wait().unwrap().code()), (name, Some(3)));
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_clone_is_its_exit_code() {
+    let place = Place::new();
+    place.warm_shell();
+    for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let (mut command, _output, clone) = trapping(&place, "echo $$; exec sleep 1000");
+        signal(&command, number);
+        assert_eq!(command.wait().unwrap().code(), Some(128 + number));
+        assert_eq!(state(clone), None);
+    }
+}
+
+#[test]
+fn stopping_and_continuing_is_for_both() {
+    let place = Place::new();
+    place.warm_shell();
+    let (mut command, mut output, clone) = trapping(&place, "echo $$; read x; echo on");
+    let pid = i32::try_from(command.id()).unwrap();
+    for stop in [libc::SIGTSTP, libc::SIGTSTP] {
+        signal(&command, stop);
+        until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+        signal(&command, libc::SIGCONT);
+        until("both go on", || state(pid) != Some('T') && state(clone) != Some('T'));
+    }
+    // A clone that stops itself.
+    crate::place::kill(clone, libc::SIGSTOP);
+    until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+    signal(&command, libc::SIGCONT);
+    drop(command.stdin.take());
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), command.wait().unwrap().code()), ("on\n", Some(0)));
+}
+
+/// As with `nohup`, or for a job in the background of a script.
+#[test]
+fn an_ignored_signal_is_ignored_by_both() {
+    let place = Place::new();
+    place.warm_shell();
+    let clone = format!("trap '' INT; {} clone t -c 'kill -INT $PPID $$; echo lives'", env!("CARGO_BIN_EXE_flashfork"));
+    let script = clone.replace("$PPID ", "");
+    let output =
+        std::process::Command::new("sh").args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
+    assert_eq!((stdout(&output), output.status.code()), ("lives\n", Some(0)));
+}

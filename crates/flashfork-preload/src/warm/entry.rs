@@ -1,0 +1,124 @@
+//! Where a program is ready: before `main`, for any dynamically linked one; where it calls, when that was asked for.
+
+use super::{CLONE, ORDER, Single, python, wait};
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr::null_mut;
+use flashfork_warm::ReadyAt;
+
+/// A program's `main`.
+pub type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
+type StartMain =
+    unsafe extern "C" fn(Main, c_int, *mut *mut c_char, *mut c_void, *mut c_void, *mut c_void, *mut c_void) -> c_int;
+
+static MAIN: Single<Option<Main>> = Single::new(None);
+
+/// What the C library's startup code calls with the program's `main`: in a template `main` comes later, in a clone.
+///
+/// # Safety
+/// As the C library's own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __libc_start_main(
+    main: Main,
+    argc: c_int,
+    argv: *mut *mut c_char,
+    init: *mut c_void,
+    fini: *mut c_void,
+    loader_fini: *mut c_void,
+    stack_end: *mut c_void,
+) -> c_int {
+    // SAFETY: the C library's function of this name has this type; there is one thread.
+    unsafe {
+        let real = libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr());
+        if real.is_null() {
+            libc::abort();
+        }
+        let real = core::mem::transmute::<*mut c_void, StartMain>(real);
+        let main = match ORDER.get() {
+            Some(order) if order.at.is_none() && python::is_here() => python::main,
+            Some(order) if order.at != Some(ReadyAt::Call) => {
+                *MAIN.get() = Some(main);
+                warm_main
+            }
+            _ => main,
+        };
+        real(main, argc, argv, init, fini, loader_fini, stack_end)
+    }
+}
+
+/// Constructors have run. Returns in clones only, with what the program's `main` returned.
+unsafe extern "C" fn warm_main(argc: c_int, argv: *mut *mut c_char, env: *mut *mut c_char) -> c_int {
+    // SAFETY: as the C library calls main; MAIN was set before.
+    unsafe {
+        let Some(main) = *MAIN.get() else { libc::abort() };
+        fork_until_clone(ReadyAt::Main);
+        match arguments(argc as usize, argv) {
+            Some((argc, argv, env)) => main(argc, argv, env),
+            None => main(argc, argv, env),
+        }
+    }
+}
+
+/// Waits and forks for each caller. Returns in clones: true; or at once, false, where there is nothing to wait for.
+pub fn fork_until_clone(at: ReadyAt) -> bool {
+    while wait(at) {
+        if crate::forks::fork() == 0 {
+            return true;
+        }
+    }
+    false
+}
+
+/// The arguments of the template's command with the caller's behind them, and the caller's environment.
+unsafe fn arguments(count: usize, first: *mut *mut c_char) -> Option<(c_int, *mut *mut c_char, *mut *mut c_char)> {
+    // SAFETY: the template's own arguments, as main got them, and the caller's, which stay mapped.
+    unsafe {
+        let given = CLONE.get().as_ref()?;
+        let all = count + given.arguments.len();
+        let size = (all + 1) * size_of::<*mut c_char>();
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let table = libc::mmap(null_mut(), size, prot, flags, -1, 0).cast::<*mut c_char>();
+        if table == libc::MAP_FAILED.cast() {
+            libc::abort();
+        }
+        table.copy_from_nonoverlapping(first, count);
+        table.add(count).copy_from_nonoverlapping(given.arguments.as_ptr(), given.arguments.len());
+        Some((all as c_int, table, given.variables.as_ptr().cast_mut()))
+    }
+}
+
+/// The ready point where the program calls, if that is where it is to be: 1 in clones, 0 where there is nothing to wait for.
+///
+/// # Safety
+/// Both are null, or those of `main`.
+pub unsafe fn ready_call(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    if !fork_until_clone(ReadyAt::Call) {
+        return 0;
+    }
+    // SAFETY: the caller's pointers, which are those of main.
+    unsafe {
+        if !argc.is_null()
+            && !argv.is_null()
+            && let Some((count, table, _)) = arguments(*argc as usize, *argv)
+        {
+            (*argc, *argv) = (count, table);
+        }
+        // What the program printed while it was warmed made standard output a file or a pipe for good.
+        if libc::isatty(1) == 1 {
+            libc::setvbuf(stdout, null_mut(), libc::_IOLBF, 0);
+        }
+    }
+    1
+}
+
+unsafe extern "C" {
+    static mut stdout: *mut libc::FILE;
+}
+
+/// Whether the name of the program's file begins so.
+pub fn name_of_program(start: &[u8]) -> bool {
+    let mut path = [0u8; 4096];
+    // SAFETY: the buffer is as long as said.
+    let len = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
+    let path = path.get(..len.max(0) as usize).unwrap_or_default();
+    path.rsplit(|b| *b == b'/').next().is_some_and(|name| name.starts_with(start))
+}

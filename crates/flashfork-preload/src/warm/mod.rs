@@ -1,0 +1,119 @@
+//! A template for `flashfork clone`: the program comes to its ready point, then waits and forks a clone for each caller.
+//!
+//! [`entry`] finds the ready point, [`prepare`] makes a template of the process there, [`serve`] waits for callers, and [`take_over`]
+//! gives a clone what is its caller's. The fork in between is the program's own, or its runtime's, so that handlers of
+//! `pthread_atfork`, or an interpreter's, run as in any other fork: [`after_fork`] is called from the shim's `fork`.
+//!
+//! A template has one thread and, once it waits, every signal blocked: what is here needs no locks.
+
+mod entry;
+mod environment;
+mod message;
+mod prepare;
+mod python;
+mod script;
+mod serve;
+mod take_over;
+
+use core::cell::UnsafeCell;
+use core::ffi::c_int;
+use flashfork_warm::{Facts, MOST_RUNNING, ReadyAt};
+
+pub use entry::ready_call;
+pub use script::call;
+
+/// Something that only the process's one thread looks at.
+struct Single<T>(UnsafeCell<T>);
+
+// SAFETY: used by the loader, then by the only thread at the ready point (`prepare` counts them), then by `main`'s thread alone: nothing
+// of it is reached from another thread, nor from a signal handler.
+unsafe impl<T> Sync for Single<T> {}
+
+impl<T> Single<T> {
+    const fn new(value: T) -> Self {
+        Single(UnsafeCell::new(value))
+    }
+
+    /// # Safety
+    /// No other reference to it may be in use.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn get(&self) -> &mut T {
+        // SAFETY: the caller answers for it.
+        unsafe { &mut *self.0.get() }
+    }
+}
+
+/// What `flashfork warm` has told, until the program is ready.
+static ORDER: Single<Option<environment::Order>> = Single::new(None);
+
+/// The template that this process is; none before, and in clones.
+static TEMPLATE: Single<Option<Template>> = Single::new(None);
+
+/// What this clone has of its caller.
+static CLONE: Single<Option<take_over::Given>> = Single::new(None);
+
+/// One connection, and the clone made for it.
+#[derive(Clone, Copy)]
+struct Slot {
+    /// -1: the caller has gone.
+    socket: c_int,
+    /// 0: no clone.
+    pid: i32,
+}
+
+const FREE: Slot = Slot { socket: -1, pid: 0 };
+
+/// A request for a clone, until the fork.
+struct Wanted {
+    slot: usize,
+    descriptors: [c_int; flashfork_warm::DESCRIPTORS],
+}
+
+/// A process that waits for callers.
+struct Template {
+    order: environment::Order,
+    epoll: c_int,
+    signals: c_int,
+    /// Of the socket, by which its name is known to be its own still.
+    inode: u64,
+    facts: Facts,
+    retired: bool,
+    /// Out of descriptors: nobody is accepted until one is closed.
+    paused: bool,
+    wanted: Option<Wanted>,
+    slots: [Slot; MOST_RUNNING],
+    /// As the program had them.
+    mask: libc::sigset_t,
+    on_child: libc::sigaction,
+}
+
+/// Waits until a clone has to be forked: the caller must fork next. Becomes a template first, if it isn't one. False, at once, in a
+/// process that `flashfork warm` didn't start, and in a clone.
+pub fn wait(at: ReadyAt) -> bool {
+    // SAFETY: one thread, and no reference is kept from one call to the next.
+    unsafe {
+        if let Some(order) = ORDER.get().take() {
+            prepare::prepare(TEMPLATE.get(), order, at);
+        }
+        match TEMPLATE.get() {
+            Some(template) => serve::next(template),
+            None => return false,
+        }
+    }
+    true
+}
+
+/// What the shim's `fork` has come to: when it was for a caller, the clone takes over, and the template takes it down.
+pub fn after_fork(pid: c_int) {
+    // SAFETY: as above; in a process that is no template this is a look at a static.
+    unsafe {
+        let Some(template) = TEMPLATE.get() else { return };
+        let Some(wanted) = template.wanted.take() else { return };
+        if pid == 0 {
+            *CLONE.get() = Some(take_over::take_over(template, &wanted));
+            *TEMPLATE.get() = None;
+        } else {
+            serve::forked(template, &wanted, pid);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! At the ready point: the process becomes a template, or says why not and ends.
+
+use super::environment::Order;
+use super::message::send;
+use super::serve::{LISTENER, SIGNALS, watch};
+use super::{FREE, Template};
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+use flashfork_core::never_seal::Reason;
+use flashfork_core::{Error, Pages};
+use flashfork_warm::{Facts, MOST_RUNNING, ReadyAt, Step, Tell};
+
+/// How long a thread that was joined may take to leave the process, in milliseconds.
+const JOINED: u32 = 200;
+
+/// Makes a template of this process in `place` and has `flashfork warm` name it. Doesn't return if that can't be.
+pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
+    let control = order.control;
+    if !alone() {
+        refuse(control, Reason::Threads);
+    }
+    // SAFETY: flushes what the warm-up has printed, once: clones would each print it again.
+    unsafe { libc::fflush(core::ptr::null_mut()) };
+    let sealed = flashfork_core::seal(Pages::Auto);
+    flashfork_core::fork::stats().seal(&sealed);
+    let (bytes, unsealed) = match sealed.outcome {
+        Ok(outcome) => (outcome.sealed, None),
+        // Whatever would share with its clones what the kernel writes to must have none.
+        Err(Error::Refused(reason))
+            if ![Reason::LocksFuture, Reason::FileSizeLimit, Reason::VmaLimit, Reason::LowMemory].contains(&reason) =>
+        {
+            refuse(control, reason)
+        }
+        Err(Error::Refused(reason)) => (0, Some(reason as u8)),
+        Err(_) => (0, Some(Reason::CopyFailed as u8)),
+    };
+    drop(sealed);
+    // From here on the policy has nothing to decide.
+    flashfork_core::fork::stop();
+    // SAFETY: plain calls on this process; every result that matters is checked.
+    unsafe {
+        let facts = Facts { pid: libc::getpid(), at, sealed: bytes, unsealed, made: 0, running: 0, max: order.max };
+        let (mask, on_child) = quiet_signals();
+        let signals = signal_descriptor();
+        let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        let template = place.insert(Template {
+            order,
+            epoll,
+            signals,
+            inode: 0,
+            facts,
+            retired: false,
+            paused: false,
+            wanted: None,
+            slots: [FREE; MOST_RUNNING],
+            mask,
+            on_child,
+        });
+        let listener = template.order.listener;
+        let watched = epoll >= 0 && watch(epoll, listener, LISTENER) && watch(epoll, signals, SIGNALS);
+        if !watched || !let_go_of_streams() {
+            send(control, Tell::Failed { step: Step::Wait, errno: *libc::__errno_location() });
+            libc::_exit(1);
+        }
+        raise_descriptor_limit();
+        let mut go = 0u8;
+        // The command gives the socket its name, then lets us go on. If it is gone nobody could ever find us.
+        let told = send(control, Tell::Facts(facts)) && libc::recv(control, (&raw mut go).cast(), 1, 0) == 1;
+        let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
+        let name = template.order.name.as_ptr().cast();
+        if !told || libc::fstatat(template.order.directory, name, &raw mut stat, libc::AT_SYMLINK_NOFOLLOW) != 0 {
+            libc::_exit(1);
+        }
+        template.inode = stat.st_ino;
+        libc::close(control);
+    }
+}
+
+fn refuse(control: i32, reason: Reason) -> ! {
+    send(control, Tell::Refused { reason: reason as u8 });
+    // SAFETY: ends the process, whose handlers know nothing of this.
+    unsafe { libc::_exit(1) }
+}
+
+/// Whether the process has one thread. Some libraries (OpenBLAS) stop their threads in a handler of `pthread_atfork` and start them again
+/// when needed: so a fork that comes to nothing is tried first.
+fn alone() -> bool {
+    if threads() == 1 {
+        return true;
+    }
+    // SAFETY: the child ends at once; the parent waits for it.
+    unsafe {
+        let pid = crate::forks::fork();
+        if pid == 0 {
+            libc::_exit(0);
+        }
+        if pid > 0 {
+            libc::waitpid(pid, core::ptr::null_mut(), 0);
+        }
+        for _ in 0..JOINED {
+            if threads() == 1 {
+                return true;
+            }
+            libc::usleep(1000);
+        }
+    }
+    false
+}
+
+/// Threads of this process: the directory has a link for each beside its own two.
+fn threads() -> u64 {
+    const TASKS: &CStr = c"/proc/self/task";
+    // SAFETY: writes to a local; all zeros are a value of this plain C structure.
+    unsafe {
+        let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
+        if libc::stat(TASKS.as_ptr(), &raw mut stat) == 0 { stat.st_nlink.saturating_sub(2) } else { 0 }
+    }
+}
+
+/// Blocks all signals and has ended children wait to be asked for. What was before is for the clones.
+unsafe fn quiet_signals() -> (libc::sigset_t, libc::sigaction) {
+    // SAFETY: all structures are locals; all zeros are values of them.
+    unsafe {
+        let mut all = MaybeUninit::zeroed().assume_init();
+        let mut mask = MaybeUninit::zeroed().assume_init();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut mask);
+        let plain = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        let mut on_child = MaybeUninit::zeroed().assume_init();
+        libc::sigaction(libc::SIGCHLD, &raw const plain, &raw mut on_child);
+        (mask, on_child)
+    }
+}
+
+/// Of ended clones, and of whoever wants the template to end.
+unsafe fn signal_descriptor() -> i32 {
+    // SAFETY: the set is a local.
+    unsafe {
+        let mut set = MaybeUninit::zeroed().assume_init();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    }
+}
+
+/// The streams of `flashfork warm` are not the clones' business, and whoever reads them waits for their end.
+unsafe fn let_go_of_streams() -> bool {
+    // SAFETY: plain calls; the descriptors are those that every process has.
+    unsafe {
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        let done = null >= 0 && (0..3).all(|fd| libc::dup2(null, fd) == fd);
+        if null > 2 {
+            libc::close(null);
+        }
+        done
+    }
+}
+
+/// A descriptor for every caller. Clones get their callers' limits.
+unsafe fn raise_descriptor_limit() {
+    // SAFETY: the structure is a local. Without it fewer clones run at a time.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}

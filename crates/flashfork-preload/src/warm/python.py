@@ -1,0 +1,225 @@
+# What the shim does in Python at the ready point of a template, and in its clones. One namespace of its own, seen by no program.
+# `given` and `variables` are lists of bytes that the shim sets; it reads `source` and `file`, or `code`, and `main` and `status`.
+import sys, os, io, gc, _io, atexit
+
+status = 0
+_SELF = globals()
+_FRESH = {k: v for k, v in sys.modules["__main__"].__dict__.items() if not k.startswith("__file") and k != "__loader__"}
+_STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
+
+
+def _say(*what):
+    _SELF.pop("source", None), _SELF.pop("file", None), _SELF.pop("code", None)
+    _SELF.update(what)
+
+
+def _main(argv, path0, file=None, loader=None):
+    """A __main__ that nobody has used, for a program with these arguments."""
+    module = type(sys)("__main__")
+    names = module.__dict__
+    names.update(_FRESH)
+    if file is not None:
+        names.update(__file__=file, __cached__=None)
+    names["__loader__"] = loader or sys.modules["_frozen_importlib"].BuiltinImporter
+    sys.modules["__main__"] = module
+    _SELF["main"] = names
+    sys.argv[:] = argv
+    if not getattr(sys.flags, "safe_path", sys.flags.isolated) and path0 is not None:
+        sys.path.insert(0, path0)
+        _SELF["_path0"] = path0
+
+
+def _run_as_main(name, alter):
+    _say(("code", compile(f"__import__('runpy')._run_module_as_main({name!r}, {alter})", "<flashfork>", "exec")))
+
+
+def _script(path, argv):
+    name = os.fsdecode(sys.orig_argv[0] if hasattr(sys, "orig_argv") else sys.executable)
+    if os.path.isdir(path):
+        _main(argv, path)
+        return _run_as_main("__main__", False)
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except OSError as e:
+        sys.stderr.write(f"{name}: can't open file {os.path.abspath(path)!r}: [Errno {e.errno}] {e.strerror}\n")
+        raise SystemExit(2)
+    if b"PK\5\6" in data[-65557:]:
+        import zipimport
+        try:
+            zipimport.zipimporter(path)
+        except ImportError:
+            pass
+        else:
+            _main(argv, path)
+            return _run_as_main("__main__", False)
+    external = sys.modules["_frozen_importlib_external"]
+    path0 = os.path.dirname(os.path.realpath(path))
+    if sys.version_info >= (3, 9):
+        path = os.path.join(os.getcwd(), path)
+    if data[:4] == external.MAGIC_NUMBER:
+        import marshal
+        _main(argv, path0, path, external.SourcelessFileLoader("__main__", path))
+        return _say(("code", marshal.loads(data[16:])))
+    _main(argv, path0, path, external.SourceFileLoader("__main__", path))
+    _source(data, path)
+
+
+def _source(data, file):
+    if b"\0" in data:
+        raise ValueError("source code cannot contain null bytes")
+    _say(("source", data), ("file", os.fsencode(file)))
+
+
+def _prepare():
+    """What `python3 ARGUMENTS` would run."""
+    words = given
+    if not words:
+        _main([""], "")
+        return _say()
+    first = words[0]
+    rest = [os.fsdecode(word) for word in words[1:]]
+    if first == b"-":
+        _main(["-", *rest], "")
+        return _say()
+    if first[:1] != b"-":
+        return _script(os.fsdecode(first), [os.fsdecode(first), *rest])
+    kind, value = first[1:2], first[2:]
+    if kind not in (b"c", b"m") or not value and len(words) < 2:
+        sys.stderr.write(f"flashfork: {os.fsdecode(first)}: a clone of Python takes a script, -c CODE, -m MODULE or -; options are the template's\n")
+        raise SystemExit(2)
+    if not value:
+        value = words[1]
+        rest = rest[1:]
+    if kind == b"c":
+        _main(["-c", *rest], "")
+        return _source(value + b"\n", "<string>")
+    _main(["-m", *rest], os.getcwd())
+    _run_as_main(os.fsdecode(value), True)
+
+
+def warm():
+    words = given
+    # The shim has left options before -c and -m in their word: -Ic is none here, it is the interpreter's.
+    if words and words[0][:1] == b"-" and len(words[0]) > 2 and words[0][1:2] not in (b"c", b"m"):
+        sys.stderr.write("flashfork: write -c and -m as words of their own\n")
+        raise SystemExit(2)
+    if words:
+        return _prepare()
+    _main([""], "")
+    _source(b"\n", "<string>")
+
+
+def ready():
+    """The warm-up is over: nothing of it is printed again, nor looked at by the collector."""
+    for _, name, _ in _STREAMS:
+        stream = getattr(sys, name)
+        if stream is not None and name != "stdin":
+            stream.flush()
+    path0 = _SELF.pop("_path0", None)
+    if path0 is not None and path0 in sys.path:
+        sys.path.remove(path0)
+    _SELF["_warmed"] = sys.modules["__main__"]
+    _SELF["_modules"] = set(sys.modules)
+    gc.freeze()
+
+
+def _stream(fd, name, mode):
+    """As the interpreter makes it at its start (create_stdio in pylifecycle.c)."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return None
+    before = getattr(sys, f"__{name}__")
+    encoding, errors = (before.encoding, before.errors) if before is not None else ("utf-8", "strict")
+    unbuffered = before is not None and mode == "w" and before.write_through
+    binary = open(fd, mode + "b", 0 if unbuffered else -1, closefd=False)
+    raw = binary if unbuffered else binary.raw
+    raw.name = f"<{name}>"
+    line = not unbuffered and (name == "stderr" or raw.isatty())
+    text = io.TextIOWrapper(binary, encoding, errors, "\n", line_buffering=line, write_through=unbuffered)
+    text.mode = mode
+    return text
+
+
+def _refresh_random():
+    # `random` does so in its own handler of forks.
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed()
+
+
+def begin():
+    """A clone becomes its caller's program."""
+    names = {}
+    for string in variables:
+        key, equals, value = string.partition(b"=")
+        if equals:
+            names.setdefault(key, value)
+    zone = os.environ.get("TZ")
+    for environ in (os.environ._data, sys.modules["posix"].environ):
+        environ.clear()
+        environ.update(names)
+    if os.environ.get("TZ") != zone:
+        import time
+        time.tzset()
+    for fd, name, mode in _STREAMS:
+        stream = _stream(fd, name, mode)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    _refresh_random()
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv[-2:] = [os.fsdecode(word) for word in given]
+    _prepare()
+
+
+def exit_code():
+    """Of SystemExit (handle_system_exit in pythonrun.c)."""
+    value = caught.code
+    if value is None:
+        value = 0
+    elif not isinstance(value, int):
+        if sys.stderr is not None:
+            print(value, file=sys.stderr)
+        value = 1
+    _SELF["status"] = value & 0xFF
+
+
+def _flush():
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except Exception as e:
+            if stream is sys.stdout:
+                _SELF["status"] = status or 120
+                if sys.stderr is not None:
+                    sys.stderr.write(f"Exception ignored in: {stream!r}\n{type(e).__name__}: {e}\n")
+
+
+def finish():
+    """The end of the interpreter (Py_FinalizeEx), but for what was warmed: that ends with the process."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
+    atexit._run_exitfuncs()
+    # What the program holds ends, in the order of an ordinary end: its own module first, then those it has imported.
+    new = [sys.modules[name] for name in sys.modules.keys() - _SELF.get("_modules", set())]
+    for module in [sys.modules.get("__main__"), *reversed(new)]:
+        names = getattr(module, "__dict__", None)
+        if not isinstance(names, dict) or module is _SELF.get("_warmed"):
+            continue
+        for hidden in (True, False):
+            for name in list(names):
+                if name != "__builtins__" and (name[:1] == "_" and name[:2] != "__") is hidden:
+                    names[name] = None
+    gc.collect()
+    # Files that something still holds.
+    for thing in gc.get_objects():
+        if issubclass(type(thing), _io._IOBase) and thing not in (sys.stdout, sys.stderr, sys.stdin):
+            try:
+                if not thing.closed and thing.writable():
+                    thing.flush()
+            except Exception:
+                pass
+    _flush()

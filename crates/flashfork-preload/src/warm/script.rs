@@ -1,0 +1,37 @@
+//! The ready point for languages whose only way to C is `syscall`: a number that no kernel knows.
+
+use super::{CLONE, wait};
+use core::ffi::{CStr, c_char};
+use flashfork_core::Errno;
+use flashfork_warm::{CALL_ARGUMENT, CALL_READY, CALL_VARIABLE, ReadyAt};
+
+/// Answers [`flashfork_warm::CALL`].
+///
+/// # Safety
+/// The buffer at `to` has room for `len` bytes.
+pub unsafe fn call(what: usize, a: usize, to: usize, len: usize) -> Result<isize, Errno> {
+    match what {
+        CALL_READY => {
+            let at = ReadyAt::new(a as u64).unwrap_or(ReadyAt::Call);
+            if wait(at) { Ok(0) } else { Err(Errno::ENOSYS) }
+        }
+        // SAFETY: as the caller says; one thread.
+        CALL_ARGUMENT | CALL_VARIABLE => unsafe {
+            let given = CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;
+            let all = if what == CALL_ARGUMENT { given.arguments } else { given.variables };
+            copy(*all.get(a).ok_or(Errno::ENOENT)?, to as *mut u8, len)
+        },
+        _ => Err(Errno::ENOSYS),
+    }
+}
+
+unsafe fn copy(string: *const c_char, to: *mut u8, room: usize) -> Result<isize, Errno> {
+    // SAFETY: the caller's strings end with a NUL; the copy stays inside the buffer.
+    unsafe {
+        let bytes = CStr::from_ptr(string).to_bytes();
+        if bytes.len() <= room {
+            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        Ok(bytes.len() as isize)
+    }
+}

@@ -1,0 +1,213 @@
+//! A template waits for callers.
+
+use super::message::{Received, close_all, receive, send};
+use super::{FREE, Template, Wanted};
+use core::ffi::c_int;
+use core::mem::{MaybeUninit, size_of};
+use flashfork_warm::{Ask, Step, Tell};
+
+/// What an event is about, beside the numbers of connections.
+pub const LISTENER: u64 = u64::MAX;
+pub const SIGNALS: u64 = u64::MAX - 1;
+
+/// Has `epoll` tell when there is something to read.
+pub fn watch(epoll: c_int, fd: c_int, about: u64) -> bool {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: about };
+    // SAFETY: the event is a local.
+    unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) == 0 }
+}
+
+fn unwatch(epoll: c_int, fd: c_int) {
+    // SAFETY: takes no memory. A clone that has not closed its copy yet would keep the watch alive otherwise.
+    unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, core::ptr::null_mut()) };
+}
+
+/// Serves callers until one wants a clone. Ends the process when it is retired and the last clone has ended.
+pub fn next(template: &mut Template) {
+    while template.wanted.is_none() {
+        if template.retired && template.facts.running == 0 {
+            // SAFETY: ends the process; the program's own handlers are for programs that have run.
+            unsafe { libc::_exit(0) };
+        }
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // One at a time: what is left is told again.
+        // SAFETY: room for one event.
+        if unsafe { libc::epoll_wait(template.epoll, &raw mut event, 1, -1) } != 1 {
+            continue;
+        }
+        match event.u64 {
+            LISTENER => accept(template),
+            SIGNALS => signals(template),
+            slot => hear(template, slot as usize),
+        }
+    }
+}
+
+fn accept(template: &mut Template) {
+    // SAFETY: takes no memory.
+    let socket = unsafe {
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        libc::accept4(template.order.listener, core::ptr::null_mut(), core::ptr::null_mut(), flags)
+    };
+    if socket < 0 {
+        // SAFETY: errno of this thread.
+        let errno = unsafe { *libc::__errno_location() };
+        if [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS].contains(&errno) {
+            unwatch(template.epoll, template.order.listener);
+            template.paused = true;
+        }
+        return;
+    }
+    let free = template.slots.iter().position(|slot| slot.socket < 0 && slot.pid == 0);
+    match free {
+        Some(slot) if own_user(socket) && watch(template.epoll, socket, slot as u64) => {
+            template.slots[slot].socket = socket;
+        }
+        free => {
+            if free.is_none() {
+                send(socket, Tell::Failed { step: Step::TooMany, errno: 0 });
+            }
+            close_all(&[socket]);
+        }
+    }
+}
+
+/// Whether the caller is the user whose process this is, or root. The directory keeps others out already.
+fn own_user(socket: c_int) -> bool {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of::<libc::ucred>() as u32;
+    // SAFETY: the structure is a local, and as long as said.
+    unsafe {
+        let known =
+            libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len) == 0;
+        known && peer.uid == libc::geteuid()
+    }
+}
+
+fn hear(template: &mut Template, slot: usize) {
+    let Some(connection) = template.slots.get(slot).copied() else { return };
+    if connection.socket < 0 {
+        return;
+    }
+    let fail = |step| send(connection.socket, Tell::Failed { step, errno: 0 });
+    match receive(connection.socket) {
+        Received::Nothing => {}
+        Received::End => hang_up(template, slot),
+        Received::Nonsense | Received::Ask(Ask::Clone, None) => drop(fail(Step::Request)),
+        Received::Ask(Ask::Clone, Some(descriptors)) => {
+            if template.retired || connection.pid != 0 {
+                fail(if template.retired { Step::Retired } else { Step::Request });
+                close_all(&descriptors);
+            } else {
+                template.wanted = Some(Wanted { slot, descriptors });
+            }
+        }
+        Received::Ask(Ask::Status, _) => drop(send(connection.socket, Tell::Facts(template.facts))),
+        Received::Ask(Ask::Retire, _) => {
+            retire(template);
+            send(connection.socket, Tell::Facts(template.facts));
+        }
+        Received::Ask(Ask::Signal { signal, group }, _) if connection.pid != 0 => {
+            // SAFETY: the clone has not been waited for, so its number is nobody else's; it leads its group from the start.
+            unsafe { libc::kill(if group { -connection.pid } else { connection.pid }, signal) };
+        }
+        // The clone ended meanwhile.
+        Received::Ask(Ask::Signal { .. }, _) => {}
+    }
+}
+
+/// The caller is gone: so is its clone, with what it has started in its group.
+fn hang_up(template: &mut Template, slot: usize) {
+    let connection = &mut template.slots[slot];
+    unwatch(template.epoll, connection.socket);
+    close_all(&[connection.socket]);
+    connection.socket = -1;
+    if connection.pid != 0 {
+        // SAFETY: as above.
+        unsafe {
+            libc::kill(-connection.pid, libc::SIGKILL);
+            libc::kill(connection.pid, libc::SIGKILL);
+        }
+    }
+    if template.paused {
+        template.paused = !watch(template.epoll, template.order.listener, LISTENER);
+    }
+}
+
+fn signals(template: &mut Template) {
+    // SAFETY: all zeros are a value of this plain C structure; the read is no longer than it.
+    let signal = unsafe {
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed().assume_init();
+        let len = size_of::<libc::signalfd_siginfo>();
+        if libc::read(template.signals, (&raw mut info).cast(), len) != len as isize {
+            return;
+        }
+        info.ssi_signo as c_int
+    };
+    if signal != libc::SIGCHLD {
+        retire(template);
+        // The clones end with it, by their death signal; their callers are told by the end of their connections.
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    reap(template);
+}
+
+fn reap(template: &mut Template) {
+    loop {
+        let mut status = 0;
+        // SAFETY: the status is a local. Children of the warm-up are reaped too: nobody else will.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+        if pid <= 0 {
+            return;
+        }
+        let Some(slot) = template.slots.iter_mut().find(|slot| slot.pid == pid) else { continue };
+        let stopped = libc::WIFSTOPPED(status);
+        if slot.socket >= 0 {
+            send(slot.socket, if stopped { Tell::Stopped } else { Tell::Ended { status } });
+        }
+        if !stopped {
+            slot.pid = 0;
+            template.facts.running -= 1;
+            if slot.socket < 0 {
+                *slot = FREE;
+            }
+        }
+    }
+}
+
+/// Gives up the name, if it is still this template's.
+fn retire(template: &mut Template) {
+    template.retired = true;
+    let name = template.order.name.as_ptr().cast();
+    // SAFETY: the name ends with a NUL; the structure is a local of which all zeros are a value.
+    unsafe {
+        let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
+        let found = libc::fstatat(template.order.directory, name, &raw mut stat, libc::AT_SYMLINK_NOFOLLOW) == 0;
+        if found && stat.st_ino == template.inode {
+            libc::unlinkat(template.order.directory, name, 0);
+        }
+    }
+}
+
+/// In the template, after the fork for a caller.
+pub fn forked(template: &mut Template, wanted: &Wanted, pid: c_int) {
+    // SAFETY: errno of this thread, as fork has left it.
+    let errno = unsafe { *libc::__errno_location() };
+    close_all(&wanted.descriptors);
+    let slot = &mut template.slots[wanted.slot];
+    if pid < 0 {
+        send(slot.socket, Tell::Failed { step: Step::Fork, errno });
+        return;
+    }
+    slot.pid = pid;
+    // The clone does the same: whoever comes first. A signal for the group must find it.
+    // SAFETY: the child of this process.
+    unsafe { libc::setpgid(pid, pid) };
+    template.facts.made += 1;
+    template.facts.running += 1;
+    send(slot.socket, Tell::Started { pid });
+    if template.facts.made == template.facts.max {
+        retire(template);
+    }
+}

@@ -1,0 +1,174 @@
+//! A clone takes over what is its caller's, before any of the program's code runs in it.
+
+use super::message::send;
+use super::{Template, Wanted};
+use core::ffi::{c_char, c_int};
+use core::mem::{MaybeUninit, size_of};
+use core::ptr::null_mut;
+use flashfork_warm::{Start, Step, Tell};
+
+unsafe extern "C" {
+    static mut environ: *mut *mut c_char;
+}
+
+/// The caller's arguments and environment, in memory of the clone's own.
+pub struct Given {
+    /// Arguments, without the program's name.
+    pub arguments: &'static [*mut c_char],
+    /// Strings of the environment.
+    pub variables: &'static [*mut c_char],
+}
+
+/// Takes everything over; a clone for which that fails tells its caller and ends.
+pub fn take_over(template: &Template, wanted: &Wanted) -> Given {
+    let socket = template.slots[wanted.slot].socket;
+    // SAFETY: this is the clone, with one thread, and nothing of the program runs before this is over.
+    unsafe {
+        match try_take_over(template, wanted) {
+            Ok(given) => {
+                libc::close(socket);
+                given
+            }
+            Err(step) => {
+                send(socket, Tell::Failed { step, errno: *libc::__errno_location() });
+                libc::_exit(127)
+            }
+        }
+    }
+}
+
+unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, Step> {
+    let [memory, directory, input, output, errors] = wanted.descriptors;
+    // SAFETY: plain calls on this process, with descriptors that came with the request.
+    unsafe {
+        // Nobody would know the status of a clone whose template is gone.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != template.facts.pid {
+            libc::_exit(127);
+        }
+        libc::setpgid(0, 0);
+        let streams = [input, output, errors];
+        if !(0..3).all(|to| libc::dup2(streams[to as usize], to) == to) {
+            return Err(Step::Streams);
+        }
+        if libc::fchdir(directory) != 0 {
+            return Err(Step::Directory);
+        }
+        let (start, given) = map(memory)?;
+        environ = given.variables.as_ptr().cast_mut().cast();
+        libc::umask(start.umask);
+        close(template, wanted);
+        schedule(start);
+        limits(start);
+        signals(template, start);
+        Ok(given)
+    }
+}
+
+/// The memfd of the request, private: its strings and tables become the program's own.
+unsafe fn map(memory: c_int) -> Result<(&'static Start, Given), Step> {
+    // SAFETY: the mapping is never unmapped; its length and every offset in it is checked before use.
+    unsafe {
+        let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
+        if libc::fstat(memory, &raw mut stat) != 0 {
+            return Err(Step::Map);
+        }
+        let len = stat.st_size as usize;
+        if len <= size_of::<Start>() {
+            return Err(Step::Request);
+        }
+        let at = libc::mmap(null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE, memory, 0);
+        if at == libc::MAP_FAILED {
+            return Err(Step::Map);
+        }
+        let base = at.cast::<u8>();
+        let start = &*at.cast::<Start>();
+        if !start.fits(len as u64) || *base.add(len - 1) != 0 {
+            return Err(Step::Request);
+        }
+        let tables = base.add(size_of::<Start>()).cast::<usize>();
+        let arguments = pointers(tables, start.arguments as usize, base, len).ok_or(Step::Request)?;
+        let behind = tables.add(start.arguments as usize + 1);
+        let variables = pointers(behind, start.variables as usize, base, len).ok_or(Step::Request)?;
+        Ok((start, Given { arguments, variables }))
+    }
+}
+
+/// Makes pointers of `count` offsets, which a zero ends.
+unsafe fn pointers(table: *mut usize, count: usize, base: *mut u8, len: usize) -> Option<&'static [*mut c_char]> {
+    // SAFETY: `fits` has found the table inside the mapping, whose start is aligned to a page.
+    unsafe {
+        let words = core::slice::from_raw_parts_mut(table, count + 1);
+        if words.iter().any(|offset| *offset >= len) || words[count] != 0 {
+            return None;
+        }
+        for word in &mut words[..count] {
+            *word += base as usize;
+        }
+        Some(core::slice::from_raw_parts(table.cast(), count))
+    }
+}
+
+/// The template's own descriptors, and those of the request; the caller's connection stays until all is done.
+unsafe fn close(template: &Template, wanted: &Wanted) {
+    let own = [template.order.listener, template.order.directory, template.epoll, template.signals];
+    let others = template.slots.iter().enumerate().filter(|(i, slot)| slot.socket >= 0 && *i != wanted.slot);
+    for fd in own.into_iter().chain(wanted.descriptors).chain(others.map(|(_, slot)| slot.socket)) {
+        // SAFETY: the clone uses none of them.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// As far as it is allowed: nobody may make himself more important than he was.
+unsafe fn schedule(start: &Start) {
+    // SAFETY: the set of CPUs is as long as said.
+    unsafe {
+        if libc::getpriority(libc::PRIO_PROCESS, 0) != start.nice {
+            libc::setpriority(libc::PRIO_PROCESS, 0, start.nice);
+        }
+        let len = size_of_val(&start.cpus);
+        let mut now = [0u64; 16];
+        libc::sched_getaffinity(0, len, (&raw mut now).cast());
+        if now != start.cpus {
+            libc::sched_setaffinity(0, len, (&raw const start.cpus).cast());
+        }
+    }
+}
+
+/// Soft and hard; a hard limit above the template's can't be had, then as much as there is.
+unsafe fn limits(start: &Start) {
+    for (which, [soft, hard]) in start.limits.iter().enumerate() {
+        let which = which as libc::__rlimit_resource_t;
+        let wish = libc::rlimit { rlim_cur: *soft, rlim_max: *hard };
+        let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the structures are locals.
+        unsafe {
+            if libc::getrlimit(which, &raw mut now) != 0 || (now.rlim_cur, now.rlim_max) == (*soft, *hard) {
+                continue;
+            }
+            if libc::setrlimit(which, &raw const wish) != 0 {
+                let most = libc::rlimit { rlim_cur: (*soft).min(now.rlim_max), rlim_max: (*hard).min(now.rlim_max) };
+                libc::setrlimit(which, &raw const most);
+            }
+        }
+    }
+}
+
+/// Ignored and blocked ones as the caller has them, beside what the program has set up while it was warmed.
+unsafe fn signals(template: &Template, start: &Start) {
+    let has = |set: u64, signal: c_int| set >> (signal - 1) & 1 == 1;
+    let mut mask = template.mask;
+    // SAFETY: the structures are valid; libc refuses the signals that are its own.
+    unsafe {
+        libc::sigaction(libc::SIGCHLD, &raw const template.on_child, null_mut());
+        for signal in 1..=64 {
+            if has(start.ignored, signal) {
+                libc::signal(signal, libc::SIG_IGN);
+            }
+            if has(start.blocked, signal) {
+                libc::sigaddset(&raw mut mask, signal);
+            }
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, null_mut());
+    }
+}

@@ -1,0 +1,76 @@
+//! What a template knows about itself.
+
+use crate::{Reader, Writer};
+
+/// Where a program counts as warm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ReadyAt {
+    /// After dynamic linking and constructors, before `main`.
+    Main = 1,
+    /// Where the program calls `flashfork_ready`.
+    Call = 2,
+    /// CPython, after the command's own code.
+    Python = 3,
+    /// Perl, after the command's modules.
+    Perl = 4,
+    /// Ruby, after the command's code.
+    Ruby = 5,
+}
+
+impl ReadyAt {
+    /// Of its number.
+    #[must_use]
+    pub fn new(number: u64) -> Option<ReadyAt> {
+        Some(match number {
+            1 => ReadyAt::Main,
+            2 => ReadyAt::Call,
+            3 => ReadyAt::Python,
+            4 => ReadyAt::Perl,
+            5 => ReadyAt::Ruby,
+            _ => return None,
+        })
+    }
+}
+
+/// The state of a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its process.
+    pub pid: i32,
+    /// Where it waits.
+    pub at: ReadyAt,
+    /// Bytes of its memory that are sealed.
+    pub sealed: u64,
+    /// Why nothing could be sealed, as a number of `flashfork_core::never_seal::Reason`; clones are plain forks then.
+    pub unsealed: Option<u8>,
+    /// Clones made so far.
+    pub made: u64,
+    /// Clones that run now.
+    pub running: u64,
+    /// Most clones it makes; 0 for any number.
+    pub max: u64,
+}
+
+impl Facts {
+    pub(crate) fn write<const N: usize>(self, w: Writer<N>) -> Writer<N> {
+        let unsealed = self.unsealed.map_or(0, |reason| u64::from(reason) + 1);
+        let w = w.signed(self.pid).put(self.at as u64).put(self.sealed).put(unsealed);
+        w.put(self.made).put(self.running).put(self.max)
+    }
+
+    pub(crate) fn read(r: &mut Reader<'_>) -> Option<Facts> {
+        Some(Facts {
+            pid: r.signed()?,
+            at: ReadyAt::new(r.get()?)?,
+            sealed: r.get()?,
+            unsealed: match r.get()? {
+                0 => None,
+                number => Some(u8::try_from(number - 1).ok()?),
+            },
+            made: r.get()?,
+            running: r.get()?,
+            max: r.get()?,
+        })
+    }
+}

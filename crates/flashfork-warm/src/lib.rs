@@ -1,0 +1,83 @@
+//! What the command `flashfork` and a template say to each other.
+//!
+//! They talk over a Unix socket of type `SOCK_SEQPACKET`, so a message is never cut or joined. Both ends run on one machine and come
+//! from one build directory or package; numbers are in the machine's byte order. A template is a process in which neither an allocator
+//! nor a panic is welcome: everything here has a fixed size, and bytes that make no sense give `None`.
+//!
+//! - [`Ask`]: command to template. [`Ask::Clone`] carries the descriptors listed in [`DESCRIPTORS`].
+//! - [`Tell`]: template to command.
+//! - [`Start`]: what a clone takes over from its caller, in a memfd that the clone maps.
+#![cfg_attr(not(test), no_std)]
+
+mod ask;
+mod facts;
+mod start;
+mod tell;
+
+pub use ask::Ask;
+pub use facts::{Facts, ReadyAt};
+pub use start::{LIMITS, START_MAGIC, Start};
+pub use tell::{Step, Tell};
+
+use core::ffi::CStr;
+
+/// The variable by which `flashfork warm` tells the shim that the program becomes a template. Its value is five decimal numbers and a
+/// name, with commas between: descriptors of the control socket, the listening socket and the directory of the names; where the program
+/// is ready ([`ReadyAt`], 0 for wherever it suits the program); most clones to make, 0 for any number; the template's name.
+pub const VARIABLE: &CStr = c"FLASHFORK_WARM";
+
+/// Descriptors that come with [`Ask::Clone`], in this order: the memfd with [`Start`], the working directory, and the three standard
+/// streams.
+pub const DESCRIPTORS: usize = 5;
+
+/// Clones of one template that may run at a time.
+pub const MOST_RUNNING: usize = 4096;
+
+/// Longest name of a template, in bytes.
+pub const LONGEST_NAME: usize = 64;
+
+/// Number of the system call that the shim answers in place of the kernel, for programs in languages whose only way to C is `syscall`.
+/// Its first argument is one of the `CALL_` constants; outside a template and its clones it fails with `ENOSYS`, as it does without the
+/// shim.
+pub const CALL: i32 = 0x666f_726b;
+/// The program is ready: returns 0 when the caller has to fork, once for each clone.
+pub const CALL_READY: usize = 0;
+/// In a clone: copies argument number `a` of the caller to the buffer at `b` of `c` bytes. Returns its length, or -1 with `ENOENT` behind
+/// the last one; copies nothing when the buffer is too small.
+pub const CALL_ARGUMENT: usize = 1;
+/// The same for the strings of the environment.
+pub const CALL_VARIABLE: usize = 2;
+
+/// Appends numbers to a message.
+struct Writer<const N: usize>([u8; N], usize);
+
+impl<const N: usize> Writer<N> {
+    fn new() -> Self {
+        Self([0; N], 0)
+    }
+
+    fn put(mut self, number: u64) -> Self {
+        self.0[self.1..self.1 + 8].copy_from_slice(&number.to_ne_bytes());
+        self.1 += 8;
+        self
+    }
+
+    fn signed(self, number: i32) -> Self {
+        self.put(i64::from(number) as u64)
+    }
+}
+
+/// Takes numbers from a message.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn get(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_ne_bytes(*number))
+    }
+
+    fn signed(&mut self) -> Option<i32> {
+        i32::try_from(self.get()? as i64).ok()
+    }
+}

@@ -1,0 +1,129 @@
+//! Template to command.
+
+use crate::{Facts, Reader, Writer};
+
+/// What could not be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Step {
+    /// The request made no sense: command and shim are of different versions.
+    Request = 1,
+    /// [`crate::MOST_RUNNING`] clones run.
+    TooMany = 2,
+    /// The template is being removed, or has made all its clones.
+    Retired = 3,
+    /// `fork(2)`.
+    Fork = 4,
+    /// Going to the caller's working directory.
+    Directory = 5,
+    /// Taking over the standard streams.
+    Streams = 6,
+    /// Mapping the caller's arguments and environment.
+    Map = 7,
+    /// Setting up the place where the template waits: its sockets, its signals.
+    Wait = 8,
+}
+
+impl Step {
+    fn new(number: u64) -> Option<Step> {
+        use Step::{Directory, Fork, Map, Request, Retired, Streams, TooMany, Wait};
+        let all = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait];
+        all.into_iter().find(|step| *step as u64 == number)
+    }
+}
+
+/// What a template says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tell {
+    /// It is warm (on the control socket), or: the answer to [`crate::Ask::Status`] and [`crate::Ask::Retire`].
+    Facts(Facts),
+    /// It must not become a template (on the control socket): a number of `flashfork_core::never_seal::Reason`.
+    Refused {
+        /// The reason.
+        reason: u8,
+    },
+    /// The clone runs.
+    Started {
+        /// Its process.
+        pid: i32,
+    },
+    /// The clone was stopped by a signal.
+    Stopped,
+    /// The clone has ended.
+    Ended {
+        /// Its status as of `wait(2)`.
+        status: i32,
+    },
+    /// There is no clone.
+    Failed {
+        /// What was being done.
+        step: Step,
+        /// `errno`; 0 for none.
+        errno: i32,
+    },
+}
+
+impl Tell {
+    /// Bytes of a message.
+    pub const LEN: usize = 64;
+
+    /// As it is sent.
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::LEN] {
+        let w = Writer::new();
+        match self {
+            Tell::Facts(facts) => facts.write(w.put(1)),
+            Tell::Refused { reason } => w.put(2).put(u64::from(reason)),
+            Tell::Started { pid } => w.put(3).signed(pid),
+            Tell::Stopped => w.put(4),
+            Tell::Ended { status } => w.put(5).signed(status),
+            Tell::Failed { step, errno } => w.put(6).put(step as u64).signed(errno),
+        }
+        .0
+    }
+
+    /// As it was received; `None` for bytes that are none of these.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Tell> {
+        let mut r = Reader(bytes);
+        Some(match r.get()? {
+            1 => Tell::Facts(Facts::read(&mut r)?),
+            2 => Tell::Refused { reason: u8::try_from(r.get()?).ok()? },
+            3 => Tell::Started { pid: r.signed()? },
+            4 => Tell::Stopped,
+            5 => Tell::Ended { status: r.signed()? },
+            6 => Tell::Failed { step: Step::new(r.get()?)?, errno: r.signed()? },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ReadyAt;
+
+    #[test]
+    fn every_answer_comes_back_as_it_was_sent() {
+        let facts =
+            Facts { pid: 77, at: ReadyAt::Python, sealed: 1 << 40, unsealed: Some(0), made: 3, running: 2, max: 0 };
+        for tell in [
+            Tell::Facts(facts),
+            Tell::Facts(Facts { unsealed: None, at: ReadyAt::Ruby, ..facts }),
+            Tell::Refused { reason: 28 },
+            Tell::Started { pid: 1 << 22 },
+            Tell::Stopped,
+            Tell::Ended { status: 0x7f00 },
+            Tell::Failed { step: Step::Wait, errno: 12 },
+        ] {
+            assert_eq!(Tell::decode(&tell.encode()), Some(tell));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_none() {
+        assert_eq!(Tell::decode(&[]), None);
+        assert_eq!(Tell::decode(&[0xff; Tell::LEN]), None);
+        assert_eq!(Tell::decode(&Writer::<16>::new().put(6).put(99).0), None, "no such step");
+    }
+}
