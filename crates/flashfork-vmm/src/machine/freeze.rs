@@ -4,7 +4,9 @@ use super::{Machine, MachineError};
 use crate::cpu::{VcpuState, VcpuStateError};
 use crate::devices::virtio::blk::FrozenDisk;
 use crate::kvm::VmState;
-use crate::{memory, state::MachineState};
+use crate::memory::{self, RamError};
+use crate::state::MachineState;
+use flashfork_proto::shape::Pages;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -39,6 +41,9 @@ impl Machine {
         let devices = self.devices.save();
         let state = MachineState { shape: self.shape, cpuid: self.vm.cpuid.clone(), forked, vcpus, vm, devices };
         self.ram.unmap()?;
+        if self.shape.pages == Pages::Small {
+            memory::collapse(&ram, self.shape.memory_bytes()).map_err(RamError::Map)?;
+        }
         if let Err(e) = memory::seal(&ram) {
             self.ram.map_shared(&ram)?;
             return Err(e.into());

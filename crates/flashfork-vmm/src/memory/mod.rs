@@ -1,9 +1,11 @@
 //! Guest RAM: an address range that never moves, over which memory files come and go.
 
+mod huge;
 mod memfd;
 mod ram;
 mod reservation;
 
+pub use huge::collapse;
 pub use memfd::{MemfdError, check, create, seal};
 pub use ram::{GuestMemory, Ram, RamError};
 pub use reservation::Reservation;
