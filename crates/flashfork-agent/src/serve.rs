@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -15,12 +15,16 @@ use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 
+use crate::conn::Conn;
 use crate::log;
 use crate::reaper::Reaper;
 use crate::session;
 
 /// More connections than this at once are closed as they come: each costs a thread.
 const MAX_CONNECTIONS: usize = 64;
+
+/// Threads that wait for connections.
+const SPARE: usize = 2;
 
 /// Pause after a failed accept, which mostly means too few descriptors.
 const RETRY: Duration = Duration::from_millis(100);
@@ -93,7 +97,9 @@ impl Server {
         match self {
             Self::Socket(socket) => accept_all(socket, reaper, rights),
             Self::Line(path) => loop {
-                session::run(raw_line(path)?, reaper, rights);
+                if let Some(conn) = session::greet(raw_line(path)?) {
+                    session::run(&conn, reaper, rights);
+                }
                 // The host begins anew, with a preamble.
                 thread::sleep(RETRY);
             },
@@ -109,28 +115,84 @@ pub fn connect_to_host() -> io::Result<File> {
 }
 
 fn accept_all(socket: &OwnedFd, reaper: &Reaper, rights: Rights) -> io::Result<()> {
-    let open = Arc::new(AtomicUsize::new(0));
-    loop {
-        let stream = match accept_with(socket, SocketFlags::CLOEXEC) {
-            Ok(stream) => stream,
-            Err(error) => {
-                log::line(&format!("cannot accept a connection: {error}"));
-                thread::sleep(RETRY);
-                continue;
-            }
-        };
-        if open.load(Ordering::Relaxed) >= MAX_CONNECTIONS {
-            continue;
+    let acceptor = Arc::new(Acceptor {
+        socket: socket.try_clone()?,
+        reaper: reaper.clone(),
+        rights,
+        turn: Mutex::default(),
+        open: AtomicUsize::new(0),
+        idle: AtomicUsize::new(1),
+    });
+    for _ in 1..SPARE {
+        acceptor.add_thread()?;
+    }
+    // This thread stays.
+    acceptor.work(|_| true);
+    Ok(())
+}
+
+/// Threads that take turns in accept(2). One is always there to serve a connection: starting it would cost a clone more
+/// than the rest of its first answer.
+struct Acceptor {
+    socket: OwnedFd,
+    reaper: Reaper,
+    rights: Rights,
+    /// Held by the thread whose turn it is.
+    turn: Mutex<()>,
+    /// Connections that are served.
+    open: AtomicUsize,
+    /// Threads that serve none.
+    idle: AtomicUsize,
+}
+
+impl Acceptor {
+    fn add_thread(self: &Arc<Self>) -> io::Result<()> {
+        self.idle.fetch_add(1, Ordering::AcqRel);
+        let acceptor = Arc::clone(self);
+        let started = thread::Builder::new().spawn(move || acceptor.work(|idle| idle < SPARE));
+        if started.is_err() {
+            self.idle.fetch_sub(1, Ordering::AcqRel);
         }
-        open.fetch_add(1, Ordering::Relaxed);
-        let (counter, reaper) = (Arc::clone(&open), reaper.clone());
-        let session = move || {
-            session::run(stream.into(), &reaper, rights);
-            counter.fetch_sub(1, Ordering::Relaxed);
-        };
-        if let Err(error) = thread::Builder::new().spawn(session) {
-            open.fetch_sub(1, Ordering::Relaxed);
-            log::line(&format!("cannot serve a connection: {error}"));
+        started.map(drop)
+    }
+
+    /// Serves one connection after the other, as long as `stay` wants the thread beside so many others that are idle.
+    fn work(self: &Arc<Self>, stay: impl Fn(usize) -> bool) {
+        loop {
+            let conn = self.next();
+            let alone = self.idle.fetch_sub(1, Ordering::AcqRel) == 1;
+            match if alone { self.add_thread() } else { Ok(()) } {
+                Ok(()) => session::run(&conn, &self.reaper, self.rights),
+                // Nobody would accept another one meanwhile.
+                Err(error) => log::line(&format!("cannot serve a connection: {error}")),
+            }
+            drop(conn);
+            self.open.fetch_sub(1, Ordering::AcqRel);
+            if !stay(self.idle.fetch_add(1, Ordering::AcqRel)) {
+                self.idle.fetch_sub(1, Ordering::AcqRel);
+                return;
+            }
+        }
+    }
+
+    /// The next connection, greeted before anything else is done, and counted.
+    fn next(&self) -> Conn {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let stream = match accept_with(&self.socket, SocketFlags::CLOEXEC) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    log::line(&format!("cannot accept a connection: {error}"));
+                    thread::sleep(RETRY);
+                    continue;
+                }
+            };
+            if self.open.load(Ordering::Acquire) < MAX_CONNECTIONS
+                && let Some(conn) = session::greet(stream.into())
+            {
+                self.open.fetch_add(1, Ordering::AcqRel);
+                return conn;
+            }
         }
     }
 }

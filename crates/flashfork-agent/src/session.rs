@@ -1,6 +1,7 @@
 //! One connection, from preamble to end.
 
 use std::fs::{self, File};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
 
@@ -16,13 +17,15 @@ use crate::{clock, entropy, exec, hooks, init, log};
 /// Where the kernel tells one boot from another.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
+/// A connection over `stream` that has been told who answers; none if that is not possible.
+pub fn greet(stream: File) -> Option<Conn> {
+    let conn = Conn::new(stream).and_then(|conn| send_greeting(&conn).map(|()| conn));
+    conn.inspect_err(|error| log::line(&format!("cannot serve a connection: {error}"))).ok()
+}
+
 /// Answers one connection until it ends or makes no sense.
-pub fn run(stream: File, reaper: &Reaper, rights: Rights) {
-    let conn = match Conn::new(stream) {
-        Ok(conn) => conn,
-        Err(error) => return log::line(&format!("cannot serve a connection: {error}")),
-    };
-    if let Err(reason) = answer(&conn, reaper, rights) {
+pub fn run(conn: &Conn, reaper: &Reaper, rights: Rights) {
+    if let Err(reason) = answer(conn, reaper, rights) {
         log::line(&format!("closed a connection: {reason}"));
     }
     conn.close();
@@ -30,7 +33,6 @@ pub fn run(stream: File, reaper: &Reaper, rights: Rights) {
 
 fn answer(conn: &Conn, reaper: &Reaper, rights: Rights) -> Result<(), String> {
     let mut reader = conn.clone();
-    greet(conn).map_err(|error| error.to_string())?;
     Preamble(Protocol::Agent).expect(&mut reader).map_err(|error| error.to_string())?;
     // Dropped with the session, which ends the command unless it may survive.
     let mut running: Option<Running> = None;
@@ -71,17 +73,24 @@ fn answer(conn: &Conn, reaper: &Reaper, rights: Rights) -> Result<(), String> {
 }
 
 /// Sends preamble and hello in one write, so that they make one packet.
-fn greet(conn: &Conn) -> std::io::Result<()> {
+fn send_greeting(conn: &Conn) -> std::io::Result<()> {
     let mut bytes = Preamble(Protocol::Agent).bytes().to_vec();
     frame::encode(&Reply::Hello(hello()), MAX_FRAME, &mut bytes).map_err(std::io::Error::other)?;
     conn.write(|file| std::io::Write::write_all(file, &bytes))
+}
+
+/// What tells this boot of the kernel from others, a template's clones not from one another: the kernel makes it up when it is
+/// first read, so the agent reads it before there is a template.
+pub fn boot_id() -> [u8; 16] {
+    static ID: OnceLock<[u8; 16]> = OnceLock::new();
+    *ID.get_or_init(|| fs::read_to_string(BOOT_ID).ok().and_then(|text| parse_uuid(&text)).unwrap_or_default())
 }
 
 /// What the agent says of itself.
 pub fn hello() -> Hello {
     Hello {
         agent: env!("CARGO_PKG_VERSION").to_owned(),
-        boot_id: fs::read_to_string(BOOT_ID).ok().and_then(|text| parse_uuid(&text)).unwrap_or_default(),
+        boot_id: boot_id(),
         monotonic_ns: clock::monotonic_ns(),
         realtime: clock::now(),
     }
