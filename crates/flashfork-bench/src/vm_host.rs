@@ -50,10 +50,7 @@ impl Host {
     /// Opens `/dev/kvm`.
     pub(crate) fn open(installed: &Installed) -> Result<Self, BenchError> {
         let kvm = Kvm::new().map_err(|error| {
-            BenchError::Unable(format!(
-                "no virtual machine runs here: /dev/kvm: {error}; load kvm_amd or kvm_intel, or be a member of the group kvm \
-                 (`flashfork doctor` tells more)"
-            ))
+            BenchError::Unable(format!("no virtual machine runs here: {}", flashfork_vmm::kvm::unavailable(&error)))
         })?;
         // SAFETY: open as long as `kvm`.
         let borrowed = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };

@@ -5,6 +5,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::Builder;
 
@@ -23,6 +24,9 @@ pub const AGENT: &str = "/usr/bin/flashfork-agent";
 /// What the monitor's devices, the agent's socket and a root disk need, unless it is built in.
 pub const MODULES: [&str; 6] =
     ["virtio_mmio", "virtio_blk", "virtio_rng", "vmw_vsock_virtio_transport", "vmgenid", "overlay"];
+
+/// How long an initramfs is kept for which there is a newer one.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// What a guest boots from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +51,7 @@ pub fn default_guest(cache: &Path, agent: &Path, progress: &mut dyn FnMut(&str))
     let initramfs = cache.join(format!("guest-{key:016x}.cpio"));
     if !initramfs.is_file() {
         write(&tree, &initramfs, cache)?;
+        remove_old(cache, &initramfs);
     }
     Ok(Guest { kernel: kernel.image, initramfs })
 }
@@ -82,6 +87,21 @@ fn fill(tree: &mut Tree, agent: &Path, modules: &[Module]) -> Result<u64, ImageE
     Ok(key.finish())
 }
 
+/// Removes what earlier agents were packed into, unless it is so new that somebody may be about to boot it. What can't be removed
+/// only takes room.
+fn remove_old(cache: &Path, new: &Path) {
+    let old = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let age = path.metadata().and_then(|found| found.modified()).ok().and_then(|time| time.elapsed().ok());
+        path != new && name.starts_with("guest-") && name.ends_with(".cpio") && age.is_some_and(|age| age > KEPT)
+    };
+    for entry in cache.read_dir().into_iter().flatten().flatten() {
+        if old(&entry.path()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// Writes `tree` to `path` in one step, whoever else does the same.
 fn write(tree: &Tree, path: &Path, cache: &Path) -> Result<(), ImageError> {
     // Not a temporary file's own permissions: another user's shell may boot from it.
@@ -92,4 +112,25 @@ fn write(tree: &Tree, path: &Path, cache: &Path) -> Result<(), ImageError> {
     tree.write(work.as_file_mut())?;
     work.persist(path).map_err(|error| ImageError::io("cannot create", path)(error.error))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn an_initramfs_of_an_earlier_agent_goes_after_a_day() {
+        let cache = tempfile::tempdir().unwrap();
+        let file = |name: &str, days: u64| {
+            let path = cache.path().join(name);
+            let file = fs::File::create(&path).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(days * 24 * 3600 + 60)).unwrap();
+            path
+        };
+        let [new, old, fresh, other] =
+            [("guest-1.cpio", 9), ("guest-2.cpio", 1), ("guest-3.cpio", 0), ("vmlinuz-2", 9)].map(|(n, d)| file(n, d));
+        remove_old(cache.path(), &new);
+        assert_eq!([new, old, fresh, other].map(|path| path.exists()), [true, false, true, true]);
+    }
 }

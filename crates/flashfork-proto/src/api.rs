@@ -333,6 +333,8 @@ pub enum ErrorCode {
     Unsupported,
     /// The guest did not do its part.
     Guest,
+    /// KVM met something in the guest that it can't run.
+    Unrunnable,
     /// Anything else.
     Internal,
 }
@@ -347,7 +349,7 @@ impl ErrorCode {
             Self::Exists | Self::Conflict => 409,
             Self::Exhausted => 507,
             Self::Unsupported => 501,
-            Self::Guest => 502,
+            Self::Guest | Self::Unrunnable => 502,
             Self::Internal => 500,
         }
     }

@@ -8,6 +8,7 @@ pub mod cpu;
 pub mod daemon;
 pub mod devices;
 pub mod events;
+mod files;
 #[cfg(test)]
 #[path = "../tests/common/fuzz.rs"]
 mod fuzz;

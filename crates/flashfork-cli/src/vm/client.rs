@@ -1,7 +1,7 @@
 //! The daemon's side of the command: HTTP/1.1 over its socket, one request a connection.
 
 use crate::error::CliError;
-use flashfork_proto::api::{self, UPGRADE};
+use flashfork_proto::api::{self, ErrorCode, UPGRADE};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use serde::Serialize;
@@ -145,6 +145,11 @@ impl Client {
 /// The daemon's own words, if they are.
 fn failure(body: &[u8]) -> CliError {
     match serde_json::from_slice::<api::Error>(body) {
+        // That means to most users that this is no KVM for Linux, on a virtual machine above all.
+        Ok(error) if error.code == ErrorCode::Unrunnable => CliError::Unable(format!(
+            "{}; this KVM may run no Linux guests: `flashfork vm doctor` tries it; in the lab they run: docs/VIRTUAL_MACHINES.md",
+            error.message
+        )),
         Ok(error) => CliError::Unable(error.message),
         Err(_) => CliError::Unable(String::from_utf8_lossy(body).trim().to_owned()),
     }

@@ -3,6 +3,7 @@
 use super::client::Client;
 use crate::error::CliError;
 use crate::places;
+use flashfork_proto::api;
 use nix::sys::signal::Signal;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Read;
@@ -75,7 +76,19 @@ fn check_private(dir: &Path) -> Result<(), CliError> {
 /// The daemon at `socket`, if somebody listens there.
 pub fn find(socket: &Path) -> Result<Option<Client>, CliError> {
     let client = Client::new(socket);
-    Ok(client.answers()?.then_some(client))
+    if !client.answers()? {
+        return Ok(None);
+    }
+    let own = env!("CARGO_PKG_VERSION");
+    let daemon: api::Daemon = client.get("/v1")?;
+    if (daemon.flashfork.as_str(), daemon.api) == (own, api::VERSION) {
+        return Ok(Some(client));
+    }
+    Err(CliError::Unable(format!(
+        "the VM daemon at {} is that of flashfork {}, this is {own}: `flashfork vm stop` ends it, its templates and its clones",
+        socket.display(),
+        daemon.flashfork
+    )))
 }
 
 /// The daemon at `socket`, started if nobody listens there.
@@ -92,7 +105,10 @@ pub fn connect(socket: &Path) -> Result<Client, CliError> {
 
 /// Ends the daemon at `socket`, and with it its templates and clones; whether there was one.
 pub fn stop(socket: &Path) -> Result<bool, CliError> {
-    let Some(client) = find(socket)? else { return Ok(false) };
+    let client = Client::new(socket);
+    if !client.answers()? {
+        return Ok(false);
+    }
     let pid = client.peer()?;
     let failed = |what: &str| CliError::Unable(format!("cannot {what} the VM daemon, process {pid}: {}", last_error()));
     // SAFETY: takes numbers; see pidfd_open(2).

@@ -219,18 +219,6 @@ fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
 
 fn create(client: &Client, request: &CreateTemplate) -> Result<Template, CliError> {
     waiting("booting the guest; the first time its kernel is downloaded", || client.post("/v1/templates", request))
-        .map_err(with_cure)
-}
-
-/// A vCPU that KVM gives up on means to most users that this is no KVM for Linux, on a virtual machine above all.
-fn with_cure(error: CliError) -> CliError {
-    let said = error.to_string();
-    if !said.contains("KVM can't run the guest") {
-        return error;
-    }
-    CliError::Unable(format!(
-        "{said}; this KVM may run no Linux guests: `flashfork vm doctor` tries it; in the lab they run: docs/VIRTUAL_MACHINES.md"
-    ))
 }
 
 /// One clone, one command, and away with the clone.

@@ -195,6 +195,8 @@ pub enum Ended {
     Reset,
     /// The daemon asked for it.
     Stopped,
-    /// KVM or the monitor failed.
+    /// The monitor failed.
     Failed(String),
+    /// KVM can't run the guest any further.
+    Kvm(String),
 }

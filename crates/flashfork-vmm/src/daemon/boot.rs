@@ -4,7 +4,8 @@ use super::Settings;
 use super::clone::{describe, nanoseconds};
 use super::console::Console;
 use super::error::DaemonError;
-use crate::devices::virtio::blk::FrozenDisk;
+use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
+use crate::files;
 use crate::machine::Frozen;
 use crate::memory;
 use crate::pool::{Pools, Shell, ShellFailure};
@@ -12,13 +13,11 @@ use crate::state::MachineState;
 use flashfork_image::guest::default_guest;
 use flashfork_proto::agent::{self, Client, Exec, Exit, Reply, Request};
 use flashfork_proto::api::{CreateTemplate, MAX_SERIAL, Ready};
-use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, ChannelError, FromShell, ToShell};
-use rustix::fs::OFlags;
+use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, ChannelError, Ended, FromShell, ToShell};
+use rustix::fs::SeekFrom;
 use serde_bytes::ByteBuf;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -68,19 +67,8 @@ pub(super) fn boot(
     result
 }
 
-/// Opens what can be read without waiting for somebody who writes.
 fn open(path: &Path) -> Result<File, DaemonError> {
-    let opened = || {
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        let kind = file.metadata()?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(io::Error::other("it is neither a file nor a block device"));
-        }
-        // The flag has done its work.
-        rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
-        Ok(file)
-    };
-    opened().map_err(|cause| DaemonError::File { path: path.to_owned(), cause })
+    files::open(path).map_err(|cause| DaemonError::File { path: path.to_owned(), cause })
 }
 
 fn source(settings: &Settings, request: &CreateTemplate) -> Result<Source, DaemonError> {
@@ -186,7 +174,12 @@ fn frozen(
         return Err(ShellFailure::Unexpected.into());
     }
     let disk = match (image, descriptors.next()) {
-        (Some(image), Some(overlay)) => Some(FrozenDisk { image: image.into(), overlay }),
+        (Some(image), Some(overlay)) => {
+            let length = rustix::fs::seek(&image, SeekFrom::End(0));
+            let length = length.map_err(|e| DaemonError::System("find the length of the disk's image", e.into()))?;
+            memory::check(&overlay, overlay_bytes(length)).map_err(|e| ShellFailure::Said(e.to_string()))?;
+            Some(FrozenDisk { image: image.into(), overlay })
+        }
         (None, None) => None,
         _ => return Err(ShellFailure::Unexpected.into()),
     };
@@ -211,6 +204,7 @@ fn until_forked(
         match shell.receive(CALL) {
             Ok((FromShell::Forked, _)) => return Ok(()),
             Ok((FromShell::Console(bytes), _)) => console.write(&bytes),
+            Ok((FromShell::Ended(Ended::Kvm(why)), _)) => return Err(DaemonError::Unrunnable(why)),
             Ok((FromShell::Ended(ended), _)) => return Err(failed(&describe(&ended))),
             Ok((FromShell::Failed(why), _)) => return Err(ShellFailure::Said(why).into()),
             Ok(_) => {}

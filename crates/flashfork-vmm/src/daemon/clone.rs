@@ -375,6 +375,7 @@ pub(super) fn describe(ended: &Ended) -> String {
         Ended::Reset => "reset itself, or met a triple fault".into(),
         Ended::Stopped => "was stopped".into(),
         Ended::Failed(why) => format!("failed: {why}"),
+        Ended::Kvm(why) => format!("could not go on: {why}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why a request was not done.
 
 use crate::boot::BootError;
+use crate::kvm;
 use crate::pool::{PoolError, ShellFailure};
 use crate::state::StateError;
 use crate::template::{DirectoryError, QuotaError};
@@ -60,10 +61,7 @@ pub enum DaemonError {
     #[error(transparent)]
     Image(#[from] ImageError),
     /// No guest can run.
-    #[error(
-        "cannot open /dev/kvm: {0}; load the module (modprobe kvm_amd or kvm_intel), become a member of its group \
-         (usually kvm), or use the lab: flashfork lab run --nested-kvm"
-    )]
+    #[error("{}; or use the lab: flashfork lab run --nested-kvm", kvm::unavailable(.0))]
     Kvm(kvm_ioctls::Error),
     /// No shell.
     #[error(transparent)]
@@ -83,6 +81,9 @@ pub enum DaemonError {
     /// What a guest starts with.
     #[error(transparent)]
     Boot(#[from] BootError),
+    /// A vCPU that KVM gives up on, why.
+    #[error("the guest could not go on: {0}")]
+    Unrunnable(String),
     /// The guest did something else.
     #[error("{0}")]
     Guest(String),
@@ -109,6 +110,7 @@ impl DaemonError {
             Self::Memory { .. } | Self::System(..) => ErrorCode::Exhausted,
             Self::Kvm(_) | Self::Pool(_) | Self::Image(_) => ErrorCode::Unsupported,
             Self::Guest(_) => ErrorCode::Guest,
+            Self::Unrunnable(_) => ErrorCode::Unrunnable,
             Self::Shell(_) | Self::State(_) | Self::Directory(_) => ErrorCode::Internal,
         }
     }

@@ -229,7 +229,7 @@ impl Controller {
                 Event::Exit { exit: Ok(Exit::PowerOff), .. } => return Ok(Some(Ended::PowerOff)),
                 Event::Exit { exit: Ok(Exit::Reset), .. } => return Ok(Some(Ended::Reset)),
                 Event::Exit { vcpu, exit: Err(e) } => {
-                    return Ok(Some(Ended::Failed(MachineError::Run(vcpu, e).to_string())));
+                    return Ok(Some(Ended::Kvm(MachineError::Run(vcpu, e).to_string())));
                 }
             }
         }

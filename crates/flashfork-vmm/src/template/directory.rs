@@ -6,6 +6,7 @@
 use super::manifest::{DiskSums, Manifest, Sum};
 use super::{DirectoryError, Host, Template, sparse};
 use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
+use crate::files;
 use crate::machine::Frozen;
 use crate::memory;
 use crate::state::MachineState;
@@ -71,6 +72,10 @@ pub fn load(directory: &Path, kvm: &Kvm) -> Result<Template, DirectoryError> {
         return Err(DirectoryError::Damaged { path, why: "its parts don't belong together".into() });
     }
     let ram = get(&directory.join(RAM), &manifest.ram, "flashfork:vm", shape.pages)?;
+    if shape.pages == Pages::Small {
+        let failed = |cause| DirectoryError::Read { path: directory.join(RAM), cause };
+        memory::collapse(&ram, shape.memory_bytes()).map_err(failed)?;
+    }
     let disk = match &manifest.disk {
         Some(sums) => {
             if sums.overlay.bytes != overlay_bytes(sums.image.bytes) {
@@ -88,7 +93,7 @@ pub fn load(directory: &Path, kvm: &Kvm) -> Result<Template, DirectoryError> {
 }
 
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
+    let file = files::open(path)?;
     let length = file.metadata()?.len();
     if length > MAX_MANIFEST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "too long for a manifest"));
@@ -102,7 +107,7 @@ fn read_small(path: &Path) -> io::Result<Vec<u8>> {
 fn check(path: &Path, saved: &Sum, take: impl FnMut(u64, &[u8]) -> io::Result<()>) -> Result<File, DirectoryError> {
     let failed = |cause| DirectoryError::Read { path: path.to_owned(), cause };
     let damaged = |why| DirectoryError::Damaged { path: path.to_owned(), why };
-    let file = File::open(path).map_err(failed)?;
+    let file = files::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
     if bytes != saved.bytes {
         return Err(damaged(format!("it has {bytes} bytes, {} were saved", saved.bytes)));
