@@ -71,6 +71,12 @@ impl Channel {
         Self(socket)
     }
 
+    /// Its socket, for another process.
+    #[must_use]
+    pub fn into_descriptor(self) -> OwnedFd {
+        self.0
+    }
+
     /// Sends the preamble. First thing on either end.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ pub const MAX_MESSAGE: usize = 192 << 10;
 pub const MAX_DESCRIPTORS: usize = 4;
 
 /// The shell's descriptor of its socket.
-pub const SOCKET_FD: i32 = 3;
+pub const SOCKET_FD: i32 = 0;
 
 /// The shell's descriptor of `/dev/kvm`.
-pub const KVM_FD: i32 = 4;
+pub const KVM_FD: i32 = 1;

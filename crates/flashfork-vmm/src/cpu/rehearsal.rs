@@ -16,7 +16,7 @@ impl Vcpu {
     /// Restores `state`, runs it to its first exit and becomes what the vCPU was before.
     pub(crate) fn rehearse(&mut self, state: &VcpuState, devices: &Devices) -> Result<(), RehearsalError> {
         let before = self.without_tsc()?;
-        self.restore(state)?;
+        self.restore_to_run(state)?;
         self.step(devices)?;
         self.finish_io(devices)?;
         self.restore(&before)?;

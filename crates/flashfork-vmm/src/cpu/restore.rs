@@ -2,7 +2,8 @@
 
 use super::state::{VcpuState, VcpuStateError, XSAVE_WORDS, Xsave};
 use super::{msrs, vcpu::Vcpu};
-use kvm_bindings::{Xsave as Wrapper, kvm_sregs, kvm_xsave};
+use kvm_bindings::{KVM_MP_STATE_UNINITIALIZED, Xsave as Wrapper, kvm_sregs, kvm_xsave};
+use kvm_ioctls::SyncReg;
 
 /// Parts per million by which two TSC rates may differ and count as one: what NTP's slewing and calibration differ by.
 const TSC_TOLERANCE_PPM: u64 = 250;
@@ -18,24 +19,46 @@ impl Vcpu {
     /// before MSRs (a TSC deadline needs deadline mode), general registers before events (setting them clears pending
     /// exceptions), events last. CPUID was set when the vCPU was made.
     pub fn restore(&mut self, state: &VcpuState) -> Result<(), VcpuStateError> {
+        self.restore_with(state, false)
+    }
+
+    /// As [`Vcpu::restore`] for a vCPU that runs next: registers and events wait in the page shared with KVM until `KVM_RUN`, which
+    /// takes them in the same order (sync_regs, `KVM_CAP_SYNC_REGS`).
+    pub fn restore_to_run(&mut self, state: &VcpuState) -> Result<(), VcpuStateError> {
+        // KVM doesn't look at the page before another vCPU has woken this one.
+        let waits = state.mp_state.mp_state == KVM_MP_STATE_UNINITIALIZED;
+        self.restore_with(state, self.sync_regs && !waits)
+    }
+
+    fn restore_with(&mut self, state: &VcpuState, to_run: bool) -> Result<(), VcpuStateError> {
         let fresh = match self.fresh.take() {
             Some(fresh) => fresh,
             None => Box::new(self.save()?),
         };
-        self.restore_over(state, &fresh)
-    }
-
-    fn restore_over(&self, state: &VcpuState, fresh: &VcpuState) -> Result<(), VcpuStateError> {
-        let fd = &self.fd;
-        self.check_rate(state.tsc_khz, fresh.tsc_khz)?;
+        let special = self.special(&state.sregs);
+        // What the local APIC and XCRs need of the special registers is there already.
+        let special_later = to_run && state.sregs.apic_base == fresh.sregs.apic_base && state.xcrs == fresh.xcrs;
+        let fd = &mut self.fd;
+        check_rate(state.tsc_khz, fresh.tsc_khz)?;
         if state.mp_state != fresh.mp_state {
             fd.set_mp_state(state.mp_state).map_err(VcpuStateError::ioctl("KVM_SET_MP_STATE"))?;
         }
-        fd.set_regs(&state.regs).map_err(VcpuStateError::ioctl("KVM_SET_REGS"))?;
-        fd.set_sregs(&self.special(&state.sregs)).map_err(VcpuStateError::ioctl("KVM_SET_SREGS"))?;
+        if to_run {
+            fd.sync_regs_mut().regs = state.regs;
+            fd.set_sync_dirty_reg(SyncReg::Register);
+        } else {
+            fd.set_regs(&state.regs).map_err(VcpuStateError::ioctl("KVM_SET_REGS"))?;
+        }
+        if special_later {
+            fd.sync_regs_mut().sregs = special;
+            fd.set_sync_dirty_reg(SyncReg::SystemRegister);
+        } else {
+            fd.set_sregs(&special).map_err(VcpuStateError::ioctl("KVM_SET_SREGS"))?;
+        }
         if state.xsave != fresh.xsave {
             self.set_xsave(&state.xsave)?;
         }
+        let fd = &mut self.fd;
         if state.xcrs != fresh.xcrs {
             fd.set_xcrs(&state.xcrs).map_err(VcpuStateError::ioctl("KVM_SET_XCRS"))?;
         }
@@ -44,7 +67,10 @@ impl Vcpu {
         }
         fd.set_lapic(&state.lapic).map_err(VcpuStateError::ioctl("KVM_SET_LAPIC"))?;
         msrs::write(fd, &state.msrs, &fresh.msrs)?;
-        if state.events != fresh.events {
+        if to_run {
+            fd.sync_regs_mut().events = state.events;
+            fd.set_sync_dirty_reg(SyncReg::VcpuEvents);
+        } else if state.events != fresh.events {
             fd.set_vcpu_events(&state.events).map_err(VcpuStateError::ioctl("KVM_SET_VCPU_EVENTS"))?;
         }
         if msrs::has_kvmclock(&state.msrs) {
@@ -62,13 +88,6 @@ impl Vcpu {
             sregs.tr.type_ &= !BUSY;
         }
         sregs
-    }
-
-    fn check_rate(&self, template: u32, host: u32) -> Result<(), VcpuStateError> {
-        if u64::from(template.abs_diff(host)) * 1_000_000 > u64::from(host) * TSC_TOLERANCE_PPM {
-            return Err(VcpuStateError::TscRate { template, host });
-        }
-        Ok(())
     }
 
     fn set_xsave(&self, Xsave(words): &Xsave) -> Result<(), VcpuStateError> {
@@ -89,4 +108,11 @@ impl Vcpu {
         // SAFETY: the wrapper has the size KVM_CAP_XSAVE2 of this VM gives, checked above.
         unsafe { self.fd.set_xsave2(&wrapper) }.map_err(failed)
     }
+}
+
+fn check_rate(template: u32, host: u32) -> Result<(), VcpuStateError> {
+    if u64::from(template.abs_diff(host)) * 1_000_000 > u64::from(host) * TSC_TOLERANCE_PPM {
+        return Err(VcpuStateError::TscRate { template, host });
+    }
+    Ok(())
 }

@@ -87,7 +87,8 @@ impl Vm {
             let own = cpuid::for_vcpu(&cpuid, id, shape.vcpus);
             vcpu.set_cpuid2(&own.wrapper()).map_err(VmError::ioctl("KVM_SET_CPUID2"))?;
             let xsave_size = fd.check_extension_int(Cap::Xsave2).max(0) as usize;
-            vcpus.push(Vcpu::new(vcpu, id, msrs.clone(), xsave_size, cpuid.is_amd()));
+            let sync_regs = fd.check_extension_int(Cap::SyncRegs);
+            vcpus.push(Vcpu::new(vcpu, id, msrs.clone(), xsave_size, cpuid.is_amd(), sync_regs));
         }
         Ok((Self { fd, cpuid }, vcpus))
     }

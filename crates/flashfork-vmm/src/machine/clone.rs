@@ -52,7 +52,7 @@ impl Machine {
         self.devices.vsock().set_cid(cid);
         times.map = clock.lap();
         let others = self.restore_vcpus(&state, 1);
-        vcpu0.restore(&state.vcpus[0]).map_err(|e| MachineError::Vcpu(0, e))?;
+        vcpu0.restore_to_run(&state.vcpus[0]).map_err(|e| MachineError::Vcpu(0, e))?;
         wait(others)?;
         times.vcpus = clock.lap();
         self.restore_rest(&state, renewal, &mut clock, &mut times)?;
@@ -95,7 +95,7 @@ impl Machine {
         (from..self.shape.vcpus)
             .map(|id| {
                 let state = state.clone();
-                (id, self.vcpus[usize::from(id)].call(move |vcpu| vcpu.restore(&state.vcpus[usize::from(id)])))
+                (id, self.vcpus[usize::from(id)].call(move |vcpu| vcpu.restore_to_run(&state.vcpus[usize::from(id)])))
             })
             .collect()
     }

@@ -7,8 +7,8 @@ use crate::kvm::VmState;
 use crate::{memory, state::MachineState};
 use flashfork_proto::shape::Pages;
 
-/// out 0x80, al: an exit that nobody listens to.
-const GUEST: [u8; 2] = [0xe6, 0x80];
+/// in al, 0x80: an exit that nobody listens to, and whose answer is written where `KVM_RUN` takes it from.
+const GUEST: [u8; 2] = [0xe4, 0x80];
 
 impl Machine {
     /// Goes through what [`Machine::become_clone`] and the first run do, with a guest of two bytes, and forgets it: pages of

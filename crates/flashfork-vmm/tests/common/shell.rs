@@ -3,22 +3,16 @@
 
 use crate::common::renewal;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{
-    Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, KVM_FD, SOCKET_FD, ToShell,
-};
+use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, ToShell};
 use flashfork_vmm::boot::Source;
 use rustix::fs::{Mode, OFlags, open};
-use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 /// A shell that does nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Where nothing is in the way of the descriptors a shell expects.
-const ABOVE: i32 = 20;
 
 /// What clones are made of.
 pub struct Template {
@@ -39,21 +33,8 @@ pub fn command() -> (Command, Channel) {
     let (daemon, shell) = Channel::pair().unwrap();
     set_socket_timeout(&daemon, Timeout::Recv, Some(PATIENCE)).unwrap();
     let kvm = open("/dev/kvm", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
-    let socket = fcntl_dupfd_cloexec(&shell, ABOVE).unwrap();
-    let kvm = fcntl_dupfd_cloexec(&kvm, ABOVE).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork-shell"));
-    command.stdin(Stdio::null()).env_clear();
-    // SAFETY: dup2 is async-signal-safe; both descriptors live in the closure.
-    unsafe {
-        command.pre_exec(move || {
-            for (from, to) in [(&socket, SOCKET_FD), (&kvm, KVM_FD)] {
-                if libc::dup2(from.as_raw_fd(), to) < 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-            }
-            Ok(())
-        })
-    };
+    command.stdin(shell.into_descriptor()).stdout(kvm).env_clear();
     (command, daemon)
 }
 
