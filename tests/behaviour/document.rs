@@ -1,4 +1,4 @@
-//! `docs/NEVER_SEAL.md`, made from the table and the programs.
+//! `docs/NEVER_SEAL.md` and `docs/FORK_SAFETY.md`, made from the table and the programs.
 
 use crate::program::programs_of;
 use crate::rows::WITHOUT_PROGRAM;
@@ -7,23 +7,24 @@ use libtest_mimic::Failed;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Compares the document with what it should be; with `UPDATE=1` writes it.
-pub fn is_up_to_date() -> Result<(), Failed> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/NEVER_SEAL.md");
-    let wanted = document();
-    if std::env::var_os("UPDATE").is_some_and(|v| v == "1") {
-        return Ok(std::fs::write(&path, wanted)?);
-    }
-    let found = std::fs::read_to_string(&path)?;
-    if found != wanted {
-        return Err("docs/NEVER_SEAL.md is not what the table and the programs say: \
-                    UPDATE=1 cargo test -p flashfork-tests --test behaviour document"
+/// Compares the documents with what they should be; with `UPDATE=1` writes them.
+pub fn are_up_to_date() -> Result<(), Failed> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+    for (name, wanted) in [("NEVER_SEAL.md", never_seal()), ("FORK_SAFETY.md", fork_safety())] {
+        let path = docs.join(name);
+        if std::env::var_os("UPDATE").is_some_and(|v| v == "1") {
+            std::fs::write(&path, wanted)?;
+        } else if std::fs::read_to_string(&path).ok().as_ref() != Some(&wanted) {
+            return Err(format!(
+                "docs/{name} is not what the table and the programs say: UPDATE=1 cargo test -p flashfork-tests --test behaviour document"
+            )
             .into());
+        }
     }
     Ok(())
 }
 
-fn document() -> String {
+fn never_seal() -> String {
     let mut text = String::from(INTRODUCTION);
     text += "\n## Memory that stays as it is\n\nThe rest of the process is sealed.\n\n";
     table(&mut text, Scope::Vma);
@@ -45,6 +46,65 @@ fn document() -> String {
     }
     text
 }
+
+/// What a program of `fork_safety/` says with its line `clone:`, and the table that it belongs to.
+const KINDS: [(&str, &str); 4] = [
+    ("shares", "Common to template and clones"),
+    ("renew", "Copied, and to be renewed"),
+    ("missing", "Not there in a clone"),
+    ("own", "Copied, and a clone's own"),
+];
+
+fn fork_safety() -> String {
+    let mut text = String::from(FORK_SAFETY);
+    let programs = programs_of("fork_safety");
+    for (kind, title) in KINDS {
+        write!(text, "\n## {title}\n\n| what | what happens | what to do |\n|---|---|---|\n")
+            .expect("writes to a string");
+        for program in programs.iter().filter(|program| program.directive("clone").as_deref() == Some(kind)) {
+            let comment = program.comment();
+            let (about, to_do) =
+                (comment.split("clone:").next().unwrap_or(""), comment.split("do:").nth(1).unwrap_or(""));
+            let sentence = first_sentence(about);
+            let (what, happens) =
+                sentence.split_once(": ").expect("a program of fork_safety says `what: what happens`");
+            let to_do = to_do.split_whitespace().collect::<Vec<_>>().join(" ");
+            let cells = [happens, to_do.as_str()].map(escaped).join(" | ");
+            writeln!(text, "| [{what}](../tests/behaviour/fork_safety/{}.c) | {cells} |", program.name)
+                .expect("writes to a string");
+        }
+    }
+    text + REFUSED
+}
+
+/// Every program of `fork_safety/` is in one of the tables.
+pub fn every_program_has_a_kind() -> Result<(), Failed> {
+    let known = |kind: Option<String>| KINDS.iter().any(|(known, _)| kind.as_deref() == Some(known));
+    match programs_of("fork_safety").into_iter().find(|p| !known(p.directive("clone")) || p.directive("do").is_none()) {
+        Some(p) => Err(format!(
+            "fork_safety/{}.c: its comment has no line `clone: shares|renew|missing|own`, or no `do:`",
+            p.name
+        )
+        .into()),
+        None => Ok(()),
+    }
+}
+
+const FORK_SAFETY: &str = "\
+# What a clone shares, and what it must renew
+
+A clone of a process is a fork of it, whatever the engine: nothing here comes from sealing, and all of it is as old as fork(2). But a template lives long and has many clones, so that
+what a short-lived child may overlook matters here. Each row links to a small C program that shows it in a clone of a sealed process.
+
+Made from the programs in `tests/behaviour/fork_safety`: change those, then `UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
+";
+
+const REFUSED: &str = "
+## What is refused
+
+Processes whose memory somebody else writes while it is moved, and memory that would not be the same afterwards, are not sealed: [NEVER_SEAL.md](NEVER_SEAL.md) has each with its reason and its
+program. Their forks are plain forks, and everything above holds for them too.
+";
 
 const INTRODUCTION: &str = "\
 # What is never sealed, and why

@@ -17,7 +17,7 @@ const SKIPPED: i32 = 77;
 /// Far more than any of them takes.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A program of `never_seal/`, `traps/` or `odf/`.
+/// A program of `never_seal/`, `traps/`, `fork_safety/` or `odf/`.
 pub struct Program {
     directory: &'static str,
     /// File name without `.c`; for a row of the table, the row's name.
@@ -32,7 +32,7 @@ pub fn here() -> PathBuf {
 
 /// Every program, in order of name.
 pub fn all() -> Vec<Program> {
-    ["never_seal", "traps", "odf"].into_iter().flat_map(programs_of).collect()
+    ["never_seal", "traps", "fork_safety", "odf"].into_iter().flat_map(programs_of).collect()
 }
 
 /// The programs of one directory.

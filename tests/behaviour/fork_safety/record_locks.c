@@ -1,0 +1,17 @@
+/* Record locks: POSIX locks (fcntl F_SETLK, lockf) are the template's alone. fcntl(2).
+   clone: missing
+   do: lock in the clone */
+#include "../behaviour.h"
+
+int main(void)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    int fd = open("lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && fcntl(fd, F_SETLK, &lock) == 0);
+    seal();
+    if (in_clone()) {
+        CHECK(fcntl(fd, F_SETLK, &lock) == -1 && (errno == EAGAIN || errno == EACCES));
+        _exit(0);
+    }
+    return unlink("lock");
+}
