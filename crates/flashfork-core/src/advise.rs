@@ -7,9 +7,10 @@
 use crate::arena::Arena;
 pub use crate::grow::mremap;
 use crate::range::Range;
-use crate::state::STATE;
+use crate::seal::Error;
+use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, HUGE, PAGE, Result};
-use crate::unseal::unseal;
+use crate::unseal::{unseal, unseal_alone};
 use crate::vma::{self, Kind, Vma};
 use crate::{offset, remap};
 use linux_raw_sys::general as k;
@@ -21,12 +22,17 @@ use linux_raw_sys::general as k;
 pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     // SAFETY: the program's own call.
     let real = || unsafe { sys::madvise(addr, len, advice) };
+    // Between what is asked here and what is done upon it no other thread may seal.
+    let inside = STATE.inside();
     // What the kernel refuses, or need not do, before it looks at memory (madvise_should_skip).
     let wraps = len.checked_next_multiple_of(PAGE).and_then(|len| addr.checked_add(len)).is_none();
     if !STATE.sealed() || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
         return real();
     }
     let range = Range::pages_of(addr, len);
+    if PROPERTIES.contains(&advice) {
+        STATE.properties_change();
+    }
     match advice {
         k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED | k::MADV_FREE => {
             // MADV_FREE refuses whatever isn't anonymous: one call tells whether there is more to do.
@@ -42,24 +48,51 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         k::MADV_REMOVE if holds_sealed(range) => Err(Errno::EINVAL),
         // Wiping works on anonymous memory only, and protects secrets: it must not seem to have been done.
         k::MADV_WIPEONFORK => {
-            make_anonymous(range)?;
+            let _inside = make_anonymous(range, inside)?;
             real()
         }
         // These work on sealed memory too, only less well: where it can't be made anonymous the kernel decides.
         k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
-            let _ = make_anonymous(range);
+            let _inside = make_anonymous(range, inside);
             real()
         }
         _ => real(),
     }
 }
 
-/// Prepares a range for a call whose meaning depends on it being anonymous.
-pub(crate) fn make_anonymous(range: Range) -> Result<()> {
-    if !holds_sealed(range) {
-        return Ok(());
+/// Advice that gives memory a property which [`crate::never_seal`] minds, or takes it away.
+const PROPERTIES: [u32; 9] = [
+    k::MADV_DONTFORK,
+    k::MADV_DOFORK,
+    k::MADV_WIPEONFORK,
+    k::MADV_KEEPONFORK,
+    k::MADV_DONTDUMP,
+    k::MADV_DODUMP,
+    k::MADV_MERGEABLE,
+    k::MADV_UNMERGEABLE,
+    k::MADV_GUARD_INSTALL,
+];
+
+/// Milliseconds to wait for another thread's seal.
+const ATTEMPTS: usize = 5000;
+
+/// Prepares a range for a call whose meaning depends on it being anonymous. Nobody seals it again before the guard is dropped.
+pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>) -> Result<Inside<'static>> {
+    let mut inside = inside;
+    for _ in 0..ATTEMPTS {
+        if !holds_sealed(range) {
+            return Ok(inside);
+        }
+        // The unseal would wait for ourselves.
+        drop(inside);
+        match unseal(range) {
+            Ok(_) => {}
+            Err(Error::Busy) => sys::pause_briefly(),
+            Err(_) => return Err(Errno::EINVAL),
+        }
+        inside = STATE.inside();
     }
-    unseal(range).map(drop).map_err(|_| Errno::EINVAL)
+    Err(Errno::EINVAL)
 }
 
 /// Drops the contents of a range; the next read gives zeros, or a file's bytes where a file is mapped. Pages that are only to
@@ -84,7 +117,7 @@ unsafe fn discard(range: Range, advice: u32) -> Result<()> {
     for_each_sealed(range, |part, v| {
         plain(Range::new(at, part.start))?;
         at = part.end;
-        if part.len() < HUGE && unseal(blocks_around(part, v.range)).is_ok() {
+        if part.len() < HUGE && unseal_alone(blocks_around(part, v.range)).is_ok() {
             // A hole in the middle of sealed memory makes three VMAs of one; a block of anonymous memory takes any number.
             return plain(part);
         }
@@ -108,15 +141,22 @@ fn blocks_around(part: Range, vma: Range) -> Range {
 /// Before `mlock(2)` and its kin: locking sealed memory would copy every page of it. Where it can't be turned back the lock is
 /// still correct.
 pub fn before_lock(addr: usize, len: usize) {
-    if STATE.sealed() {
-        let _ = unseal(Range::pages_of(addr, len));
-    }
+    make_ready(Range::pages_of(addr, len));
 }
 
 /// Before something that must find all memory anonymous (userfaultfd, `mlockall(2)`).
 pub fn before_all() {
-    if STATE.sealed() {
-        let _ = unseal(Range::ALL);
+    make_ready(Range::ALL);
+}
+
+fn make_ready(range: Range) {
+    STATE.properties_change();
+    for _ in 0..ATTEMPTS {
+        // Another thread's seal comes to an end, and it minds what has changed.
+        if !STATE.sealed() || unseal(range) != Err(Error::Busy) {
+            return;
+        }
+        sys::pause_briefly();
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Run {
     pub advice: u8,
     /// Index of the VMA's record.
     pub record: u32,
+    /// Whether it was sealed before and written since.
+    pub resealed: bool,
     /// Bytes inside that hold no page today and will be zeros in the memfd.
     pub filled: usize,
 }

@@ -30,12 +30,35 @@ impl Window {
         Some(Window { mapping: Range::new(at, at + len), aligned: at.next_multiple_of(HUGE) })
     }
 
+    /// Its addresses.
+    pub fn range(&self) -> Range {
+        self.mapping
+    }
+
+    /// Puts pages of whatever size into `len` bytes of the memfd at `offset`, at most a chunk.
+    pub fn populate(&self, fd: i32, offset: u64, len: usize) -> Result<()> {
+        // SAFETY: the window's addresses are ours.
+        unsafe {
+            self.show(fd, offset, len)?;
+            sys::madvise(self.aligned, len, k::MADV_POPULATE_WRITE)
+        }
+    }
+
+    /// Maps a part of the memfd; not into clones, whose shared mappings would keep it from being sealed against writes.
+    unsafe fn show(&self, fd: i32, offset: u64, len: usize) -> Result<()> {
+        // SAFETY: the window's addresses are ours, and whatever was shown there before is done with.
+        unsafe {
+            sys::mmap(self.aligned, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset)?;
+            sys::madvise(self.aligned, len, k::MADV_DONTFORK)
+        }
+    }
+
     /// Puts 2 MB pages into `len` bytes of the memfd at `offset`, both multiples of 2 MB and `len` at most a chunk.
     pub fn make_huge(&self, fd: i32, offset: u64, len: usize) -> Result<()> {
         debug_assert!(len <= CHUNK && len.is_multiple_of(HUGE) && offset.is_multiple_of(HUGE as u64));
         // SAFETY: the window's addresses are ours and nobody reads or writes through them but the two calls below.
         unsafe {
-            sys::mmap(self.aligned, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset)?;
+            self.show(fd, offset, len)?;
             for page in (0..len).step_by(HUGE) {
                 sys::madvise(self.aligned + page, PAGE, k::MADV_POPULATE_WRITE)?;
             }

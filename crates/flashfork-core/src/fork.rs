@@ -5,7 +5,7 @@
 
 use crate::odf::{self, Unavailable};
 use crate::range::Range;
-use crate::seal::{Pages, seal};
+use crate::seal::{Pages, Wait, seal_waiting};
 use crate::state::STATE;
 use crate::stats::{Kind, Stats, Timed};
 use crate::sys;
@@ -96,7 +96,7 @@ impl Policy {
     }
 
     fn seal(&self) {
-        let sealed = seal(Pages::Auto);
+        let sealed = seal_waiting(Pages::Auto, Wait::No);
         stats().seal(&sealed);
         self.attempts.fetch_add(1, Relaxed);
         self.lost.store(0, Relaxed);
@@ -134,6 +134,7 @@ impl Policy {
 
     /// A clone starts anew.
     fn forget(&self) {
+        STATE.nobody_inside();
         self.lost.store(0, Relaxed);
         self.plain.take();
         self.plain_mean.store(0, Relaxed);

@@ -26,6 +26,8 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
     // SAFETY: the program's own call.
     let real = || unsafe { sys::mremap(from, old, new, flags, to) };
     let Some(len) = new.checked_next_multiple_of(PAGE) else { return real() };
+    // What is done here takes several steps, between which no other thread may seal.
+    let mut inside = STATE.inside();
     let mut whole = Range::pages_of(from, old);
     let wrong = flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0
         || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
@@ -34,7 +36,7 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
         return real();
     }
     if flags & DONTUNMAP != 0 {
-        advise::make_anonymous(whole)?;
+        inside = advise::make_anonymous(whole, inside)?;
     }
     // The scratch memory must be gone before anything grows: it may lie in the very place.
     let look = |whole| with_arena(|arena| pieces(arena, whole));
@@ -59,7 +61,9 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
     }
     let to = (flags & FIXED != 0).then_some(to);
     // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
-    unsafe { Move { whole, len, end, flags }.run(to) }
+    let moved = unsafe { Move { whole, len, end, flags }.run(to) };
+    drop(inside);
+    moved
 }
 
 fn with_arena<T>(f: impl FnOnce(&mut Arena) -> Result<T>) -> Result<T> {
@@ -247,7 +251,7 @@ impl Move {
             while back().is_err() {
                 attempts += 1;
                 if attempts == ATTEMPTS {
-                    sys::die();
+                    STATE.die();
                 }
                 sys::pause_briefly();
             }

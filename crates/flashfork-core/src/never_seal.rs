@@ -52,6 +52,8 @@ pub enum Reason {
     LocksFuture,
     FileSizeLimit,
     VmaLimit,
+    ThreadUnstoppable,
+    ThreadTraced,
 }
 
 /// What a row of the table is about.
@@ -272,7 +274,7 @@ pub const TABLE: &[Row] = &[
         "threads",
         "a process with other threads, or whose memory another process uses too (CLONE_VM)",
         "their writes between the copy and the remap would be lost",
-        "unshare(CLONE_VM); where that is not allowed, /proc/self/task and kcmp with parent and children",
+        "unshare(CLONE_VM); where that is not allowed, /proc/self/task and kcmp with parent and children. Threads can be allowed: docs/THREADS.md",
     ),
     process(
         Reason::IoUring,
@@ -293,7 +295,7 @@ pub const TABLE: &[Row] = &[
         "kvm",
         "a process with a virtual machine",
         "the guest would go on in the old pages",
-        "/dev/kvm, anon_inode:kvm-vm",
+        "/dev/kvm, anon_inode:kvm-vm, /dev/mshv",
     ),
     process(
         Reason::Vhost,
@@ -333,9 +335,9 @@ pub const TABLE: &[Row] = &[
     process(
         Reason::Gpu,
         "gpu",
-        "a process with a GPU device",
+        "a process with a GPU, accelerator or video device",
         "drivers pin and write user pages",
-        "/dev/dri/*, /dev/nvidia*, /dev/kfd",
+        "/dev/dri/*, /dev/nvidia*, /dev/kfd, /dev/accel/*, /dev/video*",
     ),
     process(
         Reason::LocksFuture,
@@ -357,6 +359,20 @@ pub const TABLE: &[Row] = &[
         "a process close to vm.max_map_count",
         "splitting VMAs could fail half way",
         "/proc/sys/vm/max_map_count",
+    ),
+    process(
+        Reason::ThreadUnstoppable,
+        "thread_unstoppable",
+        "with threads allowed: a process with a thread that doesn't stop within a second, or one of the kernel's own",
+        "it might write between the copy and the remap (it waits for a vfork child, a device, a dead file server)",
+        "ptrace(PTRACE_INTERRUPT) and wait4",
+    ),
+    process(
+        Reason::ThreadTraced,
+        "thread_traced",
+        "with threads allowed: a process whose threads we may not stop",
+        "ptrace is refused: a debugger has them, or Yama, a sandbox or other credentials forbid it",
+        "ptrace(PTRACE_SEIZE)",
     ),
 ];
 
@@ -456,7 +472,7 @@ mod tests {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.reason as usize, i, "{}", row.name);
         }
-        assert_eq!(Reason::VmaLimit as usize + 1, TABLE.len());
+        assert_eq!(Reason::ThreadTraced as usize + 1, TABLE.len());
     }
 
     /// What `judge` says of a VMA with these flags, more than the harmless ones of ordinary memory.

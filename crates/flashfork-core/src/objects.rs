@@ -3,7 +3,7 @@
 
 use crate::never_seal::Reason;
 use crate::sys::{self, Errno, Result};
-use crate::text::{decimal, read_file, words};
+use crate::text::{ProcPath, decimal, read_file, words};
 use core::ffi::CStr;
 
 const AF_XDP: i32 = 44;
@@ -13,6 +13,7 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
     (b"anon_inode:[io_uring]", Reason::IoUring),
     (b"anon_inode:kvm-", Reason::Kvm),
     (b"/dev/kvm", Reason::Kvm),
+    (b"/dev/mshv", Reason::Kvm),
     (b"/dev/vhost-", Reason::Vhost),
     (b"/dev/vfio/", Reason::Vfio),
     (b"anon_inode:[vfio", Reason::Vfio),
@@ -23,34 +24,86 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
     (b"/dev/dri/", Reason::Gpu),
     (b"/dev/nvidia", Reason::Gpu),
     (b"/dev/kfd", Reason::Gpu),
+    (b"/dev/accel/", Reason::Gpu),
+    (b"/dev/video", Reason::Gpu),
 ];
 
-/// The first reason not to touch this process's memory, if there is one. `buf` is scratch.
-pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
-    if !alone(buf)? {
-        return Ok(Some(Reason::Threads));
-    }
-    for_each_entry(c"/proc/self/fd", buf, descriptor)
+/// Whose descriptors are looked at.
+pub enum Process {
+    /// The calling process's own.
+    Own,
+    /// Those of another process, which the caller may trace.
+    Other { pid: i32, pidfd: i32 },
 }
 
-/// Whether nobody else uses this process's memory: no other thread, no process. `buf` is scratch.
+impl Process {
+    /// Its id.
+    pub fn pid(&self) -> i32 {
+        match self {
+            Process::Own => sys::getpid(),
+            Process::Other { pid, .. } => *pid,
+        }
+    }
+
+    /// `/proc/…/fd`: `self` works in more places.
+    fn descriptors(&self) -> ProcPath {
+        match self {
+            Process::Own => ProcPath::of_self().push(b"/fd"),
+            Process::Other { pid, .. } => ProcPath::of(*pid).push(b"/fd"),
+        }
+    }
+
+    /// Protocol family of a socket.
+    fn socket_domain(&self, fd: i32) -> Result<i32> {
+        match self {
+            Process::Own => sys::socket_domain(fd),
+            Process::Other { pidfd, .. } => {
+                let copy = sys::pidfd_getfd(*pidfd, fd)?;
+                let domain = sys::socket_domain(copy);
+                sys::close(copy);
+                domain
+            }
+        }
+    }
+}
+
+/// Whether nobody but the calling thread uses this process's memory. `buf` is scratch.
 pub fn alone(buf: &mut [u8]) -> Result<bool> {
     // `pthread_join` returns a moment before the kernel has taken the thread off the list (mm_release, release_task).
     const PATIENCE: usize = 5;
     for _ in 0..PATIENCE {
-        // The kernel lets a process unshare its memory only when nobody else uses it, in whatever way they came to share it.
-        let alone = match sys::unshare_memory() {
-            Ok(()) => true,
-            Err(Errno::EINVAL) => false,
-            // Not allowed (a seccomp filter, as in containers): look around.
-            Err(_) => tasks(buf)? == 1 && !shared_with_a_process(buf),
-        };
-        if alone {
+        if alone_now(buf)? {
             return Ok(true);
         }
         sys::pause_briefly();
     }
     Ok(false)
+}
+
+/// The same without waiting for threads that are just ending.
+pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
+    // The kernel lets a process unshare its memory only when nobody else uses it, in whatever way they came to share it.
+    match sys::unshare_memory() {
+        Ok(()) => Ok(true),
+        Err(Errno::EINVAL) => Ok(false),
+        // Not allowed (a seccomp filter, as in containers): look around.
+        Err(_) => Ok(tasks(buf)? == 1 && !shared_with_a_process(buf)),
+    }
+}
+
+/// The first reason among the calling process's descriptors not to touch its memory, if there is one.
+pub fn descriptors(buf: &mut [u8]) -> Result<Option<Reason>> {
+    descriptors_of(&Process::Own, buf)
+}
+
+/// The first reason not to touch the calling process's memory, other threads among them. `buf` is scratch.
+pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
+    if alone(buf)? { descriptors(buf) } else { Ok(Some(Reason::Threads)) }
+}
+
+/// As [`descriptors`], for any process.
+pub fn descriptors_of(process: &Process, buf: &mut [u8]) -> Result<Option<Reason>> {
+    for_each_entry(process.descriptors().as_c(), buf, |name| descriptor(process, name))
 }
 
 fn tasks(buf: &mut [u8]) -> Result<usize> {
@@ -84,17 +137,19 @@ fn shared_with_a_process(buf: &mut [u8]) -> bool {
 }
 
 /// What stands in the way of sealing while descriptor `name` is open.
-fn descriptor(name: &[u8]) -> Option<Reason> {
-    let prefix = b"/proc/self/fd/";
-    let mut path = [0u8; 40];
-    path.get_mut(prefix.len()..prefix.len() + name.len())?.copy_from_slice(name);
-    path[..prefix.len()].copy_from_slice(prefix);
+fn descriptor(process: &Process, name: &[u8]) -> Option<Reason> {
+    let path = process.descriptors().push(b"/").push(name);
     let mut target = [0u8; 128];
-    let n = sys::readlink(CStr::from_bytes_until_nul(&path).ok()?, &mut target).ok()?;
+    let n = sys::readlink(path.as_c(), &mut target).ok()?;
     let target = &target[..n];
     if target.starts_with(b"socket:") {
         let fd = decimal(name)? as i32;
-        return (sys::socket_domain(fd) == Ok(AF_XDP)).then_some(Reason::Xdp);
+        return match process.socket_domain(fd) {
+            Ok(AF_XDP) => Some(Reason::Xdp),
+            // We may not ask: then nothing may be done.
+            Err(_) if matches!(process, Process::Other { .. }) => Some(Reason::ThreadTraced),
+            _ => None,
+        };
     }
     of_target(target)
 }
@@ -105,7 +160,7 @@ pub(crate) fn of_target(target: &[u8]) -> Option<Reason> {
 }
 
 /// Calls `each` with the names in a directory, `.` and `..` left out, until it gives a reason.
-fn for_each_entry(
+pub fn for_each_entry(
     path: &CStr,
     buf: &mut [u8],
     mut each: impl FnMut(&[u8]) -> Option<Reason>,
@@ -154,7 +209,7 @@ mod tests {
     fn a_test_harness_has_threads() {
         let done = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || done.1.recv());
-        assert_eq!(refusal(&mut [0; 4096]), Ok(Some(Reason::Threads)));
+        assert_eq!(alone(&mut [0; 4096]), Ok(false));
         drop(done.0);
         other.join().unwrap().unwrap_err();
     }

@@ -103,6 +103,7 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool) -> Re
             prot: v.prot,
             advice: if sealed_before { offset::advice_of_sealed(v) } else { offset::advice_of_flags(&v.flags) },
             record: index,
+            resealed: sealed_before,
             ..Run::default()
         },
         bytes: 0,

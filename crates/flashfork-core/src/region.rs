@@ -123,7 +123,7 @@ impl Region {
                 }
                 sys::pause_briefly();
             }
-            sys::die();
+            sys::die(sys::getpid());
         }
         self.fd = None;
         sys::close(fd);

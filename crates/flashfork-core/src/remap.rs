@@ -5,6 +5,7 @@
 //! memory and a copy. If even that fails for a second, the process has lost memory and must not go on.
 
 use crate::range::Range;
+use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
 
 /// How often a step that must not fail is tried, a millisecond apart.
@@ -39,7 +40,7 @@ pub unsafe fn seal_range(range: Range, prot: u32, fd: i32, offset: u64) -> Resul
         }
         sys::pause_briefly();
     }
-    sys::die()
+    STATE.die()
 }
 
 /// Moves the anonymous copy at `copy` over `range`.
@@ -75,7 +76,7 @@ pub unsafe fn unseal_range(range: Range, prot: u32, copy: usize) -> Result<()> {
         }
         sys::pause_briefly();
     }
-    sys::die()
+    STATE.die()
 }
 
 /// Maps fresh anonymous memory, all zeros, over `range`.

@@ -1,14 +1,16 @@
 //! Seal: plan, copy, remap, and the way back.
 
-use crate::arena::{Arena, Run};
+use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::copy::{self, CHUNK, Window};
+use crate::live::Live;
 use crate::memory::Limits;
 use crate::never_seal::Reason;
 use crate::plan;
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
-use crate::{limits, objects, offset, remap};
+use crate::threads::{self, Threads};
+use crate::{helper, limits, offset, remap};
 use core::ffi::CStr;
 
 /// Which pages the memfd is made of.
@@ -33,6 +35,8 @@ pub enum Step {
     CreateMemfd,
     /// Turning sealed memory back.
     Unseal,
+    /// Starting the process that stops this one's threads; `ESRCH`: it was killed.
+    Helper,
 }
 
 /// Why nothing, or not all, was done. Memory is as it was, byte for byte, and a plain fork is correct.
@@ -59,6 +63,14 @@ pub struct Outcome {
     pub peak_extra: u64,
     /// Nanoseconds the call took; signals were blocked meanwhile.
     pub elapsed_ns: u64,
+    /// How often other threads were stopped: once for each step of 2 MB. 0 in a process without any.
+    pub pauses: u32,
+    /// Nanoseconds they were stopped in all, and at most at a time.
+    pub paused_ns: u64,
+    /// See `paused_ns`.
+    pub longest_pause_ns: u64,
+    /// Why the seal ended before everything planned was done: what came up among threads that went on running.
+    pub cut_short: Option<Reason>,
     /// Number of this seal, from 1; 0 when there was nothing to seal.
     pub generation: u32,
     /// Whether the memfd refuses every later write. Without that a process with the right to open
@@ -90,18 +102,39 @@ impl Drop for Sealed {
 
 /// Seals what is eligible; memory sealed before and written since is sealed anew.
 ///
-/// The calling thread must be the process's only one; signals wait until the call is over. Nothing of the program's
-/// memory changes but what backs it. Where a chunk can't be sealed its memory stays anonymous.
+/// The calling thread must be the process's only one, unless [`crate::threads::allow`] says otherwise; its signals wait until the
+/// call is over. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its memory stays
+/// anonymous.
 pub fn seal(pages: Pages) -> Sealed {
+    seal_waiting(pages, Wait::Yes)
+}
+
+/// The same; `wait`: for another thread that has the engine.
+pub(crate) fn seal_waiting(pages: Pages, wait: Wait) -> Sealed {
     let here = 0u8;
     let caller_stack = &raw const here as usize;
-    on_own_stack(|arena| seal_on_own_stack(arena, pages, caller_stack))
+    on_own_stack(wait, |arena| seal_on_own_stack(arena, pages, caller_stack))
+}
+
+/// What to do when another thread has the engine, where threads are allowed at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Wait some seconds for it.
+    Yes,
+    /// Say [`Error::Busy`].
+    No,
 }
 
 /// Runs `f` with an arena, on the arena's stack, signals blocked, nobody else in here.
-pub(crate) fn on_own_stack<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(f: F) -> Sealed {
-    if !STATE.enter() {
-        return Sealed { arena: None, outcome: Err(Error::Busy) };
+pub(crate) fn on_own_stack<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait: Wait, f: F) -> Sealed {
+    const MILLISECONDS: usize = 10_000;
+    let mut attempts = 0;
+    while !STATE.enter() {
+        attempts += 1;
+        if wait == Wait::No || threads::allowed() == Threads::Refuse || attempts > MILLISECONDS {
+            return Sealed { arena: None, outcome: Err(Error::Busy) };
+        }
+        sys::pause_briefly();
     }
     let sealed = with_arena(f).unwrap_or_else(|e| Sealed { arena: None, outcome: Err(Error::System(Step::Begin, e)) });
     STATE.leave();
@@ -134,15 +167,37 @@ fn with_arena<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(f: F) -> sys::Res
 }
 
 fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Result<Outcome, Error> {
-    let look = |e| Error::System(Step::Look, e);
     let start = sys::now_ns();
-    if let Some(reason) = objects::refusal(&mut arena.text).map_err(look)? {
-        return Err(Error::Refused(reason));
+    // The addresses that belong to the calling thread: the helper can't ask for them.
+    plan::set_holes(arena, caller_stack, &STATE.excluded()).map_err(|e| Error::System(Step::Look, e))?;
+    let mut outcome = helper::run(arena, |arena, live| seal_planned(arena, pages, live))?;
+    outcome.elapsed_ns = sys::now_ns() - start;
+    Ok(outcome)
+}
+
+fn seal_planned(arena: &mut Arena, pages: Pages, mut live: Option<Live>) -> Result<Outcome, Error> {
+    let fold = plan_all(arena, &mut live)?;
+    if arena.run_count == 0 {
+        return Ok(Outcome::default());
     }
-    plan::set_holes(arena, caller_stack, &STATE.excluded()).map_err(look)?;
+    let raised = limits::Raised::begin(arena)?;
+    let outcome = seal_runs(arena, &raised.memory, pages, live, fold)?;
+    if outcome.sealed > 0 {
+        limits::dump_file_memory(&mut arena.small);
+    }
+    Ok(outcome)
+}
+
+/// Makes the plan; says whether it folds all generations into one.
+fn plan_all(arena: &mut Arena, live: &mut Option<Live>) -> Result<bool, Error> {
+    let look = |e| Error::System(Step::Look, e);
+    if let Some(live) = live {
+        live.plan_begins();
+    }
     let mut facts = plan::make(arena, false).map_err(look)?;
     let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
-    if facts.generations >= plan::MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0 {
+    let fold = facts.generations >= plan::MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0;
+    if fold {
         // Fold all generations into one: fewer memfds, fewer VMAs.
         facts = plan::make(arena, true).map_err(look)?;
     }
@@ -152,25 +207,26 @@ fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Re
     if 2 * arena.run_count > room {
         return Err(Error::Refused(Reason::VmaLimit));
     }
-    if arena.run_count == 0 {
-        return Ok(Outcome { elapsed_ns: sys::now_ns() - start, ..Outcome::default() });
-    }
-    let raised = limits::Raised::begin(arena)?;
-    let mut outcome = seal_runs(arena, &raised.memory, pages)?;
-    if outcome.sealed > 0 {
-        limits::dump_file_memory(&mut arena.small);
-    }
-    outcome.elapsed_ns = sys::now_ns() - start;
-    Ok(outcome)
+    Ok(fold)
 }
 
 /// Makes the memfd of this generation and seals every run into it.
-fn seal_runs(arena: &mut Arena, memory: &Limits, pages: Pages) -> Result<Outcome, Error> {
+fn seal_runs(
+    arena: &mut Arena,
+    memory: &Limits,
+    pages: Pages,
+    live: Option<Live>,
+    fold: bool,
+) -> Result<Outcome, Error> {
     let mut maker = Maker::begin(memory, pages)?;
+    maker.with(live, fold);
     maker.seal_all(arena);
     let (fd, outcome) = maker.finish();
     sys::close(fd);
-    Ok(outcome)
+    match outcome.cut_short {
+        Some(reason) if outcome.sealed == 0 => Err(Error::Refused(reason)),
+        _ => Ok(outcome),
+    }
 }
 
 fn make_memfd(generation: u32) -> sys::Result<i32> {
@@ -192,6 +248,10 @@ pub(crate) struct Maker<'a> {
     pub fd: i32,
     memory: &'a Limits,
     window: Option<Window>,
+    /// Whether 2 MB pages are wanted, and to be had.
+    huge: bool,
+    live: Option<Live<'a>>,
+    fold: bool,
     outcome: Outcome,
 }
 
@@ -203,26 +263,37 @@ impl<'a> Maker<'a> {
     pub fn begin(memory: &'a Limits, pages: Pages) -> Result<Maker<'a>, Error> {
         let outcome = Outcome { generation: STATE.next_generation(), ..Outcome::default() };
         let fd = make_memfd(outcome.generation).map_err(|e| Error::System(Step::CreateMemfd, e))?;
-        let window = if pages == Pages::Auto { Window::reserve() } else { None };
-        Ok(Maker { fd, memory, window, outcome })
+        let huge = pages == Pages::Auto;
+        let window = if huge { Window::reserve() } else { None };
+        Ok(Maker { fd, memory, window, huge, live: None, fold: false, outcome })
+    }
+
+    /// Seals while other threads run; `fold`: what was sealed before is sealed anew.
+    fn with(&mut self, live: Option<Live<'a>>, fold: bool) {
+        (self.live, self.fold) = (live, fold);
+        let Some(live) = &mut self.live else { return };
+        // Small pages too are made ahead, not in a pause.
+        self.window = self.window.take().or_else(Window::reserve);
+        *live.window = self.window.as_ref().map(Window::range).unwrap_or_default();
     }
 
     /// Seals the arena's runs, and tells in its records what became of each.
     pub fn seal_all(&mut self, arena: &mut Arena) {
-        for i in 0..arena.run_count {
-            let run = arena.runs[i];
-            let before = self.outcome.sealed;
-            let result = self.seal_run(i, run, &mut arena.text);
-            let sealed = self.outcome.sealed - before;
-            self.outcome.filled += sealed.min(run.filled as u64);
-            let record = &mut arena.records[run.record as usize];
-            record.sealed += sealed;
-            record.kept = record.kept.saturating_sub(sealed);
-            if let Err(reason) = result {
-                record.reason = Some(reason);
-                if reason == Reason::LowMemory {
-                    break;
+        let mut first = 0;
+        loop {
+            let stale = self.seal_plan(arena, first);
+            first += arena.run_count;
+            if !stale || first >= MAX_RUNS {
+                return;
+            }
+            // Memory got properties that the plan knows nothing of. What is sealed by now is not written, and not planned again.
+            match plan_all(arena, &mut self.live) {
+                Ok(false) => arena.run_count = arena.run_count.min(MAX_RUNS - first),
+                Err(Error::Refused(reason)) => {
+                    self.outcome.cut_short = Some(reason);
+                    return;
                 }
+                Ok(true) | Err(_) => return,
             }
         }
     }
@@ -234,39 +305,77 @@ impl<'a> Maker<'a> {
 
     /// Seals the memfd against writes; its descriptor is the caller's from here on.
     pub fn finish(self) -> (i32, Outcome) {
-        let Maker { fd, window, mut outcome, .. } = self;
+        let Maker { fd, window, live, mut outcome, .. } = self;
         drop(window); // the memfd can't be sealed while it is mapped shared and writable
+        if let Some(live) = live {
+            *live.window = Range::default();
+            (outcome.pauses, outcome.paused_ns) = (live.pauses, live.paused_ns);
+            outcome.longest_pause_ns = live.longest_ns;
+        }
         outcome.write_sealed = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
         (fd, outcome)
     }
 
     /// Whether `len` bytes more may be taken.
     pub fn has_room(&self, len: usize, buf: &mut [u8]) -> bool {
-        self.headroom(buf).is_ok_and(|free| free >= len as u64 + SLACK)
+        self.memory.headroom(buf).is_ok_and(|free| free >= len as u64 + SLACK)
+    }
+
+    /// Seals the plan's runs; true when the plan has to be made again before going on. The run of index 0 is the memfd's `first`.
+    fn seal_plan(&mut self, arena: &mut Arena, first: usize) -> bool {
+        for i in 0..arena.run_count {
+            let run = arena.runs[i];
+            let before = self.outcome.sealed;
+            let result = self.seal_run(first + i, run, arena);
+            let sealed = self.outcome.sealed - before;
+            self.outcome.filled += sealed.min(run.filled as u64);
+            let record = &mut arena.records[run.record as usize];
+            record.sealed += sealed;
+            record.kept = record.kept.saturating_sub(sealed);
+            match result {
+                Ok(()) => {}
+                Err(Stop::Skipped(reason)) => record.reason = Some(reason),
+                Err(Stop::Stale) => return true,
+                Err(Stop::Over(reason)) => {
+                    record.reason = Some(reason);
+                    if self.live.is_some() {
+                        self.outcome.cut_short = Some(reason);
+                    }
+                    return false;
+                }
+            }
+        }
+        false
     }
 
     /// Seals a run chunk by chunk. On an error the rest, or the chunk that failed, is as it was.
-    fn seal_run(&mut self, index: usize, run: Run, buf: &mut [u8]) -> Result<(), Reason> {
+    fn seal_run(&mut self, index: usize, run: Run, arena: &mut Arena) -> Result<(), Stop> {
         let base = offset::of_run(index, run.advice, run.range.start);
         let target = |at: usize| base + (at - run.range.start) as u64;
         let mut result = Ok(());
         let mut at = run.range.start;
         while at < run.range.end {
             let chunk = next_chunk(Range::new(at, run.range.end));
-            let free = self.headroom(buf)?;
+            let free = self.headroom(&mut arena.text)?;
             let ample = free >= chunk.len() as u64 + SLACK;
             let huge = ample && chunk.len() >= HUGE && self.make_huge(chunk, target(at));
-            // A failed collapse may mean that memory is short: from there on small steps, each after a look.
-            let step = if huge { chunk.len() } else { HUGE };
+            // A failed collapse may mean that memory is short: from there on small steps, each after a look. Small steps too where
+            // threads wait meanwhile.
+            let step = if huge && self.live.is_none() { chunk.len() } else { HUGE };
             while at < chunk.end {
                 let piece = Range::new(at, (at + step).min(chunk.end));
-                if !ample && self.headroom(buf)? < piece.len() as u64 + SLACK {
-                    return Err(Reason::LowMemory);
+                if !ample && self.headroom(&mut arena.text)? < piece.len() as u64 + SLACK {
+                    return Err(Stop::Over(Reason::LowMemory));
                 }
-                match self.seal_piece(piece, run.prot, target(at)) {
+                match self.seal_step(arena, piece, &run, target(at), huge) {
                     Ok(()) if huge => self.outcome.huge += piece.len() as u64,
                     Ok(()) => {}
-                    Err(_) => result = Err(Reason::CopyFailed),
+                    Err(Stop::Skipped(reason)) => result = Err(Stop::Skipped(reason)),
+                    Err(over) => {
+                        // Pages made for what is not going to come.
+                        let _ = sys::punch_hole(self.fd, target(at), chunk.end - at);
+                        return Err(over);
+                    }
                 }
                 at = piece.end;
             }
@@ -274,13 +383,13 @@ impl<'a> Maker<'a> {
         result
     }
 
-    fn headroom(&self, buf: &mut [u8]) -> Result<u64, Reason> {
-        self.memory.headroom(buf).map_err(|_| Reason::LowMemory)
+    fn headroom(&self, buf: &mut [u8]) -> Result<u64, Stop> {
+        self.memory.headroom(buf).map_err(|_| Stop::Over(Reason::LowMemory))
     }
 
     /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel has none.
     fn make_huge(&mut self, chunk: Range, target: u64) -> bool {
-        let Some(window) = &self.window else { return false };
+        let Some(window) = self.window.as_ref().filter(|_| self.huge) else { return false };
         let extra = chunk.len() as u64 + self.outcome.filled;
         self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
         match window.make_huge(self.fd, target, chunk.len()) {
@@ -288,10 +397,39 @@ impl<'a> Maker<'a> {
             // No huge page free just now: the next chunk may find some.
             Err(Errno::ENOMEM | Errno::EAGAIN | Errno::EBUSY) => false,
             Err(_) => {
-                self.window = None;
+                self.huge = false;
                 false
             }
         }
+    }
+
+    /// Seals a piece, in a pause when there are other threads.
+    fn seal_step(&mut self, arena: &mut Arena, piece: Range, run: &Run, target: u64, huge: bool) -> Result<(), Stop> {
+        let Some(live) = &mut self.live else {
+            return self.seal_piece(piece, run.prot, target).map_err(|_| Stop::Skipped(Reason::CopyFailed));
+        };
+        if let Some(window) = self.window.as_ref().filter(|_| !huge) {
+            // So that the pause is for copying only. Where it fails the copy makes the pages, or fails too.
+            let _ = window.populate(self.fd, target, piece.len());
+        }
+        // From here on the calls of the program's threads must ask whether memory is sealed.
+        STATE.set_sealed();
+        live.stop(arena).map_err(Stop::Over)?;
+        if live.plan_is_stale() {
+            live.resume();
+            return Err(Stop::Stale);
+        }
+        let sealed = match live.check(arena, piece, run, self.fold) {
+            Ok(prot) => self.seal_piece(piece, prot, target).map_err(|_| Reason::CopyFailed),
+            Err(reason) => Err(reason),
+        };
+        if let Some(live) = &mut self.live {
+            live.resume();
+        }
+        sealed.map_err(|reason| {
+            let _ = sys::punch_hole(self.fd, target, piece.len());
+            Stop::Skipped(reason)
+        })
     }
 
     fn seal_piece(&mut self, piece: Range, prot: u32, target: u64) -> sys::Result<()> {
@@ -300,8 +438,8 @@ impl<'a> Maker<'a> {
         // From here on discarding this memory must go through the engine.
         STATE.set_sealed();
         let result = copy::copy(self.fd, piece, target).and_then(|()| {
-            // SAFETY: the copy was just made; with one thread, on our own stack and with signals blocked nobody has
-            // written to the piece since.
+            // SAFETY: the copy was just made; on our own stack, with the caller's signals blocked and with no other thread
+            // running nobody has written to the piece since.
             unsafe { remap::seal_range(piece, prot, self.fd, target) }
         });
         match result {
@@ -311,6 +449,16 @@ impl<'a> Maker<'a> {
         }
         result
     }
+}
+
+/// Why a run, or a part of it, was not sealed.
+enum Stop {
+    /// The rest can be.
+    Skipped(Reason),
+    /// Nothing more can be.
+    Over(Reason),
+    /// The plan has to be made again.
+    Stale,
 }
 
 /// The next part of a run to seal in one go: whole 2 MB blocks, or the odd end before or behind them.

@@ -6,7 +6,9 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("flashfork-core supports Linux on x86-64 only");
 
+use crate::sys::{Errno, Result};
 use core::arch::asm;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 /// Calls `f(arg)` with the stack pointer at `top`.
 ///
@@ -29,6 +31,52 @@ pub unsafe fn call_on(top: usize, f: extern "C" fn(*mut u8), arg: *mut u8) {
             clobber_abi("C"),
         );
     }
+}
+
+/// `clone(2)` of a task that runs `f(arg)` on a stack of its own, in the caller's memory, and never returns. Gives its id.
+///
+/// The kernel sets `*alive` to 0 and wakes whoever waits there when the task no longer uses memory (`CLONE_CHILD_CLEARTID`). The
+/// task has the caller's thread pointer: nothing in `f` may use thread-local storage.
+///
+/// # Safety
+/// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else while the task lives. `arg` is
+/// what `f` takes.
+pub unsafe fn clone_on(
+    top: usize,
+    flags: usize,
+    alive: &AtomicU32,
+    f: extern "C" fn(*mut u8) -> !,
+    arg: *mut u8,
+) -> Result<i32> {
+    const CLONE: usize = 56;
+    const CLONE_CHILD_CLEARTID: usize = 0x0020_0000;
+    alive.store(1, SeqCst);
+    let result: isize;
+    // SAFETY: in the caller only rax, rcx and r11 change. The child starts on the empty stack, aligned to 16 bytes at the
+    // call, and `f` does not return.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r9",
+            "call r12",
+            "ud2",
+            "2:",
+            inlateout("rax") CLONE => result,
+            in("rdi") flags | CLONE_CHILD_CLEARTID,
+            in("rsi") top & !15,
+            in("rdx") 0,
+            in("r10") alive.as_ptr(),
+            in("r8") 0,
+            in("r9") arg,
+            in("r12") f,
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    if result < 0 { Err(Errno::new(-result as i32)) } else { Ok(result as i32) }
 }
 
 #[cfg(test)]

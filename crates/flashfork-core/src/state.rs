@@ -6,7 +6,7 @@ use crate::range::Range;
 use crate::snapshot::Table;
 use crate::stats::Stats;
 use crate::sys::{self, Errno, Result};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Most ranges a program may exclude.
 pub const MAX_EXCLUDED: usize = 64;
@@ -20,6 +20,14 @@ pub(crate) struct State {
     sealed: AtomicBool,
     holds: AtomicBool,
     generation: AtomicU32,
+    /// [`crate::threads::Threads`].
+    threads: AtomicU8,
+    /// Threads inside a call of the engine whose meaning hangs on memory not being sealed meanwhile.
+    inside: AtomicU32,
+    /// Counts the calls that give memory a property a seal must mind.
+    properties: AtomicU32,
+    /// The helper process of a seal under way.
+    helper: AtomicI32,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
     pub policy: Policy,
@@ -35,6 +43,10 @@ pub(crate) static STATE: State = State {
     sealed: AtomicBool::new(false),
     holds: AtomicBool::new(false),
     generation: AtomicU32::new(0),
+    threads: AtomicU8::new(0),
+    inside: AtomicU32::new(0),
+    properties: AtomicU32::new(0),
+    helper: AtomicI32::new(0),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
     policy: Policy::new(),
@@ -42,6 +54,16 @@ pub(crate) static STATE: State = State {
     shared_stats: AtomicPtr::new(core::ptr::null_mut()),
     snapshot: AtomicPtr::new(core::ptr::null_mut()),
 };
+
+/// See [`State::inside`].
+pub(crate) struct Inside<'a>(&'a State);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        // A clone made inside has begun to count anew.
+        let _ = self.0.inside.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+    }
+}
 
 impl State {
     /// Takes the engine; false when somebody has it (another thread, or a signal handler in the middle of a call).
@@ -77,6 +99,47 @@ impl State {
 
     pub fn next_generation(&self) -> u32 {
         self.generation.fetch_add(1, SeqCst) + 1
+    }
+
+    pub fn threads(&self) -> u8 {
+        self.threads.load(SeqCst)
+    }
+
+    pub fn set_threads(&self, threads: u8) {
+        self.threads.store(threads, SeqCst);
+    }
+
+    /// Keeps seals by other threads out until the guard is dropped: they wait for it with nobody stopped.
+    pub fn inside(&self) -> Inside<'_> {
+        self.inside.fetch_add(1, SeqCst);
+        Inside(self)
+    }
+
+    pub fn anybody_inside(&self) -> bool {
+        self.inside.load(SeqCst) != 0
+    }
+
+    /// In a clone: whoever was inside in the parent isn't here.
+    pub fn nobody_inside(&self) {
+        self.inside.store(0, SeqCst);
+    }
+
+    pub fn properties(&self) -> u32 {
+        self.properties.load(SeqCst)
+    }
+
+    pub fn properties_change(&self) {
+        self.properties.fetch_add(1, SeqCst);
+    }
+
+    pub fn set_helper(&self, pid: i32) {
+        self.helper.store(pid, SeqCst);
+    }
+
+    /// Ends the process the engine works for, which has lost memory and must not go on.
+    pub fn die(&self) -> ! {
+        let me = sys::getpid();
+        sys::die(if self.helper.load(SeqCst) == me { self.owner.load(SeqCst) } else { me })
     }
 
     pub fn exclude(&self, range: Range) -> Result<()> {

@@ -59,6 +59,10 @@ pub struct Stats {
     pub on_demand: Timed,
     /// Seals that sealed something.
     pub seals: Timed,
+    /// Times that the threads of a process were stopped for a step of a seal.
+    pub pauses: Timed,
+    /// The longest of these, in nanoseconds.
+    pub longest_pause: AtomicU64,
     /// Bytes sealed, over all seals.
     pub sealed_bytes: AtomicU64,
     /// Of these, on 2 MB pages.
@@ -77,7 +81,7 @@ pub struct Stats {
 
 impl Stats {
     /// Marks a statistics file of this version ("flashfk" and a version byte).
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x02");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x03");
 
     /// All zeros.
     pub const fn new() -> Stats {
@@ -89,6 +93,8 @@ impl Stats {
             sealed: Timed::new(),
             on_demand: Timed::new(),
             seals: Timed::new(),
+            pauses: Timed::new(),
+            longest_pause: AtomicU64::new(0),
             sealed_bytes: AtomicU64::new(0),
             huge_bytes: AtomicU64::new(0),
             filled_bytes: AtomicU64::new(0),
@@ -125,6 +131,11 @@ impl Stats {
     }
 
     fn sealed_some(&self, seal: &Sealed, o: &Outcome) {
+        self.pauses.add(o.pauses.into(), o.paused_ns);
+        self.longest_pause.fetch_max(o.longest_pause_ns, Relaxed);
+        if let Some(reason) = o.cut_short {
+            self.refused[reason as usize].fetch_add(1, Relaxed);
+        }
         if o.sealed > 0 {
             self.seals.add(1, o.elapsed_ns);
             self.sealed_bytes.fetch_add(o.sealed, Relaxed);

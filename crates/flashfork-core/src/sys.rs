@@ -406,17 +406,118 @@ pub fn same_memory(one: i32, other: i32) -> bool {
 
 /// Lets other tasks run for about a millisecond; used between retries.
 pub fn pause_briefly() {
-    let t = [0u64, 1_000_000];
-    // SAFETY: the kernel reads one struct timespec. Waking early is harmless.
+    sleep_ns(1_000_000);
+}
+
+/// Sleeps for about so many nanoseconds, under a second. Waking early is harmless to every caller.
+pub fn sleep_ns(ns: u64) {
+    let t = [0u64, ns];
+    // SAFETY: the kernel reads one struct timespec.
     let _ = unsafe { syscall2(Sysno::nanosleep, t.as_ptr() as usize, 0) };
 }
 
-/// Ends the process at once: for the one state in which going on would mean running with memory missing.
-pub fn die() -> ! {
+/// Ends a process at once: for the one state in which going on would mean running with memory missing.
+pub fn die(pid: i32) -> ! {
     const SIGKILL: usize = 9;
     loop {
         // SAFETY: no memory is passed.
-        let _ = unsafe { syscall2(Sysno::kill, getpid() as usize, SIGKILL) };
+        let _ = unsafe { syscall2(Sysno::kill, pid as usize, SIGKILL) };
+    }
+}
+
+/// `ptrace(2)`.
+///
+/// # Safety
+/// `data` is what the request takes or writes to.
+pub unsafe fn ptrace(request: usize, tid: i32, addr: usize, data: usize) -> Result<()> {
+    // SAFETY: see above.
+    unsafe { syscall4(Sysno::ptrace, request, tid as usize, addr, data) }.map(drop)
+}
+
+/// `wait4(2)`: the id and the status of a child or tracee that has something to tell; id 0 when `WNOHANG` found none.
+pub fn wait(id: i32, options: u32) -> Result<(i32, i32)> {
+    let mut status = 0i32;
+    loop {
+        // SAFETY: the kernel writes one int to a local.
+        let result =
+            unsafe { syscall4(Sysno::wait4, id as isize as usize, &raw mut status as usize, options as usize, 0) };
+        match result {
+            Err(Errno::EINTR) => {}
+            Ok(id) => return Ok((id as i32, status)),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Sleeps until a child or tracee has something to tell, or for so many nanoseconds, under a second. All signals must be blocked,
+/// and SIGCHLD have its default action ([`expect_children`]).
+pub fn wait_for_children(ns: u64) {
+    const SIGCHLD_SET: u64 = 1 << 16;
+    let (set, t) = (SIGCHLD_SET, [0u64, ns]);
+    // SAFETY: the kernel reads a mask of 8 bytes and one struct timespec. Waking early is harmless.
+    let _ =
+        unsafe { syscall4(Sysno::rt_sigtimedwait, &raw const set as usize, 0, t.as_ptr() as usize, size_of_val(&set)) };
+}
+
+/// Gives SIGCHLD its default action: where it is ignored the kernel doesn't send it.
+pub fn expect_children() -> Result<()> {
+    const SIGCHLD: usize = 17;
+    let default = [0u64; 4];
+    // SAFETY: the kernel reads one struct sigaction.
+    unsafe { syscall4(Sysno::rt_sigaction, SIGCHLD, default.as_ptr() as usize, 0, 8) }.map(drop)
+}
+
+/// Has the kernel send SIGKILL to this process when the thread that made it ends (`PR_SET_PDEATHSIG`).
+pub fn die_with_parent() -> Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall5(Sysno::prctl, p::PR_SET_PDEATHSIG as usize, 9, 0, 0, 0) }.map(drop)
+}
+
+/// Allows one process to trace this one where Yama restricts that (`PR_SET_PTRACER`); 0: nobody.
+pub fn set_ptracer(pid: i32) -> Result<()> {
+    const PR_SET_PTRACER: usize = 0x5961_6d61;
+    // SAFETY: no memory is passed.
+    unsafe { syscall5(Sysno::prctl, PR_SET_PTRACER, pid as usize, 0, 0, 0) }.map(drop)
+}
+
+/// Leaves a shared descriptor table for an empty one of one's own (`close_range(2)`, Linux 5.9).
+pub fn leave_descriptors() -> Result<()> {
+    const CLOSE_RANGE_UNSHARE: usize = 2;
+    // SAFETY: no memory is passed; what the caller has open it doesn't use any more.
+    unsafe { syscall3(Sysno::close_range, 0, u32::MAX as usize, CLOSE_RANGE_UNSHARE) }.map(drop)
+}
+
+/// A descriptor for a process (`pidfd_open(2)`, Linux 5.3).
+pub fn pidfd_open(pid: i32) -> Result<i32> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall2(Sysno::pidfd_open, pid as usize, 0) }.map(|fd| fd as i32)
+}
+
+/// A duplicate of another process's descriptor (`pidfd_getfd(2)`, Linux 5.6).
+pub fn pidfd_getfd(pidfd: i32, fd: i32) -> Result<i32> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall3(Sysno::pidfd_getfd, pidfd as usize, fd as usize, 0) }.map(|fd| fd as i32)
+}
+
+/// Sleeps while `*word` is `value` (`futex(2)`). Waking early is harmless: callers look again.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
+    const FUTEX_WAIT: usize = 0;
+    // SAFETY: the kernel reads the word.
+    let _ = unsafe { syscall4(Sysno::futex, word.as_ptr() as usize, FUTEX_WAIT, value as usize, 0) };
+}
+
+/// Wakes all who sleep on `word`.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32) {
+    const FUTEX_WAKE: usize = 1;
+    // SAFETY: the kernel only uses the address.
+    let _ = unsafe { syscall3(Sysno::futex, word.as_ptr() as usize, FUTEX_WAKE, i32::MAX as usize) };
+}
+
+/// Ends the calling process.
+pub fn exit(code: i32) -> ! {
+    loop {
+        // SAFETY: no memory is passed.
+        let _ = unsafe { syscall1(Sysno::exit_group, code as usize) };
     }
 }
 

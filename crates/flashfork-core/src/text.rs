@@ -52,6 +52,54 @@ impl Drop for Lines<'_> {
     }
 }
 
+/// A path under `/proc`, put together without allocating: `/proc/PID/task/TID/stat`.
+pub struct ProcPath {
+    text: [u8; 64],
+    len: usize,
+}
+
+impl ProcPath {
+    /// `/proc/PID`.
+    pub fn of(pid: i32) -> ProcPath {
+        ProcPath { text: [0; 64], len: 0 }.push(b"/proc/").number(pid)
+    }
+
+    /// `/proc/self`.
+    pub fn of_self() -> ProcPath {
+        ProcPath { text: [0; 64], len: 0 }.push(b"/proc/self")
+    }
+
+    /// Adds text. What doesn't fit is left out, and the path names nothing then.
+    pub fn push(mut self, part: &[u8]) -> ProcPath {
+        // The last byte stays zero.
+        if let Some(place) = self.text.get_mut(self.len..self.len + part.len()).filter(|_| self.len + part.len() < 64) {
+            place.copy_from_slice(part);
+            self.len += part.len();
+        }
+        self
+    }
+
+    /// Adds a number.
+    pub fn number(self, n: i32) -> ProcPath {
+        let mut digits = [0u8; 10];
+        let mut at = digits.len();
+        let mut n = n.unsigned_abs();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (n % 10) as u8;
+            n /= 10;
+            if n == 0 {
+                return self.push(&digits[at..]);
+            }
+        }
+    }
+
+    /// The path.
+    pub fn as_c(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.text).unwrap_or(c"")
+    }
+}
+
 /// Reads a whole small file into `buf`; what doesn't fit is left out.
 pub fn read_file<'a>(path: &CStr, buf: &'a mut [u8]) -> Result<&'a [u8]> {
     let fd = sys::open(path, sys::O_RDONLY)?;
@@ -106,6 +154,13 @@ mod tests {
         assert_eq!(number(b"7ff0-80", 16), Some(0x7ff0));
         assert_eq!(decimal(b"max"), None);
         assert_eq!(decimal(b"99999999999999999999999"), None);
+    }
+
+    #[test]
+    fn paths_under_proc() {
+        assert_eq!(ProcPath::of(1234567).push(b"/task/").number(0).push(b"/stat").as_c(), c"/proc/1234567/task/0/stat");
+        let long = ProcPath::of(1).push(&[b'x'; 57]);
+        assert_eq!(long.as_c(), c"/proc/1", "what doesn't fit is left out");
     }
 
     #[test]

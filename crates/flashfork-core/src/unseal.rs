@@ -2,62 +2,97 @@
 
 use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::copy::CHUNK;
+use crate::live::Live;
 use crate::memory::Limits;
 use crate::never_seal::Reason;
 use crate::range::Range;
-use crate::seal::{Error, Outcome, SLACK, Step, on_own_stack};
+use crate::seal::{Error, Outcome, SLACK, Step, Wait, on_own_stack};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::vma::{self, Kind};
-use crate::{objects, offset, remap};
+use crate::{helper, objects, offset, remap};
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
 ///
 /// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages.
 /// On an error the memory so far is anonymous, the rest still sealed, and every byte is as it was.
 pub fn unseal(range: Range) -> Result<u64, Error> {
-    let done = on_own_stack(|arena| unseal_with(arena, range)).outcome.map(|o| o.sealed)?;
+    let done = on_own_stack(Wait::Yes, |arena| {
+        arena.hole_count = 0;
+        helper::run(arena, |arena, live| unseal_with(arena, range, live))
+    });
+    let done = done.outcome.map(|o| o.sealed)?;
     if range == Range::ALL {
         STATE.all_unsealed();
     }
     Ok(done)
 }
 
-fn unseal_with(arena: &mut Arena, range: Range) -> Result<Outcome, Error> {
+/// The same, but at once or not at all: in a process with other threads nothing is done.
+pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
+    let mut buf = [0; 1024];
+    if !objects::alone_now(&mut buf).map_err(|e| Error::System(Step::Look, e))? {
+        return Err(Error::Refused(Reason::Threads));
+    }
+    let done = on_own_stack(Wait::No, |arena| unseal_with(arena, range, None));
+    done.outcome.map(|o| o.sealed)
+}
+
+fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Result<Outcome, Error> {
     let look = |e| Error::System(Step::Look, e);
     let mut outcome = Outcome::default();
     // More VMAs than the arena has room for are done in batches.
     loop {
         let complete = find_sealed(arena, range).map_err(look)?;
         if arena.run_count == 0 {
-            return Ok(outcome);
-        }
-        if let Some(reason) = objects::refusal(&mut arena.text).map_err(look)? {
-            return Err(Error::Refused(reason));
+            break;
         }
         let Arena { text, small, .. } = &mut *arena;
         let memory = Limits::find(text, small).map_err(look)?;
+        let before = outcome.sealed;
         for i in 0..arena.run_count {
-            outcome.sealed += unseal_run(arena.runs[i], &memory, &mut arena.text)?;
+            outcome.sealed += unseal_run(arena, i, &memory, &mut live)?;
         }
-        if complete {
-            return Ok(outcome);
+        if complete || outcome.sealed == before {
+            break;
         }
     }
+    if let Some(live) = live {
+        (outcome.pauses, outcome.paused_ns, outcome.longest_pause_ns) = (live.pauses, live.paused_ns, live.longest_ns);
+    }
+    Ok(outcome)
 }
 
-fn unseal_run(run: Run, memory: &Limits, buf: &mut [u8]) -> Result<u64, Error> {
+fn unseal_run(arena: &mut Arena, index: usize, memory: &Limits, live: &mut Option<Live>) -> Result<u64, Error> {
+    let run = arena.runs[index];
+    let mut done = 0;
     let mut at = run.range.start;
     while at < run.range.end {
-        let chunk = Range::new(at, run.range.end.min(at + CHUNK));
-        let free = memory.headroom(buf).map_err(|e| Error::System(Step::Look, e))?;
+        // Threads wait for 2 MB at most.
+        let most = if live.is_some() { HUGE - at % HUGE } else { CHUNK };
+        let chunk = Range::new(at, run.range.end.min(at + most));
+        let free = memory.headroom(&mut arena.text).map_err(|e| Error::System(Step::Look, e))?;
         if free < chunk.len() as u64 + SLACK {
             return Err(Error::Refused(Reason::LowMemory));
         }
-        unseal_chunk(chunk, run).map_err(|e| Error::System(Step::Unseal, e))?;
+        let mut result = Ok(());
+        let mut prot = Some(run.prot);
+        if let Some(live) = live {
+            live.stop(arena).map_err(Error::Refused)?;
+            // A thread may have discarded or unmapped it since.
+            prot = live.check_sealed(arena, chunk);
+        }
+        if let Some(prot) = prot {
+            result = unseal_chunk(chunk, Run { prot, ..run });
+            done += chunk.len() as u64;
+        }
+        if let Some(live) = live {
+            live.resume();
+        }
+        result.map_err(|e| Error::System(Step::Unseal, e))?;
         at = chunk.end;
     }
-    Ok(run.range.len() as u64)
+    Ok(done)
 }
 
 /// Lists the sealed parts of `range` as runs of the arena; false when there are more than it has room for.
@@ -88,8 +123,8 @@ fn unseal_chunk(chunk: Range, run: Run) -> sys::Result<()> {
     // Equal to the target modulo 2 MB: so that huge pages, where they are wanted, can move with it.
     let copy = base + (chunk.start.wrapping_sub(base) & (HUGE - 1));
     // SAFETY: the copy lies in the mapping just made; the source is readable (unreadable memory is never sealed, and
-    // protection taken away since is given back for the copy); with one thread, on our own stack and with signals
-    // blocked nobody writes to either.
+    // protection taken away since is given back for the copy); with no other thread running, on our own
+    // stack and with signals blocked nobody writes to either.
     let result = unsafe {
         for advice in offset::advices(run.advice) {
             // Advice is only that.

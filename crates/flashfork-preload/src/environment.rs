@@ -4,6 +4,7 @@ use core::ffi::{CStr, c_char};
 use flashfork_core::fork::{Engine, configure, share_stats};
 use flashfork_core::odf::Unavailable;
 use flashfork_core::stats::Stats;
+use flashfork_core::threads::{self, Threads};
 
 /// The descriptors on which an AFL fork server talks (AFL++ config.h, `FORKSRV_FD`).
 const FORK_SERVER: [i32; 2] = [198, 199];
@@ -24,6 +25,11 @@ extern "C" fn init() {
             Engine::Fork
         }
     };
+    match variable(c"FLASHFORK_THREADS").map(CStr::to_bytes) {
+        None | Some(b"refuse" | b"") => {}
+        Some(b"stop") => threads::allow(Threads::Stop),
+        Some(_) => complain(b"flashfork: FLASHFORK_THREADS is refuse or stop; a process with threads is not sealed\n"),
+    }
     // Under a fork server the program is warm when it first forks, and nothing else will happen in the parent.
     // SAFETY: F_GETFD takes no pointer.
     let at_once = FORK_SERVER.iter().all(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);

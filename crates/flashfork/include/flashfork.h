@@ -22,6 +22,16 @@
 #define FLASHFORK_PAGES_SMALL 1
 
 /**
+ * A process with other threads is refused.
+ */
+#define FLASHFORK_THREADS_REFUSE 0
+
+/**
+ * Other threads are stopped for each step of 2 MB.
+ */
+#define FLASHFORK_THREADS_STOP 1
+
+/**
  * A region; made by `flashfork_region_create`.
  */
 struct flashfork_region;
@@ -82,9 +92,13 @@ struct flashfork_seal_options {
      */
     void *each_vma_data;
     /**
+     * FLASHFORK_THREADS_REFUSE or FLASHFORK_THREADS_STOP.
+     */
+    uint64_t threads;
+    /**
      * Must be 0.
      */
-    uint64_t reserved[4];
+    uint64_t reserved[3];
 };
 
 /**
@@ -120,9 +134,17 @@ struct flashfork_seal_report {
      */
     uint32_t write_sealed;
     /**
+     * How often other threads were stopped.
+     */
+    uint64_t pauses;
+    /**
+     * Nanoseconds of the longest of these pauses.
+     */
+    uint64_t longest_pause_ns;
+    /**
      * 0.
      */
-    uint64_t reserved[4];
+    uint64_t reserved[2];
 };
 
 /**
@@ -211,7 +233,8 @@ extern "C" {
  * Seals the process's private anonymous memory where that is safe and pays, so that forks don't copy its page tables. Called
  * again it seals what was written since.
  *
- * `options` may be NULL (defaults), `report` may be NULL. The process must have one thread. Signals wait until the call is over.
+ * `options` may be NULL (defaults), `report` may be NULL. The process must have one thread, or `options` must allow the others to be
+ * stopped. Signals wait until the call is over.
  *
  * Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are correct:
  * EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a userfaultfd …; seal without it),

@@ -1,6 +1,6 @@
 //! The C API; `include/flashfork.h` is made from this file and its neighbours (see `tests/header.rs`).
 
-use crate::{Forked, OdfError, Pages, Reason, SealError, SealOptions};
+use crate::{Forked, OdfError, Pages, Reason, SealError, SealOptions, Threads};
 use libc::{c_char, c_int, c_void, pid_t};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -9,6 +9,11 @@ use std::ffi::{CStr, CString};
 pub const FLASHFORK_PAGES_AUTO: u32 = 0;
 /// 4 KB pages only: faster to seal, slower to read in a clone.
 pub const FLASHFORK_PAGES_SMALL: u32 = 1;
+
+/// A process with other threads is refused.
+pub const FLASHFORK_THREADS_REFUSE: u32 = 0;
+/// Other threads are stopped for each step of 2 MB.
+pub const FLASHFORK_THREADS_STOP: u32 = 1;
 
 /// What became of one mapping of the process.
 #[repr(C)]
@@ -41,8 +46,10 @@ pub struct CSealOptions {
     pub each_vma: Option<unsafe extern "C" fn(report: *const CVmaReport, data: *mut c_void)>,
     /// Passed to `each_vma`.
     pub each_vma_data: *mut c_void,
+    /// FLASHFORK_THREADS_REFUSE or FLASHFORK_THREADS_STOP.
+    pub threads: u64,
     /// Must be 0.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
 }
 
 /// What a seal did.
@@ -62,8 +69,12 @@ pub struct CSealReport {
     pub generation: u32,
     /// 1 when the memfd refuses every later write.
     pub write_sealed: u32,
+    /// How often other threads were stopped.
+    pub pauses: u64,
+    /// Nanoseconds of the longest of these pauses.
+    pub longest_pause_ns: u64,
     /// 0.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 2],
 }
 
 /// Forks counted in this process, and in those it comes from.
@@ -120,16 +131,22 @@ pub(crate) fn pages_of(pages: u32) -> Result<Pages, &'static str> {
 fn rust_options(options: Option<&CSealOptions>) -> Result<SealOptions, &'static str> {
     let Some(o) = options else { return Ok(SealOptions::default()) };
     let pages = pages_of(o.pages)?;
-    if o.reserved != [0; 4] {
+    let threads = match u32::try_from(o.threads) {
+        Ok(FLASHFORK_THREADS_REFUSE) => Threads::Refuse,
+        Ok(FLASHFORK_THREADS_STOP) => Threads::Stop,
+        _ => return Err("threads is neither FLASHFORK_THREADS_REFUSE nor FLASHFORK_THREADS_STOP"),
+    };
+    if o.reserved != [0; 3] {
         return Err("reserved fields of struct flashfork_seal_options are not 0; begin with {0}");
     }
-    Ok(SealOptions { pages, trust_allocator: o.trust_allocator != 0 })
+    Ok(SealOptions { pages, trust_allocator: o.trust_allocator != 0, threads })
 }
 
 /// Seals the process's private anonymous memory where that is safe and pays, so that forks don't copy its page tables. Called
 /// again it seals what was written since.
 ///
-/// `options` may be NULL (defaults), `report` may be NULL. The process must have one thread. Signals wait until the call is over.
+/// `options` may be NULL (defaults), `report` may be NULL. The process must have one thread, or `options` must allow the others to be
+/// stopped. Signals wait until the call is over.
 ///
 /// Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are correct:
 /// EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a userfaultfd …; seal without it),
@@ -160,7 +177,9 @@ pub unsafe extern "C" fn flashfork_seal(options: *const CSealOptions, report: *m
             peak_extra_bytes: done.peak_extra_bytes,
             generation: done.generation,
             write_sealed: u32::from(done.write_sealed),
-            reserved: [0; 4],
+            pauses: done.pauses.count.into(),
+            longest_pause_ns: done.pauses.longest.as_nanos() as u64,
+            reserved: [0; 2],
         };
     }
     if let Some((each, data)) = options.and_then(|o| Some((o.each_vma?, o.each_vma_data))) {
@@ -330,7 +349,8 @@ mod tests {
         let zero = || unsafe { std::mem::zeroed::<CSealOptions>() };
         assert!(rust_options(None).is_ok() && rust_options(Some(&zero())).is_ok());
         assert!(rust_options(Some(&CSealOptions { pages: 9, ..zero() })).is_err());
-        assert!(rust_options(Some(&CSealOptions { reserved: [0, 0, 0, 1], ..zero() })).is_err());
+        assert!(rust_options(Some(&CSealOptions { threads: 1 << 32, ..zero() })).is_err());
+        assert!(rust_options(Some(&CSealOptions { reserved: [0, 0, 1], ..zero() })).is_err());
         let trusting = CSealOptions { pages: FLASHFORK_PAGES_SMALL, trust_allocator: 1, ..zero() };
         let rust = rust_options(Some(&trusting)).unwrap();
         assert!(rust.trust_allocator && rust.pages == Pages::Small);

@@ -6,7 +6,14 @@ use crate::Reason;
 /// alone: nothing is gained by changing the program.
 pub fn cure(reason: Reason) -> Option<&'static str> {
     Some(match reason {
-        Reason::Threads => "seal before other threads start, or after they have ended",
+        Reason::Threads => {
+            "seal before other threads start, or after they have ended, or allow them to be stopped \
+             (flashfork run --threads; SealOptions::threads); processes made with CLONE_VM must have ended"
+        }
+        Reason::ThreadUnstoppable => "seal when no thread waits for a vfork child, a device or a file server",
+        Reason::ThreadTraced => {
+            "let go of the threads in debuggers; allow ptrace among the user's processes (sysctl kernel.yama.ptrace_scope=1 or 0)"
+        }
         Reason::IoUring => "seal before the ring is made, or close it first",
         Reason::AsyncIo => "seal before io_setup, or call io_destroy first",
         Reason::Kvm => "seal before /dev/kvm is opened, or close it first",

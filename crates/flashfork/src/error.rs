@@ -50,6 +50,7 @@ impl From<core::Error> for SealError {
                     core::Step::Look => "read the process's state in /proc/self",
                     core::Step::CreateMemfd => "make a memfd",
                     core::Step::Unseal => "make memory anonymous again",
+                    core::Step::Helper => "start the process that stops the threads, or it was killed",
                 },
                 source: std::io::Error::from_raw_os_error(errno.into_raw()),
             },

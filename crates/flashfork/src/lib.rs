@@ -13,7 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it refuses to do: seal a process with other threads, or one through whose memory a device or the kernel writes
+//! What it refuses to do: seal a process with other threads (unless told that they may be stopped), or one through whose memory a device or the kernel writes
 //! (io_uring, KVM, userfaultfd …); seal what [`Reason`] lists. All that stays anonymous, and forks of it are plain.
 //!
 //! Two engines: sealed memory, which works on any kernel, and [`odf`], forks that share page tables, on a patched one.
@@ -56,5 +56,7 @@ pub use flashfork_core::never_seal::{self, Reason};
 pub use host::{Capability, Headroom, Host, HostId};
 pub use odf::OdfError;
 pub use region::{Region, RegionError};
-pub use seal::{Forked, Pages, SealOptions, SealReport, Stats, VmaReport, exclude, fork, seal, stats, unseal};
+pub use seal::{
+    Forked, Pages, Pauses, SealOptions, SealReport, Stats, Threads, VmaReport, exclude, fork, seal, stats, unseal,
+};
 pub use snapshot::{SnapshotError, SnapshotOptions, discard_snapshot, restore, snapshot};

@@ -5,6 +5,7 @@ use flashfork_core::{self as core, never_seal::Reason};
 use std::time::Duration;
 
 pub use flashfork_core::Pages;
+pub use flashfork_core::threads::Threads;
 
 /// How to seal.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,6 +15,8 @@ pub struct SealOptions {
     /// The caller vouches that nothing in this process relies on `MADV_DONTNEED` giving zeros, or that it calls
     /// [`seal`] under the shim.
     pub trust_allocator: bool,
+    /// What to do about other threads. What is set here holds for later calls of [`unseal`] too.
+    pub threads: Threads,
 }
 
 /// What a seal did.
@@ -33,8 +36,23 @@ pub struct SealReport {
     pub write_sealed: bool,
     /// Number of this seal in the process, from 1; 0 when there was nothing to seal.
     pub generation: u32,
+    /// What other threads noticed; all zeros in a process without any.
+    pub pauses: Pauses,
+    /// Why the seal ended before everything planned was done: what came up among threads that went on running.
+    pub cut_short: Option<Reason>,
     /// What became of every VMA.
     pub vmas: Vec<VmaReport>,
+}
+
+/// How other threads were stopped for a seal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pauses {
+    /// How often: once for each step of 2 MB, and once before.
+    pub count: u32,
+    /// Time of all.
+    pub total: Duration,
+    /// Time of the longest.
+    pub longest: Duration,
 }
 
 /// What became of one VMA.
@@ -56,7 +74,7 @@ pub struct VmaReport {
 /// (a reseal: a new generation, at most eight at a time).
 ///
 /// Sealing 1 GB takes a few tenths of a second and at most 128 MB of extra memory; after that a fork costs what it costs for a
-/// process without that memory, until the process writes. The process must have one thread.
+/// process without that memory, until the process writes. The process must have one thread, or allow [`Threads::Stop`].
 pub fn seal(options: &SealOptions) -> Result<SealReport, SealError> {
     if !options.trust_allocator
         && !allocator::shim_is_loaded()
@@ -65,6 +83,7 @@ pub fn seal(options: &SealOptions) -> Result<SealReport, SealError> {
         return Err(SealError::Allocator(name));
     }
     // Nothing between the seal and the copy of its report may allocate: the report lies outside the heap for that.
+    core::threads::allow(options.threads);
     let sealed = core::seal(options.pages);
     let done = sealed.outcome?;
     allocator::tell_shim();
@@ -76,6 +95,12 @@ pub fn seal(options: &SealOptions) -> Result<SealReport, SealError> {
         peak_extra_bytes: done.peak_extra,
         write_sealed: done.write_sealed,
         generation: done.generation,
+        pauses: Pauses {
+            count: done.pauses,
+            total: Duration::from_nanos(done.paused_ns),
+            longest: Duration::from_nanos(done.longest_pause_ns),
+        },
+        cut_short: done.cut_short,
         vmas: sealed.records().iter().map(VmaReport::new).collect(),
     })
 }

@@ -24,6 +24,9 @@ pub struct RunArgs {
     /// How clones are made
     #[arg(long, value_enum, default_value_t)]
     engine: Engine,
+    /// Seal processes with threads too: they are stopped for each step of 2 MB, as if by SIGSTOP (docs/THREADS.md)
+    #[arg(long)]
+    threads: bool,
     /// Write what happened as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -79,6 +82,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         .args(&args.command[1..])
         .env("LD_PRELOAD", preload)
         .env("FLASHFORK_ENGINE", engine.name())
+        .env("FLASHFORK_THREADS", if args.threads { "stop" } else { "refuse" })
         .env("FLASHFORK_STATS", stats.path());
     let ended = match child::run(&mut command, &args.command[0])? {
         child::Outcome::Ended(ended) => ended,

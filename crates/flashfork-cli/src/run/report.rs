@@ -27,6 +27,9 @@ pub struct Report {
     forks_on_demand: Forks,
     seals: u64,
     seal_seconds: f64,
+    /// Times that the threads of a process were stopped, and the longest.
+    pauses: Forks,
+    longest_pause_us: f64,
     sealed_bytes: u64,
     largest_seal_bytes: u64,
     huge_bytes: u64,
@@ -91,6 +94,8 @@ impl Report {
             forks_on_demand: Forks::new(&s.on_demand),
             seals: get(&s.seals.count),
             seal_seconds: get(&s.seals.ns) as f64 / 1e9,
+            pauses: Forks::new(&s.pauses),
+            longest_pause_us: get(&s.longest_pause) as f64 / 1000.0,
             sealed_bytes: get(&s.sealed_bytes),
             largest_seal_bytes: get(&s.largest_seal),
             huge_bytes: get(&s.huge_bytes),
@@ -113,6 +118,14 @@ impl Report {
                 self.sealed_bytes >> 20,
                 self.seal_seconds,
                 self.extra_bytes >> 20
+            ));
+        }
+        if let Some(mean) = self.pauses.mean_us {
+            parts.push(format!(
+                "threads stopped {} times, {} each, {} at most",
+                self.pauses.count,
+                time(mean),
+                time(self.longest_pause_us)
             ));
         }
         parts.extend(self.refused_ranges());

@@ -57,7 +57,7 @@ pub fn must<T>(mut call: impl FnMut() -> sys::Result<T>) -> T {
         }
         sys::pause_briefly();
     }
-    sys::die()
+    sys::die(sys::getpid())
 }
 
 fn change_mappings(table: &Table) {

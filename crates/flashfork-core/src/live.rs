@@ -1,0 +1,167 @@
+//! Sealing a process while its threads run: what is looked at in each pause.
+//!
+//! The plan was made with threads running and is only a proposal. In each pause, before 2 MB are copied, everything is asked again
+//! that a thread may have changed since: who uses the memory, which descriptors are open, what is mapped there and how it is
+//! populated.
+
+use crate::arena::{Arena, Run};
+use crate::never_seal::Reason;
+use crate::objects::{self, Process};
+use crate::pagemap::{Pagemap, Which};
+use crate::range::Range;
+use crate::state::STATE;
+use crate::stop::Others;
+use crate::sys::{self, Errno};
+use crate::text::{ProcPath, decimal, read_file, words};
+use crate::vma::{self, Kind, Vma};
+
+/// Nanoseconds to wait for threads to leave the engine's own calls.
+const PATIENCE: u64 = 1_000_000_000;
+
+/// The other threads during one seal or unseal.
+pub struct Live<'a> {
+    others: &'a mut Others,
+    /// Where the helper writes to a memfd; the program gives it back should the helper be killed.
+    pub window: &'a mut Range,
+    process: Process,
+    began: u64,
+    properties: u32,
+    /// How often threads were stopped, for how long in all, and for how long at most, in nanoseconds.
+    pub pauses: u32,
+    pub paused_ns: u64,
+    pub longest_ns: u64,
+}
+
+impl<'a> Live<'a> {
+    pub fn new(others: &'a mut Others, window: &'a mut Range, pid: i32, pidfd: i32) -> Live<'a> {
+        let process = Process::Other { pid, pidfd };
+        let properties = STATE.properties();
+        Live { others, window, process, began: 0, properties, pauses: 0, paused_ns: 0, longest_ns: 0 }
+    }
+
+    /// Whether all threads can be stopped and nothing else stands in the way, before any work is done.
+    pub fn first_look(&mut self, arena: &mut Arena) -> Result<(), Reason> {
+        if let Some(Reason::Threads) = objects::for_each_entry(c"/proc", &mut arena.text, |name| {
+            decimal(name).filter(|pid| self.is_foreign_user(*pid as i32)).map(|_| Reason::Threads)
+        })
+        .map_err(|_| Reason::Threads)?
+        {
+            return Err(Reason::Threads);
+        }
+        self.stop(arena)?;
+        self.resume();
+        Ok(())
+    }
+
+    /// A plan is about to be made.
+    pub fn plan_begins(&mut self) {
+        self.properties = STATE.properties();
+    }
+
+    /// Whether memory was given properties since the plan was made that only a new plan would see.
+    pub fn plan_is_stale(&self) -> bool {
+        self.properties != STATE.properties()
+    }
+
+    /// Stops all threads, with none of them in the middle of a call of the engine and nobody else in this memory.
+    pub fn stop(&mut self, arena: &mut Arena) -> Result<(), Reason> {
+        let deadline = sys::now_ns() + PATIENCE;
+        loop {
+            let began = sys::now_ns();
+            self.others.stop()?;
+            self.began = began;
+            if !STATE.anybody_inside() {
+                break;
+            }
+            self.resume();
+            if sys::now_ns() > deadline {
+                return Err(Reason::ThreadUnstoppable);
+            }
+            sys::sleep_ns(20_000);
+        }
+        self.look_around(arena).inspect_err(|_| self.resume())
+    }
+
+    /// Lets them go.
+    pub fn resume(&mut self) {
+        self.others.resume();
+        let ns = sys::now_ns() - self.began;
+        self.pauses += 1;
+        self.paused_ns += ns;
+        self.longest_ns = self.longest_ns.max(ns);
+    }
+
+    /// Who may have come since: processes in this memory, descriptors.
+    fn look_around(&self, arena: &mut Arena) -> Result<(), Reason> {
+        let mut shared = false;
+        self.others.for_each(|tid| {
+            let path = ProcPath::of(self.process.pid()).push(b"/task/").number(tid).push(b"/children");
+            let children = read_file(path.as_c(), &mut arena.small).unwrap_or(b"");
+            shared |= words(children).filter_map(decimal).any(|pid| self.is_foreign_user(pid as i32));
+        });
+        if shared {
+            return Err(Reason::Threads);
+        }
+        match objects::descriptors_of(&self.process, &mut arena.small) {
+            Ok(None) => Ok(()),
+            Ok(Some(reason)) => Err(reason),
+            // Without knowing them nothing may be done.
+            Err(_) => Err(Reason::ThreadTraced),
+        }
+    }
+
+    /// Whether a process other than the program and the helper runs in this memory.
+    fn is_foreign_user(&self, pid: i32) -> bool {
+        let me = sys::getpid();
+        pid != me && pid != self.process.pid() && sys::same_memory(me, pid)
+    }
+
+    /// With threads stopped: whether a planned piece may be sealed as it is now. Gives its protection.
+    pub fn check(&self, arena: &mut Arena, piece: Range, run: &Run, fold: bool) -> Result<u32, Reason> {
+        if self.others.lives_in(piece) {
+            return Err(Reason::Excluded);
+        }
+        let changed = Reason::CopyFailed;
+        let v = mapping_of(arena, piece).map_err(|_| changed)?.ok_or(changed)?;
+        if v.shared || v.prot & sys::PROT_READ == 0 {
+            return Err(changed);
+        }
+        if sys::has_numa_policy(piece.start) {
+            return Err(Reason::NumaPolicy);
+        }
+        let (which, enough) = match v.kind {
+            Kind::Anonymous => (Which::Populated, piece.len() / 4 * 3),
+            Kind::Sealed if fold => return Ok(v.prot),
+            Kind::Sealed if run.resealed => (Which::Written, 1),
+            _ => return Err(changed),
+        };
+        let mut populated = 0;
+        Pagemap::open(&mut arena.regions)
+            .and_then(|mut map| map.for_each(piece, which, |found| populated += found.len()))
+            .map_err(|_| changed)?;
+        if populated < enough { Err(Reason::Sparse) } else { Ok(v.prot) }
+    }
+
+    /// With threads stopped: the protection of a piece that is sealed, all of it.
+    pub fn check_sealed(&self, arena: &mut Arena, piece: Range) -> Option<u32> {
+        let v = mapping_of(arena, piece).ok()??;
+        (v.kind == Kind::Sealed).then_some(v.prot)
+    }
+}
+
+/// The mapping that holds all of a piece, if one does.
+fn mapping_of(arena: &mut Arena, piece: Range) -> Result<Option<Vma>, Errno> {
+    let mut found = None;
+    let listed = vma::for_each(c"/proc/self/maps", &mut arena.small, |v| {
+        if v.range.end <= piece.start {
+            return Ok(());
+        }
+        found = (v.range.intersect(piece).len() == piece.len()).then_some(*v);
+        // The rest is of no interest.
+        Err(Errno::ECANCELED)
+    });
+    match listed {
+        Ok(()) | Err(Errno::ECANCELED) => Ok(found),
+        Err(e) => Err(e),
+    }
+}

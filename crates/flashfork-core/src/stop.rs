@@ -1,0 +1,235 @@
+//! Stops every thread of a process but one, and lets them go again, by `ptrace(2)`.
+//!
+//! Each stop seizes, interrupts and, at the end, detaches: between the stops nobody is traced, so that signals, exec and exit go
+//! their ordinary way and a helper that dies leaves nothing behind. A stop ends when a whole list of threads holds none that
+//! isn't stopped: a stopped thread starts no new one.
+
+use crate::never_seal::Reason;
+use crate::objects::for_each_entry;
+use crate::range::Range;
+use crate::sys::{self, Errno, PAGE, Result};
+use crate::text::{ProcPath, decimal, read_file, words};
+
+/// Most threads a process may have.
+pub const MAX_THREADS: usize = 4096;
+
+/// How long a thread may keep the others waiting in the middle of a stop, and how long it is waited for with all others
+/// running, in nanoseconds.
+const SHORT: u64 = 5_000_000;
+const PATIENCE: u64 = 1_000_000_000;
+
+const PTRACE_GETREGS: usize = 12;
+const PTRACE_DETACH: usize = 17;
+const PTRACE_SEIZE: usize = 0x4206;
+const PTRACE_INTERRUPT: usize = 0x4207;
+const PTRACE_EVENT_STOP: i32 = 128;
+const WNOHANG: u32 = 1;
+const WALL: u32 = 0x4000_0000;
+
+/// A thread that is or was being stopped.
+#[derive(Clone, Copy, Default)]
+pub struct Thread {
+    tid: i32,
+    stopped: bool,
+    /// The signal it was about to get when it stopped.
+    signal: i32,
+    stack: usize,
+    pointer: usize,
+}
+
+/// The other threads of a process.
+#[repr(C)]
+pub struct Others {
+    list: [u8; 16 * 1024],
+    threads: [Thread; MAX_THREADS],
+    count: usize,
+    pid: i32,
+    spared: i32,
+}
+
+impl Others {
+    /// All threads of process `pid` but `spared`.
+    pub fn set(&mut self, pid: i32, spared: i32) {
+        (self.pid, self.spared, self.count) = (pid, spared, 0);
+    }
+
+    /// Stops them all, or none and says why not.
+    pub fn stop(&mut self) -> core::result::Result<(), Reason> {
+        let deadline = sys::now_ns() + PATIENCE;
+        loop {
+            // Those that kept the others waiting last time are first waited for alone.
+            if self.wait(deadline) && self.stop_all()? {
+                return Ok(());
+            }
+            self.resume();
+            if sys::now_ns() > deadline {
+                return Err(Reason::ThreadUnstoppable);
+            }
+        }
+    }
+
+    /// Lets those go that are stopped. One that has yet to stop stays on the list.
+    pub fn resume(&mut self) {
+        let mut left = 0;
+        for i in 0..self.count {
+            let t = self.threads[i];
+            if t.stopped {
+                // SAFETY: a number is passed. A thread that was killed meanwhile needs no letting go.
+                let _ = unsafe { sys::ptrace(PTRACE_DETACH, t.tid, 0, t.signal as usize) };
+            } else {
+                self.threads[left] = t;
+                left += 1;
+            }
+        }
+        self.count = left;
+    }
+
+    /// Whether a thread uses memory in `range` as its stack, here and now, or as its control block. Such memory is written all the
+    /// time: sealed it would be copied again at once. Correct it would be: nothing in the kernel is on its way to a stopped thread's
+    /// memory, and what the kernel writes later it writes by address.
+    pub fn lives_in(&self, range: Range) -> bool {
+        let near = |at: usize, below: usize, above: usize| {
+            at.saturating_add(above * PAGE) > range.start && at.saturating_sub(below * PAGE) < range.end
+        };
+        self.threads[..self.count].iter().any(|t| near(t.stack, 64, 256) || near(t.pointer, 16, 2))
+    }
+
+    /// Calls `each` with the ids of all threads, the spared one too.
+    pub fn for_each(&self, mut each: impl FnMut(i32)) {
+        each(self.spared);
+        self.threads[..self.count].iter().for_each(|t| each(t.tid));
+    }
+
+    /// False when one takes too long.
+    fn stop_all(&mut self) -> core::result::Result<bool, Reason> {
+        let limit = sys::now_ns() + SHORT;
+        loop {
+            let known = self.count;
+            let new = self.seize_new()?;
+            if !self.wait(limit) {
+                return Ok(false);
+            }
+            // Whoever has ended meanwhile is off the list: look at the whole list once more.
+            if !new && self.count == known {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Seizes threads not on the list yet; whether there were any.
+    fn seize_new(&mut self) -> core::result::Result<bool, Reason> {
+        let path = ProcPath::of(self.pid).push(b"/task");
+        let Others { list, threads, count, pid, spared } = self;
+        let mut new = false;
+        let found = for_each_entry(path.as_c(), list, |name| {
+            let tid = decimal(name)? as i32;
+            if tid == *spared || threads[..*count].iter().any(|t| t.tid == tid) {
+                return None;
+            }
+            // SAFETY: numbers are passed.
+            let seized =
+                unsafe { sys::ptrace(PTRACE_SEIZE, tid, 0, 0).and_then(|()| sys::ptrace(PTRACE_INTERRUPT, tid, 0, 0)) };
+            match seized {
+                Ok(()) => {}
+                Err(Errno::ESRCH) => return None,
+                Err(_) => return why_not(*pid, tid),
+            }
+            new = true;
+            let Some(place) = threads.get_mut(*count) else { return Some(Reason::ThreadUnstoppable) };
+            *place = Thread { tid, ..Thread::default() };
+            *count += 1;
+            None
+        });
+        match found {
+            Ok(None) => Ok(new),
+            Ok(Some(reason)) => {
+                self.wait(sys::now_ns() + SHORT);
+                self.resume();
+                Err(reason)
+            }
+            Err(_) => Err(Reason::ThreadUnstoppable),
+        }
+    }
+
+    /// Waits until all on the list are stopped or gone; false when the time is up.
+    fn wait(&mut self, limit: u64) -> bool {
+        loop {
+            let mut waiting = false;
+            let mut left = 0;
+            for i in 0..self.count {
+                let mut t = self.threads[i];
+                let stays = t.stopped || t.look();
+                waiting |= stays && !t.stopped;
+                if stays {
+                    self.threads[left] = t;
+                    left += 1;
+                }
+            }
+            self.count = left;
+            if !waiting {
+                return true;
+            }
+            if sys::now_ns() > limit {
+                return false;
+            }
+            sys::wait_for_children(SHORT);
+        }
+    }
+}
+
+impl Thread {
+    /// Notes whether it has stopped; false when it has ended.
+    fn look(&mut self) -> bool {
+        let (id, status) = match sys::wait(self.tid, WNOHANG | WALL) {
+            Ok(told) => told,
+            Err(Errno::ECHILD) => return false,
+            // We can't know.
+            Err(_) => return true,
+        };
+        if id == 0 {
+            return true;
+        }
+        if status & 0xff != 0x7f {
+            return false;
+        }
+        self.stopped = true;
+        // Anything but our interrupt (or a SIGSTOP to the whole process) is a signal on its way: it goes on with it.
+        self.signal = if status >> 16 == PTRACE_EVENT_STOP { 0 } else { status >> 8 & 0xff };
+        let mut regs = [0usize; 27];
+        // SAFETY: struct user_regs_struct is 27 words. A thread that was killed since has none, and lives nowhere.
+        let _ = unsafe { sys::ptrace(PTRACE_GETREGS, self.tid, 0, regs.as_mut_ptr() as usize) };
+        (self.stack, self.pointer) = (regs[19], regs[21]);
+        true
+    }
+}
+
+/// Why a thread can't be seized. None when it has ended and only its name is left.
+fn why_not(pid: i32, tid: i32) -> Option<Reason> {
+    const PF_IO_WORKER: u64 = 0x10;
+    const PF_USER_WORKER: u64 = 0x4000;
+    let mut buf = [0; 512];
+    let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/stat");
+    let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
+    // The name before may hold anything.
+    let rest = stat.rsplit(|b| *b == b')').next().unwrap_or(b"");
+    let state = words(rest).next().unwrap_or(b"X");
+    let flags = words(rest).nth(6).and_then(decimal).unwrap_or(0);
+    match state {
+        b"Z" | b"X" => None,
+        _ if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 => Some(Reason::ThreadUnstoppable),
+        _ => Some(Reason::ThreadTraced),
+    }
+}
+
+/// Allows `helper` to trace this process where Yama would not (`ptrace_scope` 1); the program's own `PR_SET_PTRACER` is lost
+/// there. Says whether that was done.
+pub fn allow_tracer(helper: i32, buf: &mut [u8]) -> Result<bool> {
+    let scope = match read_file(c"/proc/sys/kernel/yama/ptrace_scope", buf) {
+        Ok(text) => decimal(text),
+        Err(_) => None,
+    };
+    if scope != Some(1) {
+        return Ok(false);
+    }
+    sys::set_ptracer(helper).map(|()| true)
+}

@@ -1,0 +1,32 @@
+//! What a seal does about other threads.
+//!
+//! A thread that writes between the copy of a page and the remap would lose its write. So a process with threads is refused,
+//! unless the program's owner says otherwise: stopping threads can be seen (`epoll_wait` returns `EINTR`, as after SIGSTOP and
+//! SIGCONT; docs/THREADS.md has the list).
+//!
+//! With threads allowed the work is done by a helper: a process of its own in the same memory ([`crate::helper`]), because a
+//! thread can't trace its siblings. It stops all threads ([`crate::stop`]) for 2 MB at a time, looks again at everything that may
+//! have changed since the plan ([`crate::live`]), copies, remaps, and lets them go.
+
+use crate::state::STATE;
+
+/// What to do about the process's other threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Threads {
+    /// Refuse to seal while there are any.
+    #[default]
+    Refuse = 0,
+    /// Stop them for each step of 2 MB (`ptrace(2)`, `PTRACE_SEIZE`).
+    Stop = 1,
+}
+
+/// Sets it for all later seals and unseals of this process, and of its clones.
+pub fn allow(threads: Threads) {
+    STATE.set_threads(threads as u8);
+}
+
+/// What is set.
+pub fn allowed() -> Threads {
+    if STATE.threads() == Threads::Stop as u8 { Threads::Stop } else { Threads::Refuse }
+}

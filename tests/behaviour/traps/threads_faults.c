@@ -1,0 +1,116 @@
+/* Each system call that stopping threads takes, failing: the seal is refused or goes on, memory is what it was, and the threads
+   run on.
+   env: FLASHFORK_THREADS=stop */
+#include "../behaviour.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+
+#define ANY 0xffffffff
+
+static const struct {
+    unsigned call, argument, error, refused;
+} faults[] = {
+    {SYS_clone, ANY, EAGAIN, 1},
+    {SYS_clone, ANY, EPERM, 1},
+    {SYS_prctl, PR_SET_PDEATHSIG, EINVAL, 1},
+    {SYS_close_range, ANY, ENOSYS, 1},
+    {SYS_close_range, ANY, ENOMEM, 1},
+    {SYS_pidfd_open, ANY, ENOSYS, 1},
+    {SYS_pidfd_open, ANY, EMFILE, 1},
+    {SYS_rt_sigaction, ANY, EINVAL, 1},
+    {SYS_ptrace, PTRACE_SEIZE, EPERM, 1},
+    {SYS_ptrace, PTRACE_SEIZE, ENOMEM, 1},
+    {SYS_ptrace, PTRACE_INTERRUPT, EIO, 1},
+    {SYS_ptrace, PTRACE_GETREGS, ESRCH, 0},
+    {SYS_ptrace, PTRACE_DETACH, ESRCH, 1},
+    {SYS_wait4, ANY, ECHILD, 1},
+    {SYS_wait4, ANY, EPERM, 1},
+    {SYS_getdents64, ANY, ENOMEM, 1},
+    {SYS_kcmp, ANY, EPERM, 0},
+    {SYS_futex, ANY, ENOSYS, 0},
+    {SYS_rt_sigtimedwait, ANY, ENOSYS, 0},
+    {SYS_madvise, MADV_DONTFORK, ENOMEM, 1}, /* its third argument, see below */
+    {SYS_memfd_create, ANY, EMFILE, 1},
+};
+
+static volatile int over;
+static volatile uint64_t turns;
+static uint64_t *p;
+
+static void *write_all(void *arg)
+{
+    for (uint64_t turn = 1; !over; turns = turn++)
+        for (size_t i = 0; i < 8 * MB / 8; i += 64)
+            p[i] += 1;
+    return arg;
+}
+
+static void *sleep_long(void *arg)
+{
+    while (!over)
+        usleep(1000);
+    return arg;
+}
+
+static void try(size_t i)
+{
+    size_t which = faults[i].call == SYS_madvise ? offsetof(struct seccomp_data, args[2])
+                                                 : offsetof(struct seccomp_data, args[0]);
+    struct sock_filter instructions[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, faults[i].call, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, which),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, faults[i].argument, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | faults[i].error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    if (faults[i].argument == ANY)
+        instructions[3] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0, 0, 1);
+    struct sock_fprog filter = {6, instructions};
+    pthread_t t[2];
+    p = (uint64_t *)map_alone(8 * MB, RW, MAP_PRIVATE);
+    char *quiet = memory(4 * MB, 5);
+    memset(p, 0, 8 * MB);
+    CHECK(pthread_create(&t[0], NULL, write_all, NULL) == 0);
+    CHECK(pthread_create(&t[1], NULL, sleep_long, NULL) == 0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+        SKIP("this kernel has no seccomp filters");
+    int result = call_seal();
+    if (result != (faults[i].refused ? -1 : 0)) {
+        fprintf(stderr, "call %u, argument %u, error %u: the seal gave %d\n", faults[i].call, faults[i].argument,
+                faults[i].error, result);
+        _exit(1);
+    }
+    /* The threads are there and run. */
+    for (uint64_t before = turns; turns < before + 3;)
+        usleep(1000);
+    over = 1;
+    for (uint64_t seen = turns + 1; seen != turns; usleep(20 * 1000))
+        seen = turns;
+    usleep(50 * 1000);
+    for (size_t j = 0; j < 8 * MB / 8; j++)
+        CHECK(p[j] == (j % 64 ? 0 : p[0]));
+    CHECK(intact(quiet, 4 * MB, 5));
+    _exit(0);
+}
+
+int main(void)
+{
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0)
+            try(i);
+        int status = wait_for(pid);
+        if (status == 77)
+            return 77;
+        if (status)
+            fprintf(stderr, "fault %zu: status %d\n", i, status);
+        CHECK(status == 0);
+    }
+    return 0;
+}

@@ -1,0 +1,406 @@
+/* What other threads see of a seal that stops them: some calls end with EINTR, without a handler having run. They are those that
+   SIGSTOP and SIGCONT end too, and docs/THREADS.md lists them. signal(7), "Interruption of system calls by stop signals".
+   env: FLASHFORK_THREADS=stop */
+#include "../behaviour.h"
+#include <mqueue.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
+#include <sys/select.h>
+#include <sys/sem.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <linux/futex.h>
+
+static volatile int over;
+static struct timespec long_time = {1, 500 * 1000 * 1000};
+static const int long_ms = 1500;
+
+/* A pipe that nobody writes to until the end. */
+static int quiet[2];
+
+static int queue(void)
+{
+    static int id;
+    if (!id)
+        id = msgget(IPC_PRIVATE, 0600);
+    return id;
+}
+
+static int semaphores(void)
+{
+    static int id;
+    if (!id)
+        id = semget(IPC_PRIVATE, 1, 0600);
+    return id;
+}
+
+static int socket_with_timeout(int option)
+{
+    int pair[2], small = 1;
+    struct timeval t = {1, 500 * 1000};
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    CHECK(setsockopt(pair[0], SOL_SOCKET, option, &t, sizeof t) == 0);
+    CHECK(setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
+    return pair[0];
+}
+
+static int call_epoll(void)
+{
+    struct epoll_event e = {.events = EPOLLIN};
+    int fd = epoll_create1(0);
+    CHECK(epoll_ctl(fd, EPOLL_CTL_ADD, quiet[0], &e) == 0);
+    return epoll_wait(fd, &e, 1, long_ms);
+}
+static int call_poll(void)
+{
+    struct pollfd p = {quiet[0], POLLIN, 0};
+    return poll(&p, 1, long_ms);
+}
+static int call_ppoll(void)
+{
+    struct pollfd p = {quiet[0], POLLIN, 0};
+    return ppoll(&p, 1, &long_time, NULL);
+}
+static int call_select(void)
+{
+    struct timeval t = {1, 500 * 1000};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(quiet[0], &set);
+    return select(quiet[0] + 1, &set, NULL, NULL, &t);
+}
+static int call_nanosleep(void) { return nanosleep(&long_time, NULL); }
+static int call_usleep(void) { return usleep(1500 * 1000); }
+static int call_clock_nanosleep(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += 1;
+    return (errno = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL)) ? -1 : 0;
+}
+static int call_sem_timedwait(void)
+{
+    static sem_t sem;
+    struct timespec t;
+    sem_init(&sem, 0, 0);
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += 1;
+    int result = sem_timedwait(&sem, &t);
+    return result < 0 && errno == ETIMEDOUT ? 0 : result;
+}
+static int call_cond_timedwait(void)
+{
+    static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+    static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += 1;
+    pthread_mutex_lock(&m);
+    int result = pthread_cond_timedwait(&c, &m, &t);
+    pthread_mutex_unlock(&m);
+    errno = result;
+    return result == ETIMEDOUT ? 0 : -1;
+}
+static int call_futex(void)
+{
+    static int word;
+    int result = syscall(SYS_futex, &word, FUTEX_WAIT, 0, &long_time);
+    return result < 0 && errno == ETIMEDOUT ? 0 : result;
+}
+static int call_sigtimedwait(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN + 3);
+    int result = sigtimedwait(&set, NULL, &long_time);
+    return result < 0 && errno == EAGAIN ? 0 : result;
+}
+static int call_sigwaitinfo(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN + 4);
+    return sigwaitinfo(&set, NULL);
+}
+static int call_sigwait(void)
+{
+    /* glibc calls again after EINTR. */
+    sigset_t set;
+    int sig;
+    sigemptyset(&set);
+    sigaddset(&set, SIGRTMIN + 5);
+    return (errno = sigwait(&set, &sig)) ? -1 : 0;
+}
+static int call_semtimedop(void)
+{
+    struct sembuf op = {0, -1, 0};
+    int result = semtimedop(semaphores(), &op, 1, &long_time);
+    return result < 0 && errno == EAGAIN ? 0 : result;
+}
+static int call_semop(void)
+{
+    struct sembuf op = {0, -1, 0};
+    int result = semop(semaphores(), &op, 1);
+    return result < 0 && errno == EIDRM ? 0 : result;
+}
+static int call_msgrcv(void)
+{
+    char m[64];
+    int result = msgrcv(queue(), m, 8, 0, 0);
+    return result < 0 && errno == EIDRM ? 0 : result;
+}
+static int call_mq(void)
+{
+    char m[64];
+    struct mq_attr attr = {.mq_maxmsg = 1, .mq_msgsize = 8};
+    struct timespec t;
+    char name[64];
+    snprintf(name, sizeof name, "/flashfork-%d", getpid());
+    mqd_t q = mq_open(name, O_RDWR | O_CREAT, 0600, &attr);
+    if (q < 0)
+        return 0;
+    mq_unlink(name);
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += 1;
+    int result = mq_timedreceive(q, m, 8, NULL, &t);
+    return result < 0 && errno == ETIMEDOUT ? 0 : result;
+}
+static int call_read_pipe(void)
+{
+    char c;
+    return read(quiet[0], &c, 1);
+}
+static int call_recv(void)
+{
+    char c;
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+    struct pollfd both[2] = {{quiet[0], POLLIN, 0}, {pair[0], POLLIN, 0}};
+    (void)both;
+    if (fork() == 0) { /* a peer that says something at the end */
+        while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
+            ;
+        _exit(write(pair[1], "", 1) != 1);
+    }
+    return recv(pair[0], &c, 1, 0);
+}
+static int call_recv_timeout(void)
+{
+    char c;
+    int result = recv(socket_with_timeout(SO_RCVTIMEO), &c, 1, 0);
+    return result < 0 && errno == EAGAIN ? 0 : result;
+}
+static int call_send_timeout(void)
+{
+    static char much[1 << 20];
+    int fd = socket_with_timeout(SO_SNDTIMEO), result;
+    while ((result = send(fd, much, sizeof much, 0)) == (int)sizeof much)
+        ;
+    if (result < 0)
+        return errno == EAGAIN ? 0 : result;
+    /* A part was sent when the time, or the interruption, came. The next call waits for nothing but room. */
+    result = send(fd, much, sizeof much, 0);
+    return result < 0 && errno == EAGAIN ? 0 : result;
+}
+static int call_accept_timeout(void)
+{
+    struct timeval t = {1, 500 * 1000};
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    sa_family_t any = AF_UNIX;
+    CHECK(bind(fd, (struct sockaddr *)&any, sizeof any) == 0 && listen(fd, 1) == 0);
+    CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t) == 0);
+    int result = accept(fd, NULL, NULL);
+    return result < 0 && errno == EAGAIN ? 0 : result;
+}
+static int call_read_inotify(void)
+{
+    /* Ends when the thread's file is touched at the end. */
+    char m[512], name[] = "/tmp/flashfork-XXXXXX";
+    int fd = inotify_init(), file = mkstemp(name);
+    CHECK(fd >= 0 && file >= 0 && inotify_add_watch(fd, name, IN_MODIFY) >= 0);
+    unlink(name);
+    if (fork() == 0) {
+        char c;
+        while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
+            ;
+        _exit(write(file, "", 1) != 1);
+    }
+    return read(fd, m, sizeof m);
+}
+static int call_read_timerfd(void)
+{
+    uint64_t n;
+    struct itimerspec t = {{0, 0}, {1, 500 * 1000 * 1000}};
+    int fd = timerfd_create(CLOCK_MONOTONIC, 0);
+    CHECK(fd >= 0 && timerfd_settime(fd, 0, &t, NULL) == 0);
+    return read(fd, &n, sizeof n);
+}
+static int call_waitpid(void)
+{
+    char c;
+    pid_t pid = fork();
+    if (pid == 0) {
+        while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
+            ;
+        _exit(0);
+    }
+    return waitpid(pid, NULL, 0);
+}
+static int call_flock(void)
+{
+    char c, name[] = "/tmp/flashfork-XXXXXX", path[64];
+    int file = mkstemp(name);
+    CHECK(file >= 0 && flock(file, LOCK_EX) == 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    int again = open(path, O_RDWR);
+    CHECK(again >= 0);
+    unlink(name);
+    if (fork() == 0) { /* the lock is the child's too, and ends with both */
+        close(again);
+        while (getppid() != 1 && read(quiet[0], &c, 1) < 0 && errno == EINTR)
+            ;
+        _exit(0);
+    }
+    close(file);
+    return flock(again, LOCK_EX);
+}
+
+static const struct {
+    const char *name;
+    int (*call)(void);
+    int interrupted; /* what docs/THREADS.md says */
+} calls[] = {
+    {"epoll_wait", call_epoll, 1},
+    {"sigtimedwait", call_sigtimedwait, 1},
+    {"sigwaitinfo", call_sigwaitinfo, 1},
+    {"semop", call_semop, 1},
+    {"semtimedop", call_semtimedop, 1},
+    {"recv with SO_RCVTIMEO", call_recv_timeout, 1},
+    {"accept with SO_RCVTIMEO", call_accept_timeout, 1},
+    {"send with SO_SNDTIMEO", call_send_timeout, 1},
+    {"poll", call_poll, 0},
+    {"ppoll", call_ppoll, 0},
+    {"select", call_select, 0},
+    {"nanosleep", call_nanosleep, 0},
+    {"usleep", call_usleep, 0},
+    {"clock_nanosleep", call_clock_nanosleep, 0},
+    {"sem_timedwait", call_sem_timedwait, 0},
+    {"pthread_cond_timedwait", call_cond_timedwait, 0},
+    {"futex", call_futex, 0},
+    {"sigwait", call_sigwait, 0},
+    {"msgrcv", call_msgrcv, 0},
+    {"mq_timedreceive", call_mq, 0},
+    {"read from a pipe", call_read_pipe, 0},
+    {"recv", call_recv, 0},
+    {"read from inotify", call_read_inotify, 0},
+    {"read from a timerfd", call_read_timerfd, 0},
+    {"waitpid", call_waitpid, 0},
+    {"flock", call_flock, 0},
+};
+#define CALLS (sizeof calls / sizeof calls[0])
+
+static pthread_barrier_t begun;
+
+static void *make_call(void *arg)
+{
+    size_t i = (size_t)arg;
+    pthread_barrier_wait(&begun);
+    int result = calls[i].call();
+    return (void *)(size_t)(result >= 0 ? 0 : errno);
+}
+
+static void by_signals(void)
+{
+    /* From outside: whoever stops itself can't go on by itself. */
+    pid_t parent = getpid();
+    if (in_clone()) {
+        for (int turn = 0; turn < 3; turn++) {
+            CHECK(kill(parent, SIGSTOP) == 0);
+            usleep(20 * 1000);
+            CHECK(kill(parent, SIGCONT) == 0);
+            usleep(20 * 1000);
+        }
+        _exit(0);
+    }
+}
+
+static void by_seals(void)
+{
+    for (int turn = 0; turn < 3; turn++) {
+        CHECK(call_seal() == 0);
+        CHECK(flashfork_preload_unseal() == 0);
+    }
+}
+
+/* What each call says when its thread is stopped. */
+static void try(void (*stop)(void), int said[CALLS])
+{
+    pthread_t thread[CALLS];
+    CHECK(pipe(quiet) == 0);
+    pthread_barrier_init(&begun, NULL, CALLS + 1);
+    for (size_t i = 0; i < CALLS; i++)
+        CHECK(pthread_create(&thread[i], NULL, make_call, (void *)i) == 0);
+    pthread_barrier_wait(&begun);
+    usleep(300 * 1000);
+    stop();
+    usleep(100 * 1000);
+    /* Whatever waits for something but time gets it. */
+    char much[CALLS * 2] = {0};
+    CHECK(write(quiet[1], much, sizeof much) == sizeof much);
+    for (size_t i = 0; i < CALLS; i++) {
+        if (calls[i].call == call_sigwait)
+            pthread_kill(thread[i], SIGRTMIN + 5);
+        if (calls[i].call == call_sigwaitinfo)
+            pthread_kill(thread[i], SIGRTMIN + 4);
+        if (calls[i].call == call_semop)
+            semctl(semaphores(), 0, SETVAL, 5);
+        if (calls[i].call == call_msgrcv) {
+            long message[2] = {1, 1};
+            CHECK(msgsnd(queue(), message, 8, 0) == 0);
+        }
+    }
+    for (size_t i = 0; i < CALLS; i++) {
+        void *result;
+        CHECK(pthread_join(thread[i], &result) == 0);
+        said[i] = (int)(size_t)result;
+    }
+    semctl(semaphores(), 0, SETVAL, 0);
+    while (waitpid(-1, NULL, 0) > 0)
+        ;
+    close(quiet[0]);
+    close(quiet[1]);
+}
+
+int main(void)
+{
+    int stopped[CALLS], sealed[CALLS], wrong = 0;
+    sigset_t rt;
+    sigemptyset(&rt);
+    for (int sig = SIGRTMIN + 3; sig <= SIGRTMIN + 5; sig++)
+        sigaddset(&rt, sig);
+    CHECK(sigprocmask(SIG_BLOCK, &rt, NULL) == 0);
+    char *some = memory(8 * MB, 7);
+    try(by_signals, stopped);
+    try(by_seals, sealed);
+    CHECK(intact(some, 8 * MB, 7));
+    for (size_t i = 0; i < CALLS; i++) {
+        int seen = sealed[i] == EINTR;
+        if (seen != calls[i].interrupted || (seen && stopped[i] != EINTR) || (sealed[i] && !seen)) {
+            fprintf(stderr, "%s: after SIGSTOP and SIGCONT %s, after seals %s, listed as %s\n", calls[i].name,
+                    stopped[i] ? strerror(stopped[i]) : "nothing", sealed[i] ? strerror(sealed[i]) : "nothing",
+                    calls[i].interrupted ? "interrupted" : "not interrupted");
+            wrong = 1;
+        }
+    }
+    msgctl(queue(), IPC_RMID, NULL);
+    semctl(semaphores(), 0, IPC_RMID);
+    return wrong;
+}
