@@ -32,9 +32,9 @@ pub(super) fn prepare(
     machine.rehearse(vcpu0.vcpu())?;
     machine.vacate()?;
     let (handover, controller) = serve::spawn(channel.clone(), console)?;
-    populate_heap();
     // Touched now: the first packet won't have to wait for its pages.
     let buffer = vec![0xff; MAX_MESSAGE];
+    populate_heap();
     lock()?;
     channel.send(&FromShell::Ready, &[])?;
     Ok(Waiting { channel: channel.clone(), shape, machine, vcpu0, handover, controller, buffer })
