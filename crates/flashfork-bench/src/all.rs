@@ -53,6 +53,7 @@ pub fn run(quick: bool, progress: &mut dyn Progress) -> Result<Whole, BenchError
 fn run_parts(parts: &[Part], time: Duration, progress: &mut dyn Progress) -> Result<Whole, BenchError> {
     let whole = Deadline::after(time);
     let (mut document, mut void) = (Document::new(HostCard::read()?, Vec::new()), Vec::new());
+    let mut said = Vec::new();
     for (number, part) in parts.iter().enumerate() {
         let leave_out = |reason: String, progress: &mut dyn Progress| {
             progress.note(&format!("left out: {}: {reason}", part.name));
@@ -65,7 +66,7 @@ fn run_parts(parts: &[Part], time: Duration, progress: &mut dyn Progress) -> Res
         let rest: u64 = parts[number..].iter().map(|part| part.seconds).sum();
         let own = whole.part(part.seconds as f64 / rest as f64);
         let before = format!("{}/{} {}", number + 1, parts.len(), part.name);
-        let outcome = match (part.run)(&mut Stage { inner: progress, before, own, whole }) {
+        let outcome = match (part.run)(&mut Stage { inner: progress, before, own, whole, said: &mut said }) {
             Ok(outcome) => outcome,
             Err(BenchError::Unfinished { outcome, why }) => {
                 progress.note(&format!("{} ended early: {why}", part.name));
@@ -129,6 +130,8 @@ struct Stage<'a> {
     /// By when this experiment should be over, and all of them.
     own: Deadline,
     whole: Deadline,
+    /// What the user was told already: several experiments have the same to say about a host.
+    said: &'a mut Vec<String>,
 }
 
 impl Progress for Stage<'_> {
@@ -143,7 +146,10 @@ impl Progress for Stage<'_> {
     }
 
     fn note(&mut self, line: &str) {
-        self.inner.note(line);
+        if !self.said.iter().any(|said| said == line) {
+            self.inner.note(line);
+            self.said.push(line.to_owned());
+        }
     }
 
     fn interrupted(&self) -> bool {

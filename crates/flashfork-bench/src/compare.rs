@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::BenchError;
 use crate::host::HostCard;
 use crate::record::{Document, Record};
-use crate::stats::{RankTest, Ratio, Rounds, holm, median, rank_test, ratio_of_medians};
+use crate::stats::{RankTest, Ratio, Rounds, holm, median, rank_test, ratio_of_medians, smallest_p};
 use crate::table::{self, render, three_figures};
 
 /// Differences of medians up to this share are of no consequence, significant or not.
@@ -48,7 +48,7 @@ pub enum Verdict {
     Negligible,
     /// No difference beyond chance.
     Same,
-    /// Fewer than four rounds on one side.
+    /// So few rounds that even a difference without any overlap could be chance.
     TooFew,
 }
 
@@ -107,10 +107,11 @@ pub fn documents(first: &Document, second: &Document) -> Result<Comparison, Benc
     let tests: Vec<Option<RankTest>> =
         pairs.iter().map(|(_, a, b)| rank_test(&units(&a.rounds()), &units(&b.rounds()))).collect();
     let mut adjusted = holm(&tests.iter().flatten().map(|test| test.p).collect::<Vec<_>>()).into_iter();
+    let number = tests.iter().flatten().count();
     let cells = pairs
         .into_iter()
         .zip(tests)
-        .map(|((cell, a, b), test)| judge(cell, a, b, test.and_then(|_| adjusted.next())))
+        .map(|((cell, a, b), test)| judge(cell, a, b, number, test.and_then(|_| adjusted.next())))
         .collect();
     Ok(Comparison { cells, unmatched: [only_first, rest.len()], hosts: differences(&first.host, &second.host) })
 }
@@ -131,10 +132,14 @@ fn units(rounds: &Rounds) -> Vec<f64> {
     rounds.0.iter().filter(|round| !round.is_empty()).map(|round| median(&mut round.clone())).collect()
 }
 
-fn judge(cell: String, a: &Record, b: &Record, p: Option<f64>) -> Cell {
+/// `p`: adjusted for all `number` cells that were tested.
+fn judge(cell: String, a: &Record, b: &Record, number: usize, p: Option<f64>) -> Cell {
     let ratio = ratio_of_medians(&a.rounds(), &b.rounds()).map(inverse).filter(|ratio| ratio.value.is_finite());
+    // What the surest difference would have, were it the surest of all cells.
+    let surest = || smallest_p(units(&a.rounds()).len(), units(&b.rounds()).len()) * number as f64;
     let verdict = match (p, a.p50, b.p50) {
         (None, ..) => Verdict::TooFew,
+        (Some(p), ..) if p >= CHANCE && surest() >= CHANCE => Verdict::TooFew,
         (Some(p), ..) if p >= CHANCE => Verdict::Same,
         (_, first, second) if (second - first).abs() <= NEGLIGIBLE * first.abs() => Verdict::Negligible,
         (_, first, second) if second < first => Verdict::Lower,
@@ -326,6 +331,19 @@ mod tests {
         };
         let found = documents(&rounds(10.0), &rounds(30.0)).unwrap();
         assert_eq!((found.cells[0].verdict, found.cells[0].p), (Verdict::TooFew, None));
+    }
+
+    #[test]
+    fn what_no_difference_could_prove_is_not_called_the_same() {
+        // Four rounds against four: no overlap at all has a chance of 3 in 100.
+        let found = documents(
+            &document(vec![record("seal", 1, vec![1.0, 2.0, 3.0, 4.0])]),
+            &document(vec![record("seal", 1, vec![50.0, 60.0, 70.0, 80.0])]),
+        )
+        .unwrap();
+        assert_eq!(found.cells[0].verdict, Verdict::TooFew);
+        assert!(found.cells[0].p.is_some_and(|p| p < 0.05), "{:?}", found.cells[0]);
+        assert!(found.sentence().contains("1 of 1 cells have too few rounds to tell"), "{}", found.sentence());
     }
 
     #[test]

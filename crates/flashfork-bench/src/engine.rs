@@ -82,7 +82,7 @@ fn shortfall(report: &SealReport, expected: u64) -> String {
 /// Prepares this process for clones by `method`: seals it, at least `expected` bytes of it, or asks the kernel to fork on demand.
 pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>, BenchError> {
     match method {
-        Method::Fork4k | Method::ForkThp => Ok(None),
+        Method::Fork4k | Method::ForkThp | Method::Hugetlb => Ok(None),
         Method::Seal => seal(Pages::Auto, expected).map(Some),
         Method::Odf => odf::enable().map(|()| None).map_err(|error| BenchError::Unable(error.to_string())),
     }

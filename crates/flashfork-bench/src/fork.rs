@@ -35,7 +35,7 @@ pub(crate) use subject::{Ask, ForkSubject};
 use crate::host::HostCard;
 use crate::lock::MachineLock;
 use crate::size::Size;
-use crate::{BenchError, Deadline, Outcome, Progress};
+use crate::{BenchError, Deadline, Outcome, Progress, parent};
 use measured::Results;
 use plan::Plan;
 
@@ -46,8 +46,8 @@ pub const EXPERIMENT: &str = "fork";
 pub fn run(options: &ForkOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
     let _lock = MachineLock::acquire(|line| progress.note(line))?;
     let host = HostCard::read()?;
-    let plan = Plan::new(options)?;
     let mut results = Results::default();
+    let plan = Plan::new(options, parent::methods(&mut results.found, progress)?)?;
     plan.missing.iter().for_each(|(cell, why)| results.found.leave_out(cell, why, progress));
     let measured = measure(&plan, &mut results, progress);
     let found = results.take_found()?;

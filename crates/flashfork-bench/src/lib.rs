@@ -48,6 +48,7 @@ pub mod fork;
 pub mod fuzz;
 pub mod heap;
 pub mod host;
+mod hugetlb;
 pub mod lock;
 pub mod memory;
 pub mod order;

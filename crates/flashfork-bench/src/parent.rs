@@ -2,16 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::Results;
 use crate::fork::{Facts, Method, Region};
+use crate::hugetlb::{HUGE, Pool};
 use crate::size::show;
 use crate::worker::{Subject, Worker};
-use crate::{BenchError, pin};
+use crate::{BenchError, Progress, pin};
 
 /// Memory left to the rest of the machine, in bytes.
 pub(crate) const RESERVE: u64 = 256 << 20;
 /// Below this share of huge pages, what is measured would not be huge pages.
 const MOSTLY_HUGE: f64 = 0.9;
-const HUGE: u64 = 2 << 20;
 
 /// A parent to prepare.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -35,6 +36,15 @@ impl Spec {
         format!("{} {}", self.method, show(self.size))
     }
 
+    /// Why the host's pool has not enough for it now, if so. `copied`: bytes that are copied on write meanwhile. To be asked
+    /// before each start: what was started before has taken its part.
+    pub(crate) fn shortage(&self, copied: u64) -> Result<Option<String>, BenchError> {
+        match self.method {
+            Method::Hugetlb if self.size > 0 => Ok(Pool::read()?.lacks(self.size, copied)),
+            _ => Ok(None),
+        }
+    }
+
     /// Starts the worker that prepares it, and waits until it has.
     pub(crate) fn start<S: Subject<Spec = Self>>(&self) -> Result<Worker<S>, BenchError> {
         Worker::start(self.name(), self)
@@ -53,12 +63,25 @@ impl Spec {
             Method::ForkThp if self.size > 0 && whole == 0 => {
                 Some("the memory is smaller than one huge page".to_owned())
             }
-            Method::ForkThp if huge < MOSTLY_HUGE * whole as f64 => {
+            Method::ForkThp | Method::Hugetlb if huge < MOSTLY_HUGE * whole as f64 => {
                 Some(format!("the kernel gave huge pages for only {:.0} % of the memory", facts.huge_fraction * 100.0))
             }
             _ => None,
         }
     }
+}
+
+/// The methods this host can at the moment, those of the host's pool of huge pages included; the others are left out. Whether
+/// the pool has enough for a parent is [`Spec::shortage`]'s to say.
+pub(crate) fn methods(results: &mut Results, progress: &mut dyn Progress) -> Result<Vec<Method>, BenchError> {
+    let (mut methods, missing) = Method::here();
+    match Pool::read()?.unusable() {
+        // Behind the other plain forks.
+        None => methods.insert(2, Method::Hugetlb),
+        Some(why) => results.leave_out(Method::Hugetlb.name(), why, progress),
+    }
+    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
+    Ok(methods)
 }
 
 #[cfg(test)]

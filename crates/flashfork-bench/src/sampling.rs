@@ -19,7 +19,8 @@ use crate::{BenchError, Progress};
 pub struct Effort {
     /// Rounds whose samples are kept apart and not counted.
     pub warm_up: usize,
-    /// Counted rounds that are made in any case, unless the run is interrupted or out of time; at least 1.
+    /// Counted rounds that are made in any case, unless the run is interrupted or out of time; at least 1. With fewer than 6
+    /// there is no interval of 95 %.
     pub least: usize,
     /// Counted rounds after which it ends, precise or not.
     pub most: usize,

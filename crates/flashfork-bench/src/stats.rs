@@ -10,7 +10,7 @@ pub use bootstrap::{Interval, Ratio, median_interval, quantile_of, ratio_of_medi
 pub use fit::{Fit, Observation, fit};
 pub use outlier::{Outlier, fences};
 pub use quantile::{Summary, median, quantile};
-pub use rank::{RankTest, holm, rank_test};
+pub use rank::{RankTest, holm, rank_test, smallest_p};
 
 /// Samples of one configuration, kept by the round in which they were taken.
 ///

@@ -6,6 +6,8 @@ use crate::stats::{Outlier, Summary, fences};
 
 /// Fewer samples than this have no useful 90 % quantile.
 const FEW: usize = 10;
+/// Fewer rounds than this have no interval of 95 %: even their whole range holds the median less often.
+const FEW_ROUNDS: usize = 6;
 /// From this spread (p10 to p90 relative to the median) on, a cell is called noisy.
 const NOISY: f64 = 1.0;
 
@@ -43,11 +45,15 @@ pub fn of_host(host: &HostCard) -> Vec<String> {
 /// What samples of times warn of: too few, or so spread out that only their median says something. One line each, naming how
 /// many records and the worst of them.
 pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
-    let (mut few, mut noisy, mut late) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut few, mut short, mut noisy, mut late) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for record in records.into_iter().filter(|record| record.unit == "us") {
         let Some(summary) = Summary::of(&record.samples) else { continue };
         if summary.n < FEW {
             few.push((summary.n as f64, record));
+        }
+        let rounds = record.rounds().0.iter().filter(|round| !round.is_empty()).count();
+        if summary.n >= FEW && rounds < FEW_ROUNDS {
+            short.push((rounds as f64, record));
         }
         if summary.n >= FEW && summary.spread() > NOISY {
             noisy.push((summary.spread(), record));
@@ -62,6 +68,14 @@ pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Stri
         warnings.push(format!(
             "{} cells have fewer than {FEW} samples (least: {n}, {}); more rounds or more time make them firmer.",
             few.len(),
+            record.label()
+        ));
+    }
+    if let Some((n, record)) = short.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
+        warnings.push(format!(
+            "{} cells have fewer than {FEW_ROUNDS} rounds (least: {n}, {}): their intervals are narrower than 95 % would be; \
+             more time makes them firmer.",
+            short.len(),
             record.label()
         ));
     }
@@ -133,6 +147,10 @@ mod tests {
     fn few_noisy_and_disturbed_samples_are_told_apart() {
         let few = of_records(&[record(vec![1.0; 3])]);
         assert!(few.len() == 1 && few[0].contains("least: 3, fork seal"), "{few:?}");
+        let mut short = record((0..50).map(|i| 100.0 + f64::from(i % 7)).collect());
+        short.params.insert("samples_per_round".into(), serde_json::json!([10, 20, 20]));
+        let short = of_records(&[short]);
+        assert!(short.len() == 1 && short[0].contains("least: 3, fork seal"), "{short:?}");
         let noisy = of_records(&[record((1..=40).map(|i| f64::from(i * i)).collect())]);
         assert!(noisy.len() == 1 && noisy[0].contains("noisy"), "{noisy:?}");
         let disturbed = of_records(&[record((0..40).map(|i| if i % 8 == 0 { 900.0 } else { 100.0 }).collect())]);

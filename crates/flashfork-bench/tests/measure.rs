@@ -8,7 +8,8 @@ use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
 use flashfork_bench::compare;
 use flashfork_bench::cow_model::{self, CowModelOptions, Grid, Model};
 use flashfork_bench::creation::{self, CreationOptions, Touch};
-use flashfork_bench::fork::Method;
+use flashfork_bench::fork::{self, ForkOptions, Method};
+use flashfork_bench::lock::MachineLock;
 use flashfork_bench::record::{Document, Record};
 use flashfork_bench::size::Size;
 use flashfork_bench::write_fraction::{self, Ready, WriteFractionOptions};
@@ -45,7 +46,8 @@ fn check_file(outcome: &Outcome) -> Result<(), Failed> {
     let path = tempfile::NamedTempFile::new()?.into_temp_path();
     outcome.document.write(&path)?;
     assert_eq!(Document::read(&path)?, outcome.document);
-    for record in &outcome.document.records {
+    // What a seal takes is measured without rounds.
+    for record in outcome.document.records.iter().filter(|record| record.params.contains_key("ended")) {
         let per_round = record.params["samples_per_round"].as_array().unwrap();
         assert_eq!(per_round.iter().map(|n| n.as_u64().unwrap()).sum::<u64>(), record.n as u64);
     }
@@ -221,12 +223,75 @@ fn walks_are_measured_for_every_mix() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Pages added to the host's pool of huge pages, given back when dropped.
+struct Reserved(String);
+
+impl Reserved {
+    const FILE: &str = "/proc/sys/vm/nr_hugepages";
+
+    /// `None` where this user may not, or the memory is too scattered.
+    fn pages(more: u64) -> Option<Self> {
+        let before = std::fs::read_to_string(Self::FILE).ok()?.trim().to_owned();
+        let wanted = before.parse::<u64>().ok()? + more;
+        std::fs::write(Self::FILE, wanted.to_string()).ok()?;
+        let reserved = Self(before);
+        let got = std::fs::read_to_string(Self::FILE).ok()?;
+        (got.trim() == wanted.to_string()).then_some(reserved)
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        std::fs::write(Self::FILE, &self.0).expect("what could be reserved can be given back");
+    }
+}
+
+fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Failed> {
+    // Nobody else measures while the pool is another one.
+    let _lock = MachineLock::acquire(|_| ())?;
+    let Some(_reserved) = Reserved::pages(100) else {
+        eprintln!("skipped: no huge pages can be reserved here (not root, or memory is too scattered)");
+        return Ok(());
+    };
+    let size = Size(8 << 20);
+    let sizes = Some(vec![size]);
+    let outcomes = [
+        creation::run(
+            &CreationOptions { sizes: sizes.clone(), quick: true, ..CreationOptions::default() },
+            &mut Silent,
+        )?,
+        fork::run(&ForkOptions { sizes, rounds: Some(1), concurrent: Some(2), ..ForkOptions::default() }, &mut Silent)?,
+        access::fault(&FaultOptions { size, quick: true }, &mut Silent)?,
+        access::access_mix(&AccessMixOptions { size, quick: true }, &mut Silent)?,
+        cow_model::run(&CowModelOptions { grid: Grid::Modern, quick: true }, &mut Silent)?,
+    ];
+    for outcome in &outcomes {
+        check_file(outcome)?;
+        let document = &outcome.document;
+        let found = document.records.iter().find(|record| record.method == "fork-hugetlb");
+        let record = found.unwrap_or_else(|| panic!("{:?}", document.missing));
+        let facts = record.params.get("facts").map_or(&record.params["mapped_huge_fraction"], |f| &f["huge_fraction"]);
+        assert_eq!(facts.as_f64(), Some(1.0), "{record:?}");
+        assert!(outcome.table.contains("fork-hugetlb"), "{}", outcome.table);
+    }
+    // One page doesn't fit into the first, and the pool has not enough for the second.
+    for (size, cell, why) in
+        [(1 << 20, "fork-hugetlb 1 MB", "no multiple"), (256 << 20, "fork-hugetlb 256 MB", "vm.nr_hugepages=")]
+    {
+        let options = CreationOptions { sizes: Some(vec![Size(size)]), fds: 0, vmas: 0, ..tiny(Touch::All) };
+        let missing = creation::run(&options, &mut StopAfter(7))?.document.missing;
+        assert!(missing.iter().any(|left| left.cell == cell && left.reason.contains(why)), "{missing:?}");
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
         return worker_main(args.into_iter().skip(1));
     }
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
+        ("pages_of_the_hosts_pool_are_measured", pages_of_the_hosts_pool_are_measured_where_there_are_some),
         ("access::first_writes_are_measured_for_every_method", first_writes_are_measured_for_every_method),
         ("access::walks_are_measured_for_every_mix", walks_are_measured_for_every_mix),
         ("write_fraction::ready_runs_change_some_of_their_memory", ready_runs_change_some_of_their_memory),

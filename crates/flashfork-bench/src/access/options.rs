@@ -34,7 +34,7 @@ pub struct AccessMixOptions {
 impl FaultOptions {
     pub(super) fn effort(&self) -> Effort {
         if self.quick {
-            Effort { warm_up: 1, least: 5, most: 30, precision: 0.05, cap: Duration::from_secs(8) }
+            Effort { warm_up: 1, least: 6, most: 30, precision: 0.05, cap: Duration::from_secs(8) }
         } else {
             Effort { warm_up: 1, least: 20, most: 200, precision: 0.02, cap: Duration::from_secs(60) }
         }
@@ -44,9 +44,9 @@ impl FaultOptions {
 impl AccessMixOptions {
     pub(super) fn effort(&self) -> Effort {
         if self.quick {
-            Effort { warm_up: 0, least: 3, most: 8, precision: 0.05, cap: Duration::from_secs(25) }
+            Effort { warm_up: 0, least: 6, most: 8, precision: 0.05, cap: Duration::from_secs(25) }
         } else {
-            Effort { warm_up: 1, least: 5, most: 30, precision: 0.03, cap: Duration::from_secs(240) }
+            Effort { warm_up: 1, least: 6, most: 30, precision: 0.03, cap: Duration::from_secs(240) }
         }
     }
 }

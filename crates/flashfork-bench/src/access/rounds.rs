@@ -7,7 +7,7 @@ use super::options::{AccessMixOptions, FaultOptions};
 use super::subject::{AccessSubject, Ask, Measure};
 use crate::experiment::Results;
 use crate::fork::Method;
-use crate::parent::{RESERVE, Spec};
+use crate::parent::{self, RESERVE, Spec};
 use crate::sampling::sample;
 use crate::size::show;
 use crate::worker::Worker;
@@ -16,20 +16,26 @@ use crate::{BenchError, Progress, memory};
 /// Samples a visit.
 const BATCH: usize = 5;
 
+/// Bytes that a child copies which writes to two neighbouring pages, huge ones as they may be.
+const FAULTS: u64 = 4 << 20;
+
 /// Prepared parents, one for each method.
 type Parents = Vec<(Method, Worker<AccessSubject>)>;
 
 /// Parents of all methods this host can. `copied`: bytes a single one of them may copy meanwhile.
 fn prepare(size: u64, copied: u64, results: &mut Results, progress: &mut dyn Progress) -> Result<Parents, BenchError> {
-    let (methods, missing) = Method::here();
+    let methods = parent::methods(results, progress)?;
     let needed: u64 = methods.iter().map(|method| method.memory_needed(size) + BLOCK as u64).sum();
     let what = format!("{}, one parent for each method,", show(size));
     memory::require(&memory::headroom()?, what, needed + copied + RESERVE)?;
-    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
     progress.begin("preparing parents", methods.len() as u64);
     let mut parents = Vec::new();
     for method in methods {
         let spec = Spec::here(method, size)?;
+        if let Some(why) = spec.shortage(copied)? {
+            results.leave_out(method.name(), why, progress);
+            continue;
+        }
         let worker = spec.start::<AccessSubject>()?;
         progress.step();
         match spec.flaw(worker.ready()) {
@@ -47,7 +53,7 @@ pub(super) fn fault(
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
     let size = options.size.0;
-    let mut parents = prepare(size, 0, results, progress)?;
+    let mut parents = prepare(size, FAULTS, results, progress)?;
     let effort = options.effort().until(progress.deadline());
     progress.begin("first writes", effort.steps());
     let (sampled, done) =

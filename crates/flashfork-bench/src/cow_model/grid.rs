@@ -38,7 +38,7 @@ impl Grid {
     pub(super) fn methods(self) -> &'static [Method] {
         match self {
             Self::Paper => &[Method::Fork4k],
-            Self::Modern => &[Method::Fork4k, Method::ForkThp],
+            Self::Modern => &[Method::Fork4k, Method::ForkThp, Method::Hugetlb],
         }
     }
 

@@ -22,7 +22,7 @@ impl CowModelOptions {
     /// How much is measured of the grid, all sizes and shares together.
     pub(super) fn effort(&self) -> Effort {
         if self.quick {
-            Effort { warm_up: 1, least: 3, most: 12, precision: 0.05, cap: Duration::from_secs(20) }
+            Effort { warm_up: 1, least: 6, most: 12, precision: 0.05, cap: Duration::from_secs(20) }
         } else {
             Effort { warm_up: 1, least: 8, most: 60, precision: 0.02, cap: Duration::from_secs(120) }
         }
@@ -31,6 +31,6 @@ impl CowModelOptions {
     /// How much is measured of other things: the copy rate, real against system time.
     pub(super) fn side_effort(&self) -> Effort {
         let seconds = if self.quick { 5 } else { 30 };
-        Effort { warm_up: 1, least: 5, most: 30, precision: 0.02, cap: Duration::from_secs(seconds) }
+        Effort { warm_up: 1, least: 6, most: 30, precision: 0.02, cap: Duration::from_secs(seconds) }
     }
 }

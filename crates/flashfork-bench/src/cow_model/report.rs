@@ -14,8 +14,10 @@ const SHARES: [f64; 3] = [0.1, 0.5, 0.9];
 
 /// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
-    let models: Vec<Model> =
-        [Method::Fork4k, Method::ForkThp].into_iter().filter_map(|method| Model::of(document, method)).collect();
+    let models: Vec<Model> = [Method::Fork4k, Method::ForkThp, Method::Hugetlb]
+        .into_iter()
+        .filter_map(|method| Model::of(document, method))
+        .collect();
     let mut parts = vec![prices(&models)];
     parts.extend(models.iter().map(grid));
     parts.extend([lines(&models), merit(document, &models), forks(document)]);

@@ -7,6 +7,7 @@ use super::options::CowModelOptions;
 use super::subject::{Ask, CowSubject, Measure};
 use crate::experiment::Results;
 use crate::fork::Method;
+use crate::hugetlb::Pool;
 use crate::parent::{RESERVE, Spec};
 use crate::sampling::{Effort, sample};
 use crate::worker::Worker;
@@ -47,12 +48,23 @@ fn parents(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<Vec<(Spec, Worker<CowSubject>)>, BenchError> {
-    let (methods, sizes) = (options.grid.methods(), options.grid.sizes(options.quick));
+    let sizes = options.grid.sizes(options.quick);
+    let mut methods = options.grid.methods().to_vec();
+    if methods.contains(&Method::Hugetlb)
+        && let Some(why) = Pool::read()?.unusable()
+    {
+        results.leave_out(Method::Hugetlb.name(), why, progress);
+        methods.retain(|&method| method != Method::Hugetlb);
+    }
     progress.begin("preparing parents", (methods.len() * sizes.len()) as u64);
     let mut parents = Vec::new();
-    for &method in methods {
+    for &method in &methods {
         for &size in sizes {
             let spec = Spec::here(method, size)?;
+            if let Some(why) = spec.shortage(size)? {
+                results.leave_out(spec.name(), why, progress);
+                continue;
+            }
             let worker = spec.start::<CowSubject>()?;
             progress.step();
             match spec.flaw(worker.ready()) {

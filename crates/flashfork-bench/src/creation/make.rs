@@ -19,7 +19,7 @@ pub(super) type Child = extern "C" fn(*mut c_void) -> !;
 pub(super) unsafe fn process(way: Way, child: Child, argument: *mut c_void) -> io::Result<i32> {
     match way {
         // SAFETY: passed on to the caller.
-        Way::Fork | Way::ForkThp => unsafe { forked(libc::fork(), child, argument) },
+        Way::Fork | Way::ForkThp | Way::ForkHugetlb => unsafe { forked(libc::fork(), child, argument) },
         Way::Seal | Way::Odf => {
             // SAFETY: passed on to the caller.
             match unsafe { flashfork::fork() }? {

@@ -60,7 +60,7 @@ impl CreationOptions {
     /// How much is measured per size.
     pub(super) fn effort(&self) -> Effort {
         if self.quick {
-            Effort { warm_up: 1, least: 3, most: 20, precision: 0.05, cap: Duration::from_secs(8) }
+            Effort { warm_up: 1, least: 6, most: 20, precision: 0.05, cap: Duration::from_secs(8) }
         } else {
             Effort { warm_up: 1, least: 8, most: 100, precision: 0.02, cap: Duration::from_secs(35) }
         }

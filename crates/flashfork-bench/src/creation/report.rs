@@ -71,7 +71,7 @@ fn against(document: &Document, sizes: &[u64]) -> String {
     let line = |size: u64, then: Then| {
         let rounds = |way| find(document, size, way, then, Phase::Cycle).map(Record::rounds);
         let vfork = rounds(Way::Vfork)?;
-        let parts: Vec<String> = [Way::Fork, Way::ForkThp, Way::Seal, Way::Odf]
+        let parts: Vec<String> = [Way::Fork, Way::ForkThp, Way::ForkHugetlb, Way::Seal, Way::Odf]
             .into_iter()
             .filter_map(|way| Some((way, ratio_of_medians(&rounds(way)?, &vfork)?)))
             .map(|(way, found)| format!("{way} {}", ratio(&found)))

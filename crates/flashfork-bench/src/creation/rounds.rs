@@ -26,14 +26,13 @@ pub(super) fn measure(
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
     let sizes = options.bytes();
-    let (methods, missing) = Method::here();
+    let methods = parent::methods(results, progress)?;
     // Refused before anything is allocated: all parents of a size live at the same time.
     let headroom = memory::headroom()?;
     for &size in &sizes {
         let needed: u64 = parents(&methods).map(|(method, _)| method.memory_needed(size)).sum();
         memory::require(&headroom, format!("{}, one parent of each kind,", show(size)), needed + RESERVE)?;
     }
-    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
     for (index, &size) in sizes.iter().enumerate() {
         if progress.interrupted() {
             break;
@@ -71,6 +70,10 @@ fn measure_size(
     let (mut workers, mut cells) = (Vec::new(), Vec::new());
     for (method, ways) in parents(methods) {
         let parent = parent::Spec::here(method, size)?;
+        if let Some(why) = parent.shortage(0)? {
+            results.leave_out(parent.name(), why, progress);
+            continue;
+        }
         let touch = options.touch == Touch::All;
         let spec = Spec { parent, touch, fds: options.fds, vmas: options.vmas };
         let worker = Worker::<CreationSubject>::start(parent.name(), &spec)?;

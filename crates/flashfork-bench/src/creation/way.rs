@@ -24,6 +24,8 @@ pub enum Way {
     Clone3,
     /// `fork(3)`, memory on transparent huge pages.
     ForkThp,
+    /// `fork(3)`, memory on huge pages of the host's pool.
+    ForkHugetlb,
     /// A fork of sealed memory.
     Seal,
     /// A fork on demand.
@@ -61,7 +63,7 @@ pub enum Phase {
 
 impl Way {
     /// Every way, cheapest first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Pthread,
         Self::Clone,
         Self::Vfork,
@@ -69,6 +71,7 @@ impl Way {
         Self::Fork,
         Self::Clone3,
         Self::ForkThp,
+        Self::ForkHugetlb,
         Self::Seal,
         Self::Odf,
     ];
@@ -77,6 +80,7 @@ impl Way {
     pub(crate) fn method(self) -> Method {
         match self {
             Self::ForkThp => Method::ForkThp,
+            Self::ForkHugetlb => Method::Hugetlb,
             Self::Seal => Method::Seal,
             Self::Odf => Method::Odf,
             Self::Pthread | Self::Clone | Self::Vfork | Self::PosixSpawn | Self::Fork | Self::Clone3 => Method::Fork4k,
@@ -102,6 +106,7 @@ impl Way {
             Self::Fork => "fork-4k",
             Self::Clone3 => "clone3",
             Self::ForkThp => "fork-thp",
+            Self::ForkHugetlb => "fork-hugetlb",
             Self::Seal => "seal",
             Self::Odf => "odf",
         }

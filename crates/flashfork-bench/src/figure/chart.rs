@@ -51,6 +51,7 @@ pub(super) fn colour(method: Method) -> RGBColor {
     match method {
         Method::Fork4k => RGBColor(0xb9, 0x4a, 0x00),
         Method::ForkThp => RGBColor(0x00, 0x72, 0xb2),
+        Method::Hugetlb => RGBColor(0x2a, 0x9c, 0xc4),
         Method::Seal => RGBColor(0x00, 0x7a, 0x5a),
         Method::Odf => RGBColor(0x8a, 0x3f, 0x9e),
     }
@@ -61,6 +62,7 @@ pub(super) fn explanation(method: Method) -> &'static str {
     match method {
         Method::Fork4k => "plain fork, 4 KB pages",
         Method::ForkThp => "plain fork, huge pages",
+        Method::Hugetlb => "plain fork, hugetlb",
         Method::Seal => "sealed memory",
         Method::Odf => "on-demand fork",
     }

@@ -20,7 +20,8 @@ const NOTICE: Duration = Duration::from_millis(2);
 
 /// Measures the fork call and the cycle for the run's size with the planned number of workers at once, parents idle.
 pub(super) fn measure(run: &mut Run) -> Result<(), BenchError> {
-    run.plan.groups(run.size, run.plan.concurrent)?.into_iter().try_for_each(|methods| run.teams(methods))
+    let methods = run.methods(run.plan.concurrent)?;
+    run.plan.groups(&methods, run.size, run.plan.concurrent)?.into_iter().try_for_each(|methods| run.teams(methods))
 }
 
 impl Run<'_> {

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::region::Region;
 use crate::BenchError;
 
+/// What smaps calls bytes that are mapped by 2 MB entries.
+const HUGE_KEYS: [&str; 4] = ["AnonHugePages", "ShmemPmdMapped", "Private_Hugetlb", "Shared_Hugetlb"];
+
 /// The calling process, and how its region is mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Facts {
@@ -30,7 +33,7 @@ impl Facts {
         let huge: u64 = maps
             .iter()
             .filter(|map| map.address.0 < end && map.address.1 > begin)
-            .flat_map(|map| ["AnonHugePages", "ShmemPmdMapped"].map(|key| map.extension.map.get(key)))
+            .flat_map(|map| HUGE_KEYS.map(|key| map.extension.map.get(key)))
             .flatten()
             .sum();
         Ok(Self {

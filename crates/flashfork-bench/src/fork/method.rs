@@ -14,6 +14,9 @@ pub enum Method {
     Fork4k,
     /// Plain fork, anonymous memory on transparent huge pages (`MADV_HUGEPAGE`).
     ForkThp,
+    /// Plain fork, anonymous memory on pages of 2 MB from the host's pool (`MAP_HUGETLB`).
+    #[serde(rename = "fork-hugetlb")]
+    Hugetlb,
     /// Sealed memory, 2 MB pages where possible.
     Seal,
     /// On-demand fork, anonymous memory on 4 KB pages (`MADV_NOHUGEPAGE`); needs a patched kernel.
@@ -22,18 +25,19 @@ pub enum Method {
 
 impl Method {
     /// All methods, baseline first.
-    pub const ALL: [Self; 4] = [Self::Fork4k, Self::ForkThp, Self::Seal, Self::Odf];
+    pub const ALL: [Self; 5] = [Self::Fork4k, Self::ForkThp, Self::Hugetlb, Self::Seal, Self::Odf];
     /// Those that work on any kernel.
     pub const STOCK: [Self; 3] = [Self::Fork4k, Self::ForkThp, Self::Seal];
 
-    /// The methods this kernel can, baseline first, and why it can't the others.
+    /// The methods this kernel can for any size, baseline first, and why it can't the others. [`Method::Hugetlb`] is not among
+    /// them: that depends on how many pages are free at the moment.
     pub fn here() -> (Vec<Self>, Vec<(Self, String)>) {
         // Asked of a capability, not of this process: it shall go on with plain forks.
         match Host::probe().capability("on_demand_fork") {
             Some(Capability { available: false, detail, .. }) => {
                 (Self::STOCK.to_vec(), vec![(Self::Odf, detail.clone())])
             }
-            _ => (Self::ALL.to_vec(), Vec::new()),
+            _ => (Self::STOCK.into_iter().chain([Self::Odf]).collect(), Vec::new()),
         }
     }
 
@@ -47,6 +51,7 @@ impl Method {
         match self {
             Self::Fork4k => "fork-4k",
             Self::ForkThp => "fork-thp",
+            Self::Hugetlb => "fork-hugetlb",
             Self::Seal => "seal",
             Self::Odf => "odf",
         }
@@ -60,6 +65,10 @@ impl Method {
         const PROGRAM: u64 = 32 << 20;
         const SEALING: u64 = 160 << 20;
         let tables = 2 * (size / 512);
+        if self == Self::Hugetlb {
+            // The pool is taken from the machine's memory already.
+            return PROGRAM;
+        }
         let beside = if self == Self::Seal && size > 0 { SEALING.max(size / 10) } else { 0 };
         size + tables + beside + PROGRAM
     }

@@ -19,7 +19,7 @@ pub struct ForkOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=256))]
     pub concurrent: Option<u32>,
 
-    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 20, with --quick 5]
+    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 20, with --quick 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
 

@@ -40,14 +40,12 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Decides on a run, refusing sizes that were asked for and don't fit.
-    pub(super) fn new(options: &ForkOptions) -> Result<Self, BenchError> {
+    /// Decides on a run of `methods`, refusing sizes that were asked for and don't fit.
+    pub(super) fn new(options: &ForkOptions, methods: Vec<Method>) -> Result<Self, BenchError> {
         let concurrent = options.concurrent.unwrap_or(1) as usize;
         let headroom = memory::headroom()?;
-        let (methods, lacking) = Method::here();
-        let (sizes, mut missing) = choose_sizes(options, &methods, concurrent, &headroom)?;
-        missing.extend(lacking.into_iter().map(|(method, why)| (method.name().to_owned(), why)));
-        let rounds = options.rounds.unwrap_or(if options.quick { 5 } else { 20 }) as usize;
+        let (sizes, missing) = choose_sizes(options, &methods, concurrent, &headroom)?;
+        let rounds = options.rounds.unwrap_or(if options.quick { 6 } else { 20 }) as usize;
         Ok(Self {
             sizes,
             methods,
@@ -61,15 +59,15 @@ impl Plan {
         })
     }
 
-    /// The methods to be measured at `size` with `copies` workers each, in groups that fit into the memory available now.
-    pub(super) fn groups(&self, size: u64, copies: usize) -> Result<Vec<Vec<Method>>, BenchError> {
-        group(&self.methods, size, copies, &memory::headroom()?)
+    /// `methods` at `size` with `copies` workers each, in groups that fit into the memory available now.
+    pub(super) fn groups(&self, methods: &[Method], size: u64, copies: usize) -> Result<Vec<Vec<Method>>, BenchError> {
+        group(methods, size, copies, &memory::headroom()?)
     }
 }
 
 /// Those of `methods` worth telling apart at `size`: without memory the two plain ones are the same.
 fn apart(methods: &[Method], size: u64) -> impl Iterator<Item = Method> {
-    methods.iter().copied().filter(move |&method| size > 0 || method != Method::ForkThp)
+    methods.iter().copied().filter(move |&method| size > 0 || !matches!(method, Method::ForkThp | Method::Hugetlb))
 }
 
 /// What `copies` workers need, with as many empty ones beside them.

@@ -33,23 +33,26 @@ impl Region {
     /// The same, but touches nothing.
     pub(crate) fn mapped(method: Method, size: u64) -> Result<Self, BenchError> {
         let size = usize::try_from(size).map_err(|_| BenchError::Unable(format!("{size} bytes can't be addressed")))?;
-        let size = size.next_multiple_of(PAGE);
+        let size = size.next_multiple_of(if method == Method::Hugetlb { HUGE } else { PAGE });
         if size == 0 {
             return Ok(Self { base: NonNull::dangling(), words: 0 });
         }
         let failed =
             |errno: rustix::io::Errno| BenchError::system(format!("map {}", crate::size::show(size as u64)), errno);
+        // Such a mapping is aligned by the kernel, and a larger one would take a page more than there may be.
+        let (length, flags) = match method {
+            Method::Hugetlb => (size, MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_2MB),
+            _ => (size + HUGE, MapFlags::PRIVATE),
+        };
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let mapped = unsafe {
-            mmap_anonymous(std::ptr::null_mut(), size + HUGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-        }
-        .map_err(failed)?;
+        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags) }
+            .map_err(failed)?;
         let aligned = mapped.map_addr(|address| address.next_multiple_of(HUGE));
         let advice = match method {
             Method::Fork4k | Method::Odf => Some(Advice::LinuxNoHugepage),
             Method::ForkThp => Some(Advice::LinuxHugepage),
-            // As an unsuspecting program has it.
-            Method::Seal => None,
+            // As an unsuspecting program has it; and huge as it is.
+            Method::Seal | Method::Hugetlb => None,
         };
         if let Some(advice) = advice {
             // SAFETY: the range lies within the new mapping; these advices don't change contents.

@@ -18,6 +18,9 @@ const BATCH: usize = 20;
 /// ... or after so long (microseconds), whichever comes first: long enough to be warm, short enough to interleave.
 const BUDGET: u64 = 20_000;
 
+/// Bytes that a clone may copy which writes to 25 pages, huge ones as they may be.
+const TOUCHED: u64 = 64 << 20;
+
 /// A worker and what is known of its parent process.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -98,7 +101,8 @@ fn unexpected(reply: &Reply) -> BenchError {
 
 /// Measures everything for the run's size.
 pub(super) fn measure(run: &mut Run) -> Result<(), BenchError> {
-    let groups = run.plan.groups(run.size, 1)?;
+    let methods = run.methods(1)?;
+    let groups = run.plan.groups(&methods, run.size, 1)?;
     if groups.len() > 1 {
         let note = format!(
             "{}: the methods don't fit into memory together; measured one group after the other, each beside an empty process",
@@ -116,6 +120,21 @@ pub(super) fn measure(run: &mut Run) -> Result<(), BenchError> {
 }
 
 impl Run<'_> {
+    /// The methods that this size can be held in now, `copies` times at once.
+    pub(super) fn methods(&mut self, copies: usize) -> Result<Vec<Method>, BenchError> {
+        let mut methods = self.plan.methods.clone();
+        if methods.contains(&Method::Hugetlb) && self.size > 0 {
+            let times = copies as u64;
+            let all = Spec { method: Method::Hugetlb, size: self.size * times, cpu: self.plan.cpu };
+            if let Some(why) = all.shortage(self.size.min(TOUCHED) * times)? {
+                methods.retain(|&method| method != Method::Hugetlb);
+                let cell = Spec { size: self.size, ..all }.name();
+                self.results.found.leave_out(cell, why, self.progress);
+            }
+        }
+        Ok(methods)
+    }
+
     fn group(&mut self, methods: Vec<Method>, deadline: Deadline) -> Result<(), BenchError> {
         let (plan, size) = (self.plan, self.size);
         self.progress.begin(&format!("{}: filling memory", Size(size)), methods.len() as u64);

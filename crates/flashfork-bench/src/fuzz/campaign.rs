@@ -88,7 +88,7 @@ pub(super) fn run(
     let counter = Counter::create(dir.join("counter"))?;
     let stats = match method {
         Method::Seal => Some(ShimStats::create(dir.join("shim-stats"))?),
-        Method::Fork4k | Method::ForkThp | Method::Odf => None,
+        Method::Fork4k | Method::ForkThp | Method::Hugetlb | Method::Odf => None,
     };
     let executions = match until {
         Until::Executions(executions) => Some(executions),

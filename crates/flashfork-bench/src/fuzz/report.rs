@@ -52,7 +52,7 @@ fn throughput(results: &Results) -> String {
         let shim = || results.of(method).filter_map(|campaign| campaign.shim);
         let huge = match method {
             Method::Seal => shim().map(|shim| shim.huge_bytes as f64 / shim.sealed_bytes as f64).collect(),
-            Method::Fork4k | Method::ForkThp | Method::Odf => {
+            Method::Fork4k | Method::ForkThp | Method::Hugetlb | Method::Odf => {
                 results.of(method).map(|campaign| campaign.pages.huge_fraction()).collect()
             }
         };

@@ -8,7 +8,7 @@ use super::CHOSEN;
 use super::figures::Figure;
 use super::findings::findings;
 use super::plot::Ink;
-use crate::record::{Document, Record};
+use crate::record::{Document, Missing, Record};
 use crate::size::show;
 use crate::stats::fences;
 use crate::table::{three_figures, time};
@@ -59,14 +59,28 @@ pub(super) fn html(document: &Document, figures: &[Figure]) -> String {
     add("</section>");
     if !document.missing.is_empty() {
         add("<section id=\"missing\">\n<h2>Left out</h2>\n<ul>");
-        for missing in &document.missing {
-            let said = [&missing.experiment, &missing.cell, &missing.reason].map(|text| escaped(text));
-            add(&format!("<li>{}, {}: {}</li>", said[0], said[1], said[2]));
+        for (experiments, missing) in left_out(document) {
+            let said = [&missing.cell, &missing.reason].map(|text| escaped(text));
+            add(&format!("<li>{} ({}): {}</li>", said[0], escaped(&experiments.join(", ")), said[1]));
         }
         add("</ul>\n</section>");
     }
     add(&format!("</main>\n<script>\n{SCRIPT}</script>\n</body>\n</html>"));
     page
+}
+
+/// What is missing, that which several experiments miss for the same reason once.
+fn left_out(document: &Document) -> Vec<(Vec<&str>, &Missing)> {
+    let mut found: Vec<(Vec<&str>, &Missing)> = Vec::new();
+    for missing in &document.missing {
+        let same =
+            |(_, other): &&mut (Vec<&str>, &Missing)| (&other.cell, &other.reason) == (&missing.cell, &missing.reason);
+        match found.iter_mut().find(same) {
+            Some((experiments, _)) => experiments.push(&missing.experiment),
+            None => found.push((vec![&missing.experiment], missing)),
+        }
+    }
+    found
 }
 
 /// The colours as variables, for a light page and a dark one.

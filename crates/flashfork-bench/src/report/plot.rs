@@ -16,6 +16,7 @@ pub(super) enum Ink {
     Grid,
     Fork4k,
     ForkThp,
+    Hugetlb,
     Seal,
     Odf,
     Vfork,
@@ -28,12 +29,13 @@ pub(super) enum Ink {
 impl Ink {
     /// All of them, with the colour on a light and on a dark page. Okabe and Ito's palette, darkened or lightened so that text
     /// in them can be read.
-    pub(super) const ALL: [(Self, &'static str, u32, u32); 12] = [
+    pub(super) const ALL: [(Self, &'static str, u32, u32); 13] = [
         (Self::Text, "text", 0x22_22_22, 0xe8_e8_e8),
         (Self::Faint, "faint", 0x59_59_59, 0xa8_a8_a8),
         (Self::Grid, "grid", 0xe4_e4_e4, 0x3a_3a_3a),
         (Self::Fork4k, "fork-4k", 0xb9_4a_00, 0xff_8c_42),
         (Self::ForkThp, "fork-thp", 0x00_72_b2, 0x5b_b5_f0),
+        (Self::Hugetlb, "fork-hugetlb", 0x1f_80_a0, 0x8c_d8_f0),
         (Self::Seal, "seal", 0x00_7a_5a, 0x2f_d0_a0),
         (Self::Odf, "odf", 0x8a_3f_9e, 0xd0_90_e0),
         (Self::Vfork, "vfork", 0x7a_6a_00, 0xe0_cc_40),

@@ -40,6 +40,13 @@ pub fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     Some(RankTest { p, second_larger: u / (n * m) })
 }
 
+/// The smallest probability that [`rank_test`] can give for so many samples: when all of one side lie above all of the other.
+/// What is not below it can't be told however large the difference is. 1 with fewer than four on either side.
+pub fn smallest_p(first: usize, second: usize) -> f64 {
+    let series = |count: usize, from: f64| (0..count).map(|i| from + i as f64).collect::<Vec<f64>>();
+    rank_test(&series(first, 0.0), &series(second, first as f64)).map_or(1.0, |test| test.p)
+}
+
 /// Holm's adjustment: probabilities that hold for all tests together, in the order given.
 pub fn holm(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).collect();
@@ -97,6 +104,24 @@ mod tests {
         let test = rank_test(&[5.0; 10], &[5.0; 9]).unwrap();
         assert_eq!((test.p, test.second_larger), (1.0, 0.5));
         assert!(rank_test(&[1.0, 2.0, 3.0], &[9.0; 50]).is_none());
+    }
+
+    #[test]
+    fn the_smallest_probability_is_that_of_complete_separation() {
+        // Exact: 2 of the 70 ways to choose 4 of 8 ranks; the approximation is a little above.
+        assert!((smallest_p(4, 4) - 2.0 / 70.0).abs() < 0.003, "{}", smallest_p(4, 4));
+        assert!(smallest_p(10, 10) < 0.0003 && smallest_p(3, 100) == 1.0);
+    }
+
+    #[test]
+    fn ties_are_counted_as_the_textbooks_do() {
+        // By hand: mid-ranks 1.5 1.5 5 5 5 | 5 5 8.5 8.5 10, so U = 22 (of 25); ties 6 + 120 + 6, variance 25/12 (11 - 132/90).
+        let test = rank_test(&[1.0, 1.0, 2.0, 2.0, 2.0], &[2.0, 2.0, 3.0, 3.0, 4.0]).unwrap();
+        let z = (22.0 - 12.5 - 0.5) / (25.0 / 12.0 * (11.0 - 132.0 / 90.0_f64)).sqrt();
+        assert!(
+            (test.p - 2.0 * upper_tail(z)).abs() < 1e-12 && (test.second_larger - 22.0 / 25.0).abs() < 1e-12,
+            "{test:?}"
+        );
     }
 
     #[test]

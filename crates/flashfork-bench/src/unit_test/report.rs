@@ -50,7 +50,7 @@ fn preparation(results: &Results) -> String {
         let sealed = || own().filter_map(|ready| ready.sealed);
         let huge = match method {
             Method::Seal => percent(sealed().map(|sealed| sealed.huge_fraction()).collect()),
-            Method::Fork4k | Method::ForkThp | Method::Odf => {
+            Method::Fork4k | Method::ForkThp | Method::Hugetlb | Method::Odf => {
                 percent(own().map(|ready| ready.pages.huge_fraction()).collect())
             }
         };
