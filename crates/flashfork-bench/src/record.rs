@@ -104,7 +104,9 @@ impl Record {
         let counts: Option<Vec<usize>> = self.params.get("samples_per_round").and_then(|value| {
             value.as_array()?.iter().map(|count| count.as_u64().map(|count| count as usize)).collect()
         });
-        match counts.filter(|counts| counts.iter().sum::<usize>() == self.samples.len()) {
+        match counts
+            .filter(|counts| counts.iter().fold(0_usize, |sum, &count| sum.saturating_add(count)) == self.samples.len())
+        {
             None => Rounds::independent(&self.samples),
             Some(counts) => {
                 let mut rest = self.samples.as_slice();
@@ -250,6 +252,8 @@ mod tests {
         assert_eq!(record.rounds().0, [vec![22.314, 21.0, 25.125], vec![], vec![1.0 / 3.0]]);
         record.params.insert("samples_per_round".to_owned(), json!([3]));
         assert_eq!(record.rounds(), Rounds::independent(&record.samples), "counts that don't add up are no counts");
+        record.params.insert("samples_per_round".to_owned(), json!([u64::MAX, 5]));
+        assert_eq!(record.rounds(), Rounds::independent(&record.samples), "nor are those nobody can add");
     }
 
     #[test]

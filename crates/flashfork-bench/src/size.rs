@@ -9,8 +9,11 @@ pub struct Size(pub u64);
 
 /// A size that can't be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a size; write a number with an optional K, M, G or T, such as 64M")]
+#[error("'{0}' is not a size; write a number with an optional K, M, G or T, such as 64M, up to 1024T")]
 pub struct SizeError(String);
+
+/// No process can address more, and sums of so many bytes still fit.
+const LARGEST: u64 = 1 << 50;
 
 const SUFFIXES: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
@@ -18,6 +21,14 @@ impl FromStr for Size {
     type Err = SizeError;
 
     fn from_str(text: &str) -> Result<Self, SizeError> {
+        let size = Self::any(text)?;
+        if size.0 <= LARGEST { Ok(size) } else { Err(SizeError(text.to_owned())) }
+    }
+}
+
+impl Size {
+    /// A size, however large.
+    fn any(text: &str) -> Result<Self, SizeError> {
         let wrong = || SizeError(text.to_owned());
         let upper = text.trim().to_ascii_uppercase();
         let (digits, shift) = SUFFIXES
@@ -94,6 +105,8 @@ mod tests {
             "1GB",
             "1 G",
             "99999999999T",
+            "1025T",
+            "18446744073709551615",
             "18446744073709551616",
         ] {
             assert!(text.parse::<Size>().is_err(), "{text}");

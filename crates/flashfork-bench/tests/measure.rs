@@ -185,6 +185,8 @@ fn what_can_not_be_looked_at_is_an_error_in_one_line() -> Result<(), Failed> {
     assert!(run(command(&["sh", "-c", "exit 3"])).contains("ended (exit status: 3) before the second look"));
     assert!(run(command(&["/no/such/program"])).contains("/no/such/program"));
     assert_eq!(run(WriteFractionOptions { pid: Some(i32::MAX - 1), ..looks() }), "there is no process 2147483646");
+    let own = std::process::id() as i32;
+    assert!(run(WriteFractionOptions { pid: Some(own), ..looks() }).contains("can't stop and look at itself"));
     Ok(())
 }
 
@@ -270,8 +272,11 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
         let document = &outcome.document;
         let found = document.records.iter().find(|record| record.method == "fork-hugetlb");
         let record = found.unwrap_or_else(|| panic!("{:?}", document.missing));
-        let facts = record.params.get("facts").map_or(&record.params["mapped_huge_fraction"], |f| &f["huge_fraction"]);
-        assert_eq!(facts.as_f64(), Some(1.0), "{record:?}");
+        let share = match record.params.get("facts") {
+            Some(facts) => &facts["huge_fraction"],
+            None => &record.params["mapped_huge_fraction"],
+        };
+        assert_eq!(share.as_f64(), Some(1.0), "{record:?}");
         assert!(outcome.table.contains("fork-hugetlb"), "{}", outcome.table);
     }
     // One page doesn't fit into the first, and the pool has not enough for the second.

@@ -128,6 +128,11 @@ pub(crate) fn visit(pid: i32, during: Duration, progress: &dyn Progress) -> Resu
 
 /// Takes a snapshot of a process that is stopped meanwhile, if it fits.
 fn look(pid: i32) -> Result<Snapshot, BenchError> {
+    // Asked first: nothing of it is stopped that can't be looked at.
+    if populated(pid)? == 0 {
+        let why = format!("process {pid} has no memory of its own to look at: it is a kernel thread or dead");
+        return Err(BenchError::Unable(why));
+    }
     let _stopped = Stopped::hold(pid)?;
     let needed = populated(pid)?;
     memory::require(&memory::headroom()?, format!("a copy of the memory of process {pid}"), needed + needed / 4)?;

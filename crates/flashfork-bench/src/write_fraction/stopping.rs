@@ -23,6 +23,9 @@ impl Stopped {
     pub(super) fn hold(pid: i32) -> Result<Self, BenchError> {
         let none = || BenchError::Unable(format!("there is no process {pid}"));
         let id = Pid::from_raw(pid).ok_or_else(none)?;
+        if pid.unsigned_abs() == std::process::id() {
+            return Err(BenchError::Unable(format!("process {pid} is this one; it can't stop and look at itself")));
+        }
         let already = is_stopped(pid).ok_or_else(none)?;
         if !already {
             kill_process(id, Signal::STOP).map_err(|errno| match errno {
