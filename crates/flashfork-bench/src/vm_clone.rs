@@ -19,10 +19,8 @@ mod tiny;
 
 pub use options::{GuestKind, VmCloneOptions};
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
 use crate::record::Document;
-use crate::vm_host::{Host, Installed};
+use crate::vm_host::{Ground, Installed};
 use crate::{BenchError, Outcome, Progress};
 use measured::Results;
 use plan::Plan;
@@ -36,23 +34,19 @@ pub fn run(
     installed: &Installed,
     progress: &mut dyn Progress,
 ) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let card = HostCard::read()?;
-    let host = Host::open(installed)?;
+    let ground = Ground::new(installed, progress)?;
+    let host = &ground.host;
     let plan = Plan::new(options)?;
-    for note in &plan.notes {
-        progress.note(note);
-    }
     let mut results = Results { notes: plan.notes.clone(), ..Results::default() };
     for guest in &plan.guests {
         match guest {
             GuestKind::Tiny => {
-                tiny::measure(&host, &plan, &mut results, progress)?;
-                density::measure(&host, &plan, &mut results, progress)?;
+                tiny::measure(host, &plan, &mut results, progress)?;
+                density::measure(host, &plan, &mut results, progress)?;
             }
-            GuestKind::Linux => linux::measure(&host, installed, &plan, &mut results, progress)?,
+            GuestKind::Linux => linux::measure(host, installed, &plan, &mut results, progress)?,
         }
     }
-    let table = report::render(&card, &plan, &results);
-    Ok(Outcome { document: Document::new(card, results.records()?), table })
+    let table = report::render(&ground.card, &plan, &results);
+    Ok(Outcome { document: Document::new(ground.card, results.records()?), table })
 }

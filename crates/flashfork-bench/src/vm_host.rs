@@ -6,8 +6,8 @@
 mod memory;
 mod template;
 
-use memory::resident;
 pub(crate) use memory::{MemoryPages, available};
+use memory::{huge_share, resident};
 pub(crate) use template::{Claimed, Template};
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,9 @@ use flashfork_proto::shell::{Boot, BootGuest, FromShell, ToShell};
 use flashfork_vmm::pool::{Program, Shell};
 use kvm_ioctls::Kvm;
 
-use crate::BenchError;
+use crate::host::HostCard;
+use crate::lock::MachineLock;
+use crate::{BenchError, Progress};
 
 /// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
@@ -36,6 +38,22 @@ pub struct Installed {
     pub agent: PathBuf,
     /// Where the kernel and initramfs of Linux guests are kept.
     pub cache: PathBuf,
+}
+
+/// What an experiment stands on. Nobody else measures on this machine as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub card: HostCard,
+    pub host: Host,
+    _lock: MachineLock,
+}
+
+impl Ground {
+    /// Waits for the machine-wide lock.
+    pub(crate) fn new(installed: &Installed, progress: &mut dyn Progress) -> Result<Self, BenchError> {
+        let _lock = MachineLock::acquire(|line| progress.note(line))?;
+        Ok(Self { card: HostCard::read()?, host: Host::open(installed)?, _lock })
+    }
 }
 
 /// KVM and the program that shells are.

@@ -17,10 +17,8 @@ mod report;
 
 pub use options::VmMemoryOptions;
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
 use crate::record::Document;
-use crate::vm_host::{Host, Installed, available};
+use crate::vm_host::{Ground, Installed, available};
 use crate::{BenchError, Outcome, Progress, memory};
 use measured::Results;
 
@@ -36,9 +34,8 @@ pub fn run(
     installed: &Installed,
     progress: &mut dyn Progress,
 ) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    let card = HostCard::read()?;
-    let host = Host::open(installed)?;
+    let ground = Ground::new(installed, progress)?;
+    let host = &ground.host;
     let size = options.size.0;
     // The guest, a template that is a copy of it, and a clone that has copied it all.
     memory::require(
@@ -47,9 +44,8 @@ pub fn run(
         3 * size + RESERVE,
     )?;
     let (pages, missing) = available(size, 2)?;
-    missing.iter().for_each(|note| progress.note(note));
     let mut results = Results { size, notes: Vec::from_iter(missing), ..Results::default() };
-    passes::measure(&host, &pages, options.rounds as usize, &mut results, progress)?;
-    let table = report::render(&card, &results);
-    Ok(Outcome { document: Document::new(card, results.records()?), table })
+    passes::measure(host, &pages, options.rounds as usize, &mut results, progress)?;
+    let table = report::render(&ground.card, &results);
+    Ok(Outcome { document: Document::new(ground.card, results.records()?), table })
 }

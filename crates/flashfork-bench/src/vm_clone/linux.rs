@@ -94,10 +94,11 @@ impl Subject {
     fn new(host: &Host, guest: &Guest, shape: Shape) -> Result<Self, BenchError> {
         let shell = host.shell(shape)?;
         boot(&shell, guest, " flashfork.ready=fork")?;
-        let small = Template::freeze(&shell, shape, MemoryPages::Small, false)?;
-        let huge = small.on(MemoryPages::Thp)?;
-        let templates = [small, huge].into_iter().filter(|own| own.pages == MemoryPages::Small || own.is_huge());
-        Ok(Self { shape, templates: templates.collect(), waiting: VecDeque::from([host.shell(shape)?]), claims: 0 })
+        // The monitor puts on 2 MB pages what it can.
+        let made = Template::freeze_as_it_is(&shell, shape, MemoryPages::Thp)?;
+        let mut templates = vec![made.on(MemoryPages::Small)?];
+        templates.extend(made.is_huge().then_some(made));
+        Ok(Self { shape, templates, waiting: VecDeque::from([host.shell(shape)?]), claims: 0 })
     }
 
     fn clone(&mut self, host: &Host, pages: MemoryPages) -> Result<Sample, BenchError> {

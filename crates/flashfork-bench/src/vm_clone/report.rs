@@ -22,11 +22,6 @@ pub(super) fn render(host: &HostCard, plan: &Plan, results: &Results) -> String 
              All memory of a template is there. 4k, thp (made of 4 KB pages by MADV_COLLAPSE) and hugetlb are what it is made of."
                 .into(),
         );
-        parts.extend(
-            host.thp_shmem_enabled.as_deref().filter(|mode| ["never", "deny"].contains(mode)).map(|mode| {
-                format!("shmem_enabled is {mode} here: templates that the daemon makes are on 4 KB pages.")
-            }),
-        );
         parts.push(overview(results, GuestKind::Tiny));
         parts.push(comparisons(results, GuestKind::Tiny, FIRST_EXIT));
         parts.push(steps(results, GuestKind::Tiny));
@@ -34,14 +29,18 @@ pub(super) fn render(host: &HostCard, plan: &Plan, results: &Results) -> String 
     }
     if plan.guests.contains(&GuestKind::Linux) {
         parts.push(
-            "Linux guests: a cold boot begins with an empty process; clones run on, as their clocks show.".into(),
+            "Linux guests: a cold boot begins with an empty process; clones run on, as their clocks show. thp: the template as the monitor\n\
+             makes it, on 2 MB pages where half of one is there; 4k: the same on 4 KB pages, all of them there."
+                .into(),
         );
         parts.push(overview(results, GuestKind::Linux));
         parts.push(comparisons(results, GuestKind::Linux, FIRST_REPLY));
         parts.push(steps(results, GuestKind::Linux));
     }
     let targets: Vec<_> = plan.guests.iter().flat_map(|guest| targets::check(results, *guest)).collect();
-    parts.push(format!("Promises\n{}", target::render(&targets)));
+    if targets.iter().any(|target| target.measured.is_some()) {
+        parts.push(format!("Promises\n{}", target::render(&targets)));
+    }
     parts.extend(host.warning());
     parts.extend(results.notes.iter().cloned());
     parts.retain(|part| !part.is_empty());

@@ -133,6 +133,28 @@ fn collapse(mapping: &Reservation) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// The share on 2 MB pages of what is there of the memory file `ram`, of `bytes`.
+pub(super) fn huge_share(ram: &OwnedFd, bytes: u64, pages: MemoryPages) -> Result<f64, BenchError> {
+    if pages == MemoryPages::Hugetlb {
+        return Ok(1.0);
+    }
+    let failed = |errno: rustix::io::Errno| BenchError::system("look at a template's memory", errno);
+    let mut mapping = Reservation::new(bytes as usize).map_err(map_failed)?;
+    mapping.fill(ProtFlags::READ, MapFlags::SHARED, ram.as_fd()).map_err(map_failed)?;
+    let mut at = 0;
+    while at < bytes {
+        at = match rustix::fs::seek(ram, rustix::fs::SeekFrom::Data(at)) {
+            Err(rustix::io::Errno::NXIO) => break,
+            other => other.map_err(failed)?,
+        };
+        // SAFETY: within the mapping, which can be read. A page that is there is mapped by this, and no other made.
+        unsafe { mapping.start().add(at as usize).read_volatile() };
+        at = (at / HUGE + 1) * HUGE;
+    }
+    let there = rustix::fs::fstat(ram).map_err(failed)?.st_blocks as f64 * 512.0;
+    Ok(on_huge_pages(&mapping)? * bytes as f64 / there.max(1.0))
+}
+
 /// The share of a mapped memory file on 2 MB pages, which the machine's mode may bring about as well.
 fn on_huge_pages(mapping: &Reservation) -> Result<f64, BenchError> {
     let first = mapping.start() as u64;

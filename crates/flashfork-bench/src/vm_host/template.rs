@@ -8,7 +8,7 @@ use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Renewal, ToShell};
 use flashfork_vmm::pool::Shell;
 
-use super::{CID, MemoryPages, PATIENCE, expect, resident, vm};
+use super::{CID, MemoryPages, PATIENCE, expect, huge_share, resident, vm};
 use crate::BenchError;
 
 /// What clones are made of.
@@ -48,10 +48,11 @@ impl Template {
         Ok(Self { shape: self.shape, pages, huge_fraction, ram, state: self.state.clone() })
     }
 
-    /// As [`Template::freeze`], its memory as the guest left it.
+    /// As [`Template::freeze`], its memory as guest and monitor left it: the huge share is of what is there.
     pub(crate) fn freeze_as_it_is(shell: &Shell, shape: Shape, pages: MemoryPages) -> Result<Self, BenchError> {
         let (ram, state) = freeze(shell)?;
-        Ok(Self { shape, pages, huge_fraction: 0.0, ram, state })
+        let huge_fraction = huge_share(&ram, shape.memory_bytes(), pages)?;
+        Ok(Self { shape, pages, huge_fraction, ram, state })
     }
 
     /// Whether what is measured of it is about 2 MB pages.

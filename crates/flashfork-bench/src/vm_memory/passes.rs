@@ -37,11 +37,12 @@ fn once(host: &Host, size: u64, cell: &mut Cell) -> Result<(), BenchError> {
     let booted = laps(&shell)?;
     let template = match cell.pages {
         // As the guest left it. Pages it only read are there as well.
-        MemoryPages::Small | MemoryPages::Hugetlb => Template::freeze_as_it_is(&shell, shape, cell.pages)?,
-        // The monitor boots no guest on such pages: a copy of the template has them.
-        MemoryPages::Thp => Template::freeze(&shell, shape, cell.pages, false)?,
+        MemoryPages::Hugetlb => Template::freeze_as_it_is(&shell, shape, cell.pages)?,
+        // The monitor puts on 2 MB pages what it can: a copy of the template is on those that are asked for, all of it.
+        MemoryPages::Small | MemoryPages::Thp => Template::freeze(&shell, shape, cell.pages, false)?,
     };
     drop(shell);
+    // The monitor boots no guest on 2 MB pages of the kernel's making.
     if cell.pages != MemoryPages::Thp {
         cell.booted.push(booted);
     }
