@@ -17,7 +17,8 @@ const CLONES: usize = 3;
 
 /// Runs in each clone after entropy and clock, and ends it.
 const HOOK: &str = r#"#!/bin/sh
-echo report $FLASHFORK_CLONE $FLASHFORK_INDEX $FLASHFORK_GENERATION $(cat /proc/sys/kernel/random/uuid) $(date +%s) >/dev/ttyS0
+echo report $FLASHFORK_CLONE $FLASHFORK_INDEX $FLASHFORK_GENERATION $(cat /proc/sys/kernel/random/uuid) $(date +%s) \
+    $(cat /proc/sys/kernel/random/boot_id) >/dev/ttyS0
 exec /run/flashfork/agent signal done
 "#;
 
@@ -65,10 +66,11 @@ fn random_numbers_differ_between_siblings_and_the_wall_clock_is_right() {
     assert_eq!(reports.len(), CLONES, "{text}");
     let mut seen = HashSet::new();
     for (index, report) in reports.iter().enumerate() {
-        let [name, number, generation, uuid, seconds] = report[..] else { panic!("{report:?}") };
+        let [name, number, generation, uuid, seconds, boot] = report[..] else { panic!("{report:?}") };
         assert_eq!((name, number), (&*format!("clone{index}"), &*index.to_string()));
         assert!(seen.insert(generation) && seen.insert(uuid), "{text}");
-        assert!((start..=end).contains(&seconds.trim().parse().unwrap()), "{text}");
+        assert!((start..=end).contains(&seconds.parse().unwrap()), "{text}");
+        assert_eq!(boot.trim(), reports[0][5].trim(), "{text}");
     }
 }
 

@@ -260,3 +260,18 @@ fn another_kind_of_directory_is_refused() {
     file.set_len(5 << 20).unwrap();
     assert!(load(place.path(), &kvm).is_err());
 }
+
+#[test]
+fn a_part_that_is_a_pipe_nobody_writes_to_is_refused_at_once() {
+    let Some(kvm) = kvm() else { return };
+    let place = tempfile::tempdir().unwrap();
+    for name in FILES {
+        let directory = place.path().join(name);
+        save(&template(&kvm), &directory, &kvm).unwrap();
+        let part = directory.join(name);
+        fs::remove_file(&part).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&part).status().unwrap().success());
+        let error = load(&directory, &kvm).unwrap_err();
+        assert!(error.to_string().contains("neither a file nor a block device"), "{name}: {error}");
+    }
+}

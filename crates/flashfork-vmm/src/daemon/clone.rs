@@ -1,9 +1,9 @@
 //! One clone: its shell, and the thread that listens to it.
 
-use super::Entry;
 use super::console::Console;
 use super::error::DaemonError;
 use super::memory;
+use super::templates::Entry;
 use crate::pool::{Pools, Shell, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
 use flashfork_proto::shell::{Channel, ChannelError, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};

@@ -1,0 +1,228 @@
+//! Clones: made, shown, rolled back, removed; all of them, where `clone` is about one.
+
+use super::Daemon;
+use super::clone::{self, Born, Running};
+use super::error::DaemonError;
+use super::templates::Entry;
+use flashfork_proto::agent::CloneIdentity;
+use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
+use flashfork_proto::shell::{Claim, Renewal};
+use flashfork_proto::signal::MAX_JOB;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime};
+
+/// A clone that keeps its template from being removed, from before its claim to its end.
+struct Alive(Arc<Entry>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.alive.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Daemon {
+    /// Makes clones: all that were asked for, or none.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn create_clones(
+        self: &Arc<Self>,
+        template: &str,
+        request: &CreateClones,
+        started: Instant,
+    ) -> Result<Vec<api::Clone>, DaemonError> {
+        let entry = self.entry(template)?;
+        if !(1..=MAX_CLONES_AT_ONCE).contains(&request.count) {
+            return Err(DaemonError::Invalid(format!("{} clones: ask for 1 to {MAX_CLONES_AT_ONCE}", request.count)));
+        }
+        if request.name.is_some() && request.count != 1 {
+            return Err(DaemonError::Invalid("one name for several clones: leave it out, or ask for one".into()));
+        }
+        if request.job.len() > MAX_JOB {
+            return Err(DaemonError::Invalid(format!("a job of {} bytes: {MAX_JOB} fit", request.job.len())));
+        }
+        let tenant = rustix::process::geteuid().as_raw();
+        let numbers = entry.template.quota.take(tenant, request.count.into())?;
+        let mut made = Vec::new();
+        for index in numbers {
+            match self.create_clone(template, &entry, request, index, started) {
+                Ok(clone) => made.push(clone),
+                Err(error) => {
+                    self.take_back(&made);
+                    return Err(error);
+                }
+            }
+        }
+        if request.wait
+            && let Err(error) = made.iter().try_for_each(|clone| clone.wait_ready())
+        {
+            self.take_back(&made);
+            return Err(error);
+        }
+        Ok(made.iter().map(|clone| clone.show()).collect())
+    }
+
+    fn take_back(&self, made: &[Arc<Running>]) {
+        for clone in made {
+            clone.stop();
+            self.lock().forget(clone);
+        }
+    }
+
+    fn create_clone(
+        self: &Arc<Self>,
+        template: &str,
+        entry: &Arc<Entry>,
+        request: &CreateClones,
+        index: u64,
+        started: Instant,
+    ) -> Result<Arc<Running>, DaemonError> {
+        let name = request.name.clone().unwrap_or_else(|| format!("{template}-{}", index + 1));
+        let _reserved = self.reserve("clone", &name)?;
+        let alive = self.count(template, entry)?;
+        let renewal = renewal(&name, index, request.job.as_bytes())?;
+        let (generation, cid) = (renewal.identity.generation, self.cid());
+        let frozen = &entry.template.frozen;
+        let fds: Vec<_> = [frozen.ram.as_fd()]
+            .into_iter()
+            .chain(frozen.disk.iter().flat_map(|disk| [disk.image.as_fd(), disk.overlay.as_fd()]))
+            .collect();
+        let claim = Claim { renewal, cid, state: entry.state.clone() };
+        let pools = &self.hardware()?.pools;
+        let shell = pools.take(entry.shape())?;
+        let (claim, early) = match clone::claim(&shell, claim, &fds) {
+            Ok(claimed) => claimed,
+            Err(failure) => {
+                pools.bury(shell);
+                return Err(failure.into());
+            }
+        };
+        self.clones_made.fetch_add(1, Ordering::Relaxed);
+        let daemon = Arc::downgrade(self);
+        let gone = move |clone: &Arc<Running>| {
+            drop(alive);
+            if let Some(daemon) = daemon.upgrade() {
+                daemon.note_end(clone);
+            }
+        };
+        let origin = Arc::downgrade(entry);
+        let job = request.job.as_bytes().to_vec();
+        let born =
+            Born { name: name.clone(), template: template.into(), origin, job, cid, generation, started, claim, early };
+        let clone = Running::start(shell, born, pools, gone)?;
+        self.lock().clones.insert(name, clone.clone());
+        Ok(clone)
+    }
+
+    /// Counts a clone of `entry`, unless that was removed since it was looked up.
+    fn count(&self, template: &str, entry: &Arc<Entry>) -> Result<Alive, DaemonError> {
+        let state = self.lock();
+        if !state.templates.get(template).is_some_and(|named| Arc::ptr_eq(named, entry)) {
+            return Err(DaemonError::Unknown { kind: "template", name: template.into() });
+        }
+        entry.alive.fetch_add(1, Ordering::AcqRel);
+        Ok(Alive(entry.clone()))
+    }
+
+    /// Remembers that `clone` has ended, and forgets the one that did longest ago, so that a daemon doesn't grow.
+    fn note_end(&self, clone: &Arc<Running>) {
+        let mut state = self.lock();
+        state.ended.push_back(Arc::downgrade(clone));
+        if state.ended.len() > self.settings.remember
+            && let Some(oldest) = state.ended.pop_front().and_then(|oldest| oldest.upgrade())
+        {
+            state.forget(&oldest);
+        }
+    }
+
+    /// Shows one.
+    ///
+    /// # Errors
+    /// [`DaemonError::Unknown`].
+    pub fn show_clone(&self, name: &str) -> Result<api::Clone, DaemonError> {
+        Ok(self.running(name)?.show())
+    }
+
+    /// Shows all.
+    pub fn clones(&self) -> Vec<api::Clone> {
+        self.lock().clones.values().map(|clone| clone.show()).collect()
+    }
+
+    /// Ends one and forgets it.
+    ///
+    /// # Errors
+    /// [`DaemonError::Unknown`].
+    pub fn remove_clone(&self, name: &str) -> Result<(), DaemonError> {
+        let clone = self.running(name)?;
+        clone.stop();
+        self.lock().forget(&clone);
+        Ok(())
+    }
+
+    /// Sends one back to its template, with its job, and waits until it is ready if it ever was. That makes another clone of
+    /// the template, with an index of its own, and counts as one.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn rollback(&self, name: &str) -> Result<api::Clone, DaemonError> {
+        let clone = self.running(name)?;
+        let entry = clone.template()?;
+        let was_ready = clone.show().ready_ns.is_some();
+        let tenant = rustix::process::geteuid().as_raw();
+        let index = entry.template.quota.take(tenant, 1)?.start;
+        clone.rollback(renewal(name, index, clone.job())?)?;
+        self.clones_made.fetch_add(1, Ordering::Relaxed);
+        if was_ready {
+            clone.wait_ready()?;
+        }
+        Ok(clone.show())
+    }
+
+    /// A stream to a vsock port of a clone.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub fn connect(&self, name: &str, port: u32) -> Result<UnixStream, DaemonError> {
+        self.running(name)?.connect(port)
+    }
+
+    /// A clone's console: what it wrote, and a way to type.
+    ///
+    /// # Errors
+    /// [`DaemonError::Unknown`].
+    pub fn console(&self, name: &str) -> Result<(tokio::sync::mpsc::Receiver<Vec<u8>>, Typist), DaemonError> {
+        let clone = self.running(name)?;
+        Ok((clone.console(), Typist(clone)))
+    }
+}
+
+/// Types on a clone's console.
+#[derive(Debug, Clone)]
+pub struct Typist(Arc<Running>);
+
+impl Typist {
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// [`DaemonError::Conflict`] when the clone has ended.
+    pub fn type_in(&self, bytes: &[u8]) -> Result<(), DaemonError> {
+        self.0.input(bytes)
+    }
+}
+
+fn renewal(name: &str, index: u64, job: &[u8]) -> Result<Renewal, DaemonError> {
+    let identity = CloneIdentity { name: name.into(), index, generation: random()?, job: job.to_vec() };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Ok(Renewal { identity, realtime_ns: clone::nanoseconds(now), entropy: random()? })
+}
+
+fn random<const N: usize>() -> Result<[u8; N], DaemonError> {
+    let mut bytes = [0; N];
+    // Up to 256 bytes come whole.
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| DaemonError::System("get random bytes", e.into()))?;
+    Ok(bytes)
+}
