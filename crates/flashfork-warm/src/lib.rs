@@ -47,6 +47,8 @@ pub const CALL_READY: usize = 0;
 pub const CALL_ARGUMENT: usize = 1;
 /// The same for the strings of the environment.
 pub const CALL_VARIABLE: usize = 2;
+/// In a clone: signals are blocked as its caller has them. For runtimes whose fork puts back what was blocked before it.
+pub const CALL_UNBLOCK: usize = 3;
 
 /// Appends numbers to a message.
 struct Writer<const N: usize>([u8; N], usize);

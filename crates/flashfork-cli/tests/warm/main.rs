@@ -5,4 +5,5 @@ mod ends;
 mod names;
 mod place;
 mod python;
+mod scripts;
 mod signals;

@@ -1,6 +1,6 @@
 //! Where a program is ready: before `main`, for any dynamically linked one; where it calls, when that was asked for.
 
-use super::{CLONE, ORDER, Single, python, wait};
+use super::{CLONE, MAIN, ORDER, interpreters, python, wait};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use flashfork_warm::ReadyAt;
@@ -9,8 +9,6 @@ use flashfork_warm::ReadyAt;
 pub type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type StartMain =
     unsafe extern "C" fn(Main, c_int, *mut *mut c_char, *mut c_void, *mut c_void, *mut c_void, *mut c_void) -> c_int;
-
-static MAIN: Single<Option<Main>> = Single::new(None);
 
 /// What the C library's startup code calls with the program's `main`: in a template `main` comes later, in a clone.
 ///
@@ -35,6 +33,10 @@ pub unsafe extern "C" fn __libc_start_main(
         let real = core::mem::transmute::<*mut c_void, StartMain>(real);
         let main = match ORDER.get() {
             Some(order) if order.at.is_none() && python::is_here() => python::main,
+            Some(order) if order.at.is_none() && interpreters::is_here() => {
+                *MAIN.get() = Some(main);
+                interpreters::main
+            }
             Some(order) if order.at != Some(ReadyAt::Call) => {
                 *MAIN.get() = Some(main);
                 warm_main

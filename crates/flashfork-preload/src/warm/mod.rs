@@ -8,6 +8,7 @@
 
 mod entry;
 mod environment;
+mod interpreters;
 mod message;
 mod prepare;
 mod python;
@@ -48,6 +49,9 @@ static ORDER: Single<Option<environment::Order>> = Single::new(None);
 
 /// The template that this process is; none before, and in clones.
 static TEMPLATE: Single<Option<Template>> = Single::new(None);
+
+/// The program's own `main`, where something comes before it.
+static MAIN: Single<Option<entry::Main>> = Single::new(None);
 
 /// What this clone has of its caller.
 static CLONE: Single<Option<take_over::Given>> = Single::new(None);

@@ -3,7 +3,7 @@
 use super::{CLONE, wait};
 use core::ffi::{CStr, c_char};
 use flashfork_core::Errno;
-use flashfork_warm::{CALL_ARGUMENT, CALL_READY, CALL_VARIABLE, ReadyAt};
+use flashfork_warm::{CALL_ARGUMENT, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt};
 
 /// Answers [`flashfork_warm::CALL`].
 ///
@@ -20,6 +20,12 @@ pub unsafe fn call(what: usize, a: usize, to: usize, len: usize) -> Result<isize
             let given = CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;
             let all = if what == CALL_ARGUMENT { given.arguments } else { given.variables };
             copy(*all.get(a).ok_or(Errno::ENOENT)?, to as *mut u8, len)
+        },
+        // SAFETY: the set is a valid one; one thread.
+        CALL_UNBLOCK => unsafe {
+            let given = CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const given.mask, core::ptr::null_mut());
+            Ok(0)
         },
         _ => Err(Errno::ENOSYS),
     }

@@ -5,7 +5,7 @@ use super::{Template, Wanted};
 use core::ffi::{c_char, c_int};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
-use flashfork_warm::{Start, Step, Tell};
+use flashfork_warm::{ReadyAt, Start, Step, Tell};
 
 unsafe extern "C" {
     static mut environ: *mut *mut c_char;
@@ -17,6 +17,8 @@ pub struct Given {
     pub arguments: &'static [*mut c_char],
     /// Strings of the environment.
     pub variables: &'static [*mut c_char],
+    /// Signals that are blocked.
+    pub mask: libc::sigset_t,
 }
 
 /// Takes everything over; a clone for which that fails tells its caller and ends.
@@ -54,19 +56,22 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
         if libc::fchdir(directory) != 0 {
             return Err(Step::Directory);
         }
-        let (start, given) = map(memory)?;
-        environ = given.variables.as_ptr().cast_mut().cast();
+        let (start, mut given) = map(memory, template.mask)?;
+        // Perl takes apart what it finds here as its own; it sets %ENV itself.
+        if template.facts.at != ReadyAt::Perl {
+            environ = given.variables.as_ptr().cast_mut().cast();
+        }
         libc::umask(start.umask);
         close(template, wanted);
         schedule(start);
         limits(start);
-        signals(template, start);
+        signals(template, start, &mut given.mask);
         Ok(given)
     }
 }
 
 /// The memfd of the request, private: its strings and tables become the program's own.
-unsafe fn map(memory: c_int) -> Result<(&'static Start, Given), Step> {
+unsafe fn map(memory: c_int, mask: libc::sigset_t) -> Result<(&'static Start, Given), Step> {
     // SAFETY: the mapping is never unmapped; its length and every offset in it is checked before use.
     unsafe {
         let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
@@ -90,7 +95,7 @@ unsafe fn map(memory: c_int) -> Result<(&'static Start, Given), Step> {
         let arguments = pointers(tables, start.arguments as usize, base, len).ok_or(Step::Request)?;
         let behind = tables.add(start.arguments as usize + 1);
         let variables = pointers(behind, start.variables as usize, base, len).ok_or(Step::Request)?;
-        Ok((start, Given { arguments, variables }))
+        Ok((start, Given { arguments, variables, mask }))
     }
 }
 
@@ -111,7 +116,9 @@ unsafe fn pointers(table: *mut usize, count: usize, base: *mut u8, len: usize) -
 
 /// The template's own descriptors, and those of the request; the caller's connection stays until all is done.
 unsafe fn close(template: &Template, wanted: &Wanted) {
-    let own = [template.order.listener, template.order.directory, template.epoll, template.signals];
+    // SAFETY: one thread.
+    let text = unsafe { *super::interpreters::TEXT.get() };
+    let own = [template.order.listener, template.order.directory, template.epoll, template.signals, text];
     let others = template.slots.iter().enumerate().filter(|(i, slot)| slot.socket >= 0 && *i != wanted.slot);
     for fd in own.into_iter().chain(wanted.descriptors).chain(others.map(|(_, slot)| slot.socket)) {
         // SAFETY: the clone uses none of them.
@@ -155,9 +162,8 @@ unsafe fn limits(start: &Start) {
 }
 
 /// Ignored and blocked ones as the caller has them, beside what the program has set up while it was warmed.
-unsafe fn signals(template: &Template, start: &Start) {
+unsafe fn signals(template: &Template, start: &Start, mask: &mut libc::sigset_t) {
     let has = |set: u64, signal: c_int| set >> (signal - 1) & 1 == 1;
-    let mut mask = template.mask;
     // SAFETY: the structures are valid; libc refuses the signals that are its own.
     unsafe {
         libc::sigaction(libc::SIGCHLD, &raw const template.on_child, null_mut());
@@ -166,9 +172,9 @@ unsafe fn signals(template: &Template, start: &Start) {
                 libc::signal(signal, libc::SIG_IGN);
             }
             if has(start.blocked, signal) {
-                libc::sigaddset(&raw mut mask, signal);
+                libc::sigaddset(mask, signal);
             }
         }
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const mask, null_mut());
+        libc::sigprocmask(libc::SIG_SETMASK, mask, null_mut());
     }
 }

@@ -1,0 +1,137 @@
+//! Clones of a warmed Perl and Ruby, beside what the interpreters make of the same.
+
+use crate::place::{Place, stderr, stdout};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Output, Stdio};
+
+/// The same in a clone and in the interpreter started anew.
+fn same(place: &Place, interpreter: &str, arguments: &[&str]) {
+    let mut cold = std::process::Command::new(interpreter);
+    let cold = cold.args(arguments).current_dir(place.path()).stdin(Stdio::null()).env("ONE", "1=1").output().unwrap();
+    let mut clone = place.flashfork(&[&["clone", "t"], arguments].concat());
+    let clone = clone.current_dir(place.path()).env("ONE", "1=1").output().unwrap();
+    let code = |o: &Output| o.status.code().or(o.status.signal().map(|s| 128 + s));
+    let all = |o: &Output| (code(o), stdout(o).to_owned(), stderr(o).to_owned());
+    assert_eq!(all(&clone), all(&cold), "{arguments:?}");
+}
+
+/// Numbers that clones print must all differ.
+fn differ(place: &Place, code: &str) {
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..4 {
+        let output = place.run(&["clone", "t", "-e", code]);
+        assert!(seen.insert(stdout(&output).to_owned()), "{}{}", stdout(&output), stderr(&output));
+    }
+}
+
+fn from_input(place: &Place, program: &[u8]) -> Output {
+    let mut clone = place.flashfork(&["clone", "t"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    clone.stdin.take().unwrap().write_all(program).unwrap();
+    clone.wait_with_output().unwrap()
+}
+
+/// Both forks put back what was blocked before, which in a template is everything.
+fn signals_end_it(place: &Place, code: &str) {
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        let mut clone = place.flashfork(&["clone", "t", "-e", code]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 3];
+        std::io::Read::read_exact(clone.stdout.as_mut().unwrap(), &mut first).unwrap();
+        crate::place::signal(&clone, signal);
+        assert_eq!(clone.wait().unwrap().code(), Some(128 + signal));
+    }
+}
+
+const PERL: &str = "/usr/bin/perl";
+
+#[test]
+fn perl_runs_a_program_as_ever() {
+    let place = Place::new();
+    let warmed = place.warm(&[PERL, "-MPOSIX", "-MData::Dumper", "-e", "print \"warm\\n\"; # once\nour $kept = rand;"]);
+    assert!(stdout(&warmed).starts_with("warm\nt is ready to run Perl"), "{}", stdout(&warmed));
+    std::fs::write(
+        place.path().join("show.pl"),
+        "#!/usr/bin/perl -w
+use strict; use POSIX;
+print \"$0 @ARGV \", __FILE__, ' ', __LINE__, \" $ENV{ONE} \", defined caller() ? 'called' : 'top', \"\\n\";
+print POSIX::floor(2.5), ' ', join(',', grep /LD_PRELOAD|FLASHFORK/, keys %ENV), `echo $ENV{ONE}`, \"\\n\";
+while (<DATA>) { print \"data $_\" }
+my $undefined; print \"warns $undefined\\n\";
+BEGIN { print \"begin\\n\" } INIT { print \"init\\n\" } END { print \"end\\n\" }
+print STDERR \"error\\n\";
+if (my $pid = fork) { waitpid $pid, 0; print $? >> 8, \"\\n\" } else { POSIX::_exit(7) }
+die 'dead' if @ARGV > 1;
+exit 3 if @ARGV;
+__END__
+one
+two
+",
+    )
+    .unwrap();
+    for arguments in [
+        &["show.pl"][..],
+        &["show.pl", "a"],
+        &["show.pl", "a", "b"],
+        &["-e", "print \"$0 @ARGV\\n\"", "x y"],
+        &["nowhere.pl"],
+    ] {
+        same(&place, PERL, arguments);
+    }
+    assert_eq!(stdout(&from_input(&place, b"print \"$0 in\\n\"")), "- in\n");
+    differ(&place, "print rand");
+    signals_end_it(&place, "$| = 1; print \"on\\n\"; sleep 1000");
+    let option = place.run(&["clone", "t", "-x"]);
+    assert_eq!((option.status.code(), stderr(&option).lines().count()), (Some(2), 1));
+}
+
+#[test]
+fn perl_is_warmed_by_a_script_too_and_failures_are_told() {
+    let place = Place::new();
+    let script = place.path().join("warm.pl");
+    std::fs::write(&script, "our $kept = 'kept'; 1;").unwrap();
+    place.warm(&[PERL, script.to_str().unwrap()]);
+    assert_eq!(stdout(&place.run(&["clone", "t", "-e", "print $main::kept"])), "kept");
+    let failed = place.run(&["warm", "u", "--", PERL, "-e", "die 'no luck'"]);
+    assert!(
+        stderr(&failed).contains("no luck") && stderr(&failed).contains("before it was ready"),
+        "{}",
+        stderr(&failed)
+    );
+}
+
+const RUBY: &str = "/usr/bin/ruby";
+
+#[test]
+fn ruby_runs_a_program_as_ever() {
+    let place = Place::new();
+    let warmed = place.warm(&[RUBY, "-rjson", "-rsecurerandom", "-e", "puts 'warm'; $kept = rand"]);
+    assert!(stdout(&warmed).starts_with("warm\nt is ready to run Ruby"), "{}", stdout(&warmed));
+    std::fs::write(
+        place.path().join("show.rb"),
+        "require 'json'
+puts \"#{ARGV} #{$0} #{__FILE__} #{__FILE__ == $0} #{__dir__} #{ENV['ONE']} #{self} #{Thread.new { 5 }.value}\"
+puts JSON.generate([1]), ENV.keys.grep(/LD_PRELOAD|FLASHFORK/), `echo $ONE`, DATA.read, binding.local_variables.inspect
+at_exit { puts 'end' }
+warn 'error'
+pid = fork { exit! 7 }
+Process.wait(pid)
+p $?.exitstatus
+def f(x) = raise('dead')
+f(1) if ARGV.size > 1
+exit 3 if ARGV.size > 0
+__END__
+one
+two
+",
+    )
+    .unwrap();
+    for arguments in [&["show.rb"][..], &["show.rb", "a"], &["show.rb", "a", "b"], &["-e", "p $0, ARGV", "x y"]] {
+        same(&place, RUBY, arguments);
+    }
+    assert_eq!(stdout(&from_input(&place, b"puts \"#{$0} in\"")), "- in\n");
+    differ(&place, "p rand");
+    signals_end_it(&place, "puts 'on'; STDOUT.flush; sleep 1000");
+    differ(&place, "p SecureRandom.hex");
+    let missing = place.run(&["clone", "t", "nowhere.rb"]);
+    assert!(stderr(&missing).contains("nowhere.rb") && !missing.status.success());
+}
