@@ -8,7 +8,7 @@
 //! References: HyperFork (2020), section 4.3, figures 7 and 8.
 
 mod density;
-mod held;
+pub(crate) mod held;
 mod linux;
 mod measured;
 mod options;

@@ -8,6 +8,7 @@ use crate::progress::Bars;
 use clap::{Args, Subcommand};
 use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
 use flashfork_bench::check::{self, CheckOptions};
+use flashfork_bench::clones::{self, ClonesOptions};
 use flashfork_bench::compare;
 use flashfork_bench::cow_model::CowModelOptions;
 use flashfork_bench::creation::CreationOptions;
@@ -15,6 +16,7 @@ use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
 use flashfork_bench::profile::{self, ProfileOptions};
 use flashfork_bench::record::Document;
+use flashfork_bench::rollback::{self, RollbackOptions};
 use flashfork_bench::unit_test::UnitTestOptions;
 use flashfork_bench::vm_clone::VmCloneOptions;
 use flashfork_bench::vm_memory::VmMemoryOptions;
@@ -63,6 +65,10 @@ enum Experiment {
     Check(Run<CheckOptions>),
     /// How much of a program's memory changes between two moments: bytes, pages, huge pages
     WriteFraction(Run<WriteFractionOptions>),
+    /// Going back to a state: a region's rollback, by pages written since
+    Rollback(Run<RollbackOptions>),
+    /// Many clones alive at once: how long until all are, and what each holds
+    Clones(Run<ClonesOptions>),
     /// Real SQLite: each test in a clone of one warmed database
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
@@ -224,6 +230,8 @@ impl Experiment {
             Experiment::Profile(_) => profile::EXPERIMENT,
             Experiment::Check(_) => check::EXPERIMENT,
             Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
+            Experiment::Rollback(_) => rollback::EXPERIMENT,
+            Experiment::Clones(_) => clones::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
             Experiment::VmClone(_) => flashfork_bench::vm_clone::EXPERIMENT,
@@ -241,6 +249,8 @@ impl Experiment {
             Experiment::Profile(run) => &run.output,
             Experiment::Check(run) => &run.output,
             Experiment::WriteFraction(run) => &run.output,
+            Experiment::Rollback(run) => &run.output,
+            Experiment::Clones(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
             Experiment::VmClone(run) => &run.output,
@@ -283,6 +293,14 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::WriteFraction(Run { options: o, .. }) => {
             interrupt::catch()?;
             flashfork_bench::write_fraction::run(o, &mut bars)?
+        }
+        Experiment::Rollback(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            rollback::run(o, &mut bars)?
+        }
+        Experiment::Clones(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            clones::run(o, &mut bars)?
         }
         Experiment::UnitTest(Run { options: o, .. }) => {
             let o = UnitTestOptions { cache: cache(&o.cache)?, ..o.clone() };

@@ -1,4 +1,4 @@
-//! How much memory shells hold, the kernel's share included: a memory cgroup of their own where one can be made, else what the
+//! How much memory processes hold, the kernel's share included: a memory cgroup of their own where one can be made, else what the
 //! machine no longer has.
 
 use std::fs;
@@ -11,7 +11,7 @@ use crate::BenchError;
 
 /// Counts memory.
 #[derive(Debug)]
-pub(super) enum Counter {
+pub(crate) enum Counter {
     /// What processes started from now on are charged with.
     Cgroup(Cgroup),
     /// Less of `MemAvailable`: others that take or give back memory meanwhile are counted too.
@@ -20,7 +20,7 @@ pub(super) enum Counter {
 
 /// A memory cgroup that this process is in until this value is dropped.
 #[derive(Debug)]
-pub(super) struct Cgroup {
+pub(crate) struct Cgroup {
     dir: PathBuf,
     usage: &'static str,
     /// Where this process was before.
@@ -29,20 +29,20 @@ pub(super) struct Cgroup {
 
 impl Counter {
     /// The better one that can be had here.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Cgroup::enter().map_or(Self::MemAvailable, Self::Cgroup)
     }
 
     /// As records name it.
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Cgroup(_) => "memory cgroup of the shells",
+            Self::Cgroup(_) => "their memory cgroup",
             Self::MemAvailable => "difference of MemAvailable",
         }
     }
 
     /// Bytes that are in use, from an unknown zero.
-    pub(super) fn used(&self) -> Result<f64, BenchError> {
+    pub(crate) fn used(&self) -> Result<f64, BenchError> {
         match self {
             Self::Cgroup(group) => {
                 let path = group.dir.join(group.usage);

@@ -2,6 +2,7 @@
 
 use super::serve::{Serve, entry};
 use crate::access::AccessSubject;
+use crate::clones::ClonesSubject;
 use crate::cow_model::CowSubject;
 use crate::creation::CreationSubject;
 use crate::fork::{ForkSubject, SealingSubject};
@@ -16,6 +17,7 @@ pub(super) fn find(name: &str) -> Option<Serve> {
         entry::<CreationSubject>(),
         entry::<CowSubject>(),
         entry::<AccessSubject>(),
+        entry::<ClonesSubject>(),
     ];
     subjects.into_iter().find(|&(known, _)| known == name).map(|(_, serve)| serve)
 }
