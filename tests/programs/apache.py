@@ -37,7 +37,8 @@ User www-data
 Group www-data
 StartServers 4
 """ % (place, port, place, MODULES, MODULES))
-    return subprocess.Popen([APACHE, "-f", os.path.join(place, "conf"), "-DFOREGROUND"], env=env, stdin=subprocess.DEVNULL)
+    return subprocess.Popen([APACHE, "-f", os.path.join(place, "conf"), "-DFOREGROUND"], env=env, stdin=subprocess.DEVNULL,
+                            start_new_session=True)  # it signals its process group when it ends
 
 
 def ask(port, expected):

@@ -58,6 +58,7 @@ pub mod pin;
 pub mod profile;
 pub mod progress;
 pub mod record;
+pub mod redis;
 pub mod report;
 pub mod rollback;
 pub mod sampling;

@@ -16,6 +16,7 @@ use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
 use flashfork_bench::profile::{self, ProfileOptions};
 use flashfork_bench::record::Document;
+use flashfork_bench::redis::{self, RedisOptions};
 use flashfork_bench::rollback::{self, RollbackOptions};
 use flashfork_bench::unit_test::UnitTestOptions;
 use flashfork_bench::vm_clone::VmCloneOptions;
@@ -69,6 +70,8 @@ enum Experiment {
     Rollback(Run<RollbackOptions>),
     /// Many clones alive at once: how long until all are, and what each holds
     Clones(Run<ClonesOptions>),
+    /// Real Redis: what its clients see while it takes snapshots, and how long its forks take
+    Redis(Run<RedisOptions>),
     /// Real SQLite: each test in a clone of one warmed database
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
@@ -232,6 +235,7 @@ impl Experiment {
             Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
             Experiment::Rollback(_) => rollback::EXPERIMENT,
             Experiment::Clones(_) => clones::EXPERIMENT,
+            Experiment::Redis(_) => redis::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
             Experiment::VmClone(_) => flashfork_bench::vm_clone::EXPERIMENT,
@@ -251,6 +255,7 @@ impl Experiment {
             Experiment::WriteFraction(run) => &run.output,
             Experiment::Rollback(run) => &run.output,
             Experiment::Clones(run) => &run.output,
+            Experiment::Redis(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
             Experiment::VmClone(run) => &run.output,
@@ -301,6 +306,11 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::Clones(Run { options: o, .. }) => {
             interrupt::catch()?;
             clones::run(o, &mut bars)?
+        }
+        Experiment::Redis(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            let preload = o.preload.clone().map_or_else(places::shim, Ok)?;
+            redis::run(&RedisOptions { preload: Some(preload), ..o.clone() }, &mut bars)?
         }
         Experiment::UnitTest(Run { options: o, .. }) => {
             let o = UnitTestOptions { cache: cache(&o.cache)?, ..o.clone() };
