@@ -9,7 +9,7 @@ FLASHFORK := $(TARGET)/release/flashfork
 # gcc and libc6-dev: the linker, SQLite, the C example. The others: what the tests drive.
 BUILD_PACKAGES := gcc libc6-dev make pkg-config
 TEST_PACKAGES := $(BUILD_PACKAGES) afl++ binutils busybox-static chromium e2fsprogs g++ gdb libasan8 libjemalloc2 libmimalloc2.0 \
-	libtcmalloc-minimal4 python3 python3-numpy qemu-system-x86 ruby shellcheck
+	libtcmalloc-minimal4 python3 python3-numpy qemu-system-x86 redis-server ruby shellcheck
 BENCH_PACKAGES := $(BUILD_PACKAGES) afl++ emacs-nox hyperfine linux-perf python3 redis-server sqlite3 stress-ng
 # What the kernel with on-demand fork is built with; its source comes from apt too.
 KERNEL_PACKAGES := $(BUILD_PACKAGES) bc bison busybox-static ccache flex libcap-dev libelf-dev libnuma-dev liburing-dev \
@@ -61,6 +61,7 @@ test-kernel: build
 # Everything, the long runs too: hours rather than minutes.
 test-all: test
 	$(CARGO) test --release --locked -p flashfork --test cost -- --ignored
+	@scripts/need-packages apache2 postgresql
 	$(ON_DEMAND) FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
 	FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-vmm --lib --test many --test soak --test messages --test http
 	@scripts/need-packages $(KERNEL_PACKAGES) libpython3.11-testsuite python3.11 redis-server redis-tools stress-ng
@@ -72,6 +73,9 @@ bench: build
 	$(FLASHFORK) bench fork
 	$(FLASHFORK) bench unit-test
 	$(FLASHFORK) bench fuzz
+	$(FLASHFORK) bench rollback
+	$(FLASHFORK) bench clones
+	$(FLASHFORK) bench redis
 	$(FLASHFORK) bench vm-clone
 	$(FLASHFORK) bench vm-memory
 

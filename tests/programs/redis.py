@@ -64,6 +64,8 @@ class Server:
             return None if rest == b"-1" else self.stream.read(int(rest) + 2)[:-2]
         if kind == b"*":
             return [self.reply() for _ in range(int(rest))]
+        if rest.startswith(b"LOADING"):
+            return None
         fail("redis-server says " + rest.decode())
 
     def all(self, commands):

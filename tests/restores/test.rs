@@ -1,9 +1,9 @@
-//! Restores without a difference, in a program that uses malloc, stdio and SQLite: 5,000, or 100,000 with `FLASHFORK_TEST_ALL=1`.
+//! Restores without a difference, in a program that uses malloc, stdio and SQLite: 2,000, or 100,000 with `FLASHFORK_TEST_ALL=1`.
 
 use std::process::Command;
 
 fn restores(preload: Option<&std::path::Path>) {
-    let times = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "100000" } else { "5000" };
+    let times = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "100000" } else { "2000" };
     let mut command = Command::new(env!("CARGO_BIN_EXE_restores"));
     command.arg(times);
     if let Some(shim) = preload {

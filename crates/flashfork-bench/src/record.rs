@@ -159,7 +159,7 @@ impl Document {
     }
 
     /// The record of `method` in `experiment` with these parameters.
-    pub(crate) fn find(&self, experiment: &str, method: &str, wanted: &[(&str, Value)]) -> Option<&Record> {
+    pub fn find(&self, experiment: &str, method: &str, wanted: &[(&str, Value)]) -> Option<&Record> {
         self.records.iter().find(|record| {
             record.experiment == experiment
                 && record.method == method

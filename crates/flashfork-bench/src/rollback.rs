@@ -2,7 +2,11 @@
 //!
 //! A region of the size asked for, once on 2 MB pages and once on 4 KB pages, is filled, sealed and rolled back again and again after so
 //! many random pages were written. The writes are timed too: the first to a page after a rollback is a fault that copies it. Every page
-//! written is looked at after the rollback.
+//! written is looked at after the rollback. Beside that a process with memory of that size goes back as a whole ([`flashfork::restore`]).
+
+mod subject;
+
+pub(crate) use subject::RollbackSubject;
 
 use std::time::Instant;
 
@@ -10,7 +14,8 @@ use flashfork::{Pages, Region};
 use serde_json::json;
 
 use crate::experiment::{self, Results, page};
-use crate::parent::RESERVE;
+use crate::fork::Method;
+use crate::parent::{RESERVE, Spec};
 use crate::record::Document;
 use crate::sampling::{Effort, Visit, sample};
 use crate::size::{Size, show};
@@ -18,6 +23,7 @@ use crate::stats::Summary;
 use crate::table::{render, time, time_range};
 use crate::{BenchError, Outcome, Progress, memory, pin};
 use std::time::Duration;
+use subject::Ask;
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "rollback";
@@ -26,6 +32,8 @@ pub const EXPERIMENT: &str = "rollback";
 const WRITTEN: [usize; 4] = [1, 10, 100, 1000];
 /// The two ways a region is made, and what they are called.
 const WAYS: [(&str, Pages); 2] = [("region-2m", Pages::Auto), ("region-4k", Pages::Small)];
+/// A process that goes back as a whole.
+const PROCESS: &str = "process";
 /// What SPECIFICATION.md promises: pages written, microseconds at 1 GB.
 const TARGETS: [(usize, f64); 2] = [(1, 5.0), (100, 100.0)];
 /// Turns a visit.
@@ -45,9 +53,13 @@ pub struct RollbackOptions {
     pub quick: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Measure {
+/// What is measured, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Measure {
+    /// Going back.
     Rollback,
+    /// Writing the pages before that.
     Write,
 }
 
@@ -99,6 +111,40 @@ fn measure(options: &RollbackOptions, results: &mut Results, progress: &mut dyn 
             results.keep(regions[region].0, params, "us", series, sampled.ended)?;
         }
     }
+    done?;
+    drop(regions);
+    measure_process(options, results, progress)
+}
+
+/// A whole process, in a worker: this one has threads.
+fn measure_process(
+    options: &RollbackOptions,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let size = options.size.0;
+    let mut worker = Spec::here(Method::Seal, size)?.start::<RollbackSubject>()?;
+    // Each visit takes a snapshot, which costs as much as a seal.
+    let least = if options.quick { 2 } else { 5 };
+    let effort = Effort {
+        warm_up: 0,
+        least,
+        most: 2 * least,
+        precision: 0.05,
+        cap: Duration::from_secs(if options.quick { 20 } else { 120 }),
+    };
+    let effort = effort.until(progress.deadline());
+    progress.begin("restores of a process", effort.steps());
+    let (sampled, done) = sample(WRITTEN.len(), &effort, size, progress, |cell, round| {
+        worker.ask(&Ask { written: WRITTEN[cell], turns: TURNS, seed: round as u64 })
+    });
+    for (&written, series) in WRITTEN.iter().zip(&sampled.cells) {
+        for series in series {
+            let params =
+                [("measure", json!(series.measure.name())), ("size", json!(size)), ("pages_written", json!(written))];
+            results.keep(PROCESS, params, "us", series, sampled.ended)?;
+        }
+    }
     done
 }
 
@@ -146,7 +192,7 @@ fn visit(region: &mut Region, written: usize, random: &mut fastrand::Rng) -> Res
 
 fn report(document: &Document) -> String {
     let mut rows = Vec::new();
-    for (name, _) in WAYS {
+    for name in [WAYS[0].0, WAYS[1].0, PROCESS] {
         for written in WRITTEN {
             let of = |measure: &str| {
                 document.find(EXPERIMENT, name, &[("measure", measure.into()), ("pages_written", written.into())])
@@ -165,7 +211,10 @@ fn report(document: &Document) -> String {
     }
     let size = document.records.iter().find_map(|record| record.params.get("size")?.as_u64()).unwrap_or(0);
     let headers = ["method", "pages written", "rollback", "p10–p90", "writing them", "target"];
-    page(document, [format!("A region of {}\n{}", show(size), render(&headers, &rows, 1))])
+    page(
+        document,
+        [format!("A region of {0}, and a process with as much memory\n{1}", show(size), render(&headers, &rows, 1))],
+    )
 }
 
 fn verdict(name: &str, written: usize, p50: f64) -> String {
@@ -178,15 +227,17 @@ fn verdict(name: &str, written: usize, p50: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Silent;
 
     #[test]
-    fn every_cell_is_measured_and_shown() {
-        let options = RollbackOptions { size: Size(8 << 20), quick: true };
-        let outcome = run(&options, &mut Silent).unwrap();
-        let ways = WAYS.len() - outcome.document.missing.len();
-        assert_eq!(outcome.document.records.len(), ways * WRITTEN.len() * 2);
-        assert!(outcome.table.contains("region-4k") && outcome.table.contains("1000"), "{}", outcome.table);
+    fn what_is_written_is_rolled_back_and_timed() {
+        let mut random = fastrand::Rng::with_seed(1);
+        for (_, pages) in WAYS {
+            let mut region = prepare(8 << 20, pages).unwrap();
+            for written in [1, 100] {
+                let visit = visit(&mut region, written, &mut random).unwrap();
+                assert!(visit.len() == 2 && visit.iter().all(|(_, samples)| samples.len() == TURNS));
+            }
+        }
     }
 
     #[test]

@@ -5,12 +5,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
+use flashfork_bench::clones::{self, ClonesOptions};
 use flashfork_bench::compare;
 use flashfork_bench::cow_model::{self, CowModelOptions, Grid, Model};
 use flashfork_bench::creation::{self, CreationOptions, Touch};
 use flashfork_bench::fork::{self, ForkOptions, Method};
 use flashfork_bench::lock::MachineLock;
 use flashfork_bench::record::{Document, Record};
+use flashfork_bench::rollback::{self, RollbackOptions};
 use flashfork_bench::size::Size;
 use flashfork_bench::write_fraction::{self, Ready, WriteFractionOptions};
 use flashfork_bench::{BenchError, Outcome, Progress, Silent, worker, worker_main};
@@ -286,6 +288,32 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
         let options = CreationOptions { sizes: Some(vec![Size(size)]), fds: 0, vmas: 0, ..tiny(Touch::All) };
         let missing = creation::run(&options, &mut StopAfter(7))?.document.missing;
         assert!(missing.iter().any(|left| left.cell == cell && left.reason.contains(why)), "{missing:?}");
+
+/// A clone that doesn't live, or a parent whose memory changed, is an error of the run.
+fn clones_live_at_once_and_their_memory_is_counted() -> Result<(), Failed> {
+    let options = ClonesOptions { count: 12, others: 3, size: Size(8 << 20), pages: 4, rounds: 2 };
+    let outcome = clones::run(&options, &mut Silent)?;
+    check_file(&outcome)?;
+    for method in ["fork-4k", "seal"] {
+        for measure in ["alive", "forks", "memory_each"] {
+            let found = outcome.document.find(clones::EXPERIMENT, method, &[("measure", measure.into())]);
+            let found = found.ok_or(format!("no {measure} of {method}"))?;
+            assert_eq!(found.n, 2, "{method} {measure}");
+        }
+    }
+    Ok(())
+}
+
+/// A page that isn't rolled back is an error of the run.
+fn regions_and_a_process_go_back() -> Result<(), Failed> {
+    let outcome = rollback::run(&RollbackOptions { size: Size(8 << 20), quick: true }, &mut Silent)?;
+    check_file(&outcome)?;
+    for method in ["region-4k", "process"] {
+        for pages in [1, 10, 100, 1000] {
+            let wanted = [("measure", "rollback".into()), ("pages_written", pages.into())];
+            let found = outcome.document.find(rollback::EXPERIMENT, method, &wanted);
+            assert!(found.is_some_and(|found| found.min > 0.0), "{method} {pages}");
+        }
     }
     Ok(())
 }
@@ -295,8 +323,10 @@ fn main() -> ExitCode {
     if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
         return worker_main(args.into_iter().skip(1));
     }
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 13] = [
         ("pages_of_the_hosts_pool_are_measured", pages_of_the_hosts_pool_are_measured_where_there_are_some),
+        ("clones::clones_live_at_once_and_their_memory_is_counted", clones_live_at_once_and_their_memory_is_counted),
+        ("rollback::regions_and_a_process_go_back", regions_and_a_process_go_back),
         ("access::first_writes_are_measured_for_every_method", first_writes_are_measured_for_every_method),
         ("access::walks_are_measured_for_every_mix", walks_are_measured_for_every_mix),
         ("write_fraction::ready_runs_change_some_of_their_memory", ready_runs_change_some_of_their_memory),

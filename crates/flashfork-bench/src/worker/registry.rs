@@ -6,6 +6,7 @@ use crate::clones::ClonesSubject;
 use crate::cow_model::CowSubject;
 use crate::creation::CreationSubject;
 use crate::fork::{ForkSubject, SealingSubject};
+use crate::rollback::RollbackSubject;
 use crate::unit_test::UnitTestSubject;
 
 /// The server of the subject `name`.
@@ -18,6 +19,7 @@ pub(super) fn find(name: &str) -> Option<Serve> {
         entry::<CowSubject>(),
         entry::<AccessSubject>(),
         entry::<ClonesSubject>(),
+        entry::<RollbackSubject>(),
     ];
     subjects.into_iter().find(|&(known, _)| known == name).map(|(_, serve)| serve)
 }
