@@ -288,6 +288,9 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
         let options = CreationOptions { sizes: Some(vec![Size(size)]), fds: 0, vmas: 0, ..tiny(Touch::All) };
         let missing = creation::run(&options, &mut StopAfter(7))?.document.missing;
         assert!(missing.iter().any(|left| left.cell == cell && left.reason.contains(why)), "{missing:?}");
+    }
+    Ok(())
+}
 
 /// A clone that doesn't live, or a parent whose memory changed, is an error of the run.
 fn clones_live_at_once_and_their_memory_is_counted() -> Result<(), Failed> {
@@ -324,9 +327,9 @@ fn main() -> ExitCode {
         return worker_main(args.into_iter().skip(1));
     }
     let tests: [(&str, Test); 13] = [
-        ("pages_of_the_hosts_pool_are_measured", pages_of_the_hosts_pool_are_measured_where_there_are_some),
         ("clones::clones_live_at_once_and_their_memory_is_counted", clones_live_at_once_and_their_memory_is_counted),
         ("rollback::regions_and_a_process_go_back", regions_and_a_process_go_back),
+        ("pages_of_the_hosts_pool_are_measured", pages_of_the_hosts_pool_are_measured_where_there_are_some),
         ("access::first_writes_are_measured_for_every_method", first_writes_are_measured_for_every_method),
         ("access::walks_are_measured_for_every_mix", walks_are_measured_for_every_mix),
         ("write_fraction::ready_runs_change_some_of_their_memory", ready_runs_change_some_of_their_memory),

@@ -32,6 +32,7 @@ impl Server {
         match method {
             Method::Fork4k | Method::Odf | Method::Seal => command.args(["--disable-thp", "yes"]),
             Method::ForkThp => command.args(["--disable-thp", "no"]).env("MALLOC_CONF", "thp:always"),
+            Method::Hugetlb => return Err(BenchError::Unable("Redis takes no pages from the host's pool".into())),
         };
         if matches!(method, Method::Seal | Method::Odf) {
             let engine = if method == Method::Seal { "seal" } else { "odf" };

@@ -7,6 +7,7 @@ use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
 use crate::remap::ATTEMPTS;
 use crate::sys::{self, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
+use crate::vma::Kind;
 use crate::{objects, offset};
 use linux_raw_sys::general as k;
 
@@ -94,7 +95,7 @@ fn change_mappings(table: &Table) {
 fn map(entry: &Entry, range: Range, memfd: Option<i32>) -> sys::Result<()> {
     let flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
     let (flags, fd, offset) = match (entry.kind, memfd) {
-        (crate::vma::Kind::Sealed, Some(fd)) => (flags, fd, entry.offset + (range.start - entry.range.start) as u64),
+        (Kind::Sealed, Some(fd)) => (flags, fd, entry.offset + (range.start - entry.range.start) as u64),
         _ => (flags | MAP_ANONYMOUS, -1, 0),
     };
     // SAFETY: what is here now was not here then.
@@ -107,21 +108,28 @@ fn map(entry: &Entry, range: Range, memfd: Option<i32>) -> sys::Result<()> {
 }
 
 /// Drops pages written since that had no content of their own.
+///
+/// Sealed memory is dropped whole, as a region is ([`crate::region`]): looking for what was written there takes longer, and more each time,
+/// because what was only read stays mapped in small pages.
 fn drop_written(table: &Table, pagemap: &mut Pagemap) {
     let entries = &table.entries[..table.entry_count];
     let saved = &table.saved[..table.saved_count];
-    if pagemap.has_scan() {
-        // One walk over everything: holes cost nothing.
-        if let (Some(first), Some(last)) = (entries.first(), entries.last()) {
+    let sealed = |e: &Entry| e.kind == Kind::Sealed && e.renewable;
+    for part in entries.chunk_by(|a, b| sealed(a) == sealed(b)) {
+        let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
+        if sealed(first) {
+            part.iter().for_each(|entry| discard(entry.range));
+        } else if pagemap.has_scan() {
+            // One walk over all: holes cost nothing.
+            let mut dropper = Dropper { entries: part, saved };
             let whole = Range::new(first.range.start, last.range.end);
-            let mut dropper = Dropper { entries, saved };
             must(|| pagemap.for_each(whole, Which::Written, |found| dropper.found(found)));
+        } else {
+            for entry in part.iter().filter(|e| e.contents) {
+                let mut dropper = Dropper { entries: core::slice::from_ref(entry), saved };
+                must(|| pagemap.for_each(entry.range, Which::Written, |found| dropper.found(found)));
+            }
         }
-        return;
-    }
-    for entry in entries.iter().filter(|e| e.contents) {
-        let mut dropper = Dropper { entries: core::slice::from_ref(entry), saved };
-        must(|| pagemap.for_each(entry.range, Which::Written, |found| dropper.found(found)));
     }
 }
 
