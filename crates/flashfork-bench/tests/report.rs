@@ -166,7 +166,7 @@ fn no_records_are_still_a_page_and_a_bad_place_is_an_error() {
 fn the_readmes_figures_follow_from_the_committed_records() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     for (records, figure, picture) in
-        [("all.json", "ladder-1.svg", "ladder.svg"), ("all.json", "model-1.svg", "model.svg")]
+        [("creation.json", "ladder-1.svg", "ladder.svg"), ("cow-model.json", "model-1.svg", "model.svg")]
     {
         let document = Document::read(&docs.join(records)).unwrap();
         let figures = report::figures(&document).unwrap();
