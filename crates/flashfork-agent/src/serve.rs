@@ -93,11 +93,11 @@ pub fn open(place: &Place) -> io::Result<Server> {
 
 impl Server {
     /// Answers, forever.
-    pub fn serve(&self, reaper: &Reaper, rights: Rights) -> io::Result<()> {
+    pub fn serve(self, reaper: &Reaper, rights: Rights) -> io::Result<()> {
         match self {
             Self::Socket(socket) => accept_all(socket, reaper, rights),
             Self::Line(path) => loop {
-                if let Some(conn) = session::greet(raw_line(path)?) {
+                if let Some(conn) = session::greet(raw_line(&path)?) {
                     session::run(&conn, reaper, rights);
                 }
                 // The host begins anew, with a preamble.
@@ -114,9 +114,9 @@ pub fn connect_to_host() -> io::Result<File> {
     Ok(socket.into())
 }
 
-fn accept_all(socket: &OwnedFd, reaper: &Reaper, rights: Rights) -> io::Result<()> {
+fn accept_all(socket: OwnedFd, reaper: &Reaper, rights: Rights) -> io::Result<()> {
     let acceptor = Arc::new(Acceptor {
-        socket: socket.try_clone()?,
+        socket,
         reaper: reaper.clone(),
         rights,
         turn: Mutex::default(),
