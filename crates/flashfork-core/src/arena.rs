@@ -67,6 +67,9 @@ pub struct Arena {
     pub records: [VmaRecord; MAX_RECORDS],
     /// How many records there are.
     pub record_count: usize,
+    /// Whether blocks of sealed memory of which more than a quarter was written stay as they are: a page costs a fork less there than
+    /// it takes to seal it anew, and it will be written again.
+    pub leave_dense: bool,
     /// Ranges that must not be sealed.
     pub holes: [Range; MAX_HOLES],
     /// How many.

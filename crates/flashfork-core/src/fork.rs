@@ -5,10 +5,11 @@
 
 use crate::odf::{self, Unavailable};
 use crate::range::Range;
-use crate::seal::{Pages, Wait, seal_waiting};
+use crate::seal::seal_for_policy;
 use crate::state::STATE;
 use crate::stats::{Kind, Stats, Timed};
 use crate::sys;
+use crate::text::{decimal, read_file, words};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How clones are made.
@@ -30,14 +31,24 @@ pub enum Engine {
 const SEAL_NS_PER_KB: u64 = 1000;
 const SEALED_FORK_NS: u64 = 60_000;
 
+/// What a page fault takes between two forks, in nanoseconds: of a page that is this process's alone again, and of a sealed one,
+/// which is copied; and what the fork after takes longer for a page table that came into being, and for a page in it
+/// (`docs/POLICY.md`). Constants: nothing may be calibrated in a program's fork.
+const FAULT_NS: u64 = 700;
+const SEALED_FAULT_NS: u64 = 1_800;
+const TABLE_NS: u64 = 2_000;
+const PAGE_NS: u64 = 25;
+
 /// After how many forks of sealed memory `auto` looks whether the seal was worth it.
 const TRIAL: u64 = 16;
 
 /// State of the policy: buy when the rent paid equals the price (the ski-rental rule), then see whether it was worth it.
 ///
-/// `auto` seals once. When forks of the sealed memory take more than half as long as before, because the program writes too
-/// much between them, it makes the memory anonymous again and leaves it at that. [`Engine::Seal`] stays sealed, and seals
-/// anew what was written since: each time it must have lost twice as much as for the one before.
+/// What counts is a cycle: a fork, and the page faults up to the next one. `auto` does not seal when the faults it has seen would
+/// cost more than the forks would gain. Once sealed, it adds up what cycles take longer than they took before; when that is half of
+/// what a seal costs, or when more than half of the sealed memory has been written and so exists twice, it makes the memory
+/// anonymous again. It may seal anew later, for four times the rent. [`Engine::Seal`] stays sealed. Both seal anew what was written
+/// since, sparsely written blocks only: each time forks must have lost twice as much as for the one before.
 pub(crate) struct Policy {
     engine: AtomicU8,
     at_once: AtomicU8,
@@ -46,14 +57,24 @@ pub(crate) struct Policy {
     /// Shortest fork since the last seal.
     best: AtomicU64,
     attempts: AtomicU32,
+    /// Times that `auto` has made memory anonymous again.
+    regretted: AtomicU32,
     /// Nanoseconds of the longest seal.
     price: AtomicU64,
     /// Forks of this process before it sealed anything.
     plain: Timed,
-    /// What these took on average; 0 when there were none, and in clones.
-    plain_mean: AtomicU64,
-    /// Forks since the seal, or since the last look.
-    trial: Timed,
+    /// Cycles of memory as it is now, sealed or not.
+    cycles: Timed,
+    /// What a cycle took on average before the seal; 0 when there was none, and in clones.
+    plain_cycle: AtomicU64,
+    /// Page faults of these cycles, and of this process up to its last fork.
+    faults: AtomicU64,
+    faults_before: AtomicU64,
+    /// Nanoseconds that cycles of sealed memory took longer.
+    regret: AtomicU64,
+    /// Bytes sealed, and anonymous memory right after that.
+    sealed_bytes: AtomicU64,
+    anonymous: AtomicU64,
 }
 
 impl Policy {
@@ -64,15 +85,25 @@ impl Policy {
             lost: AtomicU64::new(0),
             best: AtomicU64::new(SEALED_FORK_NS),
             attempts: AtomicU32::new(0),
+            regretted: AtomicU32::new(0),
             price: AtomicU64::new(0),
             plain: Timed::new(),
-            plain_mean: AtomicU64::new(0),
-            trial: Timed::new(),
+            cycles: Timed::new(),
+            plain_cycle: AtomicU64::new(0),
+            faults: AtomicU64::new(0),
+            faults_before: AtomicU64::new(0),
+            regret: AtomicU64::new(0),
+            sealed_bytes: AtomicU64::new(0),
+            anonymous: AtomicU64::new(0),
         }
     }
 
     fn engine(&self) -> u8 {
         self.engine.load(Relaxed)
+    }
+
+    fn is_auto(&self) -> bool {
+        self.engine() == Engine::Auto as u8
     }
 
     fn wants_seal(&self) -> bool {
@@ -84,19 +115,49 @@ impl Policy {
             return true;
         }
         let lost = self.lost.load(Relaxed);
-        let sealed_once = self.price.load(Relaxed) != 0;
-        if lost < SEALED_FORK_NS || sealed_once && self.engine() == Engine::Auto as u8 {
+        if lost < SEALED_FORK_NS {
             return false;
         }
         let price = match self.price.load(Relaxed) {
             0 => sys::peak_rss() / 1024 * SEAL_NS_PER_KB,
             measured => measured,
         };
-        lost >= price.saturating_mul(1 << attempts.min(20))
+        let times = (attempts + self.regretted.load(Relaxed)).min(20);
+        if lost < price.saturating_mul(1 << times) {
+            return false;
+        }
+        if self.is_auto() && !self.holds() && !self.would_gain() {
+            // What the program does may change: pay rent anew.
+            self.lost.store(0, Relaxed);
+            self.start_over();
+            return false;
+        }
+        true
+    }
+
+    /// Whether there is memory that the policy has sealed.
+    fn holds(&self) -> bool {
+        self.sealed_bytes.load(Relaxed) != 0 && STATE.holds_sealed()
+    }
+
+    /// Whether a cycle would take less if memory were sealed, as far as its page faults tell.
+    fn would_gain(&self) -> bool {
+        let (count, ns) = (self.cycles.count.load(Relaxed), self.cycles.ns.load(Relaxed));
+        let Some(now) = ns.checked_div(count) else { return true };
+        let faults = self.faults.load(Relaxed) / count;
+        let tables = faults.min(sys::peak_rss() >> 21);
+        SEALED_FORK_NS + faults * (SEALED_FAULT_NS + PAGE_NS) + tables * TABLE_NS < now / 10 * 9
+    }
+
+    /// The averages of cycles begin anew.
+    fn start_over(&self) {
+        self.cycles.take();
+        self.faults.store(0, Relaxed);
     }
 
     fn seal(&self) {
-        let sealed = seal_waiting(Pages::Auto, Wait::No);
+        let resealed = self.holds();
+        let sealed = seal_for_policy();
         stats().seal(&sealed);
         self.attempts.fetch_add(1, Relaxed);
         self.lost.store(0, Relaxed);
@@ -106,30 +167,65 @@ impl Policy {
             self.price.fetch_max(outcome.elapsed_ns, Relaxed);
             let (count, ns) = self.plain.take();
             stats().before.add(count, ns);
-            self.plain_mean.store(ns.checked_div(count).unwrap_or(0), Relaxed);
-            self.trial.take();
+            let (count, ns) = self.cycles.take();
+            if resealed {
+                self.sealed_bytes.fetch_max(outcome.sealed, Relaxed);
+            } else {
+                self.plain_cycle.store(ns.checked_div(count).unwrap_or(0), Relaxed);
+                self.sealed_bytes.store(outcome.sealed, Relaxed);
+            }
+            self.regret.store(0, Relaxed);
+            self.anonymous.store(anonymous_memory().unwrap_or(0), Relaxed);
+            self.start_over();
         }
     }
 
-    fn note(&self, sealed: bool, ns: u64) {
+    fn note(&self, sealed: bool, ns: u64, faults: u64) {
         let best = if sealed { self.best.fetch_min(ns, Relaxed).min(ns) } else { SEALED_FORK_NS };
         self.lost.fetch_add(ns.saturating_sub(best), Relaxed);
-        if sealed {
-            self.trial.add(1, ns);
-        } else {
+        if !sealed {
             self.plain.add(1, ns);
         }
+        self.cycles.add(1, ns + faults * if sealed { SEALED_FAULT_NS } else { FAULT_NS });
+        self.faults.fetch_add(faults, Relaxed);
     }
 
     /// Whether the seal has not been worth it.
     fn regrets(&self) -> bool {
-        let plain = self.plain_mean.load(Relaxed);
-        let auto = self.engine() == Engine::Auto as u8;
-        if !auto || plain == 0 || self.trial.count.load(Relaxed) < TRIAL {
+        let plain = self.plain_cycle.load(Relaxed);
+        if !self.is_auto() || plain == 0 || !self.holds() || self.cycles.count.load(Relaxed) < TRIAL {
             return false;
         }
-        let (count, ns) = self.trial.take();
-        ns / count > plain / 2
+        let (count, ns) = self.cycles.take();
+        self.faults.store(0, Relaxed);
+        let regret =
+            self.regret.fetch_add(ns.saturating_sub(plain * count), Relaxed) + ns.saturating_sub(plain * count);
+        regret > self.price.load(Relaxed) / 2 || self.exists_twice()
+    }
+
+    /// Whether more than half of what was sealed has been written since: those pages are in the memfd and in memory.
+    fn exists_twice(&self) -> bool {
+        let more = anonymous_memory().unwrap_or(0).saturating_sub(self.anonymous.load(Relaxed));
+        more > self.sealed_bytes.load(Relaxed) / 2
+    }
+
+    /// Makes memory anonymous again. What can't be stays sealed, and correct.
+    fn unseal(&self) {
+        self.regretted.fetch_add(1, Relaxed);
+        let _ = crate::unseal(Range::ALL);
+        self.lost.store(0, Relaxed);
+        self.regret.store(0, Relaxed);
+        self.start_over();
+    }
+
+    /// Page faults since the last fork. Only `auto` counts them: others make no system call here.
+    fn count_faults(&self) -> u64 {
+        if !self.is_auto() {
+            return 0;
+        }
+        let now = sys::minor_faults();
+        let before = self.faults_before.swap(now, Relaxed);
+        if before == 0 { 0 } else { now.saturating_sub(before) }
     }
 
     /// A clone starts anew.
@@ -137,8 +233,19 @@ impl Policy {
         STATE.nobody_inside();
         self.lost.store(0, Relaxed);
         self.plain.take();
-        self.plain_mean.store(0, Relaxed);
+        self.start_over();
+        self.plain_cycle.store(0, Relaxed);
+        self.faults_before.store(0, Relaxed);
     }
+}
+
+/// Bytes of resident memory that no file holds (`/proc/self/statm`).
+fn anonymous_memory() -> Option<u64> {
+    let mut buf = [0; 128];
+    let text = read_file(c"/proc/self/statm", &mut buf).ok()?;
+    let mut numbers = words(text).skip(1).filter_map(decimal);
+    let (resident, shared) = (numbers.next()?, numbers.next()?);
+    Some(resident.saturating_sub(shared) * sys::PAGE as u64)
 }
 
 /// Sets how clones are made; before the first call every fork is plain. `at_once`: seal before the first fork even under
@@ -173,12 +280,11 @@ pub fn stop() {
 /// returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid.
 pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     let policy = &STATE.policy;
-    if policy.wants_seal() {
+    let faults = policy.count_faults();
+    if policy.regrets() {
+        policy.unseal();
+    } else if policy.wants_seal() {
         policy.seal();
-    } else if policy.regrets() {
-        stop();
-        // What can't be made anonymous again stays sealed, and correct.
-        let _ = crate::unseal(Range::ALL);
     }
     let kind = match STATE.holds_sealed() {
         _ if policy.engine() == Engine::Odf as u8 => Kind::OnDemand,
@@ -190,7 +296,9 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     if pid > 0 {
         let ns = clock().saturating_sub(start);
         stats().fork(kind, ns);
-        policy.note(kind == Kind::Sealed, ns);
+        policy.note(kind == Kind::Sealed, ns, faults);
+        // Not the faults of the seal.
+        policy.count_faults();
     } else if pid == 0 {
         policy.forget();
     }
@@ -220,44 +328,72 @@ pub unsafe fn share_stats(stats: *mut Stats) {
 mod tests {
     use super::*;
 
+    fn auto() -> Policy {
+        let p = Policy::new();
+        p.engine.store(Engine::Auto as u8, Relaxed);
+        p
+    }
+
     #[test]
     fn auto_buys_when_the_rent_equals_the_price() {
         let p = Policy::new();
         assert!(!p.wants_seal(), "plain until configured");
-        p.engine.store(Engine::Auto as u8, Relaxed);
+        let p = auto();
         let price = sys::peak_rss() / 1024 * SEAL_NS_PER_KB;
-        p.note(false, price / 2);
+        p.note(false, price / 2, 0);
         assert!(!p.wants_seal());
-        p.note(false, price);
+        p.note(false, price, 0);
         assert!(p.wants_seal());
-        p.price.store(1, Relaxed);
-        assert!(!p.wants_seal(), "auto seals once");
-        p.engine.store(Engine::Seal as u8, Relaxed);
-        p.attempts.store(1, Relaxed);
+        p.price.store(price, Relaxed);
+        p.regretted.store(2, Relaxed);
+        assert!(!p.wants_seal(), "after a regret the rent is higher");
+        p.note(false, 3 * price, 0);
         assert!(p.wants_seal());
         p.forget();
-        p.note(true, 30_000);
+        p.note(true, 30_000, 0);
         assert_eq!(p.lost.load(Relaxed), 0, "the best sealed fork is what others are measured against");
-        p.note(true, 130_000);
+        p.note(true, 130_000, 0);
         assert_eq!(p.lost.load(Relaxed), 100_000);
     }
 
     #[test]
-    fn auto_regrets_a_seal_that_did_not_halve_its_forks() {
-        let p = Policy::new();
-        p.engine.store(Engine::Auto as u8, Relaxed);
-        p.plain_mean.store(1000, Relaxed);
-        for _ in 1..TRIAL {
-            p.note(true, 501);
-            assert!(!p.regrets(), "too early");
-        }
-        p.note(true, 501);
-        assert!(p.regrets());
-        (0..TRIAL).for_each(|_| p.note(true, 500));
+    fn auto_does_not_buy_what_page_faults_would_eat_up() {
+        let p = auto();
+        p.price.store(1_000_000, Relaxed);
+        // 10 ms forks, 20,000 pages written between two of them.
+        p.note(false, 10_000_000, 20_000);
+        assert!(!p.wants_seal());
+        assert_eq!(p.lost.load(Relaxed), 0, "and pays rent anew");
+        p.note(false, 10_000_000, 1_000);
+        assert!(p.wants_seal());
+    }
+
+    #[test]
+    fn a_look_back_weighs_whole_cycles() {
+        let p = auto();
+        let cycles = |p: &Policy, ns, faults| (0..TRIAL).for_each(|_| p.note(true, ns, faults));
+        STATE.set_sealed();
+        p.plain_cycle.store(1_000_000, Relaxed);
+        p.price.store(8_000_000, Relaxed);
+        p.sealed_bytes.store(u64::MAX, Relaxed);
+        cycles(&p, 500_000, 200);
         assert!(!p.regrets(), "it was worth it");
+        cycles(&p, 500_000, 300);
+        assert!(!p.regrets(), "it loses 40 us a cycle, far less than another change would cost");
+        cycles(&p, 500_000, 500);
+        assert!(p.regrets(), "400 us a cycle");
         p.forget();
-        (0..TRIAL).for_each(|_| p.note(true, 5000));
+        cycles(&p, 5_000_000, 0);
         assert!(!p.regrets(), "a clone does not judge its parent's seal");
+    }
+
+    #[test]
+    fn memory_that_exists_twice_is_made_anonymous() {
+        let p = auto();
+        p.sealed_bytes.store(1 << 40, Relaxed);
+        assert!(!p.exists_twice());
+        p.sealed_bytes.store(4096, Relaxed);
+        assert!(p.exists_twice(), "this test's own memory is more");
     }
 
     #[test]
@@ -267,8 +403,7 @@ mod tests {
         assert!(p.wants_seal());
         p.attempts.store(1, Relaxed);
         assert!(!p.wants_seal());
-        let p = Policy::new();
-        p.engine.store(Engine::Auto as u8, Relaxed);
+        let p = auto();
         p.at_once.store(1, Relaxed);
         assert!(p.wants_seal());
         for never in [Engine::Fork, Engine::Odf] {

@@ -179,7 +179,11 @@ impl Blocks {
 
     /// Decides on one block: it joins the run, starts a new one, or stays anonymous.
     fn close(&mut self, arena: &mut Arena, block: Range, populated: usize) -> Result<()> {
-        let wanted = if self.keep_any { populated > 0 } else { populated * 4 >= block.len() * 3 };
+        let wanted = if self.keep_any {
+            populated > 0 && !(arena.leave_dense && populated > block.len() / 4)
+        } else {
+            populated * 4 >= block.len() * 3
+        };
         if !wanted {
             self.sparse += usize::from(populated > 0) * populated;
             return Ok(());

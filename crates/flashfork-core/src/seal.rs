@@ -106,14 +106,19 @@ impl Drop for Sealed {
 /// call is over. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its memory stays
 /// anonymous.
 pub fn seal(pages: Pages) -> Sealed {
-    seal_waiting(pages, Wait::Yes)
-}
-
-/// The same; `wait`: for another thread that has the engine.
-pub(crate) fn seal_waiting(pages: Pages, wait: Wait) -> Sealed {
     let here = 0u8;
     let caller_stack = &raw const here as usize;
-    on_own_stack(wait, |arena| seal_on_own_stack(arena, pages, caller_stack))
+    on_own_stack(Wait::Yes, |arena| seal_on_own_stack(arena, pages, caller_stack))
+}
+
+/// The same in the middle of a program's fork: waits for no other thread, and leaves densely written blocks of sealed memory alone.
+pub(crate) fn seal_for_policy() -> Sealed {
+    let here = 0u8;
+    let caller_stack = &raw const here as usize;
+    on_own_stack(Wait::No, |arena| {
+        arena.leave_dense = true;
+        seal_on_own_stack(arena, Pages::Auto, caller_stack)
+    })
 }
 
 /// What to do when another thread has the engine, where threads are allowed at all.

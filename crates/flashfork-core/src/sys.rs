@@ -367,6 +367,16 @@ pub fn now_ns() -> u64 {
     t[0] * 1_000_000_000 + t[1]
 }
 
+/// Page faults of this process that needed no disk (`getrusage(2)`, `ru_minflt`).
+pub fn minor_faults() -> u64 {
+    let mut usage = [0u64; 18];
+    // SAFETY: struct rusage is 18 words on this architecture.
+    match unsafe { syscall2(Sysno::getrusage, 0, usage.as_mut_ptr() as usize) } {
+        Ok(_) => usage[8],
+        Err(_) => 0,
+    }
+}
+
 /// Peak resident memory of this process in bytes (`getrusage(2)`).
 pub fn peak_rss() -> u64 {
     let mut usage = [0u64; 18];
