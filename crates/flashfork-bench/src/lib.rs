@@ -55,6 +55,7 @@ pub mod memory;
 pub mod order;
 mod parent;
 pub mod pin;
+pub mod policy;
 pub mod profile;
 pub mod progress;
 pub mod record;

@@ -14,6 +14,7 @@ use flashfork_bench::cow_model::CowModelOptions;
 use flashfork_bench::creation::CreationOptions;
 use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
+use flashfork_bench::policy::PolicyOptions;
 use flashfork_bench::profile::{self, ProfileOptions};
 use flashfork_bench::record::Document;
 use flashfork_bench::redis::{self, RedisOptions};
@@ -56,6 +57,8 @@ enum Experiment {
     Creation(Run<CreationOptions>),
     /// The copy-on-write experiment of 1988 with today's figures: what a process, a page and a written page cost
     CowModel(Run<CowModelOptions>),
+    /// What `auto` decides beside plain forks and a seal, by size, written share and number of forks
+    Policy(Run<PolicyOptions>),
     /// The first write after a fork, where it costs most
     Fault(Run<FaultOptions>),
     /// Fork and go through the memory, reading and writing it in five mixes
@@ -228,6 +231,7 @@ impl Experiment {
             Experiment::Fork(_) => flashfork_bench::fork::EXPERIMENT,
             Experiment::Creation(_) => flashfork_bench::creation::EXPERIMENT,
             Experiment::CowModel(_) => flashfork_bench::cow_model::EXPERIMENT,
+            Experiment::Policy(_) => flashfork_bench::policy::EXPERIMENT,
             Experiment::Fault(_) => access::FAULT,
             Experiment::AccessMix(_) => access::ACCESS_MIX,
             Experiment::Profile(_) => profile::EXPERIMENT,
@@ -248,6 +252,7 @@ impl Experiment {
             Experiment::Fork(run) => &run.output,
             Experiment::Creation(run) => &run.output,
             Experiment::CowModel(run) => &run.output,
+            Experiment::Policy(run) => &run.output,
             Experiment::Fault(run) => &run.output,
             Experiment::AccessMix(run) => &run.output,
             Experiment::Profile(run) => &run.output,
@@ -274,6 +279,10 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::Creation(Run { options: o, .. }) => {
             interrupt::catch()?;
             flashfork_bench::creation::run(o, &mut bars)?
+        }
+        Experiment::Policy(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            flashfork_bench::policy::run(o, &mut bars)?
         }
         Experiment::CowModel(Run { options: o, .. }) => {
             interrupt::catch()?;

@@ -7,6 +7,7 @@ use crate::cow_model::CowSubject;
 use crate::creation::CreationSubject;
 use crate::fork::{ForkSubject, SealingSubject};
 use crate::rollback::RollbackSubject;
+use crate::policy::PolicySubject;
 use crate::unit_test::UnitTestSubject;
 
 /// The server of the subject `name`.
@@ -17,6 +18,7 @@ pub(super) fn find(name: &str) -> Option<Serve> {
         entry::<UnitTestSubject>(),
         entry::<CreationSubject>(),
         entry::<CowSubject>(),
+        entry::<PolicySubject>(),
         entry::<AccessSubject>(),
         entry::<ClonesSubject>(),
         entry::<RollbackSubject>(),
