@@ -6,8 +6,8 @@ use crate::clones::ClonesSubject;
 use crate::cow_model::CowSubject;
 use crate::creation::CreationSubject;
 use crate::fork::{ForkSubject, SealingSubject};
-use crate::rollback::RollbackSubject;
 use crate::policy::PolicySubject;
+use crate::rollback::RollbackSubject;
 use crate::unit_test::UnitTestSubject;
 
 /// The server of the subject `name`.
