@@ -29,7 +29,10 @@ fn main() -> ExitCode {
         return flashfork_bench::worker_main(argv);
     }
     output::end_with_the_pipe();
-    let result = match Args::parse().command {
+    if let Some((name, arguments)) = warm::plain_clone(std::env::args_os().skip(1)) {
+        return end(warm::call_clone(&name, &arguments));
+    }
+    end(match Args::parse().command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Warm(args) => warm::warm(&args),
@@ -42,7 +45,10 @@ fn main() -> ExitCode {
         Command::Vm(args) => vm::main(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man_pages(&args),
-    };
+    })
+}
+
+fn end(result: Result<ExitCode, error::CliError>) -> ExitCode {
     result.unwrap_or_else(|e| {
         eprintln!("flashfork: {e}");
         ExitCode::FAILURE

@@ -96,6 +96,15 @@ pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
     call::clone(&args.name, &args.args)
 }
 
+/// `clone NAME ARGS…` when it is as plain as that: the parser of the whole command line would take a fifth of the time a clone does.
+pub fn plain_clone(mut words: impl Iterator<Item = OsString>) -> Option<(Name, Vec<OsString>)> {
+    let clone = words.next()? == "clone";
+    let name = words.next().filter(|_| clone)?.to_str()?.parse().ok()?;
+    Some((name, words.collect()))
+}
+
+pub use call::clone as call_clone;
+
 pub fn ls(args: &LsArgs) -> Result<ExitCode, CliError> {
     list::ls(args.json)
 }

@@ -102,6 +102,9 @@ fn every_way_to_name_a_program_works() {
     let mut from_input = place.flashfork(&["clone", "t"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     from_input.stdin.take().unwrap().write_all(b"import sys\nprint(sys.argv, __name__)\n").unwrap();
     assert_eq!(stdout(&from_input.wait_with_output().unwrap()), "[''] __main__\n");
+    let mut ends = place.flashfork(&["clone", "t"]).stdin(Stdio::piped()).spawn().unwrap();
+    ends.stdin.take().unwrap().write_all(b"import sys\nsys.exit(5)\n").unwrap();
+    assert_eq!(ends.wait().unwrap().code(), Some(5));
     let option = place.python(&["-v", "x.py"]);
     assert_eq!((option.status.code(), stderr(&option).lines().count()), (Some(2), 1), "{}", stderr(&option));
 }

@@ -31,8 +31,13 @@ pub unsafe extern "C" fn __libc_start_main(
             libc::abort();
         }
         let real = core::mem::transmute::<*mut c_void, StartMain>(real);
+        let mut loader_fini = loader_fini;
         let main = match ORDER.get() {
-            Some(order) if order.at.is_none() && python::is_here() => python::main,
+            Some(order) if order.at.is_none() && python::is_here() => {
+                *python::LOADER_FINI.get() = loader_fini;
+                loader_fini = python::end_of_libraries as *mut c_void;
+                python::main
+            }
             Some(order) if order.at.is_none() && interpreters::is_here() => {
                 *MAIN.get() = Some(main);
                 interpreters::main

@@ -4,7 +4,7 @@
 //! what their callers name from the top, with no frame below: tracebacks look as ever. `python.py` has what is easier said in Python.
 
 use super::entry::name_of_program;
-use super::{CLONE, wait};
+use super::{CLONE, Single, wait};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute_copy};
 use core::ptr::null_mut;
@@ -191,6 +191,29 @@ impl Api {
     }
 }
 
+/// With which exit code a program of Python's ends; none where C code ends the process.
+static STATUS: Single<Option<c_int>> = Single::new(None);
+
+/// The dynamic linker's own handler, which `exit` runs last.
+pub static LOADER_FINI: Single<*mut c_void> = Single::new(null_mut());
+
+/// In the place of [`LOADER_FINI`], which goes through the destructors of all libraries,
+/// hundreds after some imports, and touches memory of each: longer than all else of a clone's life. What libraries have registered with
+/// `atexit` has run; a destructor would free what is freed in the next moment.
+pub extern "C" fn end_of_libraries() {
+    // SAFETY: flushes what C code has printed, then ends the process; or calls what the loader gave, which is nothing or a function.
+    unsafe {
+        if let Some(status) = *STATUS.get() {
+            libc::fflush(null_mut());
+            libc::_exit(status);
+        }
+        let real = *LOADER_FINI.get();
+        if !real.is_null() {
+            core::mem::transmute::<*mut c_void, extern "C" fn()>(real)();
+        }
+    }
+}
+
 struct Python {
     api: Api,
     /// The names of `python.py`.
@@ -309,7 +332,9 @@ impl Python {
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
                 libc::kill(libc::getpid(), libc::SIGINT);
             }
-            libc::exit(status as c_int & 0xff)
+            let status = status as c_int & 0xff;
+            *STATUS.get() = Some(status);
+            libc::exit(status)
         }
     }
 }
