@@ -1,6 +1,7 @@
 //! `flashfork warm`, `clone`, `ls` and `rm` on real programs.
 
 mod attributes;
+mod call;
 mod ends;
 mod names;
 mod place;
