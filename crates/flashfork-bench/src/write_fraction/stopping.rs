@@ -1,5 +1,7 @@
-//! Stops a process while it is looked at, and lets it go on afterwards.
+//! Stops a process while it is looked at, and lets it go on afterwards, however this process ends.
 
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use procfs::process::{ProcState, Process};
@@ -11,11 +13,16 @@ use crate::BenchError;
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// A process held stopped. Dropping it lets the process go on, unless it was stopped before.
+/// Waits for the end of its input, which is the end of whoever started it, and lets a process go on.
+const GUARD: &str = "trap '' INT TERM HUP QUIT; read nothing; kill -CONT \"$1\"";
+
+/// A process held stopped. Dropping it lets the process go on, unless it was stopped before; so does the end of this process,
+/// by whatever signal.
 #[derive(Debug)]
 pub(super) struct Stopped {
     pid: Pid,
-    release: bool,
+    /// None where the process was stopped before.
+    guard: Option<Child>,
 }
 
 impl Stopped {
@@ -27,13 +34,15 @@ impl Stopped {
             return Err(BenchError::Unable(format!("process {pid} is this one; it can't stop and look at itself")));
         }
         let already = is_stopped(pid).ok_or_else(none)?;
+        // Before the process is stopped: there is no moment at which nobody would let it go on.
+        let guard = if already { None } else { Some(guard(pid)?) };
+        let stopped = Self { pid: id, guard };
         if !already {
             kill_process(id, Signal::STOP).map_err(|errno| match errno {
                 rustix::io::Errno::SRCH => none(),
                 errno => BenchError::system(format!("stop process {pid} (run as its user or as root)"), errno),
             })?;
         }
-        let stopped = Self { pid: id, release: !already };
         let begin = Instant::now();
         while !is_stopped(pid).ok_or_else(none)? {
             if begin.elapsed() > PATIENCE {
@@ -47,11 +56,25 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        if self.release {
+        if let Some(guard) = &mut self.guard {
             // It may have been killed meanwhile; then there is nothing to let go.
             let _ = kill_process(self.pid, Signal::CONT);
+            // Both fail only when it is gone already.
+            let _ = guard.kill();
+            let _ = guard.wait();
         }
     }
+}
+
+/// Starts what lets `pid` go on when this process is killed. Only this process has the other end of its input (the standard
+/// library opens pipes with `O_CLOEXEC`), and no signal to this process's group or terminal reaches it.
+fn guard(pid: i32) -> Result<Child, BenchError> {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", GUARD, "flashfork-guard"]).arg(pid.to_string()).process_group(0);
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+    shell.spawn().map_err(|error| {
+        BenchError::system(format!("start /bin/sh, which lets process {pid} go on should this one be killed"), error)
+    })
 }
 
 /// Whether every thread of a process stands still; `None` when it is gone or dead.
