@@ -46,8 +46,11 @@ pub struct Whole {
 
 /// Runs everything, with fewer samples and sizes when `quick`.
 pub fn run(quick: bool, progress: &mut dyn Progress) -> Result<Whole, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
-    run_parts(&parts(quick), TIME[usize::from(!quick)], progress)
+    let _lock = MachineLock::acquire(progress)?;
+    let whole = run_parts(&parts(quick), TIME[usize::from(!quick)], progress)?;
+    // A report without a figure would replace the one of an earlier run.
+    let none = whole.document.records.is_empty() && whole.void.is_empty();
+    if none && progress.interrupted() { Err(BenchError::Interrupted) } else { Ok(whole) }
 }
 
 fn run_parts(parts: &[Part], time: Duration, progress: &mut dyn Progress) -> Result<Whole, BenchError> {
@@ -190,10 +193,11 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_run_left_out_is_said() {
-        let document = run(true, &mut Stopped).unwrap().document;
+        let document = run_parts(&parts(true), TIME[0], &mut Stopped).unwrap().document;
         assert!(document.records.is_empty());
         assert_eq!(document.missing.len(), parts(true).len());
         assert!(document.missing.iter().all(|missing| missing.reason.contains("interrupted")));
+        assert!(matches!(run(true, &mut Stopped), Err(BenchError::Interrupted)), "nothing is no report");
     }
 
     fn measured(name: &'static str, deadline: Deadline) -> Outcome {

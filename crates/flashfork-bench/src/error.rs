@@ -88,6 +88,10 @@ pub enum BenchError {
         why: Box<BenchError>,
     },
 
+    /// The user wanted to stop before there was a figure.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
+
     /// A record file is not one of ours or contradicts itself.
     #[error("{}: {why}", .path.display())]
     Record {

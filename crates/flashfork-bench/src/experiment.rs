@@ -11,6 +11,8 @@ use crate::{BenchError, Outcome, Progress, warnings};
 
 /// What is left out for want of time says so.
 const NO_TIME: &str = "time was up before it began";
+/// So does what an interrupted run did not come to.
+const INTERRUPTED: &str = "the run was interrupted";
 
 /// What an experiment has found so far.
 #[derive(Debug)]
@@ -62,19 +64,24 @@ impl Results {
     }
 
     /// What the experiment hands back. When `measured` is an error, what was measured before is kept beside it, unless the
-    /// error says that figures can't be believed, or there are none.
+    /// error says that figures can't be believed, or there are none. `interrupted`: the user wanted to stop.
     pub(crate) fn conclude(
         mut self,
         host: HostCard,
         measured: Result<(), BenchError>,
+        interrupted: bool,
         table: impl FnOnce(&Document) -> String,
     ) -> Result<Outcome, BenchError> {
         let why = match measured {
-            Err(error) if error.voids() || self.records.is_empty() => return Err(error),
+            Err(error) if error.voids() => return Err(error),
+            // An outcome without a figure would replace the records of an earlier run.
+            _ if interrupted && self.records.is_empty() => return Err(BenchError::Interrupted),
+            Err(error) if self.records.is_empty() => return Err(error),
             other => other.err(),
         };
-        if let Some(why) = &why {
-            let (experiment, reason) = (self.experiment.to_owned(), why.to_string());
+        let reason = why.as_ref().map(ToString::to_string).or_else(|| interrupted.then(|| INTERRUPTED.to_owned()));
+        if let Some(reason) = reason {
+            let experiment = self.experiment.to_owned();
             self.missing.push(Missing { experiment, cell: "the rest".to_owned(), reason });
         }
         let document = Document { missing: self.missing, ..Document::new(host, self.records) };
@@ -93,11 +100,11 @@ pub(crate) fn run(
     measure: impl FnOnce(&mut Results, &mut dyn Progress) -> Result<(), BenchError>,
     table: impl FnOnce(&Document) -> String,
 ) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
+    let _lock = MachineLock::acquire(progress)?;
     let host = HostCard::read()?;
     let mut results = Results::new(experiment);
     let measured = measure(&mut results, progress);
-    results.conclude(host, measured, table)
+    results.conclude(host, measured, progress.interrupted(), table)
 }
 
 /// A page for people: the host, the `parts` that aren't empty, what to beware of, what was left out.
@@ -117,11 +124,16 @@ mod tests {
     use crate::record::Params;
 
     fn measured(records: usize, error: Option<BenchError>) -> Result<Outcome, BenchError> {
+        ended(records, error, false)
+    }
+
+    fn ended(records: usize, error: Option<BenchError>, interrupted: bool) -> Result<Outcome, BenchError> {
         let mut results = Results::new("fork");
         for _ in 0..records {
             results.records.push(Record::new("fork", "seal", Params::new(), "us", vec![1.0]).unwrap());
         }
-        results.conclude(HostCard::read().unwrap(), error.map_or(Ok(()), Err), |document| page(document, []))
+        results
+            .conclude(HostCard::read().unwrap(), error.map_or(Ok(()), Err), interrupted, |document| page(document, []))
     }
 
     fn died() -> Option<BenchError> {
@@ -144,5 +156,17 @@ mod tests {
         assert!(matches!(measured(3, wrong()), Err(BenchError::Void(_))));
         let told = BenchError::Worker { worker: "seal".into(), text: "wrong bytes".into(), void: true };
         assert!(matches!(measured(3, Some(told)), Err(BenchError::Worker { .. })));
+    }
+
+    #[test]
+    fn an_interrupted_run_without_a_figure_is_no_outcome() {
+        let error = ended(0, None, true).unwrap_err();
+        assert_eq!(error.to_string(), "interrupted before anything was measured");
+        let part = ended(2, None, true).unwrap().document;
+        assert_eq!((part.records.len(), part.missing[0].reason.as_str()), (2, INTERRUPTED));
+        assert!(
+            ended(0, None, false).unwrap().document.records.is_empty(),
+            "what can't be measured here isn't an interrupt"
+        );
     }
 }

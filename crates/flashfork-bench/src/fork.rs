@@ -44,14 +44,14 @@ pub const EXPERIMENT: &str = "fork";
 
 /// Runs the experiment: waits for the machine-wide lock, refuses sizes that don't fit before allocating anything, measures.
 pub fn run(options: &ForkOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
+    let _lock = MachineLock::acquire(progress)?;
     let host = HostCard::read()?;
     let mut results = Results::default();
     let plan = Plan::new(options, parent::methods(&mut results.found, progress)?)?;
     plan.missing.iter().for_each(|(cell, why)| results.found.leave_out(cell, why, progress));
     let measured = measure(&plan, &mut results, progress);
     let found = results.take_found()?;
-    found.conclude(host, measured, |document| report::render_all(document, &plan, &results))
+    found.conclude(host, measured, progress.interrupted(), |document| report::render_all(document, &plan, &results))
 }
 
 /// The clones of every size, several at once where that was asked for, then the seals.

@@ -40,7 +40,7 @@ const RESERVE: u64 = 512 << 20;
 /// Runs the experiment: waits for the machine-wide lock, refuses what doesn't fit before allocating anything, measures.
 pub fn run(options: &FuzzOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
     let shim = shim(options)?;
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
+    let _lock = MachineLock::acquire(progress)?;
     let host = HostCard::read()?;
     // SQLite and malloc need about a tenth more than the database; the methods run one at a time.
     let needed = Method::Seal.memory_needed(options.size.0 + options.size.0 / 8) + RESERVE;

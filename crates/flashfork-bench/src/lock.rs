@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use crate::BenchError;
+use crate::{BenchError, Progress};
 
 const NAME: &str = "flashfork-bench.lock";
 const RETRY: Duration = Duration::from_millis(50);
@@ -29,18 +29,18 @@ pub struct MachineLock {
 }
 
 impl MachineLock {
-    /// Waits for the lock. When it isn't free within a second, `waiting` is called once with a line to show.
-    pub fn acquire(waiting: impl FnMut(&str)) -> Result<Self, BenchError> {
+    /// Waits for the lock. When it isn't free within a second, `progress` is told once. Fails when the user wants to stop.
+    pub fn acquire(progress: &mut dyn Progress) -> Result<Self, BenchError> {
         if let Some(file) = HELD.with_borrow(Weak::upgrade) {
             return Ok(Self { _file: file });
         }
-        let lock = Self::acquire_at(&default_path(), waiting)?;
+        let lock = Self::acquire_at(&default_path(), progress)?;
         HELD.set(Rc::downgrade(&lock._file));
         Ok(lock)
     }
 
     /// Waits for the lock on the file `path`.
-    fn acquire_at(path: &Path, mut waiting: impl FnMut(&str)) -> Result<Self, BenchError> {
+    fn acquire_at(path: &Path, progress: &mut dyn Progress) -> Result<Self, BenchError> {
         let failed = |error: io::Error| BenchError::system(format!("lock {}", path.display()), error);
         let begin = Instant::now();
         let mut told = false;
@@ -53,9 +53,12 @@ impl MachineLock {
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(failed(errno.into())),
             }
+            if progress.interrupted() {
+                return Err(BenchError::Interrupted);
+            }
             if !told && begin.elapsed() >= PATIENCE_BEFORE_NOTICE {
                 told = true;
-                waiting(&format!(
+                progress.note(&format!(
                     "waiting for another experiment on this machine to finish (lock file {})",
                     path.display()
                 ));
@@ -104,20 +107,50 @@ fn still_there(file: &File, path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Silent;
     use std::sync::mpsc;
+
+    /// Counts what it is told; wants to stop when it has been told something.
+    #[derive(Default)]
+    struct Told {
+        notes: usize,
+        stops: bool,
+    }
+
+    impl Progress for Told {
+        fn begin(&mut self, _: &str, _: u64) {}
+        fn step(&mut self) {}
+        fn note(&mut self, _: &str) {
+            self.notes += 1;
+        }
+        fn interrupted(&self) -> bool {
+            self.stops && self.notes > 0
+        }
+    }
+
+    #[test]
+    fn who_waits_can_be_interrupted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let _first = MachineLock::acquire_at(&path, &mut Silent).unwrap();
+        let mut second = Told { stops: true, ..Told::default() };
+        assert!(matches!(MachineLock::acquire_at(&path, &mut second), Err(BenchError::Interrupted)));
+    }
 
     #[test]
     fn a_second_holder_waits_and_says_so_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let first = MachineLock::acquire_at(&path, |_| panic!("nobody holds it")).unwrap();
+        let mut told = Told::default();
+        let first = MachineLock::acquire_at(&path, &mut told).unwrap();
+        assert_eq!(told.notes, 0, "nobody holds it");
         let (send, receive) = mpsc::channel();
         let second = {
             let path = path.clone();
             std::thread::spawn(move || {
-                let mut notices = 0;
-                let lock = MachineLock::acquire_at(&path, |_| notices += 1).unwrap();
-                send.send(notices).unwrap();
+                let mut told = Told::default();
+                let lock = MachineLock::acquire_at(&path, &mut told).unwrap();
+                send.send(told.notes).unwrap();
                 drop(lock);
             })
         };
@@ -142,7 +175,7 @@ mod tests {
     fn the_file_is_readable_for_everyone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let _lock = MachineLock::acquire_at(&path, |_| ()).unwrap();
+        let _lock = MachineLock::acquire_at(&path, &mut Silent).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
     }
 }

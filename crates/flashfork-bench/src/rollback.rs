@@ -113,6 +113,9 @@ fn measure(options: &RollbackOptions, results: &mut Results, progress: &mut dyn 
     }
     done?;
     drop(regions);
+    if progress.interrupted() {
+        return Ok(());
+    }
     measure_process(options, results, progress)
 }
 

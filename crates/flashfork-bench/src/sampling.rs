@@ -154,6 +154,9 @@ fn sample_by<M: Copy + PartialEq>(
             }
         }
         for cell in shuffled_round(cells, &mut random) {
+            if progress.interrupted() {
+                break 'rounds Ended::Interrupted;
+            }
             let visited = match visit(cell, made) {
                 Ok(visited) => visited,
                 Err(error) => {

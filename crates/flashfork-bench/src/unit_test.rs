@@ -33,7 +33,7 @@ pub const EXPERIMENT: &str = "unit-test";
 
 /// Runs the experiment: waits for the machine-wide lock, refuses what doesn't fit before allocating anything, measures.
 pub fn run(options: &UnitTestOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(|line| progress.note(line))?;
+    let _lock = MachineLock::acquire(progress)?;
     let host = HostCard::read()?;
     let (methods, missing) = Method::here();
     let plan = Plan::new(options, methods, &pin::allowed_cpus()?, &memory::headroom()?)?;

@@ -51,7 +51,7 @@ pub(crate) struct Ground {
 impl Ground {
     /// Waits for the machine-wide lock.
     pub(crate) fn new(installed: &Installed, progress: &mut dyn Progress) -> Result<Self, BenchError> {
-        let _lock = MachineLock::acquire(|line| progress.note(line))?;
+        let _lock = MachineLock::acquire(progress)?;
         Ok(Self { card: HostCard::read()?, host: Host::open(installed)?, _lock })
     }
 }

@@ -252,7 +252,7 @@ impl Drop for Reserved {
 
 fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Failed> {
     // Nobody else measures while the pool is another one.
-    let _lock = MachineLock::acquire(|_| ())?;
+    let _lock = MachineLock::acquire(&mut Silent)?;
     let Some(_reserved) = Reserved::pages(100) else {
         eprintln!("skipped: no huge pages can be reserved here (not root, or memory is too scattered)");
         return Ok(());

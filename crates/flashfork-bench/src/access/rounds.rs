@@ -31,6 +31,9 @@ fn prepare(size: u64, copied: u64, results: &mut Results, progress: &mut dyn Pro
     progress.begin("preparing parents", methods.len() as u64);
     let mut parents = Vec::new();
     for method in methods {
+        if progress.interrupted() {
+            break;
+        }
         let spec = Spec::here(method, size)?;
         if let Some(why) = spec.shortage(copied)? {
             results.leave_out(method.name(), why, progress);

@@ -60,6 +60,9 @@ fn parents(
     let mut parents = Vec::new();
     for &method in &methods {
         for &size in sizes {
+            if progress.interrupted() {
+                return Ok(parents);
+            }
             let spec = Spec::here(method, size)?;
             if let Some(why) = spec.shortage(size)? {
                 results.leave_out(spec.name(), why, progress);

@@ -69,6 +69,9 @@ fn measure_size(
     progress.begin(&format!("{}: preparing parents", show(size)), parents(methods).count() as u64);
     let (mut workers, mut cells) = (Vec::new(), Vec::new());
     for (method, ways) in parents(methods) {
+        if progress.interrupted() {
+            return Ok(());
+        }
         let parent = parent::Spec::here(method, size)?;
         if let Some(why) = parent.shortage(0)? {
             results.leave_out(parent.name(), why, progress);

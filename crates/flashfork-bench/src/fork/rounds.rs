@@ -140,6 +140,9 @@ impl Run<'_> {
         self.progress.begin(&format!("{}: filling memory", Size(size)), methods.len() as u64);
         let mut members = Vec::new();
         for &method in &methods {
+            if self.progress.interrupted() {
+                break;
+            }
             let member = Member::start(method, size, plan.cpu)?;
             match member.flaw() {
                 None => members.push(member),
