@@ -184,7 +184,7 @@ fn what_can_not_be_looked_at_is_an_error_in_one_line() -> Result<(), Failed> {
         after: 30.0,
         ..looks()
     };
-    assert!(run(command(&["sh", "-c", "exit 3"])).contains("ended (exit status: 3) before the second look"));
+    assert!(run(command(&["sh", "-c", "exit 3"])).contains("ended (exit status: 3) before it was looked at"));
     assert!(run(command(&["/no/such/program"])).contains("/no/such/program"));
     assert_eq!(run(WriteFractionOptions { pid: Some(i32::MAX - 1), ..looks() }), "there is no process 2147483646");
     let own = std::process::id() as i32;

@@ -354,7 +354,10 @@ impl Place {
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => Err(failed()(ErrorKind::IsADirectory.into())),
             Ok(found) if !found.is_file() => {
-                Ok(Self::Special(File::options().write(true).open(path).map_err(failed())?))
+                let mut file = File::options().write(true).open(path).map_err(failed())?;
+                // Nothing is written, but a device that takes nothing, such as /dev/full, says so.
+                let _none = file.write(&[]).map_err(failed())?;
+                Ok(Self::Special(file))
             }
             // Not a symlink is replaced, but what it leads to.
             Ok(_) => {

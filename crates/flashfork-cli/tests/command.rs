@@ -104,6 +104,10 @@ fn a_process_that_is_gone_gets_no_advice() {
     let mut advise = flashfork();
     advise.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", "2147483646"]);
     advise.assert().code(1).stdout("").stderr("flashfork: there is no process 2147483646\n");
+    let mut ended = flashfork();
+    ended.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", "--", "false"]);
+    let says = "flashfork: false ended (exit status: 1) before it was looked at; choose a smaller --after\n";
+    ended.assert().code(1).stdout("").stderr(says);
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let mut advise = flashfork();
     advise.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", &child.id().to_string()]);
@@ -121,7 +125,12 @@ fn ctrl_c_keeps_what_is_measured() {
         .env("HOME", dir.path())
         .args(["bench", "creation", "--sizes", "0,8M,32M,64M,128M,256M", "--records"])
         .arg(&records);
-    let child = bench.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = bench.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    // It has waited for whoever else measures once it has a worker.
+    while !has_child(child.id()) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended without a worker");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     std::thread::sleep(std::time::Duration::from_secs(6));
     // SAFETY: a signal to our own child.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
@@ -130,6 +139,90 @@ fn ctrl_c_keeps_what_is_measured() {
     let text = std::fs::read_to_string(&records).unwrap();
     assert!(text.contains("\"interrupted\"") && text.ends_with('\n'), "{}", &text[..200]);
     assert!(String::from_utf8_lossy(&done.stdout).contains("Records with every sample"));
+}
+
+#[test]
+fn ctrl_c_before_anything_is_measured_leaves_the_records_of_an_earlier_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let records = dir.path().join("records.json");
+    std::fs::write(&records, "good").unwrap();
+    // Not a figure can be there by then: preparing the parents of this size takes longer, wherever it is.
+    let mut bench = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
+    bench.env("HOME", dir.path()).args(["bench", "creation", "--sizes", "512M", "--records"]).arg(&records);
+    let mut child = bench.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let catches = |text: &str| {
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+        u64::from_str_radix(mask, 16).unwrap() & 1 << (libc::SIGINT - 1) != 0
+    };
+    while !std::fs::read_to_string(&status).is_ok_and(|text| catches(&text)) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it caught signals");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // SAFETY: a signal to our own child.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!((done.status.code(), &done.stdout[..]), (Some(1), &b""[..]), "{said}");
+    assert!(said.ends_with("flashfork: interrupted before anything was measured\n"), "{said}");
+    assert_eq!(std::fs::read_to_string(&records).unwrap(), "good");
+}
+
+/// Whether some process's parent is `pid`.
+fn has_child(pid: u32) -> bool {
+    let parent = |stat: String| stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut stats = processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
+    stats.any(|stat| parent(stat) == Some(pid))
+}
+
+/// The letter of a process's state in `/proc/PID/stat`.
+fn state(pid: u32) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(") ")?.1.chars().next()
+}
+
+#[test]
+fn a_process_that_is_looked_at_goes_on_when_the_one_who_looks_is_killed() {
+    use std::process::Stdio;
+    let home = tempfile::tempdir().unwrap();
+    let pause = || std::thread::sleep(std::time::Duration::from_micros(200));
+    let send = |pid: u32, signal| {
+        // SAFETY: a signal to a child of ours that has not been waited for.
+        assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+    };
+    // Memory that takes a while to copy; its stop is seen, and the look is stopped in the midst of it.
+    let script = "m = b'x' * (256 << 20); print(flush=True); input()";
+    let mut target = std::process::Command::new("python3");
+    let mut target = target.args(["-S", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Read::read_exact(target.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let mut advise = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
+    advise.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", "--watch", "0.1"]);
+    let mut advise = advise.arg(target.id().to_string()).stdout(Stdio::null()).spawn().unwrap();
+    loop {
+        assert!(advise.try_wait().unwrap().is_none(), "it ended without being seen with a stopped process");
+        if state(target.id()) == Some('T') {
+            send(advise.id(), libc::SIGSTOP);
+            while state(advise.id()) != Some('T') {
+                pause();
+            }
+            if state(target.id()) == Some('T') {
+                break;
+            }
+            send(advise.id(), libc::SIGCONT);
+        }
+        pause();
+    }
+    send(advise.id(), libc::SIGKILL);
+    advise.wait().unwrap();
+    let begin = std::time::Instant::now();
+    while state(target.id()) == Some('T') && begin.elapsed() < std::time::Duration::from_secs(20) {
+        pause();
+    }
+    let found = state(target.id());
+    target.kill().unwrap();
+    target.wait().unwrap();
+    assert!(matches!(found, Some('S' | 'R')), "{found:?}");
 }
 
 #[test]
@@ -154,6 +247,13 @@ fn records_that_could_not_be_written_are_refused_before_measuring() {
         .assert()
         .code(1)
         .stderr(contains("/proc/nowhere"));
+    flashfork()
+        .args(["bench", "fork", "--sizes", "0", "--records", "/dev/full"])
+        .timeout(std::time::Duration::from_secs(20))
+        .assert()
+        .code(1)
+        .stdout("")
+        .stderr(contains("/dev/full").and(contains("No space left")));
 }
 
 #[test]

@@ -115,7 +115,7 @@ impl Program {
                 Err(error) if begin.elapsed() > PATIENCE => {
                     return Err(BenchError::system("reach redis-server", error));
                 }
-                Err(_) => program.alive()?,
+                Err(_) => program.alive(false)?,
             }
             std::thread::sleep(LOOK);
         };
@@ -155,7 +155,7 @@ impl Program {
         };
         let begin = Instant::now();
         while is_stopped(self.pid()) != Some(true) {
-            self.alive()?;
+            self.alive(second)?;
             if interrupted() {
                 return Err(BenchError::Unable(format!("{}: interrupted before both looks were taken", self.name)));
             }
@@ -176,13 +176,20 @@ impl Program {
             .map_err(|errno| BenchError::system(format!("let {} go on", self.name), errno))
     }
 
-    fn alive(&mut self) -> Result<(), BenchError> {
+    /// Fails when it ended before the first look or the `second`.
+    fn alive(&mut self, second: bool) -> Result<(), BenchError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(status)) => Err(BenchError::Unable(format!(
-                "{} ended ({status}) before the second look; choose a smaller --after or --for",
-                self.name
-            ))),
+            Ok(Some(status)) => {
+                let look = if second { "before the second look" } else { "before it was looked at" };
+                let advice = match self.pace {
+                    Pace::Timed { .. } if second => "; choose a smaller --after or --for",
+                    Pace::Timed { .. } => "; choose a smaller --after",
+                    // A ready run takes as long as it takes.
+                    Pace::Stops | Pace::Redis(_) => "",
+                };
+                Err(BenchError::Unable(format!("{} ended ({status}) {look}{advice}", self.name)))
+            }
             Err(error) => Err(BenchError::system(format!("wait for {}", self.name), error)),
         }
     }
