@@ -76,23 +76,35 @@ fn ask(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let (mut theirs, mut own) = (Vec::new(), Vec::new());
+    let (mut theirs, mut own, mut failure) = (Vec::new(), Vec::new(), Ok(()));
     for round in 0..rounds {
         progress.step();
         if progress.interrupted() || (round > 0 && progress.deadline().passed()) {
             break;
         }
-        match tool.ask()? {
-            Ok(answer) => theirs.push(answer),
-            Err(reason) => {
+        let answer = match tool.ask(progress) {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(reason)) => {
                 results.leave_out(tool.name(), reason, progress);
                 break;
             }
+            Err(error) => {
+                failure = Err(error);
+                break;
+            }
+        };
+        match ours.measure(tool.checked()) {
+            Ok(samples) => own.push(samples),
+            Err(error) => {
+                failure = Err(error);
+                break;
+            }
         }
-        own.push(ours.measure(tool.checked())?);
+        // Only beside ours: each round has both.
+        theirs.push(answer);
     }
     if theirs.is_empty() {
-        return Ok(());
+        return failure;
     }
     let unit = if tool.checked() == Checked::Copy { "MB/s" } else { "us" };
     let per_round: Vec<usize> = own.iter().map(Vec::len).collect();
@@ -103,5 +115,5 @@ fn ask(
     let answers = vec![1; theirs.len()];
     results.records.push(Record::new(EXPERIMENT, tool.name(), params("theirs", answers), unit, theirs)?);
     results.records.push(Record::new(EXPERIMENT, "flashfork", params("ours", per_round), unit, own.concat())?);
-    Ok(())
+    failure
 }

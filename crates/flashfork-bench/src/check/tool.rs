@@ -1,13 +1,21 @@
 //! The other programs: how each is asked, how its answer is read, why it differs.
 
 use std::fs;
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::BenchError;
 use crate::workdir::WorkDir;
+use crate::{BenchError, Progress};
+
+/// Nobody takes so long for what takes a second or two.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A figure of another program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,31 +86,32 @@ impl Tool {
         }
     }
 
-    /// Asks it once, for about a second. `Ok(Err(reason))`: it is not there or can't be used here.
-    pub(super) fn ask(self) -> Result<Result<f64, String>, BenchError> {
+    /// Asks it once, for about a second. `Ok(Err(reason))`: it is not there, can't be used here, or was ended because time
+    /// was up or the user wants to stop.
+    pub(super) fn ask(self, progress: &dyn Progress) -> Result<Result<f64, String>, BenchError> {
         match self {
-            Self::StressFork => stress("--fork"),
-            Self::StressVfork => stress("--vfork"),
-            Self::Hyperfine => hyperfine(),
+            Self::StressFork => stress("--fork", progress),
+            Self::StressVfork => stress("--vfork", progress),
+            Self::Hyperfine => hyperfine(progress),
             Self::PerfMemcpy => {
                 let args = ["bench", "-f", "simple", "mem", "memcpy", "-s", "64MB", "-l", "5", "-f", "default"];
-                output(Command::new("perf").args(args)).map(|text| text.and_then(|text| memcpy_rate(&text)))
+                output(Command::new("perf").args(args), progress).map(|text| text.and_then(|text| memcpy_rate(&text)))
             }
             Self::LmbenchFork => match lat_proc() {
                 None => Ok(Err("lmbench is not installed".to_owned())),
-                Some(path) => output(Command::new(path).args(["-N", "3", "fork"]))
+                Some(path) => output(Command::new(path).args(["-N", "3", "fork"]), progress)
                     .map(|text| text.and_then(|text| number_after(&text, "Process fork+exit:"))),
             },
         }
     }
 }
 
-fn stress(which: &str) -> Result<Result<f64, String>, BenchError> {
+fn stress(which: &str, progress: &dyn Progress) -> Result<Result<f64, String>, BenchError> {
     let dir = WorkDir::new(None)?;
     let yaml = dir.path().join("metrics.yaml");
     let mut command = Command::new("stress-ng");
     command.args([which, "1", "-t", "1", "--metrics", "--yaml"]).arg(&yaml).current_dir(dir.path());
-    let said = output(&mut command)?;
+    let said = output(&mut command, progress)?;
     Ok(said.and_then(|_| {
         let text = fs::read_to_string(&yaml).map_err(|error| format!("it wrote no metrics: {error}"))?;
         let (operations, seconds) = (number_after(&text, "bogo-ops:")?, number_after(&text, "wall-clock-time:")?);
@@ -110,7 +119,7 @@ fn stress(which: &str) -> Result<Result<f64, String>, BenchError> {
     }))
 }
 
-fn hyperfine() -> Result<Result<f64, String>, BenchError> {
+fn hyperfine(progress: &dyn Progress) -> Result<Result<f64, String>, BenchError> {
     let dir = WorkDir::new(None)?;
     let json = dir.path().join("times.json");
     let mut command = Command::new("hyperfine");
@@ -118,7 +127,7 @@ fn hyperfine() -> Result<Result<f64, String>, BenchError> {
         .args(["-N", "--style", "none", "--warmup", "20", "--runs", "300", "--export-json"])
         .arg(&json)
         .arg("/bin/true");
-    let said = output(&mut command)?;
+    let said = output(&mut command, progress)?;
     Ok(said.and_then(|_| {
         let text = fs::read(&json).map_err(|error| format!("it wrote no times: {error}"))?;
         let value: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
@@ -127,19 +136,46 @@ fn hyperfine() -> Result<Result<f64, String>, BenchError> {
     }))
 }
 
-/// Runs a tool; its standard output and error together. The inner error: it is not there, or says it can't.
-fn output(command: &mut Command) -> Result<Result<String, String>, BenchError> {
+/// Runs a tool; its standard output and error together. The inner error: it is not there, says it can't, or was ended.
+fn output(command: &mut Command, progress: &dyn Progress) -> Result<Result<String, String>, BenchError> {
     let name = command.get_program().to_string_lossy().into_owned();
-    match command.stdin(Stdio::null()).output() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Err(format!("{name} is not installed"))),
-        Err(error) => Err(BenchError::system(format!("start {name}"), error)),
-        Ok(done) => {
-            let text = [done.stdout, done.stderr].concat();
-            let text = String::from_utf8_lossy(&text).into_owned();
-            let last = text.trim().lines().last().unwrap_or_default().to_owned();
-            Ok(if done.status.success() { Ok(text) } else { Err(format!("{name} failed ({}): {last}", done.status)) })
+    let failed = |error| BenchError::system(format!("run {name}"), error);
+    // A file takes any amount without being read meanwhile.
+    let mut said = tempfile::tempfile().map_err(failed)?;
+    let ours = || said.try_clone().map(Stdio::from).map_err(failed);
+    // A group of its own, so that what it starts can be ended with it.
+    command.stdin(Stdio::null()).stdout(ours()?).stderr(ours()?).process_group(0);
+    let mut child = match command.spawn() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(Err(format!("{name} is not installed")));
         }
+        other => other.map_err(failed)?,
+    };
+    let (begin, limit) = (Instant::now(), PATIENCE.min(progress.deadline().left()));
+    let (status, over) = loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            break (status, None);
+        }
+        let over = match begin.elapsed() > limit {
+            _ if progress.interrupted() => Some("interrupted".to_owned()),
+            true => Some(format!("{name} was ended: it took longer than {:.0} s", limit.as_secs_f64())),
+            false => None,
+        };
+        if over.is_some() {
+            // It may have ended just now; then waiting says so.
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+            break (child.wait().map_err(failed)?, over);
+        }
+        std::thread::sleep(LOOK);
+    };
+    if let Some(over) = over {
+        return Ok(Err(over));
     }
+    let mut text = Vec::new();
+    said.rewind().and_then(|()| said.read_to_end(&mut text)).map_err(failed)?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let last = text.trim().lines().last().unwrap_or_default().to_owned();
+    Ok(if status.success() { Ok(text) } else { Err(format!("{name} failed ({status}): {last}")) })
 }
 
 /// Where Debian's lmbench has it.
@@ -172,6 +208,39 @@ fn memcpy_rate(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Deadline, Silent};
+
+    /// Has this long.
+    struct Until(Deadline);
+
+    impl Progress for Until {
+        fn begin(&mut self, _: &str, _: u64) {}
+        fn step(&mut self) {}
+        fn note(&mut self, _: &str) {}
+        fn deadline(&self) -> Deadline {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_tool_that_takes_too_long_is_ended_with_all_it_started() {
+        let soon = Until(Deadline::after(Duration::from_secs(3)));
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let script = "sleep 1000 & echo $! > \"$0\"; wait";
+        let said = output(Command::new("sh").args(["-c", script]).arg(&file), &soon).unwrap();
+        assert_eq!(said, Err("sh was ended: it took longer than 3 s".to_owned()));
+        let pid: i32 = fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        let gone = || match procfs::process::Process::new(pid).and_then(|process| process.stat()) {
+            Ok(stat) => stat.state == 'Z',
+            Err(_) => true,
+        };
+        let begin = Instant::now();
+        while !gone() && begin.elapsed() < PATIENCE {
+            std::thread::sleep(LOOK);
+        }
+        assert!(gone(), "what it started lives on");
+    }
 
     #[test]
     fn answers_are_read_as_the_tools_give_them() {
@@ -187,9 +256,9 @@ mod tests {
 
     #[test]
     fn what_is_not_installed_is_no_failure() {
-        let said = output(&mut Command::new("no-such-benchmark")).unwrap();
+        let said = output(&mut Command::new("no-such-benchmark"), &Silent).unwrap();
         assert_eq!(said, Err("no-such-benchmark is not installed".to_owned()));
-        let failed = output(Command::new("sh").args(["-c", "echo can not >&2; exit 4"])).unwrap().unwrap_err();
+        let failed = output(Command::new("sh").args(["-c", "echo can not >&2; exit 4"]), &Silent).unwrap().unwrap_err();
         assert!(failed.contains("exit status: 4") && failed.contains("can not"), "{failed}");
     }
 }
