@@ -19,11 +19,18 @@ use crate::table::{self, render, three_figures};
 const NEGLIGIBLE: f64 = 0.03;
 /// A difference counts when chance makes one like it less often than this, over all cells together.
 const CHANCE: f64 = 0.01;
-/// Parameters that were measured and not chosen: they don't tell cells apart.
-const MEASURED: [&str; 11] = [
+/// Parameters that were measured or found on the host, and not chosen: they don't tell cells apart.
+const MEASURED: [&str; 23] = [
     "affinity",
+    "afl",
+    "changed",
+    "cpu",
+    "cpus",
     "ended",
+    "executions",
     "facts",
+    "heap_huge_fraction",
+    "in_use",
     "mapped_huge_fraction",
     "page_table_bytes",
     "resident_bytes",
@@ -31,6 +38,11 @@ const MEASURED: [&str; 11] = [
     "seal_seconds",
     "sealed_bytes",
     "sealed_huge_fraction",
+    "seconds",
+    "shim",
+    "startup_s",
+    "t_s",
+    "template_huge_fraction",
     "vmas",
 ];
 /// The same for parameters kept for the record only.
@@ -91,12 +103,13 @@ pub fn files(first: &Path, second: &Path) -> Result<Comparison, BenchError> {
 
 /// Compares two documents. Fails when they have no cell in common.
 pub fn documents(first: &Document, second: &Document) -> Result<Comparison, BenchError> {
-    let mut rest: Vec<(String, &Record)> = second.records.iter().map(|record| (key(record), record)).collect();
+    let mut rest: Vec<&Record> = second.records.iter().collect();
     let (mut pairs, mut only_first) = (Vec::new(), 0);
     for record in &first.records {
         let wanted = key(record);
-        match rest.iter().position(|(known, _)| *known == wanted) {
-            Some(index) => pairs.push((wanted, record, rest.remove(index).1)),
+        // Figures in different units are not of the same cell, whatever it is called.
+        match rest.iter().position(|other| other.unit == record.unit && key(other) == wanted) {
+            Some(index) => pairs.push((wanted, record, rest.remove(index))),
             None => only_first += 1,
         }
     }
@@ -228,6 +241,7 @@ impl Comparison {
     pub fn table(&self) -> String {
         let figure = |unit: &str, value: f64| match unit {
             "us" => table::time(value),
+            "ratio" | "fraction" => table::share(value),
             unit => format!("{} {unit}", three_figures(value)),
         };
         let rows: Vec<Vec<String>> = self
@@ -356,5 +370,35 @@ mod tests {
         assert!(found.table().contains("2.6.27"), "{}", found.table());
         let none = documents(&first, &document(vec![record("seal", 9, vec![1.0; 5])])).unwrap_err();
         assert!(none.to_string().contains("no cell in common"));
+    }
+
+    #[test]
+    fn two_runs_of_an_experiment_are_compared_whatever_they_measured_beside() {
+        let with = |measured: &[&str], seed: u64| {
+            let mut record = record("cpython", 1, series(0.0004, 0.01, seed));
+            record.unit = "ratio".into();
+            record.params.extend(measured.iter().map(|name| ((*name).to_owned(), json!([seed, seed + 1]))));
+            document(vec![record])
+        };
+        for (experiment, measured) in [
+            ("write-fraction", &["in_use", "changed"][..]),
+            ("vm-clone and vm-memory", &["template_huge_fraction"]),
+            ("fuzz", &["executions", "seconds", "startup_s", "t_s", "afl", "shim", "heap_huge_fraction", "cpu"]),
+            ("unit-test", &["cpus"]),
+        ] {
+            let found = documents(&with(measured, 1), &with(measured, 7)).unwrap();
+            assert_eq!(found.cells[0].verdict, Verdict::Same, "{experiment}");
+            assert_eq!(found.cells[0].cell, "fork cpython: size 1", "{experiment}");
+            assert!(found.table().contains("0.04"), "a small share is told: {}", found.table());
+        }
+    }
+
+    #[test]
+    fn figures_in_different_units_are_not_compared() {
+        let first = document(vec![record("seal", 1, series(5.0, 0.1, 1)), record("seal", 2, series(5.0, 0.1, 2))]);
+        let mut second = first.clone();
+        second.records[1].unit = "s".into();
+        let found = documents(&first, &second).unwrap();
+        assert_eq!((found.cells.len(), found.unmatched), (1, [1, 1]));
     }
 }

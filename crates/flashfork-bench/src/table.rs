@@ -43,6 +43,18 @@ pub fn ratio(ratio: &Ratio) -> String {
     format!("{} × ({}–{})", three_figures(ratio.value), three_figures(low), three_figures(high))
 }
 
+/// A share of 1 in percent with two or three significant figures: "97.3 %", "0.040 %".
+pub fn share(value: f64) -> String {
+    let percent = value * 100.0;
+    match percent.abs() {
+        small if small > 0.0 && small < 0.1 => {
+            let decimals = (1.0 - small.log10().floor()).min(12.0) as usize;
+            format!("{percent:.decimals$} %")
+        }
+        _ => format!("{} %", three_figures(percent)),
+    }
+}
+
 /// `value` with three significant figures, never in exponent form.
 pub fn three_figures(value: f64) -> String {
     let decimals = match value.abs() {
@@ -73,6 +85,12 @@ mod tests {
         }
         assert_eq!(time_range(21.94, 30.2), "21.9–30.2 µs");
         assert_eq!(time_range(900.0, 1100.0), "0.90–1.10 ms");
+    }
+
+    #[test]
+    fn small_shares_are_not_called_nothing() {
+        let shares = [0.973, 0.0004, 0.000_012_3, 0.0, 1.0].map(share);
+        assert_eq!(shares, ["97.3 %", "0.040 %", "0.0012 %", "0.00 %", "100 %"]);
     }
 
     #[test]
