@@ -39,6 +39,10 @@ fn engines(document: &Document) -> Option<String> {
     let (size, calls) = at_largest(document, crate::fork::EXPERIMENT, &[("measure", "call"), ("parent", "idle")]);
     let (plain, sealed) = (method(&calls, "fork-4k")?, method(&calls, "seal")?);
     let faster = ratio_of_medians(&plain.rounds(), &sealed.rounds())?;
+    // A median of nothing can't be divided by.
+    if ![faster.value, faster.interval.low, faster.interval.high].into_iter().all(f64::is_finite) {
+        return None;
+    }
     let huge = method(&calls, "fork-thp").map_or(String::new(), |huge| format!(", {} on huge pages", time(huge.p50)));
     let odf = method(&calls, "odf").map_or(String::new(), |odf| format!(", {} on demand", time(odf.p50)));
     Some(format!(
@@ -56,7 +60,7 @@ fn engines(document: &Document) -> Option<String> {
 fn creation(document: &Document) -> Option<String> {
     let (size, exits) = at_largest(document, crate::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exit")]);
     let (_, execs) = at_largest(document, crate::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exec")]);
-    let (fork, vfork) = (method(&exits, "fork-4k")?, method(&exits, "vfork")?);
+    let (fork, vfork) = (method(&exits, "fork-4k")?, method(&exits, "vfork").filter(|vfork| vfork.p50 > 0.0)?);
     let started = match (method(&execs, "fork-4k"), method(&execs, "vfork")) {
         (Some(fork), Some(vfork)) if vfork.p50 > 0.0 => {
             format!(
@@ -123,7 +127,10 @@ fn accesses(document: &Document) -> Option<String> {
                 && number(record, "read_percent") == Some(read)
         })
     };
-    let saved = |read| Some((1.0 - all("seal", read)?.p50 / all("fork-4k", read)?.p50) * 100.0);
+    let saved = |read| {
+        let saved = (1.0 - all("seal", read)?.p50 / all("fork-4k", read)?.p50) * 100.0;
+        saved.is_finite().then_some(saved)
+    };
     let (reads, writes) = (saved(100.0)?, saved(0.0)?);
     let said = |percent: f64| match percent {
         percent if percent >= 0.0 => format!("saves {percent:.0} %"),
@@ -136,4 +143,45 @@ fn accesses(document: &Document) -> Option<String> {
         said(reads),
         said(writes)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::HostCard;
+    use crate::record::Params;
+    use serde_json::json;
+
+    #[test]
+    fn a_median_of_nothing_makes_no_finding() {
+        let of = |experiment: &str, method: &str, params: &[(&str, serde_json::Value)], figure: f64| {
+            let params: Params = params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+            Record::new(experiment, method, params, "us", vec![figure; 8]).unwrap()
+        };
+        let call = [("measure", json!("call")), ("parent", json!("idle")), ("size", json!(1 << 30))];
+        let exit = [("measure", json!("cycle")), ("then", json!("exit")), ("size", json!(1 << 30))];
+        let walk = |read: u64| {
+            [
+                ("measure", json!("fork_and_access")),
+                ("size", json!(1 << 30)),
+                ("accessed_percent", json!(100)),
+                ("read_percent", json!(read)),
+            ]
+        };
+        let all = |divisor: f64| {
+            let records = vec![
+                of(crate::fork::EXPERIMENT, "fork-4k", &call, 50.0),
+                of(crate::fork::EXPERIMENT, "seal", &call, divisor),
+                of(crate::creation::EXPERIMENT, "fork-4k", &exit, 50.0),
+                of(crate::creation::EXPERIMENT, "vfork", &exit, divisor),
+                of(crate::access::ACCESS_MIX, "seal", &walk(0), 5.0),
+                of(crate::access::ACCESS_MIX, "seal", &walk(100), 5.0),
+                of(crate::access::ACCESS_MIX, "fork-4k", &walk(0), divisor),
+                of(crate::access::ACCESS_MIX, "fork-4k", &walk(100), divisor),
+            ];
+            findings(&Document::new(HostCard::read().unwrap(), records))
+        };
+        assert_eq!(all(2.0).len(), 3);
+        assert_eq!(all(0.0), Vec::<String>::new());
+    }
 }
