@@ -41,20 +41,38 @@ fn all_names_are_gone_through_with_a_line_for_each_failure() {
     }
 }
 
-#[test]
-fn stop_ends_the_process_that_listens() {
-    let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir(dir.path().join("new")).unwrap();
-    let place = dir.path().join("new/vmd.sock");
-    let listen = "import signal, socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen()\nsignal.pause()";
-    let mut daemon = std::process::Command::new("python3").args(["-c", listen]).arg(&place).spawn().unwrap();
-    while std::os::unix::net::UnixStream::connect(&place).is_err() {
-        assert!(daemon.try_wait().unwrap().is_none(), "it does not listen");
+/// Something that listens where a daemon would, and answers all that comes with `answer`.
+fn listener(place: &Path, answer: &str) -> std::process::Child {
+    std::fs::create_dir(place.parent().unwrap()).unwrap();
+    let listen = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen()\n\
+                  while True:\n    c, _ = s.accept()\n    c.recv(1000) and c.sendall(sys.argv[2].encode())\n    c.close()";
+    let mut listener =
+        std::process::Command::new("python3").args(["-c", listen]).arg(place).arg(answer).spawn().unwrap();
+    while std::os::unix::net::UnixStream::connect(place).is_err() {
+        assert!(listener.try_wait().unwrap().is_none(), "it does not listen");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    vm(dir.path()).arg("stop").timeout(std::time::Duration::from_secs(20)).assert().success().stdout("");
-    let status = daemon.try_wait().unwrap();
-    assert_eq!(status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)), Some(15));
+    listener
+}
+
+#[test]
+fn stop_ends_a_daemon_of_any_version_and_nothing_else() {
+    let daemon = "HTTP/1.1 200 OK\r\n\r\n{\"flashfork\": \"0.0.0\", \"api\": 1, \"pid\": 1}";
+    for (answer, is_daemon) in [(daemon, true), ("HTTP/1.1 404 Not Found\r\n\r\n<p>", false), ("ready\r\n", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut listener = listener(&dir.path().join("new/vmd.sock"), answer);
+        let stopped = vm(dir.path()).arg("stop").timeout(std::time::Duration::from_secs(20)).assert();
+        if is_daemon {
+            stopped.success().stdout("");
+            let status = listener.try_wait().unwrap();
+            assert_eq!(status.and_then(|status| std::os::unix::process::ExitStatusExt::signal(&status)), Some(15));
+        } else {
+            stopped.code(1).stderr(contains("is no VM daemon"));
+            assert!(listener.try_wait().unwrap().is_none(), "it is ended");
+            listener.kill().unwrap();
+            listener.wait().unwrap();
+        }
+    }
 }
 
 #[test]
@@ -63,4 +81,41 @@ fn a_template_without_clones_or_time_is_wrong_usage() {
     for option in ["--max-clones", "--timeout"] {
         vm(dir.path()).args(["template", "create", "a", option, "0"]).assert().code(2).stderr(contains(option));
     }
+}
+
+#[test]
+fn a_machine_that_cannot_be_made_is_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    for (option, wrong) in [("--cpus", "9"), ("--cpus", "0"), ("--memory", "0"), ("--memory", "2T"), ("--memory", "x")] {
+        vm(dir.path()).args(["template", "create", "a", option, wrong]).assert().code(2).stderr(contains(option));
+    }
+    for count in ["0", "1001"] {
+        vm(dir.path()).args(["clone", "-n", count, "a"]).assert().code(2).stderr(contains("1..=1000"));
+    }
+}
+
+#[test]
+fn what_is_no_name_is_wrong_usage_and_asks_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["", "a b", "a?x", "../x", "a\r\nb", "-a", "a/b"] {
+        for with in [
+            &["rm", "--"][..],
+            &["template", "rm", "--"],
+            &["template", "create", "--"],
+            &["rollback", "--"],
+            &["console", "--"],
+            &["clone", "--"],
+        ] {
+            vm(dir.path()).args(with).arg(name).assert().code(2).stderr(contains("is no name: use up to 64"));
+        }
+        let option = |option: &str| format!("{option}={name}");
+        let (template, clone) = (option("--template"), option("--name"));
+        vm(dir.path()).args(["run", &template, "--", "true"]).assert().code(2).stderr(contains("is no name"));
+        vm(dir.path()).args(["clone", &clone, "a"]).assert().code(2).stderr(contains("is no name"));
+        if !name.starts_with('-') {
+            vm(dir.path()).args(["exec", name, "--", "true"]).assert().code(2).stderr(contains("is no name"));
+            vm(dir.path()).args(["template", "save", name, "b"]).assert().code(2).stderr(contains("is no name"));
+        }
+    }
+    assert!(!dir.path().join("new").exists());
 }

@@ -51,6 +51,9 @@ pub const MAX_SERIAL: usize = 20;
 /// What a VM may write to its disk if nothing else is said, in MiB.
 pub const DEFAULT_DISK_LIMIT_MIB: u64 = 1024;
 
+/// What [`is_name`] asks for, for messages.
+pub const NAME_RULE: &str = "use up to 64 letters, digits, '.', '_' and '-', not beginning with '.' or '-'";
+
 /// Whether `name` may name a template or clone: letters, digits, `.`, `_` and `-`, not beginning with
 /// a `.` or `-`, at most [`MAX_NAME`] bytes. So it is safe in paths, host names and command lines.
 #[must_use]

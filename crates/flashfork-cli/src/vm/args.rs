@@ -1,18 +1,34 @@
 //! The command line of `flashfork vm`.
 
 use clap::{Args, Subcommand};
-use flashfork_bench::size::Size;
+use flashfork_bench::size::{Size, SizeError};
+use flashfork_proto::api::{MAX_CLONES_AT_ONCE, NAME_RULE, is_name};
+use flashfork_proto::shape::{MAX_MEMORY_MIB, MAX_VCPUS, MIN_MEMORY_MIB};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The template that `vm run` makes by itself.
 pub const DEFAULT_TEMPLATE: &str = "default";
 
+/// A name as the daemon takes it: whatever else is wrong usage, and reaches no path of a request.
+fn name(text: &str) -> Result<String, String> {
+    if is_name(text) { Ok(text.to_owned()) } else { Err(format!("{text:?} is no name: {NAME_RULE}")) }
+}
+
+/// Guest memory that a machine can have.
+fn memory(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|e: SizeError| e.to_string())?;
+    if (u64::from(MIN_MEMORY_MIB)..=u64::from(MAX_MEMORY_MIB)).contains(&(size.0 >> 20)) {
+        return Ok(size);
+    }
+    Err(format!("give {MIN_MEMORY_MIB}M to {}T", MAX_MEMORY_MIB >> 20))
+}
+
 /// Clone warmed virtual machines copy-on-write
 #[derive(Args)]
 #[command(after_help = "Example: flashfork vm run -- echo hello")]
 pub struct VmArgs {
-    /// The daemon's socket [default: the user's own; a daemon is started there if there is none]
+    /// The daemon's socket [default: the user's own; `run`, `template create` and `template load` start a daemon there if there is none]
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Print JSON
@@ -73,7 +89,7 @@ pub struct ServeArgs {
 #[derive(Args)]
 pub struct RunArgs {
     /// The template
-    #[arg(long, default_value = DEFAULT_TEMPLATE, value_name = "NAME")]
+    #[arg(long, default_value = DEFAULT_TEMPLATE, value_name = "NAME", value_parser = name)]
     pub template: String,
     /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
     #[arg(short = 't', long)]
@@ -107,12 +123,13 @@ pub enum TemplateCommand {
 #[derive(Args)]
 pub struct CreateArgs {
     /// The template's name
+    #[arg(value_parser = name)]
     pub name: String,
     /// Guest memory
-    #[arg(long, default_value = "256M", value_name = "SIZE")]
+    #[arg(long, default_value = "256M", value_name = "SIZE", value_parser = memory)]
     pub memory: Size,
     /// Virtual CPUs, 1 to 8
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_VCPUS)))]
     pub cpus: u8,
     /// Guest memory in 2 MB pages
     #[arg(long)]
@@ -155,6 +172,7 @@ pub struct CreateArgs {
 #[derive(Args)]
 pub struct DirectoryArgs {
     /// The template's name
+    #[arg(value_parser = name)]
     pub name: String,
     /// The directory
     pub directory: PathBuf,
@@ -163,12 +181,13 @@ pub struct DirectoryArgs {
 #[derive(Args)]
 pub struct CloneArgs {
     /// The template
+    #[arg(value_parser = name)]
     pub template: String,
     /// How many
-    #[arg(short = 'n', long = "count", default_value_t = 1)]
+    #[arg(short = 'n', long = "count", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLONES_AT_ONCE)))]
     pub count: u32,
     /// The clone's name [default: the template's and a number]
-    #[arg(long)]
+    #[arg(long, value_parser = name)]
     pub name: Option<String>,
     /// What the clone is for: its guest finds it in FLASHFORK_JOB
     #[arg(long, default_value = "", value_name = "TEXT")]
@@ -181,6 +200,7 @@ pub struct CloneArgs {
 #[derive(Args)]
 pub struct ExecArgs {
     /// The clone
+    #[arg(value_parser = name)]
     pub name: String,
     /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
     #[arg(short = 't', long)]
@@ -200,13 +220,14 @@ pub struct LsArgs {
 #[derive(Args)]
 pub struct NameArg {
     /// The clone
+    #[arg(value_parser = name)]
     pub name: String,
 }
 
 #[derive(Args)]
 pub struct NamesArg {
     /// Their names
-    #[arg(required = true)]
+    #[arg(required = true, value_parser = name)]
     pub names: Vec<String>,
 }
 

@@ -9,10 +9,18 @@ use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a daemon answers at once it answers within this; only a guest may take longer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Headers of a request that one answer ends.
+const CLOSE: &str = "Connection: close\r\nContent-Type: application/json\r\n";
 
 /// Where a daemon listens.
 pub struct Client {
     socket: PathBuf,
+    patience: Duration,
 }
 
 /// Status and body's length of an answer whose head was read.
@@ -23,7 +31,7 @@ struct Head {
 
 impl Client {
     pub fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+        Self { socket: socket.to_owned(), patience: PATIENCE }
     }
 
     /// Whether somebody listens whom the user can trust.
@@ -62,6 +70,14 @@ impl Client {
         Ok(pid)
     }
 
+    /// Who answers, of whatever version, if it is a daemon.
+    pub fn daemon(&self) -> Result<api::Daemon, CliError> {
+        let mut stream = self.send("GET", "/v1", CLOSE, &[])?;
+        let head = self.head(&mut stream)?;
+        let body = self.body(&mut stream, &head)?;
+        serde_json::from_slice(&body).map_err(|_| self.no_daemon())
+    }
+
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         self.decode(&self.request("GET", path, &[])?)
     }
@@ -83,19 +99,21 @@ impl Client {
         if head.status == 101 {
             return Ok(stream);
         }
-        Err(failure(&self.body(&mut stream, &head)?))
+        Err(failure(head.status, &self.body(&mut stream, &head)?))
     }
 
     fn request(&self, method: &str, path: &str, body: &[u8]) -> Result<Vec<u8>, CliError> {
-        let headers = "Connection: close\r\nContent-Type: application/json\r\n";
-        let mut stream = self.send(method, path, headers, body)?;
+        let mut stream = self.send(method, path, CLOSE, body)?;
         let head = self.head(&mut stream)?;
         let body = self.body(&mut stream, &head)?;
-        if (200..300).contains(&head.status) { Ok(body) } else { Err(failure(&body)) }
+        if (200..300).contains(&head.status) { Ok(body) } else { Err(failure(head.status, &body)) }
     }
 
     fn send(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<BufReader<UnixStream>, CliError> {
         let mut stream = self.connect().map_err(CliError::file("reach the VM daemon at", &self.socket))?;
+        if method != "POST" {
+            stream.set_read_timeout(Some(self.patience)).map_err(self.broke())?;
+        }
         let length = body.len();
         let head = format!("{method} {path} HTTP/1.1\r\nHost: flashfork\r\n{headers}Content-Length: {length}\r\n\r\n");
         stream.write_all(&[head.as_bytes(), body].concat()).map_err(self.broke())?;
@@ -103,7 +121,7 @@ impl Client {
     }
 
     fn head(&self, stream: &mut impl BufRead) -> Result<Head, CliError> {
-        let strange = || CliError::Unable(format!("what listens at {} is no VM daemon", self.socket.display()));
+        let strange = || self.no_daemon();
         let mut line = String::new();
         stream.read_line(&mut line).map_err(self.broke())?;
         let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()).ok_or_else(strange)?;
@@ -137,13 +155,26 @@ impl Client {
         serde_json::from_slice(body).map_err(strange)
     }
 
+    fn no_daemon(&self) -> CliError {
+        CliError::Unable(format!("what listens at {} is no VM daemon: give another --socket", self.socket.display()))
+    }
+
     fn broke(&self) -> impl FnOnce(std::io::Error) -> CliError {
-        CliError::file("talk to the VM daemon at", &self.socket)
+        |error| match error.kind() {
+            ErrorKind::WouldBlock => CliError::Unable(format!(
+                "what listens at {} gives no answer for {} s: end {} if it is a VM daemon that hangs, or give another --socket",
+                self.socket.display(),
+                self.patience.as_secs(),
+                self.peer().map_or("it".into(), |pid| format!("process {pid}"))
+            )),
+            ErrorKind::InvalidData => self.no_daemon(),
+            _ => CliError::file("talk to the VM daemon at", &self.socket)(error),
+        }
     }
 }
 
 /// The daemon's own words, if they are.
-fn failure(body: &[u8]) -> CliError {
+fn failure(status: u16, body: &[u8]) -> CliError {
     match serde_json::from_slice::<api::Error>(body) {
         // That means to most users that this is no KVM for Linux, on a virtual machine above all.
         Ok(error) if error.code == ErrorCode::Unrunnable => CliError::Unable(format!(
@@ -151,6 +182,34 @@ fn failure(body: &[u8]) -> CliError {
             error.message
         )),
         Ok(error) => CliError::Unable(error.message),
-        Err(_) => CliError::Unable(String::from_utf8_lossy(body).trim().to_owned()),
+        Err(_) => {
+            let said = String::from_utf8_lossy(body);
+            let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason");
+            CliError::Unable(format!("the VM daemon refused with HTTP status {status}: {line}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn who_does_not_answer_is_not_waited_for_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("vmd.sock");
+        let _listens = UnixListener::bind(&socket).unwrap();
+        let client = Client { socket, patience: Duration::from_millis(20) };
+        for error in [client.daemon().map(drop).unwrap_err(), client.delete("/v1/clones/a").unwrap_err()] {
+            let said = error.to_string();
+            assert!(said.contains("gives no answer") && said.contains(&std::process::id().to_string()), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_a_reason() {
+        assert_eq!(failure(404, b"").to_string(), "the VM daemon refused with HTTP status 404: no reason");
+        assert_eq!(failure(400, b"\n bad \nx").to_string(), "the VM daemon refused with HTTP status 400: bad");
     }
 }

@@ -6,9 +6,10 @@ use crate::places;
 use flashfork_proto::api;
 use nix::sys::signal::Signal;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::Read;
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -47,6 +48,7 @@ pub fn program() -> Result<PathBuf, CliError> {
 
 /// The command that runs a daemon at `socket`, whose directory is there then.
 pub fn command(socket: &Path) -> Result<Command, CliError> {
+    check_place(socket)?;
     let dir = socket.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(CliError::file("create", dir))?;
     // Its name can be guessed, and it may be in a directory where everybody makes files.
@@ -56,6 +58,20 @@ pub fn command(socket: &Path) -> Result<Command, CliError> {
     let mut command = Command::new(program()?);
     command.arg("--socket").arg(socket).arg("--cache").arg(places::cache("lab")?);
     Ok(command)
+}
+
+/// Refuses where no daemon can listen, before anything is made beside it.
+fn check_place(socket: &Path) -> Result<(), CliError> {
+    let refused = |why| Err(CliError::Unable(format!("{} {why}: give another --socket", socket.display())));
+    if SocketAddr::from_pathname(socket).is_err() {
+        return refused("is too long for a socket's path");
+    }
+    match fs::metadata(socket) {
+        Ok(there) if !there.file_type().is_socket() => refused("is there and is no socket"),
+        Ok(_) => Ok(()),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound) => Ok(()),
+        Err(e) => Err(CliError::file("look at", socket)(e)),
+    }
 }
 
 /// Refuses a directory in which others could put a socket or log of theirs.
@@ -75,12 +91,13 @@ fn check_private(dir: &Path) -> Result<(), CliError> {
 
 /// The daemon at `socket`, if somebody listens there.
 pub fn find(socket: &Path) -> Result<Option<Client>, CliError> {
+    check_place(socket)?;
     let client = Client::new(socket);
     if !client.answers()? {
         return Ok(None);
     }
     let own = env!("CARGO_PKG_VERSION");
-    let daemon: api::Daemon = client.get("/v1")?;
+    let daemon = client.daemon()?;
     if (daemon.flashfork.as_str(), daemon.api) == (own, api::VERSION) {
         return Ok(Some(client));
     }
@@ -96,19 +113,27 @@ pub fn connect(socket: &Path) -> Result<Client, CliError> {
     if let Some(client) = find(socket)? {
         return Ok(client);
     }
+    let dir = socket.parent().filter(|dir| !dir.exists());
     let mut command = command(socket)?;
     // A session of its own: it outlives this command and its terminal.
     command.process_group(0);
-    start(&mut command, socket)?;
+    if let Err(e) = start(&mut command, socket) {
+        // Made for the daemon that there isn't; it stays if something is in it.
+        let _ = dir.map(fs::remove_dir);
+        return Err(e);
+    }
     Ok(Client::new(socket))
 }
 
 /// Ends the daemon at `socket`, and with it its templates and clones; whether there was one.
 pub fn stop(socket: &Path) -> Result<bool, CliError> {
+    check_place(socket)?;
     let client = Client::new(socket);
     if !client.answers()? {
         return Ok(false);
     }
+    // Whatever else listens isn't ended.
+    client.daemon()?;
     let pid = client.peer()?;
     let failed = |what: &str| CliError::Unable(format!("cannot {what} the VM daemon, process {pid}: {}", last_error()));
     // SAFETY: takes numbers; see pidfd_open(2).
@@ -167,13 +192,35 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// Runs a daemon and waits until it listens.
+/// Runs a daemon and waits until it listens. What it says goes to a file named after the socket.
 fn start(command: &mut Command, socket: &Path) -> Result<Child, CliError> {
-    let log_path = socket.with_extension("log");
-    let log =
-        OpenOptions::new().create(true).append(true).open(&log_path).map_err(CliError::file("write", &log_path))?;
+    // Added, not in an extension's place: else two sockets could have one log, or a socket its own path.
+    let mut log_path = socket.as_os_str().to_owned();
+    log_path.push(".log");
+    let log_path = PathBuf::from(log_path);
+    let failed = || CliError::file("write", &log_path);
+    let options = || OpenOptions::new().append(true).mode(0o600).to_owned();
+    let (log, new) = match options().create_new(true).open(&log_path) {
+        Ok(log) => (log, true),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => (options().open(&log_path).map_err(failed())?, false),
+        Err(e) => return Err(failed()(e)),
+    };
     let before = log.metadata().map_or(0, |m| m.len()) as usize;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).current_dir("/");
+    let result = listening(command, socket, || {
+        let said = fs::read_to_string(&log_path).unwrap_or_default();
+        let line = said.get(before..).and_then(|new| new.lines().next()).unwrap_or("it does not listen");
+        line.trim_start_matches("flashfork-vmd: ").to_owned()
+    });
+    if result.is_err() && new {
+        // The error has what was in it.
+        let _ = fs::remove_file(&log_path);
+    }
+    result
+}
+
+/// Waits until the daemon that `command` starts listens; `said` is its last word if it doesn't.
+fn listening(command: &mut Command, socket: &Path, said: impl FnOnce() -> String) -> Result<Child, CliError> {
     let mut child = command.spawn().map_err(CliError::file("start", "flashfork-vmd"))?;
     let client = Client::new(socket);
     let start = Instant::now();
@@ -193,11 +240,7 @@ fn start(command: &mut Command, socket: &Path) -> Result<Child, CliError> {
         std::thread::sleep(Duration::from_millis(5));
     }
     end(&mut child);
-    let mut said = String::new();
-    let _ = fs::File::open(&log_path).and_then(|mut log| log.read_to_string(&mut said));
-    let line = said.get(before..).and_then(|new| new.lines().next()).unwrap_or("it does not listen");
-    let line = line.trim_start_matches("flashfork-vmd: ");
-    Err(CliError::Unable(format!("the VM daemon did not start: {line}")))
+    Err(CliError::Unable(format!("the VM daemon did not start: {}", said())))
 }
 
 #[cfg(test)]
@@ -227,5 +270,35 @@ mod tests {
             Path::new("/")
         };
         assert!(check_private(foreign).unwrap_err().to_string().contains("no directory of yours"));
+    }
+
+    #[test]
+    fn where_no_daemon_can_listen_nothing_is_made() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("passwd");
+        fs::write(&file, "dear").unwrap();
+        let long = place.path().join("new").join("x".repeat(200));
+        for (path, why) in [(&file, "is no socket"), (&file.join("vmd.sock"), "look at"), (&long, "is too long")] {
+            assert!(connect(path).map(drop).unwrap_err().to_string().contains(why), "{}", path.display());
+            assert!(command(path).unwrap_err().to_string().contains(why), "{}", path.display());
+        }
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_start_that_fails_leaves_nothing_and_an_older_log_as_it_was() {
+        let place = tempfile::tempdir().unwrap();
+        let socket = place.path().join("foo.log");
+        let fails = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", "echo flashfork-vmd: so it is >&2"]);
+            command
+        };
+        assert!(start(&mut fails(), &socket).map(drop).unwrap_err().to_string().ends_with("did not start: so it is"));
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 0);
+        let log = place.path().join("foo.log.log");
+        fs::write(&log, "before\n").unwrap();
+        assert!(start(&mut fails(), &socket).map(drop).unwrap_err().to_string().ends_with("did not start: so it is"));
+        assert_eq!(fs::read_to_string(&log).unwrap(), "before\nflashfork-vmd: so it is\n");
     }
 }

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// A name that can be none.
-    #[error("{0:?} is no name: use up to 64 letters, digits, '.', '_' and '-', not beginning with '.' or '-'")]
+    #[error("{0:?} is no name: {rule}", rule = api::NAME_RULE)]
     Name(String),
     /// The name is taken.
     #[error("there is a {kind} {name} already: remove it with `flashfork vm {}{name}`, or choose another name", if *.kind == "template" { "template rm " } else { "rm " })]

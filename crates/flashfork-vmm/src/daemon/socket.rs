@@ -5,7 +5,7 @@ use rustix::process::umask;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
 /// A socket that belongs to this process; removed when it is dropped.
@@ -48,6 +48,15 @@ impl Socket {
             let path = path.to_owned();
             move |cause| SocketError::Step { what, path, cause }
         };
+        let look = || match fs::symlink_metadata(path) {
+            Ok(there) if there.file_type().is_socket() => Ok(true),
+            Ok(_) => Err(SocketError::Other(path.to_owned())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(failed("look at", path)(e)),
+        };
+        // Before anything is made beside it.
+        SocketAddr::from_pathname(path).map_err(failed("listen at", path))?;
+        look()?;
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed("create", directory))?;
         }
@@ -66,11 +75,8 @@ impl Socket {
             Err(rustix::io::Errno::WOULDBLOCK) => return Err(SocketError::Busy(path.to_owned())),
             other => other.map_err(io::Error::from).map_err(failed("lock", &lock_path))?,
         }
-        match fs::symlink_metadata(path) {
-            Ok(there) if !there.file_type().is_socket() => return Err(SocketError::Other(path.to_owned())),
-            Ok(_) => fs::remove_file(path).map_err(failed("remove the stale socket", path))?,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(failed("look at", path)(e)),
+        if look()? {
+            fs::remove_file(path).map_err(failed("remove the stale socket", path))?;
         }
         let before = umask(Mode::from_raw_mode(0o177));
         let listener = UnixListener::bind(path);
@@ -125,5 +131,7 @@ mod tests {
         assert!(matches!(Socket::bind(&path), Err(SocketError::Other(_))));
         assert!(matches!(Socket::bind(&link), Err(SocketError::Other(_))));
         assert_eq!(fs::read_to_string(&link).unwrap(), "dear");
+        assert!(Socket::bind(&dir.path().join("new").join("x".repeat(200))).is_err());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 2, "nothing was made");
     }
 }
