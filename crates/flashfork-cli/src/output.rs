@@ -13,3 +13,20 @@ pub fn end_with_the_pipe() {
     // SAFETY: sets the default action; no handler is involved.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
+
+/// From now on a closed pipe is a failure, for what must be tidied up.
+pub fn outlive_the_pipe() {
+    // SAFETY: ignores a signal; no handler is involved.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Ends this process as a closed pipe does, if that is what `error` is about.
+pub fn end_if_closed(error: &CliError) {
+    if let CliError::File { what: "write", source, .. } = error
+        && source.kind() == std::io::ErrorKind::BrokenPipe
+    {
+        end_with_the_pipe();
+        // SAFETY: its default action ends the process.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+}

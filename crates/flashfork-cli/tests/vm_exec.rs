@@ -1,11 +1,14 @@
 //! `flashfork vm exec` as users meet it: terminals, signals, statuses. The agent is the real one, an ordinary process here; the
 //! daemon between is a few lines that pass bytes on.
 
+use flashfork_proto::api;
+use flashfork_proto::shell::ClaimTimes;
 use nix::libc;
 use nix::pty::openpty;
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,12 +16,15 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A guest's agent behind a daemon's socket.
 struct Guest {
     agent: Child,
     dir: tempfile::TempDir,
+    /// Methods and paths of all requests.
+    asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Guest {
@@ -29,21 +35,40 @@ impl Guest {
             with_signals(Command::new(agent()).arg("serve").arg(format!("unix:{}", place.display()))).spawn().unwrap();
         let listener = UnixListener::bind(dir.path().join("vmd.sock")).unwrap();
         eventually(|| UnixStream::connect(&place).is_ok());
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let heard = asked.clone();
         std::thread::spawn(move || {
             for client in listener.incoming() {
-                let (client, place) = (client.unwrap(), place.clone());
-                std::thread::spawn(move || serve(client, &place));
+                let (client, place, heard) = (client.unwrap(), place.clone(), heard.clone());
+                std::thread::spawn(move || serve(client, &place, &heard));
             }
         });
-        Self { agent, dir }
+        Self { agent, dir, asked }
     }
 
     /// `flashfork vm exec [options] clone -- argv`.
     fn exec(&self, options: &[&str], argv: &[&str]) -> Command {
+        let mut command = self.vm();
+        command.arg("exec").args(options).args(["clone", "--"]).args(argv);
+        command
+    }
+
+    /// `flashfork vm run --template template -- argv`.
+    fn run(&self, template: &str, argv: &[&str]) -> Command {
+        let mut command = self.vm();
+        command.args(["run", "--template", template, "--"]).args(argv).stdin(Stdio::null()).stdout(Stdio::piped());
+        command
+    }
+
+    fn vm(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork"));
         command.arg("vm").arg("--socket").arg(self.dir.path().join("vmd.sock"));
-        with_signals(command.arg("exec").args(options).args(["clone", "--"]).args(argv));
+        with_signals(&mut command);
         command
+    }
+
+    fn was_asked(&self, line: &str) -> bool {
+        self.asked.lock().unwrap().iter().any(|asked| asked == line)
     }
 }
 
@@ -67,8 +92,8 @@ impl Drop for Guest {
     }
 }
 
-/// One request for the agent's stream; a connection without a request asks whether somebody listens.
-fn serve(mut client: UnixStream, agent: &Path) {
+/// What a daemon with one template and one clone answers to a request; one without a line asks whether somebody listens.
+fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -77,7 +102,36 @@ fn serve(mut client: UnixStream, agent: &Path) {
         }
         head.push(byte[0]);
     }
-    assert!(head.starts_with(b"POST /v1/clones/clone/agent HTTP/1.1"), "{}", String::from_utf8_lossy(&head));
+    let head = String::from_utf8(head).unwrap();
+    let length = head.split_once("Content-Length: ").unwrap().1.split_once('\r').unwrap().0.parse().unwrap();
+    client.read_exact(&mut vec![0; length]).unwrap();
+    let asked_for = head.split_once(" HTTP/1.1").unwrap().0;
+    asked.lock().unwrap().push(asked_for.into());
+    let answer = match asked_for {
+        "POST /v1/clones/clone/agent" => return pass_on(client, agent),
+        "GET /v1" => json!({ "flashfork": env!("CARGO_PKG_VERSION"), "api": api::VERSION, "pid": std::process::id() }),
+        "GET /v1/templates" => json!([]),
+        "POST /v1/templates/slow/clones" => {
+            // Long enough for a signal before the clone is there.
+            std::thread::sleep(Duration::from_millis(500));
+            json!([clone()])
+        }
+        "POST /v1/templates/t/clones" => json!([clone()]),
+        "DELETE /v1/clones/clone" => json!(null),
+        other => panic!("{other}"),
+    }
+    .to_string();
+    write!(client, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+}
+
+fn clone() -> Value {
+    json!({
+        "name": "clone", "template": "t", "generation": "0", "state": "ready", "pid": 1, "cid": 3,
+        "claim": ClaimTimes::default(), "first_exit_ns": 1,
+    })
+}
+
+fn pass_on(mut client: UnixStream, agent: &Path) {
     client.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").unwrap();
     let mut guest = UnixStream::connect(agent).unwrap();
     let (mut to_client, mut from_guest) = (client.try_clone().unwrap(), guest.try_clone().unwrap());
@@ -261,4 +315,46 @@ fn an_end_by_signal_is_128_and_its_number() {
     let guest = Guest::start();
     let output = guest.exec(&[], &["sh", "-c", "kill -9 $$"]).output().unwrap();
     assert_eq!(output.status.code(), Some(137), "{output:?}");
+}
+
+#[test]
+fn a_command_that_does_not_start_is_what_it_is_for_a_shell() {
+    let guest = Guest::start();
+    for (program, status) in [("no-such-program", 127), ("/etc/passwd", 126)] {
+        let output = guest.exec(&[], &[program]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.starts_with("flashfork: ") && said.lines().count() == 1, "{said:?}");
+    }
+}
+
+#[test]
+fn a_run_takes_its_clone_away_whatever_ends_it() {
+    let removed = "DELETE /v1/clones/clone";
+    // A signal before there is a clone goes to the command.
+    let guest = Guest::start();
+    let mut child = guest.run("slow", &["sleep", "1000"]).spawn().unwrap();
+    eventually(|| guest.was_asked("POST /v1/templates/slow/clones"));
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(end(&mut child).code(), Some(130));
+    assert!(guest.was_asked(removed));
+    // A guest that is gone.
+    let mut guest = Guest::start();
+    let mut child = guest.run("t", &["sh", "-c", "echo; exec sleep 1000"]).spawn().unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    guest.agent.kill().unwrap();
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(!end(&mut child).success());
+    assert!(guest.was_asked(removed));
+    // Nobody who reads.
+    let guest = Guest::start();
+    let mut child = guest.run("t", &["yes"]).spawn().unwrap();
+    child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let status = end(&mut child);
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGPIPE), "{status:?}");
+    assert!(guest.was_asked(removed));
+    // What can't start.
+    let guest = Guest::start();
+    assert_eq!(guest.run("t", &["no-such-program"]).output().unwrap().status.code(), Some(127));
+    assert!(guest.was_asked(removed));
 }

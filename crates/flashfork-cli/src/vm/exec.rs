@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::terminal::{self, Raw};
 use crate::error::CliError;
-use flashfork_proto::agent::{self, CHUNK, Exec, Reply, Request, STDIN_WINDOW};
+use flashfork_proto::agent::{self, AgentError, CHUNK, ErrorKind, Exec, Reply, Request, STDIN_WINDOW};
 use serde_bytes::ByteBuf;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
@@ -33,8 +33,15 @@ fn guest(e: impl std::fmt::Display) -> CliError {
 }
 
 /// Runs `argv` in the clone with this command's standard streams; its exit status becomes this command's. It gets a terminal
-/// if `terminal` says so, or somebody sits at both ends of this command.
-pub fn exec(client: &Client, clone: &str, argv: &[OsString], terminal: bool) -> Result<ExitCode, CliError> {
+/// if `terminal` says so, or somebody sits at both ends of this command. Of `signals` caught before the command has those that
+/// came too, and none ends this process.
+pub fn exec(
+    client: &Client,
+    clone: &str,
+    argv: &[OsString],
+    terminal: bool,
+    mut signals: Option<Signals>,
+) -> Result<ExitCode, CliError> {
     let terminal = terminal || terminal::is_there();
     let stream = client.upgrade(&format!("/v1/clones/{clone}/agent"))?;
     let writer = stream.get_ref().try_clone().map_err(guest)?;
@@ -48,7 +55,8 @@ pub fn exec(client: &Client, clone: &str, argv: &[OsString], terminal: bool) -> 
         match replies.receive().map_err(guest)? {
             Reply::Started { .. } => {
                 raw = terminal.then(Raw::begin).transpose()?;
-                pass_signals(&requests, terminal)?;
+                let end_alone = signals.is_none();
+                pass_signals(&requests, terminal, signals.take().map_or_else(catch, Ok)?, end_alone)?;
                 let (requests, credit) = (requests.clone(), credit.clone());
                 // Ends with this process: nothing can interrupt its read.
                 thread::spawn(move || pass_input(&requests, &credit, terminal));
@@ -63,7 +71,7 @@ pub fn exec(client: &Client, clone: &str, argv: &[OsString], terminal: bool) -> 
                 drop(raw);
                 return Ok(ExitCode::from(u8::try_from(exit.shell_status()).unwrap_or(1)));
             }
-            Reply::Failed(e) => return Err(guest(e)),
+            Reply::Failed(e) => return not_started(e),
             _ => return Err(CliError::Unable("the guest's agent answered out of turn".into())),
         }
     }
@@ -89,16 +97,39 @@ fn pass(to: &mut impl Write, bytes: &[u8], name: &str) -> Result<(), CliError> {
     to.write_all(bytes).and_then(|()| to.flush()).map_err(CliError::file("write", name))
 }
 
-/// From now on signals go to the command; so does the terminal's size.
-fn pass_signals(requests: &Requests, terminal: bool) -> Result<(), CliError> {
+/// A command that is not there, or may not run, is what it is for a shell.
+fn not_started(error: AgentError) -> Result<ExitCode, CliError> {
+    let status = match error.kind {
+        ErrorKind::NotFound => 127,
+        ErrorKind::Denied => 126,
+        _ => return Err(guest(error)),
+    };
+    eprintln!("flashfork: {error}");
+    Ok(ExitCode::from(status))
+}
+
+/// Catches what goes to a command in a guest; it is kept until there is one.
+pub fn catch() -> Result<Signals, CliError> {
     // What is ignored (nohup, jobs in the background of a script) stays so.
-    let wanted = PASSED_ON.iter().filter(|signal| !is_ignored(**signal)).chain(terminal.then_some(&SIGWINCH));
-    let mut signals = Signals::new(wanted).map_err(CliError::file("catch", "signals"))?;
+    let wanted = PASSED_ON.iter().filter(|signal| !is_ignored(**signal));
+    Signals::new(wanted).map_err(CliError::file("catch", "signals"))
+}
+
+/// From now on signals go to the command; so does the terminal's size.
+fn pass_signals(
+    requests: &Requests,
+    terminal: bool,
+    mut signals: Signals,
+    end_alone: bool,
+) -> Result<(), CliError> {
+    if terminal {
+        signals.add_signal(SIGWINCH).map_err(CliError::file("catch", "signals"))?;
+    }
     let requests = requests.clone();
     thread::spawn(move || {
         for signal in &mut signals {
             let request = if signal == SIGWINCH { Request::Resize(terminal::size()) } else { Request::Signal(signal) };
-            if send(&requests, &request).is_err() && signal != SIGWINCH {
+            if send(&requests, &request).is_err() && signal != SIGWINCH && end_alone {
                 // There is nobody any more who could be told.
                 let _ = emulate_default_handler(signal);
             }

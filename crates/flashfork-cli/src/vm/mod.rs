@@ -11,7 +11,7 @@ mod terminal;
 pub use args::VmArgs;
 
 use crate::error::CliError;
-use crate::output::say;
+use crate::output::{self, say};
 use args::{
     CreateArgs, DEFAULT_TEMPLATE, DirectoryArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand, VmCommand,
 };
@@ -58,7 +58,7 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", clone.template), &request)?;
             print.print(&clones, || show::clones(&clones))?;
         }
-        VmCommand::Exec(args) => return exec::exec(&client, &args.name, &args.command, args.terminal),
+        VmCommand::Exec(args) => return exec::exec(&client, &args.name, &args.command, args.terminal, None),
         VmCommand::Console(args) => return console::console(&client, &args.name),
         VmCommand::Rollback(args) => {
             let clone: api::Clone = client.post(&format!("/v1/clones/{}/rollback", args.name), &())?;
@@ -233,12 +233,15 @@ fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
         let request = serde_json::from_value(json).map_err(|e| CliError::Unable(e.to_string()))?;
         create(client, &request)?;
     }
+    // From before the clone is there nothing but SIGKILL ends this process and leaves the clone.
+    let signals = exec::catch()?;
+    output::outlive_the_pipe();
     let request = CreateClones { count: 1, name: None, job: String::new(), wait: true };
     let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", args.template), &request)?;
     let clone = clones.first().ok_or_else(|| CliError::Unable("the VM daemon made no clone".into()))?;
-    let result = exec::exec(client, &clone.name, &args.command, args.terminal);
+    let result = exec::exec(client, &clone.name, &args.command, args.terminal, Some(signals));
     client.delete(&format!("/v1/clones/{}", clone.name))?;
-    result
+    result.inspect_err(output::end_if_closed)
 }
 
 fn image(args: &FromDirArgs) -> Result<ExitCode, CliError> {
