@@ -9,7 +9,7 @@ use linux_loader::bootparam::{boot_e820_entry, boot_params};
 use linux_loader::cmdline::Cmdline;
 use linux_loader::configurator::{BootConfigurator, BootParams, linux::LinuxBootConfigurator};
 use linux_loader::loader::elf::PvhBootCapability;
-use linux_loader::loader::{BzImage, Elf, KernelLoader, KernelLoaderResult, load_cmdline};
+use linux_loader::loader::{BzImage, Elf, Error, KernelLoader, KernelLoaderResult, bzimage, elf, load_cmdline};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use vm_memory::{GuestAddress, ReadVolatile};
@@ -75,12 +75,34 @@ pub(super) fn load(
 
 fn load_kernel(kernel: &mut File, memory: &GuestMemory) -> Result<KernelLoaderResult, BootError> {
     let high = Some(GuestAddress(layout::KERNEL));
-    kernel.seek(SeekFrom::Start(0)).map_err(|e| BootError::Kernel(e.to_string()))?;
-    match BzImage::load(memory, None, kernel, high) {
-        Ok(loaded) => Ok(loaded),
-        Err(bzimage) => Elf::load(memory, None, kernel, high)
-            .map_err(|elf| BootError::Kernel(format!("as a bzImage: {bzimage}; as ELF: {elf}"))),
+    let failed = |e: std::io::Error| BootError::Kernel(e.to_string());
+    let length = kernel.seek(SeekFrom::End(0)).map_err(failed)?;
+    kernel.seek(SeekFrom::Start(0)).map_err(failed)?;
+    let end = low_end(memory);
+    let loaded = BzImage::load(memory, None, kernel, high).or_else(|bzimage| {
+        Elf::load(memory, None, kernel, high).map_err(|elf| {
+            let unread = matches!(bzimage, Error::Bzimage(bzimage::Error::ReadBzImageCompressedKernel))
+                || matches!(elf, Error::Elf(elf::Error::ReadKernelImage));
+            // The loaders tell no lack of memory from a damaged file.
+            if unread && layout::KERNEL + length > end {
+                return BootError::Memory { what: "the kernel" };
+            }
+            BootError::Kernel(format!("as a bzImage: {bzimage}; as ELF: {elf}"))
+        })
+    })?;
+    if let Some(header) = &loaded.setup_header {
+        // What a kernel needs to unpack itself, where it would be if all memory were free (boot.rst, init_size).
+        let start = loaded.kernel_load.0.max(header.pref_address);
+        if start.saturating_add(header.init_size.into()) > end {
+            return Err(BootError::Memory { what: "the kernel" });
+        }
     }
+    Ok(loaded)
+}
+
+/// Where memory ends, or its gap below 4 GB begins.
+fn low_end(memory: &GuestMemory) -> u64 {
+    memory.iter().next().map_or(0, |region| region.len())
 }
 
 /// As high as it may be, so that the kernel can unpack itself below.
@@ -89,8 +111,7 @@ fn load_initrd(file: &File, kernel_end: u64, limit: u64, memory: &GuestMemory) -
     let mut file = file.try_clone().map_err(failed)?;
     let length = file.seek(SeekFrom::End(0)).map_err(failed)?;
     file.seek(SeekFrom::Start(0)).map_err(failed)?;
-    let low_end = memory.iter().next().map_or(0, |region| region.len());
-    let top = low_end.min(limit + 1);
+    let top = low_end(memory).min(limit + 1);
     let start = top.checked_sub(length).map(|start| start & !0xfff).filter(|start| *start >= kernel_end);
     let start = start.ok_or(BootError::Memory { what: "the initramfs" })?;
     let slice = memory.get_slice(GuestAddress(start), length as usize);
@@ -121,4 +142,41 @@ fn write_boot_params(
     }
     let params = BootParams::new(&params, GuestAddress(layout::BOOT_PARAMS));
     LinuxBootConfigurator::write_bootparams(&params, memory).map_err(|e| BootError::Kernel(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    /// The head of a bzImage for protocol 2.15, and nothing but zeros behind it.
+    fn bzimage(length: u64, init_size: u32) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(length).unwrap();
+        for (offset, bytes) in [
+            (0x202, &b"HdrS\x0f\x02"[..]),
+            (0x211, &[1]), // loadflags: high
+            (0x214, &0x10_0000_u32.to_le_bytes()),
+            (0x236, &1_u16.to_le_bytes()), // xloadflags: a 64-bit entry
+            (0x258, &0x100_0000_u64.to_le_bytes()),
+            (0x260, &init_size.to_le_bytes()),
+        ] {
+            file.write_all_at(bytes, offset).unwrap();
+        }
+        file
+    }
+
+    #[test]
+    fn too_little_memory_is_no_bad_kernel() {
+        let memory = GuestMemory::from_ranges(&[(GuestAddress(0), 32 << 20)]).unwrap();
+        let load = |mut kernel: File| load_kernel(&mut kernel, &memory).map(drop).map_err(|e| e.to_string());
+        assert_eq!(load(bzimage(8 << 20, 16 << 20)), Ok(()));
+        let more = "the kernel does not fit into the guest's memory: give it more";
+        for (length, init_size) in [(40 << 20, 16 << 20), (8 << 20, (16 << 20) + 1)] {
+            assert_eq!(load(bzimage(length, init_size)).unwrap_err(), more);
+        }
+        let nothing = tempfile::tempfile().unwrap();
+        nothing.set_len(40 << 20).unwrap();
+        assert!(load(nothing).unwrap_err().contains("cannot load the kernel"));
+    }
 }
