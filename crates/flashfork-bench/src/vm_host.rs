@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{Boot, BootGuest, FromShell, ToShell};
+use flashfork_proto::shell::{Boot, BootGuest, Ended, FromShell, ToShell};
 use flashfork_vmm::pool::{Program, Shell};
 use kvm_ioctls::Kvm;
 
@@ -107,14 +107,17 @@ pub(crate) fn expect<T>(
     loop {
         let (message, _) = shell.receive(PATIENCE).map_err(vm)?;
         let ended = match &message {
-            FromShell::Ended(ended) => Some(format!("{ended:?}")),
+            FromShell::Ended(ended @ Ended::Kvm(_)) => {
+                Some(format!("{ended}; where this KVM runs no such guests, the lab's does: docs/VIRTUAL_MACHINES.md"))
+            }
+            FromShell::Ended(ended) => Some(ended.to_string()),
             FromShell::Failed(why) => Some(why.clone()),
             _ => None,
         };
         match (wanted(message), ended) {
             (Some(found), _) => return Ok(found),
             (None, Some(ended)) => {
-                return Err(BenchError::Unable(format!("a guest that should {what} ended instead: {ended}")));
+                return Err(BenchError::Unable(format!("a guest that should {what} did not: {ended}")));
             }
             (None, None) => {}
         }

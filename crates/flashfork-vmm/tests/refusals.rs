@@ -47,10 +47,12 @@ fn refusals_say_what_and_what_to_do() {
     daemon.refused("POST", "/v1/templates", &diskless, "no serial number");
     daemon.clones("t", &json!({ "wait": false, "name": "c" }));
     daemon.refused("POST", "/v1/templates/t/clones", &json!({ "wait": false, "name": "c" }), "already");
-    daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "has 1 clones");
+    daemon.refused("DELETE", "/v1/templates/t", &Value::Null, "has 1 clone:");
     let mut limited = tiny("l", idler());
     limited["max_clones"] = json!(1);
     let _: Template = daemon.done("POST", "/v1/templates", &limited);
+    let nothing_made = json!({ "wait": false, "name": "c" });
+    daemon.refused("POST", "/v1/templates/l/clones", &nothing_made, "already");
     daemon.clones("l", &json!({ "wait": false }));
     daemon.refused("POST", "/v1/templates/l/clones", &json!({ "wait": false }), "make a new one");
 }

@@ -200,3 +200,19 @@ pub enum Ended {
     /// KVM can't run the guest any further.
     Kvm(String),
 }
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(done) if done.result.is_empty() => write!(f, "ended with status {}", done.status),
+            Self::Done(done) => {
+                write!(f, "ended with status {}: {}", done.status, String::from_utf8_lossy(&done.result).trim())
+            }
+            Self::PowerOff => f.write_str("powered off"),
+            Self::Reset => f.write_str("reset itself, or met a triple fault"),
+            Self::Stopped => f.write_str("was stopped"),
+            Self::Failed(why) => write!(f, "failed: {why}"),
+            Self::Kvm(why) => write!(f, "could not go on: {why}"),
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! From a guest's power-on to its template. The guest runs in a shell, like every other.
 
 use super::Settings;
-use super::clone::{describe, nanoseconds};
+use super::clone::nanoseconds;
 use super::console::Console;
 use super::error::DaemonError;
 use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
@@ -153,7 +153,7 @@ fn run(
                 return Ok((frozen(request, &state, descriptors, image)?, boot_ns));
             }
             (FromShell::Failed(why), _) => return Err(ShellFailure::Said(why).into()),
-            (FromShell::Ended(ended), _) => return Err(DaemonError::Guest(format!("the guest {}", describe(&ended)))),
+            (FromShell::Ended(ended), _) => return Err(DaemonError::Guest(format!("the guest {ended}"))),
             _ => {}
         }
     }
@@ -205,7 +205,7 @@ fn until_forked(
             Ok((FromShell::Forked, _)) => return Ok(()),
             Ok((FromShell::Console(bytes), _)) => console.write(&bytes),
             Ok((FromShell::Ended(Ended::Kvm(why)), _)) => return Err(DaemonError::Unrunnable(why)),
-            Ok((FromShell::Ended(ended), _)) => return Err(failed(&describe(&ended))),
+            Ok((FromShell::Ended(ended), _)) => return Err(failed(&ended.to_string())),
             Ok((FromShell::Failed(why), _)) => return Err(ShellFailure::Said(why).into()),
             Ok(_) => {}
             Err(ShellFailure::Silent(_)) => {}

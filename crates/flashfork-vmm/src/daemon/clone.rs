@@ -92,7 +92,7 @@ pub(super) fn claim(
         match shell.receive(left).map_err(|failure| failure.after(CLAIM))?.0 {
             FromShell::Claimed(times) => return Ok((times, early)),
             FromShell::Failed(why) => return Err(ShellFailure::Said(why)),
-            FromShell::Ended(ended) => return Err(ShellFailure::Said(describe(&ended))),
+            FromShell::Ended(ended) => return Err(ShellFailure::Said(ended.to_string())),
             other if early.len() < EARLY => early.push(other),
             _ => return Err(ShellFailure::Unexpected),
         }
@@ -247,7 +247,7 @@ impl Running {
             first_exit_ns: life.first_exit_ns,
             ready_ns: life.ready_ns,
             trouble: life.trouble.clone(),
-            ended: life.ended.as_ref().map(describe),
+            ended: life.ended.as_ref().map(ToString::to_string),
             memory_bytes,
         }
     }
@@ -262,7 +262,7 @@ impl Running {
             _ if timeout.timed_out() => Err(self.failed(&format!("did not become ready within {} s", ALIVE.as_secs()))),
             None => Ok(()),
             Some(Ended::Done(done)) if done.status == 0 => Ok(()),
-            Some(ended) => Err(self.failed(&describe(ended))),
+            Some(ended) => Err(self.failed(&ended.to_string())),
         }
     }
 
@@ -321,7 +321,7 @@ impl Running {
             Question::Answered(FromShell::Failed(why)) => ShellFailure::Said(why),
             Question::Answered(_) => ShellFailure::Unexpected,
             Question::Asked | Question::None => match &life.ended {
-                Some(ended) => ShellFailure::Gone(describe(ended)),
+                Some(ended) => ShellFailure::Gone(ended.to_string()),
                 None => ShellFailure::Silent(ANSWER),
             },
         };
@@ -362,21 +362,6 @@ impl Running {
 /// Panics abort, so no lock is ever poisoned.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// An end in words.
-pub(super) fn describe(ended: &Ended) -> String {
-    match ended {
-        Ended::Done(done) if done.result.is_empty() => format!("ended with status {}", done.status),
-        Ended::Done(done) => {
-            format!("ended with status {}: {}", done.status, String::from_utf8_lossy(&done.result).trim())
-        }
-        Ended::PowerOff => "powered off".into(),
-        Ended::Reset => "reset itself, or met a triple fault".into(),
-        Ended::Stopped => "was stopped".into(),
-        Ended::Failed(why) => format!("failed: {why}"),
-        Ended::Kvm(why) => format!("could not go on: {why}"),
-    }
 }
 
 pub(super) fn nanoseconds(time: Duration) -> u64 {

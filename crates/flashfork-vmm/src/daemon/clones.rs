@@ -8,6 +8,7 @@ use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
 use flashfork_proto::shell::{Claim, Renewal};
 use flashfork_proto::signal::MAX_JOB;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -44,13 +45,16 @@ impl Daemon {
         if request.job.len() > MAX_JOB {
             return Err(DaemonError::Invalid(format!("a job of {} bytes: {MAX_JOB} fit", request.job.len())));
         }
+        // Before a number is taken: a name that can't be had costs none.
+        let _reserved = request.name.as_deref().map(|name| self.reserve("clone", name)).transpose()?;
         let tenant = rustix::process::geteuid().as_raw();
-        let numbers = entry.template.quota.take(tenant, request.count.into())?;
+        let mut numbers = entry.template.quota.take(tenant, request.count.into())?;
         let mut made = Vec::new();
-        for index in numbers {
-            match self.create_clone(template, &entry, request, index, started) {
+        while !numbers.is_empty() {
+            match self.create_clone(template, &entry, request, &mut numbers, started) {
                 Ok(clone) => made.push(clone),
                 Err(error) => {
+                    entry.template.quota.give_back(numbers);
                     self.take_back(&made);
                     return Err(error);
                 }
@@ -72,16 +76,21 @@ impl Daemon {
         }
     }
 
+    /// Makes one. Its number is the first of `numbers`, and no longer among them once it is used, or its name is another's: else
+    /// the next request would meet it again.
     fn create_clone(
         self: &Arc<Self>,
         template: &str,
         entry: &Arc<Entry>,
         request: &CreateClones,
-        index: u64,
+        numbers: &mut Range<u64>,
         started: Instant,
     ) -> Result<Arc<Running>, DaemonError> {
+        let index = numbers.start;
         let name = request.name.clone().unwrap_or_else(|| format!("{template}-{}", index + 1));
-        let _reserved = self.reserve("clone", &name)?;
+        // A name that was asked for is the caller's already.
+        let of_number = request.name.is_none().then(|| self.reserve("clone", &name)).transpose();
+        let _reserved = of_number.inspect_err(|_| numbers.start += 1)?;
         let alive = self.count(template, entry)?;
         let renewal = renewal(&name, index, request.job.as_bytes())?;
         let (generation, cid) = (renewal.identity.generation, self.cid());
@@ -93,6 +102,8 @@ impl Daemon {
         let claim = Claim { renewal, cid, state: entry.state.clone() };
         let pools = &self.hardware()?.pools;
         let shell = pools.take(entry.shape())?;
+        // From here on a guest may have its entropy.
+        numbers.start += 1;
         let (claim, early) = match clone::claim(&shell, claim, &fds) {
             Ok(claimed) => claimed,
             Err(failure) => {
@@ -172,8 +183,14 @@ impl Daemon {
         let entry = clone.template()?;
         let was_ready = clone.show().ready_ns.is_some();
         let tenant = rustix::process::geteuid().as_raw();
-        let index = entry.template.quota.take(tenant, 1)?.start;
-        clone.rollback(renewal(name, index, clone.job())?)?;
+        let number = entry.template.quota.take(tenant, 1)?;
+        let renewal = renewal(name, number.start, clone.job())?;
+        clone.rollback(renewal).inspect_err(|error| {
+            // Any other comes before its shell was asked.
+            if !matches!(error, DaemonError::Shell(_)) {
+                entry.template.quota.give_back(number);
+            }
+        })?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
         if was_ready {
             clone.wait_ready()?;

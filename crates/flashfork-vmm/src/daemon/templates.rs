@@ -96,7 +96,8 @@ impl Daemon {
         let entry = state.templates.get(name).cloned().ok_or_else(unknown)?;
         let alive = entry.alive.load(Ordering::Acquire);
         if alive > 0 {
-            return Err(DaemonError::Conflict(format!("template {name} has {alive} clones: remove them first")));
+            let s = if alive == 1 { "" } else { "s" };
+            return Err(DaemonError::Conflict(format!("template {name} has {alive} clone{s}: remove what it has first")));
         }
         state.templates.remove(name);
         let shape = entry.shape();

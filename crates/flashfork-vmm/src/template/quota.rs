@@ -61,6 +61,14 @@ impl Quota {
         Ok(std::mem::replace(&mut *made, end)..end)
     }
 
+    /// Takes back numbers that no clone got; they stay used if somebody has taken later ones since.
+    pub fn give_back(&self, numbers: Range<u64>) {
+        let mut made = crate::devices::lock(&self.made);
+        if *made == numbers.end {
+            *made = numbers.start;
+        }
+    }
+
     /// User id of whose it is.
     pub fn tenant(&self) -> u32 {
         self.tenant
@@ -99,6 +107,16 @@ mod tests {
         assert_eq!(quota.take(7, 2), Ok(3..5));
         assert_eq!(quota.take(7, 1), Err(QuotaError::Retired { made: 5, max: 5 }));
         assert_eq!(Quota::from(quota.saved()).made(), 5, "also after it was saved");
+    }
+
+    #[test]
+    fn the_last_numbers_can_be_given_back() {
+        let quota = Quota::new(7, Some(5));
+        assert_eq!(quota.take(7, 5), Ok(0..5));
+        quota.give_back(3..5);
+        assert_eq!(quota.take(7, 1), Ok(3..4));
+        quota.give_back(1..3);
+        assert_eq!(quota.made(), 4, "none is given twice");
     }
 
     #[test]
