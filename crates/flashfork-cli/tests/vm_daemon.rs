@@ -86,7 +86,8 @@ fn a_template_without_clones_or_time_is_wrong_usage() {
 #[test]
 fn a_machine_that_cannot_be_made_is_wrong_usage() {
     let dir = tempfile::tempdir().unwrap();
-    for (option, wrong) in [("--cpus", "9"), ("--cpus", "0"), ("--memory", "0"), ("--memory", "2T"), ("--memory", "x")] {
+    for (option, wrong) in [("--cpus", "9"), ("--cpus", "0"), ("--memory", "0"), ("--memory", "2T"), ("--memory", "x")]
+    {
         vm(dir.path()).args(["template", "create", "a", option, wrong]).assert().code(2).stderr(contains(option));
     }
     for count in ["0", "1001"] {

@@ -116,12 +116,7 @@ pub fn catch() -> Result<Signals, CliError> {
 }
 
 /// From now on signals go to the command; so does the terminal's size.
-fn pass_signals(
-    requests: &Requests,
-    terminal: bool,
-    mut signals: Signals,
-    end_alone: bool,
-) -> Result<(), CliError> {
+fn pass_signals(requests: &Requests, terminal: bool, mut signals: Signals, end_alone: bool) -> Result<(), CliError> {
     if terminal {
         signals.add_signal(SIGWINCH).map_err(CliError::file("catch", "signals"))?;
     }

@@ -97,7 +97,9 @@ impl Daemon {
         let alive = entry.alive.load(Ordering::Acquire);
         if alive > 0 {
             let s = if alive == 1 { "" } else { "s" };
-            return Err(DaemonError::Conflict(format!("template {name} has {alive} clone{s}: remove what it has first")));
+            return Err(DaemonError::Conflict(format!(
+                "template {name} has {alive} clone{s}: remove what it has first"
+            )));
         }
         state.templates.remove(name);
         let shape = entry.shape();
