@@ -79,6 +79,8 @@ pub enum Server {
 
 /// Opens `place`: from now on it can be connected to.
 pub fn open(place: &Place) -> io::Result<Server> {
+    // Made up by the kernel when it is first read: before there is a template, so that it is the same in all clones.
+    session::boot_id();
     match place {
         Place::Unix(path) => Ok(Server::Socket(UnixListener::bind(path)?.into())),
         Place::Vsock => {
@@ -168,8 +170,9 @@ impl Acceptor {
             }
             drop(conn);
             self.open.fetch_sub(1, Ordering::AcqRel);
-            if !stay(self.idle.fetch_add(1, Ordering::AcqRel)) {
-                self.idle.fetch_sub(1, Ordering::AcqRel);
+            // A thread that leaves is never counted as idle: another would rely on it.
+            let staying = |idle| stay(idle).then_some(idle + 1);
+            if self.idle.fetch_update(Ordering::AcqRel, Ordering::Acquire, staying).is_err() {
                 return;
             }
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tempfile::Builder;
 
@@ -49,7 +49,10 @@ pub fn default_guest(cache: &Path, agent: &Path, progress: &mut dyn FnMut(&str))
     let mut tree = Tree::new();
     let key = fill(&mut tree, agent, &modules)?;
     let initramfs = cache.join(format!("guest-{key:016x}.cpio"));
-    if !initramfs.is_file() {
+    if initramfs.is_file() {
+        // In use. Who may not say so doesn't own the cache, and cleans it neither.
+        let _ = fs::File::options().append(true).open(&initramfs).and_then(|file| file.set_modified(SystemTime::now()));
+    } else {
         write(&tree, &initramfs, cache)?;
         remove_old(cache, &initramfs);
     }
@@ -87,7 +90,7 @@ fn fill(tree: &mut Tree, agent: &Path, modules: &[Module]) -> Result<u64, ImageE
     Ok(key.finish())
 }
 
-/// Removes what earlier agents were packed into, unless it is so new that somebody may be about to boot it. What can't be removed
+/// Removes what earlier agents were packed into and nobody has used for a while. What can't be removed
 /// only takes room.
 fn remove_old(cache: &Path, new: &Path) {
     let old = |path: &Path| {
@@ -117,7 +120,6 @@ fn write(tree: &Tree, path: &Path, cache: &Path) -> Result<(), ImageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::SystemTime;
 
     #[test]
     fn an_initramfs_of_an_earlier_agent_goes_after_a_day() {

@@ -22,12 +22,14 @@ pub enum Event {
     },
     /// The guest says that it has its entropy, clock and hooks; the generation is the clone's own. It goes on.
     Alive(Generation),
-    /// The guest restarted its timer, which had run for so many nanoseconds. It goes on. Of laps that nobody has taken yet,
-    /// only the last is kept.
+    /// The guest restarted its timer, which had run for so many nanoseconds. It goes on.
     Lap(u64),
     /// Something went wrong that the machine goes on with: one line, once for each kind and generation.
     Trouble(String),
 }
+
+/// More than a guest signals that its host listens to, however long the controller has to wait for a processor.
+const WAITING: usize = 8;
 
 /// Where events are put in.
 #[derive(Clone)]
@@ -56,16 +58,16 @@ pub fn queue() -> io::Result<(Outbox, Inbox)> {
 impl Outbox {
     /// Puts an event in. A machine that is going away listens no more; nothing is lost by that.
     ///
-    /// Laps and signs of life the guest makes as fast as it likes: a new one takes the place of one that still waits. Of all
-    /// others there are no more than the machine's owner asked for.
+    /// Laps and signs of life the guest makes as fast as it likes: of each kind at most [`WAITING`] are kept until they are taken, and a new
+    /// one takes the place of the last. Of all others there are no more than the machine's owner asked for.
     pub(crate) fn put(&self, event: Event) {
         let Shared { events, some, wake } = &*self.0;
         let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
-        let replaces = |other: &&mut Event| {
-            matches!(event, Event::Lap(_) | Event::Alive(_)) && discriminant(*other) == discriminant(&event)
-        };
-        match events.iter_mut().find(replaces) {
-            Some(waiting) => *waiting = event,
+        let unasked = matches!(event, Event::Lap(_) | Event::Alive(_));
+        let alike = |other: &Event| discriminant(other) == discriminant(&event);
+        let full = unasked && events.iter().filter(|other| alike(other)).count() >= WAITING;
+        match events.iter_mut().rfind(|other| full && alike(other)) {
+            Some(last) => *last = event,
             None => events.push_back(event),
         }
         drop(events);
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_that_signals_all_the_time_fills_no_memory() {
+    fn a_guest_that_signals_all_the_time_fills_no_memory_and_no_lap_of_a_few_is_lost() {
         let (outbox, inbox) = queue().unwrap();
         for lap in 0..1000 {
             outbox.put(Event::Lap(lap));
@@ -128,9 +130,11 @@ mod tests {
         outbox.put(Event::Trouble("a line".into()));
         outbox.put(Event::Trouble("another".into()));
         let events: Vec<_> = std::iter::from_fn(|| inbox.take(Some(Duration::ZERO))).collect();
-        let [Event::Lap(999), Event::Alive(_), Event::Trouble(first), Event::Trouble(_)] = &events[..] else {
-            panic!("{events:?}")
-        };
+        let laps: Vec<_> =
+            events.iter().filter_map(|event| if let Event::Lap(lap) = event { Some(*lap) } else { None }).collect();
+        assert_eq!(laps, [0, 1, 2, 3, 4, 5, 6, 999], "the first, in their order, and the latest");
+        assert_eq!(events.iter().filter(|event| matches!(event, Event::Alive(_))).count(), WAITING);
+        let [.., Event::Trouble(first), Event::Trouble(_)] = &events[..] else { panic!("{events:?}") };
         assert_eq!(first, "a line");
     }
 }

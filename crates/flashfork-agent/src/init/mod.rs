@@ -52,8 +52,6 @@ fn start() -> Result<(), String> {
     mounts::late();
     network::bring_up();
 
-    // Made up by the kernel now, the same in all clones.
-    session::boot_id();
     let reaper = Reaper::start().map_err(|error| format!("cannot start a thread: {error}"))?;
     if options.shell {
         shell::keep_running(&reaper).map_err(|error| format!("cannot start a thread: {error}"))?;

@@ -8,6 +8,9 @@ use kvm_ioctls::SyncReg;
 /// Parts per million by which two TSC rates may differ and count as one: what NTP's slewing and calibration differ by.
 const TSC_TOLERANCE_PPM: u64 = 250;
 
+/// Task priority register of the local APIC, in its page.
+const TPR: usize = 0x80;
+
 /// Busy bit of a task segment's type.
 const BUSY: u8 = 2;
 
@@ -22,12 +25,10 @@ impl Vcpu {
         self.restore_with(state, false)
     }
 
-    /// As [`Vcpu::restore`] for a vCPU that runs next: registers and events wait in the page shared with KVM until `KVM_RUN`, which
-    /// takes them in the same order (sync_regs, `KVM_CAP_SYNC_REGS`).
+    /// As [`Vcpu::restore`] for a vCPU that runs next: registers wait in the page shared with KVM until `KVM_RUN`, which takes them
+    /// from there (sync_regs, `KVM_CAP_SYNC_REGS`).
     pub fn restore_to_run(&mut self, state: &VcpuState) -> Result<(), VcpuStateError> {
-        // KVM doesn't look at the page before another vCPU has woken this one.
-        let waits = state.mp_state.mp_state == KVM_MP_STATE_UNINITIALIZED;
-        self.restore_with(state, self.sync_regs && !waits)
+        self.restore_with(state, true)
     }
 
     fn restore_with(&mut self, state: &VcpuState, to_run: bool) -> Result<(), VcpuStateError> {
@@ -36,8 +37,17 @@ impl Vcpu {
             None => Box::new(self.save()?),
         };
         let special = self.special(&state.sregs);
-        // What the local APIC and XCRs need of the special registers is there already.
-        let special_later = to_run && state.sregs.apic_base == fresh.sregs.apic_base && state.xcrs == fresh.xcrs;
+        // Events are never left in the page: an NMI or INIT that comes before the first KVM_RUN, from the I/O APIC or another vCPU,
+        // would be overwritten. And general registers don't come after events. A vCPU that waits to be woken takes
+        // nothing from the page.
+        let waits = state.mp_state.mp_state == KVM_MP_STATE_UNINITIALIZED;
+        let to_run = to_run && self.sync_regs && !waits && state.events == fresh.events;
+        // What the local APIC and XCRs need of the special registers is there already, and CR8, which comes with them and has
+        // four bits less than the local APIC's TPR, takes nothing away.
+        let special_later = to_run
+            && state.sregs.apic_base == fresh.sregs.apic_base
+            && state.xcrs == fresh.xcrs
+            && state.lapic.regs[TPR] & 0xf == 0;
         let fd = &mut self.fd;
         check_rate(state.tsc_khz, fresh.tsc_khz)?;
         if state.mp_state != fresh.mp_state {
@@ -67,10 +77,7 @@ impl Vcpu {
         }
         fd.set_lapic(&state.lapic).map_err(VcpuStateError::ioctl("KVM_SET_LAPIC"))?;
         msrs::write(fd, &state.msrs, &fresh.msrs)?;
-        if to_run {
-            fd.sync_regs_mut().events = state.events;
-            fd.set_sync_dirty_reg(SyncReg::VcpuEvents);
-        } else if state.events != fresh.events {
+        if state.events != fresh.events {
             fd.set_vcpu_events(&state.events).map_err(VcpuStateError::ioctl("KVM_SET_VCPU_EVENTS"))?;
         }
         if msrs::has_kvmclock(&state.msrs) {

@@ -3,7 +3,7 @@
 use super::state::VcpuState;
 use super::{Exit, Msrs, RunError};
 use crate::devices::{Action, Devices};
-use kvm_bindings::{KVM_SYNC_X86_EVENTS, KVM_SYNC_X86_REGS, KVM_SYNC_X86_SREGS};
+use kvm_bindings::{KVM_SYNC_X86_REGS, KVM_SYNC_X86_SREGS};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ pub struct Vcpu {
     xsave_size: usize,
     /// AMD's virtualisation, not Intel's.
     pub(super) svm: bool,
-    /// Whether KVM takes all registers from the page it shares.
+    /// Whether KVM takes registers from the page it shares.
     pub(super) sync_regs: bool,
 }
 
@@ -28,7 +28,7 @@ impl Vcpu {
     /// A vCPU just created, with its CPUID set. `xsave_size` is `KVM_CAP_XSAVE2` of its VM, 0 if it has none; `sync_regs` its
     /// `KVM_CAP_SYNC_REGS`.
     pub(crate) fn new(fd: VcpuFd, id: u8, msrs: Arc<Msrs>, xsave_size: usize, svm: bool, sync_regs: i32) -> Self {
-        let all = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS | KVM_SYNC_X86_EVENTS;
+        let all = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
         let sync_regs = sync_regs & all as i32 == all as i32;
         Self { fd, id, msrs, fresh: None, xsave_size, svm, sync_regs }
     }

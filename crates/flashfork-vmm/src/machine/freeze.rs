@@ -4,7 +4,7 @@ use super::{Machine, MachineError};
 use crate::cpu::{VcpuState, VcpuStateError};
 use crate::devices::virtio::blk::FrozenDisk;
 use crate::kvm::VmState;
-use crate::memory::{self, RamError};
+use crate::memory;
 use crate::state::MachineState;
 use flashfork_proto::shape::Pages;
 use std::os::fd::OwnedFd;
@@ -42,7 +42,7 @@ impl Machine {
         let state = MachineState { shape: self.shape, cpuid: self.vm.cpuid.clone(), forked, vcpus, vm, devices };
         self.ram.unmap()?;
         if self.shape.pages == Pages::Small {
-            memory::collapse(&ram, self.shape.memory_bytes()).map_err(RamError::Map)?;
+            memory::collapse(&ram, self.shape.memory_bytes());
         }
         if let Err(e) = memory::seal(&ram) {
             self.ram.map_shared(&ram)?;
