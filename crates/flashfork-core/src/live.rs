@@ -41,6 +41,10 @@ impl<'a> Live<'a> {
 
     /// Whether all threads can be stopped and nothing else stands in the way, before any work is done.
     pub fn first_look(&mut self, arena: &mut Arena) -> Result<(), Reason> {
+        // The helper, which this is, runs in the program's memory: a kernel or filter that doesn't say so hides others as well.
+        if !sys::same_memory(sys::getpid(), self.process.pid()) {
+            return Err(Reason::Threads);
+        }
         if let Some(Reason::Threads) = objects::for_each_entry(c"/proc", &mut arena.text, |name| {
             decimal(name).filter(|pid| self.is_foreign_user(*pid as i32)).map(|_| Reason::Threads)
         })
@@ -91,20 +95,30 @@ impl<'a> Live<'a> {
         self.longest_ns = self.longest_ns.max(ns);
     }
 
-    /// Who may have come since: processes in this memory, descriptors.
+    /// Who may have come since: processes in this memory, descriptors, rings without one.
     fn look_around(&self, arena: &mut Arena) -> Result<(), Reason> {
         let mut shared = false;
         self.others.for_each(|tid| {
             let path = ProcPath::of(self.process.pid()).push(b"/task/").number(tid).push(b"/children");
-            let children = read_file(path.as_c(), &mut arena.small).unwrap_or(b"");
-            shared |= words(children).filter_map(decimal).any(|pid| self.is_foreign_user(pid as i32));
+            let room = arena.small.len();
+            shared |= match read_file(path.as_c(), &mut arena.small) {
+                Ok(children) if children.len() < room => {
+                    words(children).filter_map(decimal).any(|pid| self.is_foreign_user(pid as i32))
+                }
+                // Too many, or not to be known.
+                _ => true,
+            };
         });
         if shared {
             return Err(Reason::Threads);
         }
-        match objects::descriptors_of(&self.process, &mut arena.small) {
-            Ok(None) => Ok(()),
-            Ok(Some(reason)) => Err(reason),
+        let mut ring = None;
+        let listed = vma::for_each(c"/proc/self/maps", &mut arena.small, |v| {
+            ring = ring.or(objects::ring(v));
+            Ok(())
+        });
+        match listed.and_then(|()| objects::descriptors_of(&self.process, &mut arena.small)) {
+            Ok(found) => ring.or(found).map_or(Ok(()), Err),
             // Without knowing them nothing may be done.
             Err(_) => Err(Reason::ThreadTraced),
         }

@@ -4,6 +4,7 @@
 use crate::never_seal::Reason;
 use crate::sys::{self, Errno, Result};
 use crate::text::{ProcPath, decimal, read_file, words};
+use crate::vma::{Kind, Vma};
 use core::ffi::CStr;
 
 const AF_XDP: i32 = 44;
@@ -104,6 +105,15 @@ pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
 /// As [`descriptors`], for any process.
 pub fn descriptors_of(process: &Process, buf: &mut [u8]) -> Result<Option<Reason>> {
     for_each_entry(process.descriptors().as_c(), buf, |name| descriptor(process, name))
+}
+
+/// What a mapping says of rings that need no descriptor: AIO's never has one, io_uring's may be registered and closed.
+pub fn ring(v: &Vma) -> Option<Reason> {
+    match v.kind {
+        Kind::AioRing => Some(Reason::AsyncIo),
+        _ if v.name().starts_with(b"anon_inode:[io_uring]") => Some(Reason::IoUring),
+        _ => None,
+    }
 }
 
 fn tasks(buf: &mut [u8]) -> Result<usize> {

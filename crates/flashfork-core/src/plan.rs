@@ -6,6 +6,7 @@
 
 use crate::arena::{Arena, Run, VmaRecord};
 use crate::never_seal::{Reason, judge};
+use crate::objects;
 use crate::offset;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
@@ -45,13 +46,7 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     let mut pagemap = Pagemap::open(regions)?;
     vma::for_each(c"/proc/self/smaps", text, |v| {
         facts.vmas += 1;
-        if v.name().starts_with(b"anon_inode:[io_uring]") {
-            // Its descriptor may be registered and closed; the rings stay mapped.
-            facts.refused = Some(Reason::IoUring);
-        }
-        if v.kind == Kind::AioRing {
-            facts.refused = Some(Reason::AsyncIo);
-        }
+        facts.refused = objects::ring(v).or(facts.refused);
         if v.range.intersect(own).len() == own.len() && v.flags.has(b"lo") {
             facts.refused = Some(Reason::LocksFuture);
         }

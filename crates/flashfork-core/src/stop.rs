@@ -109,11 +109,25 @@ impl Others {
             if !self.wait(limit) {
                 return Ok(false);
             }
-            // Whoever has ended meanwhile is off the list: look at the whole list once more.
-            if !new && self.count == known {
+            // Whoever has ended meanwhile is off the list: look at the whole list once more. And it may have been cut short, or miss what a
+            // thread started that was gone before it could be seized: the kernel's own count says so.
+            if !new && self.count == known && self.are_all() {
                 return Ok(true);
             }
+            if sys::now_ns() > limit {
+                return Ok(false);
+            }
         }
+    }
+
+    /// Whether no thread runs but the spared one, by the number of threads the kernel counts; all on the list are stopped.
+    fn are_all(&self) -> bool {
+        let mut buf = [0; 512];
+        let path = ProcPath::of(self.pid).push(b"/stat");
+        let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
+        let leader_has_ended = field(stat, STATE) == Some(b"Z");
+        let counted = field(stat, THREADS).and_then(decimal);
+        counted == Some((self.count + 1 + usize::from(leader_has_ended)) as u64)
     }
 
     /// Seizes threads not on the list yet; whether there were any.
@@ -203,6 +217,17 @@ impl Thread {
     }
 }
 
+/// Numbers of fields in /proc/PID/stat (proc_pid_stat(5)).
+const STATE: usize = 3;
+const FLAGS: usize = 9;
+const THREADS: usize = 20;
+
+/// A field of /proc/PID/stat from the third on; the second, the name, may hold anything.
+fn field(stat: &[u8], number: usize) -> Option<&[u8]> {
+    let rest = stat.rsplit(|b| *b == b')').next()?;
+    words(rest).nth(number - STATE)
+}
+
 /// Why a thread can't be seized. None when it has ended and only its name is left.
 fn why_not(pid: i32, tid: i32) -> Option<Reason> {
     const PF_IO_WORKER: u64 = 0x10;
@@ -210,11 +235,8 @@ fn why_not(pid: i32, tid: i32) -> Option<Reason> {
     let mut buf = [0; 512];
     let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/stat");
     let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
-    // The name before may hold anything.
-    let rest = stat.rsplit(|b| *b == b')').next().unwrap_or(b"");
-    let state = words(rest).next().unwrap_or(b"X");
-    let flags = words(rest).nth(6).and_then(decimal).unwrap_or(0);
-    match state {
+    let flags = field(stat, FLAGS).and_then(decimal).unwrap_or(0);
+    match field(stat, STATE).unwrap_or(b"X") {
         b"Z" | b"X" => None,
         _ if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 => Some(Reason::ThreadUnstoppable),
         _ => Some(Reason::ThreadTraced),
