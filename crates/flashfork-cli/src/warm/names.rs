@@ -2,12 +2,12 @@
 
 use crate::error::CliError;
 use flashfork_warm::LONGEST_NAME;
-use nix::fcntl::{AT_FDCWD, OFlag, RenameFlags, open, renameat2};
-use nix::sys::stat::{Mode, fstat};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, open, renameat2};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -54,6 +54,15 @@ impl Names {
         let path = place();
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.map_err(CliError::file("create", &path))?;
+        // Whoever may rename what is in the directory above decides what is found here.
+        let above = path.parent().unwrap_or(&path);
+        let found = std::fs::symlink_metadata(above).map_err(CliError::file("look at", above))?;
+        if !found.is_dir() || found.uid() != nix::unistd::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+            return Err(CliError::Unable(format!(
+                "{} is no place for templates: it is no directory of yours that only you may change; remove it, or set XDG_RUNTIME_DIR to a directory of yours",
+                above.display()
+            )));
+        }
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
         let failed = |e: nix::Error| CliError::file("open", &path)(e.into());
         let directory = open(&path, flags, Mode::empty()).map_err(failed)?;
@@ -76,10 +85,11 @@ impl Names {
         Path::new("/proc/self/fd").join(self.directory.as_raw_fd().to_string()).join(entry)
     }
 
-    /// All names there are, in order, whether or not their templates live.
+    /// All names there are, sockets all, in order, whether or not their templates live.
     pub fn all(&self) -> Result<Vec<Name>, CliError> {
         let entries = std::fs::read_dir(&self.path).map_err(CliError::file("read", &self.path))?;
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let sockets = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
+        let names = sockets.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let mut names: Vec<Name> = names.collect();
         names.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(names)
@@ -94,11 +104,22 @@ impl Names {
         }
     }
 
-    /// Removes an entry; one that isn't there is no failure.
+    /// Removes an entry, a socket; one that isn't there is no failure.
     pub fn remove(&self, entry: impl AsRef<Path>) -> Result<(), CliError> {
+        let path = self.path.join(&entry);
+        match fstatat(&self.directory, entry.as_ref(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) if found.st_mode & SFlag::S_IFMT.bits() != SFlag::S_IFSOCK.bits() => {
+                return Err(CliError::Unable(format!(
+                    "{} is no template: it is not a socket; move it away",
+                    path.display()
+                )));
+            }
+            // What can't be looked at can't be removed, and that says why.
+            _ => {}
+        }
         match unlinkat(&self.directory, entry.as_ref(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(nix::Error::ENOENT) => Ok(()),
-            Err(e) => Err(CliError::file("remove", self.path.join(entry))(e.into())),
+            Err(e) => Err(CliError::file("remove", path)(e.into())),
         }
     }
 }

@@ -29,6 +29,20 @@ fn unknown_names_are_told_and_need_no_removing() {
 }
 
 #[test]
+fn what_is_no_socket_is_never_removed() {
+    let place = Place::new();
+    place.warm_shell();
+    let file = place.path().join("flashfork/templates/notes");
+    std::fs::write(&file, "mine").unwrap();
+    assert_eq!(place.list().len(), 1);
+    for command in [&["clone", "notes"][..], &["rm", "notes"], &["warm", "notes", "--", "sh"]] {
+        let output = place.run(command);
+        assert!(line(&output).contains("it is not a socket"), "{}", line(&output));
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[test]
 fn programs_the_shim_can_not_get_into_are_refused_before_they_run() {
     let place = Place::new();
     for (command, why) in [
