@@ -61,7 +61,14 @@ def f(x): return 1 / x
 if len(sys.argv) > 2: exec(sys.argv[2])
 ",
     );
-    for rest in [&[][..], &["-x", "f(0)"], &["", "sys.exit(7)"], &["", "sys.exit('why')"], &["", "raise SystemExit"]] {
+    for rest in [
+        &[][..],
+        &["-x", "f(0)"],
+        &["", "sys.exit(7)"],
+        &["", "sys.exit(10**30)"],
+        &["", "sys.exit('why')"],
+        &["", "raise SystemExit"],
+    ] {
         same(&place, &[&["show.py"], rest].concat());
         for file in ["kept", "in-main", "in-a-list", "in-sys"] {
             let path = place.path().join(file);
@@ -214,4 +221,17 @@ fn an_interrupt_is_a_keyboard_interrupt() {
     crate::place::signal(&clone, libc::SIGINT);
     let output = clone.wait_with_output().unwrap();
     assert_eq!((stdout(&output), output.status.code()), ("caught\n", Some(0)));
+}
+
+#[test]
+fn a_script_without_standard_output_writes_what_it_holds() {
+    let place = Place::new();
+    place.warm(&["/usr/bin/python3", "-c", "import sys"]);
+    let out = place.path().join("out");
+    let script = format!(
+        "import sys\nf = [open({out:?}, 'w')]\nf.append(f)\nf[0].write('held')\nsys.held = f\ndel sys.stdout\n"
+    );
+    let output = place.run(&["clone", "t", "-c", &script]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    assert_eq!(std::fs::read_to_string(out).unwrap(), "held");
 }

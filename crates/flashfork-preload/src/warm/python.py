@@ -182,27 +182,53 @@ def exit_code():
         if sys.stderr is not None:
             print(value, file=sys.stderr)
         value = 1
-    _SELF["status"] = value & 0xFF
+    # PyLong_AsLong: what is no C long is -1.
+    _SELF["status"] = value & 0xFF if -(1 << 63) <= value < 1 << 63 else 0xFF
+
+
+def _stream_now(name):
+    """A standard stream as the program has left it; it may have removed it."""
+    return getattr(sys, name, None)
 
 
 def _flush():
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        stream = _stream_now(name)
         try:
             if stream is not None and not stream.closed:
                 stream.flush()
         except Exception as e:
-            if stream is sys.stdout:
+            if name == "stdout":
                 _SELF["status"] = status or 120
-                if sys.stderr is not None:
-                    sys.stderr.write(f"Exception ignored in: {stream!r}\n{type(e).__name__}: {e}\n")
+                _ignored(stream, e)
+
+
+def _ignored(where, e):
+    if _stream_now("stderr") is not None:
+        sys.stderr.write(f"Exception ignored in: {where!r}\n{type(e).__name__}: {e}\n")
+
+
+def _step(do):
+    """One that raises doesn't keep the next from being done; neither does Ctrl-C."""
+    try:
+        do()
+    except BaseException as e:
+        _ignored(do, e)
 
 
 def finish():
     """The end of the interpreter (Py_FinalizeEx), but for what was warmed: that ends with the process."""
     threading = sys.modules.get("threading")
     if threading is not None:
-        threading._shutdown()
-    atexit._run_exitfuncs()
+        _step(threading._shutdown)
+    _step(atexit._run_exitfuncs)
+    _step(_let_go)
+    _step(gc.collect)
+    _step(_flush_held)
+    _flush()
+
+
+def _let_go():
     # What the program holds ends, in the order of an ordinary end: its own module first, then those it has imported.
     new = [sys.modules[name] for name in sys.modules.keys() - _SELF.get("_modules", set())]
     for module in [sys.modules.get("__main__"), *reversed(new)]:
@@ -213,13 +239,15 @@ def finish():
             for name in list(names):
                 if name != "__builtins__" and (name[:1] == "_" and name[:2] != "__") is hidden:
                     names[name] = None
-    gc.collect()
+
+
+def _flush_held():
     # Files that something still holds.
+    standard = [_stream_now(name) for _, name, _ in _STREAMS]
     for thing in gc.get_objects():
-        if issubclass(type(thing), _io._IOBase) and thing not in (sys.stdout, sys.stderr, sys.stdin):
+        if issubclass(type(thing), _io._IOBase) and not any(thing is stream for stream in standard):
             try:
                 if not thing.closed and thing.writable():
                     thing.flush()
             except Exception:
                 pass
-    _flush()
