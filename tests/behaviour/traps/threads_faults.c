@@ -30,7 +30,7 @@ static const struct {
     {SYS_wait4, ANY, ECHILD, 1},
     {SYS_wait4, ANY, EPERM, 1},
     {SYS_getdents64, ANY, ENOMEM, 1},
-    {SYS_kcmp, ANY, EPERM, 0},
+    {SYS_kcmp, ANY, EPERM, 1},
     {SYS_futex, ANY, ENOSYS, 0},
     {SYS_rt_sigtimedwait, ANY, ENOSYS, 0},
     {SYS_madvise, MADV_DONTFORK, ENOMEM, 1}, /* its third argument, see below */
