@@ -1,5 +1,6 @@
 //! A directory of names of its own, with the programs of a test; what is in it ends with it.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Once;
@@ -27,6 +28,16 @@ impl Place {
     pub fn flashfork(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(exe());
         command.args(arguments).env("XDG_RUNTIME_DIR", self.path()).env_remove("LD_PRELOAD").stdin(Stdio::null());
+        // What runs in the background of a script ignores SIGINT and SIGQUIT, and so would its children.
+        let defaults = || {
+            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+                // SAFETY: a default action runs no code of this process.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            Ok(())
+        };
+        // SAFETY: async-signal-safe calls only.
+        unsafe { command.pre_exec(defaults) };
         command
     }
 
