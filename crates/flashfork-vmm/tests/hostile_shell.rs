@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const FAKE: &str = r#"#!/usr/bin/python3
 import socket, time
 PREAMBLE, READY, BOOT, CLAIMED = 100, b"\x00", 1, b"\x03" + b"\0" * 6
-s = socket.socket(fileno=3)
+s = socket.socket(fileno=0)
 s.send(s.recv(PREAMBLE))
 s.recv(1 << 20)
 s.send(READY)
