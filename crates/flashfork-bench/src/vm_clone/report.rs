@@ -152,5 +152,5 @@ fn density(results: &Results) -> String {
     let rows: Vec<Vec<String>> = results.density.iter().map(row).collect();
     let Some(source) = results.density.first().map(|density| density.source) else { return String::new() };
     let headers = ["size", "at a time", "a shell that waits", "a clone alive", "of it the process", "of it the kernel"];
-    format!("Memory by the {source}; clones on 4 KB pages\n{}", table(&headers, &rows, 1))
+    format!("Memory by {source}; clones on 4 KB pages\n{}", table(&headers, &rows, 1))
 }
