@@ -47,7 +47,7 @@ int flashfork_preload_unseal(void) __attribute__((weak));
     } while (0)
 
 /* Private anonymous memory that begins at a multiple of 2 MB and touches no other mapping, so that the kernel merges it
-   with none. NULL when mmap refuses. */
+   with none. NULL when mmap refuses. The addresses are never free in between: another thread's mapping would be replaced. */
 static inline char *map_alone(size_t len, int prot, int flags)
 {
     size_t reserved = len + 6 * MB;
@@ -55,9 +55,14 @@ static inline char *map_alone(size_t len, int prot, int flags)
     if (at == MAP_FAILED)
         return NULL;
     char *start = (char *)(((uintptr_t)at + 4 * MB - 1) & ~(2 * MB - 1));
-    munmap(at, reserved);
-    start = mmap(start, len, prot, flags | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    return start == MAP_FAILED ? NULL : start;
+    char *end = start + len;
+    if (mmap(start, len, prot, flags | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        munmap(at, reserved);
+        return NULL;
+    }
+    munmap(at, (size_t)(start - at));
+    munmap(end, (size_t)(at + reserved - end));
+    return start;
 }
 
 /* Every word of a pattern differs from its neighbours and is never zero. */
