@@ -86,12 +86,6 @@ struct End {
 impl End {
     /// Gives new memory what holds for this piece.
     fn apply(&self, at: usize, len: usize) -> Result<()> {
-        self.advise(at, len)?;
-        if self.flags.has(b"lo") { sys::mlock(at, len, self.flags.has(b"lf")) } else { Ok(()) }
-    }
-
-    /// As `apply`, but locks nothing.
-    fn advise(&self, at: usize, len: usize) -> Result<()> {
         for advice in offset::advices(self.advice | offset::advice_of_flags(&self.flags)) {
             // SAFETY: none of these discards. Advice is only that.
             let _ = unsafe { sys::madvise(at, len, advice) };
@@ -106,7 +100,7 @@ impl End {
             // SAFETY: none of these discards.
             unsafe { sys::madvise(at, len, *advice) }?;
         }
-        Ok(())
+        if self.flags.has(b"lo") { sys::mlock(at, len, self.flags.has(b"lf")) } else { Ok(()) }
     }
 }
 
@@ -220,23 +214,19 @@ impl Move {
     }
 
     /// Moves every piece; when one can't be moved, all are back where they were.
+    ///
+    /// With `MREMAP_DONTUNMAP` the kernel leaves each piece's mapping behind as it moves the pages, empty and not locked: its
+    /// addresses are free at no moment, or another thread's new memory might come there.
     unsafe fn move_to(&self, to: usize, pieces: &[Run]) -> Result<()> {
+        let flags = MAYMOVE | FIXED | self.flags & DONTUNMAP;
         for (done, piece) in pieces.iter().enumerate() {
+            let (Range { start, .. }, len) = (piece.range, piece.range.len());
             // SAFETY: the target is reserved for this piece.
-            if let Err(e) = unsafe { sys::mremap_fixed(piece.range.start, piece.range.len(), self.target(to, piece)) } {
+            if let Err(e) = unsafe { sys::mremap(start, len, len, flags, self.target(to, piece)) } {
                 // SAFETY: they came from there a moment ago.
                 unsafe { self.move_back(to, &pieces[..done]) };
                 return Err(e);
             }
-        }
-        if self.flags & DONTUNMAP != 0 {
-            // What stays behind is like the rest but for the lock, as mremap(2) has it.
-            // SAFETY: everything there has moved away, or comes back.
-            unsafe {
-                remap::fresh(self.whole, self.end.prot)
-                    .and_then(|()| self.end.advise(self.whole.start, self.whole.len()))
-                    .inspect_err(|_| self.move_back(to, pieces))
-            }?;
         }
         Ok(())
     }
