@@ -5,9 +5,10 @@
 //! all signals, and dies with the thread that made it. When it dies the kernel lets all threads go.
 
 use crate::arena::Arena;
-use crate::live::Live;
+use crate::live::{Asks, Live};
 use crate::never_seal::Reason;
 use crate::objects;
+use crate::park::{ASKED, Desk, Handler};
 use crate::range::Range;
 use crate::seal::{Error, Outcome, Step};
 use crate::state::STATE;
@@ -24,8 +25,9 @@ const STACK: usize = 256 * 1024;
 struct Memory {
     stack: [u8; STACK],
     others: Others,
+    desk: Desk,
     go: AtomicU32,
-    /// Not 0 as long as the helper uses memory.
+    /// Not 0 as long as the helper uses memory; [`ASKED`] while it waits for an answer.
     alive: AtomicU32,
     /// Addresses through which it writes to a memfd: given back for it when it was killed.
     window: Range,
@@ -57,6 +59,7 @@ struct Job<F> {
     f: Option<F>,
     pid: i32,
     thread: i32,
+    by_signals: bool,
     outcome: core::result::Result<Outcome, Error>,
 }
 
@@ -76,40 +79,85 @@ where
     if threads::allowed() == Threads::Refuse {
         return Err(Error::Refused(Reason::Threads));
     }
-    let memory = Memory::map().map_err(|e| Error::System(Step::Begin, e))?;
-    let outcome = with_memory(arena, memory, f);
+    let begin = |e| Error::System(Step::Begin, e);
+    let memory = Memory::map().map_err(begin)?;
     let range = memory.range();
-    // SAFETY: the helper has ended. A failure would leak the mapping, no more.
-    let _ = unsafe { sys::munmap(range.start, range.len()) };
+    // SAFETY: the arena is the engine's own.
+    let prepared = arena
+        .push_hole(range)
+        .and_then(|()| unsafe { sys::madvise(arena.range().start, arena.range().len(), k::MADV_DONTFORK) });
+    let (outcome, in_use) = match prepared {
+        Ok(()) => by_any_means(arena, memory, f),
+        Err(e) => (Err(begin(e)), false),
+    };
+    if !in_use {
+        // SAFETY: the helper has ended. A failure would leak the mapping, no more.
+        let _ = unsafe { sys::munmap(range.start, range.len()) };
+    }
     outcome
 }
 
-fn with_memory<F>(arena: &mut Arena, memory: &mut Memory, f: F) -> core::result::Result<Outcome, Error>
+/// By ptrace, or by a signal where that is refused. Says too whether a thread still uses the memory.
+fn by_any_means<F>(arena: &mut Arena, memory: *mut Memory, f: F) -> (core::result::Result<Outcome, Error>, bool)
+where
+    F: FnOnce(&mut Arena, Option<Live>) -> core::result::Result<Outcome, Error>,
+{
+    let mut f = Some(f);
+    let outcome = with_helper(arena, memory, &mut f, false);
+    // SAFETY: the helper, the only other user, has ended.
+    let forbidden = unsafe { (*memory).others.ptrace_is_forbidden() };
+    if !forbidden || f.is_none() {
+        return (outcome, false);
+    }
+    // SAFETY: the memory stays mapped as long as anybody uses the desk (`Handler::end`); all its fields are atomics.
+    let desk: &'static Desk = unsafe { &(*memory).desk };
+    let Some(handler) = Handler::begin(desk) else { return (outcome, false) };
+    let outcome = with_helper(arena, memory, &mut f, true);
+    (outcome, !handler.end(desk))
+}
+
+fn with_helper<F>(
+    arena: &mut Arena,
+    memory: *mut Memory,
+    f: &mut Option<F>,
+    by_signals: bool,
+) -> core::result::Result<Outcome, Error>
 where
     F: FnOnce(&mut Arena, Option<Live>) -> core::result::Result<Outcome, Error>,
 {
     const FLAGS: usize = (k::CLONE_VM | k::CLONE_FILES | k::CLONE_FS | k::CLONE_UNTRACED) as usize;
     const WCLONE: u32 = 0x8000_0000;
-    let begin = |e| Error::System(Step::Begin, e);
-    arena.push_hole(memory.range()).map_err(begin)?;
-    // SAFETY: the arena is the engine's own.
-    unsafe { sys::madvise(arena.range().start, arena.range().len(), k::MADV_DONTFORK) }.map_err(begin)?;
     let killed = Err(Error::System(Step::Helper, Errno::ESRCH));
-    let mut job = Job { arena, memory, f: Some(f), pid: sys::getpid(), thread: sys::gettid(), outcome: killed };
-    let top = &raw const memory.stack as usize + STACK;
+    let (pid, thread) = (sys::getpid(), sys::gettid());
+    let mut job = Job { arena, memory, f: f.take(), pid, thread, by_signals, outcome: killed };
     let place = &raw mut job;
+    // SAFETY: the memory is mapped, and these two are used through atomics alone.
+    let (go, alive, desk) = unsafe { (&(*memory).go, &(*memory).alive, &(*memory).desk) };
+    go.store(0, SeqCst);
+    let top = memory as usize + core::mem::offset_of!(Memory, stack) + STACK;
     // SAFETY: the stack is the helper's own; the job outlives it, because it is waited for below.
-    let helper = unsafe { crate::stack::clone_on(top, FLAGS, &memory.alive, start::<F>, place.cast()) };
-    let helper = helper.map_err(|e| Error::System(Step::Helper, e))?;
+    let helper = unsafe { crate::stack::clone_on(top, FLAGS, alive, start::<F>, place.cast()) };
+    let helper = match helper {
+        Ok(pid) => pid,
+        Err(e) => {
+            // SAFETY: there is no helper.
+            *f = unsafe { (*place).f.take() };
+            return Err(Error::System(Step::Helper, e));
+        }
+    };
     STATE.set_helper(helper);
     // SAFETY: the helper waits for `go` before it touches the job.
     let arena = unsafe { &mut *(*place).arena };
     // Where that fails ptrace is refused, and that is what will be said.
     let allowed = stop::allow_tracer(helper, &mut arena.small).unwrap_or(false);
-    memory.go.store(1, SeqCst);
-    sys::futex_wake(&memory.go);
-    while memory.alive.load(SeqCst) != 0 {
-        sys::futex_wait(&memory.alive, 1);
+    go.store(1, SeqCst);
+    sys::futex_wake(go);
+    loop {
+        match alive.load(SeqCst) {
+            0 => break,
+            ASKED => desk.answer(alive),
+            other => sys::futex_wait(alive, other),
+        }
     }
     // Somebody else may have waited for it (`__WALL`).
     let _ = sys::wait(helper, WCLONE);
@@ -118,28 +166,40 @@ where
         // As it was before, as far as anybody can know.
         let _ = sys::set_ptracer(0);
     }
-    if !memory.window.is_empty() {
-        // SAFETY: the window was the helper's, which was killed.
-        let _ = unsafe { sys::munmap(memory.window.start, memory.window.len()) };
-    }
     // SAFETY: the helper, the only other user, has ended.
-    unsafe { core::ptr::read(&raw const (*place).outcome) }
+    unsafe {
+        let window = (*memory).window;
+        if !window.is_empty() {
+            // The window was the helper's, which was killed.
+            let _ = sys::munmap(window.start, window.len());
+            (*memory).window = Range::default();
+        }
+        *f = (*place).f.take();
+        core::ptr::read(&raw const (*place).outcome)
+    }
 }
 
 extern "C" fn start<F>(job: *mut u8) -> !
 where
     F: FnOnce(&mut Arena, Option<Live>) -> core::result::Result<Outcome, Error>,
 {
-    // SAFETY: the thread that made the helper passes its own Job<F> and leaves it alone until the helper has ended.
-    let job = unsafe { &mut *job.cast::<Job<F>>() };
-    // SAFETY: as above; the helper's memory is mapped as long as it lives.
-    let (arena, memory) = unsafe { (&mut *job.arena, &mut *job.memory) };
-    while memory.go.load(SeqCst) == 0 {
-        sys::futex_wait(&memory.go, 0);
+    // SAFETY: the thread that made the helper passes its own Job<F> and leaves it alone until the helper has ended. The helper's
+    // memory is mapped as long as it lives; the fields that others use too are atomics, taken by shared reference.
+    let (job, others, window, asks, go) = unsafe {
+        let job = &mut *job.cast::<Job<F>>();
+        let memory = job.memory;
+        let asks = Asks { desk: &(*memory).desk, alive: &(*memory).alive };
+        (job, &mut (*memory).others, &mut (*memory).window, asks, &(*memory).go)
+    };
+    while go.load(SeqCst) == 0 {
+        sys::futex_wait(go, 0);
     }
+    // SAFETY: as above; the program's thread has done with the arena.
+    let arena = unsafe { &mut *job.arena };
     job.outcome = prepare(job.pid).map_err(|e| Error::System(Step::Helper, e)).and_then(|pidfd| {
-        memory.others.set(job.pid, job.thread);
-        let mut live = Live::new(&mut memory.others, &mut memory.window, job.pid, pidfd);
+        let asks = job.by_signals.then_some(asks);
+        others.set(job.pid, job.thread, asks.map(|a| a.desk));
+        let mut live = Live::new(others, window, job.pid, pidfd, asks);
         live.first_look(arena).map_err(Error::Refused)?;
         job.f.take().map_or(Err(Error::Busy), |f| f(arena, Some(live)))
     });

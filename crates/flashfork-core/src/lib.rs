@@ -27,6 +27,7 @@ mod objects;
 pub mod odf;
 mod offset;
 mod pagemap;
+mod park;
 mod plan;
 mod range;
 pub mod region;

@@ -8,12 +8,14 @@ use crate::arena::{Arena, Run};
 use crate::never_seal::Reason;
 use crate::objects::{self, Process};
 use crate::pagemap::{Pagemap, Which};
+use crate::park::Desk;
 use crate::range::Range;
 use crate::state::STATE;
 use crate::stop::Others;
 use crate::sys::{self, Errno};
 use crate::text::{ProcPath, decimal, read_file, words};
 use crate::vma::{self, Kind, Vma};
+use core::sync::atomic::AtomicU32;
 
 /// Nanoseconds to wait for threads to leave the engine's own calls.
 const PATIENCE: u64 = 1_000_000_000;
@@ -24,6 +26,7 @@ pub struct Live<'a> {
     /// Where the helper writes to a memfd; the program gives it back should the helper be killed.
     pub window: &'a mut Range,
     process: Process,
+    asks: Option<Asks>,
     began: u64,
     properties: u32,
     /// How often threads were stopped, for how long in all, and for how long at most, in nanoseconds.
@@ -32,11 +35,19 @@ pub struct Live<'a> {
     pub longest_ns: u64,
 }
 
+/// How the program is asked about its descriptors where ptrace is refused.
+#[derive(Clone, Copy)]
+pub struct Asks {
+    pub desk: &'static Desk,
+    /// The word on which the program's thread waits for the helper.
+    pub alive: &'static AtomicU32,
+}
+
 impl<'a> Live<'a> {
-    pub fn new(others: &'a mut Others, window: &'a mut Range, pid: i32, pidfd: i32) -> Live<'a> {
+    pub fn new(others: &'a mut Others, window: &'a mut Range, pid: i32, pidfd: i32, asks: Option<Asks>) -> Live<'a> {
         let process = Process::Other { pid, pidfd };
         let properties = STATE.properties();
-        Live { others, window, process, began: 0, properties, pauses: 0, paused_ns: 0, longest_ns: 0 }
+        Live { others, window, process, asks, began: 0, properties, pauses: 0, paused_ns: 0, longest_ns: 0 }
     }
 
     /// Whether all threads can be stopped and nothing else stands in the way, before any work is done.
@@ -117,7 +128,11 @@ impl<'a> Live<'a> {
             ring = ring.or(objects::ring(v));
             Ok(())
         });
-        match listed.and_then(|()| objects::descriptors_of(&self.process, &mut arena.small)) {
+        let descriptors = listed.and_then(|()| match self.asks {
+            Some(Asks { desk, alive }) => desk.ask(alive),
+            None => objects::descriptors_of(&self.process, &mut arena.small),
+        });
+        match descriptors {
             Ok(found) => ring.or(found).map_or(Ok(()), Err),
             // Without knowing them nothing may be done.
             Err(_) => Err(Reason::ThreadTraced),
@@ -156,8 +171,11 @@ impl<'a> Live<'a> {
         if populated < enough { Err(Reason::Sparse) } else { Ok(v.prot) }
     }
 
-    /// With threads stopped: the protection of a piece that is sealed, all of it.
+    /// With threads stopped: the protection of a piece that is sealed, all of it, and may be turned back.
     pub fn check_sealed(&self, arena: &mut Arena, piece: Range) -> Option<u32> {
+        if self.others.use_their_stacks() && self.others.lives_in(piece) {
+            return None;
+        }
         let v = mapping_of(arena, piece).ok()??;
         (v.kind == Kind::Sealed).then_some(v.prot)
     }

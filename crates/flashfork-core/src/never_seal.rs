@@ -371,8 +371,8 @@ pub const TABLE: &[Row] = &[
         Reason::ThreadTraced,
         "thread_traced",
         "with threads allowed: a process whose threads we may not stop",
-        "ptrace is refused: a debugger has them, or Yama, a sandbox or other credentials forbid it",
-        "ptrace(PTRACE_SEIZE)",
+        "a debugger has them, or ptrace is refused (Yama, a sandbox, other credentials) and the signal that takes its place too",
+        "ptrace(PTRACE_SEIZE), tgkill",
     ),
 ];
 

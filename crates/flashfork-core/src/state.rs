@@ -2,6 +2,7 @@
 
 use crate::arena::MAX_HOLES;
 use crate::fork::Policy;
+use crate::park::Desk;
 use crate::range::Range;
 use crate::snapshot::Table;
 use crate::stats::Stats;
@@ -28,6 +29,12 @@ pub(crate) struct State {
     properties: AtomicU32,
     /// The helper process of a seal under way.
     helper: AtomicI32,
+    /// Where threads wait that are stopped by a signal; null at other times.
+    pub desk: AtomicPtr<Desk>,
+    /// Threads that are using the desk, or about to.
+    pub handling: AtomicU32,
+    /// The handler behind the engine's own ([`crate::park`]).
+    pub after_handler: AtomicUsize,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
     pub policy: Policy,
@@ -47,6 +54,9 @@ pub(crate) static STATE: State = State {
     inside: AtomicU32::new(0),
     properties: AtomicU32::new(0),
     helper: AtomicI32::new(0),
+    desk: AtomicPtr::new(core::ptr::null_mut()),
+    handling: AtomicU32::new(0),
+    after_handler: AtomicUsize::new(0),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
     policy: Policy::new(),
@@ -122,6 +132,9 @@ impl State {
     /// In a clone: whoever was inside in the parent isn't here.
     pub fn nobody_inside(&self) {
         self.inside.store(0, SeqCst);
+        self.helper.store(0, SeqCst);
+        self.desk.store(core::ptr::null_mut(), SeqCst);
+        self.handling.store(0, SeqCst);
     }
 
     pub fn properties(&self) -> u32 {
@@ -136,10 +149,14 @@ impl State {
         self.helper.store(pid, SeqCst);
     }
 
+    pub fn helper(&self) -> i32 {
+        self.helper.load(SeqCst)
+    }
+
     /// Ends the process the engine works for, which has lost memory and must not go on.
     pub fn die(&self) -> ! {
         let me = sys::getpid();
-        sys::die(if self.helper.load(SeqCst) == me { self.owner.load(SeqCst) } else { me })
+        sys::die(if self.helper() == me { self.owner.load(SeqCst) } else { me })
     }
 
     pub fn exclude(&self, range: Range) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Stops every thread of a process but one, and lets them go again, by `ptrace(2)`.
+//! Stops every thread of a process but one, and lets them go again, by `ptrace(2)`, or by a signal ([`crate::park`]) where that
+//! is refused.
 //!
 //! Each stop seizes, interrupts and, at the end, detaches: between the stops nobody is traced, so that signals, exec and exit go
 //! their ordinary way and a helper that dies leaves nothing behind. A stop ends when a whole list of threads holds none that
@@ -6,9 +7,10 @@
 
 use crate::never_seal::Reason;
 use crate::objects::for_each_entry;
+use crate::park::{Desk, Held};
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
-use crate::text::{ProcPath, decimal, read_file, words};
+use crate::text::{self, ProcPath, decimal, read_file, words};
 
 /// Most threads a process may have.
 pub const MAX_THREADS: usize = 4096;
@@ -33,6 +35,8 @@ pub struct Thread {
     stopped: bool,
     /// The signal it was about to get when it stopped.
     signal: i32,
+    /// Where it waits, when it was stopped by a signal.
+    held: Held,
     stack: usize,
     pointer: usize,
 }
@@ -45,12 +49,26 @@ pub struct Others {
     count: usize,
     pid: i32,
     spared: i32,
+    desk: Option<&'static Desk>,
+    forbidden: bool,
 }
 
 impl Others {
-    /// All threads of process `pid` but `spared`.
-    pub fn set(&mut self, pid: i32, spared: i32) {
+    /// All threads of process `pid` but `spared`; with a desk they are stopped by signals.
+    pub fn set(&mut self, pid: i32, spared: i32, desk: Option<&'static Desk>) {
         (self.pid, self.spared, self.count) = (pid, spared, 0);
+        (self.desk, self.forbidden) = (desk, false);
+    }
+
+    /// Whether ptrace was refused though no debugger has the thread.
+    pub fn ptrace_is_forbidden(&self) -> bool {
+        self.forbidden
+    }
+
+    /// Whether threads are stopped by signals. They may still use their stacks then, and the kernel their control blocks: memory in
+    /// which one [lives](Others::lives_in) must be left alone.
+    pub fn use_their_stacks(&self) -> bool {
+        self.desk.is_some()
     }
 
     /// Stops them all, or none and says why not.
@@ -74,8 +92,11 @@ impl Others {
         for i in 0..self.count {
             let t = self.threads[i];
             if t.stopped {
-                // SAFETY: a number is passed. A thread that was killed meanwhile needs no letting go.
-                let _ = unsafe { sys::ptrace(PTRACE_DETACH, t.tid, 0, t.signal as usize) };
+                match self.desk {
+                    Some(desk) => desk.release(t.held),
+                    // SAFETY: a number is passed. A thread that was killed meanwhile needs no letting go.
+                    None => drop(unsafe { sys::ptrace(PTRACE_DETACH, t.tid, 0, t.signal as usize) }),
+                }
             } else {
                 self.threads[left] = t;
                 left += 1;
@@ -85,8 +106,8 @@ impl Others {
     }
 
     /// Whether a thread uses memory in `range` as its stack, here and now, or as its control block. Such memory is written all the
-    /// time: sealed it would be copied again at once. Correct it would be: nothing in the kernel is on its way to a stopped thread's
-    /// memory, and what the kernel writes later it writes by address.
+    /// time: sealed it would be copied again at once. Where ptrace stopped it it would be correct: nothing in the kernel is on its way
+    /// to a stopped thread's memory, and what the kernel writes later it writes by address.
     pub fn lives_in(&self, range: Range) -> bool {
         let near = |at: usize, below: usize, above: usize| {
             at.saturating_add(above * PAGE) > range.start && at.saturating_sub(below * PAGE) < range.end
@@ -133,24 +154,37 @@ impl Others {
     /// Seizes threads not on the list yet; whether there were any.
     fn seize_new(&mut self) -> core::result::Result<bool, Reason> {
         let path = ProcPath::of(self.pid).push(b"/task");
-        let Others { list, threads, count, pid, spared } = self;
+        let Others { list, threads, count, pid, spared, desk, forbidden } = self;
         let mut new = false;
         let found = for_each_entry(path.as_c(), list, |name| {
             let tid = decimal(name)? as i32;
             if tid == *spared || threads[..*count].iter().any(|t| t.tid == tid) {
                 return None;
             }
-            // SAFETY: numbers are passed.
-            let seized =
-                unsafe { sys::ptrace(PTRACE_SEIZE, tid, 0, 0).and_then(|()| sys::ptrace(PTRACE_INTERRUPT, tid, 0, 0)) };
-            match seized {
-                Ok(()) => {}
+            let seized = match desk {
+                // The kernel's own threads take no signals, and those that have ended neither.
+                Some(desk) => match Condition::of(*pid, tid) {
+                    Condition::Ended => return None,
+                    Condition::Kernels => return Some(Reason::ThreadUnstoppable),
+                    Condition::Ordinary => desk.call(*pid, tid),
+                },
+                None => seize(tid),
+            };
+            let held = match seized {
+                Ok(held) => held,
                 Err(Errno::ESRCH) => return None,
-                Err(_) => return why_not(*pid, tid),
-            }
+                Err(_) => match Condition::of(*pid, tid) {
+                    Condition::Ended => return None,
+                    Condition::Kernels => return Some(Reason::ThreadUnstoppable),
+                    Condition::Ordinary => {
+                        *forbidden = !is_traced(*pid, tid);
+                        return Some(Reason::ThreadTraced);
+                    }
+                },
+            };
             new = true;
             let Some(place) = threads.get_mut(*count) else { return Some(Reason::ThreadUnstoppable) };
-            *place = Thread { tid, ..Thread::default() };
+            *place = Thread { tid, held, ..Thread::default() };
             *count += 1;
             None
         });
@@ -168,11 +202,16 @@ impl Others {
     /// Waits until all on the list are stopped or gone; false when the time is up.
     fn wait(&mut self, limit: u64) -> bool {
         loop {
+            let bell = self.desk.map_or(0, Desk::bell);
             let mut waiting = false;
             let mut left = 0;
             for i in 0..self.count {
                 let mut t = self.threads[i];
-                let stays = t.stopped || t.look();
+                let stays = t.stopped
+                    || match self.desk {
+                        Some(desk) => t.look_at(desk, self.pid),
+                        None => t.look(),
+                    };
                 waiting |= stays && !t.stopped;
                 if stays {
                     self.threads[left] = t;
@@ -186,12 +225,36 @@ impl Others {
             if sys::now_ns() > limit {
                 return false;
             }
-            sys::wait_for_children(SHORT);
+            match self.desk {
+                Some(desk) => desk.sleep(bell, SHORT),
+                None => sys::wait_for_children(SHORT),
+            }
         }
     }
 }
 
+/// Has ptrace stop a thread.
+fn seize(tid: i32) -> Result<Held> {
+    // SAFETY: numbers are passed.
+    unsafe { sys::ptrace(PTRACE_SEIZE, tid, 0, 0).and_then(|()| sys::ptrace(PTRACE_INTERRUPT, tid, 0, 0)) }
+        .map(|()| Held::default())
+}
+
 impl Thread {
+    /// Notes whether it waits at the desk; false when it has ended.
+    fn look_at(&mut self, desk: &Desk, pid: i32) -> bool {
+        match desk.waits(self.held) {
+            Some(waiting) => {
+                self.stopped = true;
+                (self.stack, self.pointer) = (waiting.stack, waiting.pointer);
+                true
+            }
+            // A leader that has ended keeps its name.
+            None if self.tid == pid => Condition::of(pid, pid) != Condition::Ended,
+            None => sys::tgkill(pid, self.tid, 0) != Err(Errno::ESRCH),
+        }
+    }
+
     /// Notes whether it has stopped; false when it has ended.
     fn look(&mut self) -> bool {
         let (id, status) = match sys::wait(self.tid, WNOHANG | WALL) {
@@ -228,19 +291,39 @@ fn field(stat: &[u8], number: usize) -> Option<&[u8]> {
     words(rest).nth(number - STATE)
 }
 
-/// Why a thread can't be seized. None when it has ended and only its name is left.
-fn why_not(pid: i32, tid: i32) -> Option<Reason> {
-    const PF_IO_WORKER: u64 = 0x10;
-    const PF_USER_WORKER: u64 = 0x4000;
-    let mut buf = [0; 512];
-    let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/stat");
-    let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
-    let flags = field(stat, FLAGS).and_then(decimal).unwrap_or(0);
-    match field(stat, STATE).unwrap_or(b"X") {
-        b"Z" | b"X" => None,
-        _ if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 => Some(Reason::ThreadUnstoppable),
-        _ => Some(Reason::ThreadTraced),
+/// What is to be said about a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    /// Only its name is left.
+    Ended,
+    /// A worker of the kernel's own.
+    Kernels,
+    Ordinary,
+}
+
+impl Condition {
+    fn of(pid: i32, tid: i32) -> Condition {
+        const PF_IO_WORKER: u64 = 0x10;
+        const PF_USER_WORKER: u64 = 0x4000;
+        let mut buf = [0; 512];
+        let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/stat");
+        let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
+        let flags = field(stat, FLAGS).and_then(decimal).unwrap_or(0);
+        match field(stat, STATE).unwrap_or(b"X") {
+            b"Z" | b"X" => Condition::Ended,
+            _ if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 => Condition::Kernels,
+            _ => Condition::Ordinary,
+        }
     }
+}
+
+/// Whether somebody else traces a thread.
+fn is_traced(pid: i32, tid: i32) -> bool {
+    // The tracer is among the first lines.
+    let mut buf = [0; 512];
+    let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/status");
+    let status = read_file(path.as_c(), &mut buf).unwrap_or(b"");
+    text::field(status, b"TracerPid").is_some_and(|tracer| tracer != 0 && tracer != sys::getpid() as u64)
 }
 
 /// Allows `helper` to trace this process where Yama would not (`ptrace_scope` 1); the program's own `PR_SET_PTRACER` is lost

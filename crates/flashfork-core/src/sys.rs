@@ -477,6 +477,50 @@ pub fn expect_children() -> Result<()> {
     unsafe { syscall4(Sysno::rt_sigaction, SIGCHLD, default.as_ptr() as usize, 0, 8) }.map(drop)
 }
 
+/// Sends a signal to one thread (`tgkill(2)`); 0 sends none and tells whether there is such a thread (`ESRCH`).
+pub fn tgkill(pid: i32, tid: i32, signal: i32) -> Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall3(Sysno::tgkill, pid as usize, tid as usize, signal as usize) }.map(drop)
+}
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Action {
+    /// Address of the handler; 0 `SIG_DFL`, 1 `SIG_IGN`.
+    pub handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+impl Action {
+    /// A handler of three arguments that runs with all signals blocked, on the alternate stack where there is one. Calls that can
+    /// go on after it do.
+    pub fn new(handler: usize) -> Action {
+        const SA_SIGINFO: usize = 4;
+        const SA_RESTORER: usize = 0x0400_0000;
+        const SA_ONSTACK: usize = 0x0800_0000;
+        const SA_RESTART: usize = 0x1000_0000;
+        let flags = SA_SIGINFO | SA_RESTORER | SA_ONSTACK | SA_RESTART;
+        Action { handler, flags, restorer: restore as *const () as usize, mask: u64::MAX }
+    }
+}
+
+/// Where a handler returns to: `rt_sigreturn(2)`.
+#[unsafe(naked)]
+unsafe extern "C" fn restore() {
+    core::arch::naked_asm!("mov eax, 15", "syscall", "ud2")
+}
+
+/// `rt_sigaction(2)`; gives what was there before.
+pub fn action(signal: i32, new: Option<&Action>) -> Result<Action> {
+    let mut old = Action::default();
+    let new = new.map_or(0, |a| &raw const *a as usize);
+    // SAFETY: both structs are the kernel's; whoever sets a handler answers for it.
+    unsafe { syscall4(Sysno::rt_sigaction, signal as usize, new, &raw mut old as usize, 8) }.map(|_| old)
+}
+
 /// Has the kernel send SIGKILL to this process when the thread that made it ends (`PR_SET_PDEATHSIG`).
 pub fn die_with_parent() -> Result<()> {
     // SAFETY: no memory is passed.
@@ -514,6 +558,14 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, value: u32) {
     const FUTEX_WAIT: usize = 0;
     // SAFETY: the kernel reads the word.
     let _ = unsafe { syscall4(Sysno::futex, word.as_ptr() as usize, FUTEX_WAIT, value as usize, 0) };
+}
+
+/// The same for so many nanoseconds at most, under a second.
+pub fn futex_wait_for(word: &core::sync::atomic::AtomicU32, value: u32, ns: u64) {
+    const FUTEX_WAIT: usize = 0;
+    let t = [0u64, ns];
+    // SAFETY: the kernel reads the word and one struct timespec.
+    let _ = unsafe { syscall4(Sysno::futex, word.as_ptr() as usize, FUTEX_WAIT, value as usize, t.as_ptr() as usize) };
 }
 
 /// Wakes all who sleep on `word`.

@@ -5,8 +5,9 @@
 //! SIGCONT; docs/THREADS.md has the list).
 //!
 //! With threads allowed the work is done by a helper: a process of its own in the same memory ([`crate::helper`]), because a
-//! thread can't trace its siblings. It stops all threads ([`crate::stop`]) for 2 MB at a time, looks again at everything that may
-//! have changed since the plan ([`crate::live`]), copies, remaps, and lets them go.
+//! thread can't trace its siblings. It stops all threads ([`crate::stop`]) for 2 MB at a time, by a signal where ptrace is refused
+//! ([`crate::park`]), looks again at everything that may have changed since the plan ([`crate::live`]), copies, remaps, and lets
+//! them go.
 
 use crate::state::STATE;
 
@@ -17,7 +18,7 @@ pub enum Threads {
     /// Refuse to seal while there are any.
     #[default]
     Refuse = 0,
-    /// Stop them for each step of 2 MB (`ptrace(2)`, `PTRACE_SEIZE`).
+    /// Stop them for each step of 2 MB: by `ptrace(2)`, and where that is refused by a signal, which more calls notice.
     Stop = 1,
 }
 

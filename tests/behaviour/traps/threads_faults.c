@@ -10,31 +10,37 @@
 #include <sys/ptrace.h>
 
 #define ANY 0xffffffff
+#define EITHER 2
 
 static const struct {
-    unsigned call, argument, error, refused;
+    unsigned call, argument, error, refused, no_ptrace;
 } faults[] = {
-    {SYS_clone, ANY, EAGAIN, 1},
-    {SYS_clone, ANY, EPERM, 1},
-    {SYS_prctl, PR_SET_PDEATHSIG, EINVAL, 1},
-    {SYS_close_range, ANY, ENOSYS, 1},
-    {SYS_close_range, ANY, ENOMEM, 1},
-    {SYS_pidfd_open, ANY, ENOSYS, 1},
-    {SYS_pidfd_open, ANY, EMFILE, 1},
-    {SYS_rt_sigaction, ANY, EINVAL, 1},
-    {SYS_ptrace, PTRACE_SEIZE, EPERM, 1},
-    {SYS_ptrace, PTRACE_SEIZE, ENOMEM, 1},
-    {SYS_ptrace, PTRACE_INTERRUPT, EIO, 1},
-    {SYS_ptrace, PTRACE_GETREGS, ESRCH, 0},
-    {SYS_ptrace, PTRACE_DETACH, ESRCH, 1},
-    {SYS_wait4, ANY, ECHILD, 1},
-    {SYS_wait4, ANY, EPERM, 1},
-    {SYS_getdents64, ANY, ENOMEM, 1},
-    {SYS_kcmp, ANY, EPERM, 1},
-    {SYS_futex, ANY, ENOSYS, 0},
-    {SYS_rt_sigtimedwait, ANY, ENOSYS, 0},
-    {SYS_madvise, MADV_DONTFORK, ENOMEM, 1}, /* its third argument, see below */
-    {SYS_memfd_create, ANY, EMFILE, 1},
+    {SYS_clone, ANY, EAGAIN, 1, 0},
+    {SYS_clone, ANY, EPERM, 1, 0},
+    {SYS_prctl, PR_SET_PDEATHSIG, EINVAL, 1, 0},
+    {SYS_close_range, ANY, ENOSYS, 1, 0},
+    {SYS_close_range, ANY, ENOMEM, 1, 0},
+    {SYS_pidfd_open, ANY, ENOSYS, 1, 0},
+    {SYS_pidfd_open, ANY, EMFILE, 1, 0},
+    {SYS_rt_sigaction, ANY, EINVAL, 1, 0},
+    {SYS_ptrace, PTRACE_SEIZE, EPERM, 0, 0}, /* by signals then */
+    {SYS_ptrace, PTRACE_SEIZE, ENOMEM, 0, 0},
+    {SYS_ptrace, PTRACE_INTERRUPT, EIO, 0, 0},
+    {SYS_tgkill, ANY, EPERM, 1, 1},
+    {SYS_tgkill, ANY, EAGAIN, 1, 1},
+    {SYS_clone, ANY, EAGAIN, 1, 1},
+    {SYS_futex, ANY, ENOSYS, 0, 1},
+    {SYS_getdents64, ANY, ENOMEM, 1, 1},
+    {SYS_ptrace, PTRACE_GETREGS, ESRCH, 0, 0},
+    {SYS_ptrace, PTRACE_DETACH, ESRCH, EITHER, 0}, /* in the first try signals take over */
+    {SYS_wait4, ANY, ECHILD, 0, 0},
+    {SYS_wait4, ANY, EPERM, 1, 0},
+    {SYS_getdents64, ANY, ENOMEM, 1, 0},
+    {SYS_kcmp, ANY, EPERM, 1, 0},
+    {SYS_futex, ANY, ENOSYS, 0, 0},
+    {SYS_rt_sigtimedwait, ANY, ENOSYS, 0, 0},
+    {SYS_madvise, MADV_DONTFORK, ENOMEM, 1, 0}, /* its third argument, see below */
+    {SYS_memfd_create, ANY, EMFILE, 1, 0},
 };
 
 static volatile int over;
@@ -62,6 +68,8 @@ static void try(size_t i)
                                                  : offsetof(struct seccomp_data, args[0]);
     struct sock_filter instructions[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, faults[i].no_ptrace ? SYS_ptrace : ANY, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, faults[i].call, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, which),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, faults[i].argument, 0, 1),
@@ -69,8 +77,8 @@ static void try(size_t i)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     if (faults[i].argument == ANY)
-        instructions[3] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0, 0, 1);
-    struct sock_fprog filter = {6, instructions};
+        instructions[5] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0, 0, 1);
+    struct sock_fprog filter = {8, instructions};
     pthread_t t[2];
     p = (uint64_t *)map_alone(8 * MB, RW, MAP_PRIVATE);
     char *quiet = memory(4 * MB, 5);
@@ -80,7 +88,7 @@ static void try(size_t i)
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
         SKIP("this kernel has no seccomp filters");
     int result = call_seal();
-    if (result != (faults[i].refused ? -1 : 0)) {
+    if (faults[i].refused != EITHER && result != (faults[i].refused ? -1 : 0)) {
         fprintf(stderr, "call %u, argument %u, error %u: the seal gave %d\n", faults[i].call, faults[i].argument,
                 faults[i].error, result);
         _exit(1);

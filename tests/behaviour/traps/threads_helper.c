@@ -4,6 +4,9 @@
 #include "../behaviour.h"
 #include <dirent.h>
 #include <pthread.h>
+#ifdef BY_SIGNALS
+#include "no_ptrace.h"
+#endif
 
 static volatile int over;
 static volatile long kills;
@@ -58,6 +61,9 @@ int main(void)
 {
     pthread_t t[2];
     uint64_t turns = 0;
+#ifdef BY_SIGNALS
+    forbid_ptrace();
+#endif
     p = (uint64_t *)map_alone(32 * MB, RW, MAP_PRIVATE);
     memset(p, 0, 32 * MB);
     char *quiet = memory(32 * MB, 5);

@@ -5,12 +5,19 @@
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#ifdef BY_SIGNALS
+#include "no_ptrace.h"
+#endif
 
 #define WRITERS 3
-#define SLOTS (16 * MB / 8)
-#define TURNS 8
+#define TABLE (8 * MB)
+#define SLOTS (TABLE / 8)
+#define TURNS 6
 
-static volatile int over;
+/* The sleepers go on until nobody sends them anything any more. */
+static volatile int over, all_sent;
+/* In the lab, at an emulator's speed, threads that write all the time can't be stopped in time: there they rest. */
+static int slow;
 static uint64_t *one[WRITERS], *two[WRITERS];
 static uint64_t written[WRITERS];
 
@@ -20,6 +27,8 @@ static void *write_both(void *arg)
     size_t me = (size_t)arg;
     uint64_t at = me + 1, n = 0;
     for (; !over; n++) {
+        if (slow && n % 64 == 0)
+            usleep(2000);
         at = at * 6364136223846793005u + 1442695040888963407u;
         size_t slot = (at >> 20) % SLOTS;
         __atomic_fetch_add(&one[me][slot], 1, __ATOMIC_SEQ_CST);
@@ -35,6 +44,8 @@ static void *allocate(void *arg)
     unsigned char *p[N] = {0};
     size_t len[N] = {0};
     for (unsigned turn = 1; !over; turn++) {
+        if (slow)
+            usleep(1000);
         unsigned i = turn * 2654435761u >> 26;
         for (size_t b = 0; b < len[i]; b += 997)
             CHECK(p[i][b] == (unsigned char)i);
@@ -56,6 +67,8 @@ static void *discard(void *arg)
 {
     char *p = memory(8 * MB, 3);
     for (uint64_t turn = 1; !over; turn++) {
+        if (slow)
+            usleep(20 * 1000);
         size_t from = turn * PAGE * 37 % (6 * MB);
         CHECK(madvise(p + from, 2 * MB, MADV_DONTNEED) == 0);
         CHECK(zeros(p + from, 2 * MB));
@@ -76,6 +89,8 @@ static void *start_threads(void *arg)
 {
     while (!over) {
         pthread_t t[4];
+        if (slow)
+            usleep(1000);
         for (int i = 0; i < 4; i++)
             CHECK(pthread_create(&t[i], NULL, nothing, t) == 0);
         for (int i = 0; i < 4; i++) {
@@ -94,7 +109,7 @@ static void *sleep_in_epoll(void *arg)
     struct epoll_event e = {.events = EPOLLIN};
     int fd = epoll_create1(EPOLL_CLOEXEC);
     CHECK(fd >= 0 && epoll_ctl(fd, EPOLL_CTL_ADD, event, &e) == 0);
-    while (!over || events_seen < events_sent) {
+    while (!all_sent || events_seen < events_sent) {
         uint64_t n;
         int ready = epoll_wait(fd, &e, 1, 100);
         CHECK(ready >= 0 || errno == EINTR); /* as after SIGSTOP and SIGCONT */
@@ -112,7 +127,7 @@ static void *wait_for_signals(void *arg)
     struct timespec short_time = {0, 100 * 1000 * 1000};
     sigemptyset(&set);
     sigaddset(&set, SIGRTMIN);
-    while (!over || signals_seen < signals_sent) {
+    while (!all_sent || signals_seen < signals_sent) {
         siginfo_t info;
         int sig = sigtimedwait(&set, &info, &short_time);
         CHECK(sig == SIGRTMIN || errno == EINTR || errno == EAGAIN);
@@ -133,7 +148,7 @@ static void handler(int sig)
 static void *wake(void *arg)
 {
     pthread_t *t = arg;
-    for (; !over; usleep(300)) {
+    for (; !over; usleep(slow ? 20 * 1000 : 300)) {
         uint64_t n = 1;
         CHECK(write(event, &n, sizeof n) == sizeof n);
         events_sent++;
@@ -161,12 +176,16 @@ int main(void)
     sigemptyset(&rt);
     sigaddset(&rt, SIGRTMIN);
     signal(SIGUSR2, handler);
+    slow = getenv("FLASHFORK_LAB") != NULL;
+#ifdef BY_SIGNALS
+    forbid_ptrace();
+#endif
     CHECK(sigprocmask(SIG_BLOCK, &rt, NULL) == 0);
     for (size_t i = 0; i < WRITERS; i++) {
-        one[i] = (uint64_t *)map_alone(16 * MB, RW, MAP_PRIVATE);
-        two[i] = (uint64_t *)map_alone(16 * MB, RW, MAP_PRIVATE);
-        memset(one[i], 0, 16 * MB);
-        memset(two[i], 0, 16 * MB);
+        one[i] = (uint64_t *)map_alone(TABLE, RW, MAP_PRIVATE);
+        two[i] = (uint64_t *)map_alone(TABLE, RW, MAP_PRIVATE);
+        memset(one[i], 0, TABLE);
+        memset(two[i], 0, TABLE);
     }
     event = eventfd(0, EFD_CLOEXEC);
     CHECK(event >= 0);
@@ -183,13 +202,13 @@ int main(void)
     for (int turn = 0; turn < TURNS; turn++) {
         /* On a busy machine threads that wait for a processor can't be stopped in time: then nothing happens to them. */
         seals += call_seal() == 0;
-        size_t sealed = sealed_bytes(one[0], 16 * MB) + sealed_bytes(two[1], 16 * MB);
+        size_t sealed = sealed_bytes(one[0], TABLE) + sealed_bytes(two[1], TABLE);
         most = sealed > most ? sealed : most;
         if (in_clone()) {
             CHECK(differing() <= WRITERS);
             _exit(0);
         }
-        if (turn % 4 == 3)
+        if (turn % 3 == 2)
             flashfork_preload_unseal();
     }
     over = 1;
@@ -197,15 +216,16 @@ int main(void)
         CHECK(pthread_join(others[i], NULL) == 0);
     for (int i = 0; i < WRITERS; i++)
         CHECK(pthread_join(writers[i], NULL) == 0);
+    all_sent = 1;
     for (int i = 0; i < 2; i++)
         CHECK(pthread_join(sleepers[i], NULL) == 0);
-    CHECK(seals < TURNS || most > 16 * MB);
+    CHECK(seals < TURNS || most > TABLE);
     CHECK(differing() == 0);
     for (size_t w = 0; w < WRITERS; w++) {
         uint64_t sum = 0;
         for (size_t i = 0; i < SLOTS; i++)
             sum += one[w][i];
-        CHECK(sum == written[w] && sum > 1000);
+        CHECK(sum == written[w] && sum > 100);
     }
     CHECK(events_seen == events_sent && signals_seen == signals_sent && handled > 10);
     if (seals == 0)
