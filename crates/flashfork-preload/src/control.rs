@@ -30,11 +30,21 @@ pub extern "C" fn flashfork_preload_exclude(addr: *const u8, len: usize) -> c_in
     if flashfork_core::exclude(addr as usize, len).is_ok() { 0 } else { -1 }
 }
 
-/// The program is warm. In a template of `flashfork warm` this returns once in each clone, with 1 and the caller's arguments behind those
-/// of `*argc` and `*argv`; anywhere else at once, with 0.
+/// The program is warm. Under `flashfork warm --ready call` this returns once in each clone, with 1 and the caller's arguments behind those
+/// of `*argc` and `*argv`; anywhere else at once, with 0. The library has the function, too, for programs that run without the shim.
 ///
 /// # Safety
 /// Both are null, or `argc` and `argv` are those of `main`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashfork_ready(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    // SAFETY: the caller answers for its pointers.
+    unsafe { crate::warm::ready_call(argc, argv) }
+}
+
+/// The same, by a name that is the shim's alone: the library's own function finds it by that.
+///
+/// # Safety
+/// As [`flashfork_ready`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_preload_ready(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     // SAFETY: the caller answers for its pointers.

@@ -259,6 +259,17 @@ int flashfork_unseal(uint64_t *bytes);
 pid_t flashfork_fork(void);
 
 /**
+ * The program is warm: under `flashfork warm --ready call` it becomes a template here, and this returns once in each clone.
+ *
+ * Returns 1 in a clone: the arguments of `flashfork clone` are behind those of `*argc` and `*argv`, which may both be NULL; environment,
+ * working directory and standard streams are those of its caller. Returns 0, at once, wherever there is nothing to wait for: the program
+ * was started without `flashfork warm` or with another ready point, or this is a clone already. A process that has other threads then,
+ * or something else that forbids clones, ends, and `flashfork warm` says why.
+ */
+int flashfork_ready(int *argc,
+                    char ***argv);
+
+/**
  * Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's fork
  * included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have threads.
  *

@@ -21,7 +21,8 @@ const JEMALLOC: &str = "jemalloc";
 /// The shim's own call: tells it that this library has sealed memory.
 const NOTE: &CStr = c"flashfork_preload_note_sealed";
 
-fn symbol(name: &CStr) -> Option<*mut libc::c_void> {
+/// What a loaded object exports by that name.
+pub fn symbol(name: &CStr) -> Option<*mut libc::c_void> {
     // SAFETY: a lookup in the objects already loaded.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)

@@ -245,6 +245,21 @@ pub unsafe extern "C" fn flashfork_fork() -> pid_t {
     }
 }
 
+/// The program is warm: under `flashfork warm --ready call` it becomes a template here, and this returns once in each clone.
+///
+/// Returns 1 in a clone: the arguments of `flashfork clone` are behind those of `*argc` and `*argv`, which may both be NULL; environment,
+/// working directory and standard streams are those of its caller. Returns 0, at once, wherever there is nothing to wait for: the program
+/// was started without `flashfork warm` or with another ready point, or this is a clone already. A process that has other threads then,
+/// or something else that forbids clones, ends, and `flashfork warm` says why.
+///
+/// # Safety
+/// As fork(2), which this is for the clones; the pointers are NULL or those of `main`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashfork_ready(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    // SAFETY: the caller answers for all of it.
+    unsafe { crate::ready::in_shim(argc, argv) }
+}
+
 /// Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's fork
 /// included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have threads.
 ///

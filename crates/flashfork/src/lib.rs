@@ -45,6 +45,7 @@ mod error;
 mod fresh;
 mod host;
 pub mod odf;
+mod ready;
 mod region;
 mod seal;
 mod snapshot;
@@ -55,6 +56,7 @@ pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
 pub use host::{Capability, Headroom, Host, HostId};
 pub use odf::OdfError;
+pub use ready::ready;
 pub use region::{Region, RegionError};
 pub use seal::{
     Forked, Pages, Pauses, SealOptions, SealReport, Stats, Threads, VmaReport, exclude, fork, seal, stats, unseal,

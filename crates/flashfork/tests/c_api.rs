@@ -100,7 +100,7 @@ fn the_shared_library_exports_what_the_header_declares_and_nothing_else() {
     let symbols = succeed(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(&library));
     let exported: BTreeSet<_> = symbols.lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(exported, declared());
-    assert_eq!(exported.len(), 17, "{exported:?}");
+    assert_eq!(exported.len(), 18, "{exported:?}");
 }
 
 #[test]
@@ -154,6 +154,13 @@ fn afls_names_work() {
 #[test]
 fn on_demand_fork_is_granted_or_refused_in_words() {
     succeed(&mut compile(&test_program("on_demand"), Linked::Shared, "on-demand", &[]));
+}
+
+#[test]
+fn outside_a_template_there_is_nothing_to_wait_for() {
+    for (linked, name) in [(Linked::Shared, "ready-shared"), (Linked::Static, "ready-static")] {
+        succeed(&mut compile(&test_program("ready"), linked, name, &[]));
+    }
 }
 
 #[test]
