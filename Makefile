@@ -63,6 +63,7 @@ test-all: test
 	$(CARGO) test --release --locked -p flashfork --test cost -- --ignored
 	@scripts/need-packages apache2 postgresql
 	$(ON_DEMAND) FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-tests
+	FLASHFORK_TEST_ALL=1 $(CARGO) test --locked -p flashfork-cli --test warm
 	FLASHFORK_TEST_ALL=1 $(CARGO) test --release --locked -p flashfork-vmm --lib --test many --test soak --test messages --test http
 	@scripts/need-packages $(KERNEL_PACKAGES) libpython3.11-testsuite python3.11 redis-server redis-tools stress-ng
 	$(MAKE) -C kernel test-all FLASHFORK=$(abspath $(FLASHFORK))

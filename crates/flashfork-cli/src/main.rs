@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 
 fn end(result: Result<ExitCode, error::CliError>) -> ExitCode {
     result.unwrap_or_else(|e| {
-        eprintln!("flashfork: {e}");
+        output::complain(&e);
         ExitCode::FAILURE
     })
 }

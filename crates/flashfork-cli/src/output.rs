@@ -8,6 +8,11 @@ pub fn say(text: &str) -> Result<(), CliError> {
     writeln!(std::io::stdout().lock(), "{text}").map_err(CliError::file("write", "standard output"))
 }
 
+/// Prints an error, one line. Nobody could be told that standard error is full.
+pub fn complain(error: &CliError) {
+    let _ = writeln!(std::io::stderr().lock(), "flashfork: {error}");
+}
+
 /// Lets a closed pipe end this process quietly: Rust starts with SIGPIPE ignored.
 pub fn end_with_the_pipe() {
     // SAFETY: sets the default action; no handler is involved.

@@ -306,10 +306,18 @@ fn doctor_speaks_json() {
 
 #[test]
 fn completions_and_man_pages_are_made() {
-    flashfork().args(["completions", "bash"]).assert().success().stdout(contains("flashfork"));
+    let script = flashfork().args(["completions", "bash"]).assert().success().stdout(contains("flashfork"));
+    for (subcommand, option) in [("warm", "--max-clones"), ("clone", "--help"), ("ls", "--json"), ("rm", "--help")] {
+        let text = String::from_utf8_lossy(&script.get_output().stdout).into_owned();
+        let (_, rest) = text.split_once(&format!("flashfork__subcmd__{subcommand})\n")).unwrap();
+        assert!(rest.split("return 0").next().unwrap().contains(option), "{subcommand}");
+    }
     let dir = tempfile::tempdir().unwrap();
     flashfork().arg("man").arg(dir.path()).assert().success();
-    for page in ["flashfork.1", "flashfork-run.1", "flashfork-bench-fork.1", "flashfork-lab-run.1"] {
+    let warm = ["flashfork-warm.1", "flashfork-clone.1", "flashfork-ls.1", "flashfork-rm.1"];
+    for page in
+        ["flashfork.1", "flashfork-run.1", "flashfork-bench-fork.1", "flashfork-lab-run.1"].into_iter().chain(warm)
+    {
         assert!(std::fs::read_to_string(dir.path().join(page)).unwrap().contains(".SH SYNOPSIS"), "{page}");
     }
 }

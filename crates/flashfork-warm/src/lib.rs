@@ -21,9 +21,10 @@ pub use tell::{Step, Tell};
 
 use core::ffi::CStr;
 
-/// The variable by which `flashfork warm` tells the shim that the program becomes a template. Its value is five decimal numbers and a
+/// The variable by which `flashfork warm` tells the shim that the program becomes a template. Its value is six decimal numbers and a
 /// name, with commas between: descriptors of the control socket, the listening socket and the directory of the names; where the program
-/// is ready ([`ReadyAt`], 0 for wherever it suits the program); most clones to make, 0 for any number; the template's name.
+/// is ready ([`ReadyAt`], 0 for wherever it suits the program); most clones to make, 0 for any number; the process that starts the
+/// program, by which this one is told from what it starts in turn; the template's name.
 pub const VARIABLE: &CStr = c"FLASHFORK_WARM";
 
 /// Descriptors that come with [`Ask::Clone`], in this order: the memfd with [`Start`], the working directory, and the three standard
@@ -32,6 +33,9 @@ pub const DESCRIPTORS: usize = 5;
 
 /// Clones of one template that may run at a time.
 pub const MOST_RUNNING: usize = 4096;
+
+/// Callers that may wait to be heard (`listen(2)`).
+pub const WAITING: i32 = 4095;
 
 /// Longest name of a template, in bytes.
 pub const LONGEST_NAME: usize = 64;

@@ -1,12 +1,12 @@
 //! What a clone takes over from its caller, beside the descriptors.
 
 /// First word of a [`Start`], with its version.
-pub const START_MAGIC: u64 = 0x0001_7472_6174_5346;
+pub const START_MAGIC: u64 = 0x0002_7472_6174_5346;
 
 /// Resource limits there are on Linux (`RLIM_NLIMITS`).
 pub const LIMITS: usize = 16;
 
-/// Head of the memfd that comes with [`crate::Ask::Clone`].
+/// Head of the memfd that comes with [`crate::Ask::Clone`]; of a pipe where the caller may not write files (`RLIMIT_FSIZE`).
 ///
 /// Behind it lie, as 64-bit words: the offset in the memfd of each argument, a zero, the offset of each string of the environment, a zero.
 /// Behind these the strings, each with its NUL; the last byte of the memfd is a NUL. The clone makes pointers of the offsets where they
@@ -30,6 +30,8 @@ pub struct Start {
     pub blocked: u64,
     /// Signals it ignores.
     pub ignored: u64,
+    /// Standard streams it was started without: bit N for descriptor N.
+    pub closed: u64,
     /// CPUs it may run on: bit N % 64 of word N / 64.
     pub cpus: [u64; 16],
     /// Soft and hard limits by number (`getrlimit(2)`).
@@ -61,6 +63,7 @@ mod tests {
             nice: 0,
             blocked: 0,
             ignored: 0,
+            closed: 0,
             cpus: [0; 16],
             limits: [[0; 2]; LIMITS],
         };

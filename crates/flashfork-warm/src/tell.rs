@@ -22,12 +22,14 @@ pub enum Step {
     Map = 7,
     /// Setting up the place where the template waits: its sockets, its signals.
     Wait = 8,
+    /// Receiving the descriptors of a request: the template has no room for more.
+    Descriptors = 9,
 }
 
 impl Step {
     fn new(number: u64) -> Option<Step> {
-        use Step::{Directory, Fork, Map, Request, Retired, Streams, TooMany, Wait};
-        let all = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait];
+        use Step::{Descriptors, Directory, Fork, Map, Request, Retired, Streams, TooMany, Wait};
+        let all = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait, Descriptors];
         all.into_iter().find(|step| *step as u64 == number)
     }
 }
@@ -42,13 +44,11 @@ pub enum Tell {
         /// The reason.
         reason: u8,
     },
-    /// The clone runs.
+    /// The clone runs: it says so itself, before any code of the program.
     Started {
-        /// Its process.
+        /// Its process, above 1.
         pid: i32,
     },
-    /// The clone was stopped by a signal.
-    Stopped,
     /// The clone has ended.
     Ended {
         /// Its status as of `wait(2)`.
@@ -75,7 +75,6 @@ impl Tell {
             Tell::Facts(facts) => facts.write(w.put(1)),
             Tell::Refused { reason } => w.put(2).put(u64::from(reason)),
             Tell::Started { pid } => w.put(3).signed(pid),
-            Tell::Stopped => w.put(4),
             Tell::Ended { status } => w.put(5).signed(status),
             Tell::Failed { step, errno } => w.put(6).put(step as u64).signed(errno),
         }
@@ -89,8 +88,7 @@ impl Tell {
         Some(match r.get()? {
             1 => Tell::Facts(Facts::read(&mut r)?),
             2 => Tell::Refused { reason: u8::try_from(r.get()?).ok()? },
-            3 => Tell::Started { pid: r.signed()? },
-            4 => Tell::Stopped,
+            3 => Tell::Started { pid: r.signed().filter(|pid| *pid > 1)? },
             5 => Tell::Ended { status: r.signed()? },
             6 => Tell::Failed { step: Step::new(r.get()?)?, errno: r.signed()? },
             _ => return None,
@@ -112,9 +110,9 @@ mod tests {
             Tell::Facts(Facts { unsealed: None, at: ReadyAt::Ruby, ..facts }),
             Tell::Refused { reason: 28 },
             Tell::Started { pid: 1 << 22 },
-            Tell::Stopped,
             Tell::Ended { status: 0x7f00 },
             Tell::Failed { step: Step::Wait, errno: 12 },
+            Tell::Failed { step: Step::Descriptors, errno: 0 },
         ] {
             assert_eq!(Tell::decode(&tell.encode()), Some(tell));
         }
@@ -125,5 +123,9 @@ mod tests {
         assert_eq!(Tell::decode(&[]), None);
         assert_eq!(Tell::decode(&[0xff; Tell::LEN]), None);
         assert_eq!(Tell::decode(&Writer::<16>::new().put(6).put(99).0), None, "no such step");
+        // A signal to the groups of these would reach more than a clone.
+        for pid in [-1, 0, 1] {
+            assert_eq!(Tell::decode(&Tell::Started { pid }.encode()), None);
+        }
     }
 }

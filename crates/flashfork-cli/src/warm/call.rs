@@ -1,19 +1,20 @@
 //! `flashfork clone`.
 
-use super::link::{Found, Link, nobody};
+use super::link::{Found, Heard, LOOK, Link, Silence, State, nobody};
 use super::names::{Name, Names, working_directory};
 use super::{caller, start};
 use crate::error::CliError;
 use flashfork_warm::{Ask, MOST_RUNNING, Step, Tell};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, killpg, raise};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
-/// Signals that the clone gets in place of this command.
+/// Signals that the clone gets in place of this command; the first ones end a program that hasn't said otherwise.
 const PASSED_ON: [Signal; 13] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -29,6 +30,10 @@ const PASSED_ON: [Signal; 13] = [
     Signal::SIGWINCH,
     Signal::SIGURG,
 ];
+const ENDING: usize = 7;
+
+/// How long a template may take to make a clone: it makes one after the other, for as many callers as come.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// `si_code` of a signal from the kernel: that of a terminal goes to the whole group in front.
 const FROM_KERNEL: i32 = 0x80;
@@ -38,74 +43,115 @@ pub fn clone(name: &Name, arguments: &[OsString]) -> Result<ExitCode, CliError> 
     let names = Names::open()?;
     let link = match Link::find(&names, name)? {
         Found::Alive(link) => link,
+        Found::Stopped(link) => return Err(link.silent(name, Silence::Stopped, LIMIT)),
         Found::Nobody => return Err(nobody(name)),
         Found::Dead => {
-            names.remove(name)?;
+            names.clear(name)?;
             return Err(gone(name));
         }
     };
-    let failed = |e: std::io::Error| CliError::Unable(format!("can't write down what the clone takes over: {e}"));
     // First of all: the clone blocks and ignores what this process did when it was started.
-    let start = start::memfd(arguments.iter().map(OsString::as_os_str)).map_err(failed)?;
+    let start = start::file(arguments.iter().map(OsString::as_os_str))?;
     let directory = working_directory().map_err(|e| {
         CliError::Unable(format!("can't open the working directory, where the clone is to run: {}", e.desc()))
     })?;
-    let signals = take_signals()?;
-    let (memory, directory) = (start.as_raw_fd(), directory.as_raw_fd());
-    if link.ask(Ask::Clone, &[memory, directory, 0, 1, 2]).is_err() {
-        return Err(gone(name));
+    let signals = caller::take_signals(&PASSED_ON)?;
+    let (start_fd, directory_fd) = (start.as_raw_fd(), directory.as_raw_fd());
+    match link.ask(Ask::Clone, &[start_fd, directory_fd, 0, 1, 2]) {
+        Ok(()) => drop(start),
+        Err(nix::Error::EPIPE | nix::Error::ECONNRESET) => return Err(gone(name)),
+        Err(e) => return Err(CliError::Unable(format!("can't ask the template {name} for a clone: {}", e.desc()))),
     }
-    drop(start);
-    attend(name, &link, &signals)
+    Running { name, link: &link, signals: &signals, clone: None }.attend()
 }
 
-/// From now on signals are read, but for those that were ignored.
-fn take_signals() -> Result<SignalFd, CliError> {
-    let ignored = caller::ignored();
-    let wanted: SigSet = PASSED_ON.into_iter().filter(|s| ignored & caller::bit(*s as i32) == 0).collect();
-    let failed = |e: nix::Error| CliError::Unable(format!("can't catch signals: {}", e.desc()));
-    wanted.thread_block().map_err(failed)?;
-    SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed)
+/// A clone, or the wait for it.
+struct Running<'a> {
+    name: &'a Name,
+    link: &'a Link,
+    signals: &'a SignalFd,
+    /// Its process, once it has started.
+    clone: Option<i32>,
 }
 
-/// Until the clone ends: its signals to it, its state to this command's parent.
-fn attend(name: &Name, link: &Link, signals: &SignalFd) -> Result<ExitCode, CliError> {
-    let mut clone = None;
-    loop {
-        let mut ready = [PollFd::new(link.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut ready, PollTimeout::NONE) {
-            Ok(_) | Err(nix::Error::EINTR) => {}
-            Err(e) => return Err(CliError::Unable(format!("can't wait for the clone: {}", e.desc()))),
-        }
-        let [told, signalled] = ready.map(|fd| fd.any().unwrap_or(false));
-        if signalled {
-            while let Ok(Some(info)) = signals.read_signal() {
-                let (signal, group) = (info.ssi_signo as i32, info.ssi_code == FROM_KERNEL);
-                // A stopped job is continued as a whole. A template that is gone is told of below.
-                let group = group || signal == libc::SIGCONT;
-                let _ = link.ask(Ask::Signal { signal, group }, &[]);
+impl Running<'_> {
+    /// Until the clone ends: its signals to it, its exit status from it. The template stops and continues this command with its clone.
+    fn attend(mut self) -> Result<ExitCode, CliError> {
+        let asked = Instant::now();
+        loop {
+            let (link, signals) = (self.link.as_fd(), self.signals.as_fd());
+            let mut ready = [PollFd::new(link, PollFlags::POLLIN), PollFd::new(signals, PollFlags::POLLIN)];
+            let look = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut ready, if self.clone.is_some() { PollTimeout::NONE } else { look }) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(e) => return Err(CliError::Unable(format!("can't wait for the clone: {}", e.desc()))),
+            }
+            let signalled = ready[1].any().unwrap_or(false);
+            // Before the signals: one that was sent because of what the clone does finds that it has started.
+            while let Some(heard) = self.link.hear() {
+                if let Some(end) = self.told(&heard)? {
+                    return Ok(end);
+                }
+            }
+            if signalled {
+                self.pass_on();
+            } else if self.clone.is_none() {
+                self.look(asked)?;
             }
         }
-        if !told {
-            continue;
-        }
-        match link.hear() {
-            Some(Tell::Started { pid }) => {
-                clone = Some(pid);
+    }
+
+    /// The exit code, if this was the end.
+    fn told(&mut self, heard: &Heard) -> Result<Option<ExitCode>, CliError> {
+        match *heard {
+            Heard::Tell(Tell::Started { pid }) => {
+                self.clone = Some(pid);
                 let_go_of_streams();
+                Ok(None)
             }
-            // As the clone would in this command's place. Continued, it passes the signal on.
-            Some(Tell::Stopped) => drop(raise(Signal::SIGSTOP)),
-            Some(Tell::Ended { status }) => return Ok(exit_code(status)),
-            Some(Tell::Failed { step, errno }) => return Err(no_clone(name, step, errno)),
-            Some(_) => return Err(no_clone(name, Step::Request, 0)),
-            None => {
+            Heard::Tell(Tell::Ended { status }) => Ok(Some(exit_code(status))),
+            Heard::Tell(Tell::Failed { step: Step::Request, .. } | Tell::Facts(_) | Tell::Refused { .. })
+            | Heard::Nonsense => Err(self.link.misunderstood(self.name)),
+            Heard::Tell(Tell::Failed { step, errno }) => Err(no_clone(self.name, step, errno)),
+            Heard::End => {
                 // The clone itself ends with its template; what it has started in its group would not.
-                if let Some(pid) = clone {
+                if let Some(pid) = self.clone {
                     let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
                 }
-                return Err(gone(name));
+                Err(gone(self.name))
             }
+        }
+    }
+
+    fn pass_on(&self) {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            let signal = info.ssi_signo as i32;
+            // Nobody has seen anything of the clone, which may never be: it ends with this command.
+            if self.clone.is_none()
+                && let Some(ending) = PASSED_ON[..ENDING].iter().find(|s| **s as i32 == signal)
+            {
+                caller::end_by(*ending);
+            }
+            // The clone goes on already.
+            let from_template = self.link.template.is_some_and(|pid| pid.as_raw() as u32 == info.ssi_pid);
+            if signal == libc::SIGCONT && from_template {
+                continue;
+            }
+            // A stopped job is continued as a whole. A template that is gone is told of by the link; one that has not read hundreds of
+            // signals before will not miss this.
+            let group = info.ssi_code == FROM_KERNEL || signal == libc::SIGCONT;
+            let _ = self.link.ask(Ask::Signal { signal, group }, &[]);
+        }
+    }
+
+    /// Whether there is hope for a clone.
+    fn look(&self, asked: Instant) -> Result<(), CliError> {
+        let silent = |why| Err(self.link.silent(self.name, why, LIMIT));
+        match self.link.state() {
+            State::Stopped => silent(Silence::Stopped),
+            State::Gone => Err(gone(self.name)),
+            State::Runs if asked.elapsed() > LIMIT => silent(Silence::Mute),
+            State::Runs => Ok(()),
         }
     }
 }
@@ -135,9 +181,6 @@ fn gone(name: &Name) -> CliError {
 fn no_clone(name: &Name, step: Step, errno: i32) -> CliError {
     let why = nix::Error::from_raw(errno).desc();
     CliError::Unable(match step {
-        Step::Request => format!(
-            "the template {name} does not understand this command: they are of different versions; `flashfork rm {name}`, then warm it again"
-        ),
         Step::TooMany => format!(
             "{MOST_RUNNING} clones of {name} run, no more can; wait until some have ended, or warm another template"
         ),
@@ -147,8 +190,13 @@ fn no_clone(name: &Name, step: Step, errno: i32) -> CliError {
         Step::Fork => format!(
             "can't fork a clone of {name}: {why}; free memory, or raise the limits its template was warmed under"
         ),
+        Step::Descriptors => format!(
+            "the template {name} is out of descriptors, of which it needs one for each clone that runs: wait until some have ended, or warm it under a higher limit (ulimit -n)"
+        ),
         Step::Directory => format!("a clone of {name} can't go to the working directory: {why}; run it elsewhere"),
         Step::Streams => format!("a clone of {name} can't take the standard streams: {why}"),
-        Step::Map | Step::Wait => format!("a clone of {name} can't take its arguments: {why}; free memory"),
+        Step::Map | Step::Wait | Step::Request => {
+            format!("a clone of {name} can't take its arguments: {why}; free memory, or raise its limit (ulimit -v)")
+        }
     })
 }

@@ -1,20 +1,29 @@
 //! What this process is to the kernel, for a clone that takes it over.
 
+use crate::error::CliError;
 use flashfork_warm::{LIMITS, START_MAGIC, Start};
+use nix::sys::signal::{SigSet, Signal, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Signals ignored when this process was started; Rust's runtime ignores SIGPIPE for itself.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
+/// Standard streams this process was started without; Rust's runtime opens them.
+static CLOSED: AtomicU64 = AtomicU64::new(0);
+
 /// Run by the loader before Rust's runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = note_signals;
+static INIT: extern "C" fn() = note_start;
 
-/// Takes down which signals are ignored.
-extern "C" fn note_signals() {
+/// Takes down which signals are ignored, and which streams closed.
+extern "C" fn note_start() {
     let ignored = (1..=64).filter(|signal| is_ignored(*signal)).fold(0, |set, signal| set | bit(signal));
     IGNORED.store(ignored, Relaxed);
+    // SAFETY: takes numbers.
+    let closed = (0..3).filter(|stream| unsafe { libc::fcntl(*stream, libc::F_GETFD) } < 0);
+    CLOSED.store(closed.fold(0, |set, stream| set | 1 << stream), Relaxed);
 }
 
 fn is_ignored(signal: i32) -> bool {
@@ -35,6 +44,24 @@ pub fn ignored() -> u64 {
     IGNORED.load(Relaxed)
 }
 
+/// From now on these signals are read, but for those that were ignored.
+pub fn take_signals(wanted: &[Signal]) -> Result<SignalFd, CliError> {
+    let wanted: SigSet = wanted.iter().copied().filter(|s| ignored() & bit(*s as i32) == 0).collect();
+    let failed = |e: nix::Error| CliError::Unable(format!("can't catch signals: {}", e.desc()));
+    wanted.thread_block().map_err(failed)?;
+    SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed)
+}
+
+/// Ends this process by a signal whose default action that is, as if it had never been read.
+pub fn end_by(signal: Signal) -> ! {
+    let mut set = SigSet::empty();
+    set.add(signal);
+    // What they could fail with, numbers that don't exist, doesn't come up.
+    let _ = raise(signal);
+    let _ = set.thread_unblock();
+    std::process::exit(128 + signal as i32)
+}
+
 /// This process, with room for what comes behind it in the memfd.
 pub fn describe() -> Start {
     let mut start = Start {
@@ -46,6 +73,7 @@ pub fn describe() -> Start {
         nice: 0,
         blocked: blocked(),
         ignored: ignored(),
+        closed: CLOSED.load(Relaxed),
         cpus: [0; 16],
         limits: [[0; 2]; LIMITS],
     };

@@ -1,36 +1,45 @@
 //! `flashfork ls` and `flashfork rm`.
 
-use super::link::{Found, Link};
+use super::link::{Found, Heard, LIMIT, Link, Silence};
 use super::names::{Name, Names};
 use crate::error::CliError;
 use crate::output::say;
 use flashfork_warm::{Ask, Facts, ReadyAt, Tell};
 use std::process::ExitCode;
+use std::time::Instant;
 
-/// One line of the list.
+/// One line of the list. What only the template knows is missing of one that doesn't answer.
 #[derive(serde::Serialize)]
 struct Row {
     name: String,
-    pid: i32,
-    ready: &'static str,
-    clones_running: u64,
-    clones_made: u64,
+    pid: Option<i32>,
+    state: &'static str,
+    ready: Option<&'static str>,
+    clones_running: Option<u64>,
+    clones_made: Option<u64>,
     max_clones: Option<u64>,
-    sealed_bytes: u64,
+    sealed_bytes: Option<u64>,
     command: String,
 }
 
-/// Lists the templates that live; names of others are removed.
+/// Lists the templates that live, also those that don't answer; names of others are removed.
 pub fn ls(json: bool) -> Result<ExitCode, CliError> {
     let names = Names::open()?;
-    let mut rows = Vec::new();
+    let mut asked = Vec::new();
     for name in names.all()? {
         match Link::find(&names, &name)? {
-            Found::Alive(link) => rows.extend(facts(&link, Ask::Status).map(|facts| row(&name, &facts))),
-            Found::Dead => names.remove(&name)?,
+            Found::Alive(link) | Found::Stopped(link) => {
+                // One that has just ended is seen below.
+                let _ = link.ask(Ask::Status, &[]);
+                asked.push((link, name));
+            }
+            Found::Dead => names.clear(&name)?,
             Found::Nobody => {}
         }
     }
+    // All together: what many don't answer takes no longer than what one doesn't.
+    let until = Instant::now() + LIMIT;
+    let rows = asked.iter().filter_map(|(link, name)| row(name, link, until)).collect::<Vec<_>>();
     if json {
         let text = serde_json::to_string_pretty(&rows).map_err(|e| CliError::Unable(e.to_string()))?;
         say(&text)?;
@@ -40,49 +49,71 @@ pub fn ls(json: bool) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes templates. Each name is gone afterwards, whoever removed it.
+/// Removes templates. Each name is gone afterwards, whoever removed it, but for those whose templates can't be asked.
 pub fn rm(all: &[Name]) -> Result<ExitCode, CliError> {
     let names = Names::open()?;
+    let mut failed = None;
     for name in all {
-        let gone = match Link::find(&names, name)? {
-            Found::Alive(link) => match facts(&link, Ask::Retire) {
-                Some(Facts { running: 0, .. }) | None => format!("removed {name}"),
-                Some(Facts { running: 1, .. }) => format!("removed {name}; its last clone runs on"),
-                Some(facts) => format!("removed {name}; its {} clones run on", facts.running),
-            },
-            Found::Dead => {
-                names.remove(name)?;
-                format!("removed {name}, which had ended")
+        match remove(&names, name) {
+            Ok(gone) => say(&gone)?,
+            Err(e) => {
+                if let Some(before) = failed.replace(e) {
+                    crate::output::complain(&before);
+                }
             }
-            Found::Nobody => format!("there is no template {name}"),
-        };
-        say(&gone)?;
+        }
     }
-    Ok(ExitCode::SUCCESS)
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// What a template answers; `None` from one that has just ended.
-fn facts(link: &Link, ask: Ask) -> Option<Facts> {
-    link.ask(ask, &[]).ok()?;
-    match link.hear()? {
-        Tell::Facts(facts) => Some(facts),
-        _ => None,
+/// What has become of one.
+fn remove(names: &Names, name: &Name) -> Result<String, CliError> {
+    let link = match Link::find(names, name)? {
+        Found::Alive(link) | Found::Stopped(link) => link,
+        Found::Dead => {
+            names.clear(name)?;
+            return Ok(format!("removed {name}, which had ended"));
+        }
+        Found::Nobody => return Ok(format!("there is no template {name}")),
+    };
+    // One that has just ended is seen below.
+    let _ = link.ask(Ask::Retire, &[]);
+    match link.answer(Instant::now() + LIMIT) {
+        Ok(Heard::Tell(Tell::Facts(Facts { running: 0, .. }))) => Ok(format!("removed {name}")),
+        Ok(Heard::Tell(Tell::Facts(Facts { running: 1, .. }))) => Ok(format!("removed {name}; its last clone runs on")),
+        Ok(Heard::Tell(Tell::Facts(facts))) => Ok(format!("removed {name}; its {} clones run on", facts.running)),
+        Ok(Heard::Tell(_) | Heard::Nonsense) => Err(link.misunderstood(name)),
+        Ok(Heard::End) => {
+            names.clear(name)?;
+            Ok(format!("removed {name}"))
+        }
+        Err(why) => Err(link.silent(name, why, LIMIT)),
     }
 }
 
-fn row(name: &Name, facts: &Facts) -> Row {
-    let command = std::fs::read(format!("/proc/{}/cmdline", facts.pid)).unwrap_or_default();
+/// `None` of a template that has just ended.
+fn row(name: &Name, link: &Link, until: Instant) -> Option<Row> {
+    let (state, facts) = match link.answer(until) {
+        Ok(Heard::Tell(Tell::Facts(facts))) => ("waiting", Some(facts)),
+        Ok(Heard::End) => return None,
+        Ok(Heard::Tell(_) | Heard::Nonsense) => ("strange", None),
+        Err(Silence::Stopped) => ("stopped", None),
+        Err(Silence::Mute) => ("silent", None),
+    };
+    let pid = facts.map(|facts| facts.pid).or(link.template.map(nix::unistd::Pid::as_raw));
+    let command = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok()).unwrap_or_default();
     let words = command.split(|b| *b == 0).map(String::from_utf8_lossy);
-    Row {
+    Some(Row {
         name: name.to_string(),
-        pid: facts.pid,
-        ready: word(facts.at),
-        clones_running: facts.running,
-        clones_made: facts.made,
-        max_clones: (facts.max > 0).then_some(facts.max),
-        sealed_bytes: facts.sealed,
+        pid,
+        state,
+        ready: facts.map(|facts| word(facts.at)),
+        clones_running: facts.map(|facts| facts.running),
+        clones_made: facts.map(|facts| facts.made),
+        max_clones: facts.map(|facts| facts.max).filter(|max| *max > 0),
+        sealed_bytes: facts.map(|facts| facts.sealed),
         command: words.collect::<Vec<_>>().join(" ").trim_end().replace(char::is_control, " "),
-    }
+    })
 }
 
 fn table(rows: &[Row]) -> String {
@@ -94,9 +125,13 @@ fn table(rows: &[Row]) -> String {
         "NAME", "PROCESS", "READY", "RUNNING", "MADE", "SEALED"
     )];
     lines.extend(rows.iter().map(|r| {
-        let made = r.max_clones.map_or(r.clones_made.to_string(), |max| format!("{}/{max}", r.clones_made));
-        let (sealed, running) = (size(r.sealed_bytes), r.clones_running);
-        format!("{:<16} {:>8} {:<7} {running:>8} {made:>8} {sealed:>9}  {}", r.name, r.pid, r.ready, r.command)
+        let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        let made =
+            or_unknown(r.clones_made.map(|made| r.max_clones.map_or(made.to_string(), |max| format!("{made}/{max}"))));
+        let (sealed, running) =
+            (or_unknown(r.sealed_bytes.map(size)), or_unknown(r.clones_running.map(|n| n.to_string())));
+        let (pid, ready) = (or_unknown(r.pid.map(|pid| pid.to_string())), r.ready.unwrap_or(r.state));
+        format!("{:<16} {pid:>8} {ready:<7} {running:>8} {made:>8} {sealed:>9}  {}", r.name, r.command)
     }));
     lines.join("\n")
 }

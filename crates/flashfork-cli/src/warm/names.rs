@@ -1,8 +1,9 @@
 //! Names of templates: sockets in a directory that is the user's alone.
 
+use super::link::{Found, LIMIT, LOOK, Link};
 use crate::error::CliError;
 use flashfork_warm::LONGEST_NAME;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, open, renameat2};
+use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, RenameFlags, open, openat, renameat2};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::fmt;
@@ -10,6 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Instant;
 
 /// The name of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,12 +89,53 @@ impl Names {
 
     /// All names there are, sockets all, in order, whether or not their templates live.
     pub fn all(&self) -> Result<Vec<Name>, CliError> {
-        let entries = std::fs::read_dir(&self.path).map_err(CliError::file("read", &self.path))?;
-        let sockets = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
-        let names = sockets.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let mut names: Vec<Name> = names.collect();
+        let mut names: Vec<Name> = self.sockets()?.filter_map(|name| name.0.parse().ok()).collect();
         names.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(names)
+    }
+
+    fn sockets(&self) -> Result<impl Iterator<Item = Name>, CliError> {
+        let entries = std::fs::read_dir(&self.path).map_err(CliError::file("read", &self.path))?;
+        let sockets = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
+        Ok(sockets.filter_map(|entry| Some(Name(entry.file_name().to_str()?.to_owned()))))
+    }
+
+    /// The sockets of programs that are not ready yet, or never became so.
+    pub fn temporary(&self) -> Result<Vec<Name>, CliError> {
+        Ok(self.sockets()?.filter(|name| name.0.starts_with('.')).collect())
+    }
+
+    /// Keeps other commands from giving and taking names as long as the result lives. A name is given, or taken from a template that is
+    /// gone, in that time only: so what was found dead is still so when it is removed. A template that lives gives up its own without.
+    pub fn lock(&self) -> Result<Flock<OwnedFd>, CliError> {
+        let failed = |e: nix::Error| CliError::file("lock", &self.path)(e.into());
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_RDONLY;
+        let mut directory = openat(&self.directory, ".", flags, Mode::empty()).map_err(failed)?;
+        let start = Instant::now();
+        loop {
+            directory = match Flock::lock(directory, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Ok(lock),
+                Err((directory, nix::Error::EWOULDBLOCK)) if start.elapsed() < LIMIT => directory,
+                Err((_, nix::Error::EWOULDBLOCK)) => {
+                    return Err(CliError::Unable(format!(
+                        "another flashfork command has held the names in {} for {} seconds: it is stopped, perhaps; let it go on, or end it",
+                        self.path.display(),
+                        LIMIT.as_secs()
+                    )));
+                }
+                Err((_, e)) => return Err(failed(e)),
+            };
+            std::thread::sleep(LOOK / 50);
+        }
+    }
+
+    /// Removes the name of a template that is gone; not that of one that lives, which may have taken it just now.
+    pub fn clear(&self, name: &Name) -> Result<(), CliError> {
+        let _lock = self.lock()?;
+        match Link::find(self, name)? {
+            Found::Dead => self.remove(name),
+            Found::Alive(_) | Found::Stopped(_) | Found::Nobody => Ok(()),
+        }
     }
 
     /// Gives an entry a name that nobody has; false if somebody has it.
@@ -104,7 +147,7 @@ impl Names {
         }
     }
 
-    /// Removes an entry, a socket; one that isn't there is no failure.
+    /// Removes an entry, a socket; one that isn't there is no failure. Under the lock, unless nobody else knows of it.
     pub fn remove(&self, entry: impl AsRef<Path>) -> Result<(), CliError> {
         let path = self.path.join(&entry);
         match fstatat(&self.directory, entry.as_ref(), AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -133,7 +176,7 @@ fn place() -> PathBuf {
 
 /// The working directory, for a clone.
 pub fn working_directory() -> nix::Result<OwnedFd> {
-    nix::fcntl::openat(AT_FDCWD, ".", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+    openat(AT_FDCWD, ".", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
 #[cfg(test)]

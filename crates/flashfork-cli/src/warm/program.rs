@@ -11,12 +11,18 @@ use std::path::{Path, PathBuf};
 /// Type of the program header that names the dynamic linker (elf(5), `PT_INTERP`).
 const INTERPRETER: u32 = 3;
 
+/// What an `env` line names where the script does its work in other programs.
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "fish"];
+
 /// As deep as the kernel follows `#!` lines (fs/exec.c).
 const DEEPEST: usize = 5;
 
-/// Refuses what can't be preloaded: statically linked programs, which would run to their end, and setuid ones.
-pub fn check(name: &OsStr) -> Result<(), CliError> {
+/// Refuses what can't be preloaded: statically linked programs, which would run to their end, and those that run with other rights than
+/// their caller's. With `work`, because the program is to do some of its own before it is ready, also scripts that do theirs in programs
+/// which they start.
+pub fn check(name: &OsStr, work: bool) -> Result<(), CliError> {
     let mut path = find(name)?;
+    let script = path.clone();
     for _ in 0..DEEPEST {
         let refuse = |what: &str| {
             Err(CliError::Unable(format!(
@@ -30,12 +36,17 @@ pub fn check(name: &OsStr) -> Result<(), CliError> {
         file.by_ref().take(1 << 16).read_to_end(&mut head).map_err(CliError::file("read", &path))?;
         if let Some(line) = head.strip_prefix(b"#!") {
             let line = line.split(|b| *b == b'\n').next().unwrap_or_default().trim_ascii();
-            let word = line.split(|b| b" \t".contains(b)).next().unwrap_or_default();
-            path = OsString::from_vec(word.to_vec()).into();
+            let mut words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty());
+            path = OsString::from_vec(words.next().unwrap_or_default().to_vec()).into();
+            if work && !is_interpreter(path.as_os_str()) && !is_script(&path) {
+                let named =
+                    words.map(String::from_utf8_lossy).find(|word| !word.starts_with('-') && !word.contains('='));
+                return Err(no_work(&script, &path, named.as_deref()));
+            }
             continue;
         }
-        if about.mode() & 0o6000 != 0 && about.uid() != nix::unistd::geteuid().as_raw() {
-            return refuse("it is setuid or setgid");
+        if let Some(what) = other_rights(&about, has_capabilities(&path), Rights::own()) {
+            return refuse(what);
         }
         return match dynamic(&head) {
             Some(true) => Ok(()),
@@ -44,6 +55,67 @@ pub fn check(name: &OsStr) -> Result<(), CliError> {
         };
     }
     Ok(())
+}
+
+/// Whether a program has the name of an interpreter that the shim knows: `python3.11`, `perl`.
+pub fn is_interpreter(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    ["python", "perl", "ruby"].contains(&name)
+}
+
+fn is_script(path: &Path) -> bool {
+    let mut head = [0; 2];
+    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"#!"
+}
+
+/// Of a script, what runs it would be kept, not what the script starts.
+fn no_work(script: &Path, by: &Path, named: Option<&str>) -> CliError {
+    let (script, env) = (script.display(), by.file_name() == Some(OsStr::new("env")));
+    let cure = match named {
+        Some(program) if env && !SHELLS.contains(&program) => {
+            format!("warm `{program} {script}` in its place")
+        }
+        _ => "warm the program that it starts in its place (of a Python, `-c 'import sys; print(sys.executable)'` tells which), or say `--ready main` to keep the shell".into(),
+    };
+    CliError::Unable(format!(
+        "{script} is a script that {} runs: that, and nothing of what the script does, would be kept; {cure}",
+        by.display()
+    ))
+}
+
+/// Of whom programs run for.
+struct Rights {
+    user: u32,
+    group: u32,
+    root: bool,
+}
+
+impl Rights {
+    fn own() -> Rights {
+        let user = nix::unistd::geteuid();
+        Rights { user: user.as_raw(), group: nix::unistd::getegid().as_raw(), root: nix::unistd::getuid().is_root() }
+    }
+}
+
+/// Why a program would run with rights that its caller doesn't have: into such the dynamic linker lets no shim (`AT_SECURE`, ld.so(8)).
+fn other_rights(about: &std::fs::Metadata, capabilities: bool, own: Rights) -> Option<&'static str> {
+    let mode = about.mode();
+    if mode & 0o4000 != 0 && about.uid() != own.user {
+        Some("it is setuid")
+    } else if mode & 0o2010 == 0o2010 && about.gid() != own.group {
+        Some("it is setgid")
+    } else {
+        (capabilities && !own.root).then_some("it has capabilities of its own (setcap)")
+    }
+}
+
+/// Whether a file gives capabilities to whoever runs it (capabilities(7)).
+fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
+    let name = c"security.capability";
+    // SAFETY: strings that end with a NUL; asks for the length only.
+    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
 /// The file that a shell would start.
@@ -99,6 +171,36 @@ mod tests {
         assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
         assert!(find(OsStr::new("no-such-program")).is_err());
         assert!(find(OsStr::new("/etc/passwd")).is_err());
-        assert!(check(OsStr::new("/bin/sh")).is_ok());
+        assert!(check(OsStr::new("/bin/sh"), true).is_ok());
+    }
+
+    #[test]
+    fn interpreters_are_known_by_name() {
+        for (name, known) in
+            [("python3.11", true), ("/usr/bin/perl", true), ("ruby", true), ("python3-config", false), ("sh", false)]
+        {
+            assert_eq!(is_interpreter(OsStr::new(name)), known, "{name}");
+        }
+    }
+
+    #[test]
+    fn programs_with_rights_of_their_own_are_told_from_others() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let about = |mode| {
+            file.as_file().set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
+            file.as_file().metadata().unwrap()
+        };
+        let plain = about(0o755);
+        let (user, group) = (plain.uid(), plain.gid());
+        let own = || Rights { user, group, root: false };
+        assert_eq!(other_rights(&plain, false, own()), None);
+        assert!(other_rights(&plain, true, own()).is_some());
+        assert_eq!(other_rights(&plain, true, Rights { root: true, ..own() }), None);
+        // Of the caller's own user and group they give nothing.
+        assert_eq!(other_rights(&about(0o6755), false, own()), None);
+        assert_eq!(other_rights(&about(0o4755), false, Rights { user: user + 1, ..own() }), Some("it is setuid"));
+        assert_eq!(other_rights(&about(0o2755), false, Rights { group: group + 1, ..own() }), Some("it is setgid"));
+        // Without the group's right to run it the bit means something else.
+        assert_eq!(other_rights(&about(0o2745), false, Rights { group: group + 1, ..own() }), None);
     }
 }

@@ -1,18 +1,43 @@
-//! The memfd that comes with a request for a clone.
+//! What comes with a request for a clone: a memfd, or a pipe.
 
 use super::caller;
+use crate::error::CliError;
 use flashfork_warm::Start;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::pipe2;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// Writes this process, `arguments` and the environment into a memfd.
-pub fn memfd<'a>(arguments: impl ExactSizeIterator<Item = &'a OsStr> + Clone) -> std::io::Result<File> {
-    let mut file = File::from(memfd_create(c"flashfork-start", MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(&bytes(caller::describe(), arguments, &environment()))?;
+/// Writes this process, `arguments` and the environment into a memfd; or into a pipe where a limit on the size of files, which goes for
+/// memfds too, leaves no room.
+pub fn file<'a>(arguments: impl ExactSizeIterator<Item = &'a OsStr> + Clone) -> Result<File, CliError> {
+    let failed =
+        |e: std::io::Error| CliError::Unable(format!("can't write down what the clone takes over: {e}; free memory"));
+    let start = caller::describe();
+    let limit = start.limits[libc::RLIMIT_FSIZE as usize][0];
+    let bytes = bytes(start, arguments, &environment());
+    if bytes.len() as u64 > limit {
+        return pipe_with(&bytes).map_err(|e| {
+            CliError::Unable(format!(
+                "can't pass on {} KB of arguments and environment under this limit on the size of files: {e}; raise it (ulimit -f)",
+                bytes.len() >> 10
+            ))
+        });
+    }
+    let mut file = File::from(memfd_create(c"flashfork-start", MFdFlags::MFD_CLOEXEC).map_err(|e| failed(e.into()))?);
+    file.write_all(&bytes).map_err(failed)?;
     Ok(file)
+}
+
+/// The end to read of a pipe that holds these.
+fn pipe_with(bytes: &[u8]) -> std::io::Result<File> {
+    let (ours, theirs) = pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    fcntl(&theirs, FcntlArg::F_SETPIPE_SZ(i32::try_from(bytes.len()).map_err(|_| ErrorKind::ArgumentListTooLong)?))?;
+    File::from(theirs).write_all(bytes)?;
+    Ok(File::from(ours))
 }
 
 fn bytes<'a>(
@@ -64,6 +89,15 @@ fn environment() -> Vec<&'static [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pipe_holds_what_a_file_may_not() {
+        use std::io::Read;
+        let bytes: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
+        let mut found = Vec::new();
+        pipe_with(&bytes).unwrap().read_to_end(&mut found).unwrap();
+        assert!(found == bytes);
+    }
 
     #[test]
     fn every_offset_leads_to_its_string() {

@@ -1,17 +1,22 @@
 //! `flashfork warm`.
 
-use super::link::{Found, Link};
+use super::link::{Found, Heard, Link};
 use super::names::{Name, Names};
-use super::{Ready, WarmArgs, list, program};
+use super::{Ready, WarmArgs, caller, list, program};
 use crate::error::CliError;
 use crate::{output, places};
 use flashfork_core::never_seal::{Reason, TABLE};
-use flashfork_warm::{Facts, ReadyAt, Tell};
+use flashfork_warm::{Facts, ReadyAt, Tell, WAITING};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
-use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket, socketpair};
+use nix::sys::signalfd::SignalFd;
+use nix::sys::socket::{
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, bind, listen, send, socket, socketpair,
+};
+use nix::sys::stat::{FileStat, fstatat};
 use nix::unistd::Pid;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -19,54 +24,98 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 /// How many threads Python's numexpr starts when it is imported, as pandas does.
 const NUMEXPR: &str = "NUMEXPR_NUM_THREADS";
 
-/// Callers that may wait to be heard.
-const WAITING: i32 = 4095;
+/// Signals that end this command while the program is warmed, and the program, which has no terminal, with it.
+const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+
+/// How long a program that has let go of its connection may take to end, in milliseconds.
+const TO_END: u16 = 1000;
 
 pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
     let names = Names::open()?;
-    is_free(&names, &args.name)?;
-    program::check(&args.command[0])?;
+    match Link::find(&names, &args.name)? {
+        Found::Alive(_) | Found::Stopped(_) => return Err(taken(&args.name)),
+        Found::Dead => names.clear(&args.name)?,
+        Found::Nobody => {}
+    }
+    program::check(&args.command[0], args.ready == Ready::Auto)?;
+    // From here on a signal is read where it ends the program, too. One that comes when that is ready is too late.
+    let signals = caller::take_signals(&ENDING)?;
     let listener = Listener::bind(&names)?;
     let (ours, theirs) =
         socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).map_err(no_socket)?;
     let passed = [theirs.as_raw_fd(), listener.socket.as_raw_fd(), names.directory.as_raw_fd()];
-    let signals = Interrupt::catch()?;
     let mut program = Program(start(args, passed)?);
     drop(theirs);
-    signals.end(&program);
     let link = Link::over(ours);
-    let facts = match link.hear() {
-        Some(Tell::Facts(facts)) => facts,
-        Some(Tell::Refused { reason }) => return Err(refused(&args.command[0], reason)),
-        Some(Tell::Failed { errno, .. }) => {
-            let why = nix::Error::from_raw(errno).desc();
-            return Err(CliError::Unable(format!(
-                "{} is ready but can't wait for callers: {why}",
-                args.command[0].display()
-            )));
+    let facts = match until_ready(args, &mut program, &link, &signals)? {
+        Came::Ready(facts) => facts,
+        Came::Signal(signal) => {
+            drop((program, listener));
+            caller::end_by(signal);
         }
-        _ => return Err(ended(&args.command[0], args.ready, program.0.wait())),
     };
-    while !listener.name(&args.name)? {
-        is_free(&names, &args.name)?;
-    }
-    // One byte: the socket has its name.
-    nix::sys::socket::send(std::os::fd::AsFd::as_fd(&link).as_raw_fd(), &[1], nix::sys::socket::MsgFlags::MSG_NOSIGNAL)
-        .map_err(no_socket)?;
+    let socket = listener.name(&args.name)?;
+    send(link.as_fd().as_raw_fd(), &socket.st_ino.to_ne_bytes(), MsgFlags::MSG_NOSIGNAL).map_err(no_socket)?;
     std::mem::forget(program);
     output::say(&announcement(&args.name, &facts))?;
+    if args.ready == Ready::Auto && facts.at == ReadyAt::Main && program::is_interpreter(&args.command[0]) {
+        let line = format!(
+            "{} is ready before main, without having done any of its work: it is no CPython (3.8 or later, with its C API), Perl or Ruby, but a program that starts one, perhaps; warm that one itself",
+            args.name
+        );
+        output::complain(&CliError::Unable(line));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nobody has the name, or nobody who lives.
-fn is_free(names: &Names, name: &Name) -> Result<(), CliError> {
-    match Link::find(names, name)? {
-        Found::Nobody => Ok(()),
-        Found::Dead => names.remove(name),
-        Found::Alive(_) => Err(CliError::Unable(format!(
-            "there is a template {name}; `flashfork rm {name}` removes it, or choose another name"
-        ))),
+/// What comes while the program is warmed.
+enum Came {
+    Ready(Facts),
+    Signal(Signal),
+}
+
+/// Waits until the program is ready, however long that takes; unless it ends.
+fn until_ready(args: &WarmArgs, program: &mut Program, link: &Link, signals: &SignalFd) -> Result<Came, CliError> {
+    let command = &args.command[0];
+    // Its end shows even where something that it has started keeps the connection.
+    let process = program.descriptor()?;
+    loop {
+        let all = [process.as_fd(), signals.as_fd(), link.as_fd()];
+        let mut ready = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut ready, PollTimeout::NONE) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(e) => return Err(CliError::Unable(format!("can't wait for {}: {}", command.display(), e.desc()))),
+        }
+        let ended = ready[0].any().unwrap_or(false);
+        if let Ok(Some(info)) = signals.read_signal()
+            && let Some(signal) = ENDING.into_iter().find(|signal| *signal as u32 == info.ssi_signo)
+        {
+            return Ok(Came::Signal(signal));
+        }
+        match link.hear() {
+            Some(Heard::Tell(Tell::Facts(facts))) => return Ok(Came::Ready(facts)),
+            Some(Heard::Tell(Tell::Refused { reason })) => return Err(refused(command, reason)),
+            Some(Heard::Tell(Tell::Failed { errno, .. })) => {
+                let why = nix::Error::from_raw(errno).desc();
+                return Err(CliError::Unable(format!(
+                    "{} is ready but can't wait for callers: {why}",
+                    command.display()
+                )));
+            }
+            None if !ended => {}
+            // A process that ends lets go a moment before.
+            _ => {
+                let mut process = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+                let ended = ended || poll(&mut process, TO_END).is_ok_and(|count| count == 1);
+                let how = ended.then(|| self::ended(command, args.ready, program.0.wait()));
+                return Err(how.unwrap_or_else(|| replaced(command)));
+            }
+        }
     }
+}
+
+fn taken(name: &Name) -> CliError {
+    CliError::Unable(format!("there is a template {name}; `flashfork rm {name}` removes it, or choose another name"))
 }
 
 fn no_socket(e: nix::Error) -> CliError {
@@ -82,9 +131,14 @@ struct Listener<'a> {
 
 impl Listener<'_> {
     fn bind(names: &Names) -> Result<Listener<'_>, CliError> {
+        let _lock = names.lock()?;
+        // Of commands that were killed.
+        for name in names.temporary()? {
+            if let Found::Dead = Link::find(names, &name)? {
+                names.remove(&name)?;
+            }
+        }
         let temporary = PathBuf::from(format!(".{}", std::process::id()));
-        // Of a process of the same number, which is long gone.
-        names.remove(&temporary)?;
         let socket =
             socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).map_err(no_socket)?;
         let failed = |e: nix::Error| CliError::file("make a socket in", &names.path)(e.into());
@@ -95,11 +149,16 @@ impl Listener<'_> {
         Ok(listener)
     }
 
-    /// False: somebody else has the name.
-    fn name(&self, name: &Name) -> Result<bool, CliError> {
-        self.names
-            .rename(&self.temporary, name)
-            .map_err(|e| CliError::file("make", self.names.path.join(name))(e.into()))
+    /// Gives it its name, unless somebody who lives has it; tells which file it is.
+    fn name(&self, name: &Name) -> Result<FileStat, CliError> {
+        let failed = |e: nix::Error| CliError::file("make", self.names.path.join(name))(e.into());
+        let _lock = self.names.lock()?;
+        let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
+        let socket = fstatat(&self.names.directory, &self.temporary, flags).map_err(failed)?;
+        if let Found::Dead = Link::find(self.names, name)? {
+            self.names.remove(name)?;
+        }
+        if self.names.rename(&self.temporary, name).map_err(failed)? { Ok(socket) } else { Err(taken(name)) }
     }
 }
 
@@ -121,6 +180,20 @@ impl Drop for Program {
     }
 }
 
+impl Program {
+    /// One that can be waited for together with others.
+    fn descriptor(&self) -> Result<OwnedFd, CliError> {
+        // SAFETY: takes numbers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.0.id(), 0) } as RawFd;
+        if fd < 0 {
+            let e = std::io::Error::last_os_error();
+            return Err(CliError::Unable(format!("can't watch over the program: {e}")));
+        }
+        // SAFETY: a descriptor of this process that nobody else knows.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
 fn group(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).unwrap_or_default())
 }
@@ -138,7 +211,8 @@ fn start(args: &WarmArgs, passed: [RawFd; 3]) -> Result<Child, CliError> {
         Ready::Call => ReadyAt::Call as u8,
     };
     let [control, listener, directory] = passed;
-    let order = format!("{control},{listener},{directory},{at},{},{}", args.max_clones.unwrap_or_default(), args.name);
+    let (max, starter) = (args.max_clones.unwrap_or_default(), std::process::id());
+    let order = format!("{control},{listener},{directory},{at},{max},{starter},{}", args.name);
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]).stdin(Stdio::null()).env("LD_PRELOAD", preload);
     // Its threads don't stop for a fork, and no clone would have them.
@@ -147,14 +221,19 @@ fn start(args: &WarmArgs, passed: [RawFd; 3]) -> Result<Child, CliError> {
     }
     command.env(flashfork_warm::VARIABLE.to_string_lossy().as_ref(), order);
     // SAFETY: only async-signal-safe calls between fork and exec.
-    unsafe { command.pre_exec(move || prepare(passed)) };
+    unsafe { command.pre_exec(move || prepare(passed, starter)) };
     command.spawn().map_err(|e| CliError::Unable(format!("can't run '{}': {e}", args.command[0].display())))
 }
 
 /// In the child before its exec: a session of its own, no signal blocked or ignored (each clone has its caller's), and of the descriptors
-/// those passed: others of this command's caller would stay open for good.
-fn prepare(passed: [RawFd; 3]) -> std::io::Result<()> {
+/// those passed: others of this command's caller would stay open for good. Until it is ready it ends with this command.
+fn prepare(passed: [RawFd; 3], starter: u32) -> std::io::Result<()> {
     nix::unistd::setsid()?;
+    // SAFETY: takes numbers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if std::os::unix::process::parent_id() != starter {
+        return Err(std::io::ErrorKind::Interrupted.into());
+    }
     for signal in 1..=64 {
         // SAFETY: no handler; libc refuses the numbers that are its own, and those that can't be set.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -173,30 +252,6 @@ fn prepare(passed: [RawFd; 3]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Ctrl-C while the program is warmed: it has no terminal, so this command ends it.
-struct Interrupt(signal_hook::iterator::Signals);
-
-impl Interrupt {
-    fn catch() -> Result<Interrupt, CliError> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-        let signals = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
-        signals.map(Interrupt).map_err(|e| CliError::Unable(format!("can't catch signals: {e}")))
-    }
-
-    /// The program's end closes the control socket: the main thread goes on from there.
-    fn end(self, program: &Program) {
-        let group = group(&program.0);
-        let mut signals = self.0;
-        std::thread::spawn(move || {
-            for signal in &mut signals {
-                let _ = killpg(group, Signal::SIGKILL);
-                // This command ends as it would without a handler; the main thread may have said why before.
-                let _ = signal_hook::low_level::emulate_default_handler(signal);
-            }
-        });
-    }
-}
-
 fn refused(command: &OsStr, reason: u8) -> CliError {
     let command = command.display();
     if reason == Reason::Threads as u8 {
@@ -209,6 +264,14 @@ fn refused(command: &OsStr, reason: u8) -> CliError {
     let why = row.map_or_else(String::new, |row| format!(" ({})", row.why));
     CliError::Unable(format!(
         "{command} can't be a template: at its ready point it has {what}{why}; make it ready earlier, `--ready main`, or without them"
+    ))
+}
+
+/// It is still there, but as something else.
+fn replaced(command: &OsStr) -> CliError {
+    let command = command.display();
+    CliError::Unable(format!(
+        "{command} let go of flashfork before it was ready: it has gone on as another program (exec), or closed descriptors that are not its own; warm the program that it starts itself"
     ))
 }
 

@@ -162,6 +162,59 @@ fn streams_are_the_callers_own() {
     assert_eq!(std::fs::read(&file).unwrap(), b"first\nrest\n");
 }
 
+/// Writes which standard streams are open.
+const STREAMS: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    int open[3];
+    for (int n = 0; n < 3; n++) open[n] = fcntl(n, F_GETFD) >= 0;
+    fprintf(fopen(getenv("OUT"), "w"), "%d%d%d", open[0], open[1], open[2]);
+    return 0;
+}
+"#;
+
+#[test]
+fn streams_that_the_caller_has_closed_are_closed() {
+    let place = Place::new();
+    let program = place.program("streams", STREAMS);
+    place.warm(&[program.to_str().unwrap()]);
+    let out = place.path().join("out");
+    for (closing, want) in [("", "111"), ("<&-", "011"), (">&-", "101"), ("<&- >&- 2>&-", "000")] {
+        let script = format!("{} clone t {closing}", env!("CARGO_BIN_EXE_flashfork"));
+        let mut sh = std::process::Command::new("sh");
+        sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).env("OUT", &out).stdin(Stdio::null());
+        assert!(sh.status().unwrap().success(), "{closing}");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), want, "{closing}");
+    }
+}
+
+/// A memfd is a file to the limit on their size; so is what a template seals its memory in.
+#[test]
+fn a_caller_that_may_write_no_files_has_its_clone() {
+    let place = Place::new();
+    let limited = |mut command: std::process::Command| {
+        // SAFETY: an async-signal-safe call; the structure is a local.
+        unsafe {
+            command.pre_exec(|| {
+                let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                libc::setrlimit(libc::RLIMIT_FSIZE, &raw const none);
+                Ok(())
+            });
+        }
+        command.output().unwrap()
+    };
+    let warmed = limited(place.flashfork(&["warm", "t", "--", "sh"]));
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    for length in [1, 100_000] {
+        let mut clone = place.shell("echo ${#LONG}; ulimit -f");
+        clone.env("LONG", "x".repeat(length));
+        let output = limited(clone);
+        assert_eq!((stdout(&output), stderr(&output)), (&*format!("{length}\n0\n"), ""));
+    }
+}
+
 /// The command stands in no pipe once the clone runs: who reads sees the end when the clone closes it.
 #[test]
 fn a_clone_in_a_pipeline_is_like_any_program_there() {

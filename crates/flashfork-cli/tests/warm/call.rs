@@ -1,19 +1,19 @@
 //! Programs that say themselves where they are ready.
 
-use crate::place::{Place, line, stdout};
+use crate::place::{Place, line, stderr, stdout, target};
+use std::process::Command;
 
+/// It needs no library: the shim has the function.
 const PROGRAM: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
 int main(int argc, char **argv) {
-    int (*ready)(int *, char ***) = (int (*)(int *, char ***))dlsym(RTLD_DEFAULT, "flashfork_preload_ready");
     if (argc > 1 && argv[1][0] == 'x') return 9;
     puts("warming");
-    int in_clone = ready ? ready(&argc, &argv) : 0;
+    int in_clone = flashfork_ready ? flashfork_ready(&argc, &argv) : -1;
     for (int i = 1; i < argc; i++) printf("%s ", argv[i]);
-    printf("%d %d %s\n", in_clone, ready ? ready(&argc, &argv) : 0, getenv("ONE") ? getenv("ONE") : "");
+    printf("%d %d %s\n", in_clone, flashfork_ready ? flashfork_ready(NULL, NULL) : -1, getenv("ONE") ? getenv("ONE") : "");
     return argc;
 }
 "#;
@@ -30,5 +30,38 @@ fn a_program_is_ready_where_it_calls() {
         assert_eq!((stdout(&clone), clone.status.code()), ("a b 1 0 1\n", Some(3)));
     }
     let never = place.run(&["warm", "--ready", "call", "u", "--", program, "x"]);
-    assert!(line(&never).contains("exit status 9 before it was ready"), "{}", line(&never));
+    let want = "ended with exit status 9 before it was ready; it must call flashfork_ready()";
+    assert!(line(&never).contains(want), "{}", line(&never));
+}
+
+#[test]
+fn a_call_is_no_ready_point_where_there_is_another() {
+    let place = Place::new();
+    let program = place.program("calls", PROGRAM);
+    place.warm(&[program.to_str().unwrap(), "a"]);
+    assert_eq!(stdout(&place.run(&["clone", "t", "b"])), "warming\na b 0 0 \n");
+    let shim = place.shim();
+    let plain = Command::new(&program).arg("a").env("LD_PRELOAD", &shim).output().unwrap();
+    assert_eq!(stdout(&plain), "warming\na 0 0 \n");
+}
+
+/// A program in Rust, with the library.
+#[test]
+fn the_librarys_ready_is_the_shims() {
+    let place = Place::new();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--locked", "-p", "flashfork-cli", "--example", "ready", "--target-dir"]).arg(target());
+    assert!(build.status().unwrap().success());
+    let program = target().join("debug/examples/ready");
+    let warmed = place.run(&["warm", "--ready", "call", "t", "--", program.to_str().unwrap()]);
+    assert!(
+        stdout(&warmed).starts_with("warming\nt is ready where it called"),
+        "{}{}",
+        stdout(&warmed),
+        stderr(&warmed)
+    );
+    let clone = place.flashfork(&["clone", "t", "a", "b c"]).env("ONE", "1").output().unwrap();
+    assert_eq!(stdout(&clone), "a clone for [\"a\", \"b c\"] with Ok(\"1\")\n");
+    let plain = Command::new(&program).output().unwrap();
+    assert_eq!(stdout(&plain), "warming\nno template\n");
 }

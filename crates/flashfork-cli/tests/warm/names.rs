@@ -1,6 +1,6 @@
 //! Names, and programs that can't be templates.
 
-use crate::place::{Place, line, state, stderr, stdout};
+use crate::place::{FalseTemplate, Place, line, state, stderr, stdout, until};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
@@ -102,6 +102,55 @@ fn a_program_with_threads_is_refused_and_ended() {
     let (pid, why) = stderr(&output).split_once('\n').unwrap();
     assert!(why.contains("threads") && why.lines().count() == 1, "{why}");
     assert_eq!(state(pid.parse().unwrap()), None);
+}
+
+/// The group is another one's, so the dynamic linker would ignore the shim.
+#[test]
+fn a_setgid_program_is_refused() {
+    let place = Place::new();
+    let program = place.program("setgid", "int main(void) { return 0; }");
+    // Only root may give a file away.
+    if std::os::unix::fs::chown(&program, None, Some(65534)).is_err() {
+        return;
+    }
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
+    let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
+    assert!(line(&output).contains("it is setgid"), "{}", line(&output));
+}
+
+/// A name that is found dead may be taken by the time it is to be removed: all who remove and give names take turns.
+#[test]
+fn a_name_that_was_taken_meanwhile_is_not_removed() {
+    use nix::fcntl::{Flock, FlockArg};
+    let place = Place::new();
+    let path = place.path().join("flashfork/templates/t");
+    for arguments in [&["rm", "t"][..], &["clone", "t"], &["ls"], &["warm", "t", "--", "sh"]] {
+        let dead = FalseTemplate::new(&place, "t");
+        // Its socket is closed, its name stays.
+        let kept = path.with_extension("kept");
+        std::fs::rename(&path, &kept).unwrap();
+        std::fs::write(&path, "").unwrap();
+        drop(dead);
+        std::fs::rename(&kept, &path).unwrap();
+        let lock = Flock::lock(std::fs::File::open(path.parent().unwrap()).unwrap(), FlockArg::LockExclusive).unwrap();
+        let mut command = place.flashfork(arguments);
+        let command =
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        until("it waits for its turn", || {
+            let open = std::fs::read_dir(format!("/proc/{}/fd", command.id())).unwrap();
+            let open = open.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+            // Once to look, once to lock.
+            open.filter(|target| Some(&**target) == path.parent()).count() == 2
+        });
+        std::fs::remove_file(&path).unwrap();
+        let alive = FalseTemplate::at(&path);
+        drop(lock);
+        // `ls` asks the new one nothing: it is of its list no more. `warm` finds the name taken.
+        let output = command.wait_with_output().unwrap();
+        assert_eq!(output.status.success(), ["rm", "ls"].contains(&arguments[0]), "{}", stderr(&output));
+        assert!(path.exists(), "{arguments:?} removed it");
+        drop(alive);
+    }
 }
 
 /// As OpenBLAS does.

@@ -1,5 +1,9 @@
 //! A directory of names of its own, with the programs of a test; what is in it ends with it.
 
+use nix::sys::socket::{
+    AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, socket,
+};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,9 +16,8 @@ impl Place {
     pub fn new() -> Place {
         static BUILT: Once = Once::new();
         BUILT.call_once(|| {
-            let target = exe().parent().and_then(Path::parent).unwrap();
             let mut build = Command::new(env!("CARGO"));
-            build.args(["build", "--locked", "-p", "flashfork-preload", "--target-dir"]).arg(target);
+            build.args(["build", "--locked", "-p", "flashfork-preload", "--target-dir"]).arg(target());
             assert!(build.status().unwrap().success());
         });
         Place(tempfile::tempdir().unwrap())
@@ -76,6 +79,11 @@ impl Place {
         self.flashfork(&["clone", "t", "-c", script])
     }
 
+    /// The shim.
+    pub fn shim(&self) -> PathBuf {
+        exe().with_file_name("libflashfork_preload.so")
+    }
+
     /// The templates there are.
     pub fn list(&self) -> Vec<serde_json::Value> {
         let output = self.run(&["ls", "--json"]);
@@ -91,9 +99,66 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         for template in self.list() {
-            kill(i32::try_from(template["pid"].as_i64().unwrap()).unwrap(), libc::SIGTERM);
+            let pid = i32::try_from(template["pid"].as_i64().unwrap()).unwrap();
+            // A false one is the test itself.
+            if pid != i32::try_from(std::process::id()).unwrap() {
+                kill(pid, libc::SIGKILL);
+            }
         }
     }
+}
+
+/// A socket by the name of a template, with nobody behind it but the test.
+pub struct FalseTemplate {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl FalseTemplate {
+    pub fn new(place: &Place, name: &str) -> FalseTemplate {
+        // Makes the directory.
+        place.list();
+        FalseTemplate::at(&place.path().join("flashfork/templates").join(name))
+    }
+
+    pub fn at(path: &Path) -> FalseTemplate {
+        let path = path.to_owned();
+        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();
+        bind(socket.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+        listen(&socket, Backlog::new(9).unwrap()).unwrap();
+        FalseTemplate { socket, path }
+    }
+
+    /// The next caller, when it has asked.
+    pub fn request(&self) -> OwnedFd {
+        // SAFETY: a new descriptor, nobody else's.
+        let caller = unsafe { OwnedFd::from_raw_fd(accept(self.socket.as_raw_fd()).unwrap()) };
+        assert_eq!(recv(caller.as_raw_fd(), &mut [0; 64], MsgFlags::empty()), Ok(flashfork_warm::Ask::LEN));
+        caller
+    }
+}
+
+impl Drop for FalseTemplate {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.path).unwrap();
+    }
+}
+
+/// Processes that live and were started in this place, of programs whose name begins so.
+pub fn pids(place: &Place, name: &str) -> Vec<i32> {
+    let mark = format!("XDG_RUNTIME_DIR={}", place.path().display());
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(|e| e.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    let ours = all.filter(|pid| {
+        let variables = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        comm.starts_with(name) && variables.split(|b| *b == 0).any(|v| v == mark.as_bytes()) && state(*pid).is_some()
+    });
+    ours.collect()
+}
+
+/// Where cargo builds.
+pub fn target() -> &'static Path {
+    exe().parent().and_then(Path::parent).unwrap()
 }
 
 fn exe() -> &'static Path {

@@ -170,6 +170,31 @@ print(subprocess.run('echo $ONE $TWO $WARMED', shell=True, capture_output=True, 
     assert_eq!(stdout(&output), "1=1 b'1=1' None False ('XYZ', 'XYZ')\n2\n\n", "{}", stderr(&output));
 }
 
+/// Where the shell stands in a directory that has been removed.
+#[test]
+fn a_working_directory_that_is_gone_is_as_in_python_itself() {
+    let place = warmed("x: int = 1");
+    place.script("show.py", "import sys\nprint(sys.argv, sys.path[0], __file__)\ny: str\nprint(__annotations__)\n");
+    let script = place.path().join("show.py");
+    let clone = format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"));
+    let run = |words: &str| {
+        let line = format!("mkdir {0}/gone && cd {0}/gone && rmdir {0}/gone && exec {words}", place.path().display());
+        let mut sh = std::process::Command::new("sh");
+        let output = sh.args(["-c", &line]).env("XDG_RUNTIME_DIR", place.path()).stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+    };
+    for words in [
+        &format!("@ {} a", script.display())[..],
+        "@ -c 'import sys; print(sys.path[0])'",
+        "@ nowhere.py",
+        "@ /nowhere.py",
+    ] {
+        assert_eq!(run(&words.replace('@', &clone)), run(&words.replace('@', PYTHON)), "{words}");
+    }
+    assert_eq!(run(&format!("{clone} -m this")).0, Some(0));
+    assert_eq!(run(&format!("{clone} -c 'print(__annotations__)'")).1, "{}\n", "the warm-up's are its own");
+}
+
 #[test]
 fn a_clone_may_fork_and_start_threads_of_its_own() {
     let place = warmed("import multiprocessing, concurrent.futures");

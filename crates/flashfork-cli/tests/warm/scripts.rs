@@ -85,6 +85,23 @@ two
 }
 
 #[test]
+fn a_limit_on_the_size_of_files_is_told() {
+    let place = Place::new();
+    let limited = |command: &str| {
+        let script = format!("ulimit -f 0; exec {} {command}", env!("CARGO_BIN_EXE_flashfork"));
+        let mut sh = std::process::Command::new("sh");
+        sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap()
+    };
+    let warmed = limited(&format!("warm t -- {PERL} -e 1"));
+    assert_eq!(warmed.status.code(), Some(1));
+    assert!(stderr(&warmed).contains("ulimit -f"), "{}", stderr(&warmed));
+    place.warm(&[PERL, "-e", "1"]);
+    let clone = limited("clone t -e 'print 1'");
+    assert_eq!((clone.status.code(), stderr(&clone).lines().count()), (Some(2), 1), "{}", stderr(&clone));
+    assert!(stderr(&clone).contains("ulimit -f"), "{}", stderr(&clone));
+}
+
+#[test]
 fn perl_is_warmed_by_a_script_too_and_failures_are_told() {
     let place = Place::new();
     let script = place.path().join("warm.pl");

@@ -72,6 +72,53 @@ fn stopping_and_continuing_is_for_both() {
     assert_eq!((text.as_str(), command.wait().unwrap().code()), ("on\n", Some(0)));
 }
 
+/// Who stops and continues the clone itself, as debuggers do, finds its command to be one job with it.
+#[test]
+fn a_clone_that_others_stop_and_continue_takes_its_command_along() {
+    let place = Place::new();
+    place.warm_shell();
+    let (mut command, _output, clone) =
+        trapping(&place, "trap 'echo continued' CONT; echo $$; while :; do sleep 0.01; done");
+    let pid = i32::try_from(command.id()).unwrap();
+    for _ in 0..20 {
+        crate::place::kill(clone, libc::SIGSTOP);
+        until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+        crate::place::kill(clone, libc::SIGCONT);
+        until("both go on", || state(pid) != Some('T') && state(clone) != Some('T'));
+    }
+    // However fast that goes, they end up alike.
+    for _ in 0..200 {
+        crate::place::kill(clone, libc::SIGSTOP);
+        crate::place::kill(clone, libc::SIGCONT);
+    }
+    crate::place::kill(clone, libc::SIGSTOP);
+    until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+    crate::place::kill(clone, libc::SIGKILL);
+    assert_eq!(command.wait().unwrap().code(), Some(137), "a stopped command ends with its clone");
+}
+
+/// A clone that is continued from outside gets the signal once, not again from its command.
+#[test]
+fn a_clone_is_continued_once() {
+    let place = Place::new();
+    place.warm(&["/usr/bin/perl", "-e", "1"]);
+    let code = "$| = 1; my $n = 0; $SIG{CONT} = sub { $n++ }; $SIG{TERM} = sub { print \"$n\\n\"; exit }; print \"$$\\n\"; sleep 1 while 1";
+    let mut command = place.flashfork(&["clone", "t", "-e", code]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(command.stdout.take().unwrap());
+    let mut text = String::new();
+    output.read_line(&mut text).unwrap();
+    let (pid, clone) = (i32::try_from(command.id()).unwrap(), text.trim().parse().unwrap());
+    crate::place::kill(clone, libc::SIGSTOP);
+    until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
+    crate::place::kill(clone, libc::SIGCONT);
+    until("both go on", || state(pid) != Some('T') && state(clone) != Some('T'));
+    // The command has read all its signals by the time the last has gone through it.
+    signal(&command, libc::SIGTERM);
+    text.clear();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), command.wait().unwrap().code()), ("1\n", Some(0)));
+}
+
 /// As with `nohup`, or for a job in the background of a script.
 #[test]
 fn an_ignored_signal_is_ignored_by_both() {

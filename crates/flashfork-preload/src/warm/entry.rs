@@ -85,7 +85,9 @@ unsafe fn arguments(count: usize, first: *mut *mut c_char) -> Option<(c_int, *mu
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let table = libc::mmap(null_mut(), size, prot, flags, -1, 0).cast::<*mut c_char>();
         if table == libc::MAP_FAILED.cast() {
-            libc::abort();
+            let text = b"flashfork: no memory for the clone's arguments: free some, or raise its limit (ulimit -v)\n";
+            libc::write(2, text.as_ptr().cast(), text.len());
+            libc::_exit(1);
         }
         table.copy_from_nonoverlapping(first, count);
         table.add(count).copy_from_nonoverlapping(given.arguments.as_ptr(), given.arguments.len());
@@ -98,7 +100,9 @@ unsafe fn arguments(count: usize, first: *mut *mut c_char) -> Option<(c_int, *mu
 /// # Safety
 /// Both are null, or those of `main`.
 pub unsafe fn ready_call(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
-    if !fork_until_clone(ReadyAt::Call) {
+    // SAFETY: looks at what was told when the shim was loaded.
+    let elsewhere = unsafe { ORDER.get() }.as_ref().is_some_and(|order| order.at != Some(ReadyAt::Call));
+    if elsewhere || !fork_until_clone(ReadyAt::Call) {
         return 0;
     }
     // SAFETY: the caller's pointers, which are those of main.

@@ -1,11 +1,14 @@
 //! What `flashfork warm` tells the shim, in the variable [`flashfork_warm::VARIABLE`].
 
 use super::ORDER;
+use super::message::close_all;
 use core::ffi::{CStr, c_int};
 use flashfork_warm::{LONGEST_NAME, ReadyAt, VARIABLE};
 
 /// To become a template.
 pub struct Order {
+    /// The process that becomes the template: no child of its warm-up does.
+    pub pid: c_int,
     /// The socket to the command, until the template is ready.
     pub control: c_int,
     /// Where callers come.
@@ -35,32 +38,58 @@ extern "C" fn init() {
         let order = parse(CStr::from_ptr(value));
         // Programs that this one starts are its own affair.
         libc::unsetenv(VARIABLE.as_ptr());
-        let Some(order) = order else { return };
+        let Some((order, starter)) = order else { return };
+        // A library that was loaded before this one may have started a program: it has the variable, too.
+        if libc::getppid() != starter {
+            return;
+        }
         for fd in [order.control, order.listener, order.directory] {
             libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
         }
         *ORDER.get() = Some(order);
+        // A child that the C library forks for itself runs it, too.
+        pthread_atfork(None, None, Some(forget));
     }
 }
 
-/// `None` for what `flashfork warm` would not write.
-fn parse(value: &CStr) -> Option<Order> {
-    let mut fields = value.to_bytes().splitn(6, |b| *b == b',');
+unsafe extern "C" {
+    fn pthread_atfork(prepare: Option<Handler>, parent: Option<Handler>, child: Option<Handler>) -> c_int;
+}
+
+/// What `pthread_atfork(3)` takes.
+type Handler = unsafe extern "C" fn();
+
+/// In a child of the warm-up: it is no template, and where callers come it must not keep open.
+unsafe extern "C" fn forget() {
+    // SAFETY: the child's one thread; the descriptors are the order's own.
+    unsafe {
+        if let Some(order) = ORDER.get().take() {
+            close_all(&[order.control, order.listener, order.directory]);
+        }
+    }
+}
+
+/// And the process that wrote it; `None` for what `flashfork warm` would not write.
+fn parse(value: &CStr) -> Option<(Order, c_int)> {
+    let mut fields = value.to_bytes().splitn(7, |b| *b == b',');
     let mut number = || -> Option<u64> {
         let digits = fields.next()?;
         digits.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b.checked_sub(b'0')?)))
     };
     let (control, listener, directory) = (number()?, number()?, number()?);
-    let (at, max) = (number()?, number()?);
+    let (at, max, starter) = (number()?, number()?, number()?);
     let text = fields.next()?;
     let mut name = [0; LONGEST_NAME + 1];
     name.get_mut(..text.len().min(LONGEST_NAME))?.copy_from_slice(text.get(..text.len().min(LONGEST_NAME))?);
-    Some(Order {
+    let order = Order {
+        // SAFETY: asks for a number.
+        pid: unsafe { libc::getpid() },
         control: c_int::try_from(control).ok()?,
         listener: c_int::try_from(listener).ok()?,
         directory: c_int::try_from(directory).ok()?,
         at: ReadyAt::new(at),
         max,
         name,
-    })
+    };
+    Some((order, c_int::try_from(starter).ok()?))
 }

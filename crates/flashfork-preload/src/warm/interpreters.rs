@@ -192,12 +192,15 @@ unsafe fn memfd(parts: &[&[u8]]) -> c_int {
     // SAFETY: plain calls with valid arguments.
     unsafe {
         let fd = libc::syscall(libc::SYS_memfd_create, c"flashfork-text".as_ptr(), libc::MFD_CLOEXEC) as c_int;
+        // A limit on the size of files goes for memfds too, and would end the process.
+        let before = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         for part in parts {
             if libc::write(fd, part.as_ptr().cast(), part.len()) != part.len() as isize {
-                say(b"flashfork: no memory for the interpreter's first text\n");
+                say(b"flashfork: no memory for the interpreter's first text, or a limit on the size of files (ulimit -f): raise it\n");
                 libc::_exit(1);
             }
         }
+        libc::signal(libc::SIGXFSZ, before);
         libc::lseek(fd, 0, libc::SEEK_SET);
         fd
     }

@@ -19,6 +19,8 @@ pub enum Received {
     Ask(Ask, Option<[c_int; DESCRIPTORS]>),
     /// Bytes that are no request.
     Nonsense,
+    /// A request whose descriptors found no room in this process.
+    Short,
     /// Nothing yet.
     Nothing,
     /// The caller is gone.
@@ -52,31 +54,39 @@ pub fn receive(socket: c_int) -> Received {
         };
     }
     let descriptors = descriptors(&message);
-    match Ask::decode(&bytes[..count as usize]) {
-        Some(Ask::Clone) => Received::Ask(Ask::Clone, descriptors),
-        ask => {
+    let lost = message.msg_flags & libc::MSG_CTRUNC != 0;
+    match (Ask::decode(&bytes[..count as usize]), descriptors) {
+        (Some(Ask::Clone), Ok(all)) => Received::Ask(Ask::Clone, Some(all)),
+        (Some(Ask::Clone), Err(count)) if lost && count < DESCRIPTORS => Received::Short,
+        (ask, descriptors) => {
             close_all(descriptors.as_ref().map_or(&[], |all| &all[..]));
             ask.map_or(Received::Nonsense, |ask| Received::Ask(ask, None))
         }
     }
 }
 
-/// Those that came with a message; any other number than [`DESCRIPTORS`] is closed.
-fn descriptors(message: &libc::msghdr) -> Option<[c_int; DESCRIPTORS]> {
+/// Whether nobody is at the other end any more.
+pub fn hung_up(socket: c_int) -> bool {
+    let mut poll = libc::pollfd { fd: socket, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: one structure, a local.
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
+
+/// Those that came with a message; any other number than [`DESCRIPTORS`] is closed and told.
+fn descriptors(message: &libc::msghdr) -> Result<[c_int; DESCRIPTORS], usize> {
     // SAFETY: the message was filled in by recvmsg; the macros stay inside its control data, whose buffer is aligned.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(message);
         if header.is_null() || (*header).cmsg_level != libc::SOL_SOCKET || (*header).cmsg_type != libc::SCM_RIGHTS {
-            return None;
+            return Err(0);
         }
         let data = libc::CMSG_DATA(header).cast::<c_int>();
         let count = ((*header).cmsg_len - (data as usize - header as usize)) / size_of::<c_int>();
         let all = core::slice::from_raw_parts(data, count);
-        let right = <[c_int; DESCRIPTORS]>::try_from(all).ok();
-        if right.is_none() {
+        <[c_int; DESCRIPTORS]>::try_from(all).map_err(|_| {
             close_all(all);
-        }
-        right
+            count
+        })
     }
 }
 

@@ -61,11 +61,18 @@ static CLONE: Single<Option<take_over::Given>> = Single::new(None);
 struct Slot {
     /// -1: the caller has gone.
     socket: c_int,
+    /// The caller; 0 for one that can't be seen from here.
+    caller: i32,
     /// 0: no clone.
     pid: i32,
+    /// Whether the clone is stopped, and so is its caller.
+    stopped: bool,
 }
 
-const FREE: Slot = Slot { socket: -1, pid: 0 };
+const FREE: Slot = Slot { socket: -1, caller: 0, pid: 0, stopped: false };
+
+/// Connections: those of clones, and some for questions.
+const SLOTS: usize = MOST_RUNNING + 64;
 
 /// A request for a clone, until the fork.
 struct Wanted {
@@ -82,10 +89,12 @@ struct Template {
     inode: u64,
     facts: Facts,
     retired: bool,
-    /// Out of descriptors: nobody is accepted until one is closed.
+    /// Out of descriptors or memory: nobody is accepted for a moment.
     paused: bool,
+    /// No clone has a connection of this number or a higher one: some descriptors are kept for questions.
+    most_descriptors: c_int,
     wanted: Option<Wanted>,
-    slots: [Slot; MOST_RUNNING],
+    slots: [Slot; SLOTS],
     /// As the program had them.
     mask: libc::sigset_t,
     on_child: libc::sigaction,
@@ -97,6 +106,10 @@ pub fn wait(at: ReadyAt) -> bool {
     // SAFETY: one thread, and no reference is kept from one call to the next.
     unsafe {
         if let Some(order) = ORDER.get().take() {
+            // A child that was made by no fork of the C library's.
+            if order.pid != libc::getpid() {
+                return false;
+            }
             prepare::prepare(TEMPLATE.get(), order, at);
         }
         match TEMPLATE.get() {

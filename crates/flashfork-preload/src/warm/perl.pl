@@ -58,7 +58,10 @@
     binmode $file;
     my $out = select $file;
     $| = 1;
-    print $text;
+    {
+        local $SIG{XFSZ} = 'IGNORE';
+        print $text or $refuse->("flashfork: can't hold $name: $!; is there a limit on the size of files (ulimit -f)?");
+    }
     select $out;
     seek $file, 0, 0;
     syscall 33, $memfd, $flashfork;        # dup2

@@ -3,15 +3,18 @@
 use super::environment::Order;
 use super::message::send;
 use super::serve::{LISTENER, SIGNALS, watch};
-use super::{FREE, Template};
+use super::{FREE, SLOTS, Template};
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Error, Pages};
-use flashfork_warm::{Facts, MOST_RUNNING, ReadyAt, Step, Tell};
+use flashfork_warm::{Facts, ReadyAt, Step, Tell, WAITING};
 
 /// How long a thread that was joined may take to leave the process, in milliseconds.
 const JOINED: u32 = 200;
+
+/// Descriptors kept for what is no clone: a request's own, questions, the epoll and the like. Clones have the rest.
+const KEPT: u64 = 16;
 
 /// Makes a template of this process in `place` and has `flashfork warm` name it. Doesn't return if that can't be.
 pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
@@ -51,27 +54,27 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
             facts,
             retired: false,
             paused: false,
+            most_descriptors: raise_descriptor_limit(),
             wanted: None,
-            slots: [FREE; MOST_RUNNING],
+            slots: [FREE; SLOTS],
             mask,
             on_child,
         });
         let listener = template.order.listener;
         let watched = epoll >= 0 && watch(epoll, listener, LISTENER) && watch(epoll, signals, SIGNALS);
+        // Again, by this process: it is whom callers find to be at the other end, and may ask the kernel about when it is silent.
+        let watched = watched && libc::listen(listener, WAITING) == 0;
         if !watched || !let_go_of_streams() {
             send(control, Tell::Failed { step: Step::Wait, errno: *libc::__errno_location() });
             libc::_exit(1);
         }
-        raise_descriptor_limit();
-        let mut go = 0u8;
-        // The command gives the socket its name, then lets us go on. If it is gone nobody could ever find us.
-        let told = send(control, Tell::Facts(facts)) && libc::recv(control, (&raw mut go).cast(), 1, 0) == 1;
-        let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
-        let name = template.order.name.as_ptr().cast();
-        if !told || libc::fstatat(template.order.directory, name, &raw mut stat, libc::AT_SYMLINK_NOFOLLOW) != 0 {
+        // From here on the end of the command is seen below.
+        libc::prctl(libc::PR_SET_PDEATHSIG, 0);
+        // The command gives the socket its name, and tells its inode. If it is gone nobody could ever find us.
+        let (inode, len) = ((&raw mut template.inode).cast(), size_of::<u64>());
+        if !send(control, Tell::Facts(facts)) || libc::recv(control, inode, len, 0) != len as isize {
             libc::_exit(1);
         }
-        template.inode = stat.st_ino;
         libc::close(control);
     }
 }
@@ -158,14 +161,16 @@ unsafe fn let_go_of_streams() -> bool {
     }
 }
 
-/// A descriptor for every caller. Clones get their callers' limits.
-unsafe fn raise_descriptor_limit() {
-    // SAFETY: the structure is a local. Without it fewer clones run at a time.
+/// A descriptor for every caller, or as many as can be had: tells the first that no clone gets. Clones have their callers' limits.
+unsafe fn raise_descriptor_limit() -> i32 {
+    // SAFETY: the structure is a local.
     unsafe {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) == 0 {
+            limit = raised;
         }
+        i32::try_from(limit.rlim_cur.saturating_sub(KEPT)).unwrap_or(i32::MAX)
     }
 }

@@ -17,7 +17,7 @@ def _main(argv, path0, file=None, loader=None):
     """A __main__ that nobody has used, for a program with these arguments."""
     module = type(sys)("__main__")
     names = module.__dict__
-    names.update(_FRESH)
+    names.update((k, {} if k == "__annotations__" else v) for k, v in _FRESH.items())
     if file is not None:
         names.update(__file__=file, __cached__=None)
     names["__loader__"] = loader or sys.modules["_frozen_importlib"].BuiltinImporter
@@ -27,6 +27,14 @@ def _main(argv, path0, file=None, loader=None):
     if not getattr(sys.flags, "safe_path", sys.flags.isolated) and path0 is not None:
         sys.path.insert(0, path0)
         _SELF["_path0"] = path0
+
+
+def _whole(path):
+    """A path from the root, or as it is where no name leads to the working directory any more."""
+    try:
+        return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+    except OSError:
+        return path
 
 
 def _run_as_main(name, alter):
@@ -42,7 +50,7 @@ def _script(path, argv):
         with open(path, "rb") as f:
             data = f.read()
     except OSError as e:
-        sys.stderr.write(f"{name}: can't open file {os.path.abspath(path)!r}: [Errno {e.errno}] {e.strerror}\n")
+        sys.stderr.write(f"{name}: can't open file {os.path.normpath(_whole(path))!r}: [Errno {e.errno}] {e.strerror}\n")
         raise SystemExit(2)
     if b"PK\5\6" in data[-65557:]:
         import zipimport
@@ -54,9 +62,12 @@ def _script(path, argv):
             _main(argv, path)
             return _run_as_main("__main__", False)
     external = sys.modules["_frozen_importlib_external"]
-    path0 = os.path.dirname(os.path.realpath(path))
+    try:
+        path0 = os.path.dirname(os.path.realpath(path))
+    except OSError:
+        path0 = os.path.dirname(path)
     if sys.version_info >= (3, 9):
-        path = os.path.join(os.getcwd(), path)
+        path = _whole(path)
     if data[:4] == external.MAGIC_NUMBER:
         import marshal
         _main(argv, path0, path, external.SourcelessFileLoader("__main__", path))
@@ -94,7 +105,11 @@ def _prepare():
     if kind == b"c":
         _main(["-c", *rest], "")
         return _source(value + b"\n", "<string>")
-    _main(["-m", *rest], os.getcwd())
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = None
+    _main(["-m", *rest], here)
     _run_as_main(os.fsdecode(value), True)
 
 

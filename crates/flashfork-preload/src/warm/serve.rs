@@ -1,14 +1,17 @@
 //! A template waits for callers.
 
-use super::message::{Received, close_all, receive, send};
-use super::{FREE, Template, Wanted};
+use super::message::{Received, close_all, hung_up, receive, send};
+use super::{FREE, Slot, Template, Wanted};
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, size_of};
-use flashfork_warm::{Ask, Step, Tell};
+use flashfork_warm::{Ask, MOST_RUNNING, Step, Tell};
 
 /// What an event is about, beside the numbers of connections.
 pub const LISTENER: u64 = u64::MAX;
 pub const SIGNALS: u64 = u64::MAX - 1;
+
+/// How long nobody is accepted where descriptors or memory are short, in milliseconds.
+const PAUSE: c_int = 50;
 
 /// Has `epoll` tell when there is something to read.
 pub fn watch(epoll: c_int, fd: c_int, about: u64) -> bool {
@@ -32,7 +35,12 @@ pub fn next(template: &mut Template) {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
         // One at a time: what is left is told again.
         // SAFETY: room for one event.
-        if unsafe { libc::epoll_wait(template.epoll, &raw mut event, 1, -1) } != 1 {
+        let told =
+            unsafe { libc::epoll_wait(template.epoll, &raw mut event, 1, if template.paused { PAUSE } else { -1 }) };
+        if template.paused {
+            template.paused = !watch(template.epoll, template.order.listener, LISTENER);
+        }
+        if told != 1 {
             continue;
         }
         match event.u64 {
@@ -59,11 +67,11 @@ fn accept(template: &mut Template) {
         return;
     }
     let free = template.slots.iter().position(|slot| slot.socket < 0 && slot.pid == 0);
-    match free {
-        Some(slot) if own_user(socket) && watch(template.epoll, socket, slot as u64) => {
-            template.slots[slot].socket = socket;
+    match (free, own_user(socket)) {
+        (Some(slot), Some(caller)) if watch(template.epoll, socket, slot as u64) => {
+            template.slots[slot] = Slot { socket, caller, ..FREE };
         }
-        free => {
+        _ => {
             if free.is_none() {
                 send(socket, Tell::Failed { step: Step::TooMany, errno: 0 });
             }
@@ -72,15 +80,15 @@ fn accept(template: &mut Template) {
     }
 }
 
-/// Whether the caller is the user whose process this is, or root. The directory keeps others out already.
-fn own_user(socket: c_int) -> bool {
+/// The caller, if it is the user's whose process this is. The directory keeps others out already.
+fn own_user(socket: c_int) -> Option<i32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as u32;
     // SAFETY: the structure is a local, and as long as said.
     unsafe {
         let known =
             libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len) == 0;
-        known && peer.uid == libc::geteuid()
+        (known && peer.uid == libc::geteuid()).then_some(peer.pid)
     }
 }
 
@@ -94,14 +102,16 @@ fn hear(template: &mut Template, slot: usize) {
         Received::Nothing => {}
         Received::End => hang_up(template, slot),
         Received::Nonsense | Received::Ask(Ask::Clone, None) => drop(fail(Step::Request)),
-        Received::Ask(Ask::Clone, Some(descriptors)) => {
-            if template.retired || connection.pid != 0 {
-                fail(if template.retired { Step::Retired } else { Step::Request });
+        Received::Short => drop(fail(Step::Descriptors)),
+        Received::Ask(Ask::Clone, Some(descriptors)) => match refusal(template, &connection) {
+            Some(step) => {
+                fail(step);
                 close_all(&descriptors);
-            } else {
-                template.wanted = Some(Wanted { slot, descriptors });
             }
-        }
+            // Who has gone while this process was stopped, or busy, wants no clone any more.
+            None if hung_up(connection.socket) => close_all(&descriptors),
+            None => template.wanted = Some(Wanted { slot, descriptors }),
+        },
         Received::Ask(Ask::Status, _) => drop(send(connection.socket, Tell::Facts(template.facts))),
         Received::Ask(Ask::Retire, _) => {
             retire(template);
@@ -113,6 +123,19 @@ fn hear(template: &mut Template, slot: usize) {
         }
         // The clone ended meanwhile.
         Received::Ask(Ask::Signal { .. }, _) => {}
+    }
+}
+
+/// Why this caller can't have a clone.
+fn refusal(template: &Template, connection: &Slot) -> Option<Step> {
+    if template.retired {
+        Some(Step::Retired)
+    } else if connection.pid != 0 {
+        Some(Step::Request)
+    } else if template.facts.running >= MOST_RUNNING as u64 {
+        Some(Step::TooMany)
+    } else {
+        (connection.socket >= template.most_descriptors).then_some(Step::Descriptors)
     }
 }
 
@@ -128,9 +151,6 @@ fn hang_up(template: &mut Template, slot: usize) {
             libc::kill(-connection.pid, libc::SIGKILL);
             libc::kill(connection.pid, libc::SIGKILL);
         }
-    }
-    if template.paused {
-        template.paused = !watch(template.epoll, template.order.listener, LISTENER);
     }
 }
 
@@ -157,22 +177,33 @@ fn reap(template: &mut Template) {
     loop {
         let mut status = 0;
         // SAFETY: the status is a local. Children of the warm-up are reaped too: nobody else will.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED | libc::WCONTINUED) };
         if pid <= 0 {
             return;
         }
         let Some(slot) = template.slots.iter_mut().find(|slot| slot.pid == pid) else { continue };
-        let stopped = libc::WIFSTOPPED(status);
-        if slot.socket >= 0 {
-            send(slot.socket, if stopped { Tell::Stopped } else { Tell::Ended { status } });
+        let goes_on = libc::WIFSTOPPED(status) || libc::WIFCONTINUED(status);
+        if !goes_on && slot.socket >= 0 {
+            send(slot.socket, Tell::Ended { status });
         }
-        if !stopped {
+        stop_caller(slot, libc::WIFSTOPPED(status));
+        if !goes_on {
             slot.pid = 0;
             template.facts.running -= 1;
             if slot.socket < 0 {
                 *slot = FREE;
             }
         }
+    }
+}
+
+/// The caller is stopped while its clone is, whoever stops and continues that: to a shell they are one job. Done from here, one after the
+/// other, it can't be overtaken as messages could, which a stopped caller doesn't read.
+fn stop_caller(slot: &mut Slot, stopped: bool) {
+    let before = core::mem::replace(&mut slot.stopped, stopped);
+    if (stopped || before) && slot.socket >= 0 && slot.caller > 0 && !hung_up(slot.socket) {
+        // SAFETY: takes numbers. Who has not hung up lives, and its number is its own.
+        unsafe { libc::kill(slot.caller, if stopped { libc::SIGSTOP } else { libc::SIGCONT }) };
     }
 }
 
@@ -200,13 +231,12 @@ pub fn forked(template: &mut Template, wanted: &Wanted, pid: c_int) {
         send(slot.socket, Tell::Failed { step: Step::Fork, errno });
         return;
     }
-    slot.pid = pid;
+    (slot.pid, slot.stopped) = (pid, false);
     // The clone does the same: whoever comes first. A signal for the group must find it.
     // SAFETY: the child of this process.
     unsafe { libc::setpgid(pid, pid) };
     template.facts.made += 1;
     template.facts.running += 1;
-    send(slot.socket, Tell::Started { pid });
     if template.facts.made == template.facts.max {
         retire(template);
     }

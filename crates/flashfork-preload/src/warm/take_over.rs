@@ -21,13 +21,15 @@ pub struct Given {
     pub mask: libc::sigset_t,
 }
 
-/// Takes everything over; a clone for which that fails tells its caller and ends.
+/// Takes everything over, tells the caller that the clone has started, and which process it is; or, where that fails, why, and ends. All
+/// before the program's own code runs: whoever hears of that finds a caller that knows of its clone.
 pub fn take_over(template: &Template, wanted: &Wanted) -> Given {
     let socket = template.slots[wanted.slot].socket;
     // SAFETY: this is the clone, with one thread, and nothing of the program runs before this is over.
     unsafe {
         match try_take_over(template, wanted) {
             Ok(given) => {
+                send(socket, Tell::Started { pid: libc::getpid() });
                 libc::close(socket);
                 given
             }
@@ -63,6 +65,9 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
         }
         libc::umask(start.umask);
         close(template, wanted);
+        for stream in (0..3).filter(|stream| start.closed >> stream & 1 == 1) {
+            libc::close(stream);
+        }
         schedule(start);
         limits(start);
         signals(template, start, &mut given.mask);
@@ -70,7 +75,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
     }
 }
 
-/// The memfd of the request, private: its strings and tables become the program's own.
+/// The memfd of the request, private, or what is in the pipe: its strings and tables become the program's own.
 unsafe fn map(memory: c_int, mask: libc::sigset_t) -> Result<(&'static Start, Given), Step> {
     // SAFETY: the mapping is never unmapped; its length and every offset in it is checked before use.
     unsafe {
@@ -78,15 +83,31 @@ unsafe fn map(memory: c_int, mask: libc::sigset_t) -> Result<(&'static Start, Gi
         if libc::fstat(memory, &raw mut stat) != 0 {
             return Err(Step::Map);
         }
-        let len = stat.st_size as usize;
+        let mut waiting: c_int = 0;
+        let piped = stat.st_mode & libc::S_IFMT == libc::S_IFIFO;
+        if piped && libc::ioctl(memory, libc::FIONREAD, &raw mut waiting) != 0 {
+            return Err(Step::Map);
+        }
+        let len = if piped { waiting as usize } else { stat.st_size as usize };
         if len <= size_of::<Start>() {
             return Err(Step::Request);
         }
-        let at = libc::mmap(null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE, memory, 0);
+        let (flags, file) = if piped { (libc::MAP_ANONYMOUS, -1) } else { (0, memory) };
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let at = libc::mmap(null_mut(), len, access, libc::MAP_PRIVATE | flags, file, 0);
         if at == libc::MAP_FAILED {
             return Err(Step::Map);
         }
         let base = at.cast::<u8>();
+        // All of it is there: no read waits.
+        let mut read = 0;
+        while piped && read < len {
+            let count = libc::read(memory, base.add(read).cast(), len - read);
+            if count <= 0 {
+                return Err(Step::Map);
+            }
+            read += count as usize;
+        }
         let start = &*at.cast::<Start>();
         if !start.fits(len as u64) || *base.add(len - 1) != 0 {
             return Err(Step::Request);

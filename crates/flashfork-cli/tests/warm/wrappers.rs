@@ -1,0 +1,66 @@
+//! Programs that start another one to do the work: told, not kept in its place.
+
+use crate::place::{Place, line, stderr, stdout};
+use std::os::unix::fs::PermissionsExt;
+
+fn script(place: &Place, name: &str, text: &str) -> String {
+    let path = place.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// As pyenv has them.
+#[test]
+fn a_script_that_starts_the_program_is_told_unless_the_shell_is_wanted() {
+    let place = Place::new();
+    for head in ["#!/usr/bin/env bash", "#!/bin/sh -e", "#! /bin/sh"] {
+        let python = script(&place, "python3", &format!("{head}\nexec /usr/bin/python3 \"$@\"\n"));
+        for way in [&["warm", "t", "--", &python, "-c", "import json"][..], &["warm", "t", "--", "python3"]] {
+            let path = format!("{}:{}", place.path().display(), std::env::var("PATH").unwrap());
+            let output = place.flashfork(way).env("PATH", path).output().unwrap();
+            let text = line(&output);
+            assert!(text.contains("/python3 is a script that /") && text.contains("--ready main"), "{text}");
+        }
+    }
+    let wrapper = script(&place, "wrapper", "#!/bin/sh\necho \"$@\"\n");
+    let output = place.run(&["warm", "--ready", "main", "t", "--", &wrapper, "a"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&place.run(&["clone", "t", "b"])), "a b\n");
+}
+
+#[test]
+fn a_script_that_env_starts_is_told_with_what_to_warm() {
+    let place = Place::new();
+    let path = script(&place, "x.py", "#!/usr/bin/env -S LC_ALL=C python3 -I\nimport json\n");
+    let output = place.run(&["warm", "t", "--", &path]);
+    assert!(line(&output).contains(&format!("warm `python3 {path}` in its place")), "{}", line(&output));
+}
+
+#[test]
+fn a_script_of_an_interpreter_itself_is_warmed() {
+    let place = Place::new();
+    let path = script(&place, "x.py", "#!/usr/bin/python3\nimport json\n");
+    assert!(stdout(&place.warm(&[&path])).contains("ready to run Python"));
+}
+
+#[test]
+fn a_program_by_an_interpreters_name_that_is_none_is_told() {
+    let place = Place::new();
+    let program = place.program("python3", "int main(void) { return 0; }");
+    let output = place.warm(&[program.to_str().unwrap()]);
+    assert!(stdout(&output).contains("t is ready before main"), "{}", stdout(&output));
+    assert!(
+        stderr(&output).contains("it is no CPython") && stderr(&output).lines().count() == 1,
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_program_that_becomes_another_before_it_is_ready_is_told() {
+    let place = Place::new();
+    let output = place.run(&["warm", "--ready", "call", "t", "--", "sh", "-c", "exec sleep 1000"]);
+    assert!(line(&output).contains("has gone on as another program"), "{}", line(&output));
+    assert!(place.list().is_empty());
+}
