@@ -72,7 +72,11 @@ pub enum Silence {
 impl Link {
     /// Connects to the template of that name, if it lives.
     pub fn find(names: &Names, name: &Name) -> Result<Found, CliError> {
-        let failed = |e: nix::Error| CliError::Unable(format!("can't connect to the template {name}: {}", e.desc()));
+        let failed = |e: nix::Error| {
+            let short = [nix::Error::EMFILE, nix::Error::ENFILE].contains(&e);
+            let cure = if short { "; close some, or raise the limit (ulimit -n)" } else { "" };
+            CliError::Unable(format!("can't connect to the template {name}: {}{cure}", e.desc()))
+        };
         let end = socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).map_err(failed)?;
         // Only where thousands wait already does connecting wait.
         setsockopt(&end, SendTimeout, &TimeVal::seconds(LIMIT.as_secs() as i64)).map_err(failed)?;
@@ -100,7 +104,9 @@ impl Link {
         let link = Link { end, template: Some(Pid::from_raw(peer.pid())).filter(|pid| pid.as_raw() > 1) };
         Ok(match link.state() {
             State::Runs => Found::Alive(link),
-            State::Stopped => Found::Stopped(link),
+            // A tracer that only looks stops it for moments.
+            State::Stopped if link.stays_stopped() => Found::Stopped(link),
+            State::Stopped => Found::Alive(link),
             // A process that its warm-up has started holds the socket.
             State::Gone => Found::Dead,
         })
@@ -164,6 +170,11 @@ impl Link {
             None | Some('Z' | 'X') => State::Gone,
             Some(_) => State::Runs,
         }
+    }
+
+    fn stays_stopped(&self) -> bool {
+        std::thread::sleep(LOOK / 50);
+        matches!(self.state(), State::Stopped)
     }
 
     /// A command line that sends it a signal, for a message.

@@ -277,12 +277,19 @@ fn replaced(command: &OsStr) -> CliError {
 
 fn ended(command: &OsStr, ready: Ready, status: std::io::Result<ExitStatus>) -> CliError {
     let command = command.display();
+    let killed = status.as_ref().is_ok_and(|s| s.signal() == Some(libc::SIGKILL));
     let how = match status.map(|s| (s.code(), s.signal())) {
+        _ if killed => "was killed".into(),
         Ok((Some(code), _)) => format!("ended with exit status {code}"),
         Ok((_, Some(signal))) => format!("was ended by signal {signal}"),
         _ => "ended".into(),
     };
-    let hint = if ready == Ready::Call { "it must call flashfork_ready()" } else { "what it printed may say why" };
+    let hint = match ready {
+        // What does so in most cases prints nothing, least of all in the program.
+        _ if killed => "somebody has, or memory was short (the kernel's log or the cgroup's memory.events tells)",
+        Ready::Call => "it must call flashfork_ready()",
+        Ready::Auto | Ready::Main => "what it printed may say why",
+    };
     CliError::Unable(format!("{command} {how} before it was ready; {hint}"))
 }
 

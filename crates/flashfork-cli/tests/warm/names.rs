@@ -69,7 +69,16 @@ fn a_program_that_ends_before_it_is_ready_is_told() {
         "crashes",
         "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { abort(); } int main(void) {}",
     );
-    for (program, how) in [(ends, "ended with exit status 3"), (crashes, "was ended by signal 6")] {
+    let killed = place.program(
+        "killed",
+        "#include <signal.h>\n__attribute__((constructor)) void f(void) { raise(SIGKILL); } int main(void) {}",
+    );
+    let ways = [
+        (ends, "ended with exit status 3"),
+        (crashes, "was ended by signal 6"),
+        (killed, "was killed before it was ready; somebody has, or memory was short"),
+    ];
+    for (program, how) in ways {
         let output = place.run(&["warm", "t", "--", program.to_str().unwrap()]);
         assert!(line(&output).contains(how), "{}", line(&output));
     }
