@@ -161,7 +161,7 @@ impl Handler {
         }
         STATE.desk.store((&raw const *desk).cast_mut(), SeqCst);
         let ours = Action::new(handler as *const () as usize);
-        if sys::action(SIGNAL, Some(&ours)).is_err() {
+        if !nobody_execs() || sys::action(SIGNAL, Some(&ours)).is_err() {
             STATE.desk.store(core::ptr::null_mut(), SeqCst);
             return None;
         }
@@ -187,6 +187,43 @@ impl Handler {
         }
         false
     }
+}
+
+/// Whether no thread is on its way into `execve(2)`, now that the desk is there for those that come later to see.
+fn nobody_execs() -> bool {
+    const MILLISECONDS: usize = 1000;
+    (0..MILLISECONDS).any(|_| {
+        let nobody = STATE.execs.load(SeqCst) == 0;
+        if !nobody {
+            sys::pause_briefly();
+        }
+        nobody
+    })
+}
+
+/// Waits until no signal is sent any more. False in a child of `vfork(2)`: it gets none, and counts in its parent's memory.
+pub fn before_exec() -> bool {
+    const MILLISECONDS: usize = 10_000;
+    if !STATE.is_known_process() {
+        return false;
+    }
+    // Counted before the desk is looked for: who puts it there looks in the other order.
+    STATE.execs.fetch_add(1, SeqCst);
+    for _ in 0..MILLISECONDS {
+        if STATE.desk.load(SeqCst).is_null() {
+            break;
+        }
+        // What has been sent by the end of the seal is taken here at the latest.
+        STATE.execs.fetch_sub(1, SeqCst);
+        sys::pause_briefly();
+        STATE.execs.fetch_add(1, SeqCst);
+    }
+    true
+}
+
+/// It failed.
+pub fn after_exec() {
+    STATE.execs.fetch_sub(1, SeqCst);
 }
 
 /// `SIG_DFL` is 0, `SIG_IGN` 1.

@@ -35,6 +35,10 @@ pub(crate) struct State {
     pub handling: AtomicU32,
     /// The handler behind the engine's own ([`crate::park`]).
     pub after_handler: AtomicUsize,
+    /// This process, as far as it was told: a child of `vfork(2)` sees its parent's.
+    process: AtomicI32,
+    /// Threads that are about to replace the program.
+    pub execs: AtomicU32,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
     pub policy: Policy,
@@ -57,6 +61,8 @@ pub(crate) static STATE: State = State {
     desk: AtomicPtr::new(core::ptr::null_mut()),
     handling: AtomicU32::new(0),
     after_handler: AtomicUsize::new(0),
+    process: AtomicI32::new(0),
+    execs: AtomicU32::new(0),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
     policy: Policy::new(),
@@ -135,6 +141,17 @@ impl State {
         self.helper.store(0, SeqCst);
         self.desk.store(core::ptr::null_mut(), SeqCst);
         self.handling.store(0, SeqCst);
+        self.execs.store(0, SeqCst);
+        self.know_process();
+    }
+
+    /// Notes that this process is no child of `vfork(2)`.
+    pub fn know_process(&self) {
+        self.process.store(sys::getpid(), SeqCst);
+    }
+
+    pub fn is_known_process(&self) -> bool {
+        self.process.load(SeqCst) == sys::getpid()
     }
 
     pub fn properties(&self) -> u32 {

@@ -9,6 +9,7 @@
 //! ([`crate::park`]), looks again at everything that may have changed since the plan ([`crate::live`]), copies, remaps, and lets
 //! them go.
 
+use crate::park;
 use crate::state::STATE;
 
 /// What to do about the process's other threads.
@@ -30,4 +31,20 @@ pub fn allow(threads: Threads) {
 /// What is set.
 pub fn allowed() -> Threads {
     if STATE.threads() == Threads::Stop as u8 { Threads::Stop } else { Threads::Refuse }
+}
+
+/// To be called once when the program starts: from then on [`exec`] knows a child of `vfork(2)`.
+pub fn begin() {
+    STATE.know_process();
+}
+
+/// Runs `real`, one of libc's exec functions. Where threads are being stopped by signals it first waits for the end of the seal: a
+/// signal on its way to this thread would end the new program, which has no handler for it.
+pub fn exec<T>(real: impl FnOnce() -> T) -> T {
+    let counted = park::before_exec();
+    let failed = real();
+    if counted {
+        park::after_exec();
+    }
+    failed
 }

@@ -15,6 +15,7 @@ const FORK_SERVER: [i32; 2] = [198, 199];
 static INIT: extern "C" fn() = init;
 
 extern "C" fn init() {
+    threads::begin();
     let engine = match variable(c"FLASHFORK_ENGINE").map(CStr::to_bytes) {
         None | Some(b"auto" | b"") => Engine::Auto,
         Some(b"seal") => Engine::Seal,

@@ -19,7 +19,7 @@ extern "C" fn init() {
 }
 
 /// The function of that name behind this object.
-fn next(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+pub(crate) fn next(place: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let known = place.load(Relaxed);
     if !known.is_null() {
         return known;

@@ -7,6 +7,7 @@
 
 mod control;
 mod environment;
+mod exec;
 mod forks;
 mod memory;
 mod sandbox;

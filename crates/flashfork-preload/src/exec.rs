@@ -1,0 +1,58 @@
+//! The exec functions: where threads are stopped by signals, none may be on its way into a program that has no handler for it.
+//!
+//! `execl` and its kin, whose arguments are counted by nobody, are not among them, and neither are system calls made by number.
+
+use crate::forks::next;
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::AtomicPtr;
+use flashfork_core::threads;
+
+type Strings = *const *const c_char;
+
+/// Defines libc's function of that name.
+macro_rules! exec {
+    ($name:ident, $text:literal, $place:ident, $($argument:ident: $kind:ty),*) => {
+        static $place: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+        #[doc = concat!("`", stringify!($name), "(3)`: waits for the end of a seal that stops threads by signals.")]
+        ///
+        /// # Safety
+        /// As libc's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+            let found = next(&$place, $text);
+            if found.is_null() {
+                return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0) as c_int;
+            }
+            // SAFETY: libc's function of this name has this type.
+            let real = unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($kind),*) -> c_int>(found) };
+            // SAFETY: the program's own call.
+            threads::exec(|| unsafe { real($($argument),*) })
+        }
+    };
+}
+
+exec!(execve, c"execve", EXECVE, path: *const c_char, argv: Strings, envp: Strings);
+exec!(execv, c"execv", EXECV, path: *const c_char, argv: Strings);
+exec!(execvp, c"execvp", EXECVP, file: *const c_char, argv: Strings);
+exec!(execvpe, c"execvpe", EXECVPE, file: *const c_char, argv: Strings, envp: Strings);
+exec!(fexecve, c"fexecve", FEXECVE, fd: c_int, argv: Strings, envp: Strings);
+exec!(execveat, c"execveat", EXECVEAT, dir: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int);
+
+/// Looked up when the shim is loaded: a child of `vfork(2)`, or a signal handler, must not ask the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = init;
+
+extern "C" fn init() {
+    for (place, name) in [
+        (&EXECVE, c"execve"),
+        (&EXECV, c"execv"),
+        (&EXECVP, c"execvp"),
+        (&EXECVPE, c"execvpe"),
+        (&FEXECVE, c"fexecve"),
+        (&EXECVEAT, c"execveat"),
+    ] {
+        next(place, name);
+    }
+}

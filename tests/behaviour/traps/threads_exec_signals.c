@@ -1,0 +1,45 @@
+/* Where ptrace is refused: a thread calls exec in the middle of a seal. It waits for the end of the seal, so that no signal of the seal's is on its
+   way into the new program, which would end with it. execve(2), signal(7).
+   env: FLASHFORK_THREADS=stop */
+#include "../behaviour.h"
+#include "no_ptrace.h"
+#include <pthread.h>
+
+static void *count(void *arg)
+{
+    for (;;)
+        ++*(volatile uint64_t *)arg;
+    return arg;
+}
+
+static void *exec_true(void *arg)
+{
+    char *args[] = {"true", NULL};
+    usleep((unsigned)(size_t)arg);
+    execvp("/nothing/here", args);
+    execvp("true", args);
+    return NULL;
+}
+
+int main(void)
+{
+    uint64_t counter = 0;
+    pthread_t thread[2];
+    char *quiet = memory(32 * MB, 5);
+    forbid_ptrace();
+    for (size_t turn = 0; turn < 60; turn++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            CHECK(pthread_create(&thread[0], NULL, count, &counter) == 0);
+            CHECK(pthread_create(&thread[1], NULL, exec_true, (void *)(turn * 500)) == 0);
+            for (;;) {
+                call_seal();
+                flashfork_preload_unseal();
+            }
+        }
+        CHECK(wait_for(pid) == 0);
+    }
+    CHECK(intact(quiet, 32 * MB, 5));
+    return 0;
+}
