@@ -76,6 +76,7 @@ bench: build
 	$(FLASHFORK) bench fuzz
 	$(FLASHFORK) bench rollback
 	$(FLASHFORK) bench clones
+	$(FLASHFORK) bench seal-threads
 	$(FLASHFORK) bench redis
 	$(FLASHFORK) bench vm-clone
 	$(FLASHFORK) bench vm-memory

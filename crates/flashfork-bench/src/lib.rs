@@ -63,6 +63,7 @@ pub mod redis;
 pub mod report;
 pub mod rollback;
 pub mod sampling;
+pub mod seal_threads;
 pub mod size;
 pub mod stats;
 pub mod table;

@@ -19,6 +19,7 @@ use flashfork_bench::profile::{self, ProfileOptions};
 use flashfork_bench::record::Document;
 use flashfork_bench::redis::{self, RedisOptions};
 use flashfork_bench::rollback::{self, RollbackOptions};
+use flashfork_bench::seal_threads::{self, SealThreadsOptions};
 use flashfork_bench::unit_test::UnitTestOptions;
 use flashfork_bench::vm_clone::VmCloneOptions;
 use flashfork_bench::vm_memory::VmMemoryOptions;
@@ -73,6 +74,8 @@ enum Experiment {
     Rollback(Run<RollbackOptions>),
     /// Many clones alive at once: how long until all are, and what each holds
     Clones(Run<ClonesOptions>),
+    /// How long threads stand still while their process is sealed
+    SealThreads(Run<SealThreadsOptions>),
     /// Real Redis: what its clients see while it takes snapshots, and how long its forks take
     Redis(Run<RedisOptions>),
     /// Real SQLite: each test in a clone of one warmed database
@@ -239,6 +242,7 @@ impl Experiment {
             Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
             Experiment::Rollback(_) => rollback::EXPERIMENT,
             Experiment::Clones(_) => clones::EXPERIMENT,
+            Experiment::SealThreads(_) => seal_threads::EXPERIMENT,
             Experiment::Redis(_) => redis::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
@@ -260,6 +264,7 @@ impl Experiment {
             Experiment::WriteFraction(run) => &run.output,
             Experiment::Rollback(run) => &run.output,
             Experiment::Clones(run) => &run.output,
+            Experiment::SealThreads(run) => &run.output,
             Experiment::Redis(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
@@ -315,6 +320,10 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::Clones(Run { options: o, .. }) => {
             interrupt::catch()?;
             clones::run(o, &mut bars)?
+        }
+        Experiment::SealThreads(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            seal_threads::run(o, &mut bars)?
         }
         Experiment::Redis(Run { options: o, .. }) => {
             interrupt::catch()?;

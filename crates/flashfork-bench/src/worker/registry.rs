@@ -8,6 +8,7 @@ use crate::creation::CreationSubject;
 use crate::fork::{ForkSubject, SealingSubject};
 use crate::policy::PolicySubject;
 use crate::rollback::RollbackSubject;
+use crate::seal_threads::SealThreadsSubject;
 use crate::unit_test::UnitTestSubject;
 
 /// The server of the subject `name`.
@@ -22,6 +23,7 @@ pub(super) fn find(name: &str) -> Option<Serve> {
         entry::<AccessSubject>(),
         entry::<ClonesSubject>(),
         entry::<RollbackSubject>(),
+        entry::<SealThreadsSubject>(),
     ];
     subjects.into_iter().find(|&(known, _)| known == name).map(|(_, serve)| serve)
 }
