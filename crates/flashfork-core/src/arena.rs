@@ -70,6 +70,10 @@ pub struct Arena {
     /// Whether blocks of sealed memory of which more than a quarter was written stay as they are: a page costs a fork less there than
     /// it takes to seal it anew, and it will be written again.
     pub leave_dense: bool,
+    /// When not 0: only memory that isn't sealed, and of it at most so many bytes.
+    pub most: usize,
+    /// When not 0: only the generation with this inode, all of it.
+    pub only: u64,
     /// Ranges that must not be sealed.
     pub holes: [Range; MAX_HOLES],
     /// How many.
@@ -110,6 +114,11 @@ impl Arena {
         *self.runs.get_mut(self.run_count).ok_or(Errno::E2BIG)? = run;
         self.run_count += 1;
         Ok(())
+    }
+
+    /// Bytes of the plan's runs.
+    pub fn planned(&self) -> usize {
+        self.runs[..self.run_count].iter().map(|run| run.range.len()).sum()
     }
 
     /// Adds a record; returns its index. Past the last place all VMAs share the last record.

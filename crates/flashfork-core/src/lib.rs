@@ -29,6 +29,7 @@ mod offset;
 mod pagemap;
 mod park;
 mod plan;
+mod policy;
 mod range;
 pub mod region;
 mod remap;

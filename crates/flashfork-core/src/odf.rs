@@ -3,7 +3,8 @@
 //! Only kernels with the series in `kernel/` of this project have it. It is found by asking for it, never by trying the
 //! clone flag: unknown flags and impossible combinations are `EINVAL` alike.
 
-use crate::fork::{Engine, set_engine};
+use crate::fork::Engine;
+use crate::state::STATE;
 use crate::sys::{self, Errno};
 
 /// Why a process can't fork on demand. Its forks stay plain, and correct.
@@ -25,7 +26,7 @@ pub fn enable() -> Result<(), Unavailable> {
         Errno::EPERM => Unavailable::SwitchedOff,
         other => Unavailable::Failed(other),
     })?;
-    set_engine(Engine::Odf);
+    STATE.policy.set(Engine::Odf);
     Ok(())
 }
 
@@ -33,7 +34,7 @@ pub fn enable() -> Result<(), Unavailable> {
 pub fn disable() -> Result<(), Unavailable> {
     is_enabled()?;
     sys::set_odf(false).map_err(Unavailable::Failed)?;
-    set_engine(Engine::Fork);
+    STATE.policy.set(Engine::Fork);
     Ok(())
 }
 

@@ -67,6 +67,9 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool) -> Re
     let mut name = [0; 32];
     name[..v.name().len()].copy_from_slice(v.name());
     let sealed_before = v.kind == Kind::Sealed;
+    if arena.only != 0 && !(sealed_before && v.inode == arena.only) || arena.most != 0 && sealed_before {
+        return Ok(0);
+    }
     let record = VmaRecord {
         range: v.range,
         prot: v.prot,
@@ -204,12 +207,47 @@ impl Blocks {
             self.small += len;
             return Ok(());
         }
+        let run = if arena.most == 0 { self.run } else { within(self.run, arena.most - arena.planned()) };
         // A plan that is full is carried out as it is; the next seal goes on from there.
-        if arena.push_run(self.run).is_ok() {
-            self.bytes += len as u64;
+        if !run.range.is_empty() && arena.push_run(run).is_ok() {
+            self.bytes += run.range.len() as u64;
         }
         Ok(())
     }
+}
+
+/// As much of a run as may still be planned: whole blocks.
+fn within(mut run: Run, left: usize) -> Run {
+    if run.range.len() > left {
+        let end = (run.range.start + left) & !(HUGE - 1);
+        run.range.end = end.max(run.range.start);
+    }
+    run
+}
+
+/// The generation of which most was written since it was sealed; none when nothing was.
+pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
+    let mut generations = [(0u64, 0u64); 2 * MAX_GENERATIONS];
+    vma::for_each(c"/proc/self/smaps", &mut arena.text, |v| {
+        if v.kind == Kind::Sealed
+            && let Some(place) = generations.iter_mut().find(|(inode, _)| [0, v.inode].contains(inode))
+        {
+            *place = (v.inode, place.1 + v.anonymous + v.swapped);
+        }
+        Ok(())
+    })?;
+    let most = generations.iter().max_by_key(|(_, written)| *written);
+    Ok(most.filter(|(_, written)| *written > 0).map(|(inode, _)| *inode))
+}
+
+/// Bytes of sealed memory that were written since: the page and its sealed original both exist.
+pub fn written(arena: &mut Arena) -> Result<u64> {
+    let mut written = 0;
+    vma::for_each(c"/proc/self/smaps", &mut arena.text, |v| {
+        written += if v.kind == Kind::Sealed { v.anonymous + v.swapped } else { 0 };
+        Ok(())
+    })?;
+    Ok(written)
 }
 
 /// The part of the 2 MB block around `at` that lies in `piece`.

@@ -111,14 +111,41 @@ pub fn seal(pages: Pages) -> Sealed {
     on_own_stack(Wait::Yes, |arena| seal_on_own_stack(arena, pages, caller_stack))
 }
 
-/// The same in the middle of a program's fork: waits for no other thread, and leaves densely written blocks of sealed memory alone.
-pub(crate) fn seal_for_policy() -> Sealed {
+/// What a seal in the middle of a program's fork is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Everything; of what is sealed and was written since, all but densely written blocks.
+    All,
+    /// At most so many bytes of what isn't sealed.
+    New(u64),
+    /// The generation of which most was written, all of it: its memfd goes when no clone has it mapped any more.
+    MostWritten,
+}
+
+/// Seals in the middle of a program's fork: waits for no other thread.
+pub(crate) fn seal_for_policy(what: What) -> Sealed {
     let here = 0u8;
     let caller_stack = &raw const here as usize;
     on_own_stack(Wait::No, |arena| {
-        arena.leave_dense = true;
+        match what {
+            What::All => arena.leave_dense = true,
+            What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
+            What::MostWritten => match plan::most_written(arena).map_err(|e| Error::System(Step::Look, e))? {
+                Some(generation) => arena.only = generation,
+                None => return Ok(Outcome::default()),
+            },
+        }
         seal_on_own_stack(arena, Pages::Auto, caller_stack)
     })
+}
+
+/// Bytes of sealed memory that were written since; none when that can't be told now.
+pub(crate) fn written() -> Option<u64> {
+    let counted = |arena: &mut Arena| {
+        let sealed = plan::written(arena).map_err(|e| Error::System(Step::Look, e))?;
+        Ok(Outcome { sealed, ..Outcome::default() })
+    };
+    on_own_stack(Wait::No, counted).outcome.map(|outcome| outcome.sealed).ok()
 }
 
 /// What to do when another thread has the engine, where threads are allowed at all.
@@ -199,11 +226,14 @@ fn plan_all(arena: &mut Arena, live: &mut Option<Live>) -> Result<bool, Error> {
     if let Some(live) = live {
         live.plan_begins();
     }
-    let mut facts = plan::make(arena, false).map_err(look)?;
+    let whole = arena.only != 0;
+    let mut facts = plan::make(arena, whole).map_err(look)?;
     let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
-    let fold = facts.generations >= plan::MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0;
-    if fold {
+    let crowded = facts.generations >= plan::MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0;
+    let fold = whole || crowded;
+    if crowded && !whole {
         // Fold all generations into one: fewer memfds, fewer VMAs.
+        arena.most = 0;
         facts = plan::make(arena, true).map_err(look)?;
     }
     if let Some(reason) = facts.refused {

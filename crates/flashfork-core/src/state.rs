@@ -1,8 +1,8 @@
 //! What the engine remembers between calls: one static, on pages of its own, itself never sealed.
 
 use crate::arena::MAX_HOLES;
-use crate::fork::Policy;
 use crate::park::Desk;
+use crate::policy::Policy;
 use crate::range::Range;
 use crate::snapshot::Table;
 use crate::stats::Stats;

@@ -69,7 +69,7 @@ pub struct Stats {
     pub huge_bytes: AtomicU64,
     /// Of these, not populated before.
     pub filled_bytes: AtomicU64,
-    /// Largest amount sealed by one seal.
+    /// Largest amount sealed by one seal, or by the seals of one process that together make one.
     pub largest_seal: AtomicU64,
     /// Attempts that failed with an error of the system, and the last one: step × 65,536 + errno.
     pub errors: AtomicU64,

@@ -377,16 +377,6 @@ pub fn minor_faults() -> u64 {
     }
 }
 
-/// Peak resident memory of this process in bytes (`getrusage(2)`).
-pub fn peak_rss() -> u64 {
-    let mut usage = [0u64; 18];
-    // SAFETY: struct rusage is 18 words on this architecture.
-    match unsafe { syscall2(Sysno::getrusage, 0, usage.as_mut_ptr() as usize) } {
-        Ok(_) => usage[4] * 1024,
-        Err(_) => 0,
-    }
-}
-
 /// The process id.
 pub fn getpid() -> i32 {
     // SAFETY: no arguments, can't fail.

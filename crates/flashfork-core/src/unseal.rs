@@ -17,7 +17,16 @@ use crate::{helper, objects, offset, remap};
 /// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages.
 /// On an error the memory so far is anonymous, the rest still sealed, and every byte is as it was.
 pub fn unseal(range: Range) -> Result<u64, Error> {
-    let done = on_own_stack(Wait::Yes, |arena| {
+    unseal_or_wait(range, Wait::Yes)
+}
+
+/// The same in the middle of a program's fork: waits for no other thread.
+pub(crate) fn unseal_for_policy() -> Result<u64, Error> {
+    unseal_or_wait(Range::ALL, Wait::No)
+}
+
+fn unseal_or_wait(range: Range, wait: Wait) -> Result<u64, Error> {
+    let done = on_own_stack(wait, |arena| {
         arena.hole_count = 0;
         helper::run(arena, |arena, live| unseal_with(arena, range, live))
     });
@@ -160,5 +169,51 @@ unsafe fn close(range: Range, prot: u32) {
             return;
         }
         sys::pause_briefly();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::{self, Threads};
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    /// How often a thread of this process has gone to sleep.
+    fn sleeps(thread: i32) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).unwrap();
+        line.split_whitespace().last().unwrap().parse().unwrap()
+    }
+
+    /// In a child, because the engine is taken and threads are allowed there.
+    #[test]
+    fn a_fork_waits_for_nobody_who_has_the_engine() {
+        static OVER: AtomicBool = AtomicBool::new(false);
+        // SAFETY: glibc keeps its allocator usable across fork; the child ends without the harness's exit handlers.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            threads::allow(Threads::Stop);
+            let (me, taken) = (sys::gettid(), STATE.enter());
+            let before = sleeps(me);
+            let other = std::thread::spawn(move || {
+                // The engine is given back only to somebody who waits for it.
+                while !OVER.load(SeqCst) {
+                    if sleeps(me) > before + 50 {
+                        STATE.leave();
+                        return;
+                    }
+                }
+            });
+            let said = unseal_for_policy();
+            OVER.store(true, SeqCst);
+            let right = taken && said == Err(Error::Busy) && other.join().is_ok();
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(!right)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child just made.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
     }
 }

@@ -8,7 +8,7 @@ use super::subject::Who;
 use crate::BenchError;
 use crate::size::show;
 
-const BOX: (i32, i32) = (44, 22);
+const BOX: (i32, i32) = (38, 22);
 const GAP: i32 = 26;
 const LEFT: i32 = 96;
 const TOP: i32 = 64;

@@ -6,7 +6,7 @@ use crate::size::Size;
 
 const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
 const DIRTY: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
-const FORKS: [usize; 3] = [10, 100, 400];
+const FORKS: [usize; 4] = [10, 50, 200, 1000];
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -20,7 +20,7 @@ pub struct PolicyOptions {
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,...", value_parser = percent)]
     pub dirty: Option<Vec<f64>>,
 
-    /// After how many forks to look [default: 10,100,400; with --quick 10,100]
+    /// After how many forks to look [default: 10,50,200,1000; with --quick 10,50,200]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..))]
     pub forks: Option<Vec<u32>>,
 
@@ -32,7 +32,7 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "FILE.svg")]
     pub figure: Option<PathBuf>,
 
-    /// Fewer sizes, forks and runs: about two minutes instead of twenty
+    /// Fewer sizes, forks and runs: about a minute instead of ten
     #[arg(long)]
     pub quick: bool,
 }
@@ -56,7 +56,7 @@ impl PolicyOptions {
 
     /// Ascending.
     pub(super) fn forks(&self) -> Vec<usize> {
-        let default = if self.quick { &FORKS[..2] } else { &FORKS[..] };
+        let default = if self.quick { &FORKS[..3] } else { &FORKS[..] };
         let mut forks =
             self.forks.as_ref().map_or_else(|| default.to_vec(), |n| n.iter().map(|&n| n as usize).collect());
         forks.sort_unstable();

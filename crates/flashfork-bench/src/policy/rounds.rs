@@ -1,19 +1,43 @@
-//! Every cell of the grid, each run in a process of its own, engines in turn.
+//! Every cell of the grid, each run in a process of its own, engines in random order.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::EXPERIMENT;
 use super::options::PolicyOptions;
-use super::subject::{Ask, PolicySubject, Spec, Who};
+use super::subject::{Ask, PolicySubject, Reply, Spec, Who};
 use crate::experiment::Results;
+use crate::order::shuffled_rounds;
 use crate::parent::RESERVE;
 use crate::record::{Params, Record};
 use crate::size::show;
 use crate::worker::Worker;
 use crate::{BenchError, Progress, memory, pin};
 
-/// Milliseconds after which a run waits for no further mark.
-const BUDGET: u64 = 8_000;
+/// Milliseconds: a mark that a run would reach later is left out.
+const BUDGET: u64 = 6_000;
+
+/// A cell: the memory of the parents, and the share of its pages that each cycle writes.
+#[derive(Clone, Copy)]
+struct Cell {
+    thp: bool,
+    size: u64,
+    percent: f64,
+}
+
+impl Cell {
+    fn name(&self) -> String {
+        format!("{}, {}, {} % written", show(self.size), if self.thp { "THP" } else { "4 KB" }, self.percent)
+    }
+
+    fn params(&self) -> Params {
+        let all = [("size", json!(self.size)), ("dirty_percent", json!(self.percent)), ("thp", json!(self.thp))];
+        all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn pages(&self) -> usize {
+        (self.size as f64 / 4096.0 * self.percent / 100.0).round() as usize
+    }
+}
 
 /// Measures the grid.
 pub(super) fn measure(
@@ -21,7 +45,7 @@ pub(super) fn measure(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let (sizes, marks, cpu) = (options.sizes(), options.forks(), pin::chosen_cpu()?);
+    let (sizes, marks) = (options.sizes(), options.forks());
     let largest = sizes.iter().max().copied().unwrap_or(0);
     // A seal holds written pages twice.
     memory::require(&memory::headroom()?, format!("{}, sealed,", show(largest)), 2 * largest + RESERVE)?;
@@ -30,23 +54,14 @@ pub(super) fn measure(
         progress.begin(&show(size), (2 * dirty.len() * options.rounds() * Who::ALL.len()) as u64);
         for thp in [false, true] {
             for &percent in &dirty {
-                if progress.interrupted() {
-                    return Ok(());
-                }
-                let mut runs = [const { Vec::new() }; 3];
-                for _ in 0..options.rounds() {
-                    for (who, runs) in Who::ALL.into_iter().zip(&mut runs) {
-                        let name = format!("{} {}", who.name(), show(size));
-                        let mut worker = Worker::<PolicySubject>::start(name, &Spec { who, thp, size, cpu })?;
-                        let pages = (size as f64 / 4096.0 * percent / 100.0).round() as usize;
-                        runs.push(worker.ask(&Ask { pages, marks: marks.clone(), budget: BUDGET })?);
-                        progress.step();
-                    }
-                }
-                for (who, runs) in Who::ALL.into_iter().zip(&runs) {
-                    for (i, &forks) in marks.iter().enumerate() {
-                        let cell = [("size", json!(size)), ("dirty_percent", json!(percent)), ("thp", json!(thp))];
-                        keep(results, who, &cell, forks, runs, &marks, i)?;
+                let cell = Cell { thp, size, percent };
+                match runs(&cell, &marks, options.rounds(), progress)? {
+                    Runs::Interrupted => return Ok(()),
+                    Runs::Flawed(why) => results.leave_out(cell.name(), why, progress),
+                    Runs::Done(runs) => {
+                        for (who, runs) in Who::ALL.into_iter().zip(&runs) {
+                            keep(results, who, &cell, &marks, runs, progress)?;
+                        }
                     }
                 }
             }
@@ -55,28 +70,88 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Records for one mark: the time of a cycle, over all so far and over those since the mark before.
+/// What came of a cell.
+enum Runs {
+    /// By engine, in the order of [`Who::ALL`].
+    Done([Vec<Reply>; 3]),
+    /// Why its memory is not what it should be.
+    Flawed(String),
+    Interrupted,
+}
+
+fn runs(cell: &Cell, marks: &[usize], rounds: usize, progress: &mut dyn Progress) -> Result<Runs, BenchError> {
+    let cpu = pin::chosen_cpu()?;
+    let mut runs = [const { Vec::new() }; 3];
+    for order in shuffled_rounds(rounds, Who::ALL.len(), cell.size) {
+        for i in order {
+            if progress.interrupted() {
+                return Ok(Runs::Interrupted);
+            }
+            let spec = Spec { who: Who::ALL[i], thp: cell.thp, size: cell.size, cpu };
+            let name = format!("{} {}", spec.who.name(), show(cell.size));
+            let mut worker = Worker::<PolicySubject>::start(name, &spec)?;
+            if let Some(why) = spec.parent().flaw(worker.ready()) {
+                return Ok(Runs::Flawed(why));
+            }
+            runs[i].push(worker.ask(&Ask { pages: cell.pages(), marks: marks.to_vec(), budget: BUDGET })?);
+            progress.step();
+        }
+    }
+    Ok(Runs::Done(runs))
+}
+
+/// Records of an engine in a cell: the time of a cycle, over all up to each mark and over those since the mark before; and memory.
 fn keep(
     results: &mut Results,
     who: Who,
-    cell: &[(&str, serde_json::Value)],
-    forks: usize,
-    runs: &[Vec<f64>],
+    cell: &Cell,
     marks: &[usize],
-    i: usize,
+    runs: &[Reply],
+    progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let reached: Vec<&Vec<f64>> = runs.iter().filter(|run| run.len() > i).collect();
-    if reached.is_empty() {
-        return Ok(());
+    let mut record = |params: &[(&str, Value)], unit, samples| {
+        let mut all = cell.params();
+        all.extend(params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        Record::new(EXPERIMENT, who.name(), all, unit, samples).map(|record| results.records.push(record))
+    };
+    let mut missing = Vec::new();
+    for (i, &forks) in marks.iter().enumerate() {
+        let reached: Vec<&[f64]> = runs.iter().map(|run| &run.taken[..]).filter(|taken| taken.len() > i).collect();
+        if reached.is_empty() {
+            missing.push(forks.to_string());
+            continue;
+        }
+        let before = |taken: &[f64]| if i == 0 { (0.0, 0) } else { (taken[i - 1], marks[i - 1]) };
+        let all = reached.iter().map(|taken| taken[i] / forks as f64).collect();
+        let latest = reached.iter().map(|taken| (taken[i] - before(taken).0) / (forks - before(taken).1) as f64);
+        record(&[("forks", json!(forks)), ("measure", json!("all"))], "us", all)?;
+        record(&[("forks", json!(forks)), ("measure", json!("latest"))], "us", latest.collect())?;
     }
-    let before = |run: &[f64]| if i == 0 { (0.0, 0) } else { (run[i - 1], marks[i - 1]) };
-    let all = reached.iter().map(|run| run[i] / forks as f64).collect();
-    let latest = reached.iter().map(|run| (run[i] - before(run).0) / (forks - before(run).1) as f64).collect();
-    for (measure, samples) in [("all", all), ("latest", latest)] {
-        let mut params: Params = cell.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-        params.insert("forks".to_owned(), json!(forks));
-        params.insert("measure".to_owned(), json!(measure));
-        results.records.push(Record::new(EXPERIMENT, who.name(), params, "us", samples)?);
+    let extra = runs.iter().map(|run| run.extra as f64 / cell.size as f64).collect();
+    record(&[("measure", json!("extra_memory"))], "times", extra)?;
+    if !missing.is_empty() {
+        let why = format!("{} forks would take more than {} s", missing.join(", "), BUDGET / 1000);
+        results.leave_out(format!("{}, {}", who.name(), cell.name()), why, progress);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Silent;
+
+    #[test]
+    fn a_run_becomes_its_records_and_what_it_did_not_reach_is_said() {
+        let mut results = Results::new(EXPERIMENT);
+        let cell = Cell { thp: true, size: 1 << 20, percent: 10.0 };
+        assert_eq!(cell.pages(), 26);
+        let run = |taken: &[f64]| Reply { taken: taken.to_vec(), extra: 1 << 18 };
+        let runs = [run(&[100.0, 1_000.0]), run(&[140.0])];
+        keep(&mut results, Who::Auto, &cell, &[10, 100, 1_000], &runs, &mut Silent).unwrap();
+        let samples: Vec<_> = results.records.iter().map(|record| record.samples.clone()).collect();
+        assert_eq!(samples, [vec![10.0, 14.0], vec![10.0, 14.0], vec![10.0], vec![10.0], vec![0.25, 0.25]]);
+        assert_eq!(results.missing.len(), 1);
+        assert!(results.missing[0].reason.contains("1000 forks") && results.missing[0].cell.contains("1 MB, THP"));
+    }
 }

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use flashfork_core::fork::{Engine, configure};
+use procfs::{Current, Meminfo};
 use serde::{Deserialize, Serialize};
 
-use crate::fork::{Method, Region};
+use crate::fork::{Facts, Method, Region};
 use crate::worker::Subject;
 use crate::{BenchError, parent};
 
@@ -44,13 +45,30 @@ pub(crate) struct Spec {
     pub cpu: usize,
 }
 
+impl Spec {
+    /// The memory it begins with.
+    pub(crate) fn parent(&self) -> parent::Spec {
+        let method = if self.thp { Method::ForkThp } else { Method::Fork4k };
+        parent::Spec { method, size: self.size, cpu: self.cpu }
+    }
+}
+
 /// A request: cycles that write so many pages each, with the time taken at each of `marks`, ascending.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub pages: usize,
     pub marks: Vec<usize>,
-    /// No further mark is waited for after so many milliseconds.
+    /// A mark that would come later than so many milliseconds is not waited for.
     pub budget: u64,
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    /// Microseconds from the first cycle to each mark that was reached.
+    pub taken: Vec<f64>,
+    /// Most bytes of memory used after a fork, beyond those at the beginning.
+    pub extra: u64,
 }
 
 /// A parent.
@@ -63,18 +81,17 @@ pub(crate) struct PolicySubject {
 impl Subject for PolicySubject {
     const NAME: &'static str = "policy";
     type Spec = Spec;
-    type Ready = ();
+    type Ready = Facts;
     type Ask = Ask;
-    /// Microseconds from the first cycle to each mark that was reached.
-    type Reply = Vec<f64>;
+    type Reply = Reply;
 
-    fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
-        let method = if spec.thp { Method::ForkThp } else { Method::Fork4k };
-        let region = parent::Spec { method, size: spec.size, cpu: spec.cpu }.fill()?;
-        Ok((Self { region, who: spec.who }, ()))
+    fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
+        let region = spec.parent().fill()?;
+        let facts = Facts::read(&region)?;
+        Ok((Self { region, who: spec.who }, facts))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Vec<f64>, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Reply, BenchError> {
         let engine = match self.who {
             Who::Fork => Engine::Fork,
             Who::Seal => Engine::Seal,
@@ -82,25 +99,35 @@ impl Subject for PolicySubject {
         };
         configure(engine, false).map_err(|e| BenchError::Unable(format!("engine {engine:?}: {e:?}")))?;
         let mut random = fastrand::Rng::with_seed(1);
-        let mut taken = Vec::new();
-        let begin = Instant::now();
-        for cycle in 1..=ask.marks.last().copied().unwrap_or(0) {
-            for _ in 0..ask.pages {
-                let at = random.usize(..self.region.pages()) * WORDS;
-                // What is there already: the check at the end stays simple, and a write is a write.
-                self.region.write(at, self.region.read(at));
+        let (mut taken, mut spent, mut cycle) = (Vec::new(), Duration::ZERO, 0);
+        let (begin, mut extra) = (memory_used()?, 0);
+        for &mark in &ask.marks {
+            if spent * mark as u32 / cycle.max(1) as u32 > Duration::from_millis(ask.budget) {
+                break;
             }
-            clone_that_ends()?;
-            if ask.marks.contains(&cycle) {
-                taken.push(begin.elapsed().as_secs_f64() * 1e6);
-                if begin.elapsed() > Duration::from_millis(ask.budget) {
-                    break;
+            while cycle < mark {
+                let start = Instant::now();
+                for _ in 0..ask.pages {
+                    let at = random.usize(..self.region.pages()) * WORDS;
+                    // What is there already: the check at the end stays simple, and a write is a write.
+                    self.region.write(at, self.region.read(at));
                 }
+                clone_that_ends()?;
+                spent += start.elapsed();
+                cycle += 1;
+                extra = extra.max(memory_used()?.saturating_sub(begin));
             }
+            taken.push(spent.as_secs_f64() * 1e6);
         }
         self.region.verify()?;
-        Ok(taken)
+        Ok(Reply { taken, extra })
     }
+}
+
+/// Bytes of the machine's memory that hold no file: no process is charged with a sealed page that nobody has mapped.
+fn memory_used() -> Result<u64, BenchError> {
+    let memory = Meminfo::current().map_err(|e| BenchError::system("read /proc/meminfo", std::io::Error::other(e)))?;
+    Ok(memory.anon_pages.unwrap_or(0) + memory.shmem.unwrap_or(0))
 }
 
 /// A fork whose child ends at once.
@@ -128,4 +155,38 @@ fn clock() -> u64 {
     // SAFETY: writes one struct timespec to a local; with this clock it can't fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_reaches_its_marks_unless_they_take_too_long() {
+        // Pinned, and with an engine of its own, in a child: neither must outlive the test.
+        // SAFETY: glibc keeps its allocator usable across fork; the child ends without the harness's exit handlers.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            let right = std::panic::catch_unwind(|| {
+                let cpu = crate::pin::chosen_cpu().unwrap();
+                for who in Who::ALL {
+                    let spec = Spec { who, thp: false, size: 16 << 20, cpu };
+                    let (mut subject, facts) = PolicySubject::prepare(spec).unwrap();
+                    assert_eq!(spec.parent().flaw(&facts), None);
+                    let mut ask = Ask { pages: 10, marks: vec![2, 5], budget: 600_000 };
+                    let reply = subject.answer(ask.clone()).unwrap();
+                    assert!(reply.taken.len() == 2 && reply.taken[0] < reply.taken[1], "{reply:?}");
+                    ask.budget = 0;
+                    assert_eq!(subject.answer(ask).unwrap().taken.len(), 1, "the first mark is always waited for");
+                }
+            });
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(right.is_err())) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child just made.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+    }
 }

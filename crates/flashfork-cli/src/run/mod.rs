@@ -38,12 +38,12 @@ pub struct RunArgs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// On demand where the kernel can; else seal once the time lost in forks would have paid for it
+    /// On demand where the kernel can; else seal what the time lost in forks would have paid for, within 1.5 times the memory
     #[default]
     Auto,
     /// Plain forks, counted
     Fork,
-    /// Seal before the first fork
+    /// Seal before the first fork, whatever memory that takes
     Seal,
     /// The kernel shares page tables (a patched kernel with vm.on_demand_fork=1); nothing is sealed
     Odf,

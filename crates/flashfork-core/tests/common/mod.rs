@@ -36,6 +36,7 @@ pub fn intact(words: &[u64], seed: u64) -> bool {
 }
 
 /// The maps line of the mapping that holds an address.
+#[allow(dead_code)] // as above
 pub fn maps_line(at: *const u64) -> String {
     std::fs::read_to_string("/proc/self/maps")
         .unwrap()

@@ -1,0 +1,239 @@
+//! When a program's forks seal, renew and unseal. `docs/POLICY.md` says on what ground.
+//!
+//! Decisions only: [`crate::fork`] asks before each fork, carries out, and reports what it took. That keeps the rule free of system
+//! calls, so that tests can run it against a model of their costs.
+
+mod always;
+mod auto;
+mod forecast;
+#[cfg(test)]
+mod model;
+
+use crate::fork::Engine;
+use crate::seal::Outcome;
+use crate::stats::Timed;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// Nanoseconds that a fork of a sealed process takes, at most.
+const SEALED_FORK_NS: u64 = 60_000;
+
+/// What the policy asks about the process it decides for.
+pub(crate) trait Process {
+    /// Whether memory of it is sealed.
+    fn holds_sealed(&self) -> bool;
+    /// Bytes of resident memory that no file holds; 0 when nobody can tell.
+    fn anonymous(&self) -> u64;
+    /// Bytes of sealed memory that were written since: these exist twice. Slow; none when nobody can tell now.
+    fn written(&self) -> Option<u64>;
+}
+
+/// What to do before a fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Nothing.
+    Fork,
+    /// Seal everything, and anew what was written since, sparsely written blocks only.
+    Seal,
+    /// Seal so many bytes of what is not sealed yet, into a generation of their own.
+    Buy(u64),
+    /// Seal anew the generation of which most was written.
+    Renew,
+    /// Make everything anonymous again.
+    Unseal,
+}
+
+/// The policy of a process, and what it has seen of it. Several threads may fork at a time: what they see then may be counted in
+/// the wrong place, which can make a decision worse, not wrong.
+pub(crate) struct Policy {
+    engine: AtomicU8,
+    at_once: AtomicU8,
+    always: always::Always,
+    auto: auto::Auto,
+    /// Forks of this process before it sealed anything.
+    plain: Timed,
+    /// Page faults of this process up to its last fork.
+    faults: Num,
+}
+
+impl Policy {
+    pub const fn new() -> Policy {
+        Policy {
+            engine: AtomicU8::new(Engine::Fork as u8),
+            at_once: AtomicU8::new(0),
+            always: always::Always::new(),
+            auto: auto::Auto::new(),
+            plain: Timed::new(),
+            faults: Num::new(0),
+        }
+    }
+
+    pub fn set(&self, engine: Engine) {
+        self.engine.store(engine as u8, Relaxed);
+    }
+
+    /// Whether the first fork seals, even under [`Engine::Auto`].
+    pub fn set_at_once(&self, at_once: bool) {
+        self.at_once.store(u8::from(at_once), Relaxed);
+    }
+
+    pub fn is(&self, engine: Engine) -> bool {
+        self.engine.load(Relaxed) == engine as u8
+    }
+
+    /// Whether somebody asked for a seal, which then is not weighed.
+    fn is_asked_for(&self) -> bool {
+        self.is(Engine::Seal) || self.is(Engine::Auto) && self.at_once.load(Relaxed) != 0
+    }
+
+    /// Whether faults and time are weighed.
+    fn weighs(&self) -> bool {
+        self.is(Engine::Auto) && !self.is_asked_for()
+    }
+
+    /// Page faults since the last call. Only `auto` counts them: others make no system call here.
+    pub fn count_faults(&self, now: impl Fn() -> u64) -> u64 {
+        if !self.weighs() {
+            return 0;
+        }
+        let now = now();
+        let before = self.faults.swap(now);
+        if before == 0 { 0 } else { now.saturating_sub(before) }
+    }
+
+    /// What to do before a fork; `faults` came since the one before.
+    pub fn next(&self, process: &impl Process, faults: u64) -> Act {
+        if self.is_asked_for() {
+            self.always.next()
+        } else if self.weighs() {
+            self.auto.next(process, faults)
+        } else {
+            Act::Fork
+        }
+    }
+
+    /// A step that seals was made, or not. Gives the forks that took place before this process sealed anything.
+    pub fn sealed(&self, step: Act, outcome: Option<&Outcome>, process: &impl Process) -> (u64, u64) {
+        let outcome = outcome.filter(|outcome| outcome.sealed > 0);
+        match step {
+            Act::Seal => self.always.sealed(outcome),
+            _ => self.auto.sealed(step, outcome, process),
+        }
+        if outcome.is_some() { self.plain.take() } else { (0, 0) }
+    }
+
+    /// Bytes sealed part by part.
+    pub fn bought(&self) -> u64 {
+        self.auto.bought()
+    }
+
+    /// Memory is anonymous again, as far as that could be done.
+    pub fn unsealed(&self) {
+        self.auto.unsealed();
+    }
+
+    /// A fork took `ns`, with memory sealed or not; `faults` as told to [`Policy::next`].
+    pub fn note(&self, sealed: bool, ns: u64, faults: u64) {
+        if !sealed {
+            self.plain.add(1, ns);
+        }
+        if self.is_asked_for() {
+            self.always.note(sealed, ns);
+        } else if self.weighs() {
+            self.auto.note(ns, faults);
+        }
+    }
+
+    /// A clone starts anew. What its parent sealed it does not judge.
+    pub fn forget(&self) {
+        self.plain.take();
+        self.faults.set(0);
+        self.always.forget();
+        self.auto.begin_anew();
+    }
+}
+
+/// A number several threads may use.
+struct Num(AtomicU64);
+
+impl Num {
+    const fn new(value: u64) -> Num {
+        Num(AtomicU64::new(value))
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    fn swap(&self, value: u64) -> u64 {
+        self.0.swap(value, Relaxed)
+    }
+
+    fn add(&self, value: u64) {
+        self.0.fetch_add(value, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Plain;
+
+    impl Process for Plain {
+        fn holds_sealed(&self) -> bool {
+            false
+        }
+        fn anonymous(&self) -> u64 {
+            1 << 30
+        }
+        fn written(&self) -> Option<u64> {
+            Some(0)
+        }
+    }
+
+    #[test]
+    fn seal_engine_and_fork_servers_seal_at_once_and_only_once() {
+        let p = Policy::new();
+        assert_eq!(p.next(&Plain, 0), Act::Fork, "plain until configured");
+        p.set(Engine::Seal);
+        assert_eq!(p.next(&Plain, 0), Act::Seal);
+        p.sealed(Act::Seal, None, &Plain);
+        assert_eq!(p.next(&Plain, 0), Act::Fork);
+        let p = Policy::new();
+        p.set(Engine::Auto);
+        assert_eq!(p.next(&Plain, 0), Act::Fork);
+        p.set_at_once(true);
+        assert_eq!(p.next(&Plain, 0), Act::Seal);
+        for never in [Engine::Fork, Engine::Odf] {
+            p.set(never);
+            assert_eq!(p.next(&Plain, 0), Act::Fork);
+            p.note(false, u64::MAX / 8, 0);
+            assert_eq!(p.next(&Plain, 0), Act::Fork);
+        }
+    }
+
+    #[test]
+    fn forks_before_the_first_seal_are_handed_over_once() {
+        let p = Policy::new();
+        p.set(Engine::Seal);
+        p.note(false, 5_000, 0);
+        assert_eq!(p.sealed(Act::Seal, Some(&Outcome::default()), &Plain), (0, 0), "nothing was sealed");
+        let outcome = Outcome { sealed: 1, ..Outcome::default() };
+        assert_eq!(p.sealed(Act::Seal, Some(&outcome), &Plain), (1, 5_000));
+        assert_eq!(p.sealed(Act::Seal, Some(&outcome), &Plain), (0, 0));
+    }
+
+    #[test]
+    fn faults_are_counted_for_auto_only_from_its_first_fork_on() {
+        let p = Policy::new();
+        assert_eq!(p.count_faults(|| unreachable!()), 0);
+        p.set(Engine::Auto);
+        assert_eq!([100, 130, 130].map(|now| p.count_faults(|| now)), [0, 30, 0]);
+        p.forget();
+        assert_eq!(p.count_faults(|| 500), 0, "a clone begins anew");
+    }
+}

@@ -1,0 +1,74 @@
+//! The engine `seal`, and fork servers: sealed before the first fork, and anew when that would have paid.
+
+use super::{Act, Num, SEALED_FORK_NS};
+use crate::seal::Outcome;
+
+/// What a seal is taken to cost until one was made, in nanoseconds.
+const GUESS_NS: u64 = 50_000_000;
+
+/// See the module.
+pub(super) struct Always {
+    attempts: Num,
+    /// Nanoseconds that forks took beyond the shortest, since the last seal.
+    lost: Num,
+    /// The shortest fork of sealed memory.
+    best: Num,
+    /// Nanoseconds of the longest seal.
+    price: Num,
+}
+
+impl Always {
+    pub const fn new() -> Always {
+        Always { attempts: Num::new(0), lost: Num::new(0), best: Num::new(SEALED_FORK_NS), price: Num::new(0) }
+    }
+
+    pub fn next(&self) -> Act {
+        let (attempts, lost) = (self.attempts.get(), self.lost.get());
+        let price = if self.price.get() == 0 { GUESS_NS } else { self.price.get() };
+        let due = price.saturating_mul(1 << attempts.min(20));
+        if attempts == 0 || lost >= due { Act::Seal } else { Act::Fork }
+    }
+
+    pub fn sealed(&self, outcome: Option<&Outcome>) {
+        self.attempts.add(1);
+        self.lost.set(0);
+        if let Some(outcome) = outcome {
+            self.price.set(self.price.get().max(outcome.elapsed_ns));
+        }
+    }
+
+    pub fn note(&self, sealed: bool, ns: u64) {
+        let best = if sealed { self.best.get().min(ns) } else { SEALED_FORK_NS };
+        if sealed {
+            self.best.set(best);
+        }
+        self.lost.add(ns.saturating_sub(best));
+    }
+
+    pub fn forget(&self) {
+        self.lost.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_seals_anew_for_twice_as_much_each_time() {
+        let a = Always::new();
+        assert_eq!(a.next(), Act::Seal);
+        let outcome = Outcome { elapsed_ns: 1_000_000, sealed: 1, ..Outcome::default() };
+        for loss in [2_000_000, 4_000_000, 8_000_000] {
+            a.sealed(Some(&outcome));
+            a.note(true, 20_000);
+            assert_eq!(a.lost.get(), 0, "the best sealed fork is what others are measured against");
+            a.note(true, loss + 19_000);
+            assert_eq!(a.next(), Act::Fork);
+            a.note(true, 21_000);
+            assert_eq!(a.next(), Act::Seal, "{loss}");
+        }
+        a.forget();
+        assert_eq!(a.next(), Act::Fork);
+    }
+}

@@ -1,0 +1,94 @@
+//! The policy `auto` on real memory, by a clock of the test's own: how long forks take is what it is told.
+
+mod common;
+use common::{in_child, intact, patterned, wait};
+use flashfork_core::MEMFD_PREFIX;
+use flashfork_core::fork::{Engine, configure, fork};
+use std::cell::Cell;
+
+const LEN: usize = 64 << 20;
+const MILLISECOND: u64 = 1_000_000;
+
+/// Forks; the clone checks the memory, all of it or one word of each page. The parent is told that it took so long.
+fn forked(words: &[u64], seed: u64, ns: u64, all: bool) {
+    let now = Cell::new(0);
+    // SAFETY: one thread; the clone only reads, and ends.
+    let real = || unsafe { libc::fork() };
+    let pid = fork(real, || now.replace(now.get() + ns));
+    if pid == 0 {
+        let right = if all {
+            intact(words, seed)
+        } else {
+            (0..words.len()).step_by(512).all(|i| words[i] == common::pattern(i, seed))
+        };
+        // SAFETY: ends the clone.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
+    assert_eq!(wait(pid), 0, "the clone saw other bytes");
+}
+
+/// Sealed bytes among the mappings of these words, and the inodes of the generations they are in.
+fn sealed(words: &[u64]) -> (usize, Vec<String>) {
+    let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let prefix = std::str::from_utf8(MEMFD_PREFIX).unwrap();
+    let (mut bytes, mut inodes) = (0, Vec::new());
+    for line in maps.lines().filter(|line| line.contains(prefix)) {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (from, to) = fields[0].split_once('-').unwrap();
+        let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap());
+        if from.max(start) < to.min(end) {
+            bytes += to.min(end) - from.max(start);
+            inodes.push(fields[4].to_owned());
+        }
+    }
+    inodes.sort();
+    inodes.dedup();
+    (bytes, inodes)
+}
+
+fn until(most: usize, mut done: impl FnMut() -> bool) {
+    assert!((0..most).any(|_| done()), "not within {most} forks");
+}
+
+#[test]
+fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
+    in_child(|| {
+        let words = patterned(LEN, 1);
+        configure(Engine::Auto, false).unwrap();
+        if flashfork_core::odf::is_enabled() == Ok(true) {
+            // Forks are on demand here, and nothing is sealed.
+            return;
+        }
+        let mut parts = Vec::new();
+        until(500, || {
+            forked(words, 1, 50 * MILLISECOND, false);
+            let now = sealed(words).0;
+            if parts.last() != Some(&now) && now > 0 {
+                parts.push(now);
+            }
+            now >= LEN - (4 << 20)
+        });
+        assert_eq!(parts.len(), 5, "{parts:?}");
+        assert!(parts[0] <= LEN / 8, "a small part first: {parts:?}");
+
+        // Enough cheap forks to show that it was worth it; then nearly all of it is written.
+        (0..200).for_each(|turn| forked(words, 1, MILLISECOND / 20, turn == 0));
+        let before = sealed(words).1;
+        for (i, word) in words.iter_mut().enumerate() {
+            *word = common::pattern(i, 2);
+        }
+        until(20, || {
+            forked(words, 2, MILLISECOND / 20, true);
+            sealed(words).1.iter().all(|inode| !before.contains(inode))
+        });
+        let (bytes, now) = sealed(words);
+        assert!(bytes >= LEN - (4 << 20) && now.len() == before.len(), "{bytes} bytes in generations {now:?}");
+
+        until(500, || {
+            forked(words, 2, 500 * MILLISECOND, false);
+            sealed(words).0 == 0
+        });
+        assert!(intact(words, 2));
+    });
+}
