@@ -43,8 +43,9 @@ pub(super) struct Auto {
     /// Parts bought, and generations of them still to be sealed anew, one a fork.
     parts: Num,
     round: Num,
-    /// Measured price of a seal in nanoseconds per MB; 0 until then.
-    rate: Num,
+    /// What seals took so far, in nanoseconds, for so many bytes.
+    paid: Num,
+    paid_for: Num,
     /// Bytes of memory when it was last looked at without any sealed, bytes sealed, and of these, bytes that held no page before.
     whole: Num,
     sealed: Num,
@@ -86,7 +87,8 @@ impl Auto {
             regrets: Num::new(0),
             parts: Num::new(0),
             round: Num::new(0),
-            rate: Num::new(0),
+            paid: Num::new(0),
+            paid_for: Num::new(0),
             whole: Num::new(0),
             sealed: Num::new(0),
             filled: Num::new(0),
@@ -232,9 +234,14 @@ impl Auto {
         Memory { bytes, price: self.price_of(bytes), fork_ns: self.floor.get(), page_ns: self.page.get() }
     }
 
+    /// What sealing so many bytes takes. A small part takes long for its size, because some of it is for the whole process.
     fn price_of(&self, bytes: u64) -> u64 {
-        let rate = if self.rate.get() == 0 { GUESS_NS_PER_MB } else { self.rate.get() };
-        (bytes >> 10) * rate >> 10
+        let rate = match (self.paid_for.get() >> 20, self.parts.get()) {
+            (0, _) => GUESS_NS_PER_MB,
+            (mb, 0 | 1) => (self.paid.get() / mb).min(2 * GUESS_NS_PER_MB),
+            (mb, _) => self.paid.get() / mb,
+        };
+        ((bytes >> 10) * rate) >> 10
     }
 
     fn buy(&self) -> Act {
@@ -316,8 +323,13 @@ impl Auto {
         self.rent.set(0);
         match outcome {
             Some(outcome) => {
-                let rate = (outcome.elapsed_ns << 10) / (outcome.sealed >> 10).max(1);
-                self.rate.set(rate.max(1));
+                if self.paid_for.get() > 4 * self.whole.get() {
+                    // What it took long ago counts less.
+                    self.paid.set(self.paid.get() / 2);
+                    self.paid_for.set(self.paid_for.get() / 2);
+                }
+                self.paid.add(outcome.elapsed_ns);
+                self.paid_for.add(outcome.sealed);
                 if act != Act::Renew {
                     self.sealed.add(outcome.sealed);
                     self.filled.add(outcome.filled);
