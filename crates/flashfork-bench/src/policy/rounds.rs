@@ -49,6 +49,9 @@ pub(super) fn measure(
     let largest = sizes.iter().max().copied().unwrap_or(0);
     // A seal holds written pages twice.
     memory::require(&memory::headroom()?, format!("{}, sealed,", show(largest)), 2 * largest + RESERVE)?;
+    // Memory that a virtual machine's host has yet to give it would be the loss of whoever seals first.
+    let warm_up = Spec { who: Who::Fork, thp: true, size: 2 * largest, cpu: pin::chosen_cpu()? };
+    drop(Worker::<PolicySubject>::start("warm-up", &warm_up)?);
     for &size in &sizes {
         let dirty = options.dirty();
         progress.begin(&show(size), (2 * dirty.len() * options.rounds() * Who::ALL.len()) as u64);

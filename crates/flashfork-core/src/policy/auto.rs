@@ -234,13 +234,9 @@ impl Auto {
         Memory { bytes, price: self.price_of(bytes), fork_ns: self.floor.get(), page_ns: self.page.get() }
     }
 
-    /// What sealing so many bytes takes. A small part takes long for its size, because some of it is for the whole process.
+    /// What sealing so many bytes takes.
     fn price_of(&self, bytes: u64) -> u64 {
-        let rate = match (self.paid_for.get() >> 20, self.parts.get()) {
-            (0, _) => GUESS_NS_PER_MB,
-            (mb, 0 | 1) => (self.paid.get() / mb).min(2 * GUESS_NS_PER_MB),
-            (mb, _) => self.paid.get() / mb,
-        };
+        let rate = self.paid.get().checked_div(self.paid_for.get() >> 20).unwrap_or(GUESS_NS_PER_MB);
         ((bytes >> 10) * rate) >> 10
     }
 
