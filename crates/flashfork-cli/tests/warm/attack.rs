@@ -196,20 +196,25 @@ fn nonsense_from_a_template_is_one_line() {
     }
 }
 
-/// Whoever of them is killed at whatever moment, in the end nobody runs and no name is left.
-#[test]
-fn nothing_is_left_when_anybody_is_killed_at_any_moment() {
-    let rounds = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 200 } else { 15 };
-    let place = Place::new();
-    let mut seed = u64::from(std::process::id()) << 20 | 1;
+/// Numbers below what is asked for, other ones in each run.
+fn random(which: u64) -> impl FnMut(u64) -> u64 {
+    let mut seed = u64::from(std::process::id()) << 20 | which << 1 | 1;
     eprintln!("seed {seed}");
-    let mut random = move |below: u64| {
+    move |below| {
         // Marsaglia's xorshift64.
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
         seed % below
-    };
+    }
+}
+
+/// Whoever of them is killed at whatever moment, in the end nobody runs and no name is left.
+#[test]
+fn nothing_is_left_when_anybody_is_killed_at_any_moment() {
+    let rounds = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 200 } else { 15 };
+    let place = Place::new();
+    let mut random = random(0);
     for round in 0..rounds {
         let quiet = |mut command: Command| command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut commands = vec![quiet(place.flashfork(&["warm", "t", "--", "sh"]))];
@@ -236,5 +241,47 @@ fn nothing_is_left_when_anybody_is_killed_at_any_moment() {
     }
     place.warm_shell();
     assert!(place.run(&["rm", "t"]).status.success());
+    assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
+}
+
+/// Each finds the name free, taken, or its template gone, and says so; a name never leads to nobody for long, nor is one lost.
+#[test]
+fn commands_on_one_name_at_once_do_not_confuse_each_other() {
+    let rounds = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 300 } else { 25 };
+    let place = Place::new();
+    let known = [
+        "flashfork: there is a template t; ",
+        "flashfork: there is no template t; ",
+        "flashfork: the template t has ended, ",
+        "flashfork: the template t is being removed; ",
+    ];
+    let work = &|which| {
+        let mut random = random(which);
+        for _ in 0..rounds {
+            let arguments = match random(6) {
+                0 | 1 => &["warm", "t", "--", "sh"][..],
+                2 | 3 => &["clone", "t", "-c", "exit 42"],
+                4 => &["rm", "t"],
+                _ => &["ls", "--json"],
+            };
+            let output = place.run(arguments);
+            match (arguments[0], output.status.code()) {
+                ("warm" | "rm", Some(0)) | ("clone", Some(42)) => {}
+                ("ls", Some(0)) => {
+                    let rows: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+                    if let Some(pid) = rows.first().and_then(|row| row["pid"].as_i64()).filter(|_| random(2) == 0) {
+                        crate::place::kill(i32::try_from(pid).unwrap(), libc::SIGKILL);
+                    }
+                }
+                ("warm" | "clone", Some(1)) => {
+                    assert!(known.iter().any(|known| line(&output).starts_with(known)), "{}", line(&output));
+                }
+                other => panic!("{other:?}: {}", stderr(&output)),
+            }
+        }
+    };
+    std::thread::scope(|scope| (1..=4).for_each(|which| drop(scope.spawn(move || work(which)))));
+    assert!(place.run(&["rm", "t"]).status.success());
+    until("nobody runs", || crate::place::pids(&place, "").is_empty());
     assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
 }
