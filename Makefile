@@ -10,7 +10,8 @@ FLASHFORK := $(TARGET)/release/flashfork
 BUILD_PACKAGES := gcc libc6-dev make pkg-config
 TEST_PACKAGES := $(BUILD_PACKAGES) afl++ binutils busybox-static chromium e2fsprogs g++ gdb libasan8 libjemalloc2 libmimalloc2.0 \
 	libtcmalloc-minimal4 python3 python3-numpy qemu-system-x86 redis-server ruby shellcheck
-BENCH_PACKAGES := $(BUILD_PACKAGES) afl++ emacs-nox hyperfine linux-perf python3 python3-numpy python3-pandas redis-server sqlite3 stress-ng
+BENCH_PACKAGES := $(BUILD_PACKAGES) afl++ emacs-nox hyperfine linux-perf perl python3 python3-numpy python3-pandas redis-server ruby \
+	sqlite3 stress-ng
 # What the kernel with on-demand fork is built with; its source comes from apt too.
 KERNEL_PACKAGES := $(BUILD_PACKAGES) bc bison busybox-static ccache flex libcap-dev libelf-dev libnuma-dev liburing-dev \
 	qemu-system-x86 rsync xz-utils
@@ -78,6 +79,7 @@ bench: build
 	$(FLASHFORK) bench clones
 	$(FLASHFORK) bench seal-threads
 	$(FLASHFORK) bench redis
+	$(FLASHFORK) bench warm
 	$(FLASHFORK) bench vm-clone
 	$(FLASHFORK) bench vm-memory
 

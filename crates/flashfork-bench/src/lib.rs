@@ -72,6 +72,7 @@ pub mod unit_test;
 pub mod vm_clone;
 mod vm_host;
 pub mod vm_memory;
+pub mod warm;
 pub mod warnings;
 pub mod workdir;
 pub mod worker;

@@ -23,6 +23,7 @@ use flashfork_bench::seal_threads::{self, SealThreadsOptions};
 use flashfork_bench::unit_test::UnitTestOptions;
 use flashfork_bench::vm_clone::VmCloneOptions;
 use flashfork_bench::vm_memory::VmMemoryOptions;
+use flashfork_bench::warm::{self, WarmOptions};
 use flashfork_bench::write_fraction::WriteFractionOptions;
 use flashfork_bench::{BenchError, Installed, Outcome};
 use std::fs::File;
@@ -78,6 +79,8 @@ enum Experiment {
     SealThreads(Run<SealThreadsOptions>),
     /// Real Redis: what its clients see while it takes snapshots, and how long its forks take
     Redis(Run<RedisOptions>),
+    /// Programs from the shell, started anew and cloned from a warmed template: Python with numpy, Perl, Ruby
+    Warm(Run<WarmOptions>),
     /// Real SQLite: each test in a clone of one warmed database
     UnitTest(Run<UnitTestOptions>),
     /// Real AFL++ on SQLite with a warmed database, plain against the shim
@@ -244,6 +247,7 @@ impl Experiment {
             Experiment::Clones(_) => clones::EXPERIMENT,
             Experiment::SealThreads(_) => seal_threads::EXPERIMENT,
             Experiment::Redis(_) => redis::EXPERIMENT,
+            Experiment::Warm(_) => warm::EXPERIMENT,
             Experiment::UnitTest(_) => flashfork_bench::unit_test::EXPERIMENT,
             Experiment::Fuzz(_) => flashfork_bench::fuzz::EXPERIMENT,
             Experiment::VmClone(_) => flashfork_bench::vm_clone::EXPERIMENT,
@@ -266,6 +270,7 @@ impl Experiment {
             Experiment::Clones(run) => &run.output,
             Experiment::SealThreads(run) => &run.output,
             Experiment::Redis(run) => &run.output,
+            Experiment::Warm(run) => &run.output,
             Experiment::UnitTest(run) => &run.output,
             Experiment::Fuzz(run) => &run.output,
             Experiment::VmClone(run) => &run.output,
@@ -329,6 +334,11 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
             interrupt::catch()?;
             let preload = o.preload.clone().map_or_else(places::shim, Ok)?;
             redis::run(&RedisOptions { preload: Some(preload), ..o.clone() }, &mut bars)?
+        }
+        Experiment::Warm(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            let flashfork = std::env::current_exe().map_err(CliError::file("find", "the flashfork executable"))?;
+            warm::run(o, &flashfork, &mut bars)?
         }
         Experiment::UnitTest(Run { options: o, .. }) => {
             let o = UnitTestOptions { cache: cache(&o.cache)?, ..o.clone() };

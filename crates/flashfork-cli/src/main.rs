@@ -22,6 +22,25 @@ use args::{Args, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
+/// Run by the loader before Rust's runtime starts and the command line is parsed: together these last longer than all that `clone` does.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static EARLY: extern "C" fn() = early;
+
+/// Runs a plain `clone` to its end; returns for all else.
+#[cfg(not(test))]
+extern "C" fn early() {
+    let Some((name, arguments)) = warm::plain_clone(std::env::args_os().skip(1)) else { return };
+    output::end_with_the_pipe();
+    let code = warm::call_clone(&name, &arguments).unwrap_or_else(|e| {
+        eprintln!("flashfork: {e}");
+        1
+    });
+    // SAFETY: ends the process; nothing is left to be written or taken apart.
+    unsafe { libc::_exit(code.into()) }
+}
+
 fn main() -> ExitCode {
     // A worker of an experiment is this program started again: it must come first, before any thread is started.
     let mut argv = std::env::args_os().skip(1);
@@ -29,9 +48,6 @@ fn main() -> ExitCode {
         return flashfork_bench::worker_main(argv);
     }
     output::end_with_the_pipe();
-    if let Some((name, arguments)) = warm::plain_clone(std::env::args_os().skip(1)) {
-        return end(warm::call_clone(&name, &arguments));
-    }
     end(match Args::parse().command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Run(args) => run::main(&args),

@@ -11,7 +11,6 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// Signals that the clone gets in place of this command; the first ones end a program that hasn't said otherwise.
@@ -38,8 +37,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// `si_code` of a signal from the kernel: that of a terminal goes to the whole group in front.
 const FROM_KERNEL: i32 = 0x80;
 
-/// Runs a clone with these arguments to its end.
-pub fn clone(name: &Name, arguments: &[OsString]) -> Result<ExitCode, CliError> {
+/// Runs a clone with these arguments to its end. Gives the exit code.
+pub fn clone(name: &Name, arguments: &[OsString]) -> Result<u8, CliError> {
     let names = Names::open()?;
     let link = match Link::find(&names, name)? {
         Found::Alive(link) => link,
@@ -76,7 +75,7 @@ struct Running<'a> {
 
 impl Running<'_> {
     /// Until the clone ends: its signals to it, its exit status from it. The template stops and continues this command with its clone.
-    fn attend(mut self) -> Result<ExitCode, CliError> {
+    fn attend(mut self) -> Result<u8, CliError> {
         let asked = Instant::now();
         loop {
             let (link, signals) = (self.link.as_fd(), self.signals.as_fd());
@@ -102,7 +101,7 @@ impl Running<'_> {
     }
 
     /// The exit code, if this was the end.
-    fn told(&mut self, heard: &Heard) -> Result<Option<ExitCode>, CliError> {
+    fn told(&mut self, heard: &Heard) -> Result<Option<u8>, CliError> {
         match *heard {
             Heard::Tell(Tell::Started { pid }) => {
                 self.clone = Some(pid);
@@ -167,9 +166,9 @@ fn let_go_of_streams() {
 }
 
 /// What a shell would make of it.
-fn exit_code(status: i32) -> ExitCode {
+fn exit_code(status: i32) -> u8 {
     let code = if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    u8::try_from(code).unwrap_or(1)
 }
 
 fn gone(name: &Name) -> CliError {

@@ -18,7 +18,7 @@ static CLOSED: AtomicU64 = AtomicU64::new(0);
 static INIT: extern "C" fn() = note_start;
 
 /// Takes down which signals are ignored, and which streams closed.
-extern "C" fn note_start() {
+pub extern "C" fn note_start() {
     let ignored = (1..=64).filter(|signal| is_ignored(*signal)).fold(0, |set, signal| set | bit(signal));
     IGNORED.store(ignored, Relaxed);
     // SAFETY: takes numbers.

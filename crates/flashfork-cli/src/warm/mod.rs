@@ -93,16 +93,22 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
 }
 
 pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
-    call::clone(&args.name, &args.args)
+    call::clone(&args.name, &args.args).map(ExitCode::from)
 }
 
-/// `clone NAME ARGS…` when it is as plain as that: the parser of the whole command line would take a fifth of the time a clone does.
+/// `clone NAME ARGS…` when it is as plain as that, in a process that has all of its standard streams: Rust's runtime opens those that are
+/// missing.
+#[cfg(not(test))]
 pub fn plain_clone(mut words: impl Iterator<Item = OsString>) -> Option<(Name, Vec<OsString>)> {
     let clone = words.next()? == "clone";
     let name = words.next().filter(|_| clone)?.to_str()?.parse().ok()?;
-    Some((name, words.collect()))
+    caller::note_start();
+    // SAFETY: takes numbers.
+    let open = (0..3).all(|stream| unsafe { libc::fcntl(stream, libc::F_GETFD) } >= 0);
+    open.then(|| (name, words.collect()))
 }
 
+#[cfg(not(test))]
 pub use call::clone as call_clone;
 
 pub fn ls(args: &LsArgs) -> Result<ExitCode, CliError> {

@@ -1,7 +1,9 @@
 //! `flashfork warm`, `clone`, `ls` and `rm` on real programs.
 
+mod ahead;
 mod attack;
 mod attributes;
+mod bench;
 mod call;
 mod children;
 mod ends;

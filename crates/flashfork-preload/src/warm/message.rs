@@ -90,6 +90,52 @@ fn descriptors(message: &libc::msghdr) -> Result<[c_int; DESCRIPTORS], usize> {
     }
 }
 
+/// Descriptors for a clone that was made ahead: its caller's connection, then those of the request.
+const PASSED: usize = DESCRIPTORS + 1;
+
+/// Passes descriptors to the process at the other end, without waiting.
+pub fn pass(socket: c_int, descriptors: [c_int; PASSED]) -> bool {
+    let (mut byte, mut control) = (0u8, Control([0; 64]));
+    let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let len = size_of_val(&descriptors) as u32;
+    // SAFETY: all zeros are a value of the structure; the control data has room for its header and the descriptors.
+    unsafe {
+        let mut message: libc::msghdr = MaybeUninit::zeroed().assume_init();
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = libc::CMSG_SPACE(len) as usize;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(len) as usize;
+        libc::CMSG_DATA(header).cast::<[c_int; PASSED]>().write_unaligned(descriptors);
+        libc::sendmsg(socket, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 1
+    }
+}
+
+/// Waits for what [`pass`] passes; none when the other end is gone, or this process has no room for them.
+pub fn take(socket: c_int) -> Option<[c_int; PASSED]> {
+    let (mut byte, mut control) = (0u8, Control([0; 64]));
+    let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    // SAFETY: all zeros are a value of the structure; the buffers are as long as they say, and looked at within what was received.
+    unsafe {
+        let mut message: libc::msghdr = MaybeUninit::zeroed().assume_init();
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = size_of::<Control>();
+        // No signal comes in between: all are blocked.
+        if libc::recvmsg(socket, &raw mut message, libc::MSG_CMSG_CLOEXEC) != 1 {
+            return None;
+        }
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let all = libc::CMSG_LEN(size_of::<[c_int; PASSED]>() as u32) as usize;
+        (!header.is_null() && (*header).cmsg_len == all)
+            .then(|| libc::CMSG_DATA(header).cast::<[c_int; PASSED]>().read_unaligned())
+    }
+}
+
 /// Closes what nobody wants.
 pub fn close_all(descriptors: &[c_int]) {
     for fd in descriptors {

@@ -6,6 +6,8 @@
 //!
 //! A template has one thread and, once it waits, every signal blocked: what is here needs no locks.
 
+mod ahead;
+mod end;
 mod entry;
 mod environment;
 mod interpreters;
@@ -67,9 +69,11 @@ struct Slot {
     pid: i32,
     /// Whether the clone is stopped, and so is its caller.
     stopped: bool,
+    /// Whether the clone has told how it ends.
+    told: bool,
 }
 
-const FREE: Slot = Slot { socket: -1, caller: 0, pid: 0, stopped: false };
+const FREE: Slot = Slot { socket: -1, caller: 0, pid: 0, stopped: false, told: false };
 
 /// Connections: those of clones, and some for questions.
 const SLOTS: usize = MOST_RUNNING + 64;
@@ -94,13 +98,14 @@ struct Template {
     /// No clone has a connection of this number or a higher one: some descriptors are kept for questions.
     most_descriptors: c_int,
     wanted: Option<Wanted>,
+    ahead: ahead::Ahead,
     slots: [Slot; SLOTS],
     /// As the program had them.
     mask: libc::sigset_t,
     on_child: libc::sigaction,
 }
 
-/// Waits until a clone has to be forked: the caller must fork next. Becomes a template first, if it isn't one. False, at once, in a
+/// Waits until a clone has to be forked, for somebody or ahead: the caller must fork next. Becomes a template first, if it isn't one. False, at once, in a
 /// process that `flashfork warm` didn't start, and in a clone.
 pub fn wait(at: ReadyAt) -> bool {
     // SAFETY: one thread, and no reference is kept from one call to the next.
@@ -125,7 +130,7 @@ pub fn after_fork(pid: c_int) {
     // SAFETY: as above; in a process that is no template this is a look at a static.
     unsafe {
         let Some(template) = TEMPLATE.get() else { return };
-        let Some(wanted) = template.wanted.take() else { return };
+        let Some(wanted) = template.wanted.take() else { return ahead::after_fork(template, pid) };
         if pid == 0 {
             *CLONE.get() = Some(take_over::take_over(template, &wanted));
             *TEMPLATE.get() = None;

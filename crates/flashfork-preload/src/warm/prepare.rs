@@ -56,6 +56,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
             paused: false,
             most_descriptors: raise_descriptor_limit(),
             wanted: None,
+            ahead: super::ahead::NONE,
             slots: [FREE; SLOTS],
             mask,
             on_child,
@@ -111,7 +112,7 @@ fn alone() -> bool {
 }
 
 /// Threads of this process: the directory has a link for each beside its own two.
-fn threads() -> u64 {
+pub fn threads() -> u64 {
     const TASKS: &CStr = c"/proc/self/task";
     // SAFETY: writes to a local; all zeros are a value of this plain C structure.
     unsafe {
@@ -141,7 +142,7 @@ unsafe fn signal_descriptor() -> i32 {
     unsafe {
         let mut set = MaybeUninit::zeroed().assume_init();
         libc::sigemptyset(&raw mut set);
-        for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+        for signal in [super::end::signal(), libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
             libc::sigaddset(&raw mut set, signal);
         }
         libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)

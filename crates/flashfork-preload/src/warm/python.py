@@ -136,6 +136,8 @@ def ready():
         sys.path.remove(path0)
     _SELF["_warmed"] = sys.modules["__main__"]
     _SELF["_modules"] = set(sys.modules)
+    # A collection also empties the lists of free objects: those lie all over memory, and each clone would write to what it takes from there.
+    gc.collect()
     gc.freeze()
 
 
@@ -164,8 +166,8 @@ def _refresh_random():
         numpy.seed()
 
 
-def begin():
-    """A clone becomes its caller's program."""
+def _refresh():
+    """Variables and standard streams as this process has them now."""
     names = {}
     for string in variables:
         key, equals, value = string.partition(b"=")
@@ -182,7 +184,33 @@ def begin():
         stream = _stream(fd, name, mode)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
+
+
+def rehearse():
+    """A clone made ahead does what it will do for its caller, with a program that does nothing: so it has written to its memory before."""
     _refresh_random()
+    _SELF["_before"] = [(words, words[:]) for words in (sys.argv, sys.path, getattr(sys, "orig_argv", []))]
+    _refresh()
+    given[:] = [os.fsencode(os.devnull)]
+    _prepare()
+
+
+def rehearsed():
+    sys.stdout.write("\n")
+    _let_go()
+    gc.collect()
+    _flush_held()
+    _flush()
+    for words, before in _SELF.pop("_before", ()):
+        words[:] = before
+    _SELF.update(status=0, _seeded=True)
+
+
+def begin():
+    """A clone becomes its caller's program."""
+    _refresh()
+    if not _SELF.get("_seeded"):
+        _refresh_random()
     if hasattr(sys, "orig_argv"):
         sys.orig_argv[-2:] = [os.fsdecode(word) for word in given]
     _prepare()
@@ -243,10 +271,23 @@ def finish():
     _flush()
 
 
+def _new_modules():
+    """Those that the program has imported, the last one first."""
+    warmed = _SELF.get("_modules", set())
+    names = []
+    for name in reversed(sys.modules):
+        if name in warmed:
+            break
+        names.append(name)
+    # To look at a name is to write to it, and warmed ones lie all over memory. They come first, unless some were taken out.
+    if len(names) != len(sys.modules) - len(warmed):
+        names = [name for name in reversed(sys.modules) if name not in warmed]
+    return [sys.modules[name] for name in names]
+
+
 def _let_go():
     # What the program holds ends, in the order of an ordinary end: its own module first, then those it has imported.
-    new = [sys.modules[name] for name in sys.modules.keys() - _SELF.get("_modules", set())]
-    for module in [sys.modules.get("__main__"), *reversed(new)]:
+    for module in [sys.modules.get("__main__"), *_new_modules()]:
         names = getattr(module, "__dict__", None)
         if not isinstance(names, dict) or module is _SELF.get("_warmed"):
             continue

@@ -4,7 +4,8 @@
 //! what their callers name from the top, with no frame below: tracebacks look as ever. `python.py` has what is easier said in Python.
 
 use super::entry::name_of_program;
-use super::{CLONE, Single, wait};
+use super::take_over::environ;
+use super::{CLONE, Single, ahead, end, wait};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute_copy};
 use core::ptr::null_mut;
@@ -122,6 +123,10 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
             }
             (python.api.PyOS_AfterFork_Parent)();
         }
+        if ahead::is_ahead() {
+            python.rehearse();
+            ahead::wait_for_caller();
+        }
         let given = CLONE.get().as_ref();
         python.set_list(c"given", given.map_or(&[], |given| given.arguments));
         python.set_list(c"variables", given.map_or(&[], |given| given.variables));
@@ -205,6 +210,7 @@ pub extern "C" fn end_of_libraries() {
     unsafe {
         if let Some(status) = *STATUS.get() {
             libc::fflush(null_mut());
+            end::tell(status);
             libc::_exit(status);
         }
         let real = *LOADER_FINI.get();
@@ -249,6 +255,25 @@ impl Python {
             }
             (self.api.Py_DecRef)(result);
             true
+        }
+    }
+
+    /// What comes after the fork, with a program that does nothing, in a clone that has no caller yet. Should it fail, the clone is as any
+    /// other.
+    unsafe fn rehearse(&self) {
+        // SAFETY: the C API; the environment of this process, which a null ends.
+        unsafe {
+            let mut count = 0;
+            while !environ.is_null() && !(*environ.add(count)).is_null() {
+                count += 1;
+            }
+            let variables: &[*mut c_char] = if count == 0 { &[] } else { core::slice::from_raw_parts(environ, count) };
+            self.set_list(c"variables", variables);
+            self.set_list(c"given", &[]);
+            if self.call(c"rehearse()") {
+                self.run();
+            }
+            self.call(c"rehearsed()");
         }
     }
 

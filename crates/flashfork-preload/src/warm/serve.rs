@@ -1,5 +1,7 @@
 //! A template waits for callers.
 
+use super::ahead;
+use super::end::told;
 use super::message::{Received, close_all, hung_up, receive, send};
 use super::{FREE, Slot, Template, Wanted};
 use core::ffi::c_int;
@@ -25,23 +27,31 @@ fn unwatch(epoll: c_int, fd: c_int) {
     unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, core::ptr::null_mut()) };
 }
 
-/// Serves callers until one wants a clone. Ends the process when it is retired and the last clone has ended.
+/// Serves callers until a clone has to be forked. Ends the process when it is retired and the last clone has ended.
 pub fn next(template: &mut Template) {
-    while template.wanted.is_none() {
+    while template.wanted.is_none() || ahead::give(template) {
+        if template.retired {
+            ahead::end(template);
+        }
         if template.retired && template.facts.running == 0 {
             // SAFETY: ends the process; the program's own handlers are for programs that have run.
             unsafe { libc::_exit(0) };
         }
         let mut event = libc::epoll_event { events: 0, u64: 0 };
+        let patience = if template.paused { PAUSE } else { ahead::patience(template) };
         // One at a time: what is left is told again.
         // SAFETY: room for one event.
-        let told =
-            unsafe { libc::epoll_wait(template.epoll, &raw mut event, 1, if template.paused { PAUSE } else { -1 }) };
+        let come = unsafe { libc::epoll_wait(template.epoll, &raw mut event, 1, patience) };
         if template.paused {
             template.paused = !watch(template.epoll, template.order.listener, LISTENER);
+            if come != 1 {
+                continue;
+            }
         }
-        if told != 1 {
-            continue;
+        match come {
+            1 => {}
+            0 if ahead::begin(template) => return,
+            _ => continue,
         }
         match event.u64 {
             LISTENER => accept(template),
@@ -145,7 +155,7 @@ fn hang_up(template: &mut Template, slot: usize) {
     unwatch(template.epoll, connection.socket);
     close_all(&[connection.socket]);
     connection.socket = -1;
-    if connection.pid != 0 {
+    if connection.pid != 0 && !connection.told {
         // SAFETY: as above.
         unsafe {
             libc::kill(-connection.pid, libc::SIGKILL);
@@ -156,21 +166,31 @@ fn hang_up(template: &mut Template, slot: usize) {
 
 fn signals(template: &mut Template) {
     // SAFETY: all zeros are a value of this plain C structure; the read is no longer than it.
-    let signal = unsafe {
+    let info = unsafe {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed().assume_init();
         let len = size_of::<libc::signalfd_siginfo>();
         if libc::read(template.signals, (&raw mut info).cast(), len) != len as isize {
             return;
         }
-        info.ssi_signo as c_int
+        info
     };
-    if signal != libc::SIGCHLD {
+    if let Some((pid, status)) = told(&info) {
+        return ends(template, pid, status);
+    }
+    if info.ssi_signo as c_int != libc::SIGCHLD {
         retire(template);
         // The clones end with it, by their death signal; their callers are told by the end of their connections.
         // SAFETY: ends the process.
         unsafe { libc::_exit(0) };
     }
     reap(template);
+}
+
+/// A clone says how it ends; its caller need not wait until it has.
+fn ends(template: &mut Template, pid: i32, status: c_int) {
+    if let Some(slot) = template.slots.iter_mut().find(|slot| slot.pid == pid && slot.socket >= 0 && !slot.told) {
+        slot.told = send(slot.socket, Tell::Ended { status });
+    }
 }
 
 fn reap(template: &mut Template) {
@@ -181,14 +201,19 @@ fn reap(template: &mut Template) {
         if pid <= 0 {
             return;
         }
+        if ahead::noticed(template, pid, status) {
+            continue;
+        }
         let Some(slot) = template.slots.iter_mut().find(|slot| slot.pid == pid) else { continue };
         let goes_on = libc::WIFSTOPPED(status) || libc::WIFCONTINUED(status);
-        if !goes_on && slot.socket >= 0 {
-            send(slot.socket, Tell::Ended { status });
+        if !slot.told {
+            if !goes_on && slot.socket >= 0 {
+                send(slot.socket, Tell::Ended { status });
+            }
+            stop_caller(slot, libc::WIFSTOPPED(status));
         }
-        stop_caller(slot, libc::WIFSTOPPED(status));
         if !goes_on {
-            slot.pid = 0;
+            (slot.pid, slot.told) = (0, false);
             template.facts.running -= 1;
             if slot.socket < 0 {
                 *slot = FREE;

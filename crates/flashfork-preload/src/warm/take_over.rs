@@ -8,7 +8,7 @@ use core::ptr::null_mut;
 use flashfork_warm::{ReadyAt, Start, Step, Tell};
 
 unsafe extern "C" {
-    static mut environ: *mut *mut c_char;
+    pub static mut environ: *mut *mut c_char;
 }
 
 /// The caller's arguments and environment, in memory of the clone's own.
@@ -19,6 +19,9 @@ pub struct Given {
     pub variables: &'static [*mut c_char],
     /// Signals that are blocked.
     pub mask: libc::sigset_t,
+    /// The clone's process, and its template's.
+    pub pid: c_int,
+    pub template: c_int,
 }
 
 /// Takes everything over, tells the caller that the clone has started, and which process it is; or, where that fails, why, and ends. All
@@ -58,7 +61,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
         if libc::fchdir(directory) != 0 {
             return Err(Step::Directory);
         }
-        let (start, mut given) = map(memory, template.mask)?;
+        let (start, mut given) = map(memory, template)?;
         // Perl takes apart what it finds here as its own; it sets %ENV itself.
         if template.facts.at != ReadyAt::Perl {
             environ = given.variables.as_ptr().cast_mut().cast();
@@ -76,7 +79,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
 }
 
 /// The memfd of the request, private, or what is in the pipe: its strings and tables become the program's own.
-unsafe fn map(memory: c_int, mask: libc::sigset_t) -> Result<(&'static Start, Given), Step> {
+unsafe fn map(memory: c_int, template: &Template) -> Result<(&'static Start, Given), Step> {
     // SAFETY: the mapping is never unmapped; its length and every offset in it is checked before use.
     unsafe {
         let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
@@ -116,7 +119,7 @@ unsafe fn map(memory: c_int, mask: libc::sigset_t) -> Result<(&'static Start, Gi
         let arguments = pointers(tables, start.arguments as usize, base, len).ok_or(Step::Request)?;
         let behind = tables.add(start.arguments as usize + 1);
         let variables = pointers(behind, start.variables as usize, base, len).ok_or(Step::Request)?;
-        Ok((start, Given { arguments, variables, mask }))
+        Ok((start, Given { arguments, variables, mask: template.mask, pid: libc::getpid(), template: template.facts.pid }))
     }
 }
 

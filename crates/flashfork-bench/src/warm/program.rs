@@ -1,0 +1,84 @@
+//! The programs: how each is warmed, and the script it runs then.
+
+use clap::ValueEnum;
+
+/// A program of the experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Program {
+    /// `/bin/true`
+    True,
+    /// CPython with nothing imported
+    Python,
+    /// CPython with numpy and pandas
+    Numpy,
+    /// Perl with a module
+    Perl,
+    /// Ruby with a library
+    Ruby,
+}
+
+impl Program {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::True, Self::Python, Self::Numpy, Self::Perl, Self::Ruby];
+
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::True => "true",
+            Self::Python => "python",
+            Self::Numpy => "numpy",
+            Self::Perl => "perl",
+            Self::Ruby => "ruby",
+        }
+    }
+
+    /// What it is, for people.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::True => "/bin/true",
+            Self::Python => "CPython",
+            Self::Numpy => "CPython, numpy, pandas",
+            Self::Perl => "Perl, POSIX, Data::Dumper",
+            Self::Ruby => "Ruby, json, set",
+        }
+    }
+
+    /// The command that is warmed.
+    pub(super) fn warmed(self) -> &'static [&'static str] {
+        match self {
+            Self::True => &["/bin/true"],
+            Self::Python => &["python3", "-c", "pass"],
+            Self::Numpy => &["python3", "-c", "import numpy, pandas"],
+            Self::Perl => &["perl", "-MPOSIX", "-MData::Dumper", "-e", "1"],
+            Self::Ruby => &["ruby", "-rjson", "-rset", "-e", ""],
+        }
+    }
+
+    /// The executable.
+    pub(super) fn executable(self) -> &'static str {
+        self.warmed()[0]
+    }
+
+    /// A script that prints one line, [`LINE`](super::command::LINE), after loading what is warmed; started anew and in a clone alike.
+    /// None: the program prints nothing.
+    pub(super) fn script(self) -> Option<&'static str> {
+        Some(match self {
+            Self::True => return None,
+            Self::Python => "print(1)\n",
+            Self::Numpy => "import numpy, pandas\nprint(1)\n",
+            Self::Perl => "use POSIX; use Data::Dumper;\nprint \"1\\n\";\n",
+            Self::Ruby => "require 'json'; require 'set'\nputs 1\n",
+        })
+    }
+
+    /// Debian's packages it needs.
+    pub(super) fn packages(self) -> &'static str {
+        match self {
+            Self::True => "coreutils",
+            Self::Python => "python3",
+            Self::Numpy => "python3-numpy python3-pandas",
+            Self::Perl => "perl",
+            Self::Ruby => "ruby",
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A clone made ahead: forked when nobody waits for it, it comes as far as a clone does without a caller, and waits there for one.
+//!
+//! What a fork costs, and what a clone's first steps cost, is paid then. There is one at a time; whoever comes when there is none has a
+//! clone forked for him.
+
+use super::message::{pass, take};
+use super::take_over::take_over;
+use super::{CLONE, FREE, Slot, TEMPLATE, Template, Wanted, serve};
+use core::ffi::c_int;
+use flashfork_warm::ReadyAt;
+
+/// For how many milliseconds nothing must have happened before one is made: those who do something now come first.
+const PAUSE: c_int = 1;
+
+/// The clone that waits for a caller.
+pub struct Ahead {
+    /// Its process; 0 for none.
+    pid: i32,
+    /// The template's end of the socket between them, and the clone's; -1 for none.
+    line: c_int,
+    far: c_int,
+    /// The last one came to nothing: no other is made before somebody wants a clone.
+    failed: bool,
+}
+
+/// There is none.
+pub const NONE: Ahead = Ahead { pid: 0, line: -1, far: -1, failed: false };
+
+/// How long to wait for an event, in milliseconds, before [`begin`]; -1 where none is to be made.
+pub fn patience(template: &Template) -> c_int {
+    let Ahead { pid, failed, .. } = template.ahead;
+    let last = template.facts.max != 0 && template.facts.made >= template.facts.max;
+    if pid != 0 || failed || template.retired || last { -1 } else { PAUSE }
+}
+
+/// Prepares to fork one: the program must fork next. False where that can't be.
+pub fn begin(template: &mut Template) -> bool {
+    let mut ends = [-1; 2];
+    // SAFETY: room for two descriptors.
+    let made =
+        unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) };
+    if made != 0 {
+        template.ahead.failed = true;
+        return false;
+    }
+    [template.ahead.line, template.ahead.far] = ends;
+    true
+}
+
+/// What a fork has come to for which nobody had asked.
+pub fn after_fork(template: &mut Template, pid: c_int) {
+    if template.ahead.far < 0 {
+        return;
+    }
+    if pid != 0 {
+        close(&mut template.ahead.far);
+        if pid > 0 {
+            template.ahead.pid = pid;
+        } else {
+            drop_line(template);
+        }
+        return;
+    }
+    // SAFETY: plain calls on this process.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != template.facts.pid {
+            libc::_exit(0);
+        }
+    }
+    let order = &mut template.order;
+    let own = [&mut order.listener, &mut order.directory, &mut template.epoll, &mut template.signals];
+    own.into_iter().for_each(close);
+    template.slots.iter_mut().filter(|slot| slot.socket >= 0).for_each(|slot| close(&mut slot.socket));
+    close(&mut template.ahead.line);
+    // That of Python has more to do first.
+    if template.facts.at != ReadyAt::Python {
+        wait_for_caller();
+    }
+}
+
+/// Whether this process is one that waits for a caller, or will.
+pub fn is_ahead() -> bool {
+    // SAFETY: one thread; no reference is kept.
+    unsafe { TEMPLATE.get() }.as_ref().is_some_and(|template| template.ahead.far >= 0)
+}
+
+/// Returns when this process has a caller, and has taken over what is his; ends it when there will be none.
+pub fn wait_for_caller() {
+    // SAFETY: one thread, which keeps no other reference to these; the template's copy is of no use afterwards.
+    unsafe {
+        let Some(template) = TEMPLATE.get() else { return };
+        let Some([socket, descriptors @ ..]) = take(template.ahead.far) else { libc::_exit(127) };
+        close(&mut template.ahead.far);
+        template.slots[0] = Slot { socket, ..FREE };
+        *CLONE.get() = Some(take_over(template, &Wanted { slot: 0, descriptors }));
+        *TEMPLATE.get() = None;
+    }
+}
+
+/// Gives whoever wants a clone the one that waits. False if there is none: then one must be forked.
+pub fn give(template: &mut Template) -> bool {
+    template.ahead.failed = false;
+    let Some(wanted) = template.wanted.take_if(|_| template.ahead.pid != 0) else { return false };
+    let pid = template.ahead.pid;
+    let [memory, directory, input, output, errors] = wanted.descriptors;
+    let socket = template.slots[wanted.slot].socket;
+    if pass(template.ahead.line, [socket, memory, directory, input, output, errors]) {
+        (template.ahead.pid, template.ahead.failed) = (0, false);
+        close(&mut template.ahead.line);
+        serve::forked(template, &wanted, pid);
+        return true;
+    }
+    end(template);
+    template.wanted = Some(wanted);
+    false
+}
+
+/// Ends the one that waits, if there is one.
+pub fn end(template: &mut Template) {
+    if template.ahead.pid != 0 {
+        // SAFETY: a child that has not been waited for; killed, it ends.
+        unsafe {
+            libc::kill(template.ahead.pid, libc::SIGKILL);
+            libc::waitpid(template.ahead.pid, core::ptr::null_mut(), 0);
+        }
+        drop_line(template);
+    }
+}
+
+/// Whether what has happened to a child was about the one that waits. Nobody may end or stop it but this process.
+pub fn noticed(template: &mut Template, pid: i32, status: c_int) -> bool {
+    if pid != template.ahead.pid {
+        return false;
+    }
+    if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) { drop_line(template) } else { end(template) }
+    true
+}
+
+fn drop_line(template: &mut Template) {
+    close(&mut template.ahead.line);
+    (template.ahead.pid, template.ahead.failed) = (0, true);
+}
+
+fn close(fd: &mut c_int) {
+    // SAFETY: nobody uses it any more; -1 is no descriptor.
+    unsafe { libc::close(core::mem::replace(fd, -1)) };
+}
