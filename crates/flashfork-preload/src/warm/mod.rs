@@ -105,8 +105,8 @@ struct Template {
     on_child: libc::sigaction,
 }
 
-/// Waits until a clone has to be forked, for somebody or ahead: the caller must fork next. Becomes a template first, if it isn't one. False, at once, in a
-/// process that `flashfork warm` didn't start, and in a clone.
+/// Waits until a clone has to be forked, for somebody or ahead: the caller must fork next. Becomes a template first, if it isn't one. False,
+/// at once, in a process that `flashfork warm` didn't start, and in a clone.
 pub fn wait(at: ReadyAt) -> bool {
     // SAFETY: one thread, and no reference is kept from one call to the next.
     unsafe {
