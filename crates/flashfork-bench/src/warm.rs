@@ -24,7 +24,6 @@ pub const EXPERIMENT: &str = "warm";
 /// Runs the experiment with the command `flashfork`: waits for the machine-wide lock, warms a template of each program that is there, and
 /// leaves nothing of them behind.
 pub fn run(options: &WarmOptions, flashfork: &Path, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let measure =
-        |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, flashfork, results, progress);
+    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, flashfork, results, progress);
     experiment::run(EXPERIMENT, progress, measure, report::render_all)
 }

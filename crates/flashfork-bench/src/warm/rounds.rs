@@ -102,7 +102,9 @@ pub(super) fn measure(
     }
     let mut cells = Vec::new();
     for (index, subject) in subjects.iter().enumerate() {
-        cells.extend(Way::ALL.into_iter().filter(|way| *way == Way::Cold || subject.template.is_some()).map(|w| (index, w)));
+        cells.extend(
+            Way::ALL.into_iter().filter(|way| *way == Way::Cold || subject.template.is_some()).map(|w| (index, w)),
+        );
     }
     let effort = options.effort().until(progress.deadline());
     progress.begin("programs and their clones", effort.steps());

@@ -133,7 +133,11 @@ pub fn noticed(template: &mut Template, pid: i32, status: c_int) -> bool {
     if pid != template.ahead.pid {
         return false;
     }
-    if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) { drop_line(template) } else { end(template) }
+    if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+        drop_line(template)
+    } else {
+        end(template)
+    }
     true
 }
 

@@ -119,7 +119,10 @@ unsafe fn map(memory: c_int, template: &Template) -> Result<(&'static Start, Giv
         let arguments = pointers(tables, start.arguments as usize, base, len).ok_or(Step::Request)?;
         let behind = tables.add(start.arguments as usize + 1);
         let variables = pointers(behind, start.variables as usize, base, len).ok_or(Step::Request)?;
-        Ok((start, Given { arguments, variables, mask: template.mask, pid: libc::getpid(), template: template.facts.pid }))
+        Ok((
+            start,
+            Given { arguments, variables, mask: template.mask, pid: libc::getpid(), template: template.facts.pid },
+        ))
     }
 }
 
