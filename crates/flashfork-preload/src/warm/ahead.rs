@@ -9,8 +9,10 @@ use super::{CLONE, FREE, Slot, TEMPLATE, Template, Wanted, serve};
 use core::ffi::c_int;
 use flashfork_warm::ReadyAt;
 
-/// For how many milliseconds nothing must have happened before one is made: those who do something now come first.
+/// For how many milliseconds nothing must have happened before one is made: those who do something now come first. More where a clone runs,
+/// whose end may come every moment, and is to be told at once.
 const PAUSE: c_int = 1;
+const PAUSE_BESIDE: c_int = 5;
 
 /// The clone that waits for a caller.
 pub struct Ahead {
@@ -21,16 +23,21 @@ pub struct Ahead {
     far: c_int,
     /// The last one came to nothing: no other is made before somebody wants a clone.
     failed: bool,
+    /// Clones that have told their end and are not gone yet.
+    pub ending: u64,
 }
 
 /// There is none.
-pub const NONE: Ahead = Ahead { pid: 0, line: -1, far: -1, failed: false };
+pub const NONE: Ahead = Ahead { pid: 0, line: -1, far: -1, failed: false, ending: 0 };
 
 /// How long to wait for an event, in milliseconds, before [`begin`]; -1 where none is to be made.
 pub fn patience(template: &Template) -> c_int {
-    let Ahead { pid, failed, .. } = template.ahead;
+    let Ahead { pid, failed, ending, .. } = template.ahead;
     let last = template.facts.max != 0 && template.facts.made >= template.facts.max;
-    if pid != 0 || failed || template.retired || last { -1 } else { PAUSE }
+    if pid != 0 || failed || template.retired || last {
+        return -1;
+    }
+    if template.facts.running > ending { PAUSE_BESIDE } else { PAUSE }
 }
 
 /// Prepares to fork one: the program must fork next. False where that can't be.

@@ -190,6 +190,7 @@ fn signals(template: &mut Template) {
 fn ends(template: &mut Template, pid: i32, status: c_int) {
     if let Some(slot) = template.slots.iter_mut().find(|slot| slot.pid == pid && slot.socket >= 0 && !slot.told) {
         slot.told = send(slot.socket, Tell::Ended { status });
+        template.ahead.ending += u64::from(slot.told);
     }
 }
 
@@ -213,6 +214,7 @@ fn reap(template: &mut Template) {
             stop_caller(slot, libc::WIFSTOPPED(status));
         }
         if !goes_on {
+            template.ahead.ending -= u64::from(slot.told);
             (slot.pid, slot.told) = (0, false);
             template.facts.running -= 1;
             if slot.socket < 0 {
