@@ -46,7 +46,7 @@ pub(super) fn render_all(document: &Document) -> String {
         target::render(&[Target { what, bound: Bound::AtMost(PROMISE), unit: Unit::Microseconds, measured }])
     });
     let head = "From starting the command until its end is seen, all on one CPU, and until its first line is there; medians. \
-                Before each sample 30 ms of nothing,\nbut for \"clone after clone\": ten in a row, each. Page faults of a clone: \
+                Before each sample 30 ms for others,\nbut for \"clone after clone\": ten in a row, each. Page faults of a clone: \
                 those before it had a caller included.";
     page(document, [format!("{head}\n{table}"), promised.unwrap_or_default()])
 }

@@ -18,6 +18,14 @@ use crate::{BenchError, Progress, pin};
 /// Before each sample. A template begins with its next clone a millisecond after the last one.
 const PAUSE: Duration = Duration::from_millis(30);
 
+/// Lets others run for a while. The processor doesn't fall asleep: to wake a virtual one up takes longer than starting a program.
+fn pause() {
+    let begin = Instant::now();
+    while begin.elapsed() < PAUSE {
+        std::thread::yield_now();
+    }
+}
+
 /// Clones made one after the other for a sample of [`Way::Busy`].
 const IN_A_ROW: usize = 10;
 
@@ -151,7 +159,7 @@ fn prepare(
 }
 
 fn visit(subject: &Subject, way: Way) -> Result<Visit<Measure>, BenchError> {
-    std::thread::sleep(PAUSE);
+    pause();
     if way == Way::Busy {
         let begin = Instant::now();
         for _ in 0..IN_A_ROW {

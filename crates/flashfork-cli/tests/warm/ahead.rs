@@ -103,7 +103,7 @@ fn an_end_that_is_told_early_ends_nothing_else() {
     let file = place.path().join("file");
     let text = format!(
         "import fcntl, os, subprocess, sys\nf = open({file:?}, 'w')\nfcntl.flock(f, fcntl.LOCK_EX)\nprint('out')\n\
-         p = subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL)\nprint(p.pid)\nsys.exit(5)\n"
+         p = subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\nprint(p.pid)\nsys.exit(5)\n"
     );
     for _ in 0..20 {
         let output = place.run(&["clone", "t", "-c", &text]);
