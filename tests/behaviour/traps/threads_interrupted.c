@@ -32,16 +32,16 @@ static int quiet[2];
 
 static int queue(void)
 {
-    static int id;
-    if (!id)
+    static int id = -1;
+    if (id < 0)
         id = msgget(IPC_PRIVATE, 0600);
     return id;
 }
 
 static int semaphores(void)
 {
-    static int id;
-    if (!id)
+    static int id = -1;
+    if (id < 0)
         id = semget(IPC_PRIVATE, 1, 0600);
     return id;
 }
@@ -431,9 +431,10 @@ int main(void)
         sigaddset(&rt, sig);
     CHECK(sigprocmask(SIG_BLOCK, &rt, NULL) == 0);
     CHECK(signal(SIGUSR1, handler) != SIG_ERR);
+    CHECK(queue() >= 0 && semaphores() >= 0);
     if (getenv("FLASHFORK_LAB")) {
-        long_time.tv_sec = seconds = 20; /* at an emulator's speed */
-        long_ms = 20500;
+        long_time.tv_sec = seconds = 8; /* at an emulator's speed */
+        long_ms = 8500;
     }
     char *some = memory(8 * MB, 7);
     try(by_signals, stopped);

@@ -2,6 +2,7 @@
    set*id reaches every thread, also in clones made in the middle of a seal. Threads on an alternate stack, and cancelled ones. A
    thread that blocks the signal by a system call of its own is not waited for long: refused, everybody goes on, and the signal
    that comes to it later does no harm. signal(7), nptl(7).
+   cflags: -Wl,--no-as-needed -lgcc_s
    env: FLASHFORK_THREADS=stop */
 #include "../behaviour.h"
 #include "no_ptrace.h"
