@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 /// Type of the program header that names the dynamic linker (elf(5), `PT_INTERP`).
 const INTERPRETER: u32 = 3;
 
-/// What an `env` line names where the script does its work in other programs.
-const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "fish"];
-
 /// As deep as the kernel follows `#!` lines (fs/exec.c).
 const DEEPEST: usize = 5;
 
@@ -69,18 +66,21 @@ fn is_script(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"#!"
 }
 
-/// Of a script, what runs it would be kept, not what the script starts.
+/// Of a script, what runs it would be kept, not what the script starts. `named` is the word behind `env`.
 fn no_work(script: &Path, by: &Path, named: Option<&str>) -> CliError {
-    let (script, env) = (script.display(), by.file_name() == Some(OsStr::new("env")));
-    let cure = match named {
-        Some(program) if env && !SHELLS.contains(&program) => {
-            format!("warm `{program} {script}` in its place")
-        }
-        _ => "warm the program that it starts in its place (of a Python, `-c 'import sys; print(sys.executable)'` tells which), or say `--ready main` to keep the shell".into(),
+    let named = named.filter(|_| by.file_name() == Some(OsStr::new("env")));
+    let (path, by) = (script.display(), named.map_or_else(|| by.display().to_string(), str::to_owned));
+    let cure = if is_interpreter(OsStr::new(&by)) {
+        format!("warm `{by} {path}`")
+    } else if is_interpreter(script.as_os_str()) {
+        format!(
+            "warm the program that it starts (of a Python, `{path} -c 'import sys; print(sys.executable)'` tells which)"
+        )
+    } else {
+        "warm the program that it starts".into()
     };
     CliError::Unable(format!(
-        "{script} is a script that {} runs: that, and nothing of what the script does, would be kept; {cure}",
-        by.display()
+        "{path} is a script for {by}: that, and nothing of what the script does, would be kept; {cure}, or say `--ready main` if that is what you want"
     ))
 }
 

@@ -20,7 +20,12 @@ fn a_script_that_starts_the_program_is_told_unless_the_shell_is_wanted() {
             let path = format!("{}:{}", place.path().display(), std::env::var("PATH").unwrap());
             let output = place.flashfork(way).env("PATH", path).output().unwrap();
             let text = line(&output);
-            assert!(text.contains("/python3 is a script that /") && text.contains("--ready main"), "{text}");
+            assert!(
+                text.contains("/python3 is a script for ")
+                    && text.contains("sys.executable")
+                    && text.contains("--ready main"),
+                "{text}"
+            );
         }
     }
     let wrapper = script(&place, "wrapper", "#!/bin/sh\necho \"$@\"\n");
@@ -34,7 +39,7 @@ fn a_script_that_env_starts_is_told_with_what_to_warm() {
     let place = Place::new();
     let path = script(&place, "x.py", "#!/usr/bin/env -S LC_ALL=C python3 -I\nimport json\n");
     let output = place.run(&["warm", "t", "--", &path]);
-    assert!(line(&output).contains(&format!("warm `python3 {path}` in its place")), "{}", line(&output));
+    assert!(line(&output).contains(&format!("warm `python3 {path}`")), "{}", line(&output));
 }
 
 #[test]
