@@ -10,10 +10,10 @@ use super::{Act, Num, Process, SEALED_FORK_NS};
 use crate::seal::Outcome;
 use crate::sys::{HUGE, PAGE};
 
-/// The parts, in 64ths of all memory, and the rent due for each since the one before, in thousandths of the price of all. With
+/// The parts, in 64ths of all memory, and the rent due before each, in thousandths of the price of all. With
 /// these the time paid is at most 1.7 times the best in hindsight, whenever forks end (least where all five moments are equal).
 const PARTS: [u64; 5] = [4, 15, 15, 15, 15];
-const RENT: [u64; 5] = [250, 150, 165, 90, 40];
+const RENT: [u64; 5] = [250, 400, 565, 655, 695];
 /// Later parts are memory that came after; with more it all begins anew, in five generations.
 const MOST_PARTS: u64 = 7;
 /// No part is smaller.
@@ -36,7 +36,7 @@ const LOOK_EVERY: u64 = 16;
 
 /// See the module.
 pub(super) struct Auto {
-    /// Nanoseconds lost in forks since something was last bought.
+    /// Nanoseconds lost in forks since there was last nothing bought.
     rent: Num,
     /// How often what was bought had to be given back, or could not be had.
     regrets: Num,
@@ -316,7 +316,6 @@ impl Auto {
     }
 
     pub fn sealed(&self, act: Act, outcome: Option<&Outcome>, process: &impl Process) {
-        self.rent.set(0);
         match outcome {
             Some(outcome) => {
                 if self.paid_for.get() > 4 * self.whole.get() {
@@ -335,7 +334,10 @@ impl Auto {
             }
             // There is no more to be had.
             None if self.parts.get() > 0 => self.parts.set(self.parts.get().max(PARTS.len() as u64)),
-            None => self.regrets.add(1),
+            None => {
+                self.regrets.add(1);
+                self.rent.set(0);
+            }
         }
         self.changed();
     }
