@@ -2,6 +2,9 @@
 
 use clap::ValueEnum;
 
+/// The interpreter that the packages belong to; what is first in PATH may be another, or a script that finds one.
+const PYTHON: &str = "/usr/bin/python3";
+
 /// A program of the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Program {
@@ -47,8 +50,8 @@ impl Program {
     pub(super) fn warmed(self) -> &'static [&'static str] {
         match self {
             Self::True => &["/bin/true"],
-            Self::Python => &["python3", "-c", "pass"],
-            Self::Numpy => &["python3", "-c", "import numpy, pandas"],
+            Self::Python => &[PYTHON, "-c", "pass"],
+            Self::Numpy => &[PYTHON, "-c", "import numpy, pandas"],
             Self::Perl => &["perl", "-MPOSIX", "-MData::Dumper", "-e", "1"],
             Self::Ruby => &["ruby", "-rjson", "-rset", "-e", ""],
         }

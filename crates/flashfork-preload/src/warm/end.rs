@@ -1,8 +1,11 @@
 //! The end of a clone is told before its memory is taken apart.
 
-use super::CLONE;
 use super::prepare::threads;
-use core::ffi::{c_int, c_void};
+use super::{CLONE, ORDER};
+use core::ffi::{CStr, c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// The signal by which a clone tells its template with what exit status it ends.
 pub fn signal() -> c_int {
@@ -32,4 +35,42 @@ pub fn tell(status: c_int) {
 pub fn told(info: &libc::signalfd_siginfo) -> Option<(i32, c_int)> {
     let ours = info.ssi_signo == signal() as u32 && info.ssi_code == libc::SI_QUEUE;
     ours.then_some((info.ssi_pid as i32, info.ssi_int))
+}
+
+static REGISTER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// What `atexit` is made of. While a program is warmed, OpenSSL's handler is left out, as programs may ask it to (`OPENSSL_INIT_NO_ATEXIT`):
+/// it frees what the end of the process frees, and goes through memory for longer than a whole Python script may last.
+///
+/// # Safety
+/// As the C library's own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cxa_atexit(handler: *mut c_void, argument: *mut c_void, object: *mut c_void) -> c_int {
+    type Register = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c_int;
+    // SAFETY: the order is only looked at; the C library's function of this name has this type.
+    unsafe {
+        if ORDER.get().is_some() && is_openssls(handler) {
+            return 0;
+        }
+        let mut real = REGISTER.load(Relaxed);
+        if real.is_null() {
+            real = libc::dlsym(libc::RTLD_NEXT, c"__cxa_atexit".as_ptr());
+            if real.is_null() {
+                libc::abort();
+            }
+            REGISTER.store(real, Relaxed);
+        }
+        core::mem::transmute::<*mut c_void, Register>(real)(handler, argument, object)
+    }
+}
+
+fn is_openssls(handler: *mut c_void) -> bool {
+    // SAFETY: all zeros are a value of this plain C structure; names end with a NUL.
+    unsafe {
+        let mut found: libc::Dl_info = MaybeUninit::zeroed().assume_init();
+        libc::dladdr(handler, &raw mut found) != 0
+            && found.dli_saddr == handler
+            && !found.dli_sname.is_null()
+            && CStr::from_ptr(found.dli_sname) == c"OPENSSL_cleanup"
+    }
 }
