@@ -58,27 +58,31 @@ pub fn run(options: &SealThreadsOptions, progress: &mut dyn Progress) -> Result<
 
 /// One combination, and what was found.
 struct Cell {
-    size: u64,
-    threads: u32,
+    spec: Spec,
     pages: Pages,
-    /// Microseconds.
+    /// Microseconds, as a thread saw them.
     pauses: Vec<f64>,
     stops: Vec<f64>,
     seconds: Vec<f64>,
+    /// By the engine's account: how many, microseconds of one, and of the longest.
     counts: Vec<f64>,
+    means: Vec<f64>,
+    longest: Vec<f64>,
 }
 
 fn measure(options: &SealThreadsOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-    if pin::allowed_cpus()?.len() < 2 {
+    let cpu = pin::chosen_cpu()?;
+    let Some(other_cpu) = pin::allowed_cpus()?.into_iter().find(|other| *other != cpu) else {
         return Err(BenchError::Unable("with one CPU every thread waits for the others: two are needed".into()));
-    }
+    };
     for &Size(size) in &options.sizes {
         memory::require(&memory::headroom()?, format!("a process of {}", show(size)), size + RESERVE)?;
         let mut cells = Vec::new();
         for &threads in &options.threads {
             for pages in [Pages::Small, Pages::Auto] {
-                let (pauses, stops, seconds, counts) = Default::default();
-                cells.push(Cell { size, threads, pages, pauses, stops, seconds, counts });
+                let spec = Spec { size, threads, cpu, other_cpu };
+                let (pauses, stops, seconds, counts, means, longest) = Default::default();
+                cells.push(Cell { spec, pages, pauses, stops, seconds, counts, means, longest });
             }
         }
         progress.begin(&format!("{}: sealing", show(size)), u64::from(options.rounds) * cells.len() as u64);
@@ -106,20 +110,20 @@ fn measure(options: &SealThreadsOptions, results: &mut Results, progress: &mut d
 impl Cell {
     /// A process is made, stopped and continued, sealed, and looked at.
     fn visit(&mut self) -> Result<(), BenchError> {
-        let Self { size, threads, pages, .. } = *self;
-        let spec = Spec { size, threads, cpu: pin::chosen_cpu()? };
-        let mut worker =
-            Worker::<SealThreadsSubject>::start(format!("seal-threads {}, {threads} threads", show(size)), &spec)?;
+        let name = format!("seal-threads {}, {} threads", show(self.spec.size), self.spec.threads);
+        let mut worker = Worker::<SealThreadsSubject>::start(name, &self.spec)?;
         worker.ask(&Ask::Watch)?;
         for _ in 0..STOPS {
             stop_and_continue(worker.pid())?;
             std::thread::sleep(Duration::from_millis(2));
         }
         self.stops.extend(worker.ask(&Ask::Gaps)?.gaps);
-        let Reply { gaps, seconds, pauses } = worker.ask(&Ask::Seal(pages))?;
+        let Reply { gaps, seconds, pauses, total, longest } = worker.ask(&Ask::Seal(self.pages))?;
         self.pauses.extend(gaps);
         self.seconds.push(seconds);
         self.counts.push(f64::from(pauses));
+        self.means.push(total / f64::from(pauses.max(1)));
+        self.longest.push(longest);
         worker.ask(&Ask::Verify)?;
         Ok(())
     }
@@ -130,6 +134,8 @@ impl Cell {
             (method, "gap", "us", self.pauses),
             (method, "seal_time", "s", self.seconds),
             (method, "pauses", "count", self.counts),
+            (method, "pause_mean", "us", self.means),
+            (method, "pause_longest", "us", self.longest),
             (BASELINE, "gap", "us", self.stops),
         ] {
             if samples.is_empty() {
@@ -137,8 +143,8 @@ impl Cell {
             }
             let params = [
                 ("measure", json!(measure)),
-                ("size", json!(self.size)),
-                ("threads", json!(self.threads)),
+                ("size", json!(self.spec.size)),
+                ("threads", json!(self.spec.threads)),
                 ("pages", json!(self.pages)),
             ];
             let params: Params = params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
@@ -181,21 +187,28 @@ fn report(document: &Document) -> String {
         let number = |name: &str| gaps.params.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
         let count = same(Method::Seal.name(), "pauses").map_or(0.0, |r| r.samples.iter().sum());
         let seconds = same(Method::Seal.name(), "seal_time").map_or(0.0, |r| r.p50);
+        let mean = same(Method::Seal.name(), "pause_mean").map_or(0.0, |r| r.p50);
+        let longest = same(Method::Seal.name(), "pause_longest").map_or(0.0, |r| r.max);
         let mut row = vec![
             show(number("size")),
             if gaps.params.get("pages") == Some(&json!(Pages::Small)) { "4 KB".into() } else { "2 MB".into() },
             number("threads").to_string(),
             format!("{:.2} s", seconds),
             count.to_string(),
+            time(mean),
+            time(longest),
         ];
         row.extend(spread(&gaps.samples));
         row.extend(spread(&same(BASELINE, "gap").map_or(Vec::new(), |r| r.samples.clone())));
         rows.push(row);
     }
-    let headers =
-        ["size", "pages", "threads", "seal", "pauses", "pause", "p99", "longest", "SIGSTOP", "p99", "longest"];
+    let headers = [
+        "size", "pages", "threads", "seal", "pauses", "mean", "longest", "seen", "p99", "longest", "SIGSTOP", "p99",
+        "longest",
+    ];
     let head = format!(
-        "How long a thread that never rests stood still, in gaps of {} µs or more: during a seal, and at SIGSTOP and SIGCONT",
+        "How often and how long threads were stopped by the engine's account; gaps of {} µs or more that a thread which never rests saw \
+         during the seal, and at SIGSTOP and SIGCONT",
         subject::LEAST_US
     );
     page(document, [format!("{head}\n{}", render(&headers, &rows, 1))])

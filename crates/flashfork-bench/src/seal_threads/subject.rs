@@ -29,6 +29,8 @@ pub(crate) struct Spec {
     pub threads: u32,
     /// Where the thread that watches the clock stays.
     pub cpu: usize,
+    /// Where the one that seals stays: what is measured is how long threads are stopped, not who gets a CPU.
+    pub other_cpu: usize,
 }
 
 /// A request.
@@ -50,8 +52,10 @@ pub(crate) struct Reply {
     /// Microseconds each.
     pub gaps: Vec<f64>,
     pub seconds: f64,
-    /// How often threads were stopped, by the engine's account.
+    /// How often threads were stopped, and microseconds of all and of the longest, by the engine's account.
     pub pauses: u32,
+    pub total: f64,
+    pub longest: f64,
 }
 
 /// What the threads share.
@@ -76,6 +80,7 @@ impl Subject for SealThreadsSubject {
     type Reply = Reply;
 
     fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
+        pin::pin(spec.other_cpu)?;
         let region = Region::filled(Method::Seal, spec.size)?;
         let watch = Arc::new(Watch { on: AtomicBool::new(false), gaps: Mutex::new(Vec::with_capacity(MOST)) });
         let shared = Arc::clone(&watch);
@@ -115,7 +120,10 @@ impl SealThreadsSubject {
             let why = report.cut_short.map_or("no reason given".to_owned(), |reason| reason.to_string());
             return Err(BenchError::Unable(format!("only {} were sealed: {why}", show(report.sealed_bytes))));
         }
-        Ok(Reply { gaps, seconds: report.elapsed.as_secs_f64(), pauses: report.pauses.count })
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        let flashfork::Pauses { count, total, longest } = report.pauses;
+        let seconds = report.elapsed.as_secs_f64();
+        Ok(Reply { gaps, seconds, pauses: count, total: us(total), longest: us(longest) })
     }
 }
 
