@@ -3,7 +3,20 @@
 //! Memory sealed before stays sealed: a clone that goes into a sandbox keeps what it was cloned for.
 
 use core::ffi::{c_int, c_ulong};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use syscalls::Sysno;
+
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program, or one it was forked from, has set up seccomp since it was started.
+pub fn entered() -> bool {
+    ENTERED.load(Relaxed)
+}
+
+fn enter() {
+    ENTERED.store(true, Relaxed);
+    flashfork_core::fork::stop();
+}
 
 const PR_SET_SECCOMP: c_int = 22;
 
@@ -17,7 +30,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong
     // SAFETY: the program's own call.
     let result = unsafe { syscalls::syscall5(Sysno::prctl, args[0], args[1], args[2], args[3], args[4]) };
     if option == PR_SET_SECCOMP && result.is_ok() {
-        flashfork_core::fork::stop();
+        enter();
     }
     crate::answer(result, |n| n as isize) as c_int
 }
@@ -30,7 +43,7 @@ pub unsafe fn seccomp(operation: usize, flags: usize, args: usize) -> isize {
     // SAFETY: the program's own call.
     let result = unsafe { syscalls::syscall3(Sysno::seccomp, operation, flags, args) };
     if result.is_ok() {
-        flashfork_core::fork::stop();
+        enter();
     }
     crate::answer(result, |n| n as isize)
 }

@@ -10,7 +10,7 @@ fn children(pid: i32) -> Vec<i32> {
 
 impl Place {
     /// The clone that waits for a caller, when there is one.
-    fn ahead(&self) -> i32 {
+    pub fn ahead(&self) -> i32 {
         let template = self.template_pid();
         let mut found = Vec::new();
         until("a clone waits", || {

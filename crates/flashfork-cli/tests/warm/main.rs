@@ -9,6 +9,7 @@ mod children;
 mod ends;
 mod names;
 mod place;
+mod plain;
 mod python;
 mod scripts;
 mod signals;

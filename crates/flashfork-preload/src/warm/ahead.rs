@@ -4,9 +4,11 @@
 //! clone forked for him.
 
 use super::message::{pass, take};
+use super::prepare::threads;
 use super::take_over::take_over;
 use super::{CLONE, FREE, Slot, TEMPLATE, Template, Wanted, serve};
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
 use flashfork_warm::ReadyAt;
 
 /// For how many milliseconds nothing must have happened before one is made: those who do something now come first. More where a clone runs,
@@ -75,15 +77,21 @@ pub fn after_fork(template: &mut Template, pid: c_int) {
             libc::_exit(0);
         }
     }
-    let order = &mut template.order;
-    let own = [&mut order.listener, &mut order.directory, &mut template.epoll, &mut template.signals];
-    own.into_iter().for_each(close);
-    template.slots.iter_mut().filter(|slot| slot.socket >= 0).for_each(|slot| close(&mut slot.socket));
-    close(&mut template.ahead.line);
+    let far = core::mem::replace(&mut template.ahead.far, -1);
+    let_go(template);
+    template.ahead.far = far;
     // That of Python has more to do first.
     if template.facts.at != ReadyAt::Python {
         wait_for_caller();
     }
+}
+
+/// Closes what is a template's.
+pub fn let_go(template: &mut Template) {
+    let order = &mut template.order;
+    let own = [&mut order.listener, &mut order.directory, &mut template.epoll, &mut template.signals];
+    own.into_iter().chain([&mut template.ahead.line, &mut template.ahead.far]).for_each(close);
+    template.slots.iter_mut().filter(|slot| slot.socket >= 0).for_each(|slot| close(&mut slot.socket));
 }
 
 /// Whether this process is one that waits for a caller, or will.
@@ -97,11 +105,46 @@ pub fn wait_for_caller() {
     // SAFETY: one thread, which keeps no other reference to these; the template's copy is of no use afterwards.
     unsafe {
         let Some(template) = TEMPLATE.get() else { return };
+        // Threads that handlers of forks have started would not get what is a caller's: his nice value, CPUs and signals.
+        if threads() != 1 {
+            libc::_exit(0);
+        }
         let Some([socket, descriptors @ ..]) = take(template.ahead.far) else { libc::_exit(127) };
+        forget_signals(template.facts.pid);
         close(&mut template.ahead.far);
         template.slots[0] = Slot { socket, ..FREE };
         *CLONE.get() = Some(take_over(template, &Wanted { slot: 0, descriptors }));
         *TEMPLATE.get() = None;
+    }
+}
+
+/// How many signals are kept for the caller's program.
+const KEPT: usize = 32;
+
+/// Signals that others have sent before there was a caller would come upon his program: they go. Those of the template are the caller's
+/// already; those of this process and of the kernel (timers) are the program's.
+fn forget_signals(template: c_int) {
+    // SAFETY: all structures are locals of which all zeros are a value; every signal is blocked here.
+    unsafe {
+        let own = libc::getpid();
+        let mut all = MaybeUninit::zeroed().assume_init();
+        libc::sigfillset(&raw mut all);
+        libc::sigdelset(&raw mut all, libc::SIGCHLD);
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut kept = [MaybeUninit::<libc::siginfo_t>::zeroed().assume_init(); KEPT];
+        let mut count = 0;
+        while count < KEPT {
+            let info = &mut kept[count];
+            let signal = libc::sigtimedwait(&raw const all, info, &raw const now);
+            if signal < 0 {
+                break;
+            }
+            let sent = [libc::SI_USER, libc::SI_QUEUE, libc::SI_TKILL].contains(&info.si_code);
+            count += usize::from(!sent || [template, own].contains(&info.si_pid()));
+        }
+        for info in &kept[..count] {
+            libc::syscall(libc::SYS_rt_sigqueueinfo, own, info.si_signo, core::ptr::from_ref(info));
+        }
     }
 }
 
@@ -126,11 +169,8 @@ pub fn give(template: &mut Template) -> bool {
 /// Ends the one that waits, if there is one.
 pub fn end(template: &mut Template) {
     if template.ahead.pid != 0 {
-        // SAFETY: a child that has not been waited for; killed, it ends.
-        unsafe {
-            libc::kill(template.ahead.pid, libc::SIGKILL);
-            libc::waitpid(template.ahead.pid, core::ptr::null_mut(), 0);
-        }
+        // SAFETY: a child that has not been waited for. That is done when it has ended, which a debugger may put off.
+        unsafe { libc::kill(template.ahead.pid, libc::SIGKILL) };
         drop_line(template);
     }
 }

@@ -1,7 +1,7 @@
 //! The end of a clone is told before its memory is taken apart.
 
 use super::prepare::threads;
-use super::{CLONE, ORDER};
+use super::{CLONE, ORDER, mapped};
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -12,7 +12,7 @@ pub fn signal() -> c_int {
     libc::SIGRTMIN()
 }
 
-/// Tells it, when all that is left of this clone is memory: to take that apart may last longer than all that the program did. Descriptors
+/// Tells it, when all that is left of this clone is memory of its own: to take that apart may last longer than all that the program did. Descriptors
 /// are closed first, so that nobody finds a lock or a pipe still held. To be called last. Where it can't be told, the end itself tells.
 pub fn tell(status: c_int) {
     // SAFETY: plain calls on this process, which only ends after this; it has no other thread that would miss a descriptor.
@@ -20,6 +20,10 @@ pub fn tell(status: c_int) {
         let Some(given) = CLONE.get() else { return };
         // Not in a process that the clone has forked.
         if given.pid != libc::getpid() || given.template != libc::getppid() || threads() != 1 {
+            return;
+        }
+        // What the kernel does at the very end is seen by whoever looks at a file that is mapped, and by children.
+        if has_children() || !mapped::no_others() {
             return;
         }
         // Nor should a directory be in use any more.
@@ -30,6 +34,16 @@ pub fn tell(status: c_int) {
             // On one processor the others come first, too: a millisecond is more than they need to hear of it and end.
             libc::usleep(1000);
         }
+    }
+}
+
+/// Whether there are any, ended ones included.
+fn has_children() -> bool {
+    // SAFETY: the structure is a local of which all zeros are a value; nothing is taken from who asks for it later.
+    unsafe {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed().assume_init();
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        libc::waitid(libc::P_ALL, 0, &raw mut info, how) == 0 || *libc::__errno_location() != libc::ECHILD
     }
 }
 

@@ -11,6 +11,7 @@ mod end;
 mod entry;
 mod environment;
 mod interpreters;
+mod mapped;
 mod message;
 mod prepare;
 mod python;
@@ -93,6 +94,8 @@ struct Template {
     inode: u64,
     facts: Facts,
     retired: bool,
+    /// In a fork, or its handlers: whatever is forked now is theirs.
+    forking: bool,
     /// Out of descriptors or memory: nobody is accepted for a moment.
     paused: bool,
     /// No clone has a connection of this number or a higher one: some descriptors are kept for questions.
@@ -118,18 +121,50 @@ pub fn wait(at: ReadyAt) -> bool {
             prepare::prepare(TEMPLATE.get(), order, at);
         }
         match TEMPLATE.get() {
-            Some(template) => serve::next(template),
+            Some(template) if template.facts.pid == libc::getpid() => serve::next(template),
+            // A handler of forks has forked, and its child comes here: nobody has called that.
+            Some(_) => libc::_exit(0),
             None => return false,
         }
     }
     true
 }
 
-/// What the shim's `fork` has come to: when it was for a caller, the clone takes over, and the template takes it down.
-pub fn after_fork(pid: c_int) {
+/// Whether what is forked next is a template's clone, and no child of a handler of forks.
+pub fn before_fork() -> bool {
     // SAFETY: as above; in a process that is no template this is a look at a static.
+    let Some(template) = (unsafe { TEMPLATE.get() }) else { return false };
+    // SAFETY: asks for a number.
+    let own = template.facts.pid == unsafe { libc::getpid() };
+    own && !core::mem::replace(&mut template.forking, true)
+}
+
+/// Runs an interpreter's own handlers of forks, which may fork.
+fn in_handlers(handlers: impl FnOnce()) {
+    let set = |forking| {
+        // SAFETY: as above.
+        if let Some(template) = unsafe { TEMPLATE.get() } {
+            template.forking = forking;
+        }
+    };
+    set(true);
+    handlers();
+    set(false);
+}
+
+/// What the shim's `fork` has come to: when it was for a caller, the clone takes over, and the template takes it down. `ours`: what
+/// [`before_fork`] said.
+pub fn after_fork(pid: c_int, ours: bool) {
+    // SAFETY: as above.
     unsafe {
         let Some(template) = TEMPLATE.get() else { return };
+        if !ours {
+            if pid == 0 {
+                ahead::let_go(template);
+            }
+            return;
+        }
+        template.forking = false;
         let Some(wanted) = template.wanted.take() else { return ahead::after_fork(template, pid) };
         if pid == 0 {
             *CLONE.get() = Some(take_over::take_over(template, &wanted));

@@ -29,6 +29,7 @@
     @ARGV = $all->($argument);
     %ENV = map { /^([^=]+)=(.*)$/s ? ($1, $2) : () } reverse $all->($variable);
     srand;
+    $^T = time;
     # Whether a stream is a terminal's is looked at when it is made.
     open STDIN, '<&=', 0;
     open STDOUT, '>&=', 1;

@@ -38,6 +38,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
         Err(_) => (0, Some(Reason::CopyFailed as u8)),
     };
     drop(sealed);
+    super::mapped::note();
     // From here on the policy has nothing to decide.
     flashfork_core::fork::stop();
     // SAFETY: plain calls on this process; every result that matters is checked.
@@ -53,6 +54,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
             inode: 0,
             facts,
             retired: false,
+            forking: false,
             paused: false,
             most_descriptors: raise_descriptor_limit(),
             wanted: None,

@@ -1,6 +1,6 @@
 # What the shim does in Python at the ready point of a template, and in its clones. One namespace of its own, seen by no program.
 # `given` and `variables` are lists of bytes that the shim sets; it reads `source` and `file`, or `code`, and `main` and `status`.
-import sys, os, io, gc, _io, atexit
+import sys, os, io, gc, _io, _weakref, atexit
 
 status = 0
 _SELF = globals()
@@ -136,6 +136,11 @@ def ready():
         sys.path.remove(path0)
     _SELF["_warmed"] = sys.modules["__main__"]
     _SELF["_modules"] = set(sys.modules)
+    # Also what the program has frozen itself.
+    gc.unfreeze()
+    # What is frozen is not among the collector's objects any more, and clones may write to it. What is in it now was written here.
+    _flush_held()
+    _SELF["_files"] = [_weakref.ref(thing) for thing in gc.get_objects() if issubclass(type(thing), _io._IOBase)]
     # A collection also empties the lists of free objects: those lie all over memory, and each clone would write to what it takes from there.
     gc.collect()
     gc.freeze()
@@ -197,7 +202,8 @@ def rehearse():
 
 def rehearsed():
     sys.stdout.write("\n")
-    _let_go()
+    # Modules that handlers of forks have imported stay, as in any fork.
+    _empty(sys.modules["__main__"])
     gc.collect()
     _flush_held()
     _flush()
@@ -260,11 +266,27 @@ def _step(do):
 
 
 def finish():
-    """The end of the interpreter (Py_FinalizeEx), but for what was warmed: that ends with the process."""
+    """The end of the interpreter (Py_FinalizeEx), as far as others have a say in it."""
     threading = sys.modules.get("threading")
     if threading is not None:
         _step(threading._shutdown)
     _step(atexit._run_exitfuncs)
+
+
+def threads():
+    """Python's own, those that nobody waits for included."""
+    _SELF["others"] = len(sys._current_frames()) - 1
+
+
+def abandon():
+    """The interpreter takes itself apart: nothing is to be kept here."""
+    _say()
+    for name in ("main", "caught", "_warmed", "_before"):
+        _SELF.pop(name, None)
+
+
+def dismantle():
+    """The rest of it, but for what was warmed: that ends with the process."""
     _step(_let_go)
     _step(gc.collect)
     _step(_flush_held)
@@ -288,19 +310,24 @@ def _new_modules():
 def _let_go():
     # What the program holds ends, in the order of an ordinary end: its own module first, then those it has imported.
     for module in [sys.modules.get("__main__"), *_new_modules()]:
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict) or module is _SELF.get("_warmed"):
-            continue
-        for hidden in (True, False):
-            for name in list(names):
-                if name != "__builtins__" and (name[:1] == "_" and name[:2] != "__") is hidden:
-                    names[name] = None
+        if module is not _SELF.get("_warmed"):
+            _empty(module)
+
+
+def _empty(module):
+    names = getattr(module, "__dict__", None)
+    if not isinstance(names, dict):
+        return
+    for hidden in (True, False):
+        for name in list(names):
+            if name != "__builtins__" and (name[:1] == "_" and name[:2] != "__") is hidden:
+                names[name] = None
 
 
 def _flush_held():
     # Files that something still holds.
     standard = [_stream_now(name) for _, name, _ in _STREAMS]
-    for thing in gc.get_objects():
+    for thing in [*gc.get_objects(), *(file() for file in _SELF.get("_files", ()))]:
         if issubclass(type(thing), _io._IOBase) and not any(thing is stream for stream in standard):
             try:
                 if not thing.closed and thing.writable():

@@ -4,8 +4,9 @@
 //! what their callers name from the top, with no frame below: tracebacks look as ever. `python.py` has what is easier said in Python.
 
 use super::entry::name_of_program;
+use super::prepare::threads;
 use super::take_over::environ;
-use super::{CLONE, Single, ahead, end, wait};
+use super::{CLONE, Single, ahead, end, in_handlers, wait};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute_copy};
 use core::ptr::null_mut;
@@ -84,6 +85,7 @@ api! {
     PyBytes_AsString: fn(Object) -> *const c_char;
     PyLong_AsLong: fn(Object) -> c_long;
     Py_DecRef: fn(Object);
+    Py_FinalizeEx: fn() -> c_int;
     PyErr_Print: fn();
     PyErr_ExceptionMatches: fn(Object) -> c_int;
     PyErr_Fetch: fn(*mut Object, *mut Object, *mut Object);
@@ -113,27 +115,28 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
         let python = Python { globals: api.start(&words[..options]), api };
         python.set_list(c"given", &words[options.min(words.len())..]);
         if !python.call(c"warm()") || !python.run() || !python.call(c"ready()") {
-            python.leave();
+            python.leave(true);
         }
         while wait(ReadyAt::Python) {
-            (python.api.PyOS_BeforeFork)();
+            in_handlers(|| (python.api.PyOS_BeforeFork)());
             if crate::forks::fork() == 0 {
                 (python.api.PyOS_AfterFork_Child)();
                 break;
             }
-            (python.api.PyOS_AfterFork_Parent)();
+            in_handlers(|| (python.api.PyOS_AfterFork_Parent)());
         }
         if ahead::is_ahead() {
             python.rehearse();
             ahead::wait_for_caller();
         }
-        let given = CLONE.get().as_ref();
-        python.set_list(c"given", given.map_or(&[], |given| given.arguments));
-        python.set_list(c"variables", given.map_or(&[], |given| given.variables));
+        // None where a handler of forks has forked, and its child comes here: nobody has called that.
+        let Some(given) = CLONE.get().as_ref() else { libc::_exit(0) };
+        python.set_list(c"given", given.arguments);
+        python.set_list(c"variables", given.variables);
         if python.call(c"begin()") {
             python.run();
         }
-        python.leave()
+        python.leave(false)
     }
 }
 
@@ -208,7 +211,11 @@ pub static LOADER_FINI: Single<*mut c_void> = Single::new(null_mut());
 pub extern "C" fn end_of_libraries() {
     // SAFETY: flushes what C code has printed, then ends the process; or calls what the loader gave, which is nothing or a function.
     unsafe {
-        if let Some(status) = *STATUS.get() {
+        // Another thread may hold a stream's lock for ever, by a read from it; and a sandbox need not allow what would be called here.
+        if let Some(status) = *STATUS.get()
+            && !crate::sandbox::entered()
+            && threads() == 1
+        {
             libc::fflush(null_mut());
             end::tell(status);
             libc::_exit(status);
@@ -258,8 +265,8 @@ impl Python {
         }
     }
 
-    /// What comes after the fork, with a program that does nothing, in a clone that has no caller yet. Should it fail, the clone is as any
-    /// other.
+    /// What comes after the fork, with a program that does nothing, in a clone that has no caller yet. Should it fail, the clone ends, and
+    /// one that was not rehearsed takes its place.
     unsafe fn rehearse(&self) {
         // SAFETY: the C API; the environment of this process, which a null ends.
         unsafe {
@@ -270,10 +277,9 @@ impl Python {
             let variables: &[*mut c_char] = if count == 0 { &[] } else { core::slice::from_raw_parts(environ, count) };
             self.set_list(c"variables", variables);
             self.set_list(c"given", &[]);
-            if self.call(c"rehearse()") {
-                self.run();
+            if !self.call(c"rehearse()") || !self.run() || !self.call(c"rehearsed()") {
+                libc::_exit(0);
             }
-            self.call(c"rehearsed()");
         }
     }
 
@@ -329,6 +335,8 @@ impl Python {
                 (self.api.PyErr_NormalizeException)(&raw mut kind, &raw mut value, &raw mut traceback);
                 (self.api.PyDict_SetItemString)(self.globals, c"caught".as_ptr(), value);
                 self.call(c"exit_code()");
+                // A traceback holds the program's names, and so its files.
+                [kind, value, traceback].into_iter().for_each(|object| (self.api.Py_DecRef)(object));
                 return;
             }
             let interrupted = (self.api.PyErr_ExceptionMatches)(exception(c"PyExc_KeyboardInterrupt")) != 0;
@@ -346,19 +354,32 @@ impl Python {
         }
     }
 
-    /// Ends the process as the interpreter's main does, but without taking apart what was warmed.
-    unsafe fn leave(&self) -> ! {
+    /// Ends the process as the interpreter's main does, but without taking apart what was warmed. `plainly`: the interpreter does all that
+    /// itself. So it does beside other threads of its own, which may be in the middle of whatever they hold.
+    unsafe fn leave(&self, plainly: bool) -> ! {
         // SAFETY: the C API, then the end of the process.
         unsafe {
-            self.call(c"finish()");
-            let status = (self.api.PyLong_AsLong)(self.get(c"status"));
+            let plainly = plainly || {
+                self.call(c"finish()");
+                !self.call(c"threads()") || (self.api.PyLong_AsLong)(self.get(c"others")) != 0
+            };
+            if !plainly {
+                self.call(c"dismantle()");
+            }
+            let mut status = (self.api.PyLong_AsLong)(self.get(c"status"));
+            if plainly {
+                self.call(c"abandon()");
+                if (self.api.Py_FinalizeEx)() < 0 {
+                    status = 120;
+                }
+            }
             if status == -1 {
                 // So that a shell sees an interrupted program.
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
                 libc::kill(libc::getpid(), libc::SIGINT);
             }
             let status = status as c_int & 0xff;
-            *STATUS.get() = Some(status);
+            *STATUS.get() = (!plainly).then_some(status);
             libc::exit(status)
         }
     }

@@ -1,12 +1,12 @@
 //! A template waits for callers.
 
 use super::ahead;
-use super::end::told;
+use super::end::{self, told};
 use super::message::{Received, close_all, hung_up, receive, send};
 use super::{FREE, Slot, Template, Wanted};
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, size_of};
-use flashfork_warm::{Ask, MOST_RUNNING, Step, Tell};
+use flashfork_warm::{Ask, Facts, MOST_RUNNING, Step, Tell};
 
 /// What an event is about, beside the numbers of connections.
 pub const LISTENER: u64 = u64::MAX;
@@ -122,10 +122,10 @@ fn hear(template: &mut Template, slot: usize) {
             None if hung_up(connection.socket) => close_all(&descriptors),
             None => template.wanted = Some(Wanted { slot, descriptors }),
         },
-        Received::Ask(Ask::Status, _) => drop(send(connection.socket, Tell::Facts(template.facts))),
+        Received::Ask(Ask::Status, _) => drop(send(connection.socket, Tell::Facts(facts(template)))),
         Received::Ask(Ask::Retire, _) => {
             retire(template);
-            send(connection.socket, Tell::Facts(template.facts));
+            send(connection.socket, Tell::Facts(facts(template)));
         }
         Received::Ask(Ask::Signal { signal, group }, _) if connection.pid != 0 => {
             // SAFETY: the clone has not been waited for, so its number is nobody else's; it leads its group from the start.
@@ -134,6 +134,11 @@ fn hear(template: &mut Template, slot: usize) {
         // The clone ended meanwhile.
         Received::Ask(Ask::Signal { .. }, _) => {}
     }
+}
+
+/// For others a clone that has told its end runs no more.
+fn facts(template: &Template) -> Facts {
+    Facts { running: template.facts.running - template.ahead.ending, ..template.facts }
 }
 
 /// Why this caller can't have a clone.
@@ -176,6 +181,10 @@ fn signals(template: &mut Template) {
     };
     if let Some((pid, status)) = told(&info) {
         return ends(template, pid, status);
+    }
+    // Nobody's clone.
+    if info.ssi_signo == end::signal() as u32 {
+        return;
     }
     if info.ssi_signo as c_int != libc::SIGCHLD {
         retire(template);

@@ -1,0 +1,269 @@
+//! A clone does what its program does when it is started anew, also where it was made ahead, and where its end could be told early.
+
+use crate::place::{Place, kill, state, stderr, stdout, until};
+use std::process::{Command, Output, Stdio};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+fn warmed(code: &str) -> Place {
+    let place = Place::new();
+    place.warm(&[PYTHON, "-c", code]);
+    place
+}
+
+/// A clone that was made ahead, which runs this.
+fn python(place: &Place, code: &str) -> Output {
+    place.ahead();
+    place.run(&["clone", "t", "-c", code])
+}
+
+fn prints(output: &Output, text: &str) {
+    assert_eq!((output.status.code(), stdout(output), stderr(output)), (Some(0), text, ""));
+}
+
+#[test]
+fn modules_that_a_handler_of_forks_imports_are_whole() {
+    let handler = "import os\ndef h():\n    import uuid, textwrap\nos.register_at_fork(after_in_child=h)";
+    let place = warmed(handler);
+    for _ in 0..2 {
+        prints(&python(&place, "import textwrap, uuid; print(textwrap.fill('hello', 3)); uuid.uuid4()"), "hel\nlo\n");
+    }
+}
+
+#[test]
+fn a_handler_of_forks_may_fork() {
+    // The handler's own fork runs it, too.
+    let handler = "import os
+os.inside = False
+def h():
+    if os.inside: return
+    os.inside = True
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(w, b'child')
+        os._exit(7)
+    os.inside = False
+    os.told = os.read(r, 9), os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(r); os.close(w)
+os.register_at_fork(after_in_child=h)";
+    let place = warmed(handler);
+    for _ in 0..2 {
+        prints(&python(&place, "import os; print(os.told)"), "(b'child', 7)\n");
+    }
+    // In the handlers of the template itself, too.
+    let before = handler.replace("after_in_child=h", "before=h, after_in_parent=h");
+    let place = warmed(&before);
+    for _ in 0..2 {
+        prints(&python(&place, "import os; print(os.told)"), "(b'child', 7)\n");
+    }
+}
+
+/// As C programs do it.
+#[test]
+fn a_handler_of_the_c_librarys_forks_may_fork() {
+    let place = Place::new();
+    let source = r#"#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+#include <sys/wait.h>
+static int code;
+static void h(void) { int s; pid_t p = fork(); if (!p) _exit(7); waitpid(p, &s, 0); code = WEXITSTATUS(s); }
+static int done;
+static void once(void) { if (!done++) h(); done--; }
+__attribute__((constructor)) static void start(void) { pthread_atfork(0, 0, once); }
+int main(int argc, char **argv) { printf("%d %s\n", code, argv[1]); return 0; }
+"#;
+    let program = place.program("forks", source);
+    place.warm(&[program.to_str().unwrap()]);
+    for _ in 0..2 {
+        place.ahead();
+        prints(&place.run(&["clone", "t", "word"]), "7 word\n");
+    }
+}
+
+#[test]
+fn signals_to_a_clone_that_waits_do_not_reach_the_next_callers_program() {
+    let place = Place::new();
+    place.warm_shell();
+    for sent in [libc::SIGTERM, libc::SIGINT, libc::SIGUSR1] {
+        kill(place.ahead(), sent);
+        prints(&place.shell("echo here").output().unwrap(), "here\n");
+    }
+}
+
+#[test]
+fn files_opened_in_the_warm_up_are_flushed_at_the_end() {
+    let place = Place::new();
+    let log = place.path().join("log");
+    let code = format!("import sys; sys.log = open({log:?}, 'a'); sys.log.write('warm ')");
+    place.warm(&[PYTHON, "-c", &code]);
+    for word in ["one", "two"] {
+        prints(&python(&place, &format!("import sys; sys.log.write('{word} ')")), "");
+    }
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "warm one two ");
+}
+
+#[test]
+fn a_warm_up_that_ends_itself_ends_as_in_python_itself() {
+    let place = Place::new();
+    for code in ["sys.exit(5)", "raise SystemExit('bad')", "import nosuch"] {
+        let file = place.path().join("file");
+        let code = format!(
+            "import sys, os, atexit\natexit.register(print, 'at exit')\nf = open({file:?}, 'w'); f.write('kept')\nprint('out')\n{code}"
+        );
+        let warm = place.run(&["warm", "t", "--", PYTHON, "-c", &code]);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept", "{}", stderr(&warm));
+        let cold = Command::new(PYTHON).args(["-c", &code]).output().unwrap();
+        assert_eq!(stdout(&warm), stdout(&cold));
+        let told = stderr(&warm).strip_prefix(stderr(&cold)).expect(stderr(&warm));
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(told.contains(&format!("exit status {} before", cold.status.code().unwrap())), "{told}");
+    }
+}
+
+#[test]
+fn a_thread_that_waits_for_input_keeps_no_clone_from_its_end() {
+    let place = warmed("import ctypes, threading");
+    for wait in ["ctypes.CDLL(None).getchar()", "os.read(0, 1)", "open(w, 'wb').write(bytes(1 << 20))"] {
+        let code = format!(
+            "import ctypes, os, sys, threading, time
+r, w = os.pipe()
+threading.Thread(target=lambda: {wait}, daemon=True).start()
+time.sleep(0.2)
+print('out')
+sys.exit(3)"
+        );
+        let mut clone = place.flashfork(&["clone", "t", "-c", &code]);
+        let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let input = clone.stdin.take();
+        until("it ends", || clone.try_wait().unwrap().is_some());
+        drop(input);
+        let output = clone.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stdout(&output)), (Some(3), "out\n"), "{wait}");
+    }
+}
+
+#[test]
+fn a_lock_that_a_mapping_keeps_is_free_when_the_command_has_ended() {
+    let place = warmed("import fcntl, mmap");
+    let path = place.path().join("locked");
+    std::fs::write(&path, [0; 4096]).unwrap();
+    // The mapping of a file that was locked keeps it open.
+    let code = format!(
+        "import ctypes, fcntl, os
+c = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p
+fd = os.open({path:?}, os.O_RDWR); fcntl.flock(fd, fcntl.LOCK_EX)
+assert c.mmap(None, ctypes.c_size_t(4096), 3, 2, fd, ctypes.c_size_t(0)) != ctypes.c_void_p(-1).value
+os.close(fd)
+print(os.getpid())"
+    );
+    for _ in 0..10 {
+        let output = python(&place, &code);
+        assert_eq!(stderr(&output), "");
+        let file = std::fs::File::open(&path).unwrap();
+        // SAFETY: takes numbers.
+        let free = unsafe { libc::flock(std::os::fd::AsRawFd::as_raw_fd(&file), libc::LOCK_EX | libc::LOCK_NB) } == 0;
+        assert!(free);
+        assert_eq!(state(stdout(&output).trim().parse().unwrap()), None, "the clone is gone");
+    }
+}
+
+#[test]
+fn a_clone_with_children_has_ended_when_its_command_has() {
+    let place = warmed("import os, subprocess");
+    let code = "import os, subprocess
+print(os.getpid(), subprocess.Popen(['sleep', '1000'], stdin=-3, stdout=-3, stderr=-3).pid)";
+    for _ in 0..10 {
+        let output = python(&place, code);
+        let mut pids = stdout(&output).split_whitespace().map(|word| word.parse::<i32>().unwrap());
+        let (clone, child) = (pids.next().unwrap(), pids.next().unwrap());
+        kill(child, libc::SIGKILL);
+        assert_eq!(state(clone), None);
+    }
+}
+
+#[test]
+fn a_clone_that_has_told_its_end_counts_no_more() {
+    let place = warmed("import sys; sys.big = bytearray(64 << 20)");
+    for _ in 0..10 {
+        prints(&python(&place, "import sys; sys.big[::4096] = bytes(len(sys.big) // 4096)"), "");
+        assert_eq!(place.list()[0]["clones_running"], 0);
+    }
+    assert_eq!(stdout(&place.run(&["rm", "t"])), "removed t\n");
+}
+
+#[test]
+fn a_handler_of_forks_that_starts_threads_makes_them_with_what_is_the_callers() {
+    let handler = "import os, threading
+def h():
+    e = threading.Event()
+    def look():
+        e.wait()
+        os.told = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    os.event, os.thread = e, threading.Thread(target=look, daemon=True)
+    os.thread.start()
+os.register_at_fork(after_in_child=h)";
+    let place = warmed(handler);
+    for _ in 0..2 {
+        let code = "import os; os.event.set(); os.thread.join(); print(os.told == os.getpriority(os.PRIO_PROCESS, 0))";
+        let mut nice = Command::new("nice");
+        let clone = [env!("CARGO_BIN_EXE_flashfork"), "clone", "t", "-c", code];
+        nice.args(["-n", "5"]).args(clone).env("XDG_RUNTIME_DIR", place.path()).env_remove("LD_PRELOAD");
+        prints(&nice.output().unwrap(), "True\n");
+    }
+}
+
+#[test]
+fn a_rehearsal_that_fails_leaves_the_program_its_status() {
+    let handler = "import os
+def h():
+    if os.readlink('/proc/self/fd/1') == '/dev/null': os.close(1)
+os.register_at_fork(after_in_child=h)";
+    let place = warmed(handler);
+    for _ in 0..3 {
+        prints(&place.run(&["clone", "t", "-c", "import sys; print(sys.argv)"]), "['-c']\n");
+    }
+}
+
+#[test]
+fn a_sandbox_that_kills_for_what_an_early_end_calls_kills_no_clone() {
+    let place = warmed("import ctypes, struct");
+    // chdir, stat, waitid, close_range and rt_sigqueueinfo end the process (numbers of x86-64).
+    let code = "import ctypes, struct, sys
+calls = [80, 4, 247, 436, 129]
+filter = [(0x20, 0, 0, 0)] + [(0x15, len(calls) - i, 0, n) for i, n in enumerate(calls)] + [(6, 0, 0, 0x7fff0000), (6, 0, 0, 0x80000000)]
+text = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *f) for f in filter))
+program = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(filter), ctypes.addressof(text)))
+c = ctypes.CDLL(None)
+assert c.prctl(38, 1, 0, 0, 0) == 0 and c.prctl(22, 2, program, 0, 0) == 0
+print('out')
+sys.exit(4)";
+    let output = python(&place, code);
+    assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(4), "out\n", ""));
+}
+
+#[test]
+fn the_start_of_a_perl_script_is_its_own() {
+    let place = Place::new();
+    place.warm(&["perl", "-e", "1"]);
+    let mut first = 0;
+    until("a second has passed", || {
+        let output = place.run(&["clone", "t", "-e", "print $^T"]);
+        let start: u64 = stdout(&output).parse().unwrap();
+        first = if first == 0 { start } else { first };
+        start > first
+    });
+}
+
+#[test]
+fn signals_that_mean_nothing_to_a_template_do_not_end_it() {
+    let place = Place::new();
+    place.warm_shell();
+    let pid = place.template_pid();
+    for sent in [libc::SIGRTMIN(), libc::SIGUSR1, libc::SIGRTMAX()] {
+        kill(pid, sent);
+        prints(&place.shell("echo here").output().unwrap(), "here\n");
+    }
+    assert_eq!(place.template_pid(), pid);
+}

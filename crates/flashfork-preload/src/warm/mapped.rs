@@ -1,0 +1,115 @@
+//! What files a process has mapped, besides those that it had at the ready point.
+
+use super::Single;
+use core::ffi::c_int;
+
+/// How many are known; in a template with more none is.
+const MOST: usize = 1024;
+
+struct Files {
+    keys: [u64; MOST],
+    count: usize,
+}
+
+static FILES: Single<Files> = Single::new(Files { keys: [0; MOST], count: 0 });
+
+/// A line of `/proc/self/maps` (`proc_pid_maps(5)`), as far as it has been read.
+struct Line {
+    field: u8,
+    shared: bool,
+    file: bool,
+    /// Of device and inode.
+    hash: u64,
+    /// How much of [`MEMFD`] the path has begun with; more than its length for another.
+    path: usize,
+}
+
+const NEW: Line = Line { field: 0, shared: false, file: false, hash: 0xcbf2_9ce4_8422_2325, path: 0 };
+const MEMFD: &[u8] = b"/memfd:";
+
+impl Line {
+    fn read(&mut self, byte: u8) {
+        match (self.field, byte) {
+            (..5, b' ') => self.field += 1,
+            (1, _) => self.shared = byte == b's',
+            (3 | 4, _) => {
+                self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+                self.file |= self.field == 4 && byte != b'0';
+            }
+            (5, b' ') if self.path == 0 => {}
+            (5, _) if self.path < MEMFD.len() => {
+                self.path = if MEMFD[self.path] == byte { self.path + 1 } else { usize::MAX };
+            }
+            _ => {}
+        }
+    }
+
+    /// None for memory of the process's own: sealed memory, and a caller's request, are private mappings of files without a name.
+    fn key(&self) -> Option<u64> {
+        let own = !self.file || !self.shared && self.path == MEMFD.len();
+        (!own).then_some(self.hash ^ u64::from(self.shared))
+    }
+}
+
+/// Calls `each` for every mapping of a file, until that is false. False then, and where they can't be read.
+fn all(mut each: impl FnMut(u64) -> bool) -> bool {
+    let (mut buffer, mut line, mut good) = ([0u8; 4096], NEW, true);
+    // SAFETY: the buffer is as long as said; the descriptor is this function's own.
+    unsafe {
+        let maps = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let mut any = false;
+        while good {
+            let count = libc::read(maps, buffer.as_mut_ptr().cast(), buffer.len());
+            if count <= 0 {
+                good = count == 0 && any;
+                break;
+            }
+            any = true;
+            for byte in &buffer[..count as usize] {
+                if *byte != b'\n' {
+                    line.read(*byte);
+                } else if let Some(key) = core::mem::replace(&mut line, NEW).key() {
+                    good = good && each(key);
+                }
+            }
+        }
+        close(maps);
+    }
+    good
+}
+
+fn close(fd: c_int) {
+    // SAFETY: the caller's own; -1 is no descriptor.
+    unsafe { libc::close(fd) };
+}
+
+/// Takes down which there are, at the ready point.
+pub fn note() {
+    // SAFETY: one thread, no other reference.
+    let files = unsafe { FILES.get() };
+    let noted = all(|key| {
+        let (known, count) = (files.keys[..files.count].contains(&key), files.count);
+        if !known && count < MOST {
+            files.keys[count] = key;
+            files.count += 1;
+        }
+        known || count < MOST
+    });
+    if !noted {
+        files.count = 0;
+    }
+}
+
+/// Whether there are no others now. False where that can't be known.
+pub fn no_others() -> bool {
+    // SAFETY: as above.
+    let files = unsafe { FILES.get() };
+    let (known, mut last) = (&files.keys[..files.count], 0);
+    all(|key| {
+        // Mappings of one file lie together, and those of many files in the order of then.
+        let found = known[last..].iter().position(|k| *k == key).map(|i| i + last);
+        let found = found.or_else(|| known.iter().position(|k| *k == key));
+        last = found.unwrap_or(last);
+        found.is_some()
+    })
+}
