@@ -116,7 +116,7 @@ fn a_warm_up_that_ends_itself_ends_as_in_python_itself() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept", "{}", stderr(&warm));
         let cold = Command::new(PYTHON).args(["-c", &code]).output().unwrap();
         assert_eq!(stdout(&warm), stdout(&cold));
-        let told = stderr(&warm).strip_prefix(stderr(&cold)).expect(stderr(&warm));
+        let told = stderr(&warm).strip_prefix(stderr(&cold)).unwrap_or_else(|| panic!("{}", stderr(&warm)));
         assert_eq!(told.lines().count(), 1, "{told}");
         assert!(told.contains(&format!("exit status {} before", cold.status.code().unwrap())), "{told}");
     }
