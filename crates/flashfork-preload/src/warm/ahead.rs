@@ -82,7 +82,7 @@ pub fn after_fork(template: &mut Template, pid: c_int) {
     template.ahead.far = far;
     // That of Python has more to do first.
     if template.facts.at != ReadyAt::Python {
-        wait_for_caller();
+        wait_for_caller(true);
     }
 }
 
@@ -100,14 +100,16 @@ pub fn is_ahead() -> bool {
     unsafe { TEMPLATE.get() }.as_ref().is_some_and(|template| template.ahead.far >= 0)
 }
 
-/// Returns when this process has a caller, and has taken over what is his; ends it when there will be none.
-pub fn wait_for_caller() {
+/// Returns when this process has a caller, and has taken over what is his; ends it when there will be none. One that could
+/// not be `rehearsed` waits for nobody.
+pub fn wait_for_caller(rehearsed: bool) {
     // SAFETY: one thread, which keeps no other reference to these; the template's copy is of no use afterwards.
     unsafe {
         let Some(template) = TEMPLATE.get() else { return };
         // Threads that handlers of forks have started would not get what is a caller's: his nice value, CPUs and signals.
-        if threads() != 1 {
-            libc::_exit(0);
+        // Whom it was given to already keeps it; nobody else gets it.
+        if !rehearsed || threads() != 1 {
+            libc::shutdown(template.ahead.far, libc::SHUT_RD);
         }
         let Some([socket, descriptors @ ..]) = take(template.ahead.far) else { libc::_exit(127) };
         forget_signals(template.facts.pid);

@@ -207,6 +207,9 @@ def rehearsed():
     gc.collect()
     _flush_held()
     _flush()
+
+
+def restore():
     for words, before in _SELF.pop("_before", ()):
         words[:] = before
     _SELF.update(status=0, _seeded=True)

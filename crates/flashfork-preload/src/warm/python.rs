@@ -126,8 +126,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
             in_handlers(|| (python.api.PyOS_AfterFork_Parent)());
         }
         if ahead::is_ahead() {
-            python.rehearse();
-            ahead::wait_for_caller();
+            ahead::wait_for_caller(python.rehearse());
         }
         // None where a handler of forks has forked, and its child comes here: nobody has called that.
         let Some(given) = CLONE.get().as_ref() else { libc::_exit(0) };
@@ -267,7 +266,7 @@ impl Python {
 
     /// What comes after the fork, with a program that does nothing, in a clone that has no caller yet. Should it fail, the clone ends, and
     /// one that was not rehearsed takes its place.
-    unsafe fn rehearse(&self) {
+    unsafe fn rehearse(&self) -> bool {
         // SAFETY: the C API; the environment of this process, which a null ends.
         unsafe {
             let mut count = 0;
@@ -277,9 +276,9 @@ impl Python {
             let variables: &[*mut c_char] = if count == 0 { &[] } else { core::slice::from_raw_parts(environ, count) };
             self.set_list(c"variables", variables);
             self.set_list(c"given", &[]);
-            if !self.call(c"rehearse()") || !self.run() || !self.call(c"rehearsed()") {
-                libc::_exit(0);
-            }
+            let good = self.call(c"rehearse()") && self.run() && self.call(c"rehearsed()");
+            self.call(c"restore()");
+            good
         }
     }
 
