@@ -194,39 +194,6 @@ fn a_clone_that_has_told_its_end_counts_no_more() {
 }
 
 #[test]
-fn a_handler_of_forks_that_starts_threads_makes_them_with_what_is_the_callers() {
-    let handler = "import os, threading
-def h():
-    e = threading.Event()
-    def look():
-        e.wait()
-        os.told = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    os.event, os.thread = e, threading.Thread(target=look, daemon=True)
-    os.thread.start()
-os.register_at_fork(after_in_child=h)";
-    let place = warmed(handler);
-    for _ in 0..2 {
-        let code = "import os; os.event.set(); os.thread.join(); print(os.told == os.getpriority(os.PRIO_PROCESS, 0))";
-        let mut nice = Command::new("nice");
-        let clone = [env!("CARGO_BIN_EXE_flashfork"), "clone", "t", "-c", code];
-        nice.args(["-n", "5"]).args(clone).env("XDG_RUNTIME_DIR", place.path()).env_remove("LD_PRELOAD");
-        prints(&nice.output().unwrap(), "True\n");
-    }
-}
-
-#[test]
-fn a_rehearsal_that_fails_leaves_the_program_its_status() {
-    let handler = "import os
-def h():
-    if os.readlink('/proc/self/fd/1') == '/dev/null': os.close(1)
-os.register_at_fork(after_in_child=h)";
-    let place = warmed(handler);
-    for _ in 0..3 {
-        prints(&place.run(&["clone", "t", "-c", "import sys; print(sys.argv)"]), "['-c']\n");
-    }
-}
-
-#[test]
 fn a_sandbox_that_kills_for_what_an_early_end_calls_kills_no_clone() {
     let place = warmed("import ctypes, struct");
     // chdir, stat, waitid, close_range and rt_sigqueueinfo end the process (numbers of x86-64).
