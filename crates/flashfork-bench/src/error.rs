@@ -8,9 +8,9 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum BenchError {
     /// A system call or file operation failed.
-    #[error("{what}: {source}")]
+    #[error("can't {what}: {source}")]
     System {
-        /// What was being done.
+        /// What was being done, as it follows "can't".
         what: String,
         /// The system's reason.
         source: io::Error,

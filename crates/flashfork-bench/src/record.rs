@@ -179,7 +179,8 @@ impl Document {
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         let file = File::open(path).map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
         let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };
-        let value: Value = serde_json::from_reader(BufReader::new(file)).map_err(|error| wrong(error.to_string()))?;
+        let value: Value = serde_json::from_reader(BufReader::new(file))
+            .map_err(|error| wrong(format!("no records, which experiments write with --records: {error}")))?;
         match value.get("schema").and_then(Value::as_str) {
             Some(SCHEMA) => {}
             Some(other) => {

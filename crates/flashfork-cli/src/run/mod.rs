@@ -96,8 +96,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         let written =
             serde_json::to_writer_pretty(&mut *file, &report).map_err(Into::into).and_then(|()| writeln!(file));
         if let Err(e) = written {
-            // The program's own exit code matters more.
-            eprintln!("flashfork: can't write the report: {e}");
+            eprintln!("flashfork: can't write the report: {e}; the exit code is the program's");
         }
     }
     if std::io::stderr().is_terminal() {
