@@ -92,8 +92,10 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         Act::Renew => carry_out(act, What::MostWritten),
         Act::Unseal => {
             // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a later fork.
-            if unseal_for_policy() != Err(seal::Error::Busy) {
-                policy.unsealed();
+            match unseal_for_policy() {
+                Err(seal::Error::Busy) => {}
+                Ok(_) if !STATE.holds_sealed() => policy.unsealed(),
+                _ => policy.unseal_failed(),
             }
         }
     }
@@ -120,8 +122,13 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
 fn carry_out(act: Act, what: What) {
     let sealed = seal_for_policy(what);
     stats().seal(&sealed);
-    let outcome = sealed.outcome.ok();
+    let outcome = sealed.outcome;
     drop(sealed);
+    let outcome = match outcome {
+        Err(seal::Error::Busy) => return STATE.policy.busy(act),
+        Err(seal::Error::Refused(reason)) if reason.may_pass() => return STATE.policy.put_off(act),
+        outcome => outcome.ok(),
+    };
     let (count, ns) = STATE.policy.sealed(act, outcome.as_ref(), &Own);
     stats().before.add(count, ns);
     stats().largest_seal.fetch_max(STATE.policy.bought(), Relaxed);

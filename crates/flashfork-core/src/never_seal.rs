@@ -56,6 +56,13 @@ pub enum Reason {
     ThreadTraced,
 }
 
+impl Reason {
+    /// Whether it stands for what memory or threads happened to be like at that moment.
+    pub(crate) fn may_pass(self) -> bool {
+        matches!(self, Reason::LowMemory | Reason::Threads | Reason::ThreadUnstoppable | Reason::ThreadTraced)
+    }
+}
+
 /// What a row of the table is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {

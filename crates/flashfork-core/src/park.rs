@@ -214,16 +214,17 @@ pub fn before_exec() -> bool {
             break;
         }
         // What has been sent by the end of the seal is taken here at the latest.
-        STATE.execs.fetch_sub(1, SeqCst);
+        after_exec();
         sys::pause_briefly();
         STATE.execs.fetch_add(1, SeqCst);
     }
     true
 }
 
-/// It failed.
+/// It failed, or waits.
 pub fn after_exec() {
-    STATE.execs.fetch_sub(1, SeqCst);
+    // A clone made meanwhile by another thread has begun to count anew.
+    let _ = STATE.execs.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
 }
 
 /// `SIG_DFL` is 0, `SIG_IGN` 1.

@@ -218,11 +218,18 @@ impl Blocks {
 
 /// As much of a run as may still be planned: whole blocks.
 fn within(mut run: Run, left: usize) -> Run {
-    if run.range.len() > left {
+    let whole = run.range.len();
+    if whole > left {
         let end = (run.range.start + left) & !(HUGE - 1);
         run.range.end = end.max(run.range.start);
+        run.filled = share_of(run.filled, whole, run.range.len());
     }
     run
+}
+
+/// Of `bytes` spread over a run of `whole` bytes, those in a part of it.
+pub fn share_of(bytes: usize, whole: usize, part: usize) -> usize {
+    (bytes as u128 * part as u128 / whole.max(1) as u128) as usize
 }
 
 /// The generation of which most was written since it was sealed; none when nothing was.
@@ -281,4 +288,19 @@ pub fn set_holes(arena: &mut Arena, caller_stack: usize, excluded: &[Range]) -> 
 fn around(addr: usize, below: usize, above: usize) -> Range {
     let start = addr.saturating_sub(below);
     Range::pages_of(start, addr.saturating_add(above) - start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_cut_counts_its_own_holes_only() {
+        let whole = Run { range: Range::new(HUGE, 101 * HUGE), filled: 10 * HUGE, ..Run::default() };
+        let part = within(whole, 25 * HUGE + HUGE / 2);
+        assert_eq!((part.range, part.filled), (Range::new(HUGE, 26 * HUGE), 10 * HUGE / 4));
+        assert_eq!(within(whole, 100 * HUGE).filled, 10 * HUGE);
+        assert!(within(whole, HUGE / 2).range.is_empty());
+        assert_eq!(share_of(1 << 45, 1 << 46, 1 << 46), 1 << 45);
+    }
 }

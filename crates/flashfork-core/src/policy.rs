@@ -121,14 +121,34 @@ impl Policy {
         if outcome.is_some() { self.plain.take() } else { (0, 0) }
     }
 
+    /// A step that seals could not be made, because another thread has the engine: it is for the next fork.
+    pub fn busy(&self, step: Act) {
+        if step == Act::Renew {
+            self.auto.give_back();
+        }
+    }
+
+    /// A step that seals could not be made for a reason that may pass.
+    pub fn put_off(&self, step: Act) {
+        match step {
+            Act::Seal => self.always.sealed(None),
+            _ => self.auto.put_off(step),
+        }
+    }
+
     /// Bytes sealed part by part.
     pub fn bought(&self) -> u64 {
         self.auto.bought()
     }
 
-    /// Memory is anonymous again, as far as that could be done.
+    /// Memory is anonymous again.
     pub fn unsealed(&self) {
         self.auto.unsealed();
+    }
+
+    /// Memory could not be made anonymous again, or not all of it.
+    pub fn unseal_failed(&self) {
+        self.auto.unseal_failed();
     }
 
     /// A fork took `ns`, with memory sealed or not; `faults` as told to [`Policy::next`].
@@ -174,6 +194,11 @@ impl Num {
 
     fn add(&self, value: u64) {
         self.0.fetch_add(value, Relaxed);
+    }
+
+    /// Takes one away; false when there was none.
+    fn take_one(&self) -> bool {
+        self.0.fetch_update(Relaxed, Relaxed, |value| value.checked_sub(1)).is_ok()
     }
 }
 

@@ -231,9 +231,12 @@ fn plan_all(arena: &mut Arena, live: &mut Option<Live>) -> Result<bool, Error> {
     let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
     let crowded = facts.generations >= plan::MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0;
     let fold = whole || crowded;
+    if crowded && arena.most != 0 {
+        // A part is no occasion for copying everything, what a parent sealed included.
+        return Err(Error::Refused(facts.refused.unwrap_or(Reason::VmaLimit)));
+    }
     if crowded && !whole {
         // Fold all generations into one: fewer memfds, fewer VMAs.
-        arena.most = 0;
         facts = plan::make(arena, true).map_err(look)?;
     }
     if let Some(reason) = facts.refused {
@@ -314,12 +317,26 @@ impl<'a> Maker<'a> {
 
     /// Seals the arena's runs, and tells in its records what became of each.
     pub fn seal_all(&mut self, arena: &mut Arena) {
-        let mut first = 0;
+        const IN_VAIN: usize = 8;
+        let (mut first, mut in_vain, most) = (0, 0, arena.most);
         loop {
+            let before = self.outcome.sealed;
             let stale = self.seal_plan(arena, first);
             first += arena.run_count;
             if !stale || first >= MAX_RUNS {
                 return;
+            }
+            in_vain = if self.outcome.sealed == before { in_vain + 1 } else { 0 };
+            if in_vain == IN_VAIN {
+                self.outcome.cut_short = Some(Reason::CopyFailed);
+                return;
+            }
+            if most != 0 {
+                arena.most = most.saturating_sub(self.outcome.sealed as usize);
+                if arena.most == 0 {
+                    // Which would mean everything.
+                    return;
+                }
             }
             // Memory got properties that the plan knows nothing of. What is sealed by now is not written, and not planned again.
             match plan_all(arena, &mut self.live) {
@@ -363,7 +380,7 @@ impl<'a> Maker<'a> {
             let before = self.outcome.sealed;
             let result = self.seal_run(first + i, run, arena);
             let sealed = self.outcome.sealed - before;
-            self.outcome.filled += sealed.min(run.filled as u64);
+            self.outcome.filled += plan::share_of(run.filled, run.range.len(), sealed as usize) as u64;
             let record = &mut arena.records[run.record as usize];
             record.sealed += sealed;
             record.kept = record.kept.saturating_sub(sealed);

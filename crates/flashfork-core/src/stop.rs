@@ -188,14 +188,13 @@ impl Others {
             *count += 1;
             None
         });
-        match found {
-            Ok(None) => Ok(new),
-            Ok(Some(reason)) => {
+        match found.unwrap_or(Some(Reason::ThreadUnstoppable)) {
+            None => Ok(new),
+            Some(reason) => {
                 self.wait(sys::now_ns() + SHORT);
                 self.resume();
                 Err(reason)
             }
-            Err(_) => Err(Reason::ThreadUnstoppable),
         }
     }
 

@@ -14,7 +14,8 @@ use crate::{helper, objects, offset, remap};
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
 ///
-/// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages.
+/// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages. With threads, what one
+/// of them lives in, where they are stopped by signals, stays sealed.
 /// On an error the memory so far is anonymous, the rest still sealed, and every byte is as it was.
 pub fn unseal(range: Range) -> Result<u64, Error> {
     unseal_or_wait(range, Wait::Yes)
@@ -30,11 +31,7 @@ fn unseal_or_wait(range: Range, wait: Wait) -> Result<u64, Error> {
         arena.hole_count = 0;
         helper::run(arena, |arena, live| unseal_with(arena, range, live))
     });
-    let done = done.outcome.map(|o| o.sealed)?;
-    if range == Range::ALL {
-        STATE.all_unsealed();
-    }
-    Ok(done)
+    done.outcome.map(|o| o.sealed)
 }
 
 /// The same, but at once or not at all: in a process with other threads nothing is done.
@@ -50,7 +47,7 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
 fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Result<Outcome, Error> {
     let look = |e| Error::System(Step::Look, e);
     let mut outcome = Outcome::default();
-    // More VMAs than the arena has room for are done in batches.
+    // More VMAs than the arena has room for are done in batches, and so is what threads split or moved meanwhile.
     loop {
         let complete = find_sealed(arena, range).map_err(look)?;
         if arena.run_count == 0 {
@@ -62,9 +59,24 @@ fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Resul
         for i in 0..arena.run_count {
             outcome.sealed += unseal_run(arena, i, &memory, &mut live)?;
         }
-        if complete || outcome.sealed == before {
+        if complete && live.is_none() || outcome.sealed == before {
             break;
         }
+    }
+    if range == Range::ALL {
+        // Calls that discard memory ask the engine only as long as some is sealed: no thread may split or move any while it is
+        // looked for.
+        if let Some(live) = &mut live {
+            live.stop(arena).map_err(Error::Refused)?;
+        }
+        let found = find_sealed(arena, range).map(|_| arena.run_count);
+        if found == Ok(0) {
+            STATE.all_unsealed();
+        }
+        if let Some(live) = &mut live {
+            live.resume();
+        }
+        found.map_err(look)?;
     }
     if let Some(live) = live {
         (outcome.pauses, outcome.paused_ns, outcome.longest_pause_ns) = (live.pauses, live.paused_ns, live.longest_ns);

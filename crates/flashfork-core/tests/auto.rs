@@ -2,8 +2,8 @@
 
 mod common;
 use common::{in_child, intact, patterned, wait};
-use flashfork_core::MEMFD_PREFIX;
 use flashfork_core::fork::{Engine, configure, fork};
+use flashfork_core::{MEMFD_PREFIX, Pages, seal};
 use std::cell::Cell;
 
 const LEN: usize = 64 << 20;
@@ -90,5 +90,23 @@ fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
             sealed(words).0 == 0
         });
         assert!(intact(words, 2));
+    });
+}
+
+#[test]
+fn a_part_is_bought_without_copying_what_was_sealed_before() {
+    in_child(|| {
+        let words = patterned(LEN, 1);
+        for i in 0..8 {
+            words[i << 18] = common::pattern(i << 18, 1);
+            assert!(seal(Pages::Small).outcome.unwrap().sealed > 0);
+        }
+        let before = sealed(words).1;
+        assert_eq!(before.len(), 8, "no room for a generation more: {before:?}");
+        let more = patterned(LEN, 2);
+        configure(Engine::Auto, false).unwrap();
+        (0..40).for_each(|_| forked(more, 2, 50 * MILLISECOND, false));
+        assert_eq!(sealed(words).1, before);
+        assert!(intact(words, 1) && intact(more, 2));
     });
 }

@@ -3,7 +3,8 @@
 //! Nobody knows how many forks are to come, so time lost in plain forks is the rent, and a seal is bought when enough of it was
 //! paid. It is bought in five parts, each in a generation of its own: a small one first, which tells what writes do to it, and the
 //! rest in quarters as more rent is paid. Thus no number of forks makes it pay much more than one and a half times the best in
-//! hindsight, no fork waits for more than a quarter of a seal, and what exists twice while a part is replaced is a quarter too.
+//! hindsight, no fork waits for more than a quarter of a seal (unless memory has come since), and what exists twice while a part
+//! is replaced is a quarter too. Unsealing is one step.
 
 use super::forecast::{COPY_NS, FAULT_NS, Memory, ONE_IN, THERE_AND_BACK, page_ns};
 use super::{Act, Num, Process, SEALED_FORK_NS};
@@ -33,6 +34,36 @@ const WATCHED: u64 = 4;
 /// Faults of a cycle that are too few to look how many of them were new pages; but every so many cycles it is looked.
 const FEW: u64 = 16;
 const LOOK_EVERY: u64 = 16;
+
+/// What failed is not tried again before so many forks, twice as many each time.
+struct Hold {
+    failures: Num,
+    left: Num,
+}
+
+impl Hold {
+    const FIRST: u64 = 4;
+    const MOST_DOUBLINGS: u64 = 10;
+
+    const fn new() -> Hold {
+        Hold { failures: Num::new(0), left: Num::new(0) }
+    }
+
+    fn begin(&self) {
+        self.left.set(Self::FIRST << self.failures.get().min(Self::MOST_DOUBLINGS));
+        self.failures.add(1);
+    }
+
+    /// Whether this fork has to do without. Counts it.
+    fn holds(&self) -> bool {
+        self.left.take_one()
+    }
+
+    fn end(&self) {
+        self.failures.set(0);
+        self.left.set(0);
+    }
+}
 
 /// See the module.
 pub(super) struct Auto {
@@ -78,6 +109,9 @@ pub(super) struct Auto {
     written: Num,
     /// Pages of all memory that a cycle writes afresh, as the first part shows, and one; 0 until then.
     shown: Num,
+    /// After what couldn't be sealed just then, and what couldn't be made anonymous.
+    no_seal: Hold,
+    no_unseal: Hold,
 }
 
 impl Auto {
@@ -109,6 +143,8 @@ impl Auto {
             counted: Num::new(0),
             written: Num::new(0),
             shown: Num::new(0),
+            no_seal: Hold::new(),
+            no_unseal: Hold::new(),
         }
     }
 
@@ -121,11 +157,17 @@ impl Auto {
             self.begin_anew();
             return Act::Fork;
         }
+        if self.no_unseal.holds() {
+            self.fresh.set(faults);
+            return Act::Fork;
+        }
         match self.next_sealed(process, faults) {
             Act::Unseal | Act::Renew if self.others.get() != 0 => {
                 self.unsealed();
                 Act::Fork
             }
+            // Never a renewal: memory may exist twice.
+            Act::Buy(_) if self.no_seal.holds() => Act::Fork,
             act => act,
         }
     }
@@ -133,15 +175,30 @@ impl Auto {
     fn next_plain(&self, process: &impl Process) -> Act {
         let cycles = self.cycles.get();
         let fork = self.forks_ns.get() / THERE_AND_BACK / cycles.max(1);
-        if cycles % LOOK_EVERY == 1 {
+        let look = || {
             self.whole.set(process.anonymous());
             self.floor.set(SEALED_FORK_NS.min(fork.saturating_sub(self.whole.get() / HUGE as u64 * HUGE_PAGE_NS)));
+        };
+        let due = || {
+            let due = RENT[0] * (self.price_of(self.whole.get()) / 1000);
+            due.saturating_mul(DOUBT.pow(self.regrets.get().min(16) as u32))
+        };
+        let is_early = || cycles == 0 || self.whole.get() == 0 || self.rent.get() < due();
+        let looked = cycles % LOOK_EVERY == 1;
+        if looked {
+            look();
         }
-        let due = RENT[0] * (self.price_of(self.whole.get()) / 1000);
-        let due = due.saturating_mul(DOUBT.pow(self.regrets.get().min(16) as u32));
-        if cycles == 0 || self.whole.get() == 0 || self.rent.get() < due {
+        if is_early() {
             return Act::Fork;
         }
+        if !looked {
+            // Memory may have come since.
+            look();
+            if is_early() {
+                return Act::Fork;
+            }
+        }
+        let due = due();
         let (plain, faults) = (self.cycles_ns.get() / cycles, self.faults.get() / cycles);
         self.page.set(page_ns(fork.saturating_sub(self.floor.get()), self.whole.get()));
         let (memory, gains) = (self.memory(), |cycle| cycle < nine_tenths(plain));
@@ -163,8 +220,7 @@ impl Auto {
     fn next_sealed(&self, process: &impl Process, faults: u64) -> Act {
         let (sealed, plain, cycles) = (self.sealed.get(), self.plain.get(), self.cycles.get());
         let written = self.look(process, faults);
-        if self.round.get() > 0 {
-            self.round.set(self.round.get() - 1);
+        if self.round.take_one() {
             return Act::Renew;
         }
         let price = self.price_of(sealed);
@@ -225,8 +281,8 @@ impl Auto {
             let of_all = u128::from(fresh) * u128::from(self.whole.get()) / u128::from(self.sealed.get().max(1));
             self.shown.set(of_all as u64 / PAGE as u64 + 1);
         }
-        let fresh = (self.shown.get() - 1).min(faults);
-        Some(gains(memory.cycle(faults - fresh, fresh)))
+        let fresh = self.shown.get().saturating_sub(1).min(faults);
+        Some(gains(memory.cycle(faults.saturating_sub(fresh), fresh)))
     }
 
     fn memory(&self) -> Memory {
@@ -252,15 +308,16 @@ impl Auto {
 
     /// Seals all generations anew, one before each fork from this one on. Memory that came since goes first.
     fn renew_all(&self) -> Act {
-        self.round.set(self.parts.get());
+        let parts = self.parts.get();
         let grown = self.own.get() > self.sealed.get() / 4;
-        if grown && self.parts.get() >= MOST_PARTS {
+        if grown && parts >= MOST_PARTS {
             return Act::Unseal;
         }
         if grown {
+            self.round.set(parts);
             return Act::Buy(u64::MAX);
         }
-        self.round.set(self.parts.get() - 1);
+        self.round.set(parts.saturating_sub(1));
         Act::Renew
     }
 
@@ -323,6 +380,7 @@ impl Auto {
                     self.paid.set(self.paid.get() / 2);
                     self.paid_for.set(self.paid_for.get() / 2);
                 }
+                self.no_seal.end();
                 self.paid.add(outcome.elapsed_ns);
                 self.paid_for.add(outcome.sealed);
                 if act != Act::Renew {
@@ -332,6 +390,7 @@ impl Auto {
                 }
                 self.weigh(process, process.anonymous());
             }
+            None if act == Act::Renew => {}
             // There is no more to be had.
             None if self.parts.get() > 0 => self.parts.set(self.parts.get().max(PARTS.len() as u64)),
             None => {
@@ -340,6 +399,32 @@ impl Auto {
             }
         }
         self.changed();
+    }
+
+    /// A generation was not sealed anew: it is still to be.
+    pub fn give_back(&self) {
+        self.round.add(1);
+    }
+
+    /// What was asked for can't be had just now.
+    pub fn put_off(&self, act: Act) {
+        if act != Act::Renew && self.parts.get() > 0 {
+            return self.no_seal.begin();
+        }
+        if act == Act::Renew {
+            // Should too much exist twice by now, that is to be undone.
+            self.round.set(0);
+        } else {
+            // More rent is due.
+            self.regrets.add(1);
+            self.rent.set(0);
+        }
+        self.changed();
+    }
+
+    /// Some of it, or all, is still sealed.
+    pub fn unseal_failed(&self) {
+        self.no_unseal.begin();
     }
 
     pub fn bought(&self) -> u64 {
@@ -356,6 +441,8 @@ impl Auto {
         for number in [&self.rent, &self.parts, &self.round, &self.sealed, &self.filled, &self.whole, &self.shown] {
             number.set(0);
         }
+        self.no_seal.end();
+        self.no_unseal.end();
         self.changed();
     }
 
@@ -516,6 +603,64 @@ mod tests {
             }
             a.note(90_000_000, 0);
         }
+    }
+
+    #[test]
+    fn what_can_not_be_undone_is_not_forgotten_and_tried_ever_less_often() {
+        let (a, process) = all_bought();
+        let sealed = a.bought();
+        assert_eq!(cycles(&a, &process, 30_000_000, 0, 1_000).1, Act::Unseal);
+        for forks in [4, 8, 16] {
+            a.unseal_failed();
+            assert_eq!(cycles(&a, &process, 30_000_000, 0, 1_000), (forks, Act::Unseal));
+            assert_eq!(a.bought(), sealed);
+        }
+        a.unsealed();
+        assert_eq!(a.bought(), 0);
+    }
+
+    #[test]
+    fn a_part_that_can_not_be_had_now_is_asked_for_again() {
+        let (a, process) = (Auto::new(), Mock::default());
+        process.anonymous.set(GB);
+        let (_, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
+        seal(&a, &process, act, GB / 16);
+        let (_, part) = cycles(&a, &process, 20_000_000, 0, 1_000);
+        assert!(matches!(part, Act::Buy(_)), "{part:?}");
+        for forks in [4, 8] {
+            a.put_off(part);
+            assert_eq!(cycles(&a, &process, 20_000_000, 0, 1_000), (forks, part));
+        }
+        seal(&a, &process, part, GB / 4);
+        assert_eq!(a.parts.get(), 2);
+    }
+
+    #[test]
+    fn a_renewal_that_had_to_wait_is_still_to_be_made() {
+        let (a, process) = all_bought();
+        a.round.set(2);
+        assert_eq!(a.next(&process, 0), Act::Renew);
+        a.give_back();
+        assert_eq!(a.round.get(), 2, "another thread had the engine");
+        assert_eq!(a.next(&process, 0), Act::Renew);
+        a.put_off(Act::Renew);
+        assert_eq!(a.next(&process, 0), Act::Fork, "nothing forces it");
+        a.round.set(2);
+        process.written.set(GB / 2);
+        process.anonymous.set(GB / 2);
+        assert_eq!(a.next(&process, 1_000), Act::Renew);
+        a.put_off(Act::Renew);
+        assert_eq!(a.next(&process, 1_000), Act::Unseal, "too much exists twice");
+    }
+
+    #[test]
+    fn memory_that_came_is_seen_before_the_first_part_is_bought() {
+        let (a, process) = (Auto::new(), Mock::default());
+        process.anonymous.set(GB / 16);
+        assert_eq!(cycles(&a, &process, 1_000_000, 0, 2), (2, Act::Fork));
+        process.anonymous.set(GB);
+        let (_, act) = cycles(&a, &process, 20_000_000, 0, 100);
+        assert_eq!(act, Act::Buy(GB / 16));
     }
 
     #[test]
