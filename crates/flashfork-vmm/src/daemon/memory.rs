@@ -36,13 +36,22 @@ mod tests {
         assert_eq!(sum("Name:\tzombie\nState:\tZ\n"), None);
     }
 
+    /// Of a process of its own: in this one other tests take and give back memory.
     #[test]
-    fn pages_written_in_a_private_mapping_are_added_and_others_not() {
-        let before = added(std::process::id()).unwrap();
-        let pages = std::hint::black_box(vec![1u8; 32 << 20]);
-        let after = added(std::process::id()).unwrap();
-        assert!((30 << 20..40 << 20).contains(&(after - before)), "{before} {after}");
-        drop(pages);
-        assert_eq!(added(u32::MAX), None);
+    fn memory_that_a_process_keeps_is_added() {
+        use std::io::{Read, Write};
+        const KEPT: u64 = 32 << 20;
+        let mut tail = std::process::Command::new("tail");
+        tail.arg("-c").arg(KEPT.to_string()).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut tail = tail.spawn().unwrap();
+        let before = added(tail.id()).unwrap();
+        tail.stdin.take().unwrap().write_all(&vec![1; KEPT as usize]).unwrap();
+        // Once it writes it has all, and keeps it: nobody reads the rest.
+        tail.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let after = added(tail.id()).unwrap();
+        assert!((KEPT..KEPT + (8 << 20)).contains(&(after - before)), "{before} {after}");
+        tail.kill().unwrap();
+        tail.wait().unwrap();
+        assert_eq!(added(tail.id()), None);
     }
 }
