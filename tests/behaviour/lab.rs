@@ -51,7 +51,7 @@ pub fn trials() -> Vec<Trial> {
         Err(why) => Ok(Completion::ignored_with(why)),
     });
     let with_threads = |(kernel, _): (Kernel, &[&str])| {
-        Trial::test(format!("lab-threads/{kernel}"), move || {
+        Trial::test(format!("lab/{kernel}-threads"), move || {
             let place = format!("lab-threads-{kernel}");
             let options = Options {
                 kernel,
