@@ -50,6 +50,7 @@ bench: build
 	$(FLASHFORK) bench seal-threads
 	$(FLASHFORK) bench redis
 	$(FLASHFORK) bench warm
+	$(FLASHFORK) bench advise
 	$(FLASHFORK) bench vm-clone
 	$(FLASHFORK) bench vm-memory
 

@@ -138,11 +138,11 @@ mod tests {
         hook(at, "20-fails", "echo one; echo two >&2; exit 7");
         hook(at, "10-says", "echo $FLASHFORK_CLONE $FLASHFORK_INDEX $FLASHFORK_GENERATION $FLASHFORK_JOB");
         hook(at, "30-hangs", "sleep 1000 & sleep 1000");
-        hook(at, "40-leaves-a-child", "sleep 2 & echo done");
+        hook(at, "40-leaves-a-child", "sleep 12 & echo done");
         fs::write(at.join("50-no-program"), "").unwrap();
         fs::write(at.join("60-no-interpreter"), "#!/nonexistent\n").unwrap();
         fs::set_permissions(at.join("60-no-interpreter"), fs::Permissions::from_mode(0o755)).unwrap();
-        let runs = run_in(at, &identity, &reaper, Duration::from_secs(1));
+        let runs = run_in(at, &identity, &reaper, Duration::from_secs(6));
         let brief: Vec<_> = runs.iter().map(|run| (run.name.as_str(), run.exit, run.message.as_str())).collect();
         let said = format!("web-3 3 {} j", "ab".repeat(16));
         assert_eq!(
@@ -150,7 +150,7 @@ mod tests {
             [
                 ("10-says", Some(Exit::Code(0)), said.as_str()),
                 ("20-fails", Some(Exit::Code(7)), "two"),
-                ("30-hangs", None, "killed after 1 s"),
+                ("30-hangs", None, "killed after 6 s"),
                 ("40-leaves-a-child", Some(Exit::Code(0)), "done"),
             ]
         );

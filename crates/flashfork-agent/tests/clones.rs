@@ -46,7 +46,7 @@ fn random_numbers_differ_between_siblings_and_the_wall_clock_is_right() {
         memory_mib: 2048,
         nested_kvm: true,
         files: vec![file(&monitor(), "linux"), file(&guest.kernel, "vmlinuz"), file(&initramfs, "initramfs")],
-        timeout: Duration::from_secs(500),
+        timeout: Duration::from_secs(1200),
         ..Options::default()
     };
     let command = format!(

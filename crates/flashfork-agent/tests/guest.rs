@@ -7,7 +7,6 @@ mod vm;
 
 use std::io::Read;
 use std::net::Shutdown;
-use std::time::Duration;
 
 use flashfork_proto::agent::{Client, ClientError, CloneIdentity, ErrorKind, Exec, Exit, PORT, Reply, Request, Stamp};
 use serde_bytes::ByteBuf;
@@ -37,14 +36,14 @@ fn the_default_guest_boots_serves_renews_itself_and_powers_off() {
     text(&mut client, "grep /dev/pts /proc/mounts && grep cgroup2 /proc/mounts && ping -c1 127.0.0.1");
 
     // Orphans are reaped.
-    text(&mut client, "sh -c 'sleep 0.1 &' ; sleep 1; ! ps -o stat | grep -q Z");
+    text(&mut client, "sh -c 'sleep 0.1 &'; while ps -o stat,comm | grep -qE 'Z|sleep'; do sleep 0.1; done");
 
     // Entropy and clock.
     assert_eq!(client.call(&Request::Reseed(ByteBuf::from(vec![7; 32]))).unwrap(), Reply::Reseeded);
     let then = Stamp { seconds: 2_000_000_000, nanoseconds: 5 };
     let Reply::ClockSet { step_ns } = client.call(&Request::SetClock(then)).unwrap() else { panic!("not set") };
     assert!(step_ns > 0);
-    assert!(text(&mut client, "date +%s").trim().parse::<i64>().unwrap() - then.seconds < 60);
+    assert!(text(&mut client, "date +%s").trim().parse::<i64>().unwrap() - then.seconds < 3600);
 
     // Hooks, in one trip with the rest.
     text(
@@ -65,11 +64,11 @@ fn the_default_guest_boots_serves_renews_itself_and_powers_off() {
     vsock_works_in_this_guest(&mut client);
 
     // A shell waits on the console, and is there again after its end.
-    assert!(vm.console().contains("/ # "), "{}", vm.console());
-    text(&mut client, "kill -9 $(pidof -s sh) || true; sleep 3; ps -o tty,comm | grep -q '4,64.*sh'");
+    vm.wait_for("/ # ");
+    text(&mut client, "kill -9 $(pidof -s sh) || true; until ps -o tty,comm | grep -q '4,64.*sh'; do sleep 0.1; done");
 
     assert_eq!(client.call(&Request::PowerOff).unwrap(), Reply::PoweringOff);
-    vm.wait_for_end(Duration::from_secs(60));
+    vm.wait_for_end();
 }
 
 #[test]
@@ -92,7 +91,7 @@ fn a_disk_of_a_directory_becomes_the_root() {
         assert_eq!(text(&mut client, "awk '$2==\"/\" {print $1}' /proc/mounts").lines().last(), Some(kind));
         assert_eq!(text(&mut client, "ls /run/flashfork"), "agent\n");
         client.call(&Request::PowerOff).unwrap();
-        vm.wait_for_end(Duration::from_secs(60));
+        vm.wait_for_end();
         // Only without the overlay is the disk written to.
         let written =
             std::process::Command::new("/usr/sbin/debugfs").args(["-R", "stat /etc/new"]).arg(&image).output();
@@ -112,7 +111,7 @@ fn a_guest_that_can_not_be_set_up_says_why_and_goes_down() {
         [("flashfork.raedy=fork", "means nothing"), ("flashfork.root=/dev/vdz", "/dev/vdz does not appear")]
     {
         let mut vm = Vm::boot(words, None);
-        vm.wait_for_end(Duration::from_secs(120));
+        vm.wait_for_end();
         assert!(vm.console().contains(reason), "{}", vm.console());
     }
 }

@@ -11,7 +11,7 @@
 //! - [`stats`], [`record`], [`host`], [`table`], [`figure`]: what was measured, where, and how sure it is.
 //! - [`all`], [`report`], [`compare`], [`warnings`]: every experiment in one run, the page about it, two runs beside each other,
 //!   and what to beware of.
-//! - [`advise`]: no experiment: what a running process's forks cost, from the host's cost model.
+//! - [`advise`]: no experiment: what a running process's forks cost, from the host's cost model; [`forecasts`] says how near that is.
 //!
 //! # Adding an experiment
 //! A module with an options struct (deriving `clap::Args`), a type implementing [`worker::Subject`], one line for it in
@@ -45,6 +45,7 @@ mod experiment;
 pub mod figure;
 #[cfg(test)]
 mod flags;
+pub mod forecasts;
 pub mod fork;
 pub mod fuzz;
 pub mod heap;

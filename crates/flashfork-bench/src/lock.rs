@@ -108,13 +108,15 @@ fn still_there(file: &File, path: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::Silent;
-    use std::sync::mpsc;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::sync::{Arc, mpsc};
 
-    /// Counts what it is told; wants to stop when it has been told something.
+    /// Counts what it is told, and passes that on; wants to stop when it has been told something.
     #[derive(Default)]
     struct Told {
         notes: usize,
         stops: bool,
+        tells: Option<mpsc::Sender<usize>>,
     }
 
     impl Progress for Told {
@@ -122,6 +124,7 @@ mod tests {
         fn step(&mut self) {}
         fn note(&mut self, _: &str) {
             self.notes += 1;
+            self.tells.iter().for_each(|tells| tells.send(self.notes).unwrap());
         }
         fn interrupted(&self) -> bool {
             self.stops && self.notes > 0
@@ -144,20 +147,18 @@ mod tests {
         let mut told = Told::default();
         let first = MachineLock::acquire_at(&path, &mut told).unwrap();
         assert_eq!(told.notes, 0, "nobody holds it");
-        let (send, receive) = mpsc::channel();
-        let second = {
-            let path = path.clone();
-            std::thread::spawn(move || {
-                let mut told = Told::default();
-                let lock = MachineLock::acquire_at(&path, &mut told).unwrap();
-                send.send(told.notes).unwrap();
-                drop(lock);
-            })
-        };
-        assert!(receive.recv_timeout(Duration::from_millis(1500)).is_err(), "the lock was given twice");
+        let (tells, hears) = mpsc::channel();
+        let (free, second) = (Arc::new(AtomicBool::new(false)), path.clone());
+        let was_free = Arc::clone(&free);
+        let second = std::thread::spawn(move || {
+            let mut told = Told { tells: Some(tells), ..Told::default() };
+            let _lock = MachineLock::acquire_at(&second, &mut told).unwrap();
+            (was_free.load(SeqCst), told.notes)
+        });
+        assert_eq!(hears.recv(), Ok(1), "it waits, and says so");
+        free.store(true, SeqCst);
         drop(first);
-        assert_eq!(receive.recv_timeout(Duration::from_secs(10)).unwrap(), 1);
-        second.join().unwrap();
+        assert_eq!(second.join().unwrap(), (true, 1), "not before it was free, and said once");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use flashfork_bench::clones::{self, ClonesOptions};
 use flashfork_bench::compare;
 use flashfork_bench::cow_model::CowModelOptions;
 use flashfork_bench::creation::CreationOptions;
+use flashfork_bench::forecasts::{self, AdviseOptions};
 use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::fuzz::FuzzOptions;
 use flashfork_bench::policy::PolicyOptions;
@@ -67,6 +68,8 @@ enum Experiment {
     AccessMix(Run<AccessMixOptions>),
     /// Where the time of a plain fork goes in the kernel, by perf
     Profile(Run<ProfileOptions>),
+    /// The forecasts of `advise` beside the forks of five processes of different shapes
+    Advise(Run<AdviseOptions>),
     /// Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute
     Check(Run<CheckOptions>),
     /// How much of a program's memory changes between two moments: bytes, pages, huge pages
@@ -241,6 +244,7 @@ impl Experiment {
             Experiment::Fault(_) => access::FAULT,
             Experiment::AccessMix(_) => access::ACCESS_MIX,
             Experiment::Profile(_) => profile::EXPERIMENT,
+            Experiment::Advise(_) => forecasts::EXPERIMENT,
             Experiment::Check(_) => check::EXPERIMENT,
             Experiment::WriteFraction(_) => flashfork_bench::write_fraction::EXPERIMENT,
             Experiment::Rollback(_) => rollback::EXPERIMENT,
@@ -264,6 +268,7 @@ impl Experiment {
             Experiment::Fault(run) => &run.output,
             Experiment::AccessMix(run) => &run.output,
             Experiment::Profile(run) => &run.output,
+            Experiment::Advise(run) => &run.output,
             Experiment::Check(run) => &run.output,
             Experiment::WriteFraction(run) => &run.output,
             Experiment::Rollback(run) => &run.output,
@@ -309,6 +314,10 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
         Experiment::Profile(Run { options: o, .. }) => {
             interrupt::catch()?;
             profile::run(o, &mut bars)?
+        }
+        Experiment::Advise(Run { options: o, .. }) => {
+            interrupt::catch()?;
+            forecasts::run(o, &mut bars)?
         }
         Experiment::Check(Run { options: o, .. }) => {
             interrupt::catch()?;

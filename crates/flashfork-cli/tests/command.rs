@@ -3,6 +3,8 @@
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::contains;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
 fn flashfork() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork"));
@@ -45,7 +47,7 @@ fn every_command_has_help_with_an_example() {
 
 #[test]
 fn every_measurement_has_help_with_an_example() {
-    let experiments = ["creation", "cow-model", "write-fraction", "fault", "access-mix", "profile", "check"];
+    let experiments = ["creation", "cow-model", "write-fraction", "fault", "access-mix", "profile", "advise", "check"];
     for name in experiments.into_iter().chain(["compare", "all", "report"]) {
         flashfork().args(["bench", name, "--help"]).assert().success().stdout(contains("Example: flashfork bench"));
     }
@@ -120,21 +122,26 @@ fn a_process_that_is_gone_gets_no_advice() {
 fn ctrl_c_keeps_what_is_measured() {
     let dir = tempfile::tempdir().unwrap();
     let records = dir.path().join("records.json");
-    let mut bench = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
-    bench
-        .env("HOME", dir.path())
-        .args(["bench", "creation", "--sizes", "0,8M,32M,64M,128M,256M", "--records"])
-        .arg(&records);
-    let mut child = bench.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    // It has waited for whoever else measures once it has a worker.
-    while !has_child(child.id()) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended without a worker");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    std::thread::sleep(std::time::Duration::from_secs(6));
-    // SAFETY: a signal to our own child.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    let done = child.wait_with_output().unwrap();
+    let interrupted_after = |patience: u64| {
+        let mut bench = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
+        bench
+            .env("HOME", dir.path())
+            .args(["bench", "creation", "--sizes", "0,8M,32M,64M,128M,256M", "--records"])
+            .arg(&records);
+        let mut child = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It has waited for whoever else measures once it has a worker.
+        while !has_child(child.id()) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended without a worker");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        std::thread::sleep(Duration::from_secs(patience));
+        // SAFETY: a signal to our own child.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
+        child.wait_with_output().unwrap()
+    };
+    // How long the first figure takes depends on what else runs: where none is there yet, it gets more time.
+    let nothing_yet = |done: &Output| String::from_utf8_lossy(&done.stderr).contains("before anything was measured");
+    let done = [3, 9, 27, 81].into_iter().map(interrupted_after).find(|done| !nothing_yet(done)).unwrap();
     assert!(done.status.success(), "{done:?}");
     let text = std::fs::read_to_string(&records).unwrap();
     // Between two sizes no cell ends by it: then it stands among what was left out.
@@ -151,7 +158,7 @@ fn ctrl_c_before_anything_is_measured_leaves_the_records_of_an_earlier_run() {
     // Not a figure can be there by then: preparing the parents of this size takes longer, wherever it is.
     let mut bench = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
     bench.env("HOME", dir.path()).args(["bench", "creation", "--sizes", "512M", "--records"]).arg(&records);
-    let mut child = bench.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let catches = |text: &str| {
         let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
@@ -159,7 +166,7 @@ fn ctrl_c_before_anything_is_measured_leaves_the_records_of_an_earlier_run() {
     };
     while !std::fs::read_to_string(&status).is_ok_and(|text| catches(&text)) {
         assert!(child.try_wait().unwrap().is_none(), "it ended before it caught signals");
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
     // SAFETY: a signal to our own child.
     assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
@@ -186,9 +193,8 @@ fn state(pid: u32) -> Option<char> {
 
 #[test]
 fn a_process_that_is_looked_at_goes_on_when_the_one_who_looks_is_killed() {
-    use std::process::Stdio;
     let home = tempfile::tempdir().unwrap();
-    let pause = || std::thread::sleep(std::time::Duration::from_micros(200));
+    let pause = || std::thread::sleep(Duration::from_micros(200));
     let send = |pid: u32, signal| {
         // SAFETY: a signal to a child of ours that has not been waited for.
         assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
@@ -198,11 +204,18 @@ fn a_process_that_is_looked_at_goes_on_when_the_one_who_looks_is_killed() {
     let mut target = std::process::Command::new("python3");
     let mut target = target.args(["-S", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     std::io::Read::read_exact(target.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-    let mut advise = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
-    advise.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", "--watch", "0.1"]);
-    let mut advise = advise.arg(target.id().to_string()).stdout(Stdio::null()).spawn().unwrap();
+    let look = || {
+        let mut advise = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
+        advise.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", "--watch", "0.1"]);
+        advise.arg(target.id().to_string()).stdout(Stdio::null()).spawn().unwrap()
+    };
+    let (mut advise, mut looks) = (look(), 1);
     loop {
-        assert!(advise.try_wait().unwrap().is_none(), "it ended without being seen with a stopped process");
+        if advise.try_wait().unwrap().is_some() {
+            // The processor was elsewhere while the process was stopped: it is looked at again.
+            assert!(looks < 100, "it was never seen with a stopped process");
+            (advise, looks) = (look(), looks + 1);
+        }
         if state(target.id()) == Some('T') {
             send(advise.id(), libc::SIGSTOP);
             while state(advise.id()) != Some('T') {
@@ -218,7 +231,7 @@ fn a_process_that_is_looked_at_goes_on_when_the_one_who_looks_is_killed() {
     send(advise.id(), libc::SIGKILL);
     advise.wait().unwrap();
     let begin = std::time::Instant::now();
-    while state(target.id()) == Some('T') && begin.elapsed() < std::time::Duration::from_secs(20) {
+    while state(target.id()) == Some('T') && begin.elapsed() < Duration::from_secs(120) {
         pause();
     }
     let found = state(target.id());
@@ -245,13 +258,11 @@ fn a_size_that_does_not_fit_is_refused_in_one_line() {
 fn records_that_could_not_be_written_are_refused_before_measuring() {
     flashfork()
         .args(["bench", "fork", "--sizes", "0", "--records", "/proc/nowhere/records.json"])
-        .timeout(std::time::Duration::from_secs(20))
         .assert()
         .code(1)
         .stderr(contains("/proc/nowhere"));
     flashfork()
         .args(["bench", "fork", "--sizes", "0", "--records", "/dev/full"])
-        .timeout(std::time::Duration::from_secs(20))
         .assert()
         .code(1)
         .stdout("")

@@ -78,8 +78,9 @@ fn predictions_are_near_what_is_measured() {
     assert!(near, "{seen}");
 }
 
-/// What holds on every machine, however busy.
+/// What a machine can only be if the prices are wrong: they compare times, too.
 #[test]
+#[ignore = "compares times: make test-all"]
 fn the_prices_make_sense() {
     let model = CostModel::calibrate().unwrap();
     for p in [model.fork, model.cycle] {
@@ -96,6 +97,20 @@ fn the_prices_make_sense() {
         let took = model.seal_time(pages, 1 << 30);
         assert!((0.01..100.0).contains(&took.as_secs_f64()), "{model:#?}");
     }
+}
+
+#[test]
+fn every_price_is_measured() {
+    let model = CostModel::calibrate().unwrap();
+    let writes = [Some(model.write_fork), Some(model.write_seal), model.write_fork_thp, model.write_odf];
+    let writes = writes.into_iter().flatten().flat_map(|w| [w.region, w.page, w.residual]);
+    let forks = [model.fork, model.cycle].into_iter().flat_map(|p| {
+        [p.process, p.page, p.huge_page, p.vma, p.dirty_region, p.dirty_page, p.shared_table, p.residual]
+    });
+    let seals = [model.seal, model.seal_small].into_iter().flat_map(|s| [s.look, s.gb, s.residual]);
+    let all: Vec<f64> = writes.chain(forks).chain(seals).chain([model.calibration_seconds]).collect();
+    assert!(all.iter().all(|price| price.is_finite() && *price >= 0.0), "{model:#?}");
+    assert!(model.fork.process > 0.0 && model.cycle.process > 0.0, "{model:#?}");
 }
 
 #[test]

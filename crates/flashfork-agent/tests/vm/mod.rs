@@ -20,7 +20,7 @@ use rustix::net::{AddressFamily, SocketType, connect, socket};
 pub const TEST_PROGRAM: &str = "/test/program";
 
 /// Time a guest has to boot, emulated on a busy machine.
-const BOOT: Duration = Duration::from_secs(120);
+const BOOT: Duration = Duration::from_secs(600);
 
 pub struct Vm {
     qemu: Child,
@@ -75,7 +75,7 @@ impl Vm {
         let mut socket = loop {
             match UnixStream::connect(&path) {
                 Ok(socket) => break socket,
-                Err(_) if start.elapsed() < Duration::from_secs(10) => sleep(Duration::from_millis(10)),
+                Err(_) if start.elapsed() < BOOT => sleep(Duration::from_millis(10)),
                 Err(error) => panic!("{error}"),
             }
         };
@@ -92,10 +92,19 @@ impl Vm {
         String::from_utf8_lossy(&fs::read(self.directory.path().join("console")).unwrap_or_default()).into_owned()
     }
 
-    pub fn wait_for_end(&mut self, limit: Duration) {
+    /// Waits until the console says `text`.
+    pub fn wait_for(&self, text: &str) {
+        let start = Instant::now();
+        while !self.console().contains(text) {
+            assert!(start.elapsed() < BOOT, "it never says {text:?}: {}", self.console());
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn wait_for_end(&mut self) {
         let start = Instant::now();
         while self.qemu.try_wait().unwrap().is_none() {
-            assert!(start.elapsed() < limit, "the guest goes on: {}", self.console());
+            assert!(start.elapsed() < BOOT, "the guest goes on: {}", self.console());
             sleep(Duration::from_millis(50));
         }
     }
@@ -129,7 +138,7 @@ pub fn connect_loopback(port: u32) -> UnixStream {
         match connect(&socket, &Loopback(port)) {
             Ok(()) => return socket.into(),
             // The agent has not opened its port yet.
-            Err(_) if start.elapsed() < Duration::from_secs(20) => sleep(Duration::from_millis(20)),
+            Err(_) if start.elapsed() < BOOT => sleep(Duration::from_millis(20)),
             Err(error) => panic!("{error}"),
         }
     }

@@ -5,6 +5,7 @@ use crate::access::AccessSubject;
 use crate::clones::ClonesSubject;
 use crate::cow_model::CowSubject;
 use crate::creation::CreationSubject;
+use crate::forecasts::ShapeSubject;
 use crate::fork::{ForkSubject, SealingSubject};
 use crate::policy::PolicySubject;
 use crate::rollback::RollbackSubject;
@@ -24,6 +25,7 @@ pub(super) fn find(name: &str) -> Option<Serve> {
         entry::<ClonesSubject>(),
         entry::<RollbackSubject>(),
         entry::<SealThreadsSubject>(),
+        entry::<ShapeSubject>(),
     ];
     subjects.into_iter().find(|&(known, _)| known == name).map(|(_, serve)| serve)
 }
