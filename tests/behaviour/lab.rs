@@ -28,49 +28,37 @@ const ON_DEMAND: &[&str] = &[
     "overcommit_never",
 ];
 
-/// Programs whose threads are stopped: they must not be skipped.
+/// Programs whose threads are stopped: they must not be skipped. Not `threads_helper`: at an emulator's speed no helper is caught in
+/// the middle.
 const WITH_THREADS: &[&str] =
     &["threads_live", "threads_live_signals", "threads_interrupted", "threads_interrupted_signals"];
 
-/// Those whose threads are stopped for a seal run by themselves, on an emulator with a thread for each CPU; the others are faster
-/// without. Not `threads_helper`: at an emulator's speed no helper is caught in the middle.
+/// The programs that a kernel runs: on the patched one those whose threads are stopped for a seal would show nothing of their own.
 fn programs(with_threads: bool) -> Vec<Program> {
     let stops_threads =
         |program: &Program| program.directive("env").is_some_and(|env| env.starts_with("FLASHFORK_THREADS"));
-    program::all().into_iter().filter(|program| stops_threads(program) == with_threads).collect()
+    program::all().into_iter().filter(|program| with_threads || !stops_threads(program)).collect()
 }
 
-/// One test for each kernel.
+/// One test for each kernel, which boots once.
 pub fn trials() -> Vec<Trial> {
     let kernels = [(Kernel::Debian6_1, ON_6_1), (Kernel::Debian6_12, &[])];
     let trial = |(kernel, more): (Kernel, &'static [&str])| {
-        Trial::test(format!("lab/{kernel}"), move || stock(kernel, &[ON_STOCK_KERNELS, more].concat()))
+        Trial::test(format!("lab/{kernel}"), move || stock(kernel, &[ON_STOCK_KERNELS, WITH_THREADS, more].concat()))
     };
     let on_demand = Trial::ignorable_test("lab/odf", || match odf::kernel() {
         Ok(image) => on_demand(image).map(|()| Completion::Completed),
         Err(why) => Ok(Completion::ignored_with(why)),
     });
-    let with_threads = |(kernel, _): (Kernel, &[&str])| {
-        Trial::test(format!("lab/{kernel}-threads"), move || {
-            let place = format!("lab-threads-{kernel}");
-            let options = Options {
-                kernel,
-                threads: true,
-                env: vec![("FLASHFORK_ENGINE".into(), "fork".into())],
-                ..Options::default()
-            };
-            run(&place, "", options, WITH_THREADS, true)
-        })
-    };
-    let with_threads = kernels.clone().into_iter().map(with_threads);
-    kernels.into_iter().map(trial).chain([on_demand]).chain(with_threads).collect()
+    kernels.into_iter().map(trial).chain([on_demand]).collect()
 }
 
 /// Programs seal where they say so, and nowhere else.
 fn stock(kernel: Kernel, must_run: &[&str]) -> Result<(), Failed> {
     let place = format!("lab-{kernel}");
     let env = vec![("FLASHFORK_ENGINE".into(), "fork".into())];
-    run(&place, "", Options { kernel, swap_mib: 256, env, ..Options::default() }, must_run, false)
+    // A host thread for each CPU: where CPUs take turns, threads are hardly stopped at odd moments.
+    run(&place, "", Options { kernel, threads: true, swap_mib: 256, env, ..Options::default() }, must_run, true)
 }
 
 /// Programs seal where they say so, and all their forks are on demand.
@@ -92,7 +80,7 @@ fn run(place: &str, first: &str, options: Options, must_run: &[&str], with_threa
         // Never reached: it gives the guest the memory controller.
         memory_max: Some(900 << 20),
         files,
-        timeout: Duration::from_secs(900),
+        timeout: Duration::from_secs(1800),
         ..options
     };
     options.env.push(("FLASHFORK_LAB".into(), "1".into()));

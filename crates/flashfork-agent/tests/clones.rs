@@ -77,8 +77,8 @@ fn random_numbers_differ_between_siblings_and_the_wall_clock_is_right() {
 /// The monitor's example that boots a guest, freezes it at its fork signal, and runs clones.
 fn monitor() -> std::path::PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built =
-        Command::new(cargo).args(["build", "-q", "-p", "flashfork-vmm", "--example", "linux"]).status().unwrap();
+    // Of the workspace, so that nothing is compiled again with other features.
+    let built = Command::new(cargo).args(["build", "-q", "--workspace", "--example", "linux"]).status().unwrap();
     assert!(built.success());
     // target/debug/deps/THIS
     let directory = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_owned();

@@ -227,7 +227,7 @@ mod tests {
             measured.iter().map(|(measure, times)| (*measure, times.len())).collect::<Vec<_>>(),
             [(Measure::FirstWrite, 4), (Measure::NextWrite, 4)]
         );
-        assert!(measured.iter().all(|(_, times)| times.iter().all(|&time| time > 0.0 && time < 1e6)), "{measured:?}");
+        assert!(measured.iter().all(|(_, times)| times.iter().all(|&time| time > 0.0)), "{measured:?}");
     }
 
     #[test]
