@@ -44,6 +44,7 @@ fn size_swap_thp_user_and_limit_are_as_asked() {
 
 /// 30 MB in a 24 MiB cgroup: killed without swap, alive with it.
 #[test]
+#[ignore = "boots guests of its own: make test-all"]
 fn the_memory_limit_kills_and_swap_saves() {
     let script = ["awk", "BEGIN { s = sprintf(\"%30000000s\", \"\"); print length(s) }"];
     let tight = Options { memory_max: Some(24 << 20), ..Options::default() };
@@ -61,6 +62,7 @@ fn the_memory_limit_kills_and_swap_saves() {
 
 /// Both kernels find the emulated CPU's SVM and give an ordinary user `/dev/kvm`.
 #[test]
+#[ignore = "boots guests of its own: make test-all"]
 fn nested_kvm_is_there() {
     for kernel in KERNELS {
         let options = Options { kernel, nested_kvm: true, user: Some(1000), ..Options::default() };
@@ -72,6 +74,7 @@ fn nested_kvm_is_there() {
 /// Under instruction counting the guest's clock shows work done, not time passed: two runs of the
 /// same loop agree far better than emulated time ever does.
 #[test]
+#[ignore = "boots guests of its own: make test-all"]
 fn instructions_are_counted() {
     let options = Options { icount: true, ..Options::default() };
     let script = "t() { read up _ </proc/uptime; echo ${up%.*}${up#*.}; }; \
@@ -87,6 +90,7 @@ fn instructions_are_counted() {
 
 /// CPUs with a host thread each, and kernel parameters as given.
 #[test]
+#[ignore = "boots guests of its own: make test-all"]
 fn threads_and_kernel_parameters_are_as_asked() {
     let options =
         Options { cpus: 2, threads: true, kernel_parameters: "lab.mark=1 quiet".into(), ..Options::default() };
