@@ -15,6 +15,7 @@
 
 pub mod advise;
 pub mod arena;
+pub mod calls;
 mod copy;
 pub mod fork;
 mod grow;

@@ -97,6 +97,11 @@ impl<'a> Live<'a> {
         self.look_around(arena).inspect_err(|_| self.resume())
     }
 
+    /// With threads stopped: whether one is about to execute an instruction in `range`.
+    pub fn executes_in(&self, range: Range) -> bool {
+        self.others.executes_in(range)
+    }
+
     /// Lets them go.
     pub fn resume(&mut self) {
         self.others.resume();

@@ -54,6 +54,7 @@ pub enum Reason {
     VmaLimit,
     ThreadUnstoppable,
     ThreadTraced,
+    LibcCalls,
 }
 
 impl Reason {
@@ -381,6 +382,13 @@ pub const TABLE: &[Row] = &[
         "a debugger has them, or ptrace is refused (Yama, a sandbox, other credentials) and the signal that takes its place too",
         "ptrace(PTRACE_SEIZE), tgkill",
     ),
+    process(
+        Reason::LibcCalls,
+        "libc_calls",
+        "a process whose C library's system calls can't be followed",
+        "discards and growth of sealed memory that the engine doesn't see would bring old bytes back",
+        "the machine code of libc isn't as known (a debugger's breakpoint, another tool's hook), can't be rewritten (a sandbox), or isn't what is executed (valgrind): each function is called once to see",
+    ),
 ];
 
 impl Reason {
@@ -479,7 +487,7 @@ mod tests {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.reason as usize, i, "{}", row.name);
         }
-        assert_eq!(Reason::ThreadTraced as usize + 1, TABLE.len());
+        assert_eq!(Reason::LibcCalls as usize + 1, TABLE.len());
     }
 
     /// What `judge` says of a VMA with these flags, more than the harmless ones of ordinary memory.

@@ -30,6 +30,7 @@ struct Place {
     waits: AtomicU32,
     stack: AtomicUsize,
     pointer: AtomicUsize,
+    next: AtomicUsize,
 }
 
 /// What the helper and the handlers tell each other. In the helper's memory; all zeros is an empty one.
@@ -57,6 +58,8 @@ pub struct Waiting {
     pub stack: usize,
     /// See `stack`.
     pub pointer: usize,
+    /// Address of the instruction that it executes next.
+    pub next: usize,
 }
 
 impl Desk {
@@ -74,8 +77,11 @@ impl Desk {
     /// Whether it waits by now.
     pub fn waits(&self, held: Held) -> Option<Waiting> {
         let p = &self.places[held.place];
-        (p.waits.load(SeqCst) == held.ticket)
-            .then(|| Waiting { stack: p.stack.load(SeqCst), pointer: p.pointer.load(SeqCst) })
+        (p.waits.load(SeqCst) == held.ticket).then(|| Waiting {
+            stack: p.stack.load(SeqCst),
+            pointer: p.pointer.load(SeqCst),
+            next: p.next.load(SeqCst),
+        })
     }
 
     /// Lets it go.
@@ -245,7 +251,8 @@ extern "C" fn handler(signal: i32, info: *const Info, context: *mut u8) {
     // SAFETY: the kernel passes a siginfo_t (SA_SIGINFO).
     let info_seen = unsafe { &*info };
     if info_seen.code == SI_TKILL && info_seen.sender == STATE.helper() {
-        wait_at_desk();
+        // SAFETY: the kernel passes a ucontext_t, in which the registers stand from byte 40 on, rip as the seventeenth.
+        wait_at_desk(unsafe { context.add(40 + 8 * 16).cast::<usize>().read() });
         return;
     }
     let next = STATE.after_handler.load(SeqCst);
@@ -256,7 +263,7 @@ extern "C" fn handler(signal: i32, info: *const Info, context: *mut u8) {
     }
 }
 
-fn wait_at_desk() {
+fn wait_at_desk(next: usize) {
     // Counted before the desk is looked for: who takes it away looks in the other order.
     STATE.handling.fetch_add(1, SeqCst);
     let desk = STATE.desk.load(SeqCst);
@@ -266,6 +273,7 @@ fn wait_at_desk() {
         let tid = sys::gettid();
         let used = desk.used.load(SeqCst);
         if let Some(place) = desk.places[..used].iter().find(|p| p.tid.load(SeqCst) == tid) {
+            place.next.store(next, SeqCst);
             place.wait(desk);
         }
     }

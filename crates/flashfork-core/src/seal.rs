@@ -10,7 +10,7 @@ use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::{self, Threads};
-use crate::{helper, limits, offset, remap};
+use crate::{calls, helper, limits, offset, remap};
 use core::ffi::CStr;
 
 /// Which pages the memfd is made of.
@@ -208,9 +208,16 @@ fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Re
 }
 
 fn seal_planned(arena: &mut Arena, pages: Pages, mut live: Option<Live>) -> Result<Outcome, Error> {
+    if live.is_some() {
+        // The plan counts on being told what threads do to memory meanwhile.
+        calls::take(arena, &mut live)?;
+    }
     let fold = plan_all(arena, &mut live)?;
     if arena.run_count == 0 {
         return Ok(Outcome::default());
+    }
+    if live.is_none() {
+        calls::take(arena, &mut live)?;
     }
     let raised = limits::Raised::begin(arena)?;
     let outcome = seal_runs(arena, &raised.memory, pages, live, fold)?;

@@ -39,6 +39,8 @@ pub struct Thread {
     held: Held,
     stack: usize,
     pointer: usize,
+    /// Address of its next instruction.
+    next: usize,
 }
 
 /// The other threads of a process.
@@ -113,6 +115,11 @@ impl Others {
             at.saturating_add(above * PAGE) > range.start && at.saturating_sub(below * PAGE) < range.end
         };
         self.threads[..self.count].iter().any(|t| near(t.stack, 64, 256) || near(t.pointer, 16, 2))
+    }
+
+    /// Whether a thread is about to execute an instruction in `range`.
+    pub fn executes_in(&self, range: Range) -> bool {
+        self.threads[..self.count].iter().any(|t| (range.start..range.end).contains(&t.next))
     }
 
     /// Calls `each` with the ids of all threads, the spared one too.
@@ -245,7 +252,7 @@ impl Thread {
         match desk.waits(self.held) {
             Some(waiting) => {
                 self.stopped = true;
-                (self.stack, self.pointer) = (waiting.stack, waiting.pointer);
+                (self.stack, self.pointer, self.next) = (waiting.stack, waiting.pointer, waiting.next);
                 true
             }
             // A leader that has ended keeps its name.
@@ -274,7 +281,7 @@ impl Thread {
         let mut regs = [0usize; 27];
         // SAFETY: struct user_regs_struct is 27 words. A thread that was killed since has none, and lives nowhere.
         let _ = unsafe { sys::ptrace(PTRACE_GETREGS, self.tid, 0, regs.as_mut_ptr() as usize) };
-        (self.stack, self.pointer) = (regs[19], regs[21]);
+        (self.stack, self.pointer, self.next) = (regs[19], regs[21], regs[16]);
         true
     }
 }

@@ -6,7 +6,7 @@
 use core::ffi::CStr;
 use linux_raw_sys::{general as k, prctl as p};
 pub use syscalls::Errno;
-use syscalls::{Sysno, syscall0, syscall1, syscall2, syscall3, syscall4, syscall5, syscall6};
+use syscalls::Sysno;
 
 /// Bytes in a small page.
 pub const PAGE: usize = 4096;
@@ -24,6 +24,55 @@ pub const MAP_ANONYMOUS: u32 = k::MAP_ANONYMOUS;
 pub const MAP_NORESERVE: u32 = k::MAP_NORESERVE;
 
 pub type Result<T> = core::result::Result<T, Errno>;
+
+/// The engine's one system call instruction, a few that end in a place of their own apart. Where the engine is linked into a program with
+/// the C library, [`crate::calls`] tells it from the program's by the number, which isn't written beside it.
+#[unsafe(naked)]
+unsafe extern "C" fn raw(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> usize {
+    core::arch::naked_asm!(
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "syscall",
+        "ret",
+    )
+}
+
+/// A system call as it is.
+///
+/// # Safety
+/// As the call of this number.
+pub unsafe fn call(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
+    // SAFETY: as the caller says.
+    Errno::from_ret(unsafe { raw(number as usize, a, b, c, d, e, f) })
+}
+
+/// Functions of fewer arguments.
+macro_rules! calls {
+    ($($name:ident($($argument:ident),*);)*) => {$(
+        unsafe fn $name(number: Sysno $(, $argument: usize)*) -> Result<usize> {
+            let mut arguments = [0; 6];
+            let given: &[usize] = &[$($argument),*];
+            arguments[..given.len()].copy_from_slice(given);
+            // SAFETY: as the caller says.
+            unsafe { call(number, arguments) }
+        }
+    )*};
+}
+
+calls! {
+    syscall0();
+    syscall1(a);
+    syscall2(a, b);
+    syscall3(a, b, c);
+    syscall4(a, b, c, d);
+    syscall5(a, b, c, d, e);
+    syscall6(a, b, c, d, e, f);
+}
 
 /// `mmap(2)`. Returns the address.
 ///

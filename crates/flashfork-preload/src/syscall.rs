@@ -1,12 +1,30 @@
-//! libc's `syscall()`: the calls above when made by number, as newer jemalloc does for `process_madvise`.
+//! libc's `syscall()`: forks made by number, as the policy must see them, and what must be known before the first seal. From then on
+//! libc's own leads to the engine for what means something on sealed memory ([`flashfork_core::calls`]).
 //!
 //! Naked, so that every other call leaves the stack exactly as libc's own would: a `vfork` or `clone` made this way returns twice
 //! through the same frame.
 
-use crate::{memory, sandbox};
+use crate::sandbox;
 use core::ffi::{c_long, c_void};
-use flashfork_core::{Errno, advise};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use flashfork_core::Errno;
 use syscalls::Sysno;
+
+/// libc's own; until it is known the call itself.
+static REAL: AtomicPtr<c_void> = AtomicPtr::new(call as *const () as *mut c_void);
+
+/// Looked up when the shim is loaded: nothing may ask the loader later.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = init;
+
+extern "C" fn init() {
+    // SAFETY: a lookup in the objects loaded after this one.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"syscall".as_ptr()) };
+    if !found.is_null() {
+        REAL.store(found, Relaxed);
+    }
+}
 
 /// `syscall(2)`.
 ///
@@ -16,20 +34,6 @@ use syscalls::Sysno;
 #[unsafe(naked)]
 pub unsafe extern "C" fn syscall() -> c_long {
     core::arch::naked_asm!(
-        "cmp rdi, {madvise}",
-        "je 2f",
-        "cmp rdi, {process_madvise}",
-        "je 2f",
-        "cmp rdi, {mremap}",
-        "je 2f",
-        "cmp rdi, {mlock}",
-        "je 2f",
-        "cmp rdi, {mlock2}",
-        "je 2f",
-        "cmp rdi, {mlockall}",
-        "je 2f",
-        "cmp rdi, {userfaultfd}",
-        "je 2f",
         "cmp rdi, {fork}",
         "je 2f",
         "cmp rdi, {prctl}",
@@ -38,7 +42,21 @@ pub unsafe extern "C" fn syscall() -> c_long {
         "je 2f",
         "cmp rdi, {warm}",
         "je 2f",
-        // As in libc: shift the arguments down one place, the seventh is on the stack.
+        "jmp qword ptr [rip + {real}]",
+        "2: jmp {ours}",
+        fork = const Sysno::fork as i32,
+        prctl = const Sysno::prctl as i32,
+        seccomp = const Sysno::seccomp as i32,
+        warm = const flashfork_warm::CALL,
+        real = sym REAL,
+        ours = sym ours,
+    )
+}
+
+/// As in libc: shifts the arguments down one place, the seventh is on the stack.
+#[unsafe(naked)]
+unsafe extern "C" fn call() -> c_long {
+    core::arch::naked_asm!(
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -48,23 +66,10 @@ pub unsafe extern "C" fn syscall() -> c_long {
         "mov r9, [rsp + 8]",
         "syscall",
         "cmp rax, -4095",
-        "jae 3f",
+        "jae 2f",
         "ret",
-        "2: jmp {ours}",
-        "3: mov rdi, rax",
+        "2: mov rdi, rax",
         "jmp {failed}",
-        madvise = const Sysno::madvise as i32,
-        process_madvise = const Sysno::process_madvise as i32,
-        mremap = const Sysno::mremap as i32,
-        mlock = const Sysno::mlock as i32,
-        mlock2 = const Sysno::mlock2 as i32,
-        mlockall = const Sysno::mlockall as i32,
-        userfaultfd = const Sysno::userfaultfd as i32,
-        fork = const Sysno::fork as i32,
-        prctl = const Sysno::prctl as i32,
-        seccomp = const Sysno::seccomp as i32,
-        warm = const flashfork_warm::CALL,
-        ours = sym ours,
         failed = sym failed,
     )
 }
@@ -73,7 +78,7 @@ extern "C" fn failed(negative: c_long) -> c_long {
     crate::answer::<()>(Err(Errno::new(-negative as i32)), |()| 0) as c_long
 }
 
-/// The calls that mean something on sealed memory.
+/// The calls that mean something to the shim.
 unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: usize) -> c_long {
     // SAFETY: the program's own calls with its own arguments.
     unsafe {
@@ -81,19 +86,6 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
             return crate::answer(crate::warm::call(a, b, c, d), |n| n) as c_long;
         }
         match Sysno::new(n as usize) {
-            Some(Sysno::madvise) => c_long::from(memory::madvise(a as *mut c_void, b, c as i32)),
-            Some(Sysno::process_madvise) => {
-                memory::process_madvise(a as i32, b as *const libc::iovec, c, d as i32, e as u32) as c_long
-            }
-            Some(Sysno::mremap) => memory::mremap(a as *mut c_void, b, c, d as i32, e as *mut c_void) as c_long,
-            Some(Sysno::mlock) => c_long::from(memory::mlock(a as *const c_void, b)),
-            Some(Sysno::mlock2) => c_long::from(memory::mlock2(a as *const c_void, b, c as u32)),
-            Some(Sysno::mlockall) => c_long::from(memory::mlockall(a as i32)),
-            Some(Sysno::userfaultfd) => {
-                // Faults on a file mapping mean something else to userfaultfd: it must find all memory anonymous.
-                advise::before_all();
-                crate::answer(syscalls::syscall1(Sysno::userfaultfd, a), |fd| fd as isize) as c_long
-            }
             Some(Sysno::prctl) => c_long::from(sandbox::prctl(a as i32, b as u64, c as u64, d as u64, e as u64)),
             Some(Sysno::seccomp) => sandbox::seccomp(a, b, c) as c_long,
             Some(Sysno::fork) => c_long::from(flashfork_core::fork::fork(

@@ -10,7 +10,7 @@ use crate::seal::{Maker, Pages};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
 use crate::vma::{self, Kind, Vma};
-use crate::{limits, objects, offset, plan};
+use crate::{calls, limits, objects, offset, plan};
 use core::sync::atomic::Ordering::SeqCst;
 
 /// Where the copies lie in the memfd: behind the windows of all runs.
@@ -79,6 +79,9 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
     let room = limits::vma_room(&mut table.arena.small, facts.vmas).map_err(look)?;
     if 2 * table.arena.run_count > room {
         return Err(Error::Refused(Reason::VmaLimit));
+    }
+    if table.arena.run_count > 0 {
+        calls::take(table.arena, &mut None).map_err(Error::of_engine)?;
     }
     Ok(())
 }

@@ -1,0 +1,481 @@
+//! The program's system calls, as far as they mean something else on sealed memory.
+//!
+//! A C library makes each of them at one or two places, and whoever calls it gets there: the program through its symbols, a
+//! library with symbols of its own (`RTLD_DEEPBIND`), `dlsym`, an interpreter's foreign functions, the library itself (`realloc`,
+//! the end of a thread). So these places are rewritten, in every C library that is loaded, before the first memory is sealed: a
+//! jump takes the place of `mov $number,%eax`, and leads to the functions of [`HOOKS`], which answer as the kernel would. Before the
+//! first seal nothing is rewritten: a process that is never sealed has nothing of this.
+//!
+//! What isn't recognised is left alone, and the process is refused ([`Reason::LibcCalls`]): [`site`] says what a place looks like,
+//! [`write`] how it is written. At last every function is called once, to see that it leads here: a translator of machine code may
+//! go on with what it read before.
+
+mod enter;
+mod hooks;
+mod object;
+mod site;
+mod stub;
+mod write;
+
+use crate::arena::Arena;
+use crate::live::Live;
+use crate::never_seal::Reason;
+use crate::range::Range;
+use crate::seal::{Error, Step};
+use crate::state::STATE;
+use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::vma::{self, Kind, Vma};
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use enter::Registers;
+use hooks::HOOKS;
+use object::Object;
+use site::{JUMP, SYSCALL, Site, Unclear};
+use stub::Page;
+use syscalls::Sysno;
+use write::Writer;
+
+/// A system call that the program makes: the kernel's arguments.
+pub type Arguments = [usize; 6];
+
+/// What takes the place of a system call. To add one: a row in [`HOOKS`].
+pub struct Hook {
+    /// Its number.
+    number: Sysno,
+    /// The C library's function that makes it, if it has one: called once with zeros, to see that it leads to the hook.
+    function: Option<&'static CStr>,
+    /// Answers as the kernel would.
+    take: unsafe fn(&Arguments) -> Result<usize>,
+}
+
+/// Numbers of system calls are below this.
+const NUMBERS: usize = 512;
+
+/// A bit for every number with a hook.
+static HOOKED: [u64; NUMBERS / 64] = {
+    let mut bits = [0; NUMBERS / 64];
+    let mut i = 0;
+    while i < HOOKS.len() {
+        let number = HOOKS[i].number as usize;
+        bits[number / 64] |= 1 << (number % 64);
+        i += 1;
+    }
+    bits
+};
+
+fn is_hooked(number: u32) -> bool {
+    HOOKED.get(number as usize / 64).is_some_and(|bits| bits >> (number % 64) & 1 == 1)
+}
+
+/// The number a trial call is to arrive with, or [`ARRIVED`]; [`NO_TRIAL`] at other times.
+static TRIAL: AtomicUsize = AtomicUsize::new(NO_TRIAL);
+const NO_TRIAL: usize = usize::MAX;
+const ARRIVED: usize = usize::MAX - 1;
+
+/// What was executable when all was last in place: a sum over the mappings.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+
+/// Where a statically linked program's `syscall` is; 0: not known.
+static LINKED: AtomicUsize = AtomicUsize::new(0);
+
+/// Tells the address of the C library's `syscall` function, as the caller was linked with it. Needed where the C library is part of the
+/// program: there are no symbols to find it by.
+pub fn know_libc(syscall: usize) {
+    LINKED.store(syscall, SeqCst);
+}
+
+/// A system call has arrived at a stub: does what its hook says.
+extern "C" fn taken(registers: &mut Registers) {
+    let Registers { rax: number, rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
+    if TRIAL.load(SeqCst) == number {
+        TRIAL.store(ARRIVED, SeqCst);
+        registers.rax = 0;
+        return;
+    }
+    let Some(hook) = HOOKS.iter().find(|h| h.number as usize == number) else { return };
+    // SAFETY: the program's own call.
+    let result = unsafe { (hook.take)(&[rdi, rsi, rdx, r10, r8, r9]) };
+    registers.rax = result.unwrap_or_else(|e| (-e.into_raw()) as isize as usize);
+}
+
+/// Most C libraries and loaders of one process that are rewritten: one each, and those of namespaces of their own (`dlmopen(3)`).
+const MAX_LIBRARIES: usize = 16;
+/// Most pages of stubs that are known again.
+const MAX_PAGES: usize = 2 * MAX_LIBRARIES;
+/// Most places in one library.
+const MAX_SITES: usize = 64;
+
+/// A piece of code that makes system calls for others.
+#[derive(Clone, Copy)]
+struct Library {
+    code: Range,
+    /// Where its file begins in memory.
+    base: usize,
+    kind: Part,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Libc,
+    Loader,
+    /// The program, with a C library in it.
+    Static,
+}
+
+/// Sees to it that all of the program's calls that matter lead to [`HOOKS`], or refuses.
+pub(crate) fn take(arena: &mut Arena, live: &mut Option<Live>) -> core::result::Result<(), Error> {
+    const ATTEMPTS: usize = 100;
+    let look = |e| Error::System(Step::Look, e);
+    if sum(&mut arena.text).map_err(look)? == SEEN.load(SeqCst) {
+        return Ok(());
+    }
+    let Some(live) = live else {
+        return take_stopped(&mut arena.text, |_| false).map_err(|_| Error::Refused(Reason::LibcCalls));
+    };
+    for _ in 0..ATTEMPTS {
+        live.stop(arena).map_err(Error::Refused)?;
+        let taken = take_stopped(&mut arena.text, |range| live.executes_in(range));
+        live.resume();
+        match taken {
+            Ok(()) => return Ok(()),
+            Err(Errno::EAGAIN) => sys::pause_briefly(),
+            Err(_) => return Err(Error::Refused(Reason::LibcCalls)),
+        }
+    }
+    Err(Error::Refused(Reason::ThreadUnstoppable))
+}
+
+/// What is executable, as one number.
+fn sum(buf: &mut [u8]) -> Result<u64> {
+    let mut sum = 1;
+    vma::for_each(c"/proc/self/maps", buf, |v| {
+        if v.prot & PROT_EXEC != 0 {
+            for part in [v.range.start as u64, v.range.end as u64, v.inode, u64::from(v.device[1])] {
+                // FNV-1a, by words.
+                sum = (sum ^ part).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(sum)
+}
+
+/// With other threads stopped, if there are any. `executes` tells whether one of them is about to execute in a range: it must not be
+/// past a rewritten instruction with its call still to come. `EAGAIN` then.
+fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> {
+    let mut found = Found::default();
+    found.look(buf)?;
+    enter::prepare();
+    for library in &found.libraries[..found.library_count] {
+        let places = rewrite(library, &found, buf, &executes)?;
+        try_out(library, &places)?;
+    }
+    // With the pages that were mapped meanwhile.
+    SEEN.store(sum(buf)?, SeqCst);
+    Ok(())
+}
+
+/// What is executable in this process, as far as it matters here.
+struct Found {
+    libraries: [Library; MAX_LIBRARIES],
+    library_count: usize,
+    /// Pages of stubs, by this copy of the engine or another.
+    pages: [usize; MAX_PAGES],
+    page_count: usize,
+}
+
+impl Default for Found {
+    fn default() -> Found {
+        let none = Library { code: Range::default(), base: 0, kind: Part::Libc };
+        Found { libraries: [none; MAX_LIBRARIES], library_count: 0, pages: [0; MAX_PAGES], page_count: 0 }
+    }
+}
+
+impl Found {
+    fn look(&mut self, buf: &mut [u8]) -> Result<()> {
+        let own = enter::enter as *const () as usize;
+        let (mut file, mut own_code) = (None::<Vma>, None);
+        vma::for_each(c"/proc/self/maps", buf, |v| {
+            if v.kind == Kind::File && v.inode != 0 && v.offset == 0 {
+                file = Some(*v);
+            }
+            if v.prot & (PROT_READ | PROT_EXEC) != PROT_READ | PROT_EXEC || v.kind == Kind::Kernel {
+                return Ok(());
+            }
+            if v.kind != Kind::File {
+                return self.look_for_stubs(v);
+            }
+            let base = file.filter(|f| (f.inode, f.device) == (v.inode, v.device) && f.prot & PROT_READ != 0);
+            if v.range.start <= own && own < v.range.end {
+                own_code = Some(Library { code: v.range, base: 0, kind: Part::Static });
+                return Ok(());
+            }
+            match base {
+                Some(base) => self.look_at(base.range.start, v),
+                None => Ok(()),
+            }
+        })?;
+        if self.libraries[..self.library_count].iter().all(|l| l.kind != Part::Libc) {
+            // Where the C library isn't an object of its own it is part of the program, as this code is.
+            let linked = LINKED.load(SeqCst);
+            let program = own_code.filter(|l| l.code.start <= linked && linked < l.code.end).ok_or(Errno::ENOSYS)?;
+            self.push(program)?;
+        }
+        Ok(())
+    }
+
+    fn look_for_stubs(&mut self, v: &Vma) -> Result<()> {
+        // SAFETY: executable memory that can be read, and no file behind it that might be cut short.
+        let is_page = v.range.len() == PAGE && unsafe { stub::is_page(code_of(v.range)) };
+        if is_page {
+            *self.pages.get_mut(self.page_count).ok_or(Errno::E2BIG)? = v.range.start;
+            self.page_count += 1;
+        }
+        Ok(())
+    }
+
+    /// Looks at a mapping of code, of the file that is mapped from its start at `base`.
+    fn look_at(&mut self, base: usize, v: &Vma) -> Result<()> {
+        if let Some(last) = self.libraries[..self.library_count].last_mut()
+            && last.base == base
+            && last.code.end == v.range.start
+        {
+            last.code.end = v.range.end;
+            return Ok(());
+        }
+        // SAFETY: the file's start is mapped, and its code: so the loader has mapped it.
+        let Some(object) = (unsafe { Object::at(base) }) else { return Ok(()) };
+        let has = |name| object.function(name).is_some();
+        let kind = match () {
+            () if has(c"__libc_start_main") && has(c"madvise") => Part::Libc,
+            () if has(c"__tls_get_addr") => Part::Loader,
+            () => return Ok(()),
+        };
+        self.push(Library { code: v.range, base, kind })
+    }
+
+    fn push(&mut self, library: Library) -> Result<()> {
+        *self.libraries.get_mut(self.library_count).ok_or(Errno::E2BIG)? = library;
+        self.library_count += 1;
+        Ok(())
+    }
+
+    /// The page of stubs that holds an address.
+    fn page_of(&self, at: usize) -> Option<&'static [u8; PAGE]> {
+        let page = self.pages[..self.page_count].iter().find(|page| **page == at & !(PAGE - 1))?;
+        // SAFETY: mapped by an engine, which never unmaps or changes it.
+        Some(unsafe { &*(*page as *const [u8; PAGE]) })
+    }
+}
+
+/// The bytes of a piece of code.
+///
+/// # Safety
+/// It is mapped and readable, and nobody writes to it as long as the slice is used.
+unsafe fn code_of<'a>(range: Range) -> &'a [u8] {
+    // SAFETY: as the caller says.
+    unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) }
+}
+
+/// What is written at one place.
+#[derive(Clone, Copy, Default)]
+struct Jump {
+    at: usize,
+    /// The number of the call that is made there; `None`: any.
+    number: Option<u32>,
+    /// `None`: it is there.
+    bytes: Option<[u8; JUMP]>,
+}
+
+/// All places of one library.
+struct Places {
+    jumps: [Jump; MAX_SITES],
+    count: usize,
+}
+
+impl Places {
+    fn push(&mut self, at: usize, line: &[u8], bytes: Option<[u8; JUMP]>) -> Option<()> {
+        *self.jumps.get_mut(self.count)? = Jump { at, number: site::number(line), bytes };
+        self.count += 1;
+        Some(())
+    }
+
+    fn all(&self) -> &[Jump] {
+        &self.jumps[..self.count]
+    }
+}
+
+/// Has all places of a library lead to stubs.
+fn rewrite(library: &Library, found: &Found, buf: &mut [u8], executes: &impl Fn(Range) -> bool) -> Result<Places> {
+    let mut places = Places { jumps: [Jump::default(); MAX_SITES], count: 0 };
+    let own = enter::enter as *const () as usize;
+    let mut page = Page::new(place_near(library.code, buf)?, own);
+    let (mut busy, mut another) = (false, false);
+    let start = library.code.start;
+    {
+        // SAFETY: the library's code, which nobody writes to while threads are stopped.
+        let code = unsafe { code_of(library.code) };
+        let mut add = |site: Site, line: &[u8], entry: Option<usize>| {
+            let unclear = Unclear(site.at);
+            let (at, call) = (start + site.at, start + site.at + site.line);
+            if entry == Some(own) {
+                return places.push(at, line, None).ok_or(unclear);
+            }
+            // Another copy of the engine, in a library or in the shim, has been here: it stays so for what it has sealed.
+            another |= entry.is_some();
+            busy |= executes(Range::new(at + 1, call + 1));
+            let stub = page.add(line, call + SYSCALL.len()).ok_or(unclear)?;
+            let jump = stub::jump(at, stub).ok_or(unclear)?;
+            places.push(at, line, Some(jump)).ok_or(unclear)
+        };
+        let new = site::for_each(code, is_hooked, |site| add(site, &code[site.at..site.at + site.line], None));
+        let old = for_each_jump(code, start, found, |site, line, entry| add(site, line, Some(entry)));
+        new.and(old).map_err(|Unclear(_)| Errno::EOPNOTSUPP)?;
+    }
+    if busy {
+        return Err(Errno::EAGAIN);
+    }
+    if places.all().is_empty() && library.kind != Part::Loader {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if another {
+        // Its discards come here from now on.
+        STATE.set_sealed();
+    }
+    if places.all().iter().any(|jump| jump.bytes.is_some()) {
+        let writer = Writer::open();
+        publish(&page, &writer)?;
+        write_all(&places, &writer)?;
+    }
+    Ok(places)
+}
+
+/// Puts the jumps in place.
+fn write_all(places: &Places, writer: &Writer) -> Result<()> {
+    for (at, bytes) in places.all().iter().filter_map(|jump| Some((jump.at, jump.bytes?))) {
+        // SAFETY: the jump replaces one whole instruction, or the beginning of one, that nobody is in the middle of, and leads to a
+        // stub that does the same.
+        unsafe { writer.write(at, &bytes) }?;
+        // SAFETY: code that can be read.
+        if unsafe { code_of(Range::new(at, at + JUMP)) } != bytes {
+            return Err(Errno::EIO);
+        }
+    }
+    Ok(())
+}
+
+/// Calls `each` with the places that lead to stubs already: what the stub executes in their stead, and where it leads to.
+fn for_each_jump(
+    code: &[u8],
+    start: usize,
+    found: &Found,
+    mut each: impl FnMut(Site, &[u8], usize) -> core::result::Result<(), Unclear>,
+) -> core::result::Result<(), Unclear> {
+    if found.page_count == 0 {
+        return Ok(());
+    }
+    for at in site::places_of(0xe9, code) {
+        let Some(to) = stub::target(&code[at..], start + at) else { continue };
+        let Some(page) = found.page_of(to) else { continue };
+        let line = stub::line_of(page, to % PAGE).ok_or(Unclear(at))?;
+        if code.get(at + line.len()..at + line.len() + SYSCALL.len()) != Some(&SYSCALL) {
+            return Err(Unclear(at));
+        }
+        each(Site { at, line: line.len() }, &page[line], stub::entry(page))?;
+    }
+    Ok(())
+}
+
+/// A free page that jumps from everywhere in `code` reach.
+fn place_near(code: Range, buf: &mut [u8]) -> Result<usize> {
+    const REACH: usize = (1 << 31) - (1 << 20);
+    let (mut end, mut best) = (0, None::<(usize, usize)>);
+    vma::for_each(c"/proc/self/maps", buf, |v| {
+        // Below a mapping: above one the program may let it grow. Not below the stack, which grows down.
+        let at = v.range.start.saturating_sub(PAGE);
+        let distance = at.abs_diff(code.start).max(at.abs_diff(code.end));
+        if v.kind != Kind::Stack && at >= end + 16 * PAGE && distance < REACH && best.is_none_or(|(_, d)| distance < d)
+        {
+            best = Some((at, distance));
+        }
+        end = v.range.end;
+        Ok(())
+    })?;
+    best.map(|(at, _)| at).ok_or(Errno::ENOMEM)
+}
+
+/// Maps the page where it was made for.
+fn publish(page: &Page, writer: &Writer) -> Result<()> {
+    use linux_raw_sys::general::MAP_FIXED_NOREPLACE;
+    let map = |prot| {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+        // SAFETY: replaces nothing.
+        let at = unsafe { sys::mmap(page.at, PAGE, prot, flags, -1, 0) }?;
+        if at != page.at {
+            // SAFETY: mapped just now.
+            unsafe { sys::munmap(at, PAGE) }?;
+            return Err(Errno::EEXIST);
+        }
+        Ok(())
+    };
+    // SAFETY: the page is new, and nothing leads there yet.
+    unsafe {
+        map(PROT_READ | PROT_WRITE)?;
+        sys::copy_bytes(page.bytes.as_ptr() as usize, page.at, PAGE);
+        if sys::mprotect(page.at, PAGE, PROT_READ | PROT_EXEC).is_ok() {
+            return Ok(());
+        }
+        // Memory that was writable may not become executable here. But it may be born so, and written as code is.
+        sys::munmap(page.at, PAGE)?;
+        map(PROT_READ | PROT_EXEC)?;
+        writer.write(page.at, &page.bytes).inspect_err(|_| {
+            let _ = sys::munmap(page.at, PAGE);
+        })
+    }
+}
+
+/// Calls every function of a library that should lead to a hook.
+fn try_out(library: &Library, places: &Places) -> Result<()> {
+    /// Bytes from a function's beginning within which it makes its call.
+    const FUNCTION: usize = 256;
+    // Or it would be called with a breakpoint in its way.
+    let is_rewritten = |function: usize, number: Option<u32>| {
+        let near = function..function + FUNCTION;
+        let found = places.all().iter().any(|jump| near.contains(&jump.at) && jump.number == number);
+        if found { Ok(function) } else { Err(Errno::EOPNOTSUPP) }
+    };
+    const BY_NUMBER: &CStr = c"syscall";
+    let syscall = match library.kind {
+        Part::Loader => return Ok(()),
+        Part::Static => Some(LINKED.load(SeqCst)),
+        // SAFETY: looked at before.
+        Part::Libc => unsafe { Object::at(library.base) }.and_then(|o| o.function(BY_NUMBER)),
+    };
+    let syscall = syscall.ok_or(Errno::EOPNOTSUPP)?;
+    // SAFETY: as above.
+    let object = (library.kind == Part::Libc).then(|| unsafe { Object::at(library.base) }).flatten();
+    for hook in HOOKS {
+        let number = hook.number as usize;
+        if let Some(function) = hook.function.zip(object.as_ref()).and_then(|(name, o)| o.function(name)) {
+            // SAFETY: the trial takes the place of the system call, and without it all arguments are zeros, which every call refuses or
+            // takes for nothing.
+            unsafe { arrives(number, is_rewritten(function, Some(number as u32))?, [0; 6]) }?;
+        }
+        // SAFETY: as above.
+        unsafe { arrives(number, is_rewritten(syscall, None)?, [number, 0, 0, 0, 0, 0]) }?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// A function of the C library, to which the arguments do no harm.
+unsafe fn arrives(number: usize, function: usize, arguments: Arguments) -> Result<()> {
+    // SAFETY: as the caller says; C functions of fewer arguments don't look at the rest.
+    let function: unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize =
+        unsafe { core::mem::transmute(function) };
+    let [a, b, c, d, e, f] = arguments;
+    TRIAL.store(number, SeqCst);
+    // SAFETY: see above.
+    unsafe { function(a, b, c, d, e, f) };
+    if TRIAL.swap(NO_TRIAL, SeqCst) == ARRIVED { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}

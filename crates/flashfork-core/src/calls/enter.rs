@@ -1,0 +1,122 @@
+//! Where the stubs lead: from machine code that expects a system call to a function that takes its place, and back.
+
+use super::{HOOKED, NUMBERS};
+use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+/// The registers of a system call; the answer goes to `rax`.
+#[repr(C)]
+pub struct Registers {
+    pub rax: usize,
+    pub rdi: usize,
+    pub rsi: usize,
+    pub rdx: usize,
+    pub r10: usize,
+    pub r8: usize,
+    pub r9: usize,
+    /// The stub's own `syscall`.
+    pub stub: usize,
+}
+
+/// Parts of the vector state that are saved by `xsave`: SSE, AVX and AVX-512, as far as there are; 0: by `fxsave`.
+static PARTS: AtomicU32 = AtomicU32::new(0);
+/// Bytes for them.
+static ROOM: AtomicUsize = AtomicUsize::new(512);
+
+/// Finds out how the vector registers are saved. Before that nothing may lead to [`enter`].
+pub fn prepare() {
+    const OSXSAVE: u32 = 1 << 27;
+    const WANTED: u64 = 1 << 1 | 1 << 2 | 0b111 << 5;
+    if __cpuid(1).ecx & OSXSAVE == 0 {
+        return;
+    }
+    // SAFETY: the processor has said that the system allows it.
+    let parts = unsafe { enabled() } & WANTED;
+    let mut room = 576;
+    for part in (2..8).filter(|part| parts & 1 << part != 0) {
+        let found = __cpuid_count(13, part);
+        room = room.max((found.eax + found.ebx) as usize);
+    }
+    ROOM.store(room, Relaxed);
+    PARTS.store(parts as u32, Relaxed);
+}
+
+#[target_feature(enable = "xsave")]
+fn enabled() -> u64 {
+    // SAFETY: register 0 is always there.
+    unsafe { _xgetbv(0) }
+}
+
+/// Takes a system call's registers, with the stub's `syscall` in rcx. Calls [`super::taken`] for those that are wanted; afterwards,
+/// as after a system call, nothing but rax, rcx and r11 has changed, the bytes below the stack pointer and the flags included.
+///
+/// # Safety
+/// For stubs alone.
+#[unsafe(naked)]
+pub unsafe extern "C" fn enter() {
+    core::arch::naked_asm!(
+        "cmp rax, {numbers}",
+        "jae 2f",
+        "bt qword ptr [rip + {hooked}], rax",
+        "jnc 2f",
+        // Leaf functions keep variables below the stack pointer.
+        "lea rsp, [rsp - 128]",
+        "pushfq",
+        "push rbp",
+        "mov rbp, rsp",
+        "push rcx",
+        "push r9",
+        "push r8",
+        "push r10",
+        "push rdx",
+        "push rsi",
+        "push rdi",
+        "push rax",
+        "mov rdi, rsp",
+        "sub rsp, [rip + {room}]",
+        "and rsp, -64",
+        "mov eax, [rip + {parts}]",
+        "xor edx, edx",
+        "test eax, eax",
+        "jz 3f",
+        // The header behind the first 512 bytes must be zeros.
+        "mov [rsp + 512], rdx",
+        "mov [rsp + 520], rdx",
+        "mov [rsp + 528], rdx",
+        "mov [rsp + 536], rdx",
+        "mov [rsp + 544], rdx",
+        "mov [rsp + 552], rdx",
+        "mov [rsp + 560], rdx",
+        "mov [rsp + 568], rdx",
+        "xsave64 [rsp]",
+        "jmp 4f",
+        "3: fxsave64 [rsp]",
+        "4: call {taken}",
+        "mov eax, [rip + {parts}]",
+        "xor edx, edx",
+        "test eax, eax",
+        "jz 5f",
+        "xrstor64 [rsp]",
+        "jmp 6f",
+        "5: fxrstor64 [rsp]",
+        "6: lea rsp, [rbp - 64]",
+        "pop rax",
+        "pop rdi",
+        "pop rsi",
+        "pop rdx",
+        "pop r10",
+        "pop r8",
+        "pop r9",
+        "pop rcx",
+        "pop rbp",
+        "popfq",
+        "lea rsp, [rsp + 128]",
+        "lea rcx, [rcx + 2]",
+        "2: jmp rcx",
+        numbers = const NUMBERS,
+        hooked = sym HOOKED,
+        room = sym ROOM,
+        parts = sym PARTS,
+        taken = sym super::taken,
+    )
+}

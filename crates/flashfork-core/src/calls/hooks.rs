@@ -1,0 +1,107 @@
+//! What takes the place of which system call.
+
+use super::{Arguments, Hook};
+use crate::state::STATE;
+use crate::sys::{self, Result};
+use crate::{advise, fork};
+use core::ffi::CStr;
+use linux_raw_sys::general as k;
+use syscalls::Sysno;
+
+/// Every system call that means something on sealed memory.
+pub const HOOKS: &[Hook] = &[
+    hook(Sysno::madvise, Some(c"madvise"), madvise),
+    hook(Sysno::process_madvise, Some(c"process_madvise"), process_madvise),
+    hook(Sysno::mremap, Some(c"mremap"), mremap),
+    hook(Sysno::mlock, Some(c"mlock"), mlock),
+    // Without a flag glibc's mlock2 is an mlock.
+    hook(Sysno::mlock2, None, mlock2),
+    hook(Sysno::mlockall, Some(c"mlockall"), mlockall),
+    hook(Sysno::userfaultfd, None, userfaultfd),
+    hook(Sysno::prctl, Some(c"prctl"), prctl),
+    hook(Sysno::seccomp, None, seccomp),
+];
+
+const fn hook(number: Sysno, function: Option<&'static CStr>, take: unsafe fn(&Arguments) -> Result<usize>) -> Hook {
+    Hook { number, function, take }
+}
+
+/// `madvise(2)`: what is discarded reads back as zeros.
+unsafe fn madvise(&[addr, len, advice, ..]: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { advise::madvise(addr, len, advice as u32) }.map(|()| 0)
+}
+
+/// `process_madvise(2)`: the kernel lets a process discard only its own memory this way, so a success means that the ranges are ours.
+unsafe fn process_madvise(args: &Arguments) -> Result<usize> {
+    let [_, vec, count, advice, ..] = *args;
+    // SAFETY: the program's own call.
+    let result = unsafe { sys::call(Sysno::process_madvise, *args) };
+    let discards = [k::MADV_DONTNEED, k::MADV_DONTNEED_LOCKED].contains(&(advice as u32));
+    let (Ok(mut left), true) = (result, discards && STATE.sealed()) else { return result };
+    for i in 0..count {
+        // SAFETY: the kernel has just read the same vector: struct iovec, address and length.
+        let [base, len] = unsafe { *(vec as *const [usize; 2]).add(i) };
+        let len = len.min(left);
+        // SAFETY: the kernel has accepted the same discard.
+        unsafe { advise::madvise(base, len, advice as u32) }?;
+        left -= len;
+    }
+    result
+}
+
+/// `mremap(2)`: sealed memory that grows gets zeros that belong to this process alone.
+unsafe fn mremap(&[from, old, new, flags, to, _]: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { advise::mremap(from, old, new, flags, to) }
+}
+
+/// `mlock(2)`: sealed memory becomes anonymous first.
+unsafe fn mlock(args: &Arguments) -> Result<usize> {
+    advise::before_lock(args[0], args[1]);
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::mlock, *args) }
+}
+
+/// `mlock2(2)`: the same.
+unsafe fn mlock2(args: &Arguments) -> Result<usize> {
+    advise::before_lock(args[0], args[1]);
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::mlock2, *args) }
+}
+
+/// `mlockall(2)`: sealed memory becomes anonymous first; with `MCL_FUTURE` no later seal is made.
+unsafe fn mlockall(args: &Arguments) -> Result<usize> {
+    advise::before_all();
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::mlockall, *args) }
+}
+
+/// `userfaultfd(2)`: faults on a file mapping mean something else to it, so it must find all memory anonymous.
+unsafe fn userfaultfd(args: &Arguments) -> Result<usize> {
+    advise::before_all();
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::userfaultfd, *args) }
+}
+
+/// `prctl(2)`: under a filter the calls of a seal might end the process, so there are no more seals.
+unsafe fn prctl(args: &Arguments) -> Result<usize> {
+    const PR_SET_SECCOMP: usize = 22;
+    // SAFETY: the program's own call.
+    let result = unsafe { sys::call(Sysno::prctl, *args) };
+    // The kernel looks at the lower half of the option.
+    if result.is_ok() && args[0] as u32 as usize == PR_SET_SECCOMP {
+        fork::stop();
+    }
+    result
+}
+
+/// `seccomp(2)`: the same.
+unsafe fn seccomp(args: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    let result = unsafe { sys::call(Sysno::seccomp, *args) };
+    if result.is_ok() {
+        fork::stop();
+    }
+    result
+}
