@@ -313,7 +313,7 @@ fn doctor_speaks_json() {
     assert!(value["host"]["capabilities"].as_array().unwrap().len() > 5);
     // Null where the daemon isn't installed.
     let kvm = &value["vm"]["kvm"];
-    assert!(kvm.is_null() || ["linux", "tiny", "none"].map(Some).contains(&kvm.as_str()), "{kvm}");
+    assert!(kvm.is_null() || ["linux", "tiny", "none", "untried"].map(Some).contains(&kvm.as_str()), "{kvm}");
     assert!(!value["vm"]["detail"].as_str().unwrap().is_empty());
 }
 
