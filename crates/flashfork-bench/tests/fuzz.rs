@@ -97,7 +97,7 @@ fn a_killed_run_leaves_no_process_and_no_file() -> Result<(), Failed> {
     let mut process = coordinator(&cache(), None)?;
     let pid = process.id() as i32;
     let mut counter = None;
-    let fuzzing = within(Duration::from_secs(600), || {
+    let fuzzing = within(Duration::from_secs(3600), || {
         // The fuzzed program's last argument lies in the run's temporary directory.
         let afl = processes()
             .into_iter()
