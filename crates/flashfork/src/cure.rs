@@ -27,6 +27,10 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
         Reason::FileSizeLimit => "start the program with an unlimited hard limit (ulimit -f unlimited)",
         Reason::VmaLimit => "raise vm.max_map_count (sysctl vm.max_map_count=1048576)",
         Reason::LowMemory => "free memory, or raise the limit of the memory cgroup",
+        Reason::LibcCalls => {
+            "run the program without valgrind, without breakpoints in libc's memory functions, without tools that hook them, \
+             and with the right to write its own code"
+        }
         Reason::NotReadable => "make the memory readable while it is sealed",
         Reason::Locked => "munlock the memory before sealing",
         Reason::DontDump => "use MADV_DODUMP if the memory holds no secrets",
