@@ -1,5 +1,5 @@
-/* realloc of a large block after a seal: glibc calls its own mremap, which no shim sees. The bytes stay, the new part can be
-   written, and other sealed blocks are not touched. malloc.c, mremap_chunk. */
+/* realloc of a large block after a seal: glibc calls its own mremap. The bytes stay, the new part can be written, and other sealed
+   blocks are not touched. malloc.c, mremap_chunk. */
 #include "../behaviour.h"
 #include <malloc.h>
 
