@@ -82,6 +82,7 @@ pub fn seal(options: &SealOptions) -> Result<SealReport, SealError> {
     {
         return Err(SealError::Allocator(name));
     }
+    allocator::tell_core();
     // Nothing between the seal and the copy of its report may allocate: the report lies outside the heap for that.
     core::threads::allow(options.threads);
     let sealed = core::seal(options.pages);

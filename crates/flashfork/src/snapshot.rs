@@ -15,7 +15,7 @@ pub struct SnapshotOptions<'a> {
     /// Close descriptors that weren't open when the snapshot was taken (at most 4,096 were).
     pub close_new: bool,
     /// The caller vouches that nothing in this process relies on `MADV_DONTNEED` giving zeros, or that the shim is there. Without it, large
-    /// memory in a process with such an allocator (jemalloc, Go) is copied and compared instead of sealed, which takes longer.
+    /// memory in a process with such a runtime (Go) is copied and compared instead of sealed, which takes longer.
     pub trust_allocator: bool,
 }
 
@@ -117,6 +117,7 @@ pub fn snapshot(options: &SnapshotOptions) -> Result<u64, SnapshotError> {
         count += 1;
     }
     let trusted = options.trust_allocator || allocator::shim_is_loaded() || allocator::relies_on_dontneed().is_none();
+    allocator::tell_core();
     // Before the snapshot, so that the shim still knows after a restore.
     allocator::tell_shim();
     let options = core::Options {

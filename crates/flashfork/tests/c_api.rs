@@ -173,21 +173,23 @@ fn excluded_memory_stays_out() {
     succeed(&mut compile(&test_program("exclude"), Linked::Shared, "exclude", &[]));
 }
 
-/// glibc's malloc is fine; jemalloc is recognised by its symbols or by its messages, unless the caller vouches for it.
+/// Go's runtime calls the kernel by itself, and is recognised by its symbols, unless the caller vouches for it.
 #[test]
-fn allocators_that_rely_on_madv_dontneed_are_refused() {
+fn runtimes_that_rely_on_madv_dontneed_are_refused() {
     let allocator = test_program("allocator");
-    for (linked, name) in [(Linked::Shared, "allocator-shared"), (Linked::Static, "allocator-static")] {
-        let run = || compile(&allocator, linked, name, &[]);
-        assert_eq!(succeed(&mut run()), "sealed\n");
-        let refused = succeed(run().env("LD_PRELOAD", JEMALLOC));
-        assert!(
-            refused.starts_with("EOPNOTSUPP: refused: jemalloc is in this process"),
-            "{refused} (is {JEMALLOC} installed?)"
-        );
-        assert_eq!(succeed(run().env("LD_PRELOAD", JEMALLOC).arg("trust")), "sealed\n");
-    }
-    let run = || compile(&allocator, Linked::Shared, "allocator-marked", &["-DMARKER"]);
-    assert!(succeed(&mut run()).starts_with("EOPNOTSUPP: refused: jemalloc"));
+    assert_eq!(succeed(&mut compile(&allocator, Linked::Shared, "allocator", &[])), "sealed\n");
+    let run = || compile(&allocator, Linked::Shared, "allocator-marked", &["-DMARKER", "-rdynamic"]);
+    assert!(succeed(&mut run()).starts_with("EOPNOTSUPP: refused: the Go runtime is in this process"));
     assert_eq!(succeed(run().arg("trust")), "sealed\n");
+}
+
+/// Without the shim: libc's own symbols, libc's handle, calls by number, posix_madvise, realloc, and jemalloc's calloc.
+#[test]
+fn calls_mean_the_same_on_sealed_memory_without_the_shim() {
+    let calls = test_program("calls");
+    for (linked, name) in [(Linked::Shared, "calls-shared"), (Linked::Static, "calls-static")] {
+        succeed(&mut compile(&calls, linked, name, &["-ldl"]));
+        let said = succeed(compile(&calls, linked, name, &["-ldl"]).env("LD_PRELOAD", JEMALLOC).arg("jemalloc"));
+        assert_eq!(said, "purged\n", "is {JEMALLOC} installed?");
+    }
 }
