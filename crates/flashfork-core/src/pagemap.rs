@@ -86,8 +86,14 @@ impl<'a> Pagemap<'a> {
 
     /// Calls `each` with the runs of pages looked for, in order. Runs that touch may come apart.
     pub fn for_each(&mut self, range: Range, which: Which, mut each: impl FnMut(Range)) -> Result<()> {
+        self.for_each_told(range, which, |run, _| each(run))
+    }
+
+    /// The same, and whether the pages of a run are out of memory: swapped out, or guards, which the kernel counts among these.
+    /// Without `PAGEMAP_SCAN`, which is older than guards, that is not told.
+    pub fn for_each_told(&mut self, range: Range, which: Which, mut each: impl FnMut(Range, bool)) -> Result<()> {
         if !self.scan {
-            return self.read(range, which, each);
+            return self.read(range, which, |run| each(run, false));
         }
         let mut at = range;
         while !at.is_empty() {
@@ -97,7 +103,7 @@ impl<'a> Pagemap<'a> {
             };
             let mut done = if n < self.buf.len() { at.end } else { walked };
             for r in &self.buf[..n] {
-                each(Range::new(r.start as usize, r.end as usize));
+                each(Range::new(r.start as usize, r.end as usize), r.categories & PAGE_IS_SWAPPED != 0);
                 // The kernel's `walk_end` stays behind once its own buffer of 512 regions was full (pagemap_scan in
                 // fs/proc/task_mmu.c): what was reported is behind us all the same.
                 done = done.max(r.end as usize);

@@ -33,7 +33,8 @@ pub struct Options<'a> {
     /// Seal large anonymous memory in place. Without it all of it is copied, and compared at each restore; nothing in the process may rely
     /// on `MADV_DONTNEED` giving zeros when it is set and the shim is not there.
     pub seal: bool,
-    /// Bytes that stay as they are, at most 64 ranges: what the kernel writes (the rseq area), and what the caller wants to keep.
+    /// Bytes that stay as they are, at most 64 ranges: what the kernel writes (the rseq area), and what the caller wants to keep. A range
+    /// that ends before it begins, or beyond the addresses a program has, or that covers where this call returns to, is refused.
     pub keep: &'a [Range],
     /// Descriptors whose file offset goes back, at most 64.
     pub descriptors: &'a [i32],
@@ -63,6 +64,8 @@ pub enum Error {
     Busy,
     /// More ranges, descriptors or mappings than a snapshot has room for.
     TooMany,
+    /// A range to keep that is none.
+    Keep(Range),
     /// There is no snapshot.
     None,
     /// This process is a clone of the one that took the snapshot.

@@ -300,3 +300,218 @@ fn another_snapshot_takes_the_place_of_the_first() {
         assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), fds - 1);
     });
 }
+
+#[test]
+fn a_page_of_which_a_part_is_kept_goes_back_around_it() {
+    in_child(|| {
+        const LEN: usize = 128 << 10;
+        // SAFETY: a fresh mapping of which no page is there yet, never unmapped.
+        let memory = unsafe {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let at = libc::mmap(std::ptr::null_mut(), LEN, prot, flags, -1, 0);
+            std::slice::from_raw_parts_mut(at.cast::<u8>(), LEN)
+        };
+        let at = memory.as_ptr() as usize;
+        // As a coverage map of 70,000 bytes in .bss; and two ranges in one page.
+        let keep = [100..70_100, 80_000..80_001, 80_100..80_200].map(|part| Range::new(at + part.start, at + part.end));
+        let kept = |i: usize| keep.iter().any(|keep| (keep.start..keep.end).contains(&(at + i)));
+        let value = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
+        for (i, byte) in memory.iter().enumerate() {
+            let expected = if kept(i) { value as u8 } else { 0 };
+            assert_eq!(*byte, expected, "turn {value}, byte {i}");
+        }
+        if value < 4 {
+            memory.fill(value as u8 + 1);
+            if value == 2 {
+                // The kernel counts it as another mapping, which is replaced.
+                // SAFETY: memory of the test's own, whose bytes are the same afterwards.
+                unsafe {
+                    let file = libc::memfd_create(c"other".as_ptr(), 0);
+                    assert_eq!(libc::write(file, memory.as_ptr().cast(), LEN), LEN as isize);
+                    let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+                    let prot = libc::PROT_READ | libc::PROT_WRITE;
+                    assert_eq!(libc::mmap(at as *mut _, LEN, prot, flags, file, 0), at as *mut _);
+                }
+            }
+            panic!("{:?}", restore(value + 1));
+        }
+    });
+}
+
+#[test]
+fn a_senseless_range_to_keep_is_refused() {
+    in_child(|| {
+        let memory = patterned(4 << 20, 1);
+        let at = memory.as_ptr() as usize;
+        let stack = &raw const memory as usize;
+        for (start, end) in
+            [(at + 9, at + 8), (at, usize::MAX), (at, usize::MAX - 4095), (usize::MAX, 1), (stack - 4096, stack + 64)]
+        {
+            let keep = [Range::new(start, end)];
+            assert_eq!(snapshot(&Options { keep: &keep, ..SEALED }), Err(Error::Keep(keep[0])));
+        }
+        assert_eq!(restore(1), Error::None);
+        assert!(intact(memory, 1));
+    });
+}
+
+/// The flags of the mapping that holds an address, as smaps has them.
+fn flags_of(at: usize) -> String {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut here = false;
+    for line in smaps.lines() {
+        if let Some((start, end)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
+            let parse = |s| usize::from_str_radix(s, 16).unwrap();
+            here = (parse(start)..parse(end)).contains(&at);
+        } else if here && line.starts_with("VmFlags:") {
+            return line.to_string();
+        }
+    }
+    panic!("nothing is mapped at {at:#x}")
+}
+
+#[test]
+fn advice_about_forks_and_dumps_goes_back() {
+    in_child(|| {
+        let big = patterned(8 << 20, 1);
+        let small = patterned(64 << 10, 2);
+        let before = patterned(64 << 10, 3);
+        let places = [big.as_ptr() as usize, small.as_ptr() as usize, before.as_ptr() as usize];
+        let advise = |at: usize, advice: &[i32]| {
+            // SAFETY: memory of the test's own; none of the advice touches contents here and now.
+            advice.iter().for_each(|a| assert_eq!(unsafe { libc::madvise(at as *mut _, 8192, *a) }, 0));
+        };
+        use libc::{MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK, MADV_KEEPONFORK, MADV_WIPEONFORK};
+        advise(places[2], &[MADV_DONTFORK, MADV_WIPEONFORK, MADV_DONTDUMP]);
+        let value = snapshot(&SEALED).unwrap();
+        let shown = places.map(|at| ["dc", "wf", "dd"].map(|flag| flags_of(at).contains(&format!(" {flag} "))));
+        assert_eq!(shown, [[false; 3], [false; 3], [true; 3]], "turn {value}");
+        in_child(move || assert!(intact(small, 2) && intact(big, 1)));
+        if value < 3 {
+            advise(places[0], &[MADV_DONTFORK, MADV_DONTDUMP]);
+            advise(places[1], &[MADV_DONTFORK, MADV_WIPEONFORK, MADV_DONTDUMP]);
+            advise(places[2], &[MADV_DOFORK, MADV_KEEPONFORK, MADV_DODUMP]);
+            panic!("{:?}", restore(value + 1));
+        }
+    });
+}
+
+#[test]
+fn guards_set_later_are_taken_away() {
+    const GUARD_INSTALL: i32 = 102;
+    in_child(|| {
+        let big = patterned(8 << 20, 1);
+        let small = patterned(64 << 10, 2);
+        // SAFETY: a fresh mapping that nothing is written to before the snapshot.
+        let fresh = unsafe {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            libc::mmap(std::ptr::null_mut(), 64 << 10, prot, flags, -1, 0).cast::<u8>()
+        };
+        let value = snapshot(&SEALED).unwrap();
+        assert!(intact(big, 1) && intact(small, 2), "turn {value}");
+        // SAFETY: memory of the test's own.
+        unsafe {
+            assert_eq!(fresh.add(8192).read_volatile(), 0, "turn {value}");
+            if value < 3 {
+                fresh.add(4096).write(1);
+                for at in [
+                    big.as_mut_ptr().cast(),
+                    big.as_mut_ptr().byte_add(3 << 20).cast(),
+                    small.as_mut_ptr().cast(),
+                    fresh,
+                ] {
+                    let set = libc::madvise(at.add(4096).cast(), 8192, GUARD_INSTALL);
+                    // Of files not before Linux 6.15, of nothing before 6.13.
+                    let errno = std::io::Error::last_os_error().raw_os_error();
+                    assert!(set == 0 || errno == Some(libc::EINVAL), "{errno:?}");
+                }
+                panic!("{:?}", restore(value + 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_written_file_mapping_whose_file_was_cut_is_refused() {
+    in_child(|| {
+        let memory = patterned(4 << 20, 1);
+        // SAFETY: mappings of the test's own.
+        unsafe {
+            let file = libc::memfd_create(c"cut".as_ptr(), 0);
+            assert_eq!(libc::ftruncate(file, 16384), 0);
+            let prot = libc::PROT_READ | libc::PROT_WRITE;
+            let at = libc::mmap(std::ptr::null_mut(), 16384, prot, libc::MAP_PRIVATE, file, 0).cast::<u8>();
+            let written = at.add(8192);
+            written.write(5);
+            assert_eq!(libc::mprotect(written.cast(), 4096, libc::PROT_NONE), 0);
+            let value = snapshot(&SEALED).unwrap();
+            assert_eq!(libc::mprotect(written.cast(), 4096, prot), 0);
+            assert_eq!(written.read(), 5);
+            if value == 0 {
+                assert_eq!(libc::mprotect(written.cast(), 4096, libc::PROT_NONE), 0);
+                memory[0] = 1;
+                panic!("{:?}", restore(1));
+            }
+            assert!(intact(memory, 1));
+            memory[0] = 1;
+            for protection in [prot, libc::PROT_NONE] {
+                assert_eq!(libc::ftruncate(file, 4096) + libc::mprotect(written.cast(), 4096, protection), 0);
+                let gone = Range::new(written as usize, written as usize + 4096);
+                assert_eq!(restore(2), Error::Changed(gone));
+                assert_eq!(memory[0], 1, "a refusal changes nothing");
+            }
+        }
+    });
+}
+
+#[test]
+fn memory_made_immutable_later_is_refused_before_anything_changes() {
+    // SAFETY: seals memory of the test's own.
+    let seal = |at: *mut u64, len: usize| unsafe { libc::syscall(462, at, len, 0) };
+    type Change = fn(*mut u64);
+    let changes: [Change; 4] = [
+        // New memory, which a restore would unmap.
+        |_| {},
+        // Protected otherwise.
+        // SAFETY: memory of the test's own.
+        |at| unsafe { assert_eq!(libc::mprotect(at.cast(), 8192, libc::PROT_READ), 0) },
+        // Written and protected as it was.
+        // SAFETY: as above.
+        |at| unsafe {
+            at.write(at.read() + 1);
+            assert_eq!(libc::mprotect(at.cast(), 8192, libc::PROT_NONE), 0);
+        },
+        // Another mapping.
+        // SAFETY: as above.
+        |at| unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+            assert_eq!(libc::mmap(at.cast(), 8192, libc::PROT_READ, flags, -1, 0), at.cast());
+        },
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        in_child(move || {
+            let big = patterned(4 << 20, 1);
+            let (small, hidden) = (patterned(8192, 2), patterned(8192, 3));
+            // SAFETY: as above.
+            unsafe { assert_eq!(libc::mprotect(hidden.as_mut_ptr().cast(), 8192, libc::PROT_NONE), 0) };
+            assert_eq!(snapshot(&SEALED), Ok(0));
+            big[0] = 1;
+            let at = match i {
+                0 => patterned(8192, 4).as_mut_ptr(),
+                2 => hidden.as_mut_ptr(),
+                _ => small.as_mut_ptr(),
+            };
+            if i == 2 {
+                // SAFETY: as above.
+                unsafe { assert_eq!(libc::mprotect(at.cast(), 8192, libc::PROT_READ | libc::PROT_WRITE), 0) };
+            }
+            change(at);
+            if seal(at, 8192) != 0 {
+                // Not before Linux 6.10.
+                return;
+            }
+            assert_eq!(restore(1), Error::Refused(Reason::Immutable), "case {i}");
+            assert_eq!(big[0], 1, "a refusal changes nothing");
+        });
+    }
+}

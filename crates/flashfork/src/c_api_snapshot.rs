@@ -39,6 +39,7 @@ fn refuse(error: &SnapshotError) -> c_int {
         SnapshotError::Refused(_) => libc::EBUSY,
         SnapshotError::Busy => libc::EALREADY,
         SnapshotError::TooMany => libc::ENOSPC,
+        SnapshotError::Keep(_) => libc::EINVAL,
         SnapshotError::None => libc::ENOENT,
         SnapshotError::Clone | SnapshotError::Thread => libc::EPERM,
         SnapshotError::Changed(_) => libc::EFAULT,

@@ -36,6 +36,9 @@ pub enum SnapshotError {
         "more than a snapshot has room for: 64 descriptors, 60 kept ranges, 4,096 open descriptors, 32,768 mappings"
     )]
     TooMany,
+    /// A kept range that is none.
+    #[error("the range to keep from {:#x} to {:#x} ends before it begins, or beyond the memory a program has, or covers the stack that the call returns to", .0.start, .0.end)]
+    Keep(std::ops::Range<usize>),
     /// A restore without a snapshot.
     #[error("there is no snapshot; take one first")]
     None,
@@ -48,7 +51,7 @@ pub enum SnapshotError {
     /// A mapping can't be made again.
     #[error(
         "the mapping at {0:#x} is gone or another one is in its place, and it can't be made again: only plain anonymous memory can; \
-         don't unmap files, shared or locked memory between snapshot and restore"
+         don't unmap files, shared or locked memory, nor cut short files that are mapped, between snapshot and restore"
     )]
     Changed(usize),
     /// A named descriptor is not what it was.
@@ -73,6 +76,7 @@ impl From<core::Error> for SnapshotError {
             core::Error::Refused(reason) => SnapshotError::Refused(reason),
             core::Error::Busy => SnapshotError::Busy,
             core::Error::TooMany => SnapshotError::TooMany,
+            core::Error::Keep(range) => SnapshotError::Keep(range.start..range.end),
             core::Error::None => SnapshotError::None,
             core::Error::Clone => SnapshotError::Clone,
             core::Error::Thread => SnapshotError::Thread,

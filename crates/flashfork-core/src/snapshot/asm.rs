@@ -3,6 +3,9 @@
 
 use core::arch::naked_asm;
 
+/// Bytes that [`capture`] keeps on the caller's stack, its return address included.
+pub const FRAME: usize = 40 + 7 * 8;
+
 /// Calls `f(arg, stack pointer)` on the stack that ends at `top`; returns 0, and again what [`resume`] is given.
 ///
 /// # Safety

@@ -4,7 +4,7 @@ use super::table::{Change, Table};
 use super::{Error, Step};
 use crate::never_seal::Reason;
 use crate::range::{Range, subtract};
-use crate::sys::{self, Errno, PAGE};
+use crate::sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE};
 use crate::vma::{self, Kind, Vma};
 
 /// Fills the table's changes.
@@ -15,7 +15,7 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
     let text = core::ptr::slice_from_raw_parts_mut(table.arena.text.as_mut_ptr(), table.arena.text.len());
     // SAFETY: nothing below uses this buffer of the arena in another way.
     let text = unsafe { &mut *text };
-    let mut walk = Walk { table, next: 0, error: None, heap: 0 };
+    let mut walk = Walk { table, next: 0, error: None, heap: 0, must_yield: (Range::default(), 0) };
     let mut at = 0;
     let done = vma::for_each(c"/proc/self/maps", text, |v| {
         walk.part(Range::new(at, v.range.start), None)?;
@@ -29,7 +29,8 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
         });
         result
     })
-    .and_then(|()| walk.part(Range::new(at, usize::MAX), None));
+    .and_then(|()| walk.part(Range::new(at, usize::MAX), None))
+    .and_then(|()| walk.try_pending());
     match (walk.error, done) {
         (Some(error), _) => return Err(error),
         (None, Err(Errno::E2BIG)) => return Err(Error::TooMany),
@@ -55,6 +56,8 @@ struct Walk<'a> {
     error: Option<Error>,
     /// Bytes of the grown heap that are mapped.
     heap: usize,
+    /// A range, protected so, that the restore unmaps, replaces, protects otherwise, or drops pages of while it can't be written.
+    must_yield: (Range, u32),
 }
 
 impl Walk<'_> {
@@ -89,20 +92,50 @@ impl Walk<'_> {
             Some(v) if matches!(v.kind, Kind::Kernel | Kind::Stack) => Ok(()),
             Some(v) if v.kind == Kind::AioRing => self.refuse(Error::Refused(Reason::AsyncIo)),
             Some(v) if v.name().starts_with(b"anon_inode:[io_uring]") => self.refuse(Error::Refused(Reason::IoUring)),
-            Some(_) => self.table.push_change(Change::Unmap(piece)),
+            Some(v) => self.must_yield(piece, v).and_then(|()| self.table.push_change(Change::Unmap(piece))),
             None => Ok(()),
         }
     }
 
     fn was_there(&mut self, piece: Range, now: Option<&Vma>) -> sys::Result<()> {
+        const BOTH: u32 = PROT_READ | PROT_WRITE;
         let entry = self.table.entries[self.next];
-        match now {
-            Some(v) if entry.is(v, piece.start) && v.prot == entry.prot => Ok(()),
-            Some(v) if entry.is(v, piece.start) => self.table.push_change(Change::Protect(piece, entry.prot)),
-            Some(v) if v.kind == Kind::Kernel => self.refuse(Error::Changed(piece)),
-            _ if !entry.renewable => self.refuse(Error::Changed(piece)),
-            _ if entry.kind == Kind::Sealed && !self.memfd_is_there() => self.refuse(Error::MemfdClosed),
-            _ => self.table.push_change(Change::Map(piece, self.next as u32)),
+        let change = match now {
+            Some(v) if entry.is(v, piece.start) && v.prot == entry.prot => {
+                return if entry.contents && v.prot & BOTH != BOTH { self.must_yield(piece, v) } else { Ok(()) };
+            }
+            Some(v) if entry.is(v, piece.start) => Change::Protect(piece, entry.prot),
+            Some(v) if v.kind == Kind::Kernel => return self.refuse(Error::Changed(piece)),
+            _ if !entry.renewable => return self.refuse(Error::Changed(piece)),
+            _ if entry.kind == Kind::Sealed && !self.memfd_is_there() => return self.refuse(Error::MemfdClosed),
+            _ => Change::Map(piece, self.next as u32),
+        };
+        if let Some(v) = now {
+            self.must_yield(piece, v)?;
+        }
+        self.table.push_change(change)
+    }
+
+    /// Finds out whether a piece of a mapping may be changed (`mseal(2)`). Pieces that touch are tried together.
+    fn must_yield(&mut self, piece: Range, v: &Vma) -> sys::Result<()> {
+        let (pending, prot) = &mut self.must_yield;
+        if pending.end == piece.start && *prot == v.prot {
+            pending.end = piece.end;
+            return Ok(());
+        }
+        self.try_pending()?;
+        self.must_yield = (piece, v.prot);
+        Ok(())
+    }
+
+    /// Protects what is pending as it is: no change, and refused where changes are (`mprotect_fixup`, mm/mprotect.c).
+    fn try_pending(&mut self) -> sys::Result<()> {
+        let (range, prot) = core::mem::take(&mut self.must_yield);
+        // SAFETY: the protection stays as it is.
+        match unsafe { sys::mprotect(range.start, range.len(), prot) } {
+            Err(Errno::EPERM) => self.refuse(Error::Refused(Reason::Immutable)),
+            // Other answers, a security module's, say nothing about that.
+            _ => Ok(()),
         }
     }
 

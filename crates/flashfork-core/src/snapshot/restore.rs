@@ -1,12 +1,12 @@
 //! Goes back to a snapshot.
 
-use super::table::{Change, Entry, Saved, Table};
+use super::table::{Change, Entry, Inherit, Saved, Table};
 use super::{Error, Step, asm, compare};
 use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
 use crate::remap::ATTEMPTS;
-use crate::sys::{self, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
+use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
 use crate::vma::Kind;
 use crate::{objects, offset};
 use linux_raw_sys::general as k;
@@ -15,16 +15,22 @@ use linux_raw_sys::general as k;
 ///
 /// Runs on the arena's stack, with signals blocked.
 pub fn restore(table: &mut Table, value: u64) -> Error {
-    let ready = check(table).and_then(|()| compare::compare(table)).and_then(|()| {
-        let regions = core::ptr::slice_from_raw_parts_mut(table.arena.regions.as_mut_ptr(), table.arena.regions.len());
-        // SAFETY: nothing else uses this buffer of the arena from here on.
-        Pagemap::open(unsafe { &mut *regions }).map_err(|e| Error::System(Step::Look, e))
-    });
+    let ready = check(table)
+        .and_then(|()| compare::compare(table))
+        .and_then(|()| files_are_long_enough(table))
+        .and_then(|()| {
+            let regions =
+                core::ptr::slice_from_raw_parts_mut(table.arena.regions.as_mut_ptr(), table.arena.regions.len());
+            // SAFETY: nothing else uses this buffer of the arena from here on.
+            Pagemap::open(unsafe { &mut *regions }).map_err(|e| Error::System(Step::Look, e))
+        });
     let mut pagemap = match ready {
         Ok(pagemap) => pagemap,
         Err(error) => return error,
     };
+    hold_edges(table);
     change_mappings(table);
+    put_advice_back(table);
     drop_written(table, &mut pagemap);
     drop(pagemap);
     copy_back(table);
@@ -50,6 +56,20 @@ fn check(table: &mut Table) -> Result<(), Error> {
     Ok(())
 }
 
+/// Pages of file mappings to which copies come back are still there: those behind the end of a file that was cut since raise SIGBUS.
+fn files_are_long_enough(table: &Table) -> Result<(), Error> {
+    let of_file = |saved: &&Saved| table.entries[saved.entry as usize].kind == Kind::File;
+    for saved in table.saved[..table.saved_count].iter().filter(of_file) {
+        let range = saved.range;
+        // SAFETY: brings pages into memory, no more.
+        let populated = unsafe { sys::madvise(range.start, range.len(), k::MADV_POPULATE_READ) };
+        if populated.is_err() && !sys::can_read_own(range) {
+            return Err(Error::Changed(range));
+        }
+    }
+    Ok(())
+}
+
 /// Makes a call that must not fail: tried for a second, and then the process is killed.
 pub fn must<T>(mut call: impl FnMut() -> sys::Result<T>) -> T {
     for _ in 0..ATTEMPTS {
@@ -61,11 +81,22 @@ pub fn must<T>(mut call: impl FnMut() -> sys::Result<T>) -> T {
     sys::die(sys::getpid())
 }
 
+/// Holds what is kept of pages whose mapping is going to be replaced.
+fn hold_edges(table: &mut Table) {
+    let Table { edges, edge_count, held, changes, change_count, .. } = table;
+    for (edge, held) in edges[..*edge_count].iter_mut().zip(held) {
+        let page = Range::pages_of(edge.page, 1);
+        let replaced = |change: &Change| matches!(change, Change::Map(range, _) if !range.intersect(page).is_empty());
+        // Where nothing can be read nothing is lost.
+        edge.held = changes[..*change_count].iter().any(replaced) && sys::read_own(page.start, held).is_ok();
+    }
+}
+
 fn change_mappings(table: &Table) {
     let changes = &table.changes[..table.change_count];
     let was = table.program_break;
     // SAFETY: what was allocated since the snapshot goes.
-    let move_break = || if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(sys::Errno::ENOMEM) };
+    let move_break = || if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(Errno::ENOMEM) };
     if sys::program_break() > was {
         // First, while all of what lies above is mapped: the kernel doesn't lower the break over a hole.
         must(move_break);
@@ -118,16 +149,22 @@ fn drop_written(table: &Table, pagemap: &mut Pagemap) {
     for part in entries.chunk_by(|a, b| sealed(a) == sealed(b)) {
         let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
         if sealed(first) {
-            part.iter().for_each(|entry| discard(entry.range));
+            for entry in part {
+                discard(entry.range);
+                if table.guards {
+                    // After the discard, which leaves next to no page tables to go through, and leaves guards.
+                    remove_guards(entry.range);
+                }
+            }
         } else if pagemap.has_scan() {
             // One walk over all: holes cost nothing.
-            let mut dropper = Dropper { entries: part, saved };
+            let mut dropper = Dropper { entries: part, saved, guards: table.guards };
             let whole = Range::new(first.range.start, last.range.end);
-            must(|| pagemap.for_each(whole, Which::Written, |found| dropper.found(found)));
+            must(|| pagemap.for_each_told(whole, Which::Written, |found, out| dropper.found(found, out)));
         } else {
             for entry in part.iter().filter(|e| e.contents) {
-                let mut dropper = Dropper { entries: core::slice::from_ref(entry), saved };
-                must(|| pagemap.for_each(entry.range, Which::Written, |found| dropper.found(found)));
+                let mut dropper = Dropper { entries: core::slice::from_ref(entry), saved, guards: false };
+                must(|| pagemap.for_each(entry.range, Which::Written, |found| dropper.found(found, false)));
             }
         }
     }
@@ -137,13 +174,22 @@ fn drop_written(table: &Table, pagemap: &mut Pagemap) {
 struct Dropper<'a> {
     entries: &'a [Entry],
     saved: &'a [Saved],
+    guards: bool,
 }
 
 impl Dropper<'_> {
-    fn found(&mut self, found: Range) {
+    /// `out`: the pages are swapped out, or guards.
+    fn found(&mut self, found: Range, out: bool) {
         self.entries = &self.entries[self.entries.partition_point(|e| e.range.end <= found.start)..];
         self.saved = &self.saved[self.saved.partition_point(|s| s.range.end <= found.start)..];
-        for entry in self.entries.iter().take_while(|e| e.range.start < found.end).filter(|e| e.contents) {
+        for entry in self.entries.iter().take_while(|e| e.range.start < found.end) {
+            if out && self.guards {
+                // There were none: the snapshot would have been refused.
+                remove_guards(found.intersect(entry.range));
+            }
+            if !entry.contents {
+                continue;
+            }
             let mut rest = found.intersect(entry.range);
             for copied in self.saved.iter().take_while(|s| s.range.start < rest.end) {
                 discard(Range::new(rest.start, copied.range.start.min(rest.end)));
@@ -161,9 +207,41 @@ fn discard(range: Range) {
     }
 }
 
+/// What was under a guard stays as it is: nothing, or the page that is copied back.
+fn remove_guards(range: Range) {
+    must(|| {
+        // SAFETY: pages that raised a signal raise none.
+        match unsafe { sys::madvise(range.start, range.len(), k::MADV_GUARD_REMOVE) } {
+            // Of files before Linux 6.15: there can be none.
+            Err(Errno::EINVAL) => Ok(()),
+            other => other,
+        }
+    });
+}
+
+/// What forks and core dumps do with each mapping, as it was. Whole runs at once: the kernel passes over what is not mapped, and says so.
+fn put_advice_back(table: &Table) {
+    let entries = &table.entries[..table.entry_count];
+    for run in entries.chunk_by(|a, b| a.inherit == b.inherit && !b.apart) {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+        let advise = |range: Range, advice: u32| {
+            // SAFETY: none of these touches contents here and now.
+            match unsafe { sys::madvise(range.start, range.len(), advice) } {
+                Err(Errno::ENOMEM) => Ok(()),
+                other => other,
+            }
+        };
+        for advice in first.inherit.into_iter().flat_map(Inherit::advice) {
+            // A mapping of the kernel's own that came in between since (that of uprobes) lets no run pass.
+            if advise(Range::new(first.range.start, last.range.end), advice).is_err() {
+                run.iter().for_each(|entry| must(|| advise(entry.range, advice)));
+            }
+        }
+    }
+}
+
 /// Copies back the copied pages that differ.
 fn copy_back(table: &Table) {
-    let keep = &table.keep[..table.keep_count];
     for saved in &table.saved[..table.saved_count] {
         let prot = table.entries[saved.entry as usize].prot;
         let copy = table.view.start + saved.at;
@@ -173,21 +251,21 @@ fn copy_back(table: &Table) {
         };
         if prot & PROT_READ == 0 {
             protect(saved.range, PROT_READ | PROT_WRITE);
-            each_page(saved.range, copy, |page, from| put(page, from, keep));
+            each_page(saved.range, copy, |page, from| put(page, from, table));
             protect(saved.range, prot);
             continue;
         }
         each_page(saved.range, copy, |page, from| {
             // SAFETY: both pages are mapped and readable, the one by the snapshot's protection, the other for reading.
-            if unsafe { same(page.start, from) } {
+            if unsafe { same(page.start, from) } && table.held(page).is_none() {
                 return;
             }
             if prot & PROT_WRITE == 0 {
                 protect(page, PROT_READ | PROT_WRITE);
-                put(page, from, keep);
+                put(page, from, table);
                 protect(page, prot);
             } else {
-                put(page, from, keep);
+                put(page, from, table);
             }
         });
     }
@@ -199,12 +277,18 @@ fn each_page(range: Range, copy: usize, mut each: impl FnMut(Range, usize)) {
     }
 }
 
-/// Copies a page back, but for what is kept.
-fn put(page: Range, from: usize, keep: &[Range]) {
+/// Copies a page back, but for what is kept: that stays, or comes from where it is held.
+fn put(page: Range, from: usize, table: &Table) {
+    let keep = &table.keep[..table.keep_count];
     subtract(page, keep, |part| {
         // SAFETY: the page is writable, the copy readable, and they are apart.
         unsafe { sys::copy_bytes(from + (part.start - page.start), part.start, part.len()) };
     });
+    let Some(held) = table.held(page) else { return };
+    for part in keep.iter().map(|keep| keep.intersect(page)).filter(|part| !part.is_empty()) {
+        // SAFETY: as above; a held page is as long as a page.
+        unsafe { sys::copy_bytes(held.as_ptr() as usize + (part.start - page.start), part.start, part.len()) };
+    }
 }
 
 /// Whether two pages hold the same, without libc.

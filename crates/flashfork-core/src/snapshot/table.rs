@@ -3,7 +3,8 @@
 use crate::arena::Arena;
 use crate::range::Range;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
-use crate::vma::{Kind, Vma};
+use crate::vma::{Flags, Kind, Vma};
+use linux_raw_sys::general as k;
 
 /// Most pieces of mappings.
 pub const MAX_ENTRIES: usize = 32 * 1024;
@@ -13,6 +14,8 @@ pub const MAX_SAVED: usize = 256 * 1024;
 pub const MAX_CHANGES: usize = 32 * 1024;
 /// Most kept ranges, and most descriptors whose offset goes back.
 pub const MAX_NAMED: usize = 64;
+/// Most pages of which a part is kept: two of each range.
+pub const MAX_EDGES: usize = 2 * MAX_NAMED;
 /// Most descriptors that may be open when new ones are to be closed.
 pub const MAX_OPEN: usize = 4096;
 
@@ -29,10 +32,41 @@ pub struct Entry {
     pub offset: u64,
     /// The advice it had ([`crate::offset`]).
     pub advice: u8,
+    /// What forks and core dumps do with it, which goes back; none where the kernel lets nobody change that.
+    pub inherit: Option<Inherit>,
+    /// Whether something that no restore touches lies between it and the entry before.
+    pub apart: bool,
     /// Whether contents go back.
     pub contents: bool,
     /// Whether it can be mapped again when it is gone.
     pub renewable: bool,
+}
+
+/// What forks and core dumps do with a mapping (`madvise(2)`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Inherit {
+    pub dont_fork: bool,
+    pub wipe_on_fork: bool,
+    pub dont_dump: bool,
+}
+
+impl Inherit {
+    /// Of a mapping; none where changing it is refused (`madvise_vma_behavior`, mm/madvise.c).
+    pub fn of(flags: &Flags) -> Option<Inherit> {
+        let fixed: [&[u8; 2]; 5] = [b"io", b"pf", b"mm", b"de", b"dp"];
+        let inherit =
+            Inherit { dont_fork: flags.has(b"dc"), wipe_on_fork: flags.has(b"wf"), dont_dump: flags.has(b"dd") };
+        (!fixed.into_iter().any(|letters| flags.has(letters))).then_some(inherit)
+    }
+
+    /// The advice that makes it so.
+    pub fn advice(self) -> [u32; 3] {
+        [
+            if self.dont_fork { k::MADV_DONTFORK } else { k::MADV_DOFORK },
+            if self.wipe_on_fork { k::MADV_WIPEONFORK } else { k::MADV_KEEPONFORK },
+            if self.dont_dump { k::MADV_DONTDUMP } else { k::MADV_DODUMP },
+        ]
+    }
 }
 
 impl Entry {
@@ -56,6 +90,14 @@ pub struct Saved {
     pub at: usize,
     /// Index of its entry.
     pub entry: u32,
+}
+
+/// A page of which a part is kept. It is always copied: a page that is dropped takes what is kept with it.
+#[derive(Clone, Copy)]
+pub struct Edge {
+    pub page: usize,
+    /// Whether the page is held, because its mapping changes while its kept bytes must not.
+    pub held: bool,
 }
 
 /// What a restore does to the mappings.
@@ -83,6 +125,8 @@ pub struct Table {
     /// The memfd, and which file it is.
     pub fd: Option<i32>,
     pub identity: (u64, u64),
+    /// Whether the kernel has guards (`MADV_GUARD_INSTALL`, Linux 6.13).
+    pub guards: bool,
     /// The copies, mapped for reading.
     pub view: Range,
     pub entries: [Entry; MAX_ENTRIES],
@@ -93,6 +137,11 @@ pub struct Table {
     pub change_count: usize,
     pub keep: [Range; MAX_NAMED],
     pub keep_count: usize,
+    /// In order of address.
+    pub edges: [Edge; MAX_EDGES],
+    pub edge_count: usize,
+    /// The bytes of edges that are held.
+    pub held: [[u8; sys::PAGE]; MAX_EDGES],
     /// Descriptors, the files they were, and their offsets.
     pub offsets: [(i32, (u64, u64), u64); MAX_NAMED],
     pub offset_count: usize,
@@ -160,6 +209,25 @@ impl Table {
             }
         }
         (out, count)
+    }
+
+    /// What is held of a page.
+    pub fn held(&self, page: Range) -> Option<&[u8; sys::PAGE]> {
+        let mut edges = self.edges[..self.edge_count].iter().zip(&self.held);
+        edges.find(|(edge, _)| edge.page == page.start && edge.held).map(|(_, held)| held)
+    }
+
+    /// Notes what is kept, and the edges of it.
+    pub fn set_keep(&mut self, keep: &[Range]) {
+        self.keep[..keep.len()].copy_from_slice(keep);
+        self.keep_count = keep.len();
+        self.edge_count = 0;
+        let ends = keep.iter().filter(|keep| !keep.is_empty()).flat_map(|keep| [keep.start, keep.end]);
+        for at in ends.filter(|at| !at.is_multiple_of(sys::PAGE)) {
+            self.edges[self.edge_count] = Edge { page: at & !(sys::PAGE - 1), held: false };
+            self.edge_count += 1;
+        }
+        self.edges[..self.edge_count].sort_unstable_by_key(|edge| edge.page);
     }
 
     pub fn push_entry(&mut self, entry: Entry) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Takes a snapshot: seals what is large, copies the rest, writes down the mappings.
 
-use super::table::{Entry, MAX_NAMED, MAX_OPEN, Saved, Table};
-use super::{Error, Options, Step};
+use super::table::{Entry, Inherit, MAX_NAMED, MAX_OPEN, Saved, Table};
+use super::{Error, Options, Step, asm};
 use crate::arena::MAX_RUNS;
 use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Which};
@@ -12,9 +12,13 @@ use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ,
 use crate::vma::{self, Kind, Vma};
 use crate::{calls, limits, objects, offset, plan};
 use core::sync::atomic::Ordering::SeqCst;
+use linux_raw_sys::general as k;
 
 /// Where the copies lie in the memfd: behind the windows of all runs.
 const COPIES: u64 = offset::of_run(MAX_RUNS, 0, 0);
+
+/// Beyond the last address that a program can map (`TASK_SIZE_MAX` with page tables of five levels, arch/x86/include/asm/page_64.h).
+const END_OF_ADDRESSES: usize = (1 << 56) - PAGE;
 
 /// Fills the table and makes it the snapshot. `stack_pointer`: where the caller's stack ends.
 pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
@@ -22,8 +26,13 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     if options.keep.len() > MAX_NAMED || options.descriptors.len() > MAX_NAMED {
         return Err(Error::TooMany);
     }
-    table.keep[..options.keep.len()].copy_from_slice(options.keep);
-    table.keep_count = options.keep.len();
+    let frame = Range::new(stack_pointer, stack_pointer + asm::FRAME);
+    let senseless =
+        |keep: &&Range| keep.end < keep.start || keep.end > END_OF_ADDRESSES || !keep.intersect(frame).is_empty();
+    if let Some(wrong) = options.keep.iter().find(senseless) {
+        return Err(Error::Keep(*wrong));
+    }
+    table.set_keep(options.keep);
     if let Some(reason) = objects::refusal(&mut table.arena.text).map_err(look)? {
         return Err(Error::Refused(reason));
     }
@@ -54,6 +63,8 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     if options.close_new {
         remember_open(table)?;
     }
+    // SAFETY: takes guards away where there are none.
+    table.guards = unsafe { sys::madvise(table.arena.range().start, PAGE, k::MADV_GUARD_REMOVE) }.is_ok();
     STATE.snapshot.store(table, SeqCst);
     Ok(())
 }
@@ -95,9 +106,10 @@ fn copy_all(table: &mut Table, maker: &Maker, stack_pointer: usize) -> Result<us
     // SAFETY: nothing below uses these two buffers of the arena in another way.
     let (text, regions) = unsafe { (&mut *text, &mut *regions) };
     let pagemap = Pagemap::open(regions).map_err(|e| Error::System(Step::Look, e))?;
-    let mut copier = Copier { table, maker, pagemap, at: 0, checked: 0, error: None };
+    let mut copier = Copier { table, maker, pagemap, at: 0, checked: 0, apart: false, error: None };
     let done = vma::for_each(c"/proc/self/smaps", text, |v| {
         if v.kind == Kind::Kernel {
+            copier.apart = true;
             return Ok(());
         }
         let whole = match v.kind {
@@ -107,12 +119,15 @@ fn copy_all(table: &mut Table, maker: &Maker, stack_pointer: usize) -> Result<us
             }
             _ => v.range,
         };
-        let mut result = Ok(());
+        let (mut result, mut at) = (Ok(()), v.range.start);
         subtract(whole, &hands_off[..count], |piece| {
+            copier.apart |= piece.start != at;
+            at = piece.end;
             if result.is_ok() {
                 result = copier.piece(v, piece);
             }
         });
+        copier.apart |= at != v.range.end;
         result
     });
     match (copier.error, done) {
@@ -131,6 +146,8 @@ struct Copier<'a, 'b> {
     at: usize,
     /// Bytes up to which there was memory enough.
     checked: usize,
+    /// Whether something that is left out lies right before what comes.
+    apart: bool,
     error: Option<Error>,
 }
 
@@ -153,6 +170,8 @@ impl Copier<'_, '_> {
             } else {
                 offset::advice_of_flags(&v.flags)
             },
+            inherit: Inherit::of(&v.flags),
+            apart: core::mem::take(&mut self.apart),
             // The kernel may empty a droppable mapping whenever it likes.
             contents: !v.shared && !v.flags.has(b"dp"),
             renewable: !v.shared
@@ -165,14 +184,34 @@ impl Copier<'_, '_> {
             return Ok(());
         }
         let index = self.table.entry_count as u32 - 1;
-        let Copier { table, maker, pagemap, at, checked, error } = self;
+        let mut done = range.start;
+        for i in 0..self.table.edge_count {
+            let edge = Range::pages_of(self.table.edges[i].page, 1);
+            // The pages of two edges may be one.
+            if edge.start >= done && edge.end <= range.end {
+                self.written(Range::new(done, edge.start), v.prot, index)?;
+                self.copy(edge, v.prot, index);
+                done = edge.end;
+            }
+        }
+        self.written(Range::new(done, range.end), v.prot, index)?;
+        if self.error.is_some() { Err(Errno::ECANCELED) } else { Ok(()) }
+    }
+
+    /// Copies what the process has written.
+    fn written(&mut self, range: Range, prot: u32, entry: u32) -> SysResult<()> {
+        let Copier { table, maker, pagemap, at, checked, error, .. } = self;
         pagemap.for_each(range, Which::Written, |found| {
             if error.is_none() {
-                let found = found.intersect(range);
-                *error = copy(table, maker, found, v.prot, at, checked, index).err();
+                *error = copy(table, maker, found.intersect(range), prot, at, checked, entry).err();
             }
-        })?;
-        if self.error.is_some() { Err(Errno::ECANCELED) } else { Ok(()) }
+        })
+    }
+
+    fn copy(&mut self, range: Range, prot: u32, entry: u32) {
+        if self.error.is_none() {
+            self.error = copy(self.table, self.maker, range, prot, &mut self.at, &mut self.checked, entry).err();
+        }
     }
 
     fn refuse(&mut self, error: Error) -> SysResult<()> {
