@@ -17,6 +17,7 @@ pub mod advise;
 pub mod arena;
 pub mod calls;
 mod copy;
+pub mod dump;
 pub mod fork;
 mod grow;
 mod helper;

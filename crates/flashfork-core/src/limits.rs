@@ -6,7 +6,7 @@ use crate::never_seal::Reason;
 use crate::offset::FILE_LEN;
 use crate::seal::{Error, Step};
 use crate::sys::{self, RLIMIT_FSIZE, Result};
-use crate::text::{decimal, number, read_file};
+use crate::text::{decimal, read_file};
 
 /// How many more VMAs the process may have, some kept in reserve.
 pub fn vma_room(buf: &mut [u8], vmas: usize) -> Result<usize> {
@@ -81,23 +81,5 @@ impl Drop for ThpAllowed {
         if self.0 != 0 && sys::set_thp_disable(self.0).is_err() {
             let _ = sys::set_thp_disable(self.0);
         }
-    }
-}
-
-/// Adds private file memory to what core dumps contain (`core(5)`): sealed memory would be missing otherwise. Where that
-/// isn't allowed core dumps lack it; everything else works.
-pub fn dump_file_memory(buf: &mut [u8]) {
-    const FILE_PRIVATE: u64 = 1 << 2;
-    let path = c"/proc/self/coredump_filter";
-    let Ok(Some(filter)) = read_file(path, buf).map(|text| number(text, 16)) else { return };
-    if filter & FILE_PRIVATE != 0 {
-        return;
-    }
-    let wanted = filter | FILE_PRIVATE;
-    let digit = |n: u64| b"0123456789abcdef"[(n & 15) as usize];
-    let text = [b'0', b'x', digit(wanted >> 8), digit(wanted >> 4), digit(wanted)];
-    if let Ok(fd) = sys::open(path, sys::O_WRONLY) {
-        let _ = sys::write(fd, &text);
-        sys::close(fd);
     }
 }

@@ -222,7 +222,7 @@ fn seal_planned(arena: &mut Arena, pages: Pages, mut live: Option<Live>) -> Resu
     let raised = limits::Raised::begin(arena)?;
     let outcome = seal_runs(arena, &raised.memory, pages, live, fold)?;
     if outcome.sealed > 0 {
-        limits::dump_file_memory(&mut arena.small);
+        crate::dump::add_file_memory(&mut arena.small);
     }
     Ok(outcome)
 }

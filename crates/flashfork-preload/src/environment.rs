@@ -16,6 +16,7 @@ static INIT: extern "C" fn() = init;
 
 extern "C" fn init() {
     threads::begin();
+    flashfork_core::dump::take_back();
     let engine = match variable(c"FLASHFORK_ENGINE").map(CStr::to_bytes) {
         None | Some(b"auto" | b"") => Engine::Auto,
         Some(b"seal") => Engine::Seal,
@@ -47,11 +48,14 @@ extern "C" fn init() {
         });
     }
     if let Some(path) = variable(c"FLASHFORK_STATS") {
-        if let Some(stats) = map_stats(path) {
+        match map_stats(path) {
             // SAFETY: the mapping is never unmapped, holds the right magic, and every clone inherits it.
-            unsafe { share_stats(stats) };
-        } else {
-            complain(b"flashfork: FLASHFORK_STATS names no statistics file of this version; not counted\n");
+            Found::Stats(stats) => unsafe { share_stats(stats) },
+            // The command has ended, or this program runs as another user: nothing to be told by every program of a tree.
+            Found::Nothing => {}
+            Found::Other => {
+                complain(b"flashfork: FLASHFORK_STATS names no statistics file of this version; not counted\n");
+            }
         }
     }
 }
@@ -64,13 +68,23 @@ fn variable(name: &CStr) -> Option<&'static CStr> {
     }
 }
 
+/// What a path leads to.
+enum Found {
+    /// A statistics file, mapped shared.
+    Stats(*mut Stats),
+    /// Nothing that this process may open.
+    Nothing,
+    /// Something else.
+    Other,
+}
+
 /// Maps the statistics file shared, if it is one.
-fn map_stats(path: &CStr) -> Option<*mut Stats> {
+fn map_stats(path: &CStr) -> Found {
     // SAFETY: plain calls with valid arguments; the result is checked; the file's length is checked before it is mapped.
     unsafe {
-        let fd = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        let fd = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC);
         if fd < 0 {
-            return None;
+            return Found::Nothing;
         }
         let mut stat: libc::stat = core::mem::zeroed();
         let long_enough = libc::fstat(fd, &raw mut stat) == 0 && stat.st_size as usize >= size_of::<Stats>();
@@ -82,15 +96,15 @@ fn map_stats(path: &CStr) -> Option<*mut Stats> {
         };
         libc::close(fd);
         if at == libc::MAP_FAILED {
-            return None;
+            return Found::Other;
         }
         let stats = at.cast::<Stats>();
         let right = (*stats).magic.load(core::sync::atomic::Ordering::Relaxed) == Stats::MAGIC;
         if !right {
-            return None;
+            return Found::Other;
         }
         (*stats).programs.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
-        Some(stats)
+        Found::Stats(stats)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::seal::{Maker, Pages};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
 use crate::vma::{self, Kind, Vma};
-use crate::{calls, limits, objects, offset, plan};
+use crate::{calls, dump, limits, objects, offset, plan};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 
@@ -50,7 +50,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     let (fd, outcome) = maker.finish();
     table.fd = Some(fd);
     if outcome.sealed > 0 {
-        limits::dump_file_memory(&mut table.arena.small);
+        dump::add_file_memory(&mut table.arena.small);
     }
     let copies = copied?;
     table.view = map_copies(fd, copies).map_err(|e| Error::System(Step::Memfd, e))?;
