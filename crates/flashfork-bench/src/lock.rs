@@ -78,11 +78,16 @@ fn default_path() -> PathBuf {
 ///
 /// Opening comes first and without `O_CREAT`: where `fs.protected_regular` is set, `O_CREAT` on another user's file in a
 /// sticky directory fails with EACCES even when the file could be opened (proc_sys_fs(5)).
+///
+/// Every user may have put something else there: a FIFO would be opened when somebody writes, and not before.
 fn open(path: &Path) -> io::Result<File> {
-    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
+    let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as i32;
     loop {
         match OpenOptions::new().read(true).custom_flags(flags).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(file) if !file.metadata()?.is_file() => {
+                return Err(io::Error::other("it is no regular file; remove it, which its owner or root can do"));
+            }
             other => return other,
         }
         match OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).custom_flags(flags).open(path) {
@@ -170,6 +175,22 @@ mod tests {
         assert!(!still_there(&old, &path));
         let new = open(&path).unwrap();
         assert!(still_there(&new, &path) && !still_there(&old, &path));
+    }
+
+    #[test]
+    fn a_fifo_in_the_place_of_the_lock_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let (send, receive) = mpsc::channel();
+        let place = path.clone();
+        // By a thread of its own: opening it waits for ever where that waits.
+        std::thread::spawn(move || {
+            let lock = MachineLock::acquire_at(&place, &mut Silent);
+            send.send(lock.map(drop).unwrap_err().to_string()).unwrap();
+        });
+        let why = receive.recv_timeout(Duration::from_secs(60)).expect("it waits for somebody who writes");
+        assert!(why.contains("no regular file") && why.contains(path.to_str().unwrap()), "{why}");
     }
 
     #[test]
