@@ -170,9 +170,15 @@ impl Document {
     /// Writes the document to `path` as one line of JSON.
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
         let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
-        let mut out = BufWriter::new(File::create(path).map_err(failed)?);
-        serde_json::to_writer(&mut out, self).map_err(|error| failed(error.into()))?;
-        writeln!(out).and_then(|()| out.flush()).map_err(failed)
+        File::create(path).and_then(|mut file| self.write_to(&mut file)).map_err(failed)
+    }
+
+    /// The same into something that is open.
+    pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let mut out = BufWriter::new(out);
+        serde_json::to_writer(&mut out, self)?;
+        writeln!(out)?;
+        out.flush()
     }
 
     /// Reads a document written by [`Document::write`]; refuses other schemas and summaries that contradict their samples.

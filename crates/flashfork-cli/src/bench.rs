@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::interrupt;
 use crate::output::say;
+use crate::place::Place;
 use crate::places;
 use crate::progress::Bars;
 use clap::{Args, Subcommand};
@@ -27,12 +28,9 @@ use flashfork_bench::vm_memory::VmMemoryOptions;
 use flashfork_bench::warm::{self, WarmOptions};
 use flashfork_bench::write_fraction::WriteFractionOptions;
 use flashfork_bench::{BenchError, Installed, Outcome};
-use std::fs::File;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use tempfile::NamedTempFile;
 
 /// Run an experiment and keep every sample in a record file, or draw such a file
 #[derive(Args)]
@@ -215,7 +213,7 @@ fn measure(experiment: &Experiment) -> Result<(), CliError> {
         Some(path) => path.clone(),
         None => places::records(experiment.name())?,
     };
-    // Made before anything is measured: a place that can't be written to is found out now.
+    // Before anything is measured: a place that can't be written to is found out now.
     let place = Place::open(&path)?;
     // One that failed in the middle has records too.
     let (outcome, failure) = match run(experiment) {
@@ -223,7 +221,7 @@ fn measure(experiment: &Experiment) -> Result<(), CliError> {
         Err(CliError::Bench(BenchError::Unfinished { outcome, why })) => (*outcome, Err((*why).into())),
         Err(error) => return Err(error),
     };
-    place.write(&outcome.document, &path)?;
+    place.write(|out| outcome.document.write_to(out))?;
     let mut out = std::io::stdout().lock();
     let printed = if output.json {
         serde_json::to_writer(&mut out, &outcome.document).map_err(Into::into).and_then(|()| writeln!(out))
@@ -366,57 +364,6 @@ fn run(experiment: &Experiment) -> Result<Outcome, CliError> {
 /// Where the parts of the VM monitor are.
 fn monitor() -> Result<Installed, CliError> {
     Ok(Installed { shell: places::monitor("flashfork-shell")?, agent: places::agent()?, cache: places::cache("lab")? })
-}
-
-/// Where records go.
-enum Place {
-    /// A file that becomes the one at this path.
-    File(NamedTempFile, PathBuf),
-    /// A device or FIFO, which is written into; open all the time, or a FIFO's reader would see its end.
-    Special(File),
-}
-
-impl Place {
-    fn open(path: &Path) -> Result<Self, CliError> {
-        let failed = || CliError::file("write", path);
-        match std::fs::metadata(path) {
-            Ok(found) if found.is_dir() => Err(failed()(ErrorKind::IsADirectory.into())),
-            Ok(found) if !found.is_file() => {
-                let mut file = File::options().write(true).open(path).map_err(failed())?;
-                // Nothing is written, but a device that takes nothing, such as /dev/full, says so.
-                let _none = file.write(&[]).map_err(failed())?;
-                Ok(Self::Special(file))
-            }
-            // Not a symlink is replaced, but what it leads to.
-            Ok(_) => {
-                let path = path.canonicalize().map_err(failed())?;
-                Ok(Self::File(beside(&path)?, path))
-            }
-            Err(e) if e.kind() == ErrorKind::NotFound && !path.is_symlink() => {
-                Ok(Self::File(beside(path)?, path.to_owned()))
-            }
-            Err(e) => Err(failed()(e)),
-        }
-    }
-
-    fn write(self, document: &Document, path: &Path) -> Result<(), CliError> {
-        match self {
-            Self::Special(_open) => Ok(document.write(path)?),
-            Self::File(file, path) => {
-                document.write(file.path())?;
-                file.persist(&path).map(drop).map_err(|e| CliError::file("write", &path)(e.error))
-            }
-        }
-    }
-}
-
-/// A temporary file in the directory of `path`, to become it when it is complete.
-fn beside(path: &Path) -> Result<NamedTempFile, CliError> {
-    let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(dir).map_err(CliError::file("create", dir))?;
-    let everyone_reads = std::fs::Permissions::from_mode(0o644);
-    let made = tempfile::Builder::new().prefix(".flashfork-").permissions(everyone_reads).tempfile_in(dir);
-    made.map_err(CliError::file("write records in", dir))
 }
 
 /// Database images and fuzz targets are kept in the user's cache unless another place is given.

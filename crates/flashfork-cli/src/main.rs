@@ -12,6 +12,7 @@ mod generate;
 mod interrupt;
 mod lab;
 mod output;
+mod place;
 mod places;
 mod progress;
 mod run;

@@ -2,11 +2,31 @@
 
 use assert_cmd::Command;
 use predicates::str::contains;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
 use std::sync::Once;
 
 /// The command with the shim beside it.
 fn run() -> Command {
+    let mut command = Command::new(exe());
+    command.arg("run").env_remove("LD_PRELOAD");
+    command
+}
+
+/// The same, to be looked at while it runs.
+fn started(arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) -> (Child, BufReader<ChildStdout>) {
+    let mut command = std::process::Command::new(exe());
+    command.arg("run").args(arguments).env_remove("LD_PRELOAD").stdin(Stdio::piped()).stdout(Stdio::piped());
+    change(&mut command);
+    let mut child = command.spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (child, output)
+}
+
+fn exe() -> &'static Path {
     static BUILT: Once = Once::new();
     let exe = Path::new(env!("CARGO_BIN_EXE_flashfork"));
     BUILT.call_once(|| {
@@ -15,9 +35,7 @@ fn run() -> Command {
         build.args(["build", "--locked", "-p", "flashfork-preload", "--target-dir"]).arg(target);
         assert!(build.status().unwrap().success());
     });
-    let mut command = Command::new(exe);
-    command.arg("run").env_remove("LD_PRELOAD");
-    command
+    exe
 }
 
 fn report(command: &mut Command, arguments: &[&str]) -> serde_json::Value {
@@ -96,4 +114,216 @@ fn engine_odf_forks_on_demand_or_says_why_not_and_forks_plainly() {
         assert_eq!((said.lines().count(), counts), (1, (&0.into(), &5.into())), "{said}");
         assert!(said.contains("engine odf") && said.contains("forks stay plain"), "{said}");
     }
+}
+
+#[test]
+fn no_directory_for_temporary_files_is_needed() {
+    let place = tempfile::tempdir().unwrap();
+    let read_only = place.path().join("read-only");
+    std::fs::create_dir(&read_only).unwrap();
+    std::fs::set_permissions(&read_only, std::fs::Permissions::from_mode(0o500)).unwrap();
+    let file = place.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for directory in [place.path().join("missing"), read_only, file, "/proc".into()] {
+        let report = report(run().env("TMPDIR", directory), &["echo", "ran"]);
+        assert_eq!((&report["programs"], &report["exit_code"]), (&1.into(), &0.into()));
+    }
+    // One that is full: a file system of its own, where that can be made.
+    let full = place.path().join("full");
+    std::fs::create_dir(&full).unwrap();
+    let script = "mount -t tmpfs -o size=16k none \"$1\" || exit 77; head -c 1M /dev/zero > \"$1/filler\"; \
+                  export TMPDIR=\"$1\"; shift; exec \"$@\"";
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args([&full, exe()])
+        .args(["run", "--", "echo", "ran"])
+        .output()
+        .unwrap();
+    let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let made = output.status.code() != Some(77) && !complained.contains("unshare");
+    assert!(!made || (output.status.success() && said == "ran\n"), "{said}{complained}");
+}
+
+#[test]
+fn a_program_runs_where_no_statistics_can_be_kept() {
+    let mut command = std::process::Command::new(exe());
+    command.args(["run", "--", "echo", "ran"]).stdout(Stdio::piped());
+    let no_files = || {
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: async-signal-safe; the structure is a local.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const none) }, 0);
+        Ok(())
+    };
+    // SAFETY: async-signal-safe calls only.
+    unsafe { command.pre_exec(no_files) };
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b"ran\n"[..]), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("statistics are missing"), "{said}");
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_file_and_the_older_report() {
+    let place = tempfile::tempdir().unwrap();
+    let report = place.path().join("report.json");
+    std::fs::write(&report, "older").unwrap();
+    let arguments = ["--report", report.to_str().unwrap(), "--", "sh", "-c", "echo ready; read x"];
+    let (mut child, mut output) = started(&arguments, |command| _ = command.env("TMPDIR", place.path()));
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!((line.as_str(), std::fs::read_to_string(&report).unwrap().as_str()), ("ready\n", "older"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["report.json"]);
+    assert_eq!(std::fs::read_to_string(&report).unwrap(), "older");
+    // One that ends is there whole, with the rights of the older.
+    std::fs::set_permissions(&report, std::fs::Permissions::from_mode(0o600)).unwrap();
+    run().arg("--report").arg(&report).args(["--", "true"]).assert().success();
+    assert!(std::fs::read_to_string(&report).unwrap().ends_with("}\n"));
+    assert_eq!(report.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_report_goes_into_what_is_no_file() {
+    let output = run().args(["--report", "/dev/stdout", "--", "true"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["programs"], 1);
+}
+
+/// Signals ignored and blocked, as a program finds them that was started with those given.
+fn signals(program: &mut std::process::Command, ignored: &'static [i32], blocked: &'static [i32]) -> String {
+    program.args(["grep", "-E", "Sig(Ign|Blk|Pnd)|ShdPnd", "/proc/self/status"]);
+    let set = move || {
+        // SAFETY: async-signal-safe; the set is a local.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in blocked {
+                libc::sigaddset(&raw mut set, *signal);
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+            for signal in 1..32 {
+                let how = if ignored.contains(&signal) { libc::SIG_IGN } else { libc::SIG_DFL };
+                libc::signal(signal, how);
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { program.pre_exec(set) };
+    let output = program.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn signals_are_ignored_and_blocked_as_without_the_command() {
+    use libc::{SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    let sets: [(&[i32], &[i32]); 4] = [
+        (&[], &[]),
+        // nohup, and the background of a script.
+        (&[SIGHUP], &[]),
+        (&[SIGINT, SIGQUIT, SIGPIPE], &[SIGUSR1]),
+        (&[SIGHUP, SIGTERM, SIGCHLD, SIGUSR2], &[SIGCHLD, SIGTERM]),
+    ];
+    for (ignored, blocked) in sets {
+        let mut ours = std::process::Command::new(exe());
+        ours.args(["run", "--"]);
+        let plain = signals(&mut std::process::Command::new("env"), ignored, blocked);
+        assert_eq!(signals(&mut ours, ignored, blocked), plain, "{ignored:?} {blocked:?}");
+    }
+}
+
+#[test]
+fn a_signal_to_the_command_alone_reaches_the_program() {
+    let script = "for s in HUP INT QUIT TERM USR1 USR2; do trap \"echo $s; exit 3\" $s; done; \
+                  echo ready; while :; do sleep 0.01; done";
+    for (number, name) in [
+        (libc::SIGHUP, "HUP"),
+        (libc::SIGINT, "INT"),
+        (libc::SIGQUIT, "QUIT"),
+        (libc::SIGTERM, "TERM"),
+        (libc::SIGUSR1, "USR1"),
+        (libc::SIGUSR2, "USR2"),
+    ] {
+        let (mut child, mut output) = started(&["--", "sh", "-c", script], |command| {
+            // What runs in the background of a script ignores some.
+            let default = move || {
+                // SAFETY: async-signal-safe; a default action runs no code of this process.
+                unsafe { libc::signal(number, libc::SIG_DFL) };
+                Ok(())
+            };
+            // SAFETY: as above.
+            unsafe { command.pre_exec(default) };
+        });
+        let mut text = String::new();
+        output.read_line(&mut text).unwrap();
+        // SAFETY: takes numbers.
+        unsafe { libc::kill(i32::try_from(child.id()).unwrap(), number) };
+        output.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), child.wait().unwrap().code()), (&*format!("ready\n{name}\n"), Some(3)));
+    }
+}
+
+#[test]
+fn a_program_that_can_not_count_says_nothing() {
+    // What it starts when the command has ended, and what a program does that may not open its statistics any more.
+    let place = tempfile::tempdir().unwrap();
+    let said = place.path().join("said");
+    let script = format!(
+        "exec 2>{0} 4<&0; (trap '' HUP TERM; read x <&4; /bin/true; echo done > {0}.end) & exec >&-; echo ready >&3; exec 3>&-",
+        said.display()
+    );
+    let mut command = std::process::Command::new("sh");
+    command.arg("-c").arg("exec 3>&1; exec \"$@\"").arg("sh").arg(exe()).args(["run", "--", "sh", "-c", &script]);
+    let mut child = command.env_remove("LD_PRELOAD").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    assert!(child.wait().unwrap().success());
+    input.write_all(b"go\n").unwrap();
+    let end = place.path().join("said.end");
+    while !end.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(std::fs::read_to_string(said).unwrap(), "");
+}
+
+#[test]
+fn a_program_of_gcc_with_address_sanitizer_runs_and_finds_errors() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, program) = (place.path().join("asan.c"), place.path().join("asan"));
+    let text = "#include <stdio.h>\n#include <stdlib.h>\nint main(int argc, char **argv) {\n\
+                char *p = calloc(8, 1); puts(getenv(\"ASAN_OPTIONS\")); fflush(stdout); return p[8 * (argc - 1)]; }\n";
+    std::fs::write(&source, text).unwrap();
+    let mut cc = std::process::Command::new("cc");
+    assert!(cc.args(["-g", "-fsanitize=address", "-o"]).arg(&program).arg(&source).status().unwrap().success());
+    let program = program.to_str().unwrap();
+    run().args(["--", program]).env("ASAN_OPTIONS", "detect_leaks=0:exitcode=0").assert().success().stderr("");
+    let found = run().args(["--", program, "x"]).env("ASAN_OPTIONS", "exitcode=42").assert();
+    found.code(42).stdout(contains("exitcode=42")).stderr(contains("heap-buffer-overflow"));
+}
+
+#[test]
+fn programs_that_a_sealed_one_starts_have_the_plain_filter_of_core_dumps() {
+    let script = "
+import os, subprocess
+objects = [bytes([i % 255 + 1]) * 1000 for i in range(40_000)]
+show = ['/bin/cat', '/proc/self/coredump_filter']
+if os.fork() == 0:
+    os.execv(show[0], show)
+os.wait()
+print(subprocess.run(show, capture_output=True, text=True).stdout, flush=True)
+os.waitpid(os.posix_spawn(show[0], show, os.environ), 0)
+os.system(' '.join(show))
+";
+    let plain = std::process::Command::new("/usr/bin/python3").args(["-c", script]).output().unwrap();
+    let sealed = run().args(["--engine", "seal", "--", "/usr/bin/python3", "-c", script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&sealed.stdout), String::from_utf8_lossy(&plain.stdout));
+    assert_eq!(plain.stdout.split(|b| *b == b'\n').filter(|line| !line.is_empty()).count(), 4);
+    let own = "import os; x = b'x' * 50_000_000; os.fork() or os._exit(0); os.wait(); print(open('/proc/self/coredump_filter').read())";
+    let own = run().args(["--engine", "seal", "--", "/usr/bin/python3", "-c", own]).output().unwrap();
+    let filter = u64::from_str_radix(String::from_utf8_lossy(&own.stdout).trim(), 16).unwrap();
+    assert_ne!(filter & 4, 0, "core dumps of a sealed program contain sealed memory: {filter:x}");
 }

@@ -1,10 +1,15 @@
 //! Starts the program, passes signals on to it, and waits.
 
 use crate::error::CliError;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use crate::warm::caller;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::siginfo;
+use nix::unistd::Pid;
 use std::ffi::OsStr;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 
 /// What came of it.
 pub enum Outcome {
@@ -25,39 +30,82 @@ impl Ended {
     }
 }
 
-/// Runs the command to its end. The terminal's own signals reach the program directly; those sent to us are passed on.
+/// Signals that the program gets in place of this command.
+const PASSED_ON: [Signal; 6] =
+    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
+
+/// Those that a terminal sends to the whole group in front.
+const OF_TERMINALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
+
+/// Runs the command to its end. The terminal's own signals reach the program directly; those sent to us are passed on, and those that are
+/// ignored or blocked here are so there.
 pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])
-        .map_err(|e| CliError::Unable(format!("can't catch signals: {e}")))?;
-    // SAFETY: between fork and exec only getpid's cousin prctl is called, which is async-signal-safe.
-    unsafe { command.pre_exec(die_with_parent) };
+    let unable = |what: &str| {
+        let what = format!("can't {what} {}", name.display());
+        move |e: std::io::Error| CliError::Unable(format!("{what}: {e}"))
+    };
+    let blocked = SigSet::thread_get_mask().map_err(|e| unable("start")(e.into()))?;
+    let signals = caller::take_signals(&PASSED_ON)?;
+    // Where it is ignored nobody is told how a child ends (wait(2)).
+    // SAFETY: its default action runs no code of this process.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    // SAFETY: between fork and exec only async-signal-safe calls are made.
+    unsafe { command.pre_exec(move || as_found(&blocked)) };
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => return Ok(not_started(name, &e)),
     };
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
-    let handle = signals.handle();
-    let passer = std::thread::spawn(move || {
-        for signal in signals.forever() {
-            // SIGINT and SIGQUIT come from the terminal to the whole group: the program has them already.
-            if let (true, Ok(signal)) =
-                (![SIGINT, SIGQUIT].contains(&signal), nix::sys::signal::Signal::try_from(signal))
-            {
-                // The program may have ended in this moment; then there is nobody to tell.
-                let _ = nix::sys::signal::kill(pid, signal);
-            }
+    let process = descriptor(&child).map_err(unable("watch over"))?;
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
+    loop {
+        let all = [process.as_fd(), signals.as_fd()];
+        let mut ready = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut ready, PollTimeout::NONE) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(e) => return Err(unable("wait for")(e.into())),
         }
-    });
-    let status = child.wait().map_err(|e| CliError::Unable(format!("can't wait for {}: {e}", name.display())));
-    handle.close();
-    // The thread only loops over signals: it can't have panicked with anything to say.
-    let _ = passer.join();
-    status.map(|status| Outcome::Ended(Ended(status)))
+        let ended = ready[0].any().unwrap_or(false);
+        while let Ok(Some(info)) = signals.read_signal() {
+            pass_on(&info, pid);
+        }
+        if ended {
+            return child.wait().map(|status| Outcome::Ended(Ended(status))).map_err(unable("wait for"));
+        }
+    }
 }
 
-/// Has the kernel end the program when this process dies, so that a killed `flashfork run` leaves nothing behind.
-fn die_with_parent() -> std::io::Result<()> {
-    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM).map_err(Into::into)
+/// The program may have ended in this moment; then there is nobody to tell.
+fn pass_on(info: &siginfo, to: Pid) {
+    let signal = PASSED_ON.into_iter().find(|signal| *signal as u32 == info.ssi_signo);
+    // From a terminal the program has it already.
+    let has_it = |signal| info.ssi_code == caller::FROM_KERNEL && OF_TERMINALS.contains(&signal);
+    if let Some(signal) = signal.filter(|signal| !has_it(*signal)) {
+        let _ = kill(to, signal);
+    }
+}
+
+/// One that can be waited for together with signals (`pidfd_open(2)`).
+fn descriptor(child: &Child) -> std::io::Result<OwnedFd> {
+    // SAFETY: takes numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) } as RawFd;
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor of this process that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// In the child, before its exec: signals as this command's caller had them, where Rust's library has its own way; and the kernel ends the
+/// program when this command dies, so that a killed `flashfork run` leaves nothing behind.
+fn as_found(blocked: &SigSet) -> std::io::Result<()> {
+    for signal in [Signal::SIGPIPE, Signal::SIGCHLD].map(|signal| signal as i32) {
+        if caller::ignored() & caller::bit(signal) != 0 {
+            // SAFETY: ignoring a signal runs no code.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+    }
+    blocked.thread_set_mask()?;
+    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(Into::into)
 }
 
 fn not_started(name: &OsStr, e: &std::io::Error) -> Outcome {

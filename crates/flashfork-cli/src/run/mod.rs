@@ -5,10 +5,11 @@ mod report;
 mod shared;
 
 use crate::error::CliError;
+use crate::place::Place;
 use crate::places;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -61,12 +62,12 @@ impl Engine {
 }
 
 pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
-    let stats = shared::SharedStats::create()?;
-    // Made before the program runs: a place that can't be written to is found out now.
-    let mut file = match &args.report {
-        Some(path) => Some(std::fs::File::create(path).map_err(CliError::file("write", path))?),
-        None => None,
-    };
+    // Before the program runs: a place that can't be written to is found out now.
+    let place = args.report.as_deref().map(|path| Place::open(path)).transpose()?;
+    // They are never worth a program.
+    let stats = shared::SharedStats::create()
+        .inspect_err(|e| eprintln!("flashfork: the statistics are missing, and the report, if one was asked for: {e}"))
+        .ok();
     // Said once here, not by every program of a tree.
     let engine = match args.engine {
         Engine::Odf => available_or_fork(),
@@ -83,7 +84,11 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         .env("LD_PRELOAD", preload)
         .env("FLASHFORK_ENGINE", engine.name())
         .env("FLASHFORK_THREADS", if args.threads { "stop" } else { "refuse" })
-        .env("FLASHFORK_STATS", stats.path());
+        .env("ASAN_OPTIONS", asan_options(std::env::var_os("ASAN_OPTIONS")));
+    match &stats {
+        Some(stats) => command.env("FLASHFORK_STATS", stats.path()),
+        None => command.env_remove("FLASHFORK_STATS"),
+    };
     let ended = match child::run(&mut command, &args.command[0])? {
         child::Outcome::Ended(ended) => ended,
         child::Outcome::NotStarted { code, why } => {
@@ -91,18 +96,32 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
             return Ok(ExitCode::from(code));
         }
     };
+    let Some(stats) = stats else { return Ok(ExitCode::from(ended.code())) };
     let report = report::Report::new(engine, &args.command, ended.code(), stats.get());
-    if let Some(file) = &mut file {
-        let written =
-            serde_json::to_writer_pretty(&mut *file, &report).map_err(Into::into).and_then(|()| writeln!(file));
+    if let Some(place) = place {
+        let written = place.write(|file| {
+            serde_json::to_writer_pretty(&mut *file, &report)?;
+            writeln!(file)
+        });
         if let Err(e) = written {
-            eprintln!("flashfork: can't write the report: {e}; the exit code is the program's");
+            eprintln!("flashfork: {e}; the exit code is the program's");
         }
     }
     if std::io::stderr().is_terminal() {
         eprintln!("flashfork: {}", report.summary(model().as_ref()));
     }
     Ok(ExitCode::from(ended.code()))
+}
+
+/// The caller's, behind the one without which a program that gcc has built with AddressSanitizer refuses to start: its runtime wants to be
+/// the first library, and the shim is.
+fn asan_options(own: Option<OsString>) -> OsString {
+    let mut options = OsString::from("verify_asan_link_order=0");
+    if let Some(own) = own.filter(|own| !own.is_empty()) {
+        options.push(":");
+        options.push(own);
+    }
+    options
 }
 
 /// [`Engine::Odf`], or plain forks and a line that says why: they are correct, and the program runs.

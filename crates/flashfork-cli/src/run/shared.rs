@@ -1,32 +1,40 @@
-//! The statistics file that the shim in every process of the program adds to.
+//! The statistics that the shim in every process of the program adds to.
 
-use crate::error::CliError;
 use flashfork_core::stats::Stats;
 use memmap2::MmapMut;
-use std::path::Path;
-use tempfile::NamedTempFile;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::resource::{Resource, getrlimit};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 
-/// A temporary file that holds a `Stats`, mapped shared. Removed at the end.
+/// A memfd that holds a `Stats`, mapped shared. It needs no directory, and is gone with this command, however that ends.
 pub struct SharedStats {
-    file: NamedTempFile,
+    file: File,
     map: MmapMut,
 }
 
 impl SharedStats {
-    /// Makes the file with all counters zero.
-    pub fn create() -> Result<SharedStats, CliError> {
-        let unable = |e| CliError::file("make a statistics file in (set TMPDIR)", std::env::temp_dir())(e);
-        let file = tempfile::Builder::new().prefix("flashfork-stats-").tempfile().map_err(unable)?;
-        file.as_file().set_len(size_of::<Stats>() as u64).map_err(unable)?;
-        // SAFETY: the file was just made; whoever else maps it only changes 64-bit counters, which are read as atomics.
-        let mut map = unsafe { MmapMut::map_mut(file.as_file()) }.map_err(unable)?;
-        map[..8].copy_from_slice(&Stats::MAGIC.to_ne_bytes());
+    /// Makes it with all counters zero.
+    pub fn create() -> io::Result<SharedStats> {
+        let mut bytes = vec![0; size_of::<Stats>()];
+        bytes[..8].copy_from_slice(&Stats::MAGIC.to_ne_bytes());
+        // Beyond the limit, which goes for memfds too, a write would come with a signal (SIGXFSZ).
+        if getrlimit(Resource::RLIMIT_FSIZE)?.0 < bytes.len() as u64 {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        let mut file = File::from(memfd_create(c"flashfork-stats", MFdFlags::MFD_CLOEXEC)?);
+        // Written, so that no page has to be found later, where there may be none and a signal instead (SIGBUS).
+        file.write_all(&bytes)?;
+        // SAFETY: the memfd was just made; whoever else maps it only changes 64-bit counters, which are read as atomics.
+        let map = unsafe { MmapMut::map_mut(&file) }?;
         Ok(SharedStats { file, map })
     }
 
-    /// Where it lies.
-    pub fn path(&self) -> &Path {
-        self.file.path()
+    /// Where this user's processes find it, as long as this one lives.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
     /// The counters.

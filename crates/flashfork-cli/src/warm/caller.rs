@@ -6,6 +6,9 @@ use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+/// `si_code` of a signal from the kernel: that of a terminal goes to the whole group in front.
+pub const FROM_KERNEL: i32 = 0x80;
+
 /// Signals ignored when this process was started; Rust's runtime ignores SIGPIPE for itself.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 

@@ -4,7 +4,7 @@
 //! command talks to it directly: there is no daemon.
 
 mod call;
-mod caller;
+pub mod caller;
 mod link;
 mod list;
 mod names;
