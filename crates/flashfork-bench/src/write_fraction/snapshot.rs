@@ -140,17 +140,27 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, Command, Stdio};
 
-    /// A Python that holds 64 pages and, for each line, runs it. Python because every Debian with a compiler has it.
+    /// Holds 64 pages; `w` writes two bytes in 40 of them, `b` writes back what was there, `z` writes zeroes to 64 more.
+    const PROGRAM: &str = "#include <stdio.h>
+        #include <sys/mman.h>
+        int main(void) {
+            char *m = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            for (int i = 0; i < 64; i++) m[i * 4096] = 1;
+            for (int c = '\\n'; c != EOF; c = getchar()) {
+                for (int i = 0; i < 40 && (c == 'w' || c == 'b'); i++)
+                    m[i * 4096 + 7] = m[i * 4096 + 8] = c == 'w' ? 9 : 0;
+                for (int i = 128; i < 192 && c == 'z'; i++) m[i * 4096] = 0;
+                if (c == '\\n') puts(\"\"), fflush(stdout);
+            }
+        }";
+
+    /// A process of [`PROGRAM`], which answers each line.
     fn helper() -> (Child, impl FnMut(&str)) {
-        let script = "import sys, mmap\nm = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
-                      for i in range(64): m[i * 4096] = 1\nprint(flush=True)\n\
-                      for line in sys.stdin:\n exec(line)\n print(flush=True)\n";
-        let mut child = Command::new("python3")
-            .args(["-S", "-c", script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let (source, program) = (place.path().join("helper.c"), place.path().join("helper"));
+        std::fs::write(&source, PROGRAM).unwrap();
+        assert!(Command::new("cc").arg("-o").arg(&program).arg(&source).status().unwrap().success());
+        let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (mut input, mut output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut answer = move || assert!(output.read_line(&mut String::new()).unwrap() > 0);
         answer();
@@ -164,7 +174,7 @@ mod tests {
     fn written_pages_of_another_process_are_found_and_reading_makes_none() {
         let (mut child, mut run) = helper();
         let pid = child.id() as i32;
-        run("pass");
+        run("");
         let before = {
             let _stopped = Stopped::hold(pid).unwrap();
             let held = populated(pid).unwrap();
@@ -173,13 +183,13 @@ mod tests {
             assert_eq!((before.bytes(), idle.bytes, idle.changed_bytes), (held, held, 0), "looking changed something");
             before
         };
-        run("for i in range(40): m[i * 4096 + 7] = 9; m[i * 4096 + 8] = 9");
+        run("w");
         let change = before.compare(pid).unwrap();
-        // The interpreter itself writes some pages when it runs a line.
+        // The program itself writes some pages when it reads a line.
         assert!((80..80 + 60_000).contains(&change.changed_bytes), "{change:?}");
         assert!((40..40 + 120).contains(&change.blocks[0].1), "{change:?}");
-        run("for i in range(40): m[i * 4096 + 7] = 0; m[i * 4096 + 8] = 0");
-        run("for i in range(128, 192): m[i * 4096] = 0");
+        run("b");
+        run("z");
         let zeroes = before.compare(pid).unwrap();
         assert!(zeroes.bytes >= change.bytes + 64 * PAGE, "pages of zeroes are there: {zeroes:?}");
         child.kill().unwrap();
