@@ -122,9 +122,9 @@ fn live(route: Route, heap: usize, i: usize) -> Result<(), String> {
     if unsafe { libc::munmap((AT + 2 * BLOCK) as *mut _, WRITTEN * BLOCK) } != 0 {
         return Err(fail("munmap", flashfork_tests::route::errno()));
     }
-    route.mremap(AT, 2 * BLOCK, BLOCK / 2, 0, 0).map_err(|e| fail("shrink", e))?;
+    route.mremap(AT, 2 * BLOCK, BLOCK / 2, 0, 0, Via::Function).map_err(|e| fail("shrink", e))?;
     let (flags, to) = if i.is_multiple_of(2) { (0, 0) } else { (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, AWAY) };
-    let at = route.mremap(AT, BLOCK / 2, 2 * BLOCK, flags, to).map_err(|e| fail("grow", e))? as usize;
+    let at = route.mremap(AT, BLOCK / 2, 2 * BLOCK, flags, to, Via::Function).map_err(|e| fail("grow", e))? as usize;
     for page in (at + BLOCK / 2..at + 2 * BLOCK).step_by(33 * PAGE) {
         // SAFETY: part of the mapping.
         if unsafe { *(page as *const u64) } != 0 {

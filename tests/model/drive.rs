@@ -1,8 +1,12 @@
 //! Runs a seed: a process on plain memory, then one with the engine, each started afresh, with a limit of time.
 
+use crate::mode::{Allocator, Mode, name};
+use crate::rollback::TURNS;
 use crate::seeds::Seed;
 use crate::template;
+use flashfork_tests::past;
 use flashfork_tests::route::Route;
+use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -56,11 +60,13 @@ pub fn run(
             let kept = dir.keep();
             Err(format!(
                 "seed {} failed: {message}\n  journals: {}\n  again: cargo run -p flashfork-tests --bin model -- \
-                 --no-replay --seed {} --steps {} {}",
+                 --no-replay --seed {} --steps {} --mode {} --allocator {} {}",
                 seed.seed,
                 kept.display(),
                 seed.seed,
                 seed.steps,
+                name(seed.mode),
+                name(seed.allocator),
                 match seed.route {
                     Route::Odf => "--engine odf".to_string(),
                     route => format!("--route {}", format!("{route:?}").to_lowercase()),
@@ -96,10 +102,16 @@ impl Run<'_> {
     /// On plain memory, then with the engine; what the engine counted.
     fn both(&self, engine: Option<Route>, shim: impl FnOnce() -> PathBuf) -> Result<Option<usize>, String> {
         let plain = self.dir.join("plain");
-        self.tested(Route::Plain, &plain, None, None)?;
+        if matches!(self.seed.mode, Mode::PastShim | Mode::Raw | Mode::Flags) {
+            past::build(self.dir)?;
+        }
+        // Between a snapshot and its restores all turns are one process's; plainly each is taken by one that begins anew.
+        for turn in 0..if self.seed.mode == Mode::Rollback { TURNS } else { 1 } {
+            self.tested(Route::Plain, &plain, None, None, turn)?;
+        }
         let Some(route) = engine else { return Ok(None) };
         let shim = (route == Route::Shim).then(shim);
-        let counted = self.tested(route, &self.dir.join("engine"), Some(&plain), shim.as_deref())?;
+        let counted = self.tested(route, &self.dir.join("engine"), Some(&plain), shim.as_deref(), 0)?;
         match (route, counted) {
             (Route::Odf, 0) => Err("no page table was ever shared".into()),
             (_, 0) => Err("nothing was ever sealed".into()),
@@ -108,23 +120,40 @@ impl Run<'_> {
     }
 
     /// Runs one tested process to its end; returns what it counted.
-    fn tested(&self, route: Route, own: &Path, plain: Option<&Path>, shim: Option<&Path>) -> Result<usize, String> {
-        let Seed { seed, steps, .. } = self.seed;
+    fn tested(
+        &self,
+        route: Route,
+        own: &Path,
+        plain: Option<&Path>,
+        shim: Option<&Path>,
+        turn: u64,
+    ) -> Result<usize, String> {
+        let Seed { seed, steps, mode, allocator, .. } = self.seed;
         std::fs::create_dir_all(own).map_err(|e| format!("{}: {e}", own.display()))?;
         let program = std::env::current_exe().map_err(|e| format!("the path of the running program: {e}"))?;
         let mut command = Command::new(program);
         command.args(["--seed", &seed.to_string(), "--steps", &steps.to_string()]);
         command.args(["--route", &format!("{route:?}").to_lowercase()]).arg("--worker").arg(own);
+        command.args(["--mode", &name(*mode), "--allocator", &name(*allocator), "--turn", &turn.to_string()]);
+        command.arg("--objects").arg(self.dir);
         if let Some(plain) = plain {
             command.arg("--plain").arg(plain);
         }
         if let Some(disk) = &self.company {
             command.arg("--company").arg(disk);
         }
-        if let Some(shim) = shim {
-            command.env("LD_PRELOAD", shim);
+        let libraries = allocator.library().map(OsString::from).into_iter().chain(shim.map(OsString::from));
+        let preload: Vec<OsString> = libraries.collect();
+        if !preload.is_empty() {
+            command.env("LD_PRELOAD", preload.join(":".as_ref()));
+        }
+        if seed.is_multiple_of(2) {
+            command.envs(purges_at_once(*allocator).iter().copied());
+        }
+        if shim.is_some() {
             // Both policies: seal before the first fork, or when it pays.
             command.env("FLASHFORK_ENGINE", if seed.is_multiple_of(2) { "seal" } else { "auto" });
+            command.env("FLASHFORK_THREADS", if self.seed.stops_threads() { "stop" } else { "refuse" });
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         // SAFETY: one system call between fork and exec. Where it is refused addresses differ between runs, no more.
@@ -135,9 +164,20 @@ impl Run<'_> {
             });
         }
         let child = command.spawn().map_err(|e| format!("the tested process does not start: {e}"))?;
-        let limit = Duration::from_secs(60) + Duration::from_millis(100) * *steps as u32;
+        // Far more than any takes, on a machine that is busy with other things too.
+        let limit = Duration::from_secs(300) + Duration::from_secs(1) * *steps as u32;
         let output = finish(child, limit).map_err(|e| format!("{route:?}: {e}"))?;
         output.trim().parse().map_err(|_| format!("{route:?}: unexpected output {output:?}"))
+    }
+}
+
+/// What makes an allocator give back what is freed without waiting for a time.
+fn purges_at_once(allocator: Allocator) -> &'static [(&'static str, &'static str)] {
+    match allocator {
+        Allocator::Glibc => &[],
+        Allocator::Jemalloc => &[("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0")],
+        Allocator::Mimalloc => &[("MIMALLOC_DECOMMIT_DELAY", "0"), ("MIMALLOC_PAGE_RESET", "1")],
+        Allocator::Tcmalloc => &[("TCMALLOC_RELEASE_RATE", "1000")],
     }
 }
 

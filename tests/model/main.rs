@@ -9,15 +9,21 @@
 mod content;
 mod drive;
 mod journal;
+mod leaderless;
+mod mode;
 mod rng;
+mod rollback;
 mod seeds;
 mod steps;
 mod template;
+mod threads;
 mod worker;
 mod world;
+mod writer;
 
 use clap::{Parser, ValueEnum};
 use flashfork_tests::route::Route;
+use mode::{Allocator, Mode};
 use seeds::Seed;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,6 +57,12 @@ struct Args {
     /// How the process reaches the engine seal: shim (unmodified) or linked (calls the core)
     #[arg(long, default_value = "shim")]
     route: Route,
+    /// What surrounds the steps
+    #[arg(long, value_enum, default_value = "alone")]
+    mode: Mode,
+    /// Whose malloc the process has
+    #[arg(long, value_enum, default_value = "glibc")]
+    allocator: Allocator,
     /// The shim to load; built when not given
     #[arg(long)]
     shim: Option<PathBuf>,
@@ -69,26 +81,39 @@ struct Args {
     /// The tested process itself: others act on its memory, from this disk among other places
     #[arg(long, hide = true)]
     company: Option<PathBuf>,
+    /// The tested process itself: where the objects lie that call past the shim
+    #[arg(long, hide = true)]
+    objects: Option<PathBuf>,
+    /// The tested process itself, on plain memory: the one turn that it takes
+    #[arg(long, hide = true, default_value_t = 0)]
+    turn: u64,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(own) = args.worker {
         let places = journal::Places { own, plain: args.plain };
-        let job = worker::Job { seed: args.seed, steps: args.steps, route: args.route, company: args.company };
+        let seed =
+            Seed { seed: args.seed, steps: args.steps, route: args.route, mode: args.mode, allocator: args.allocator };
+        let job = worker::Job { seed, company: args.company, objects: args.objects, turn: args.turn };
         return worker::run(&job, &places);
     }
     let shim = || args.shim.clone().unwrap_or_else(|| flashfork_tests::shim::path().to_path_buf());
     let route = if args.engine == Engine::Odf { Route::Odf } else { args.route };
-    let given = (args.seed..).take(args.runs as usize).map(|seed| Seed { seed, steps: args.steps, route });
+    let (mode, allocator) = (args.mode, args.allocator);
+    let given =
+        (args.seed..).take(args.runs as usize).map(|seed| Seed { seed, steps: args.steps, route, mode, allocator });
     let mut replayed = if args.no_replay { Vec::new() } else { seeds::kept() };
     // Only a kernel of its own replays those of engine odf.
     replayed.retain(|seed| (seed.route == Route::Odf) == (args.engine == Engine::Odf));
+    replayed.retain(|seed| (seed.mode, seed.allocator) == (mode, allocator));
     let mut failed = false;
     for seed in replayed.into_iter().chain(given) {
         let engine = (args.engine != Engine::Fork).then_some(seed.route);
         match drive::run(&seed, engine, args.disk.as_deref(), shim) {
-            Ok(report) => println!("seed {} steps {} {:?}: {report}", seed.seed, seed.steps, seed.route),
+            Ok(report) => {
+                println!("seed {} steps {} {:?} {:?}: {report}", seed.seed, seed.steps, seed.route, seed.mode)
+            }
             Err(failure) => {
                 failed = true;
                 eprintln!("{failure}");

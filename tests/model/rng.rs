@@ -35,6 +35,13 @@ impl Rng {
         of[self.below(of.len())]
     }
 
+    /// Puts the values in some order (Fisher and Yates).
+    pub fn shuffle<T>(&mut self, values: &mut [T]) {
+        for i in (1..values.len()).rev() {
+            values.swap(i, self.below(i + 1));
+        }
+    }
+
     /// One of the values, each with its weight.
     pub fn weighted<T: Copy>(&mut self, of: &[(usize, T)]) -> T {
         let mut at = self.below(of.iter().map(|(w, _)| w).sum());

@@ -1,5 +1,7 @@
-//! Seeds that failed once, in `seeds.txt`: one a line, `SEED STEPS ROUTE`, a comment behind `#`.
+//! Seeds that failed once, in `seeds.txt`: one a line, `SEED STEPS ROUTE [MODE [ALLOCATOR]]`, a comment behind `#`.
 
+use crate::mode::{Allocator, Mode, name};
+use clap::ValueEnum;
 use flashfork_tests::route::Route;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -12,6 +14,8 @@ pub struct Seed {
     pub seed: u64,
     pub steps: usize,
     pub route: Route,
+    pub mode: Mode,
+    pub allocator: Allocator,
 }
 
 /// The seeds kept.
@@ -23,14 +27,16 @@ pub fn kept() -> Vec<Seed> {
     text.lines()
         .map(|line| line.split('#').next().unwrap_or_default())
         .filter(|line| !line.trim().is_empty())
-        .map(|line| parse(line).unwrap_or_else(|| panic!("{FILE}: {line}: not SEED STEPS ROUTE")))
+        .map(|line| parse(line).unwrap_or_else(|| panic!("{FILE}: {line}: not SEED STEPS ROUTE [MODE [ALLOCATOR]]")))
         .collect()
 }
 
 fn parse(line: &str) -> Option<Seed> {
     let mut words = line.split_whitespace();
     let (seed, steps, route) = (words.next()?, words.next()?, words.next()?);
-    Some(Seed { seed: seed.parse().ok()?, steps: steps.parse().ok()?, route: route.parse().ok()? })
+    let mode = words.next().map_or(Some(Mode::Alone), |w| Mode::from_str(w, false).ok())?;
+    let allocator = words.next().map_or(Some(Allocator::Glibc), |w| Allocator::from_str(w, false).ok())?;
+    Some(Seed { seed: seed.parse().ok()?, steps: steps.parse().ok()?, route: route.parse().ok()?, mode, allocator })
 }
 
 /// Keeps a seed for all later runs, where the sources can be written.
@@ -39,7 +45,8 @@ pub fn keep(seed: &Seed) {
     if !std::path::Path::new(FILE).exists() || kept().contains(seed) {
         return;
     }
-    let line = format!("{} {} {}\n", seed.seed, seed.steps, format!("{:?}", seed.route).to_lowercase());
+    let route = format!("{:?}", seed.route).to_lowercase();
+    let line = format!("{} {} {route} {} {}\n", seed.seed, seed.steps, name(seed.mode), name(seed.allocator));
     let written = OpenOptions::new().append(true).open(FILE).and_then(|mut file| file.write_all(line.as_bytes()));
     if let Err(e) = written {
         eprintln!("model: {FILE}: {e}; this seed was not kept");

@@ -1,6 +1,7 @@
-//! The model checker as a test: the seeds that failed once, then some thousand steps of new ones by both routes.
+//! The model checker as a test: the seeds that failed once, then some thousand steps of new ones by both routes, and 2,000 with
+//! threads and of each allocator.
 //!
-//! `FLASHFORK_TEST_ALL=1` takes many more.
+//! `FLASHFORK_TEST_ALL=1` takes many more, 10⁵ of each of these. The other modes are run by hand.
 
 use std::process::Command;
 
@@ -23,4 +24,36 @@ fn unmodified_programs_under_the_shim() {
 #[test]
 fn programs_that_call_the_core() {
     model(&["--no-replay", "--route", "linked", "--seed", "1001", "--runs", runs(), "--steps", "400"]);
+}
+
+/// Runs a mode from a seed of its own on.
+fn mode(args: &[&str], seed: &str) {
+    let runs = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "250" } else { "5" };
+    let all = ["--route", "shim", "--seed", seed, "--runs", runs, "--steps", "400", "--mode"];
+    model(&[&all[..], args].concat());
+}
+
+#[test]
+fn one_thread_seals_while_others_work() {
+    mode(&["threads"], "2001");
+}
+
+#[test]
+fn blocks_of_glibc() {
+    mode(&["heap", "--allocator", "glibc"], "4001");
+}
+
+#[test]
+fn blocks_of_jemalloc() {
+    mode(&["heap", "--allocator", "jemalloc"], "4001");
+}
+
+#[test]
+fn blocks_of_mimalloc() {
+    mode(&["heap", "--allocator", "mimalloc"], "4001");
+}
+
+#[test]
+fn blocks_of_tcmalloc() {
+    mode(&["heap", "--allocator", "tcmalloc"], "4001");
 }

@@ -2,37 +2,47 @@
 
 use crate::content::PAGE;
 use crate::journal::{Journal, Places};
+use crate::leaderless;
+use crate::mode::{Allocator, Mode};
+use crate::rollback;
+use crate::seeds::Seed;
 use crate::template::Template;
+use crate::threads;
 use crate::world::World;
 use crate::world::space::{self, Space};
+use crate::writer::Writer;
 use flashfork_core::odf;
-use flashfork_tests::route::Route;
+use flashfork_tests::past;
+use flashfork_tests::route::{Route, Via};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What a tested process is given.
 pub struct Job {
-    pub seed: u64,
-    pub steps: usize,
-    pub route: Route,
+    pub seed: Seed,
     /// Others act on its memory too, which is small; from this disk among other places.
     pub company: Option<PathBuf>,
+    /// Where the objects lie that call past the shim.
+    pub objects: Option<PathBuf>,
+    /// The turn taken on plain memory, with rollbacks.
+    pub turn: u64,
 }
 
 /// Runs a seed in this process and prints how much the engine did: the most pages that were sealed at once, or page tables shared.
 pub fn run(job: &Job, places: &Places) -> ExitCode {
     match prepare(job, places) {
         Ok((mut world, shared)) => {
-            let result = world.walk(job.steps).and_then(|()| shared.map(Shared::since).transpose());
-            match result {
-                Ok(shared) => {
-                    println!("{}", shared.unwrap_or(world.most_sealed as u64));
-                    ExitCode::SUCCESS
-                }
-                Err(message) => world.end(Err(message)),
+            let result = live(&mut world, job, places);
+            if result.is_ok() && job.seed.mode == Mode::Leaderless {
+                let rest = job.seed.steps - before_the_end(job);
+                leaderless::go_on(move || {
+                    let result = world.walk(rest);
+                    conclude(&world, result, None)
+                });
             }
+            ExitCode::from(conclude(&world, result, shared) as u8)
         }
         Err(message) => {
             eprintln!("model: {message}");
@@ -41,11 +51,63 @@ pub fn run(job: &Job, places: &Places) -> ExitCode {
     }
 }
 
+/// Prints what was counted, or what went wrong; the exit status.
+fn conclude(world: &World, result: Result<(), String>, shared: Option<Shared>) -> i32 {
+    match result.and_then(|()| shared.map(Shared::since).transpose()) {
+        Ok(shared) => {
+            println!("{}", shared.unwrap_or(world.most_sealed as u64));
+            0
+        }
+        Err(message) => world.end(Err(message)),
+    }
+}
+
+/// Steps that the main thread takes before it ends.
+fn before_the_end(job: &Job) -> usize {
+    job.seed.steps / 2
+}
+
+/// Takes all steps, with what the mode surrounds them with.
+fn live(world: &mut World, job: &Job, places: &Places) -> Result<(), String> {
+    let Seed { seed, steps, .. } = job.seed;
+    match job.seed.mode {
+        Mode::Alone | Mode::Heap => world.walk(steps),
+        Mode::PastShim | Mode::Flags => {
+            let objects = objects(job)?;
+            past::load(Via::Handle, objects)?;
+            past::load(Via::Bound, objects)?;
+            world.walk(steps)
+        }
+        Mode::Raw => {
+            let before = world.rng.below(steps);
+            world.take(before)?;
+            past::load(Via::Raw, objects(job)?)?;
+            world.walk(steps / 2)
+        }
+        Mode::Writers => {
+            world.writer = Some(Writer::start()?);
+            world.walk(steps)
+        }
+        Mode::Threads => {
+            let mut others = threads::prepare(world, job, places)?;
+            threads::run(world, &mut others, steps)
+        }
+        // The rest is another thread's.
+        Mode::Leaderless => world.take(before_the_end(job)),
+        Mode::Rollback => rollback::run(world, seed, steps, job.turn),
+    }
+}
+
+fn objects(job: &Job) -> Result<&Path, String> {
+    job.objects.as_deref().ok_or_else(|| "--objects is missing".into())
+}
+
 fn prepare(job: &Job, places: &Places) -> Result<(World, Option<Shared>), String> {
-    if job.company.is_some() {
+    let Seed { seed, route, mode, allocator, .. } = job.seed;
+    if job.seed.is_small() {
         space::be_small();
     }
-    let shared = match job.route {
+    let shared = match route {
         Route::Odf => {
             odf::enable().map_err(|why| format!("no forks on demand here: {why:?}"))?;
             Some(Shared::now()?)
@@ -54,8 +116,18 @@ fn prepare(job: &Job, places: &Places) -> Result<(World, Option<Shared>), String
     };
     let template = Template::new().map_err(|e| format!("no file to map: {e}"))?;
     let journal = Journal::open(places, "p")?;
-    let space = Space::new(own_heap()?);
-    let mut world = World::new(job.seed, job.route, journal, space, template);
+    let space = match mode {
+        // The allocator needs all of the heap.
+        Mode::Heap | Mode::PastShim | Mode::Raw | Mode::Threads => {
+            if seed.is_multiple_of(2) && allocator == Allocator::Glibc {
+                // SAFETY: one thread; a number. Otherwise it rises with what is freed.
+                unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10) };
+            }
+            Space::of_thread(0)
+        }
+        _ => Space::new(own_heap()?),
+    };
+    let mut world = World::new(seed, route, mode, journal, space, template);
     if let Some(disk) = &job.company {
         world.company = true;
         let direct = File::options().read(true).custom_flags(libc::O_DIRECT).open(disk);

@@ -6,5 +6,6 @@
 
 pub mod content;
 pub mod odf;
+pub mod past;
 pub mod route;
 pub mod shim;

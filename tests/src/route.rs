@@ -2,6 +2,7 @@
 //!
 //! The functions make the call they are named for, errors are its errno; seal, unseal and exclude say what went wrong in words.
 
+use crate::past;
 use flashfork_core::{Pages, Range, advise};
 use libc::{c_int, c_void};
 use std::str::FromStr;
@@ -36,15 +37,21 @@ impl FromStr for Route {
     }
 }
 
-/// How a `madvise` is made.
+/// How a call is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Via {
     /// `madvise()`.
     Function,
     /// `syscall(SYS_madvise)`.
     Number,
-    /// `process_madvise()` on the process itself.
+    /// `process_madvise()` on the process itself; other calls as `Function`.
     Process,
+    /// Through `dlsym` on libc's own handle ([`past`]).
+    Handle,
+    /// From an object that is bound to libc first.
+    Bound,
+    /// By an object's own system call instruction.
+    Raw,
 }
 
 fn outcome(result: c_int) -> Outcome {
@@ -57,7 +64,7 @@ pub fn errno() -> i32 {
 }
 
 impl Route {
-    /// `madvise(2)`; `via` counts for programs that go through libc.
+    /// `madvise(2)`; here and below `via` counts for programs that go through libc.
     pub fn madvise(self, addr: usize, len: usize, advice: c_int, via: Via) -> Outcome {
         if self == Route::Linked {
             // SAFETY: the addresses are those under test; nothing else lies there.
@@ -65,8 +72,13 @@ impl Route {
         }
         // SAFETY: as above.
         unsafe {
+            if let Some(calls) = past::calls(via) {
+                return outcome((calls.madvise)(addr as *mut c_void, len, advice));
+            }
             match via {
-                Via::Function => outcome(libc::madvise(addr as *mut c_void, len, advice)),
+                Via::Function | Via::Handle | Via::Bound | Via::Raw => {
+                    outcome(libc::madvise(addr as *mut c_void, len, advice))
+                }
                 Via::Number => outcome(libc::syscall(libc::SYS_madvise, addr, len, advice) as c_int),
                 Via::Process => {
                     let pidfd = libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0);
@@ -81,7 +93,7 @@ impl Route {
     }
 
     /// `mremap(2)`; the value is the new address.
-    pub fn mremap(self, from: usize, old: usize, new: usize, flags: c_int, to: usize) -> Outcome {
+    pub fn mremap(self, from: usize, old: usize, new: usize, flags: c_int, to: usize, via: Via) -> Outcome {
         if self == Route::Linked {
             // SAFETY: the addresses are those under test.
             return unsafe { advise::mremap(from, old, new, flags as usize, to) }
@@ -89,21 +101,31 @@ impl Route {
                 .map_err(|e| e.into_raw());
         }
         // SAFETY: as above.
-        let at = unsafe { libc::mremap(from as *mut c_void, old, new, flags, to as *mut c_void) };
+        let at = unsafe {
+            let (from, to) = (from as *mut c_void, to as *mut c_void);
+            match (past::calls(via), via) {
+                (Some(calls), _) => (calls.mremap)(from, old, new, flags, to),
+                (None, Via::Number) => libc::syscall(libc::SYS_mremap, from, old, new, flags, to) as *mut c_void,
+                (None, _) => libc::mremap(from, old, new, flags, to),
+            }
+        };
         if at == libc::MAP_FAILED { Err(errno()) } else { Ok(at as u64) }
     }
 
     /// `mlock(2)`, or `mlock2(2)` with `MLOCK_ONFAULT`.
-    pub fn mlock(self, addr: usize, len: usize, on_fault: bool) -> Outcome {
+    pub fn mlock(self, addr: usize, len: usize, on_fault: bool, via: Via) -> Outcome {
         if self == Route::Linked {
             advise::before_lock(addr, len);
         }
         // SAFETY: locking changes no contents.
         outcome(unsafe {
-            if on_fault {
-                libc::mlock2(addr as *const c_void, len, libc::MLOCK_ONFAULT as libc::c_uint)
-            } else {
-                libc::mlock(addr as *const c_void, len)
+            let (addr, flags) = (addr as *const c_void, libc::MLOCK_ONFAULT as libc::c_uint);
+            match (past::calls(via), on_fault) {
+                (Some(calls), true) => (calls.mlock2)(addr, len, flags),
+                (Some(calls), false) => (calls.mlock)(addr, len),
+                (None, true) if via == Via::Number => libc::syscall(libc::SYS_mlock2, addr, len, flags) as c_int,
+                (None, true) => libc::mlock2(addr, len, flags),
+                (None, false) => libc::mlock(addr, len),
             }
         })
     }

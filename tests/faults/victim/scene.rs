@@ -114,16 +114,18 @@ impl Scene {
             Kind::Reseal | Kind::Fold => words(self.route.seal(false)),
             Kind::Unseal | Kind::UnsealUnreadable => words(self.route.unseal(None)),
             Kind::Advice(advice) => self.route.madvise(part.0, part.1, advice, Via::Function),
-            Kind::GrowInPlace => self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, 0, 0),
+            Kind::GrowInPlace => {
+                self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, 0, 0, Via::Function)
+            }
             Kind::GrowAndMove => {
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-                self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, flags, AWAY)
+                self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, flags, AWAY, Via::Function)
             }
             Kind::Keep => {
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-                self.route.mremap(self.main.addr, self.main.len(), self.main.len(), flags, AWAY)
+                self.route.mremap(self.main.addr, self.main.len(), self.main.len(), flags, AWAY, Via::Function)
             }
-            Kind::Lock => self.route.mlock(part.0, part.1, true),
+            Kind::Lock => self.route.mlock(part.0, part.1, true, Via::Function),
             Kind::Snapshot => snapshot(&crate::snapshot::OPTIONS).map_err(|_| -1),
             Kind::Restore => {
                 restore(1);

@@ -2,6 +2,7 @@
 
 use crate::content::PAGE;
 use crate::journal::Expect;
+use crate::mode::Mode;
 use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::space::heap;
@@ -44,6 +45,23 @@ const ADVICE: &[(usize, c_int)] = &[
     (3, MADV_GUARD_REMOVE),
 ];
 
+/// Flags and what would lose them.
+const FLAGS: &[(usize, c_int)] = &[
+    (30, libc::MADV_DONTNEED),
+    (8, MADV_DONTNEED_LOCKED),
+    (8, libc::MADV_FREE),
+    (8, libc::MADV_DONTFORK),
+    (5, libc::MADV_DOFORK),
+    (8, libc::MADV_DONTDUMP),
+    (4, libc::MADV_DODUMP),
+    (8, libc::MADV_WIPEONFORK),
+    (5, libc::MADV_KEEPONFORK),
+    (4, libc::MADV_MERGEABLE),
+    (3, libc::MADV_UNMERGEABLE),
+    (8, MADV_GUARD_INSTALL),
+    (5, MADV_GUARD_REMOVE),
+];
+
 const NOT_KNOWN: Expect = Expect::Exactly(Err(libc::EINVAL));
 
 /// The advice this kernel doesn't know, tried on a page of its own.
@@ -66,7 +84,7 @@ pub fn unknown() -> Vec<c_int> {
 
 impl World {
     pub fn step_advise(&mut self) -> Result<(), String> {
-        let advice = self.rng.weighted(ADVICE);
+        let advice = self.rng.weighted(if self.mode == Mode::Flags { FLAGS } else { ADVICE });
         let range = match advice {
             // What this does to the first of several kinds of memory before it fails at the second is nobody's business.
             libc::MADV_REMOVE => self.uniform(),
@@ -78,6 +96,12 @@ impl World {
             return Ok(());
         }
         let a = self.table.attr(range.start);
+        // A snapshot takes no guards, and memory with a property can't be made again.
+        let lasting =
+            [libc::MADV_DONTFORK, libc::MADV_WIPEONFORK, libc::MADV_DONTDUMP, libc::MADV_MERGEABLE, MADV_GUARD_INSTALL];
+        if self.prepares && lasting.contains(&advice) {
+            return Ok(());
+        }
         if advice == libc::MADV_REMOVE && a & attr::SHARED != 0 {
             // Others may hold it too, and their models would not know. Kernels differ on what can't be written.
             if self.depth > 0 || a & attr::FILE != 0 || a & attr::WRITE == 0 {
@@ -87,9 +111,12 @@ impl World {
         let whole = range.clone().all(|p| self.table.mapped(p));
         let via = match self.rng.below(10) {
             0 | 1 => Via::Number,
+            // A process without its main thread has no memory that a pidfd could name.
+            2 if self.mode == Mode::Leaderless => Via::Function,
             2 if whole && [libc::MADV_DONTNEED, libc::MADV_COLD, libc::MADV_PAGEOUT].contains(&advice) => Via::Process,
             _ => Via::Function,
         };
+        let via = self.way(via);
         self.advise(range.clone(), advice, via)?;
         if [libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE].contains(&advice) {
             for page in range.clone() {
@@ -108,7 +135,7 @@ impl World {
             // EINVAL for a page that stands against it, and for the advice itself, are not told apart by looking.
             _ if self.unknown_advice.contains(&advice) => {
                 let space = self.space;
-                let call = || self.route.madvise(space.addr(range.start), len, advice, Via::Function);
+                let call = || self.route.madvise(space.addr(range.start), len, advice, via);
                 return self.journal.call(&format!("madvise {range:?} {advice}"), NOT_KNOWN, call).map(drop);
             }
             libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE | libc::MADV_WILLNEED => Expect::AsPlain,

@@ -1,6 +1,7 @@
 //! Children and grandchildren: they compare everything, go on for some steps of their own beside their parent, and end.
 
 use crate::journal::{Expect, Journal};
+use crate::mode::Mode;
 use crate::world::check::Depth;
 use crate::world::{Child, World};
 
@@ -24,11 +25,12 @@ impl World {
         }
         let seed = self.rng.next();
         let steps = self.rng.between(2, if self.depth == 0 { 40 } else { 12 });
-        let plainly = self.rng.chance(70);
+        // Beside threads it would leave the allocator's locks as they are.
+        let plainly = self.rng.chance(70) || matches!(self.mode, Mode::Threads | Mode::Heap);
         let name = format!("{}.{}", self.name, self.forks);
         self.forks += 1;
         self.journal.note(&format!("fork {name} for {steps} steps"))?;
-        let table = self.table.for_child();
+        let (table, blocks) = (self.table.for_child(), self.blocks.for_child());
         let looked = Signal::new()?;
         // SAFETY: one thread; the child goes on with a copy of everything.
         let pid = unsafe { if plainly { libc::fork() } else { _Fork() } };
@@ -37,7 +39,7 @@ impl World {
         }
         if pid == 0 {
             let result = Journal::open(self.journal.places(), &name).and_then(|journal| {
-                self.become_child(name, seed, table, journal);
+                self.become_child(name, seed, table, blocks, journal);
                 self.live(steps, looked)
             });
             self.end(result);

@@ -6,7 +6,7 @@ use crate::world::World;
 use crate::world::check::Depth;
 use crate::world::space::pages;
 use crate::world::table::attr;
-use flashfork_tests::route::errno;
+use flashfork_tests::route::{Via, errno};
 
 /// Pages locked at most: an ordinary user may lock 8 MB (2 MB before Linux 5.16).
 const MOST: usize = 256;
@@ -14,7 +14,8 @@ const MOST: usize = 256;
 impl World {
     pub fn step_lock(&mut self) -> Result<(), String> {
         let Some(range) = self.range() else { return Ok(()) };
-        if self.rng.chance(50) {
+        // A snapshot's locked memory can't be made again.
+        if self.prepares || self.rng.chance(50) {
             return self.unlock(range);
         }
         let range = range.start..range.end.min(range.start + self.rng.between(1, 64));
@@ -22,12 +23,13 @@ impl World {
             return Ok(());
         }
         let on_fault = self.rng.chance(30);
+        let via = self.way(Via::Function);
         let gap = range.clone().find(|p| !self.table.mapped(*p)).unwrap_or(range.end);
         let (space, route) = (self.space, self.route);
-        let text = format!("mlock {range:?} {on_fault}");
+        let text = format!("mlock {range:?} {on_fault} {via:?}");
         // A page that can't be brought in makes it fail although all is locked: the kernel knows best.
         self.journal
-            .call(&text, Expect::AsPlain, || route.mlock(space.addr(range.start), range.len() * PAGE, on_fault))?;
+            .call(&text, Expect::AsPlain, || route.mlock(space.addr(range.start), range.len() * PAGE, on_fault, via))?;
         for page in range.start..gap {
             self.table.set(page, attr::LOCKED);
         }

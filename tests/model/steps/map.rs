@@ -37,6 +37,8 @@ impl World {
             (4, Kind::SharedMemory),
             (9, Kind::PrivateFile),
         ]);
+        // Of a snapshot's mappings these alone can be made again.
+        let kind = if self.prepares { Kind::Anonymous } else { kind };
         let mut len = self.size();
         if kind != Kind::Anonymous {
             len = len.min(TEMPLATE_PAGES);

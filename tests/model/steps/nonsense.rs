@@ -23,14 +23,16 @@ impl World {
             ("no such advice", start, len, 77),
         ];
         let (what, at, bytes, advice) = self.rng.pick(&bad);
+        let via = self.way(Via::Function);
         let expected = if bytes == 0 { Ok(0) } else { Err(libc::EINVAL) };
         let text = format!("madvise {range:?} {advice} with {what}");
-        self.journal.call(&text, Expect::Exactly(expected), || route.madvise(at, bytes, advice, Via::Function))?;
+        self.journal.call(&text, Expect::Exactly(expected), || route.madvise(at, bytes, advice, via))?;
         let move_flags = self.rng.pick(&[libc::MREMAP_FIXED, libc::MREMAP_DONTUNMAP, 64, libc::MREMAP_MAYMOVE | 2]);
         // Onto itself: refused in every form.
         let text = format!("mremap {range:?} onto itself flags {move_flags}");
-        self.journal
-            .call(&text, Expect::Exactly(Err(libc::EINVAL)), || route.mremap(start, len, len, move_flags, start))?;
+        self.journal.call(&text, Expect::Exactly(Err(libc::EINVAL)), || {
+            route.mremap(start, len, len, move_flags, start, via)
+        })?;
         self.check(range, Depth::All)
     }
 }

@@ -8,6 +8,7 @@ use crate::world::check::Depth;
 use crate::world::choose::BLOCK;
 use crate::world::space::{arena_pages, heap};
 use crate::world::table::attr;
+use flashfork_tests::route::Via;
 use libc::c_int;
 use std::ops::Range;
 
@@ -56,11 +57,12 @@ impl World {
         }
         // Where it goes on to when the kernel moves it out of the arena.
         let home = self.gap(new);
+        let via = self.way(Via::Function);
         let (space, route) = (self.space, self.route);
         let mut elsewhere = 0;
-        let text = format!("mremap {from:?} to {new} pages flags {flags}");
+        let text = format!("mremap {from:?} to {new} pages flags {flags} {via:?}");
         let made = self.journal.call(&text, Expect::AsPlainUnlessFault, || {
-            let at = route.mremap(space.addr(from.start), old * PAGE, new * PAGE, flags, 0)?;
+            let at = route.mremap(space.addr(from.start), old * PAGE, new * PAGE, flags, 0, via)?;
             elsewhere = at as usize;
             Ok(space.page(at as usize).map_or(ELSEWHERE, |p| p as u64))
         })?;
@@ -93,11 +95,12 @@ impl World {
             return self.journal.call("munmap elsewhere", Expect::Exactly(Ok(0)), || unmap(at, new)).map(drop);
         };
         // The old place is free now, so the new one may lie over it: the model moves in two steps as well.
+        let via = self.way(Via::Function);
         let (space, route) = (self.space, self.route);
         let text = format!("mremap back to {home:?}");
         let start = home.start;
         let made = self.journal.call(&text, Expect::AsPlainUnlessFault, || {
-            let got = route.mremap(at, new * PAGE, new * PAGE, MOVE | FIXED, space.addr(start))?;
+            let got = route.mremap(at, new * PAGE, new * PAGE, MOVE | FIXED, space.addr(start), via)?;
             Ok(space.page(got as usize).map_or(ELSEWHERE, |p| p as u64))
         })?;
         if made != Some(Ok(start as u64)) {
@@ -121,10 +124,11 @@ impl World {
         if target.start < from.end && from.start < target.end {
             return Ok(()); // EINVAL, one of the calls of `step_nonsense`
         }
+        let via = self.way(Via::Function);
         let (space, route) = (self.space, self.route);
-        let text = format!("mremap {from:?} onto {target:?} flags {flags}");
+        let text = format!("mremap {from:?} onto {target:?} flags {flags} {via:?}");
         let made = self.journal.call(&text, Expect::AsPlainUnlessFault, || {
-            let got = route.mremap(space.addr(from.start), old * PAGE, new * PAGE, flags, space.addr(to))?;
+            let got = route.mremap(space.addr(from.start), old * PAGE, new * PAGE, flags, space.addr(to), via)?;
             Ok(space.page(got as usize).map_or(ELSEWHERE, |p| p as u64))
         })?;
         match made {

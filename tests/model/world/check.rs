@@ -88,7 +88,7 @@ impl World {
 
     /// Reads a page that the program itself may not.
     fn read_through_file(&self, mem: &mut Option<File>, page: usize, words: &mut [u64; WORDS]) -> Result<(), String> {
-        let open = || File::open("/proc/self/mem").map_err(|e| format!("/proc/self/mem: {e}"));
+        let open = || File::open("/proc/thread-self/mem").map_err(|e| format!("/proc/thread-self/mem: {e}"));
         let mem = match mem {
             Some(file) => file,
             none => none.insert(open()?),

@@ -3,10 +3,11 @@
 use super::World;
 use super::space::pages;
 use super::table::attr;
+use crate::content::PAGE;
 use std::fs;
 use std::ops::Range;
 
-/// A VMA under test as `/proc/self/smaps` shows it.
+/// A VMA under test as `/proc/thread-self/smaps` shows it.
 struct Vma {
     pages: Range<usize>,
     permissions: String,
@@ -15,11 +16,14 @@ struct Vma {
 }
 
 impl World {
-    /// Compares every VMA; returns how many pages are sealed.
+    /// Compares every VMA; returns how many pages under test are sealed.
     pub fn check_maps(&mut self) -> Result<usize, String> {
+        let (vmas, sealed) = self.vmas()?;
+        // The allocator's too.
+        self.most_sealed = self.most_sealed.max(sealed);
         let mut sealed = 0;
         let mut at = 0;
-        for vma in self.vmas()? {
+        for vma in vmas {
             self.check_unmapped(at..vma.pages.start)?;
             at = vma.pages.end;
             if vma.sealed {
@@ -94,10 +98,13 @@ impl World {
         Ok(())
     }
 
-    fn vmas(&self) -> Result<Vec<Vma>, String> {
-        let text = fs::read_to_string("/proc/self/smaps").map_err(|e| format!("/proc/self/smaps: {e}"))?;
+    /// The VMAs under test, and how many pages of the process are sealed in all.
+    fn vmas(&self) -> Result<(Vec<Vma>, usize), String> {
+        let text =
+            fs::read_to_string("/proc/thread-self/smaps").map_err(|e| format!("/proc/thread-self/smaps: {e}"))?;
         let mut out: Vec<Vma> = Vec::new();
         let mut ours = false;
+        let mut all_sealed = 0;
         for line in text.lines() {
             if line.starts_with(|c: char| c.is_ascii_uppercase()) {
                 if let (true, Some(flags), Some(vma)) = (ours, line.strip_prefix("VmFlags: "), out.last_mut()) {
@@ -109,14 +116,18 @@ impl World {
             let (start, end) = words.next().and_then(|w| w.split_once('-')).ok_or_else(|| format!("smaps: {line}"))?;
             let hex = |w| usize::from_str_radix(w, 16).map_err(|e| format!("smaps: {line}: {e}"));
             ours = false;
-            if let Some(pages) = self.space.overlap(hex(start)?, hex(end)?) {
+            let (start, end) = (hex(start)?, hex(end)?);
+            let sealed = line.contains("/memfd:flashfork:");
+            if sealed {
+                all_sealed += (end - start) / PAGE;
+            }
+            if let Some(pages) = self.space.overlap(start, end) {
                 ours = true;
                 let permissions = words.next().unwrap_or_default().to_string();
-                let sealed = line.contains("/memfd:flashfork:");
                 out.push(Vma { pages, permissions, sealed, flags: Vec::new() });
             }
         }
         out.sort_by_key(|v| v.pages.start);
-        Ok(out)
+        Ok((out, all_sealed))
     }
 }

@@ -64,12 +64,15 @@ impl World {
         fill(part, words.start, tag);
     }
 
-    /// Writes pages as a debugger does: through `/proc/self/mem`, which minds no protection of private memory.
+    /// Writes pages as a debugger does: through `/proc/thread-self/mem`, which minds no protection of private memory.
     pub fn poke(&mut self, page: usize) -> Result<(), String> {
         let tag = self.tag();
         let mut words = [0; WORDS];
         fill(&mut words, 0, tag);
-        let mem = File::options().write(true).open("/proc/self/mem").map_err(|e| format!("/proc/self/mem: {e}"))?;
+        let mem = File::options()
+            .write(true)
+            .open("/proc/thread-self/mem")
+            .map_err(|e| format!("/proc/thread-self/mem: {e}"))?;
         mem.write_all_at(bytes(&words), self.space.addr(page) as u64)
             .map_err(|e| format!("poke at page {page}: {e}"))?;
         self.note_overwritten(page, tag);

@@ -1,5 +1,6 @@
 //! One tested process: what its memory should be and how it acts on it.
 
+pub mod blocks;
 pub mod check;
 pub mod choose;
 pub mod maps;
@@ -9,9 +10,14 @@ pub mod table;
 
 use crate::content::Tag;
 use crate::journal::Journal;
+use crate::mode::Mode;
 use crate::rng::Rng;
+use crate::steps::{Immutable, Step, steps_of};
 use crate::template::Template;
-use flashfork_tests::route::Route;
+use crate::writer::Writer;
+use blocks::Blocks;
+use flashfork_tests::past;
+use flashfork_tests::route::{Route, Via};
 use libc::c_int;
 use space::Space;
 use std::fs::File;
@@ -32,10 +38,18 @@ pub struct World {
     /// For what is looked at: that depends on what the kernel took back, and must not change what is done next.
     pub look: Rng,
     pub route: Route,
+    pub mode: Mode,
+    /// What steps there are, each with its weight.
+    pub steps: &'static [(usize, Step)],
     pub journal: Journal,
     pub table: Table,
+    /// Blocks of the allocator.
+    pub blocks: Blocks,
     pub space: Space,
     pub template: Template,
+    /// Memory whose mappings can't be changed, and how much was made so far.
+    pub immutable: Vec<Immutable>,
+    pub immutables_made: usize,
     /// Pages of the heap now.
     pub heap_pages: usize,
     pub children: Vec<Child>,
@@ -48,6 +62,10 @@ pub struct World {
     pub unknown_advice: Vec<c_int>,
     /// Whether others act on the memory too ([`crate::steps`], visits).
     pub company: bool,
+    /// Whether a snapshot is to come, and after it everything must be there that can't be made again.
+    pub prepares: bool,
+    /// The process that writes to this one.
+    pub writer: Option<Writer>,
     /// A disk with the contents of the template, open for direct reads, where there is one.
     pub disk: Option<File>,
     next_tag: Tag,
@@ -55,17 +73,22 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, route: Route, journal: Journal, space: Space, template: Template) -> World {
+    pub fn new(seed: u64, route: Route, mode: Mode, journal: Journal, space: Space, template: Template) -> World {
         World {
             name: "p".into(),
             depth: 0,
             rng: Rng::new(seed),
             look: Rng::new(!seed),
             route,
+            mode,
+            steps: steps_of(mode),
             journal,
             table: Table::new(),
+            blocks: Blocks::new(),
             space,
             template,
+            immutable: Vec::new(),
+            immutables_made: 0,
             heap_pages: 0,
             children: Vec::new(),
             forks: 0,
@@ -73,6 +96,8 @@ impl World {
             most_sealed: 0,
             unknown_advice: crate::steps::unknown_advice(),
             company: false,
+            prepares: false,
+            writer: None,
             disk: None,
             next_tag: 1 << 32,
             next_origin: 0,
@@ -80,9 +105,11 @@ impl World {
     }
 
     /// Turns a copy made by fork into the child's own world.
-    pub fn become_child(&mut self, name: String, seed: u64, table: Table, journal: Journal) {
-        // The parent's table stays mapped here: it is the parent's.
+    pub fn become_child(&mut self, name: String, seed: u64, table: Table, blocks: Blocks, journal: Journal) {
+        // The parent's stay mapped here: they are the parent's.
         std::mem::forget(std::mem::replace(&mut self.table, table));
+        std::mem::forget(std::mem::replace(&mut self.blocks, blocks));
+        self.blocks.sign(seed);
         self.rng = Rng::new(seed);
         self.look = Rng::new(!seed);
         // Tags no other process writes: 16 bits for who, 48 for what.
@@ -92,6 +119,21 @@ impl World {
         self.depth += 1;
         self.forks = 0;
         self.children.clear();
+    }
+
+    /// From now on tags that nothing else of this process has: another thread's, or another turn's.
+    pub fn number_tags(&mut self, number: u64) {
+        self.next_tag = (number + 1) << 40;
+        self.blocks.sign(number);
+    }
+
+    /// Which way the next call takes; in most modes the one given.
+    pub fn way(&mut self, otherwise: Via) -> Via {
+        match self.mode {
+            Mode::PastShim | Mode::Flags => self.rng.pick(&[Via::Handle, Via::Bound, otherwise]),
+            Mode::Raw if past::calls(Via::Raw).is_some() => self.rng.pick(&[Via::Raw, Via::Raw, otherwise]),
+            _ => otherwise,
+        }
     }
 
     pub fn tag(&mut self) -> Tag {

@@ -48,20 +48,30 @@ pub fn pages() -> usize {
     heap() + heap_pages()
 }
 
-/// Where the heap under test starts in this process.
+/// From one arena to the next, where each thread has its own: 4 GB, far more than an arena and what lies behind it.
+const APART: usize = 4 << 30;
+
+/// Where an arena and the heap under test start in this process.
 #[derive(Clone, Copy)]
 pub struct Space {
+    base: usize,
     heap: usize,
 }
 
 impl Space {
     pub fn new(heap: usize) -> Space {
         assert!(heap.is_multiple_of(PAGE) && !(ARENA..ARENA + arena_pages() * PAGE).contains(&heap));
-        Space { heap }
+        Space { base: ARENA, heap }
+    }
+
+    /// An arena of its own for the thread of this number, from 1; its heap never holds anything.
+    pub fn of_thread(number: usize) -> Space {
+        let base = ARENA + number * APART;
+        Space { base, heap: base + APART / 2 }
     }
 
     pub fn addr(&self, page: usize) -> usize {
-        if page < heap() { ARENA + page * PAGE } else { self.heap + (page - heap()) * PAGE }
+        if page < heap() { self.base + page * PAGE } else { self.heap + (page - heap()) * PAGE }
     }
 
     /// The page at an address, if it is one of ours.
@@ -76,6 +86,6 @@ impl Space {
             (from < to).then(|| (from - first) / PAGE..(to - first).div_ceil(PAGE))
         };
         let heap = within(self.heap, heap_pages()).map(|r| heap() + r.start..heap() + r.end);
-        within(ARENA, arena_pages()).or(heap)
+        within(self.base, arena_pages()).or(heap)
     }
 }

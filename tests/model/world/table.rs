@@ -60,6 +60,30 @@ impl Table {
         Table { pages }
     }
 
+    /// The table as it is now, for later.
+    pub fn copy(&self) -> Table {
+        let mut copy = Table::new();
+        copy.become_again(self);
+        copy
+    }
+
+    /// Takes over what another table says.
+    pub fn become_again(&mut self, other: &Table) {
+        let all = 0..pages();
+        self.pages.attr[all.clone()].copy_from_slice(&other.pages.attr[all.clone()]);
+        self.pages.origin[all.clone()].copy_from_slice(&other.pages.origin[all.clone()]);
+        self.pages.content[all.clone()].copy_from_slice(&other.pages.content[all]);
+    }
+
+    /// From now on advice about huge pages counts for nothing.
+    pub fn forget_huge_advice(&mut self) {
+        for page in 0..pages() {
+            if self.mapped(page) {
+                self.set(page, attr::LATE);
+            }
+        }
+    }
+
     /// The table of a child that is about to be forked.
     pub fn for_child(&self) -> Table {
         let child = Table::new();

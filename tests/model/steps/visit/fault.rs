@@ -8,12 +8,16 @@ use crate::world::choose::BLOCK;
 use crate::world::space::heap;
 use crate::world::table::attr;
 use flashfork_tests::route::{Outcome, errno};
+use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 
 const UFFD_USER_MODE_ONLY: libc::c_int = 1;
 const UFFD_API: u64 = 0xaa;
 const MODE_MISSING: u64 = 1;
 const MODE_WP: u64 = 2;
+const USERFAULTFD_IOC_NEW: libc::Ioctl = 0xaa00;
+const UFFD_EVENT_PAGEFAULT: u8 = 0x12;
 const UFFDIO_API: libc::Ioctl = 0xc018_aa3f;
 const UFFDIO_REGISTER: libc::Ioctl = 0xc020_aa00;
 const UFFDIO_UNREGISTER: libc::Ioctl = 0x8010_aa01;
@@ -73,7 +77,7 @@ impl World {
     }
 
     /// Ordinary anonymous memory of one VMA that can be read and written.
-    fn plain_range(&mut self) -> Option<Range<usize>> {
+    pub fn plain_range(&mut self) -> Option<Range<usize>> {
         let range = self.uniform()?;
         let range = range.start..range.end.min(range.start + 2 * BLOCK);
         let good = |page: usize| {
@@ -87,16 +91,49 @@ impl World {
 }
 
 /// A userfaultfd of this process.
-struct Faults(i32);
+pub struct Faults(i32);
 
 impl Faults {
     /// `None` where the kernel has none or gives none to this user.
-    fn open() -> Option<Faults> {
+    pub fn open() -> Option<Faults> {
         // SAFETY: no memory is passed.
-        let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | UFFD_USER_MODE_ONLY) } as i32;
+        Faults::begin(unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | UFFD_USER_MODE_ONLY) } as i32)
+    }
+
+    /// The same by `/dev/userfaultfd` (Linux 6.1).
+    pub fn open_device() -> Option<Faults> {
+        let device = File::open("/dev/userfaultfd").ok()?;
+        // SAFETY: the argument is a number.
+        Faults::begin(unsafe { libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW, libc::O_CLOEXEC) })
+    }
+
+    fn begin(fd: i32) -> Option<Faults> {
         let faults = (fd >= 0).then_some(Faults(fd))?;
         faults.call(UFFDIO_API, &mut [UFFD_API, 0, 0]).ok()?;
         Some(faults)
+    }
+
+    /// Faults where nothing is, from now on.
+    pub fn register(&self, start: usize, len: usize) -> Outcome {
+        self.call(UFFDIO_REGISTER, &mut [start as u64, len as u64, MODE_MISSING, 0])
+    }
+
+    pub fn unregister(&self, start: usize, len: usize) -> Outcome {
+        self.call(UFFDIO_UNREGISTER, &mut [start as u64, len as u64])
+    }
+
+    /// Puts a page where nothing is.
+    pub fn put(&self, at: usize, words: &[u64; WORDS]) -> Outcome {
+        self.call(UFFDIO_COPY, &mut [at as u64, words.as_ptr() as u64, PAGE as u64, 0, 0])
+    }
+
+    /// Waits for a fault; its address.
+    pub fn next(&self) -> Option<usize> {
+        let mut message = [0u64; 4];
+        // SAFETY: the kernel writes one `struct uffd_msg` of 32 bytes.
+        let n = unsafe { libc::read(self.0, message.as_mut_ptr().cast(), size_of_val(&message)) };
+        // The address is the second word of a fault's argument.
+        (n == size_of_val(&message) as isize && message[0] as u8 == UFFD_EVENT_PAGEFAULT).then_some(message[2] as usize)
     }
 
     fn call(&self, request: libc::Ioctl, arg: &mut [u64]) -> Outcome {

@@ -5,7 +5,7 @@
 
 mod direct;
 mod ended;
-mod fault;
+pub mod fault;
 mod others;
 mod pipes;
 mod threads;
@@ -98,7 +98,7 @@ impl World {
         let name = format!("{}.{}", self.name, self.forks);
         self.forks += 1;
         self.journal.note(&format!("fork {name} {purpose}"))?;
-        let table = self.table.for_child();
+        let (table, blocks) = (self.table.for_child(), self.blocks.for_child());
         let (ready, go) = (Signal::new()?, Signal::new()?);
         // SAFETY: the child goes on with a copy of everything; glibc keeps its allocator usable where there are threads.
         let pid = unsafe { libc::fork() };
@@ -107,7 +107,7 @@ impl World {
         }
         if pid == 0 {
             let result = Journal::open(self.journal.places(), &name).and_then(|journal| {
-                self.become_child(name, seed, table, journal);
+                self.become_child(name, seed, table, blocks, journal);
                 part(self, Cue { ready, go })?;
                 self.check_all(Depth::Written)?;
                 self.walk(steps)
