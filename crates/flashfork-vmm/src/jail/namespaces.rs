@@ -9,8 +9,10 @@ use rustix::thread::{
     set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
 };
 
-/// With this and its process id a shell's daemon as root makes the shell's user and group: one of its own, that nobody else has.
-pub const FIRST_USER: u32 = 1 << 30;
+/// With this and its process id, which is below 2^22, a shell's daemon as root makes the shell's user and group: one of its own, that
+/// nobody else has. Behind the last user that systemd gives to containers (UIDS-GIDS.md: 524288 to 1879048191), of which one must not be
+/// able to signal or trace a shell, and below 2^31.
+pub const FIRST_USER: u32 = 0x7000_0000;
 
 /// Any directory that is always there: the empty root is mounted over it for a moment.
 const MOUNT_POINT: &str = "/proc";
@@ -90,4 +92,20 @@ fn become_user(id: u32) -> Result<(), JailError> {
         set_thread_res_uid(uid, uid, uid)
     };
     become_it().map_err(JailError::step("becoming an unprivileged user"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FIRST_USER;
+
+    /// `PID_MAX_LIMIT` of linux/threads.h.
+    const PIDS: u32 = 4 << 20;
+    /// Container and dynamic users, and those set aside or misread (systemd's UIDS-GIDS.md).
+    const OTHERS: [(u32, u32); 4] = [(0, 65535), (61184, 65519), (524_288, 1_879_048_191), (1 << 31, u32::MAX)];
+
+    #[test]
+    fn users_of_shells_are_no_container_s() {
+        let (first, last) = (FIRST_USER, FIRST_USER + PIDS);
+        assert!(OTHERS.iter().all(|(low, high)| last < *low || *high < first), "{first} to {last}");
+    }
 }
