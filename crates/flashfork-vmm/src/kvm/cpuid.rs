@@ -77,9 +77,17 @@ pub fn supported(kvm: &Kvm) -> Result<CpuidEntries, kvm_ioctls::Error> {
         leaf.ecx &= !SVM;
     }
     hide_amx(&mut entries);
-    // Topology is ours to say.
-    entries.0.retain(|entry| !matches!(entry.function, 0xb | 0x1f));
+    hide_topology(&mut entries);
     Ok(entries)
+}
+
+/// Topology is ours to say. Besides, KVM gives that of the CPU it happens to run on (AMD's leaf 0x8000001e before Linux 6.2):
+/// kept, a template would seem to be of another CPU model on every other CPU of its own host.
+fn hide_topology(entries: &mut CpuidEntries) {
+    entries.0.retain(|entry| !matches!(entry.function, 0xb | 0x1f));
+    if let Some(leaf) = entries.leaf(0x8000_001e, 0) {
+        (leaf.eax, leaf.ebx, leaf.ecx) = (0, 0, 0);
+    }
 }
 
 /// AMX's state would be 8 KB of an XSAVE area that otherwise has 4. KVM lets only those have it who ask first
@@ -135,6 +143,25 @@ pub fn for_vcpu(common: &CpuidEntries, id: u8, count: u8) -> CpuidEntries {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_cpus_of_one_host_make_the_same_guests() {
+        // An EPYC's extended APIC id, compute unit and node, as two of its CPUs say them.
+        let on_cpu = |id: u32| {
+            let leaf = |function, eax, ebx, ecx| kvm_cpuid_entry2 { function, eax, ebx, ecx, ..Default::default() };
+            let mut entries = CpuidEntries(vec![
+                leaf(1, 0x00a2_0f12, 0, 7),
+                leaf(0xb, 1, 2, 0x100),
+                leaf(0x8000_001e, id, 0x100 | id / 2, id / 8),
+            ]);
+            hide_topology(&mut entries);
+            entries
+        };
+        assert_eq!(on_cpu(3).difference(&on_cpu(12)), None);
+        let own = for_vcpu(&on_cpu(3), 1, 2);
+        let topology = own.0.iter().find(|entry| entry.function == 0x8000_001e).unwrap();
+        assert_eq!((topology.eax, topology.ebx, topology.ecx), (1, 1, 0));
+    }
 
     #[test]
     fn amx_is_hidden_and_nothing_else() {
