@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use virtio::blk::{Blk, Disk, DiskError, DiskSlot, FrozenDisk};
 use virtio::vsock::{Connector, Vsock};
-use virtio::{Rng, Service, Transport, VirtioDevice};
+use virtio::{Rng, Service, Transport, VirtioDevice, Window};
 
 /// What an access asks of the vCPU's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,12 +36,12 @@ pub enum Action {
     Reset,
 }
 
-/// All devices of a VM. Locks are held for one access each.
+/// All devices of a VM. Locks are held for one access each, or as long as a virtio device serves its queues.
 #[derive(Debug)]
 pub struct Devices {
     console: Mutex<Console>,
     signal: Mutex<SignalPort>,
-    virtio: Vec<Arc<Mutex<Transport>>>,
+    virtio: Vec<Window>,
     /// Set while they are, or are going to be, paused.
     held: Arc<AtomicBool>,
     vsock: Connector,
@@ -75,7 +75,7 @@ impl Devices {
         }
         let service = Service::start(&virtio)?;
         Ok(Self {
-            virtio,
+            virtio: virtio.into_iter().map(Window::new).collect(),
             held,
             vsock,
             disk,
@@ -111,23 +111,23 @@ impl Devices {
 
     /// The guest writes to an address without RAM.
     pub fn mmio_write(&self, address: u64, data: &[u8]) {
-        if let Some((transport, offset)) = self.window(address) {
-            lock(transport).write(offset, data);
+        if let Some((window, offset)) = self.window(address) {
+            window.write(offset, data);
         }
     }
 
     /// The guest reads from an address without RAM.
     pub fn mmio_read(&self, address: u64, data: &mut [u8]) {
         match self.window(address) {
-            Some((transport, offset)) => lock(transport).read(offset, data),
+            Some((window, offset)) => window.read(offset, data),
             None => data.fill(0xff),
         }
     }
 
-    fn window(&self, address: u64) -> Option<(&Mutex<Transport>, u64)> {
+    fn window(&self, address: u64) -> Option<(&Window, u64)> {
         let offset = address.checked_sub(layout::VIRTIO)?;
-        let transport = self.virtio.get((offset / layout::VIRTIO_STRIDE) as usize)?;
-        Some((transport, offset % layout::VIRTIO_STRIDE))
+        let window = self.virtio.get((offset / layout::VIRTIO_STRIDE) as usize)?;
+        Some((window, offset % layout::VIRTIO_STRIDE))
     }
 
     /// Makes every device end its turn after the request it is at: a guest that always has another would else keep its lock,
@@ -139,13 +139,13 @@ impl Devices {
     /// Stops serving: when it returns no device touches guest memory.
     pub fn pause(&self) {
         self.hold();
-        self.virtio.iter().for_each(|transport| lock(transport).pause());
+        self.virtio.iter().for_each(|window| window.transport().pause());
     }
 
     /// Serves again, whatever has come meanwhile first.
     pub fn resume(&self) {
         self.held.store(false, Ordering::Release);
-        self.virtio.iter().for_each(|transport| lock(transport).resume());
+        self.virtio.iter().for_each(|window| window.transport().resume());
     }
 
     /// The way to the guest's vsock ports, and its context id.
@@ -197,7 +197,7 @@ impl Devices {
         DeviceState {
             serial: lock(&self.console).save(),
             signal: lock(&self.signal).save(),
-            virtio: self.virtio.iter().map(|transport| lock(transport).save()).collect(),
+            virtio: self.virtio.iter().map(|window| window.transport().save()).collect(),
         }
     }
 
@@ -209,8 +209,8 @@ impl Devices {
         if state.virtio.len() != self.virtio.len() {
             return Err(DeviceStateError::Virtio { kind: 0, why: "the template has another number of them".into() });
         }
-        for (transport, state) in self.virtio.iter().zip(&state.virtio) {
-            lock(transport).restore(state)?;
+        for (window, state) in self.virtio.iter().zip(&state.virtio) {
+            window.transport().restore(state)?;
         }
         Ok(())
     }

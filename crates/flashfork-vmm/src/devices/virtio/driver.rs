@@ -1,7 +1,7 @@
 //! A driver for tests: what a guest's would do, and what only a hostile one would.
 
 use super::registers::{self as reg, status};
-use super::{Service, Transport, VirtioDevice, VirtioState};
+use super::{Service, Transport, VirtioDevice, VirtioState, Window};
 use crate::memory::GuestMemory;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,6 +20,7 @@ pub(super) type Piece = (u64, u32, bool);
 
 pub(super) struct Driver {
     pub transport: Arc<Mutex<Transport>>,
+    pub window: Window,
     pub memory: GuestMemory,
     pub held: Arc<AtomicBool>,
     rings: Vec<Ring>,
@@ -70,7 +71,8 @@ impl Driver {
         let service = Service::start(std::slice::from_ref(&transport)).unwrap();
         let ring = |(at, size)| Ring { at, size, next_descriptor: 0, avail: 0, used: 0 };
         let rings = (0..).step_by(0x8000).zip(sizes).map(ring).collect();
-        Self { transport, memory, held, rings, event_idx: false, _service: service }
+        let window = Window::new(transport.clone());
+        Self { transport, window, memory, held, rings, event_idx: false, _service: service }
     }
 
     /// A device that is ready to serve.
@@ -97,12 +99,12 @@ impl Driver {
 
     pub(super) fn register(&self, offset: u64) -> u32 {
         let mut bytes = [0; 4];
-        self.transport().read(offset, &mut bytes);
+        self.window.read(offset, &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
     pub(super) fn set(&self, offset: u64, value: u32) {
-        self.transport().write(offset, &value.to_le_bytes());
+        self.window.write(offset, &value.to_le_bytes());
     }
 
     pub(super) fn set_up(&self, event_idx: bool) {

@@ -12,9 +12,11 @@ mod state;
 mod tests;
 mod transport;
 pub mod vsock;
+mod window;
 
 pub use device::{Broken, OWN_EVENTS, Queues, VirtioDevice};
 pub use rng::Rng;
 pub(super) use service::Service;
 pub use state::VirtioState;
 pub(super) use transport::Transport;
+pub(super) use window::Window;

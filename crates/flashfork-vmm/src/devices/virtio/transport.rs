@@ -3,6 +3,7 @@
 use super::device::{Broken, OWN_EVENTS, Queues, VirtioDevice};
 use super::registers::{self as reg, status};
 use super::state::VirtioState;
+use super::window::Reasons;
 use crate::devices::DeviceStateError;
 use crate::kvm::Vm;
 use crate::layout;
@@ -31,7 +32,7 @@ pub struct Transport {
     driver_features_sel: u32,
     queue_sel: u32,
     status: u32,
-    interrupt_status: u32,
+    reasons: Reasons,
     interrupt: EventFd,
     /// One per queue; the guest's notifications come here without an exit (ioeventfd).
     kicks: Vec<EventFd>,
@@ -77,7 +78,7 @@ impl Transport {
             driver_features_sel: 0,
             queue_sel: 0,
             status: 0,
-            interrupt_status: 0,
+            reasons: Reasons::default(),
             interrupt,
             kicks,
             paused: true,
@@ -85,7 +86,12 @@ impl Transport {
         })
     }
 
-    /// The guest reads a register. Registers are 32 bits wide; the config space may be read by bytes.
+    /// Why it interrupts, for its window.
+    pub(super) fn reasons(&self) -> Reasons {
+        self.reasons.clone()
+    }
+
+    /// The guest reads a register, other than those that its window answers. Registers are 32 bits wide; the config space may be read by bytes.
     pub(in crate::devices) fn read(&self, offset: u64, data: &mut [u8]) {
         if let Some(at) = offset.checked_sub(reg::CONFIG) {
             let config = self.device.config();
@@ -108,7 +114,6 @@ impl Transport {
             reg::DEVICE_FEATURES => half(self.offered(), self.device_features_sel),
             reg::QUEUE_SIZE_MAX => queue.map_or(0, |queue| queue.max_size().into()),
             reg::QUEUE_READY => queue.is_some_and(|queue| queue.ready()).into(),
-            reg::INTERRUPT_STATUS => self.interrupt_status,
             reg::STATUS => self.status,
             // The configuration never changes while the driver looks.
             reg::CONFIG_GENERATION => 0,
@@ -116,7 +121,7 @@ impl Transport {
         }
     }
 
-    /// The guest writes a register; the config space is read-only.
+    /// The guest writes a register, other than those that its window answers; the config space is read-only.
     pub(in crate::devices) fn write(&mut self, offset: u64, data: &[u8]) {
         let Ok(value) = <[u8; 4]>::try_from(data).map(u32::from_le_bytes) else { return };
         match offset {
@@ -129,7 +134,6 @@ impl Transport {
                 }
             }
             reg::QUEUE_SEL => self.queue_sel = value,
-            reg::INTERRUPT_ACK => self.interrupt_status &= !value,
             reg::STATUS => self.set_status(value),
             _ if self.status & status::DRIVER_OK == 0 => self.set_up_queue(offset, value),
             _ => {}
@@ -177,7 +181,8 @@ impl Transport {
     fn reset(&mut self) {
         self.queues.iter_mut().for_each(QueueT::reset);
         self.device.reset();
-        (self.status, self.interrupt_status, self.driver_features, self.queue_sel) = (0, 0, 0, 0);
+        self.reasons.remove(u32::MAX);
+        (self.status, self.driver_features, self.queue_sel) = (0, 0, 0);
     }
 
     /// Tells the guest that only a reset helps.
@@ -187,7 +192,7 @@ impl Transport {
     }
 
     fn raise(&mut self, why: u32) {
-        self.interrupt_status |= why;
+        self.reasons.add(why);
         // A counter that is full means that the interrupt is pending already.
         let _ = self.interrupt.write(1);
     }
@@ -241,7 +246,7 @@ impl Transport {
             driver_features_sel: self.driver_features_sel,
             queue_sel: self.queue_sel,
             status: self.status,
-            interrupt_status: self.interrupt_status,
+            interrupt_status: self.reasons.get(),
             queues: self.queues.iter().map(|queue| queue.state().into()).collect(),
             device: self.device.save(),
         }
@@ -276,7 +281,7 @@ impl Transport {
             self.device.activate(self.driver_features);
         }
         self.device.restore(&state.device).map_err(|e| refused(&e))?;
-        self.interrupt_status = 0;
+        self.reasons.remove(u32::MAX);
         if state.interrupt_status != 0 {
             self.raise(state.interrupt_status & (reg::USED_BUFFER | reg::CONFIG_CHANGED));
         }

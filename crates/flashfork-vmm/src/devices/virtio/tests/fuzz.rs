@@ -6,7 +6,7 @@ use crate::devices::virtio::blk::{Blk, Disk, Image};
 use crate::devices::virtio::driver::{BUFFERS, MEMORY, memory};
 use crate::devices::virtio::registers as reg;
 use crate::devices::virtio::vsock::{Connector, Vsock};
-use crate::devices::virtio::{Rng, Transport, VirtioDevice, VirtioState};
+use crate::devices::virtio::{Rng, Transport, VirtioDevice, VirtioState, Window};
 use crate::fuzz::{Input, fuzz};
 use crate::memory::GuestMemory;
 use event_manager::{EventManager, SubscriberOps};
@@ -25,6 +25,7 @@ const TURNS: usize = 40;
 /// A device, its guest and its host.
 struct World {
     transport: Arc<Mutex<Transport>>,
+    window: Window,
     manager: EventManager<Arc<Mutex<Transport>>>,
     memory: GuestMemory,
     connector: Option<Connector>,
@@ -38,7 +39,8 @@ impl World {
         let transport = Arc::new(Mutex::new(Transport::alone(device, memory.clone(), &Arc::default())));
         let mut manager = EventManager::new().unwrap();
         manager.add_subscriber(transport.clone());
-        Self { transport, manager, memory, connector, streams: Vec::new(), queues }
+        let window = Window::new(transport.clone());
+        Self { transport, window, manager, memory, connector, streams: Vec::new(), queues }
     }
 
     fn transport(&self) -> MutexGuard<'_, Transport> {
@@ -54,7 +56,7 @@ impl World {
     }
 
     fn set(&self, register: u64, value: u32) {
-        self.transport().write(register, &value.to_le_bytes());
+        self.window.write(register, &value.to_le_bytes());
     }
 
     /// A driver that does what drivers do, with its rings where [`Self::ring`] says.
@@ -93,12 +95,12 @@ impl World {
             0 => self.set(u64::from(input.u8()) * 4, input.u32()),
             1 => {
                 let (offset, length) = (u64::from(input.u16() % 0x200), usize::from(input.u8() % 17));
-                self.transport().read(offset, &mut [0; 16][..length]);
+                self.window.read(offset, &mut [0; 16][..length]);
             }
             2 => {
                 let (offset, length) = (u64::from(input.u16() % 0x200), usize::from(input.u8() % 17));
                 let bytes = input.bytes(length);
-                self.transport().write(offset, bytes);
+                self.window.write(offset, bytes);
             }
             3 => {
                 let (address, length) = (u64::from(input.u32()) % MEMORY as u64, usize::from(input.u8()));
@@ -194,7 +196,7 @@ fn guest(device: Box<dyn VirtioDevice>, connector: Option<Connector>, input: &[u
     world.set(reg::STATUS, 0);
     world.start(world.queues as u32, true);
     let mut status = [0; 4];
-    world.transport().read(reg::STATUS, &mut status);
+    world.window.read(reg::STATUS, &mut status);
     assert_eq!(status, [15, 0, 0, 0], "a device that was reset starts again");
     world.serve();
 }

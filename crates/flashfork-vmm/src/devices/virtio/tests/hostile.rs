@@ -7,6 +7,7 @@ use super::vsock::{Guest, header};
 use crate::devices::virtio::blk::{Blk, DEFAULT_LIMIT, Disk, Image};
 use crate::devices::virtio::device::{Broken, Queues};
 use crate::devices::virtio::driver::{BUFFERS, Driver, MEMORY, descriptor, memory};
+use crate::devices::virtio::registers as reg;
 use crate::devices::virtio::vsock::{Connector, Vsock};
 use crate::devices::virtio::{Rng, VirtioDevice};
 use event_manager::EventOps;
@@ -203,6 +204,60 @@ fn a_queue_that_is_never_empty_does_not_keep_a_pause_waiting() {
     }
 }
 
+/// Is at its first request until it is told to go on.
+struct Slow(mpsc::Sender<()>, mpsc::Receiver<()>);
+
+impl VirtioDevice for Slow {
+    fn kind(&self) -> u32 {
+        4
+    }
+
+    fn queue_sizes(&self) -> &[u16] {
+        &[16]
+    }
+
+    fn notified(&mut self, index: usize, queues: &mut Queues<'_>, _: &mut EventOps<'_>) -> Result<(), Broken> {
+        while let Some(chain) = queues.pop(index) {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+            queues.push(index, chain.head_index(), 0)?;
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn an_interrupt_is_acknowledged_while_requests_are_served() {
+    let (begun, at_request) = mpsc::channel();
+    let (go_on, wait) = mpsc::channel();
+    let mut driver = Driver::start(Box::new(Slow(begun, wait)), false);
+    driver.submit(0, &[(BUFFERS, 16, false)]);
+    at_request.recv().unwrap();
+    go_on.send(()).unwrap();
+    assert!(driver.used(0).is_some());
+    driver.submit(0, &[(BUFFERS, 16, false)]);
+    at_request.recv().unwrap();
+    assert!(driver.transport.try_lock().is_err(), "it serves the second request");
+    // The first one's interrupt, meanwhile: a guest's vCPU would wait here.
+    let (accessed, done) = mpsc::channel();
+    let window = &driver.window;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut before, mut after) = ([0; 4], [9; 4]);
+            window.read(reg::INTERRUPT_STATUS, &mut before);
+            window.write(reg::INTERRUPT_ACK, &before);
+            window.read(reg::INTERRUPT_STATUS, &mut after);
+            accessed.send([before, after].map(u32::from_le_bytes)).unwrap();
+        });
+        let accessed = done.recv_timeout(PATIENCE);
+        go_on.send(()).unwrap();
+        assert_eq!(accessed, Ok([reg::USED_BUFFER, 0]));
+    });
+    assert!(driver.used(0).is_some());
+}
+
 #[test]
 fn a_guest_that_floods_without_giving_buffers_fills_no_memory() {
     let mut guest = Guest::without_buffers();
@@ -240,9 +295,9 @@ proptest! {
             let mut bytes = [value.to_le_bytes(); 4].concat();
             bytes.truncate(length);
             if write {
-                driver.transport().write(offset, &bytes);
+                driver.window.write(offset, &bytes);
             } else {
-                driver.transport().read(offset, &mut bytes);
+                driver.window.read(offset, &mut bytes);
             }
             driver.transport().kick(0);
         }
