@@ -7,6 +7,7 @@ mod restore;
 mod save;
 mod state;
 mod thread;
+mod tsc;
 mod vcpu;
 
 pub use exit::{Exit, RunError};
@@ -14,4 +15,5 @@ pub use msrs::Msrs;
 pub use rehearsal::RehearsalError;
 pub use state::{VcpuState, VcpuStateError};
 pub use thread::{VcpuHandle, VcpuLoop, pair};
+pub use tsc::TscOffset;
 pub use vcpu::Vcpu;

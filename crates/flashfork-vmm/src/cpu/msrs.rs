@@ -22,7 +22,7 @@ fn excluded(index: u32) -> bool {
 /// The list, for all vCPUs of a VM.
 #[derive(Debug)]
 pub struct Msrs {
-    /// The TSC first: what depends on it comes later. No TSC deadline.
+    /// No TSC deadline.
     indices: Vec<u32>,
     deadline: bool,
 }
@@ -32,8 +32,7 @@ impl Msrs {
     pub fn list(kvm: &Kvm) -> Result<Self, kvm_ioctls::Error> {
         let list = kvm.get_msr_index_list()?;
         let all = list.as_slice().iter().copied();
-        let mut indices: Vec<u32> = all.clone().filter(|&msr| !excluded(msr) && msr != TSC_DEADLINE).collect();
-        indices.sort_by_key(|&msr| msr != TSC);
+        let indices = all.clone().filter(|&msr| !excluded(msr) && msr != TSC_DEADLINE).collect();
         Ok(Self { indices, deadline: all.into_iter().any(|msr| msr == TSC_DEADLINE) })
     }
 
@@ -58,14 +57,13 @@ impl Msrs {
     }
 }
 
-/// Sets those of `entries` that differ from what a vCPU of this VM has from the start (`fresh`). The TSC always, first; the TSC
-/// deadline in a call of its own, last: it is dropped before the local APIC is in deadline mode, and means nothing before
-/// the TSC is right.
+/// Sets those of `entries` that differ from what a vCPU of this VM has from the start (`fresh`), but not the TSC, which is set by its
+/// offset before. The TSC deadline in a call of its own, last: it is dropped before the local APIC is in deadline mode.
 pub(super) fn write(fd: &VcpuFd, entries: &[kvm_msr_entry], fresh: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {
     let same = |entry: &kvm_msr_entry| fresh.iter().any(|f| f.index == entry.index && f.data == entry.data);
     let (deadline, others): (Vec<kvm_msr_entry>, Vec<kvm_msr_entry>) =
         entries.iter().copied().partition(|entry| entry.index == TSC_DEADLINE);
-    let others: Vec<kvm_msr_entry> = others.into_iter().filter(|entry| entry.index == TSC || !same(entry)).collect();
+    let others: Vec<kvm_msr_entry> = others.into_iter().filter(|entry| entry.index != TSC && !same(entry)).collect();
     set(fd, &others)?;
     let deadline: Vec<kvm_msr_entry> = deadline.into_iter().filter(|entry| entry.data != 0).collect();
     set(fd, &deadline)
@@ -103,14 +101,9 @@ pub(super) fn has_kvmclock(entries: &[kvm_msr_entry]) -> bool {
     entries.iter().any(|entry| KVM_SYSTEM_TIME.contains(&entry.index) && entry.data & 1 == 1)
 }
 
-/// Takes the TSC out.
-pub(super) fn remove_tsc(entries: &mut Vec<kvm_msr_entry>) {
-    entries.retain(|entry| entry.index != TSC);
-}
-
 /// The TSC in `entries`.
-pub(super) fn tsc(entries: &mut [kvm_msr_entry]) -> Option<&mut u64> {
-    entries.iter_mut().find(|entry| entry.index == TSC).map(|entry| &mut entry.data)
+pub(super) fn tsc(entries: &[kvm_msr_entry]) -> Option<u64> {
+    entries.iter().find(|entry| entry.index == TSC).map(|entry| entry.data)
 }
 
 fn wrap(entries: &[kvm_msr_entry]) -> Wrapper {

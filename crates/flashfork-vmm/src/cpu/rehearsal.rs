@@ -7,28 +7,21 @@ use crate::devices::Devices;
 impl Vcpu {
     /// A state for [`Self::rehearse`]: this vCPU, fresh, about to run from `entry`.
     pub(crate) fn rehearsal(&mut self, entry: &Entry) -> Result<VcpuState, VcpuStateError> {
-        let mut state = self.without_tsc()?;
+        let mut state = self.save()?;
         state.regs = entry.regs;
         (entry.sregs)(&mut state.sregs);
         Ok(state)
     }
 
-    /// Restores `state`, runs it to its first exit and becomes what the vCPU was before.
+    /// Restores `state`, runs it to its first exit and becomes what the vCPU was before. The TSC stays out of it: it would be out of
+    /// step with its siblings', and a guest that is booted would find it unstable.
     pub(crate) fn rehearse(&mut self, state: &VcpuState, devices: &Devices) -> Result<(), RehearsalError> {
-        let before = self.without_tsc()?;
-        self.restore_to_run(state)?;
+        let before = self.save()?;
+        self.restore_to_run(state, None)?;
         self.step(devices)?;
         self.finish_io(devices)?;
-        self.restore(&before)?;
+        self.restore(&before, None)?;
         Ok(self.note_fresh()?)
-    }
-
-    /// The first TSC written by hand would take the vCPU out of step with its siblings (kvm_synchronize_tsc, since 6.7), and a
-    /// guest that is booted would find its TSC unstable.
-    fn without_tsc(&mut self) -> Result<VcpuState, VcpuStateError> {
-        let mut state = self.save()?;
-        super::msrs::remove_tsc(&mut state.msrs);
-        Ok(state)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Restoring a vCPU, in the order KVM demands.
 
 use super::state::{VcpuState, VcpuStateError, XSAVE_WORDS, Xsave};
-use super::{msrs, vcpu::Vcpu};
+use super::{TscOffset, msrs, vcpu::Vcpu};
 use kvm_bindings::{KVM_MP_STATE_UNINITIALIZED, Xsave as Wrapper, kvm_sregs, kvm_xsave};
 use kvm_ioctls::SyncReg;
 
@@ -18,20 +18,22 @@ impl Vcpu {
     /// Makes the vCPU what `state` says. Guest memory is mapped already: kvmclock and steal time write to it as their MSRs are
     /// set. What this vCPU has from the start anyway is not set again; each call costs 8 µs on some hosts.
     ///
+    /// The TSC goes on with `tsc`; without one it stays as it is.
+    ///
     /// Order: special registers before the local APIC (APIC base, x2APIC mode) and before XCRs (CR4.OSXSAVE), the local APIC
-    /// before MSRs (a TSC deadline needs deadline mode), general registers before events (setting them clears pending
+    /// and the TSC before MSRs (a TSC deadline needs deadline mode, and means nothing before the TSC is right), general registers before events (setting them clears pending
     /// exceptions), events last. CPUID was set when the vCPU was made.
-    pub fn restore(&mut self, state: &VcpuState) -> Result<(), VcpuStateError> {
-        self.restore_with(state, false)
+    pub fn restore(&mut self, state: &VcpuState, tsc: Option<TscOffset>) -> Result<(), VcpuStateError> {
+        self.restore_with(state, tsc, false)
     }
 
     /// As [`Vcpu::restore`] for a vCPU that runs next: registers wait in the page shared with KVM until `KVM_RUN`, which takes them
     /// from there (sync_regs, `KVM_CAP_SYNC_REGS`).
-    pub fn restore_to_run(&mut self, state: &VcpuState) -> Result<(), VcpuStateError> {
-        self.restore_with(state, true)
+    pub fn restore_to_run(&mut self, state: &VcpuState, tsc: Option<TscOffset>) -> Result<(), VcpuStateError> {
+        self.restore_with(state, tsc, true)
     }
 
-    fn restore_with(&mut self, state: &VcpuState, to_run: bool) -> Result<(), VcpuStateError> {
+    fn restore_with(&mut self, state: &VcpuState, tsc: Option<TscOffset>, to_run: bool) -> Result<(), VcpuStateError> {
         let fresh = match self.fresh.take() {
             Some(fresh) => fresh,
             None => Box::new(self.save()?),
@@ -76,6 +78,9 @@ impl Vcpu {
             fd.set_debug_regs(&state.debug).map_err(VcpuStateError::ioctl("KVM_SET_DEBUGREGS"))?;
         }
         fd.set_lapic(&state.lapic).map_err(VcpuStateError::ioctl("KVM_SET_LAPIC"))?;
+        if let Some(tsc) = tsc {
+            tsc.set(fd)?;
+        }
         msrs::write(fd, &state.msrs, &fresh.msrs)?;
         if state.events != fresh.events {
             fd.set_vcpu_events(&state.events).map_err(VcpuStateError::ioctl("KVM_SET_VCPU_EVENTS"))?;

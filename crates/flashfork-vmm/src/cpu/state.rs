@@ -76,12 +76,9 @@ impl VcpuStateError {
 }
 
 impl VcpuState {
-    /// All vCPUs of a VM get the same TSC, that of the first: read one after the other they differ by what reading took, and
-    /// KVM takes writes of nearly the same value as one clock only if they are meant to be.
-    pub fn align_tsc(states: &mut [Self]) {
-        let mut values = states.iter_mut().filter_map(|state| super::msrs::tsc(&mut state.msrs));
-        if let Some(first) = values.next().map(|tsc| *tsc) {
-            values.for_each(|tsc| *tsc = first);
-        }
+    /// Where the TSC stood. A clone's vCPUs all go on from where that of the first stood: read one after the other they differ by what
+    /// reading took.
+    pub fn tsc(&self) -> Option<u64> {
+        super::msrs::tsc(&self.msrs)
     }
 }

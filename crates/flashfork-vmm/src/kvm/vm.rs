@@ -1,7 +1,7 @@
 //! A VM with everything that takes long to make: interrupt controllers, timer, memory slots, vCPUs, their CPUID.
 
 use super::cpuid::{self, CpuidEntries};
-use crate::{cpu::Msrs, cpu::Vcpu, layout, memory::Ram};
+use crate::{cpu::Msrs, cpu::TscOffset, cpu::Vcpu, layout, memory::Ram};
 use flashfork_proto::shape::Shape;
 use kvm_bindings::{KVM_PIT_SPEAKER_DUMMY, kvm_pit_config, kvm_userspace_memory_region};
 use kvm_ioctls::{Cap, Kvm, VmFd};
@@ -84,6 +84,9 @@ impl Vm {
         let mut vcpus = Vec::new();
         for id in 0..shape.vcpus {
             let vcpu = fd.create_vcpu(id.into()).map_err(VmError::ioctl("KVM_CREATE_VCPU"))?;
+            if !TscOffset::is_known(&vcpu) {
+                return Err(VmError::Lacks("KVM_VCPU_TSC_OFFSET"));
+            }
             let own = cpuid::for_vcpu(&cpuid, id, shape.vcpus);
             vcpu.set_cpuid2(&own.wrapper()).map_err(VmError::ioctl("KVM_SET_CPUID2"))?;
             let xsave_size = fd.check_extension_int(Cap::Xsave2).max(0) as usize;

@@ -1,7 +1,7 @@
 //! From an empty machine to a clone, and back to where a clone started.
 
 use super::{Frozen, Machine, MachineError};
-use crate::cpu::{Vcpu, VcpuStateError};
+use crate::cpu::{TscOffset, Vcpu, VcpuState, VcpuStateError};
 use crate::devices::virtio::blk::Disk;
 use crate::{memory, state::MachineState};
 use flashfork_proto::shell::Renewal;
@@ -51,8 +51,9 @@ impl Machine {
         self.devices.attach_disk(template.disk.as_ref().map(Disk::copy).transpose()?)?;
         self.devices.vsock().set_cid(cid);
         times.map = clock.lap();
-        let others = self.restore_vcpus(&state, 1);
-        vcpu0.restore_to_run(&state.vcpus[0]).map_err(|e| MachineError::Vcpu(0, e))?;
+        let tsc = tsc(&state);
+        let others = self.restore_vcpus(&state, tsc, 1);
+        vcpu0.restore_to_run(&state.vcpus[0], tsc).map_err(|e| MachineError::Vcpu(0, e))?;
         wait(others)?;
         times.vcpus = clock.lap();
         self.restore_rest(&state, renewal, &mut clock, &mut times)?;
@@ -74,7 +75,7 @@ impl Machine {
         self.ram.discard_writes()?;
         self.devices.discard_disk_writes()?;
         times.map = clock.lap();
-        wait(self.restore_vcpus(&state, 0))?;
+        wait(self.restore_vcpus(&state, tsc(&state), 0))?;
         times.vcpus = clock.lap();
         self.restore_rest(&state, renewal, &mut clock, &mut times)?;
         Ok(times)
@@ -91,13 +92,12 @@ impl Machine {
     }
 
     /// Has the vCPUs from number `from` on restore themselves, each on its thread.
-    fn restore_vcpus(&self, state: &Arc<MachineState>, from: u8) -> Vec<(u8, Receiver<Result<(), VcpuStateError>>)> {
-        (from..self.shape.vcpus)
-            .map(|id| {
-                let state = state.clone();
-                (id, self.vcpus[usize::from(id)].call(move |vcpu| vcpu.restore_to_run(&state.vcpus[usize::from(id)])))
-            })
-            .collect()
+    fn restore_vcpus(&self, state: &Arc<MachineState>, tsc: Option<TscOffset>, from: u8) -> Vec<Restore> {
+        let restore = |id: u8| {
+            let (number, state) = (usize::from(id), state.clone());
+            (id, self.vcpus[number].call(move |vcpu| vcpu.restore_to_run(&state.vcpus[number], tsc)))
+        };
+        (from..self.shape.vcpus).map(restore).collect()
     }
 
     fn restore_rest(
@@ -116,7 +116,15 @@ impl Machine {
     }
 }
 
-fn wait(restores: Vec<(u8, Receiver<Result<(), VcpuStateError>>)>) -> Result<(), MachineError> {
+/// A vCPU that restores itself, and what comes of it.
+type Restore = (u8, Receiver<Result<(), VcpuStateError>>);
+
+/// For all vCPUs of a clone that is being made.
+fn tsc(state: &MachineState) -> Option<TscOffset> {
+    state.vcpus.first().and_then(VcpuState::tsc).map(TscOffset::going_on_from)
+}
+
+fn wait(restores: Vec<Restore>) -> Result<(), MachineError> {
     for (id, restore) in restores {
         restore.recv().map_err(|_| MachineError::Gone(id))?.map_err(|e| MachineError::Vcpu(id, e))?;
     }

@@ -35,8 +35,7 @@ impl Machine {
         let file = self.own.as_ref().ok_or(MachineError::Phase("was not booted, or is a template already"))?;
         let descriptor = |e| MachineError::Resource("descriptor", e);
         let ram = file.try_clone().map_err(descriptor)?;
-        let mut vcpus = self.save_vcpus()?;
-        VcpuState::align_tsc(&mut vcpus);
+        let vcpus = self.save_vcpus()?;
         let vm = VmState::save(&self.vm)?;
         let devices = self.devices.save();
         let state = MachineState { shape: self.shape, cpuid: self.vm.cpuid.clone(), forked, vcpus, vm, devices };
