@@ -94,11 +94,7 @@ fn shape() -> impl Strategy<Value = Shape> {
 }
 
 fn renewal() -> impl Strategy<Value = Renewal> {
-    (identity(), any::<u64>(), any::<[u8; 32]>()).prop_map(|(identity, realtime_ns, entropy)| Renewal {
-        identity,
-        realtime_ns,
-        entropy,
-    })
+    (identity(), any::<[u8; 32]>()).prop_map(|(identity, entropy)| Renewal { identity, entropy })
 }
 
 fn disk() -> impl Strategy<Value = Option<BootDisk>> {
@@ -230,8 +226,12 @@ proptest! {
     }
 
     #[test]
-    fn replies_to_a_fork_come_back(renewal in renewal(), other in prop::collection::vec(any::<u8>(), 0..200)) {
-        let forked = renewal.forked();
+    fn replies_to_a_fork_come_back(
+        renewal in renewal(),
+        time in any::<u64>(),
+        other in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let forked = renewal.forked(time);
         prop_assert_eq!(Forked::decode(&forked.encode()), Some(forked));
         if let Some(forked) = Forked::decode(&other) {
             prop_assert_eq!(Forked::decode(&forked.encode()), Some(forked));

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{Read, stderr};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// For one answer of a guest that may be booting under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -120,8 +120,7 @@ fn run(who: &str, agent: &mut Agent, script: &str) -> Result<(), Box<dyn Error>>
 
 fn renewal(index: u64) -> Result<Renewal, Box<dyn Error>> {
     let identity = CloneIdentity { name: format!("clone{index}"), index, generation: rand()?, job: Vec::new() };
-    let realtime_ns = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64;
-    Ok(Renewal { identity, realtime_ns, entropy: rand()? })
+    Ok(Renewal { identity, entropy: rand()? })
 }
 
 fn rand<const N: usize>() -> Result<[u8; N], Box<dyn Error>> {

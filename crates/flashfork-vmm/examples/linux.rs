@@ -13,7 +13,7 @@ use kvm_ioctls::Kvm;
 use std::error::Error;
 use std::fs::File;
 use std::io::{Write, stdout};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// A guest that does nothing for so long is stuck.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -86,8 +86,7 @@ fn run(machine: &mut Machine) -> Result<Exit, Box<dyn Error>> {
 fn renewal(index: u64) -> Result<Renewal, Box<dyn Error>> {
     let generation = rand()?;
     let identity = CloneIdentity { name: format!("clone{index}"), index, generation, job: Vec::new() };
-    let realtime_ns = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64;
-    Ok(Renewal { identity, realtime_ns, entropy: rand()? })
+    Ok(Renewal { identity, entropy: rand()? })
 }
 
 fn rand<const N: usize>() -> Result<[u8; N], Box<dyn Error>> {

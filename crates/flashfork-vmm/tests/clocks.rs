@@ -6,7 +6,8 @@ use common::*;
 use flashfork_proto::signal::{Done, Signal};
 use flashfork_vmm::boot::Source;
 use flashfork_vmm::cpu::Exit;
-use std::time::Duration;
+use flashfork_vmm::machine::Machine;
+use std::time::{Duration, SystemTime};
 
 /// Arms the local APIC's timer `cycles` from now and signals FORK, with `wait` not before the deadline has passed; its interrupt
 /// handler signals DONE. Interrupts are off until after the fork.
@@ -61,6 +62,87 @@ fn a_tsc_deadline_that_passes_while_the_template_is_made_fires_in_every_clone() 
 #[test]
 fn a_tsc_deadline_in_the_future_fires_in_every_clone() {
     fires(&deadline(300_000_000, false));
+}
+
+/// FORK; gives back the first 64 bytes of the reply.
+fn replies() -> Source {
+    let code = [
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee][..], // mov dx, 0x1234; mov al, FORK; out dx, al
+        &[0xba, 0x3c, 0x12, 0xbf, 0x00, 0x20],     // mov dx, 0x123c; mov di, 0x2000
+        &[0xb9, 0x40, 0x00, 0xfc, 0xf3, 0x6c],     // mov cx, 64; cld; rep insb
+        &[0x66, 0x31, 0xc0, 0x66, 0xef],           // xor eax, eax; out dx, eax: status
+        &[0xbe, 0x00, 0x20, 0xb9, 0x40, 0x00, 0xf3, 0x6e], // mov si, 0x2000; mov cx, 64; rep outsb
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4], // DONE; hlt
+    ];
+    Source::Tiny(code.concat())
+}
+
+#[test]
+fn the_wall_clock_is_read_when_the_clone_is_made_and_not_when_it_was_asked_for() {
+    let Some(kvm) = kvm() else { return };
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let (_parent, frozen) = template(&kvm, shape(4, 1), &replies());
+    let told = |clone: &mut Machine| {
+        clone.resume();
+        let Exit::Signal(Signal::Done(done)) = exit(clone) else { panic!("no reply") };
+        u64::from_le_bytes(std::array::from_fn(|i| done.result[32 + i]))
+    };
+    // Asked for; then a shell is waited for.
+    let asked = renewal(1);
+    let (mut clone, mut vcpu0) = Machine::prepare(&kvm, frozen.state.shape, Box::new(std::io::sink())).unwrap();
+    let begun = now();
+    clone.become_clone(vcpu0.vcpu(), &frozen, &asked, 3).unwrap();
+    clone.spawn(vcpu0).unwrap();
+    let time = told(&mut clone);
+    assert!((begun..=now()).contains(&time), "begun at {begun}, told {time}");
+    let asked = renewal(2);
+    clone.pause().unwrap();
+    let begun = now();
+    clone.rollback(&asked).unwrap();
+    let time = told(&mut clone);
+    assert!((begun..=now()).contains(&time), "rolled back at {begun}, told {time}");
+}
+
+/// Reads the TSC, forks, reads it again and gives back both readings.
+fn tsc() -> Source {
+    let code = [
+        &[0x0f, 0x31, 0x66, 0xa3, 0x00, 0x20, 0x66, 0x89, 0x16, 0x04, 0x20][..], // rdtsc; mov [0x2000], edx:eax
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],                                   // FORK
+        &[0x0f, 0x31, 0x66, 0xa3, 0x08, 0x20, 0x66, 0x89, 0x16, 0x0c, 0x20],     // rdtsc; mov [0x2008], edx:eax
+        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef],                       // mov dx, 0x123c; status 0
+        &[0xbe, 0x00, 0x20, 0xb9, 0x10, 0x00, 0xfc, 0xf3, 0x6e], // mov si, 0x2000; mov cx, 16; cld; rep outsb
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],             // DONE; hlt
+    ];
+    Source::Tiny(code.concat())
+}
+
+/// On Linux 5.18 to 6.6 a TSC that is written within a second of a VM's own is taken for the VM's own: then this clone, of a
+/// machine younger than its template was, has an older TSC.
+#[test]
+fn the_tsc_of_a_clone_does_not_go_back() {
+    let Some(kvm) = kvm() else { return };
+    let (mut parent, vcpu0) = Machine::prepare(&kvm, shape(4, 1), Box::new(std::io::sink())).unwrap();
+    parent.spawn(vcpu0).unwrap();
+    parent.boot(&tsc(), None).unwrap();
+    // The template's TSC is behind that of a machine that is made later, and by less than a second.
+    std::thread::sleep(Duration::from_millis(500));
+    parent.resume();
+    assert_eq!(exit(&mut parent), Exit::Signal(Signal::Fork));
+    parent.pause().unwrap();
+    let frozen = parent.freeze(true).unwrap();
+    for index in 0..3 {
+        let mut clone = clone(&kvm, &frozen, index);
+        for again in [true, false] {
+            clone.resume();
+            let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no readings") };
+            let [before, after] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| done.result[at + i])));
+            assert!(after >= before, "{before}, then {after}");
+            if again {
+                clone.pause().unwrap();
+                clone.rollback(&renewal(10 + index)).unwrap();
+            }
+        }
+    }
 }
 
 /// Turns kvmclock on, reads it, forks, reads it again, and gives back both readings: the structure and the TSC.

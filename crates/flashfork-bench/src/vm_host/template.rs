@@ -1,7 +1,7 @@
 //! Templates and their clones.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::Shape;
@@ -104,10 +104,5 @@ fn renewal(index: u64) -> Renewal {
         generation: generation.try_into().expect(copy),
         job: Vec::new(),
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Renewal {
-        identity,
-        realtime_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
-        entropy: entropy.try_into().expect(copy),
-    }
+    Renewal { identity, entropy: entropy.try_into().expect(copy) }
 }

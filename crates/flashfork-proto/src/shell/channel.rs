@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -132,13 +132,28 @@ impl Channel {
         self.send_packet(&bytes, descriptors, flags)
     }
 
-    /// Waits for a message and the descriptors that came with it, which are closed on exec.
+    /// Waits for a message and the descriptors that came with it, which are closed on exec. Memory is taken when a message has come,
+    /// and no more than its length: most of a daemon's channels wait most of the time.
     ///
     /// # Errors
     /// See [`ChannelError`]. Descriptors that came with what is no message are closed.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), ChannelError> {
-        let received = self.receive_into(&mut Vec::new())?;
-        Ok((received.message, received.descriptors))
+        let mut packet = vec![0; self.wait_for_packet()?.min(MAX_MESSAGE)];
+        let (length, descriptors) = self.receive_packet(&mut packet)?;
+        Ok((frame::from_bytes(&packet[..length])?, descriptors))
+    }
+
+    /// Waits until there is a packet, and gives its length; it stays where it is, its descriptors too.
+    fn wait_for_packet(&self) -> Result<usize, ChannelError> {
+        let mut nothing = [0; 0];
+        loop {
+            match recv(&self.0, &mut nothing, RecvFlags::PEEK | RecvFlags::TRUNC) {
+                Ok((_, length)) => return Ok(length),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::CONNRESET) => return Err(ChannelError::Closed),
+                Err(errno) => return Err(ChannelError::Io(errno.into())),
+            }
+        }
     }
 
     /// As [`Channel::receive`], in memory that is used again, and with the time of arrival: for who

@@ -49,32 +49,22 @@ pub enum ToShell {
 pub struct Renewal {
     /// Its name, index, generation id and job.
     pub identity: CloneIdentity,
-    /// CLOCK_REALTIME of the host in nanoseconds.
-    pub realtime_ns: u64,
     /// Fresh random bytes for the guest; secret.
     pub entropy: [u8; 32],
 }
 
 impl Renewal {
-    /// What the clone's guest finds as the reply to its fork signal.
+    /// What the clone's guest finds as the reply to its fork signal, at this time of the host's clock in nanoseconds.
     #[must_use]
-    pub fn forked(&self) -> Forked {
-        Forked {
-            role: Role::Clone,
-            identity: self.identity.clone(),
-            realtime_ns: self.realtime_ns,
-            entropy: self.entropy,
-        }
+    pub fn forked(&self, realtime_ns: u64) -> Forked {
+        Forked { role: Role::Clone, identity: self.identity.clone(), realtime_ns, entropy: self.entropy }
     }
 }
 
 /// Entropy is not shown.
 impl fmt::Debug for Renewal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Renewal")
-            .field("identity", &self.identity)
-            .field("realtime_ns", &self.realtime_ns)
-            .finish_non_exhaustive()
+        f.debug_struct("Renewal").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 

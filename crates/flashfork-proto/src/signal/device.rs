@@ -60,6 +60,8 @@ impl Device {
             DATA_PORT => {
                 let count = self.left().len().min(data.len());
                 data[..count].copy_from_slice(&self.left()[..count]);
+                // A reply may hold a secret, and the guest has it now: no state of the machine does from here on.
+                self.reply.iter_mut().skip(self.taken).take(count).for_each(|byte| *byte = 0);
                 self.taken += count;
             }
             _ => {}
@@ -69,6 +71,9 @@ impl Device {
     /// What the guest will find: the status, and a reply cut at [`MAX_PAYLOAD`].
     pub fn answer(&mut self, status: Status, reply: &[u8]) {
         self.status = status;
+        self.reply.fill(0);
+        // Else the compiler might leave out what nobody reads.
+        std::hint::black_box(&mut self.reply);
         self.reply = reply[..reply.len().min(MAX_PAYLOAD)].to_vec();
         self.taken = 0;
     }
@@ -139,6 +144,17 @@ mod tests {
         assert_eq!(device.write(COMMAND_PORT, &[command::DONE]), Access::None);
         assert_eq!(device.status, Status::BadPayload);
         assert!(matches!(device.write(COMMAND_PORT, &[command::DONE]), Access::Signal(_)));
+    }
+
+    #[test]
+    fn reseed_bytes_that_the_guest_has_taken_are_wiped_from_the_reply() {
+        let mut device = Device::default();
+        let secret = [0x5a; 32];
+        device.answer(Status::Ok, &secret);
+        device.read(DATA_PORT, &mut [0; 20]);
+        assert!(device.reply.starts_with(&[0; 20]) && device.reply[20..] == secret[20..]);
+        device.read(DATA_PORT, &mut [0; 100]);
+        assert_eq!(device.reply, [0; 32]);
     }
 
     #[test]

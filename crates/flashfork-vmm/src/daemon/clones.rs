@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// A clone that keeps its template from being removed, from before its claim to its end.
 struct Alive(Arc<Entry>);
@@ -232,8 +232,7 @@ impl Typist {
 
 fn renewal(name: &str, index: u64, job: &[u8]) -> Result<Renewal, DaemonError> {
     let identity = CloneIdentity { name: name.into(), index, generation: random()?, job: job.to_vec() };
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Ok(Renewal { identity, realtime_ns: clone::nanoseconds(now), entropy: random()? })
+    Ok(Renewal { identity, entropy: random()? })
 }
 
 fn random<const N: usize>() -> Result<[u8; N], DaemonError> {

@@ -34,7 +34,7 @@ pub fn shape(memory_mib: u32, vcpus: u8) -> Shape {
 pub fn renewal(index: u64) -> Renewal {
     let generation = [(index as u8).wrapping_add(1); 16];
     let identity = CloneIdentity { name: "clone".into(), index, generation, job: Vec::new() };
-    Renewal { identity, realtime_ns: 0, entropy: [7; 32] }
+    Renewal { identity, entropy: [7; 32] }
 }
 
 /// Writes the nonce, forks; a clone reads its index from the reply, gives back nonce and index, and changes the nonce.
