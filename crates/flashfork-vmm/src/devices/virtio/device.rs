@@ -2,8 +2,9 @@
 
 use crate::memory::GuestMemory;
 use event_manager::{EventOps, Events};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use virtio_queue::{DescriptorChain, Queue, QueueT};
+use vm_memory::{Bytes, GuestAddress};
 
 /// The guest broke the protocol in a way that leaves no answer: a ring outside memory, a chain without an end. The
 /// transport tells it to reset the device; nobody else is harmed.
@@ -112,5 +113,23 @@ impl<'a> Queues<'a> {
     /// Asks the driver to notify when it puts the next chain into queue `index`; whether there is one already.
     pub(super) fn rearm(&mut self, index: usize) -> Result<bool, Broken> {
         self.queues[index].enable_notification(self.memory).map_err(|e| Broken(e.to_string()))
+    }
+
+    /// Asks the driver to notify when it puts one more chain into queue `index`, of which the device takes none for now; whether one has
+    /// come meanwhile. Without it a driver with event indices, which were met by the first chain, would never notify of the others.
+    pub(super) fn rearm_behind(&mut self, index: usize) -> Result<bool, Broken> {
+        let (queue, broken) = (&self.queues[index], |e: String| Broken(e));
+        let there = queue.avail_idx(self.memory, Ordering::Acquire).map_err(|e| broken(e.to_string()))?.0;
+        if !queue.event_idx_enabled() {
+            return Ok(false);
+        }
+        // avail_event, behind the used ring (virtio 1.2, 2.7.8).
+        let place = queue.used_ring().checked_add(4 + 8 * u64::from(queue.size())).map(GuestAddress);
+        let place = place.ok_or_else(|| broken("a ring outside memory".into()))?;
+        self.memory.store(there.to_le(), place, Ordering::Relaxed).map_err(|e| broken(e.to_string()))?;
+        // Asked before looked, as the driver offers before it looks.
+        fence(Ordering::SeqCst);
+        let now = queue.avail_idx(self.memory, Ordering::Acquire).map_err(|e| broken(e.to_string()))?.0;
+        Ok(now != there)
     }
 }

@@ -11,7 +11,7 @@ use crate::memory::GuestMemory;
 use event_manager::{EventOps, Events, MutEventSubscriber};
 use kvm_ioctls::IoEventAddress;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fmt, io};
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
@@ -326,8 +326,12 @@ impl MutEventSubscriber for Transport {
                         device.notified(index, queues, ops)?;
                         // More may have come before notifications were on again; a device that took nothing waits for
                         // something else.
-                        let more = queues.rearm(index)?;
-                        if !more || queues.queues[index].next_avail() == before {
+                        let mut more = queues.rearm(index)?;
+                        if more && queues.queues[index].next_avail() == before {
+                            more = queues.rearm_behind(index)?;
+                            queues.left = queues.left.saturating_sub(1);
+                        }
+                        if !more || queues.left == 0 || queues.held.load(Ordering::Acquire) {
                             return Ok(());
                         }
                     }

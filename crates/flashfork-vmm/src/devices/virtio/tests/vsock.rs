@@ -73,7 +73,7 @@ impl Guest {
 
     /// The next packet; its buffer is given back.
     fn packet(&mut self) -> Packet {
-        self.packet_within(Duration::from_secs(20)).expect("a packet")
+        self.packet_within(Duration::from_secs(120)).expect("a packet")
     }
 
     fn packet_within(&mut self, patience: Duration) -> Option<Packet> {
@@ -122,7 +122,7 @@ impl Guest {
         self.connector.connect(device.into(), PORT);
         let port = self.expect(REQUEST).host_port;
         self.send(port, RESPONSE, &[]);
-        host.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        host.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         (host, port)
     }
 }
@@ -281,6 +281,31 @@ fn packets_wait_for_buffers_and_nothing_is_lost_or_spins() {
     }
     assert!(got == text);
     writer.join().unwrap().unwrap();
+}
+
+#[test]
+fn event_buffers_that_come_back_one_by_one_say_that_the_guest_has_forgotten() {
+    let mut parent = Guest::start();
+    parent.driver.settle();
+    parent.driver.transport().pause();
+    let state = parent.driver.transport().save();
+    let connector = Connector::new().unwrap();
+    connector.set_cid(CID);
+    let driver = parent.driver.restored(Box::new(Vsock::new(connector.clone())), &state);
+    let mut clone = Guest { driver, connector, next: parent.next };
+    let (_host, device) = UnixStream::pair().unwrap();
+    clone.connector.connect(device.into(), PORT);
+    clone.driver.transport().resume();
+    for _ in 0..8 {
+        assert!(clone.driver.used(EVENT).is_some());
+    }
+    for n in 0..8 {
+        clone.driver.submit(EVENT, &[(EVENTS + 16 * n, 4, true)]);
+        // The device sees each before there is another; without a kick of its own, which a driver wouldn't give.
+        std::thread::sleep(Duration::from_millis(20));
+        drop(clone.driver.transport());
+    }
+    assert_eq!(clone.packet().op, REQUEST);
 }
 
 #[test]
