@@ -10,12 +10,13 @@ pub(crate) use memory::{MemoryPages, available};
 use memory::{huge_share, resident};
 pub(crate) use template::{Claimed, Template};
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::{Boot, BootGuest, Ended, FromShell, ToShell};
+use flashfork_vmm::machine::Blank;
 use flashfork_vmm::pool::{Program, Shell};
 use kvm_ioctls::Kvm;
 
@@ -80,14 +81,16 @@ impl Host {
 
     /// A shell of `shape`, prepared and locked in.
     pub(crate) fn shell(&self, shape: Shape) -> Result<Shell, BenchError> {
-        Shell::start(&self.program, &self.descriptor, shape).map_err(vm)
+        Shell::start(&self.program, &self.descriptor, shape, None).map_err(vm)
     }
 
     /// Boots a tiny guest in a new shell; it runs when this returns.
     pub(crate) fn boot(&self, shape: Shape, code: &[u8]) -> Result<Shell, BenchError> {
         let shell = self.shell(shape)?;
         let guest = BootGuest::Tiny(code.to_vec());
-        shell.send(&ToShell::Boot(Box::new(Boot { cid: CID, guest, disk: None })), &[]).map_err(vm)?;
+        let blank = Blank::new(&shape, None).map_err(vm)?;
+        let request = ToShell::Boot(Box::new(Boot { cid: CID, guest, disk: None }));
+        shell.send(&request, &[blank.ram.as_fd()]).map_err(vm)?;
         expect(&shell, |message| matches!(message, FromShell::Done).then_some(()), "start")?;
         Ok(shell)
     }

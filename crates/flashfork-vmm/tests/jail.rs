@@ -112,14 +112,31 @@ fn entered(case: &str, isolation: Isolation) {
 fn locked(case: &str) {
     match case {
         "work" => {
-            let memory = flashfork_vmm::memory::create("flashfork:test", 4096, Default::default()).unwrap();
-            flashfork_vmm::memory::seal(&memory).unwrap();
-            flashfork_vmm::memory::check(&memory, 4096).unwrap();
             let big = vec![1_u8; 8 << 20];
             assert_eq!(big.iter().map(|b| u64::from(*b)).sum::<u64>(), 8 << 20);
-            println!("still here");
         }
         "open" => drop(File::open("/etc/passwd")),
+        "memory file" => drop(flashfork_vmm::memory::create("flashfork:test", 4096, Default::default())),
+        "shared memory" => {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            // SAFETY: a new mapping where the kernel finds room.
+            let _ = unsafe { libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, flags, -1, 0) };
+        }
+        "limits of others" => {
+            // SAFETY: asks for nothing and sets nothing.
+            let _ = unsafe { libc::prlimit(1, libc::RLIMIT_AS, std::ptr::null(), std::ptr::null_mut()) };
+        }
+        "limits" => {
+            jail::promise(16 << 20).unwrap();
+            jail::promise(1 << 40).unwrap_err();
+            let big = |bytes: usize| {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+                // SAFETY: a new mapping where the kernel finds room.
+                unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) }
+            };
+            assert_ne!(big(16 << 20), libc::MAP_FAILED);
+            assert_eq!(big(256 << 20), libc::MAP_FAILED);
+        }
         "socket" => drop(TcpStream::connect("127.0.0.1:1")),
         "unix socket" => drop(UnixStream::connect("/run/x")),
         "execve" => drop(Command::new("/bin/true").exec()),
@@ -188,6 +205,14 @@ fn a_locked_shell_starts_nothing() {
     for case in ["execve", "fork", "thread", "code", "io_uring", "bpf"] {
         killed(case);
     }
+}
+
+#[test]
+fn a_locked_shell_makes_no_memory_that_is_not_its_own() {
+    for case in ["memory file", "shared memory", "limits of others"] {
+        killed(case);
+    }
+    fine("limits");
 }
 
 #[test]

@@ -60,6 +60,29 @@ fn a_guest_that_never_exits_is_claimed_paused_rolled_back_and_stopped() {
     assert!(status.success());
 }
 
+/// A line of /proc/PID/limits: the hard limit.
+fn limit(pid: u32, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap_or(u64::MAX)
+}
+
+#[test]
+fn a_shell_is_limited_before_its_guest_runs_and_is_the_first_to_go_when_memory_runs_out() {
+    let Some(_) = kvm() else { return };
+    let template = template(shape(16, 1), &idler());
+    let mut shell = Shell::prepare(shape(16, 1));
+    let pid = shell.child.id();
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let its = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+    assert!(its.trim().parse::<i32>().unwrap() >= 500, "{its} beside {own}");
+    assert_eq!((limit(pid, "Max file size"), limit(pid, "Max processes")), (0, 0));
+    assert!(limit(pid, "Max data size") > 1 << 40, "nothing was promised yet");
+    shell.claim(&template, 1);
+    assert!((16 << 20..256 << 20).contains(&limit(pid, "Max data size")));
+    assert!((16 << 20..8 << 30).contains(&limit(pid, "Max address space")));
+}
+
 #[test]
 fn a_template_can_be_made_from_outside() {
     let Some(_) = kvm() else { return };

@@ -10,6 +10,7 @@ use flashfork_image::guest::{CMDLINE, Guest, default_guest};
 use flashfork_proto::agent::{self, Client};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Boot, BootGuest, FromShell, ToShell};
+use flashfork_vmm::machine::Blank;
 use flashfork_vmm::pool::Shell;
 
 use super::GuestKind;
@@ -93,7 +94,7 @@ pub(super) fn measure(
 impl Subject {
     fn new(host: &Host, guest: &Guest, shape: Shape) -> Result<Self, BenchError> {
         let shell = host.shell(shape)?;
-        boot(&shell, guest, " flashfork.ready=fork")?;
+        boot(&shell, shape, guest, " flashfork.ready=fork")?;
         // The monitor puts on 2 MB pages what it can.
         let made = Template::freeze_as_it_is(&shell, shape, MemoryPages::Thp)?;
         let mut templates = vec![made.on(MemoryPages::Small)?];
@@ -126,7 +127,7 @@ impl Subject {
         let start = Instant::now();
         let shell = host.shell(self.shape)?;
         let created = start.elapsed();
-        boot(&shell, guest, "")?;
+        boot(&shell, self.shape, guest, "")?;
         let loaded = start.elapsed();
         let uptime = loop {
             match call(&shell, CONNECT) {
@@ -144,14 +145,15 @@ impl Subject {
 }
 
 /// Starts Linux in a shell.
-fn boot(shell: &Shell, guest: &Guest, append: &str) -> Result<(), BenchError> {
+fn boot(shell: &Shell, shape: Shape, guest: &Guest, append: &str) -> Result<(), BenchError> {
     let open = |path: &std::path::Path| {
         File::open(path).map_err(|error| BenchError::system(format!("open {}", path.display()), error))
     };
     let (kernel, initramfs) = (open(&guest.kernel)?, open(&guest.initramfs)?);
     let linux = BootGuest::Linux { cmdline: format!("{CMDLINE}{append}"), initramfs: true };
     let request = ToShell::Boot(Box::new(Boot { cid: CID, guest: linux, disk: None }));
-    shell.send(&request, &[kernel.as_fd(), initramfs.as_fd()]).map_err(vm)?;
+    let blank = Blank::new(&shape, None).map_err(vm)?;
+    shell.send(&request, &[blank.ram.as_fd(), kernel.as_fd(), initramfs.as_fd()]).map_err(vm)?;
     expect(shell, |message| matches!(message, FromShell::Done).then_some(()), "start")
 }
 

@@ -15,14 +15,14 @@ pub use channel::{Channel, ChannelError, Received};
 pub use message::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 
 /// Version of this protocol. Any change of a message is a new version.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Greatest length of a message, in bytes: what the kernel's default socket buffer
 /// (`net.core.wmem_default`) takes in one packet. A machine of 8 CPUs has some 120 KiB of state.
 pub const MAX_MESSAGE: usize = 192 << 10;
 
 /// Greatest number of descriptors with a message.
-pub const MAX_DESCRIPTORS: usize = 4;
+pub const MAX_DESCRIPTORS: usize = 5;
 
 /// The shell's descriptor of its socket.
 pub const SOCKET_FD: i32 = 0;

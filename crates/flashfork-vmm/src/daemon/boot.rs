@@ -6,7 +6,7 @@ use super::console::Console;
 use super::error::DaemonError;
 use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
 use crate::files;
-use crate::machine::Frozen;
+use crate::machine::{Blank, Frozen};
 use crate::memory;
 use crate::pool::{Pools, Shell, ShellFailure};
 use crate::state::MachineState;
@@ -135,8 +135,14 @@ fn run(
 ) -> Result<(Frozen, u64), DaemonError> {
     let start = Instant::now();
     let deadline = start + Duration::from_secs(request.timeout_s.into());
-    let fds: Vec<_> = source.files.iter().chain(&image).map(AsFd::as_fd).collect();
+    shell.promise(disk.as_ref().map_or(0, |disk| disk.limit))?;
+    let blank = Blank::new(&request.shape, image.as_ref()).map_err(|e| ShellFailure::Said(e.to_string()))?;
+    let memory = [Some(&blank.ram), blank.overlay.as_ref()].into_iter().flatten().map(AsFd::as_fd);
+    let fds: Vec<_> = memory.chain(source.files.iter().chain(&image).map(AsFd::as_fd)).collect();
     shell.send(&ToShell::Boot(Box::new(Boot { cid, guest: source.guest, disk })), &fds)?;
+    // Else the memory files would have no end before this request has.
+    drop(fds);
+    drop(blank);
     let command = match &request.ready {
         Ready::Command(argv) => Some(warm_up(shell.channel(), argv.clone(), deadline)?),
         Ready::Agent | Ready::Signal => None,

@@ -13,6 +13,13 @@ pub struct DeviceState {
     pub(super) virtio: Vec<VirtioState>,
 }
 
+impl DeviceState {
+    /// Bytes that the VM may write to its disk; none without one.
+    pub fn disk_limit(&self) -> u64 {
+        self.virtio.iter().find_map(VirtioState::disk_limit).unwrap_or(0)
+    }
+}
+
 /// Which device can't have the state.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceStateError {

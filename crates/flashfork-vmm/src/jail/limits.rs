@@ -8,16 +8,56 @@ use rustix::process::{
 /// Descriptors: KVM's, eventfds, and one for each vsock connection.
 const DESCRIPTORS: u64 = 1024;
 
-/// Sets them, for good.
+/// What the kernel adds to a shell's badness when memory runs out (proc_pid_oom_score_adj(5)): more than systemd gives any service by
+/// itself. Its clone is lost then; with the daemon all templates were.
+const VICTIM: &str = "500";
+
+/// Bytes of private memory of a monitor beside its guest's: heap, stacks (2 MB a thread), messages.
+const MONITOR: u64 = 128 << 20;
+
+/// Bytes of addresses beside the guest's: what the C library sets aside for heaps that are never made (64 MB a thread), libraries.
+const ADDRESSES: u64 = 4 << 30;
+
+/// Has the kernel take this process when memory runs out, rather than its daemon. Anybody may ask for more of it.
+pub(super) fn volunteer() -> Result<(), JailError> {
+    let path = "/proc/self/oom_score_adj";
+    let failed = |cause| JailError::Step { step: path, cause };
+    let before = std::fs::read_to_string(path).map_err(failed)?;
+    if before.trim().parse::<i32>().is_ok_and(|before| before >= 500) {
+        return Ok(());
+    }
+    std::fs::write(path, VICTIM).map_err(failed)
+}
+
+/// Sets what holds from the start.
 pub(super) fn set() -> Result<(), JailError> {
     // A core would hold the guest's memory.
-    for (resource, limit) in
-        [(Resource::Nofile, DESCRIPTORS), (Resource::Core, 0), (Resource::Memlock, 0), (Resource::Msgqueue, 0)]
-    {
-        setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })
-            .map_err(JailError::step("limits"))?;
-    }
+    limit(&[
+        (Resource::Nofile, DESCRIPTORS),
+        (Resource::Core, 0),
+        (Resource::Memlock, 0),
+        (Resource::Msgqueue, 0),
+        (Resource::Sigpending, DESCRIPTORS),
+    ])?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(JailError::step("forbidding dumps"))?;
     // After the change of user, which clears it.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(JailError::step("dying with the daemon"))
+}
+
+/// Sets what holds when nothing is made any more: no process, no thread, no byte in any file.
+pub(super) fn close() -> Result<(), JailError> {
+    limit(&[(Resource::Nproc, 0), (Resource::Fsize, 0)])
+}
+
+/// Sets what holds as long as there is a guest, of which `bytes` are private memory.
+pub(super) fn promise(bytes: u64) -> Result<(), JailError> {
+    limit(&[(Resource::Data, bytes.saturating_add(MONITOR)), (Resource::As, bytes.saturating_add(ADDRESSES))])
+}
+
+/// For good: nobody here may raise them again.
+fn limit(limits: &[(Resource, u64)]) -> Result<(), JailError> {
+    let set = |(resource, limit): &(Resource, u64)| {
+        setrlimit(*resource, Rlimit { current: Some(*limit), maximum: Some(*limit) })
+    };
+    limits.iter().try_for_each(set).map_err(JailError::step("limits"))
 }

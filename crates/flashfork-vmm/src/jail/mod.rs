@@ -3,7 +3,8 @@
 //! | when | what |
 //! |---|---|
 //! | at start ([`enter`]) | own namespaces, an empty read-only root, no privileges, limits; dies with its parent |
-//! | machine prepared ([`lock`]) | a system call filter on every thread: neither files nor sockets nor processes can be made, nor KVM objects |
+//! | machine prepared ([`lock`]) | a system call filter on every thread: neither files, memory files nor sockets nor processes can be made, nor KVM objects |
+//! | before a guest comes ([`promise`]) | limits of private memory and addresses |
 //!
 //! There are two ways to the namespaces. As root a shell becomes a user of its own ([`FIRST_USER`]); otherwise it makes a
 //! user namespace, in which it is only itself. In both it ends without a single capability.
@@ -61,6 +62,7 @@ pub enum Isolation {
 /// Takes everything away from this process but its descriptors and its memory. To be called with a single thread. The
 /// process dies when the thread that made it does.
 pub fn enter() -> Result<Isolation, JailError> {
+    limits::volunteer()?;
     let isolation = namespaces::enter()?;
     limits::set()?;
     Ok(isolation)
@@ -68,5 +70,12 @@ pub fn enter() -> Result<Isolation, JailError> {
 
 /// Filters the system calls of all threads of this process for good: what a running shell doesn't need kills it.
 pub fn lock() -> Result<(), JailError> {
+    limits::close()?;
     seccomp::install()
+}
+
+/// Limits this process's private memory to `bytes` for its guest and some for the monitor: what a clone was promised, whoever has taken
+/// its monitor over. Shared memory it can only map, not make.
+pub fn promise(bytes: u64) -> Result<(), JailError> {
+    limits::promise(bytes)
 }

@@ -1,7 +1,7 @@
 //! The system calls of a running shell: everything else kills it.
 //!
-//! What is missing on purpose: opening anything by name, sockets, connections, new processes and threads, other programs,
-//! other processes' memory, executable memory, and the KVM calls that make VMs, vCPUs, memory slots, or devices. Those are
+//! What is missing on purpose: opening anything by name, memory files, shared memory, sockets, connections, new processes and
+//! threads, other programs, other processes' memory, executable memory, and the KVM calls that make VMs, vCPUs, memory slots, or devices. Those are
 //! for the time before; a claim needs none of them.
 
 use super::JailError;
@@ -17,7 +17,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 
 /// Allowed with any arguments.
-const CALLS: [i64; 47] = [
+const CALLS: [i64; 44] = [
     // Descriptors that are open.
     libc::SYS_read,
     libc::SYS_write,
@@ -30,8 +30,6 @@ const CALLS: [i64; 47] = [
     libc::SYS_lseek,
     libc::SYS_close,
     libc::SYS_fstat,
-    libc::SYS_ftruncate,
-    libc::SYS_fallocate,
     libc::SYS_fdatasync,
     libc::SYS_recvmsg,
     libc::SYS_sendmsg,
@@ -43,8 +41,6 @@ const CALLS: [i64; 47] = [
     libc::SYS_epoll_wait,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_ctl,
-    // A template's memory.
-    libc::SYS_memfd_create,
     // Memory.
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -132,10 +128,18 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
         let bits = SeccompCmpOp::MaskedEq(bits as u64);
         SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, bits, 0)?])
     };
+    let both = |one: (u8, i32), other: (u8, i32)| -> Result<SeccompRule, seccompiler::BackendError> {
+        let condition = |(argument, bits): (u8, i32)| {
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bits as u64), 0)
+        };
+        SeccompRule::new(vec![condition(one)?, condition(other)?])
+    };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
     let ioctls: Result<_, _> = ioctls().into_iter().map(|request| equal(1, request.into())).collect();
     rules.insert(libc::SYS_ioctl, ioctls?);
-    rules.insert(libc::SYS_mmap, vec![clear(2, libc::PROT_EXEC)?]);
+    // Neither code, nor memory that is shared and no file's: it would be charged to nobody's limit.
+    let (no_code, shared, anonymous) = (libc::PROT_EXEC, libc::MAP_SHARED, libc::MAP_ANONYMOUS);
+    rules.insert(libc::SYS_mmap, vec![both((2, no_code), (3, shared))?, both((2, no_code), (3, anonymous))?]);
     rules.insert(libc::SYS_mprotect, vec![clear(2, libc::PROT_EXEC)?]);
     // The metadata of a descriptor; a path finds nothing in an empty root.
     let of_descriptor = libc::AT_EMPTY_PATH as u64;
@@ -149,6 +153,8 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     let requests = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC];
     let requests = requests.into_iter().chain([libc::F_ADD_SEALS, libc::F_GET_SEALS]);
     rules.insert(libc::SYS_fcntl, requests.map(|request| equal(1, request as u64)).collect::<Result<_, _>>()?);
+    // Its own limits, which it can only lower.
+    rules.insert(libc::SYS_prlimit64, vec![equal(0, 0)?]);
     // A thread of its own is kicked out of the guest; nobody else can be signalled.
     rules.insert(libc::SYS_tgkill, vec![equal(0, std::process::id().into())?]);
     let filter = SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, TargetArch::x86_64)?;

@@ -8,6 +8,7 @@ mod freeze;
 mod prepare;
 mod rehearse;
 
+pub use boot::Blank;
 pub use clone::CloneTimes;
 pub use error::MachineError;
 pub use freeze::Frozen;

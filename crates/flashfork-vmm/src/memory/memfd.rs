@@ -6,7 +6,10 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// What a template's memory must have: nobody can ever write to it, or make it shorter (a clone would get `SIGBUS`) or longer.
-const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW);
+const SEALS: SealFlags = SealFlags::WRITE.union(SIZE);
+
+/// What every memory file has.
+const SIZE: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
 /// Why a memory file can't be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +50,7 @@ fn huge_hint(page: &Pages) -> &'static str {
     }
 }
 
-/// A new memory file of `bytes`, all zero, that can be sealed later. `name` shows in /proc/PID/maps.
+/// A new memory file of `bytes`, all zero, that can be sealed later; it keeps its size. `name` shows in /proc/PID/maps.
 pub fn create(name: &str, bytes: u64, page: Pages) -> Result<OwnedFd, MemfdError> {
     let failed = |cause| MemfdError::Create { mib: bytes >> 20, page, cause };
     let huge = match page {
@@ -56,6 +59,8 @@ pub fn create(name: &str, bytes: u64, page: Pages) -> Result<OwnedFd, MemfdError
     };
     let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | huge).map_err(failed)?;
     ftruncate(&file, bytes).map_err(failed)?;
+    // Who gets it can't make it more.
+    fcntl_add_seals(&file, SIZE).map_err(failed)?;
     Ok(file)
 }
 
@@ -66,8 +71,17 @@ pub fn seal(file: impl AsFd) -> Result<(), MemfdError> {
 
 /// Whether `file`, which came from elsewhere, is an immutable memory file of exactly `bytes`.
 pub fn check(file: impl AsFd, bytes: u64) -> Result<(), MemfdError> {
+    check_seals(file, bytes, SEALS)
+}
+
+/// Whether `file`, which came from elsewhere, is a memory file of exactly `bytes`, and stays that long.
+pub fn check_size(file: impl AsFd, bytes: u64) -> Result<(), MemfdError> {
+    check_seals(file, bytes, SIZE)
+}
+
+fn check_seals(file: impl AsFd, bytes: u64, wanted: SealFlags) -> Result<(), MemfdError> {
     let seals = fcntl_get_seals(&file).map_err(|_| MemfdError::NotMemfd)?;
-    if !seals.contains(SEALS) {
+    if !seals.contains(wanted) {
         return Err(MemfdError::NotSealed);
     }
     let found = fstat(&file).map_err(|_| MemfdError::NotMemfd)?.st_size as u64;
@@ -85,6 +99,8 @@ mod tests {
     fn only_a_sealed_memory_file_of_the_right_size_passes() {
         let file = create("flashfork:test", 4096, Pages::Small).unwrap();
         assert!(matches!(check(&file, 4096), Err(MemfdError::NotSealed)));
+        check_size(&file, 4096).unwrap();
+        assert_eq!(ftruncate(&file, 8192), Err(Errno::PERM));
         seal(&file).unwrap();
         check(&file, 4096).unwrap();
         assert!(matches!(check(&file, 8192), Err(MemfdError::Size { found: 4096, expected: 8192 })));

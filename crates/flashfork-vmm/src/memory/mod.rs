@@ -6,6 +6,6 @@ mod ram;
 mod reservation;
 
 pub use huge::collapse;
-pub use memfd::{MemfdError, check, create, seal};
+pub use memfd::{MemfdError, check, check_size, create, seal};
 pub use ram::{GuestMemory, Ram, RamError};
 pub use reservation::Reservation;

@@ -4,10 +4,12 @@ use super::serve::{Handed, Handover};
 use super::{ShellError, disk};
 use crate::boot::Source;
 use crate::cpu::VcpuLoop;
-use crate::machine::{CloneTimes, Frozen, Machine};
+use crate::jail;
+use crate::machine::{Blank, CloneTimes, Frozen, Machine};
 use crate::state::MachineState;
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, ToShell};
+use rustix::fs::fstat;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
     match received.message {
         ToShell::Claim(claim) => {
             let template = template(&shape, &claim, received.descriptors)?;
+            promise(&shape, template.disk.as_ref().map(|disk| &disk.overlay))?;
             let checked = received.arrived.elapsed();
             let steps = machine.become_clone(vcpu0.vcpu(), &template, &claim.renewal, claim.cid)?;
             let times = times(checked, &steps);
@@ -43,8 +46,9 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
             handover.give(Handed::Running(machine));
         }
         ToShell::Boot(boot) => {
-            let (source, disk) = guest(&shape, &boot, received.descriptors)?;
-            handover.give(Handed::ToBoot { machine, source, disk, cid: boot.cid });
+            let (blank, source, disk) = guest(&shape, &boot, received.descriptors)?;
+            promise(&shape, blank.overlay.as_ref())?;
+            handover.give(Handed::ToBoot { machine, blank, source, disk, cid: boot.cid });
         }
         ToShell::Stop => return Ok(channel.send(&FromShell::Ended(Ended::Stopped), &[])?),
         other => return Err(ShellError::Order { got: name(&other), wanted: "Claim, Boot or Stop" }),
@@ -66,28 +70,49 @@ fn template(shape: &Shape, claim: &Claim, descriptors: Vec<OwnedFd>) -> Result<F
     Ok(Frozen { ram, disk, state: Arc::new(MachineState::decode(&claim.state)?) })
 }
 
+/// Takes away whatever memory the guest wasn't promised, before there is one: RAM, and all that it could write to its disk, twice
+/// because a disk that is frozen is mapped anew. A guest that stays in its monitor's hands is held to its disk's limit; a shell that
+/// was taken over to this, and to its control group where it has one.
+pub fn promise(shape: &Shape, overlay: Option<&OwnedFd>) -> Result<(), ShellError> {
+    let overlay = match overlay.map(fstat).transpose() {
+        Ok(stat) => stat.map_or(0, |stat| stat.st_size.unsigned_abs()),
+        Err(e) => return Err(ShellError::System("find the size of a disk's overlay", e.into())),
+    };
+    // The bits of blocks that were written.
+    let bits = overlay / 4096;
+    Ok(jail::promise(shape.memory_bytes() + 2 * overlay + bits)?)
+}
+
 /// What came with a guest to boot.
-fn guest(shape: &Shape, boot: &Boot, descriptors: Vec<OwnedFd>) -> Result<(Source, Option<disk::Image>), ShellError> {
+fn guest(
+    shape: &Shape,
+    boot: &Boot,
+    descriptors: Vec<OwnedFd>,
+) -> Result<(Blank, Source, Option<disk::Image>), ShellError> {
     let got = descriptors.len();
-    let mut files = descriptors.into_iter().map(File::from);
-    let wanted = usize::from(shape.disk)
+    let mut descriptors = descriptors.into_iter();
+    let wanted = 1
+        + 2 * usize::from(shape.disk)
         + match &boot.guest {
             BootGuest::Linux { initramfs, .. } => 1 + usize::from(*initramfs),
             BootGuest::Tiny(_) => 0,
         };
-    let wrong = ShellError::Descriptors { got, wanted };
+    let wrong = || ShellError::Descriptors { got, wanted };
     if got != wanted || boot.disk.is_some() != shape.disk {
-        return Err(wrong);
+        return Err(wrong());
     }
+    let ram = descriptors.next().ok_or_else(wrong)?;
+    let blank = Blank { ram, overlay: if shape.disk { descriptors.next() } else { None } };
+    let mut files = descriptors.map(File::from);
     let source = match &boot.guest {
         BootGuest::Tiny(code) => Source::Tiny(code.clone()),
         BootGuest::Linux { cmdline, initramfs } => Source::Linux {
-            kernel: files.next().ok_or(wrong)?,
+            kernel: files.next().ok_or_else(wrong)?,
             initrd: if *initramfs { files.next() } else { None },
             cmdline: cmdline.clone(),
         },
     };
-    Ok((source, files.next().zip(boot.disk.as_ref()).map(|(file, disk)| disk::image(file, disk))))
+    Ok((blank, source, files.next().zip(boot.disk.as_ref()).map(|(file, disk)| disk::image(file, disk))))
 }
 
 /// For the daemon; `checked` is what was done before the machine's own steps.

@@ -22,6 +22,7 @@ mod panics;
 mod prepare;
 mod serve;
 
+pub use claim::promise;
 pub use error::ShellError;
 pub use panics::tell as tell_of_panics;
 

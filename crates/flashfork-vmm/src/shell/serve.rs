@@ -7,7 +7,7 @@ use super::disk::Image;
 use crate::boot::Source;
 use crate::cpu::Exit;
 use crate::events::Event;
-use crate::machine::{Machine, MachineError};
+use crate::machine::{Blank, Machine, MachineError};
 use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, MAX_MESSAGE, Renewal, ToShell};
 use flashfork_proto::signal::{Signal, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,7 +35,7 @@ pub(super) enum Handed {
     /// A clone, started.
     Running(Machine),
     /// A machine without memory; vCPU 0's thread is about to serve.
-    ToBoot { machine: Machine, source: Source, disk: Option<Image>, cid: u32 },
+    ToBoot { machine: Machine, blank: Blank, source: Source, disk: Option<Image>, cid: u32 },
 }
 
 /// The way of a machine to its controller, which doesn't look until the timer says so: waking it costs as much as a third of a
@@ -133,9 +133,9 @@ fn take(start: &Start, handed: &mpsc::Receiver<Handed>) -> Option<Handed> {
 fn begin(handed: Handed, channel: Arc<Channel>, console: Output, start: Arc<Start>) -> Result<Controller, ShellError> {
     let (machine, booted) = match handed {
         Handed::Running(machine) => (machine, false),
-        Handed::ToBoot { mut machine, source, disk, cid } => {
+        Handed::ToBoot { mut machine, blank, source, disk, cid } => {
             machine.devices().vsock().set_cid(cid);
-            machine.boot(&source, disk)?;
+            machine.boot_in(blank, &source, disk)?;
             machine.resume();
             channel.send(&FromShell::Done, &[])?;
             (machine, true)

@@ -23,6 +23,11 @@ pub struct MachineState {
 }
 
 impl MachineState {
+    /// Bytes that a VM in this state may write to its disk; none without one.
+    pub fn disk_limit(&self) -> u64 {
+        self.devices.disk_limit()
+    }
+
     /// With magic number, version and checksum.
     pub fn encode(&self) -> Result<Vec<u8>, StateError> {
         ENVELOPE.seal(self)

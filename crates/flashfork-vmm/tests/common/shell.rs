@@ -5,6 +5,7 @@ use crate::common::renewal;
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, ToShell};
 use flashfork_vmm::boot::Source;
+use flashfork_vmm::machine::Blank;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +13,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 /// A shell that does nothing for so long is stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What clones are made of.
 pub struct Template {
@@ -24,6 +25,7 @@ pub struct Template {
 pub struct Shell {
     pub channel: Channel,
     pub child: Child,
+    pub shape: Shape,
     /// Bytes of console that came while something else was waited for.
     pub console: Vec<u8>,
 }
@@ -56,7 +58,7 @@ impl Shell {
     fn begin(shape: Shape) -> Self {
         let (mut command, channel) = command();
         let child = command.spawn().unwrap();
-        let shell = Self { channel, child, console: Vec::new() };
+        let shell = Self { channel, child, shape, console: Vec::new() };
         shell.channel.greet().unwrap();
         shell.send(ToShell::Prepare(shape));
         shell.channel.expect_greeting().unwrap();
@@ -95,7 +97,9 @@ impl Shell {
     }
 
     pub fn boot(&mut self, code: &[u8]) {
-        self.send(ToShell::Boot(Box::new(Boot { cid: 3, guest: BootGuest::Tiny(code.to_vec()), disk: None })));
+        let blank = Blank::new(&self.shape, None).unwrap();
+        let boot = Boot { cid: 3, guest: BootGuest::Tiny(code.to_vec()), disk: None };
+        self.channel.send(&ToShell::Boot(Box::new(boot)), &[blank.ram.as_fd()]).unwrap();
         assert_eq!(self.next(), FromShell::Done);
     }
 

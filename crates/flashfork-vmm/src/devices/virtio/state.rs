@@ -1,6 +1,8 @@
 //! A virtio device's state, as a template keeps it.
 
+use super::blk::DiskState;
 use serde::{Deserialize, Serialize};
+use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 use virtio_queue::QueueState;
 
 /// Transport, queues and device.
@@ -15,6 +17,14 @@ pub struct VirtioState {
     pub(super) interrupt_status: u32,
     pub(super) queues: Vec<Ring>,
     pub(super) device: Vec<u8>,
+}
+
+impl VirtioState {
+    /// Of a block device: bytes that its VM may write.
+    pub(in crate::devices) fn disk_limit(&self) -> Option<u64> {
+        let is_disk = self.kind == VIRTIO_ID_BLOCK;
+        is_disk.then(|| postcard::from_bytes::<DiskState>(&self.device).ok()).flatten().map(|disk| disk.limit())
+    }
 }
 
 /// One queue; virtio-queue's state, which has no encoding of its own.

@@ -82,6 +82,13 @@ pub struct DiskState {
     limit: u64,
 }
 
+impl DiskState {
+    /// Bytes that a VM with this disk may write.
+    pub fn limit(&self) -> u64 {
+        if self.read_only { 0 } else { self.limit }
+    }
+}
+
 /// A VM's disk.
 #[derive(Debug)]
 pub struct Disk {
@@ -97,11 +104,17 @@ pub struct Disk {
 impl Disk {
     /// A disk to boot with.
     pub fn new(image: Image) -> Result<Self, DiskError> {
+        let overlay = blank_overlay(&image.file)?;
+        Self::over(image, overlay)
+    }
+
+    /// A disk to boot with, that keeps what is written in `overlay`, a [blank one](blank_overlay).
+    pub fn over(image: Image, overlay: OwnedFd) -> Result<Self, DiskError> {
         let Image { file, read_only, serial, limit } = image;
         let bytes = length(&file)?;
         let mut name = [0; SERIAL];
         name.iter_mut().zip(serial.bytes()).for_each(|(to, from)| *to = from);
-        let overlay = Overlay::create(bytes.div_ceil(BLOCK as u64))?;
+        let overlay = Overlay::over(overlay, bytes.div_ceil(BLOCK as u64))?;
         Ok(Self {
             image: file,
             overlay,
@@ -237,6 +250,11 @@ impl Disk {
 
 fn split(offset: u64) -> (u64, usize) {
     (offset / BLOCK as u64, (offset % BLOCK as u64) as usize)
+}
+
+/// Where what is written to a disk of `image` can be kept.
+pub fn blank_overlay(image: &File) -> Result<OwnedFd, DiskError> {
+    Ok(overlay::create(length(image)?.div_ceil(BLOCK as u64))?)
 }
 
 /// Bytes of the overlay of a disk of `bytes`.

@@ -6,4 +6,4 @@ mod overlay;
 mod request;
 
 pub use device::{Blk, DiskSlot};
-pub use disk::{DEFAULT_LIMIT, Disk, DiskError, FrozenDisk, Image, overlay_bytes};
+pub use disk::{DEFAULT_LIMIT, Disk, DiskError, DiskState, FrozenDisk, Image, blank_overlay, overlay_bytes};

@@ -5,7 +5,7 @@
 //! cloned like its RAM, by one private mapping of the sealed file, whatever the size of the disk or of what was written.
 
 use super::DiskError;
-use crate::memory;
+use crate::memory::{self, MemfdError};
 use flashfork_proto::shape::Pages;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::os::fd::{AsFd, OwnedFd};
@@ -36,9 +36,9 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// An empty one for a disk of `blocks`, of a VM that may become a template.
-    pub fn create(blocks: u64) -> Result<Self, DiskError> {
-        let file = memory::create("flashfork:disk", length(blocks), Pages::Small)?;
+    /// An empty one for a disk of `blocks`, of a VM that may become a template, in a file [made](create) for it.
+    pub fn over(file: OwnedFd, blocks: u64) -> Result<Self, DiskError> {
+        memory::check_size(&file, length(blocks))?;
         let content = Mapping::of(&file, length(blocks), MapFlags::SHARED)?;
         Ok(Self { file, content, own: Mapping::empty(bits(blocks))?, blocks, written: 0 })
     }
@@ -114,6 +114,11 @@ impl Overlay {
     fn place(&self, block: u64) -> Option<usize> {
         (block < self.blocks).then(|| bits(self.blocks) as usize + block as usize * BLOCK)
     }
+}
+
+/// The file for an overlay of `blocks`.
+pub fn create(blocks: u64) -> Result<OwnedFd, MemfdError> {
+    memory::create("flashfork:disk", length(blocks), Pages::Small)
 }
 
 /// Bytes of the bits for `blocks`, whole pages.
