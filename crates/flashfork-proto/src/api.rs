@@ -235,9 +235,9 @@ pub struct Clone {
     pub trouble: Option<String>,
     /// How it ended, if it has: one line.
     pub ended: Option<String>,
-    /// Bytes of memory that it adds to its template's: pages of memory and disk that it wrote, its monitor's own, page tables;
-    /// swapped out or not. With 2 MB pages, all that it touched. KVM's own memory is not in it, which the host charges to nobody.
-    /// None once it has ended.
+    /// Bytes of memory that it adds to its template's: pages of memory and disk that it wrote, its monitor's own, page tables, and
+    /// what KVM holds for it; swapped out or not. Counted by its control group where it has one; elsewhere with 2 MB pages all that
+    /// it touched, and KVM's share estimated from its shape, because the host charges that to nobody. None once it has ended.
     pub memory_bytes: Option<u64>,
 }
 
@@ -292,6 +292,8 @@ pub struct Host {
     pub kvm: HostKvm,
     /// How it was found, or what is missing, in one line.
     pub detail: String,
+    /// What keeps a clone whose monitor was taken over from using more than its share, in one line.
+    pub limits: String,
 }
 
 /// Kinds of hosts.

@@ -4,7 +4,7 @@
 mod client;
 mod common;
 
-use client::{Daemon, command, eventually, exists, idler, kill, tiny};
+use client::{Daemon, PATIENCE, command, eventually, exists, idler, kill, tiny};
 use common::guest;
 use flashfork_proto::api::{self, Clone, CloneState, Template};
 use flashfork_vmm::boot::Source;
@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn templates_and_clones_come_and_go() {
@@ -92,6 +92,15 @@ fn what_clones_add_is_what_they_write() {
     let difference = added(&writes) - added(&idle);
     assert!(difference < 256 << 10, "{difference}");
     assert!(added(&idle) < 8 << 20, "{}", added(&idle));
+    // What the kernel holds for its VM is in it: more than the process has.
+    let pid = daemon.done::<Clone>("GET", &format!("/v1/clones/{idle}"), &Value::Null).pid;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let kib = |name: &str| -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let process = (kib("RssAnon:") + kib("VmSwap:") + kib("VmPTE:")) << 10;
+    assert!(added(&idle) >= process + (200 << 10), "{} with KVM's share, {process} without", added(&idle));
     let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
     assert_eq!((stats.clones, stats.templates), (2, 2));
     assert!(stats.clone_bytes >= added(&idle) && stats.clone_bytes < 16 << 20, "{stats:?}");
@@ -139,7 +148,7 @@ fn a_console_has_what_was_written_and_takes_what_is_typed() {
     daemon.template("t", idler());
     daemon.clones("t", &json!({ "wait": false }));
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
         .write_all(
             b"POST /v1/clones/t-1/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n",
@@ -192,7 +201,7 @@ fn a_rollback_is_another_clone_with_its_own_index_and_counts_as_one() {
     let template = || daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null);
     assert_eq!((template().clones_made, template().clones_alive), (3, 2));
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let request =
         b"POST /v1/clones/t-1/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n";
     stream.write_all(request).unwrap();
@@ -211,6 +220,55 @@ fn a_rollback_is_another_clone_with_its_own_index_and_counts_as_one() {
     eventually(|| template().clones_alive == 0);
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "has ended");
     assert_eq!(daemon.ask("DELETE", "/v1/templates/t", &Value::Null).0, 204);
+}
+
+/// More requests than any fixed number of threads that one would think of.
+const HUNG: usize = 70;
+
+#[test]
+fn sixty_four_hung_guests_stop_nobody() {
+    let Some(daemon) = Daemon::start() else { return };
+    // Halts with interrupts off, and never says that it is ready.
+    let hung = |number: usize| {
+        let mut body = tiny(&format!("hung-{number}"), vec![0xfa, 0xf4, 0xeb, 0xfd]);
+        body["timeout_s"] = json!(3600);
+        let body = body.to_string();
+        let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+        let head = "POST /v1/templates HTTP/1.1\r\nHost: x\r\nContent-Type: application/json";
+        stream.write_all(format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).unwrap();
+        stream
+    };
+    let requests: Vec<_> = (0..HUNG).map(hung).collect();
+    // Two more wait in the pool.
+    eventually(|| daemon.shells().len() >= 64);
+    daemon.template("t", idler());
+    let clone = daemon.clones("t", &json!({ "wait": false })).remove(0);
+    assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{}", clone.name), &Value::Null).0, 204);
+    drop(requests);
+}
+
+#[test]
+fn shells_of_one_request_are_made_at_the_same_time() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    eventually(|| daemon.shells().len() == 2);
+    let stop = AtomicBool::new(false);
+    let most = std::thread::scope(|scope| {
+        let watch = || {
+            let mut most = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
+                most = stats.pools.iter().map(|pool| pool.preparing).max().max(Some(most)).unwrap();
+            }
+            most
+        };
+        let watch = scope.spawn(watch);
+        let clones = daemon.clones("t", &json!({ "count": 40, "wait": false }));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(clones.len(), 40);
+        watch.join().unwrap()
+    });
+    assert!(most >= 2, "never more than {most} under way");
 }
 
 #[test]

@@ -66,5 +66,5 @@ pub fn host(host: &Host) -> String {
         }
         HostKvm::None => "KVM runs no guest: all guests need the lab (scripts/vm-lab; docs/VIRTUAL_MACHINES.md)",
     };
-    format!("{verdict}\n{}", host.detail)
+    format!("{verdict}\n{}\n{}", host.detail, host.limits)
 }

@@ -61,7 +61,7 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
         .with_state(daemon)
 }
 
-/// Runs what blocks where it may.
+/// Runs what blocks where it may: whatever reads files, waits for anybody or may free memory. The daemon has one thread for requests.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DaemonError> + Send + 'static,
 ) -> Result<T, Failure> {
@@ -82,8 +82,8 @@ async fn version() -> Json<api::Daemon> {
     Json(api::Daemon { flashfork, api: VERSION, pid: std::process::id() })
 }
 
-async fn templates(State(daemon): Shared) -> Json<Vec<api::Template>> {
-    Json(daemon.templates())
+async fn templates(State(daemon): Shared) -> Answer<Vec<api::Template>> {
+    blocking(move || Ok(daemon.templates())).await.map(Json)
 }
 
 async fn create_template(
@@ -112,11 +112,11 @@ async fn save_template(
 }
 
 async fn template(State(daemon): Shared, Path(name): Path<String>) -> Answer<api::Template> {
-    Ok(Json(daemon.template(&name)?))
+    blocking(move || daemon.template(&name)).await.map(Json)
 }
 
 async fn remove_template(State(daemon): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    daemon.remove_template(&name)?;
+    blocking(move || daemon.remove_template(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -130,16 +130,16 @@ async fn create_clones(
     blocking(move || daemon.create_clones(&name, &request, started)).await.map(Json)
 }
 
-async fn clones(State(daemon): Shared) -> Json<Vec<api::Clone>> {
-    Json(daemon.clones())
+async fn clones(State(daemon): Shared) -> Answer<Vec<api::Clone>> {
+    blocking(move || Ok(daemon.clones())).await.map(Json)
 }
 
 async fn clone(State(daemon): Shared, Path(name): Path<String>) -> Answer<api::Clone> {
-    Ok(Json(daemon.show_clone(&name)?))
+    blocking(move || daemon.show_clone(&name)).await.map(Json)
 }
 
 async fn remove_clone(State(daemon): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    daemon.remove_clone(&name)?;
+    blocking(move || daemon.remove_clone(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -147,8 +147,8 @@ async fn rollback(State(daemon): Shared, Path(name): Path<String>) -> Answer<api
     blocking(move || daemon.rollback(&name)).await.map(Json)
 }
 
-async fn stats(State(daemon): Shared) -> Json<api::Stats> {
-    Json(daemon.stats())
+async fn stats(State(daemon): Shared) -> Answer<api::Stats> {
+    blocking(move || Ok(daemon.stats())).await.map(Json)
 }
 
 async fn host(State(daemon): Shared) -> Answer<api::Host> {

@@ -73,12 +73,22 @@ fn run(args: &Args) -> Result<(), VmdError> {
         remember: args.remember,
     };
     let daemon = Arc::new(Daemon::new(settings, Kvm::new())?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(64).build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(threads()).build()?;
     let served = runtime.block_on(serve(&socket, daemon));
     // What still waits for a guest would keep the process; shells die with it.
     runtime.shutdown_background();
     Ok(served?)
 }
+
+/// Threads on which requests wait, for guests that may hang as long as they like. Each request has a connection, so there are never more
+/// than descriptors: none waits for another's thread.
+fn threads() -> usize {
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(MOST_THREADS).clamp(1, MOST_THREADS)
+}
+
+/// Where descriptors have no limit.
+const MOST_THREADS: usize = 1 << 20;
 
 async fn serve(socket: &Socket, daemon: Arc<Daemon>) -> std::io::Result<()> {
     let listener = socket.listener()?;

@@ -4,7 +4,7 @@ use super::console::Console;
 use super::error::DaemonError;
 use super::memory;
 use super::templates::Entry;
-use crate::pool::{Pools, Shell, ShellFailure};
+use crate::pool::{Footprint, Pools, Shell, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
 use flashfork_proto::shell::{Channel, ChannelError, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
@@ -33,7 +33,7 @@ pub(super) struct Running {
     /// Gone after its end, when its template may be removed.
     origin: Weak<Entry>,
     job: Vec<u8>,
-    pid: u32,
+    footprint: Footprint,
     cid: u32,
     /// Until its end.
     channel: Mutex<Option<Arc<Channel>>>,
@@ -125,7 +125,7 @@ impl Running {
             template,
             origin,
             job,
-            pid: shell.pid(),
+            footprint: shell.footprint(),
             cid,
             channel: Mutex::new(Some(channel.clone())),
             console: Console::default(),
@@ -225,7 +225,7 @@ impl Running {
 
     /// Bytes of memory that it adds to its template's.
     pub(super) fn memory(&self) -> Option<u64> {
-        if self.has_ended() { None } else { memory::added(self.pid) }
+        if self.has_ended() { None } else { memory::added(&self.footprint) }
     }
 
     /// As the interface shows it.
@@ -241,7 +241,7 @@ impl Running {
                 (None, Some(_)) => CloneState::Ready,
                 (None, None) => CloneState::Starting,
             },
-            pid: self.pid,
+            pid: self.footprint.pid,
             cid: self.cid,
             claim: life.claim,
             first_exit_ns: life.first_exit_ns,

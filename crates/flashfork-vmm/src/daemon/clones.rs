@@ -4,6 +4,7 @@ use super::Daemon;
 use super::clone::{self, Born, Running};
 use super::error::DaemonError;
 use super::templates::Entry;
+use crate::pool::Claims;
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
 use flashfork_proto::shell::{Claim, Renewal};
@@ -50,8 +51,9 @@ impl Daemon {
         let tenant = rustix::process::geteuid().as_raw();
         let mut numbers = entry.template.quota.take(tenant, request.count.into())?;
         let mut made = Vec::new();
+        let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count);
         while !numbers.is_empty() {
-            match self.create_clone(template, &entry, request, &mut numbers, started) {
+            match self.create_clone(template, &entry, request, &mut numbers, &mut shells, started) {
                 Ok(clone) => made.push(clone),
                 Err(error) => {
                     entry.template.quota.give_back(numbers);
@@ -84,6 +86,7 @@ impl Daemon {
         entry: &Arc<Entry>,
         request: &CreateClones,
         numbers: &mut Range<u64>,
+        shells: &mut Claims<'_>,
         started: Instant,
     ) -> Result<Arc<Running>, DaemonError> {
         let index = numbers.start;
@@ -101,7 +104,8 @@ impl Daemon {
             .collect();
         let claim = Claim { renewal, cid, state: entry.state.clone() };
         let pools = &self.hardware()?.pools;
-        let shell = pools.take(entry.shape())?;
+        let shell = shells.take()?;
+        shell.promise(entry.disk_limit())?;
         // From here on a guest may have its entropy.
         numbers.start += 1;
         let (claim, early) = match clone::claim(&shell, claim, &fds) {
@@ -159,7 +163,9 @@ impl Daemon {
 
     /// Shows all.
     pub fn clones(&self) -> Vec<api::Clone> {
-        self.lock().clones.values().map(|clone| clone.show()).collect()
+        // What is shown is asked of the kernel, without the lock.
+        let clones: Vec<_> = self.lock().clones.values().cloned().collect();
+        clones.iter().map(|clone| clone.show()).collect()
     }
 
     /// Ends one and forgets it.

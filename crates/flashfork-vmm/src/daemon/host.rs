@@ -1,10 +1,10 @@
-//! What KVM can do here: boots Linux guests, runs guests of a few bytes, or nothing. By trying.
+//! What KVM can do here: boots Linux guests, runs guests of a few bytes, or nothing, and how that was found. By trying.
 
 use super::{Settings, boot};
 use crate::pool::Pools;
 use flashfork_image::KernelFiles;
 use flashfork_image::guest::SERIES;
-use flashfork_proto::api::{CreateTemplate, Host, HostKvm, Ready};
+use flashfork_proto::api::{CreateTemplate, HostKvm, Ready};
 use flashfork_proto::shape::{Pages, Shape};
 
 /// mov dx, 0x1234; mov al, FORK; out dx, al; hlt
@@ -13,7 +13,7 @@ const FORK: [u8; 7] = [0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xf4];
 /// Seconds for each try. A Linux guest on KVM takes less than one, in the lab ten.
 const PATIENCE: u32 = 40;
 
-pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> Host {
+pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> (HostKvm, String) {
     let request = |memory_mib, tiny| CreateTemplate {
         name: "probe".into(),
         shape: Shape { memory_mib, vcpus: 1, pages: Pages::Small, disk: false },
@@ -31,22 +31,22 @@ pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> Host {
     };
     let tried = |memory_mib, tiny| boot::boot(settings, pools, &request(memory_mib, tiny), cid);
     if let Err(e) = tried(2, Some(FORK.to_vec())) {
-        return Host { kvm: HostKvm::None, detail: format!("no guest runs: {e}") };
+        return (HostKvm::None, format!("no guest runs: {e}"));
     }
     // Who asks what a host can do wants an answer, not a download.
     match KernelFiles::cached(SERIES, &settings.cache) {
         Ok(Some(_)) => {}
         Ok(None) => {
             let detail = "that takes a kernel: flashfork vm run -- true downloads Debian's, once, and tries".into();
-            return Host { kvm: HostKvm::Untried, detail };
+            return (HostKvm::Untried, detail);
         }
-        Err(e) => return Host { kvm: HostKvm::Untried, detail: e.to_string() },
+        Err(e) => return (HostKvm::Untried, e.to_string()),
     }
     match tried(256, None) {
         Ok((_, ns)) => {
             let detail = format!("a Linux guest was ready {:.2} s after power-on", ns as f64 / 1e9);
-            Host { kvm: HostKvm::Linux, detail }
+            (HostKvm::Linux, detail)
         }
-        Err(e) => Host { kvm: HostKvm::Tiny, detail: format!("a tiny guest runs, Linux does not: {e}") },
+        Err(e) => (HostKvm::Tiny, format!("a tiny guest runs, Linux does not: {e}")),
     }
 }

@@ -28,7 +28,7 @@ pub use clones::Typist;
 pub use error::DaemonError;
 pub use socket::{Socket, SocketError};
 
-use crate::pool::{Pools, Program};
+use crate::pool::{Cgroups, Pools, Program};
 use clone::Running;
 use flashfork_proto::api::{self, is_name};
 use kvm_ioctls::Kvm;
@@ -62,6 +62,8 @@ pub struct Settings {
 pub struct Daemon {
     settings: Settings,
     hardware: Result<Hardware, kvm_ioctls::Error>,
+    /// Why shells have no cgroups, if they have none.
+    limits: Result<(), String>,
     state: Mutex<State>,
     next_cid: AtomicU32,
     clones_made: AtomicU64,
@@ -75,13 +77,13 @@ struct Hardware {
 }
 
 impl Hardware {
-    fn new(kvm: Kvm, settings: &Settings) -> Result<Self, DaemonError> {
+    fn new(kvm: Kvm, settings: &Settings, cgroups: Option<Cgroups>) -> Result<Self, DaemonError> {
         // SAFETY: open as long as `kvm` is.
         let descriptor = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
         let of_shells =
             descriptor.try_clone_to_owned().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
-        let pools =
-            Pools::new(settings.shell.clone(), of_shells).map_err(|e| DaemonError::System("start a thread", e))?;
+        let pools = Pools::new(settings.shell.clone(), of_shells, cgroups)
+            .map_err(|e| DaemonError::System("start a thread", e))?;
         Ok(Self { kvm, pools: Arc::new(pools) })
     }
 }
@@ -121,13 +123,18 @@ impl Daemon {
     /// # Errors
     /// If its threads can't be started.
     pub fn new(settings: Settings, kvm: Result<Kvm, kvm_ioctls::Error>) -> Result<Self, DaemonError> {
+        let (cgroups, limits) = match Cgroups::delegated() {
+            Ok(cgroups) => (Some(cgroups), Ok(())),
+            Err(why) => (None, Err(why)),
+        };
         let hardware = match kvm {
-            Ok(kvm) => Ok(Hardware::new(kvm, &settings)?),
+            Ok(kvm) => Ok(Hardware::new(kvm, &settings, cgroups)?),
             Err(e) => Err(e),
         };
         Ok(Self {
             settings,
             hardware,
+            limits,
             state: Mutex::default(),
             next_cid: AtomicU32::new(FIRST_CID),
             clones_made: AtomicU64::new(0),
@@ -178,7 +185,7 @@ impl Daemon {
         // What follows reads files, and nobody needs to wait for it.
         drop(state);
         let pools = self.hardware.as_ref().ok().map(|hardware| &hardware.pools);
-        let waiting = pools.map_or_else(Vec::new, |pools| pools.pids());
+        let waiting = pools.map_or_else(Vec::new, |pools| pools.footprints());
         api::Stats {
             templates: templates.len() as u64,
             clones: alive.len() as u64,
@@ -186,15 +193,20 @@ impl Daemon {
             pools: pools.map_or_else(Vec::new, |pools| pools.stats()),
             template_bytes: templates.iter().map(|entry| entry.resident()).sum(),
             clone_bytes: alive.iter().filter_map(|clone| clone.memory()).sum(),
-            shell_bytes: waiting.into_iter().filter_map(memory::added).sum(),
+            shell_bytes: waiting.iter().filter_map(memory::added).sum(),
         }
     }
 
     /// What KVM can do here, found out by trying.
     pub fn host(&self) -> api::Host {
-        match self.hardware() {
+        let (kvm, detail) = match self.hardware() {
             Ok(hardware) => host::probe(&self.settings, &hardware.pools, self.cid()),
-            Err(e) => api::Host { kvm: api::HostKvm::None, detail: e.to_string() },
-        }
+            Err(e) => (api::HostKvm::None, e.to_string()),
+        };
+        let limits = match &self.limits {
+            Ok(()) => "each clone has a control group with the memory it was promised".into(),
+            Err(why) => format!("clones have resource limits of their own, but no control groups: {why}"),
+        };
+        api::Host { kvm, detail, limits }
     }
 }

@@ -83,7 +83,9 @@ impl Daemon {
 
     /// Shows all.
     pub fn templates(&self) -> Vec<api::Template> {
-        self.lock().templates.iter().map(|(name, entry)| entry.show(name)).collect()
+        // What is shown is asked of the kernel, without the lock.
+        let entries = self.lock().templates.clone();
+        entries.iter().map(|(name, entry)| entry.show(name)).collect()
     }
 
     /// Forgets one that has no clones.
@@ -106,6 +108,9 @@ impl Daemon {
         if state.templates.values().all(|other| other.shape() != shape) {
             self.hardware()?.pools.keep(shape, 0);
         }
+        // The kernel frees its memory with the last descriptor, which takes as long as there is memory.
+        drop(state);
+        drop(entry);
         Ok(())
     }
 }
@@ -113,6 +118,11 @@ impl Daemon {
 impl Entry {
     pub(super) fn shape(&self) -> Shape {
         self.template.frozen.state.shape
+    }
+
+    /// Bytes that each clone may write to its disk.
+    pub(super) fn disk_limit(&self) -> u64 {
+        self.template.frozen.state.disk_limit()
     }
 
     /// Bytes of memory that it takes.
@@ -154,5 +164,91 @@ fn enough_memory(shape: &Shape) -> Result<(), DaemonError> {
     match available.map(|kib| kib / 1024) {
         Some(available) if asked > available => Err(DaemonError::Memory { asked, available }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+    use crate::machine::{Frozen, Machine};
+    use crate::pool::Program;
+    use flashfork_proto::shape::Pages;
+    use kvm_ioctls::Kvm;
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false };
+
+    /// A descriptor that takes to close until the other end is read: of a connection whose data must arrive first (SO_LINGER,
+    /// socket(7)), as memory takes that must be freed first.
+    fn lingering() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        // Until the other end's kernel takes no more.
+        while sender.write(&[7; 1 << 16]).is_ok() {}
+        rustix::net::sockopt::set_socket_linger(&sender, Some(Duration::from_secs(600))).unwrap();
+        (sender.into(), receiver)
+    }
+
+    fn entry(kvm: &Kvm, ram: Option<OwnedFd>) -> Arc<Entry> {
+        let (mut machine, vcpu0) = Machine::prepare(kvm, SHAPE, Box::new(std::io::sink())).unwrap();
+        machine.spawn(vcpu0).unwrap();
+        machine.boot(&crate::boot::Source::Tiny(vec![0xf4]), None).unwrap();
+        let frozen = machine.freeze(false).unwrap();
+        let frozen = Frozen { ram: ram.unwrap_or(frozen.ram), ..frozen };
+        let template = Template { frozen, quota: Quota::new(0, None), created_s: 0 };
+        Arc::new(Entry { template, state: Vec::new(), boot_ns: None, alive: AtomicU64::new(0) })
+    }
+
+    fn ask(socket: &std::path::Path, request: &str) -> String {
+        let mut stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer while memory is freed");
+        answer
+    }
+
+    #[test]
+    fn while_a_template_s_memory_is_freed_the_daemon_goes_on_answering() {
+        let Ok(kvm) = Kvm::new() else { return eprintln!("skipped: no /dev/kvm") };
+        let dir = tempfile::tempdir().unwrap();
+        let nothing = dir.path().join("none");
+        let shell = Program { path: nothing.clone(), args: Vec::new() };
+        let settings = Settings { shell, agent: nothing.clone(), cache: nothing, pool: 0, remember: 1 };
+        let (ram, mut other_end) = lingering();
+        let entries = [("slow", entry(&kvm, Some(ram))), ("stays", entry(&kvm, None))];
+        let daemon = Arc::new(Daemon::new(settings, Ok(kvm)).unwrap());
+        daemon.lock().templates.extend(entries.map(|(name, entry)| (name.to_owned(), entry)));
+
+        let socket = dir.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        // Its one thread is the daemon's.
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let serve = async {
+                axum::serve(tokio::net::UnixListener::from_std(listener).unwrap(), crate::api::router(daemon)).await
+            };
+            runtime.block_on(serve).unwrap();
+        });
+        std::thread::scope(|scope| {
+            let removal = scope.spawn(|| ask(&socket, "DELETE /v1/templates/slow"));
+            while ask(&socket, "GET /v1/templates").contains("slow") {}
+            assert!(!removal.is_finished(), "it is freed while nobody reads the other end");
+            let drained = std::thread::spawn(move || {
+                // Closing what isn't read would be a reset, and end the wait too.
+                let _ = other_end.read_to_end(&mut Vec::new());
+                let _ = other_end.shutdown(Shutdown::Both);
+            });
+            assert!(removal.join().unwrap().starts_with("HTTP/1.1 204"));
+            drained.join().unwrap();
+        });
     }
 }

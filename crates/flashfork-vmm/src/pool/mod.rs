@@ -1,12 +1,14 @@
 //! Shells made in advance, by shape.
 //!
-//! One thread makes them all, for as long as the pool lives: a shell dies with the thread that made it
-//! (`PR_SET_PDEATHSIG`), so it must be one that stays. Another tears them down, which takes KVM some 20 ms each.
+//! Some threads make them all, for as long as the pool lives: a shell dies with the thread that made it (`PR_SET_PDEATHSIG`), so
+//! it must be one that stays. Another tears them down, which takes KVM some 20 ms each.
 
+mod cgroup;
 mod reaper;
 mod shell;
 
-pub use shell::{Program, Shell, ShellFailure};
+pub use cgroup::{Cgroup, Cgroups};
+pub use shell::{Footprint, Program, Shell, ShellFailure};
 
 use flashfork_proto::api::PoolStats;
 use flashfork_proto::shape::Shape;
@@ -19,6 +21,10 @@ use std::time::{Duration, Instant};
 
 /// How often the shells that wait are looked at.
 const HEALTH: Duration = Duration::from_secs(1);
+
+/// Threads that make shells. A shell's making is mostly waiting for the kernel (RCU grace periods), so they are more than most hosts
+/// have processors to spare.
+const MAKERS: usize = 8;
 
 /// How long a claim waits for a shell that is being prepared.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,7 +44,7 @@ pub enum PoolError {
 #[derive(Debug)]
 pub struct Pools {
     shared: Arc<Shared>,
-    maker: Option<JoinHandle<()>>,
+    makers: Vec<JoinHandle<()>>,
     reaper: Arc<Reaper>,
 }
 
@@ -46,6 +52,7 @@ pub struct Pools {
 struct Shared {
     program: Program,
     kvm: OwnedFd,
+    cgroups: Option<Cgroups>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -61,26 +68,42 @@ struct Pool {
     ready: VecDeque<Shell>,
     /// Shells to be there when nobody asks.
     target: u32,
-    /// Claims that wait.
-    waiting: u32,
+    /// Claims that are announced, and have no shell yet.
+    expected: u32,
     preparing: u32,
     misses: u64,
-    /// Tells those who wait; a number with it, so that each failure is told once.
+    /// Tells those who wait; a number with it, so that each failure is told once. Nobody is expected any more after one.
     failure: Option<(u64, Arc<ShellFailure>)>,
     failures: u64,
+    /// After a failure nothing is made until then, unless somebody asks.
+    rests: Option<Instant>,
+}
+
+/// Claims that were announced: so many shells are made at the same time, rather than each when the one before it is taken.
+#[derive(Debug)]
+pub struct Claims<'a> {
+    pools: &'a Pools,
+    shape: Shape,
+    left: u32,
+    /// Failures of the pool before.
+    seen: u64,
 }
 
 impl Pools {
-    /// Pools without shells, which are `program` and get duplicates of `kvm`.
+    /// Pools without shells, which are `program`, get duplicates of `kvm` and are limited by `cgroups` where there are some.
     ///
     /// # Errors
     /// If a thread can't be started.
-    pub fn new(program: Program, kvm: OwnedFd) -> std::io::Result<Self> {
+    pub fn new(program: Program, kvm: OwnedFd, cgroups: Option<Cgroups>) -> std::io::Result<Self> {
         let reaper = Arc::new(Reaper::start()?);
-        let shared = Arc::new(Shared { program, kvm, state: Mutex::default(), changed: Condvar::new() });
-        let (of_maker, bin) = (shared.clone(), reaper.clone());
-        let maker = thread::Builder::new().name("shells".into()).spawn(move || of_maker.make(&bin))?;
-        Ok(Self { shared, maker: Some(maker), reaper })
+        let shared = Arc::new(Shared { program, kvm, cgroups, state: Mutex::default(), changed: Condvar::new() });
+        let mut pools = Self { shared, makers: Vec::new(), reaper };
+        for _ in 0..MAKERS {
+            let (shared, bin) = (pools.shared.clone(), pools.reaper.clone());
+            let maker = thread::Builder::new().name("shells".into()).spawn(move || shared.make(&bin))?;
+            pools.makers.push(maker);
+        }
+        Ok(pools)
     }
 
     /// Keeps `count` shells of `shape` ready from now on; none and they are taken away.
@@ -90,48 +113,22 @@ impl Pools {
         self.shared.changed.notify_all();
     }
 
+    /// Announces `count` claims of `shape`.
+    pub fn expect(&self, shape: Shape, count: u32) -> Claims<'_> {
+        let mut state = self.shared.lock();
+        let pool = state.pools.entry(shape).or_default();
+        pool.expected += count;
+        let seen = pool.failures;
+        self.shared.changed.notify_all();
+        Claims { pools: self, shape, left: count, seen }
+    }
+
     /// A shell of `shape`: one that waits, or the next that is prepared.
     ///
     /// # Errors
     /// [`PoolError`].
     pub fn take(&self, shape: Shape) -> Result<Shell, PoolError> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut state = self.shared.lock();
-        let seen = state.pools.entry(shape).or_default().failures;
-        let mut waits = false;
-        let result = loop {
-            let pool = state.pools.entry(shape).or_default();
-            while let Some(mut shell) = pool.ready.pop_front() {
-                if shell.lives() {
-                    if waits {
-                        pool.waiting -= 1;
-                    }
-                    self.shared.changed.notify_all();
-                    return Ok(shell);
-                }
-                self.reaper.bury(shell);
-            }
-            if let Some((number, failure)) = &pool.failure
-                && *number > seen
-            {
-                break PoolError::Shell(failure.clone());
-            }
-            if !waits {
-                waits = true;
-                pool.waiting += 1;
-                pool.misses += 1;
-                self.shared.changed.notify_all();
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break PoolError::Slow;
-            }
-            state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        };
-        if waits && let Some(pool) = state.pools.get_mut(&shape) {
-            pool.waiting -= 1;
-        }
-        Err(result)
+        self.expect(shape, 1).take()
     }
 
     /// Ends a shell in the background.
@@ -152,10 +149,10 @@ impl Pools {
         state.pools.iter().map(stats).collect()
     }
 
-    /// Process ids of the shells that wait.
+    /// Where the memory of the shells that wait is counted.
     #[must_use]
-    pub fn pids(&self) -> Vec<u32> {
-        self.shared.lock().pools.values().flat_map(|pool| pool.ready.iter().map(Shell::pid)).collect()
+    pub fn footprints(&self) -> Vec<Footprint> {
+        self.shared.lock().pools.values().flat_map(|pool| pool.ready.iter().map(Shell::footprint)).collect()
     }
 }
 
@@ -168,8 +165,61 @@ impl Drop for Pools {
             shells.into_iter().for_each(|shell| self.reaper.bury(shell));
         }
         self.shared.changed.notify_all();
-        if let Some(maker) = self.maker.take() {
+        for maker in self.makers.drain(..) {
             let _ = maker.join();
+        }
+    }
+}
+
+impl Claims<'_> {
+    /// A shell for the next one: one that waits, or the next that is prepared.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn take(&mut self) -> Result<Shell, PoolError> {
+        let deadline = Instant::now() + PATIENCE;
+        let shared = &self.pools.shared;
+        let mut state = shared.lock();
+        let mut waits = false;
+        loop {
+            let pool = state.pools.entry(self.shape).or_default();
+            while let Some(mut shell) = pool.ready.pop_front() {
+                if shell.lives() {
+                    self.left -= 1;
+                    if pool.failures == self.seen {
+                        pool.expected -= 1;
+                    }
+                    shared.changed.notify_all();
+                    return Ok(shell);
+                }
+                self.pools.reaper.bury(shell);
+            }
+            if let Some((number, failure)) = &pool.failure
+                && *number > self.seen
+            {
+                return Err(PoolError::Shell(failure.clone()));
+            }
+            if !waits {
+                waits = true;
+                pool.misses += 1;
+                shared.changed.notify_all();
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(PoolError::Slow);
+            }
+            state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Drop for Claims<'_> {
+    /// Those that got no shell are expected no more.
+    fn drop(&mut self) {
+        if let Some(pool) = self.pools.shared.lock().pools.get_mut(&self.shape)
+            && pool.failures == self.seen
+        {
+            pool.expected -= self.left;
         }
     }
 }
@@ -183,34 +233,29 @@ impl Shared {
     /// Makes what is missing until the end, and looks after what is there.
     fn make(&self, reaper: &Reaper) {
         let mut state = self.lock();
-        // After a failure nothing is made for a while, unless somebody asks.
-        let mut pause = Instant::now();
         while !state.ended {
-            let rests = Instant::now() < pause;
-            let missing = state.pools.iter().find(|(_, pool)| pool.is_short(rests)).map(|(shape, _)| *shape);
-            let Some(shape) = missing else {
+            let now = Instant::now();
+            // Claims before stock; and no shape's claims before another's.
+            let short = state.pools.iter_mut().filter(|(_, pool)| pool.is_short(now));
+            let Some((shape, pool)) = short.min_by_key(|(_, pool)| (!pool.is_asked(), pool.preparing)) else {
                 state = self.changed.wait_timeout(state, HEALTH).unwrap_or_else(PoisonError::into_inner).0;
                 state.pools.values_mut().for_each(|pool| pool.sweep(reaper));
                 continue;
             };
-            if let Some(pool) = state.pools.get_mut(&shape) {
-                pool.preparing = 1;
-            }
+            let shape = *shape;
+            pool.preparing += 1;
             drop(state);
-            let made = Shell::start(&self.program, &self.kvm, shape);
+            let made = Shell::start(&self.program, &self.kvm, shape, self.cgroups.as_ref());
             state = self.lock();
             if let Some(pool) = state.pools.get_mut(&shape) {
-                pool.preparing = 0;
+                pool.preparing -= 1;
                 match made {
                     Ok(shell) => pool.ready.push_back(shell),
                     Err(failure) => {
                         pool.failures += 1;
                         pool.failure = Some((pool.failures, Arc::new(failure)));
-                        pause = Instant::now() + HEALTH;
-                        // Those who wait take the failure first, else it would be tried again at once.
-                        self.changed.notify_all();
-                        state = self.changed.wait_timeout(state, HEALTH / 10).unwrap_or_else(PoisonError::into_inner).0;
-                        continue;
+                        pool.expected = 0;
+                        pool.rests = Some(Instant::now() + HEALTH);
                     }
                 }
             }
@@ -220,14 +265,19 @@ impl Shared {
 }
 
 impl Pool {
-    fn is_short(&self, rests: bool) -> bool {
-        let wanted = self.waiting + if rests { 0 } else { self.target };
-        (self.ready.len() as u32) < wanted
+    /// Whether claims wait for which no shell is there or under way.
+    fn is_asked(&self) -> bool {
+        self.ready.len() as u32 + self.preparing < self.expected
+    }
+
+    fn is_short(&self, now: Instant) -> bool {
+        let stock = if self.rests.is_some_and(|end| now < end) { 0 } else { self.target };
+        (self.ready.len() as u32 + self.preparing) < self.expected + stock
     }
 
     /// Removes the dead and the superfluous.
     fn sweep(&mut self, reaper: &Reaper) {
-        let wanted = (self.target + self.waiting) as usize;
+        let wanted = (self.target + self.expected) as usize;
         for mut shell in std::mem::take(&mut self.ready) {
             if self.ready.len() < wanted && shell.lives() {
                 self.ready.push_back(shell);

@@ -1,5 +1,6 @@
 //! One shell's process, from the daemon's side.
 
+use super::cgroup::{Cgroup, Cgroups};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Channel, ChannelError, FromShell, ToShell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long making a machine may take.
@@ -33,6 +34,20 @@ pub struct Program {
 pub struct Shell {
     channel: Arc<Channel>,
     child: Child,
+    shape: Shape,
+    /// Where the daemon has some to give. It goes after the process.
+    cgroup: Option<Arc<Cgroup>>,
+}
+
+/// Where a shell's memory is counted.
+#[derive(Debug, Clone)]
+pub struct Footprint {
+    /// Its process.
+    pub pid: u32,
+    /// What it is.
+    pub shape: Shape,
+    /// Gone after its end.
+    pub cgroup: Option<Weak<Cgroup>>,
 }
 
 /// Why a shell was not made, or is of no more use.
@@ -49,6 +64,9 @@ pub enum ShellFailure {
     /// A descriptor for it.
     #[error("no descriptor for a shell: {0}; raise the daemon's limit (ulimit -n)")]
     Descriptor(io::Error),
+    /// Its limits.
+    #[error("cannot limit the memory of a shell by its control group: {0}")]
+    Cgroup(io::Error),
     /// Its own words.
     #[error("{0}")]
     Said(String),
@@ -74,11 +92,17 @@ impl ShellFailure {
 }
 
 impl Shell {
-    /// Starts one and waits until its machine is prepared and it is locked in. The calling thread must outlive it.
+    /// Starts one, in a cgroup of its own if there are `cgroups`, and waits until its machine is prepared and it is locked in. The
+    /// calling thread must outlive it.
     ///
     /// # Errors
     /// [`ShellFailure`].
-    pub fn start(program: &Program, kvm: &OwnedFd, shape: Shape) -> Result<Self, ShellFailure> {
+    pub fn start(
+        program: &Program,
+        kvm: &OwnedFd,
+        shape: Shape,
+        cgroups: Option<&Cgroups>,
+    ) -> Result<Self, ShellFailure> {
         let (ours, theirs) = Channel::pair().map_err(ShellFailure::Descriptor)?;
         let mut command = Command::new(&program.path);
         command.args(&program.args).env_clear().current_dir("/");
@@ -90,7 +114,10 @@ impl Shell {
         let child = command.spawn().map_err(|cause| ShellFailure::Program { path: program.path.clone(), cause })?;
         // Its ends of both.
         drop(command);
-        let mut shell = Self { channel: Arc::new(ours), child };
+        let mut shell = Self { channel: Arc::new(ours), child, shape, cgroup: None };
+        // It waits for its first message, so that what it takes from here on is charged where it belongs.
+        let cgroup = cgroups.map(|cgroups| cgroups.add(shape, shell.pid())).transpose();
+        shell.cgroup = cgroup.map_err(ShellFailure::Cgroup)?.map(Arc::new);
         shell.prepare(shape).map_err(|failure| shell.explain(failure))?;
         Ok(shell)
     }
@@ -153,6 +180,23 @@ impl Shell {
                 Err(e) => return Err(ChannelError::Io(e.into()).into()),
             }
         }
+    }
+
+    /// Lets its guest write `bytes` to its disk, in memory. Before there is a guest; until then it is nothing.
+    ///
+    /// # Errors
+    /// [`ShellFailure::Cgroup`].
+    pub fn promise(&self, bytes: u64) -> Result<(), ShellFailure> {
+        match &self.cgroup {
+            Some(cgroup) if bytes > 0 => cgroup.promise(bytes).map_err(ShellFailure::Cgroup),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where its memory is counted.
+    #[must_use]
+    pub fn footprint(&self) -> Footprint {
+        Footprint { pid: self.pid(), shape: self.shape, cgroup: self.cgroup.as_ref().map(Arc::downgrade) }
     }
 
     /// Its process id.

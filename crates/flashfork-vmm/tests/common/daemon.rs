@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+/// What does not happen for so long never will, however busy the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
 pub struct Daemon {
     pub child: Child,
     pub socket: PathBuf,
@@ -37,6 +40,7 @@ impl Daemon {
     pub fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
         let body = body.to_string();
         let mut stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
              Content-Length: {}\r\n\r\n{body}",
@@ -116,7 +120,7 @@ pub fn idler() -> Vec<u8> {
 pub fn eventually(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "it did not happen");
+        assert!(start.elapsed() < PATIENCE, "it did not happen");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
