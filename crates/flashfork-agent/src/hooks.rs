@@ -107,7 +107,10 @@ fn run(hook: &Path, identity: &CloneIdentity, reaper: &Reaper, timeout: Duration
     let said = reader.join().unwrap_or_default();
     let message = match exit {
         Some(_) => said,
-        None => format!("killed after {} s", timeout.as_secs_f32()),
+        None => format!(
+            "killed after {} s (the template's processes stand still until all hooks have run: a hook can't wait for one)",
+            timeout.as_secs_f32()
+        ),
     };
     Ok(HookRun { name: name(hook), exit, message })
 }
@@ -150,7 +153,11 @@ mod tests {
             [
                 ("10-says", Some(Exit::Code(0)), said.as_str()),
                 ("20-fails", Some(Exit::Code(7)), "two"),
-                ("30-hangs", None, "killed after 6 s"),
+                (
+                    "30-hangs",
+                    None,
+                    "killed after 6 s (the template's processes stand still until all hooks have run: a hook can't wait for one)"
+                ),
                 ("40-leaves-a-child", Some(Exit::Code(0)), "done"),
             ]
         );

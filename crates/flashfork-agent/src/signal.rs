@@ -6,7 +6,7 @@ use flashfork_proto::signal::{Role, Signals};
 
 use crate::ports::Ports;
 use crate::reaper::Reaper;
-use crate::renew;
+use crate::{freeze, renew};
 
 /// `flashfork-agent signal COMMAND`.
 pub fn run(command: &str, rest: &[&str]) -> Result<(), String> {
@@ -37,14 +37,21 @@ fn open() -> Result<Ports, String> {
 }
 
 /// Says that the guest is warm. In a clone, makes it one of its own and says that it is alive, or,
-/// if that fails, ends it: a clone that is not one of its own must not be used.
+/// if that fails, ends it: a clone that is not one of its own must not be used. No other process of the guest runs meanwhile.
 pub fn fork(reaper: &Reaper) -> Result<Role, String> {
-    // The ports are closed at the end of the statement: hooks must not inherit them.
-    let forked = find()?.fork().map_err(|error| error.to_string())?;
-    if forked.role == Role::Template {
-        return Ok(forked.role);
-    }
-    let renewed = renew::renew(&forked, reaper);
+    let mut signals = find()?;
+    let others = freeze::others()?;
+    let forked = signals.fork();
+    // Closes the ports: hooks must not inherit them.
+    drop(signals);
+    let forked = match forked {
+        Ok(forked) if forked.role == Role::Clone => forked,
+        other => {
+            others.thaw()?;
+            return other.map(|forked| forked.role).map_err(|error| error.to_string());
+        }
+    };
+    let renewed = renew::renew(&forked, reaper).and_then(|()| others.thaw());
     let mut signals = Signals::known(open()?);
     if let Err(message) = renewed {
         signals.done(renew::FAILED_STATUS, message.as_bytes()).map_err(|error| error.to_string())?;
