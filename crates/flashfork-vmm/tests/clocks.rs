@@ -3,11 +3,12 @@
 mod common;
 
 use common::*;
+use flashfork_lab::{Collected, Kernel, Lab, Options, Status};
 use flashfork_proto::signal::{Done, Signal};
 use flashfork_vmm::boot::Source;
 use flashfork_vmm::cpu::Exit;
 use flashfork_vmm::machine::Machine;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Arms the local APIC's timer `cycles` from now and signals FORK, with `wait` not before the deadline has passed; its interrupt
 /// handler signals DONE. Interrupts are off until after the fork.
@@ -145,6 +146,28 @@ fn the_tsc_of_a_clone_does_not_go_back() {
     }
 }
 
+/// What holds with this kernel's KVM, again with that of Debian 12, in the lab.
+#[test]
+fn counters_and_deadlines_are_right_on_linux_6_1_too() {
+    let home = std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(std::path::PathBuf::from).or(home).expect("HOME is set");
+    let options = Options {
+        kernel: Kernel::Debian6_1,
+        memory_mib: 1024,
+        nested_kvm: true,
+        timeout: Duration::from_secs(600),
+        ..Options::default()
+    };
+    let program = std::env::current_exe().unwrap();
+    let mut output = Collected::default();
+    let lab = Lab::new(cache.join("flashfork/lab")).unwrap();
+    let words = [program.to_str().unwrap(), "--test-threads", "1", "tsc"];
+    let outcome = lab.run(&options, &words, &mut output).unwrap();
+    let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert_eq!(outcome.status, Status::Exited(0), "{text}\n{errors}");
+    assert!(text.contains("4 passed") && !errors.contains("skipped"), "{text}\n{errors}");
+}
+
 /// Turns kvmclock on, reads it, forks, reads it again, and gives back both readings: the structure and the TSC.
 fn clock() -> Source {
     let code = [
@@ -179,9 +202,12 @@ const GUEST_STOPPED: u8 = 2;
 #[test]
 fn the_monotonic_clock_of_a_clone_neither_goes_back_nor_jumps_over_the_template_s_age() {
     let Some(kvm) = kvm() else { return };
+    let begun = Instant::now();
     let (_parent, frozen) = template(&kvm, shape(4, 1), &clock());
     // A template gets old.
+    let frozen_at = Instant::now();
     std::thread::sleep(Duration::from_secs(2));
+    let age = frozen_at.elapsed();
     for index in 0..5 {
         let mut clone = clone(&kvm, &frozen, index);
         // And so may a clone that was made and not started.
@@ -190,7 +216,9 @@ fn the_monotonic_clock_of_a_clone_neither_goes_back_nor_jumps_over_the_template_
         let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no readings") };
         let ((before, _), (after, flags)) = (reading(&done.result[..40]), reading(&done.result[40..]));
         assert!(after >= before, "went back by {} ns", before - after);
-        assert!(after - before < 1_500_000_000, "jumped by {} ns", after - before);
+        // All else since the beginning may have been between the two, on a busy machine; the age was not.
+        let most = begun.elapsed() - age + Duration::from_millis(500);
+        assert!(u128::from(after - before) < most.as_nanos(), "jumped by {} ns of {most:?}", after - before);
         assert_eq!(flags & GUEST_STOPPED, GUEST_STOPPED, "the guest's watchdogs don't know that it stood still");
     }
 }

@@ -4,7 +4,7 @@
 mod client;
 mod common;
 
-use client::{Daemon, eventually, exists, idler, tiny};
+use client::{Daemon, PATIENCE, eventually, exists, idler, tiny};
 use flashfork_proto::api::{self, Clone, CloneState, Template};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -12,7 +12,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// Speaks a shell's protocol until it is told to boot or claimed, then does something else.
 const FAKE: &str = r#"#!/usr/bin/python3
@@ -58,7 +57,7 @@ fn anonymous(pid: u32) -> u64 {
 
 fn upgrade(daemon: &Daemon, what: &str) -> (UnixStream, String) {
     let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let request =
         format!("POST /v1/clones/{what} HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -67,10 +66,9 @@ fn upgrade(daemon: &Daemon, what: &str) -> (UnixStream, String) {
     (stream, String::from_utf8_lossy(&answer[..count]).into_owned())
 }
 
-fn answers_at_once(daemon: &Daemon) {
-    let start = Instant::now();
+/// While the shell stands still.
+fn answers(daemon: &Daemon) {
     let _: api::Daemon = daemon.done("GET", "/v1", &Value::Null);
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
 }
 
 #[test]
@@ -85,11 +83,9 @@ fn a_shell_that_talks_nonsense_or_too_much_is_ended() {
     let daemon = daemon.unwrap();
     // Nonsense instead of an answer: the request ends, and so does the shell.
     let mut boots = tiny("boots", idler());
-    boots["timeout_s"] = json!(5);
-    let start = Instant::now();
+    boots["timeout_s"] = json!(3600);
     daemon.refused("POST", "/v1/templates", &boots, "no message of this protocol");
     daemon.refused("POST", "/v1/templates", &boots, "no message of this protocol");
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     // An answer that nobody asked for: the clone ends, and the daemon keeps none of it.
     let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
     let before = anonymous(daemon.child.id());
@@ -111,9 +107,9 @@ fn a_shell_that_does_not_read_holds_up_nobody() {
     // Typing: the console ends, after a while.
     let (mut console, head) = upgrade(&daemon, "t-1/console");
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");
-    console.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
+    console.set_write_timeout(Some(PATIENCE)).unwrap();
     let typed = (0..1000).try_for_each(|_| console.write_all(&[b'x'; 4096]));
-    answers_at_once(&daemon);
+    answers(&daemon);
     assert!(matches!(typed, Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)));
     // Streams: refused, since there is no room.
     let refused = (0..1000).map(|_| upgrade(&daemon, "t-1/agent").1).find(|answer| !answer.contains(" 101 "));
@@ -124,7 +120,7 @@ fn a_shell_that_does_not_read_holds_up_nobody() {
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "doesn't listen");
     let after: Clone = daemon.done("GET", "/v1/clones/t-1", &Value::Null);
     assert_eq!((after.generation, after.state), (before.generation, CloneState::Starting));
-    answers_at_once(&daemon);
+    answers(&daemon);
     let _: Clone = daemon.done("POST", "/v1/clones/t-2/rollback", &Value::Null);
     // It need not agree to its end.
     assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// it afterwards.
 pub const NONCE: u16 = 0xbeef;
 
+/// What does not happen for so long never will, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// `/dev/kvm`, or nothing to test with on this host.
 pub fn kvm() -> Option<Kvm> {
     match Kvm::new() {
@@ -63,10 +66,10 @@ pub fn result(nonce: u16, index: u32) -> Exit {
 
 pub fn exit(machine: &mut Machine) -> Exit {
     loop {
-        match machine.event(Some(Duration::from_secs(20))) {
+        match machine.event(Some(PATIENCE)) {
             Some(Event::Exit { exit, .. }) => return exit.unwrap(),
             Some(_) => {}
-            None => panic!("the guest did nothing for 20 s"),
+            None => panic!("the guest did nothing for {PATIENCE:?}"),
         }
     }
 }

@@ -162,7 +162,7 @@ impl Driver {
 
     /// The next used chain's head and length; nothing for a while if there is none.
     pub(super) fn used(&mut self, queue: usize) -> Option<(u16, u32)> {
-        self.used_within(queue, Duration::from_secs(20))
+        self.used_within(queue, Duration::from_secs(120))
     }
 
     pub(super) fn used_within(&mut self, queue: usize, patience: Duration) -> Option<(u16, u32)> {

@@ -148,7 +148,7 @@ fn an_available_index_that_runs_ahead_is_not_followed() {
 struct Endless(Arc<AtomicU64>, Instant);
 
 /// How long an endless queue lasts at most, so that a test that fails ends.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 impl VirtioDevice for Endless {
     fn kind(&self) -> u32 {
@@ -266,7 +266,8 @@ fn a_guest_that_floods_without_giving_buffers_fills_no_memory() {
     let mut taken = 0;
     for _ in 0..2000 {
         guest.driver.submit(1, &[(at, 44, false)]);
-        match guest.driver.used_within(1, Duration::from_millis(20)) {
+        // The last one isn't answered: as long as that takes on a busy machine.
+        match guest.driver.used_within(1, Duration::from_secs(3)) {
             Some(_) => taken += 1,
             None => break,
         }
