@@ -152,7 +152,7 @@ mod tests {
             let mut entries = CpuidEntries(vec![
                 leaf(1, 0x00a2_0f12, 0, 7),
                 leaf(0xb, 1, 2, 0x100),
-                leaf(0x8000_001e, id, 0x100 | id / 2, id / 8),
+                leaf(0x8000_001e, id, 0x100 | (id / 2), id / 8),
             ]);
             hide_topology(&mut entries);
             entries

@@ -285,7 +285,7 @@ fn packets_wait_for_buffers_and_nothing_is_lost_or_spins() {
 
 #[test]
 fn event_buffers_that_come_back_one_by_one_say_that_the_guest_has_forgotten() {
-    let mut parent = Guest::start();
+    let parent = Guest::start();
     parent.driver.settle();
     parent.driver.transport().pause();
     let state = parent.driver.transport().save();
