@@ -175,7 +175,7 @@ pub(crate) fn holds_sealed(range: Range) -> bool {
 /// Calls `each` with the parts of `range` that are sealed.
 fn for_each_sealed(range: Range, mut each: impl FnMut(Range, &Vma) -> Result<()>) -> Result<()> {
     let arena = Arena::map()?;
-    let result = vma::for_each(c"/proc/self/maps", &mut arena.text, |v| {
+    let result = vma::for_each(c"/proc/thread-self/maps", &mut arena.text, |v| {
         let part = v.range.intersect(range);
         if v.kind == Kind::Sealed && !part.is_empty() {
             each(part, v)?;

@@ -49,7 +49,7 @@ impl Process for Own {
 /// Bytes of resident memory that no file holds (`/proc/self/statm`).
 fn anonymous_memory() -> Option<u64> {
     let mut buf = [0; 128];
-    let text = read_file(c"/proc/self/statm", &mut buf).ok()?;
+    let text = read_file(c"/proc/thread-self/statm", &mut buf).ok()?;
     let mut numbers = words(text).skip(1).filter_map(decimal);
     let (resident, shared) = (numbers.next()?, numbers.next()?);
     Some(resident.saturating_sub(shared) * sys::PAGE as u64)

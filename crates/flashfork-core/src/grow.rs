@@ -107,7 +107,7 @@ impl End {
 /// The flags of the mapping at an address.
 fn flags_at(arena: &mut Arena, at: usize) -> Result<Flags> {
     let mut flags = Flags::default();
-    vma::for_each(c"/proc/self/smaps", &mut arena.text, |v| {
+    vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
         if v.range.start <= at && at < v.range.end {
             flags = v.flags;
         }
@@ -122,7 +122,7 @@ fn pieces(arena: &mut Arena, whole: Range) -> Result<End> {
     let Arena { text, runs, run_count, .. } = arena;
     let mut at = whole.start;
     let mut last = None;
-    vma::for_each(c"/proc/self/maps", text, |v| {
+    vma::for_each(c"/proc/thread-self/maps", text, |v| {
         let range = v.range.intersect(whole);
         if range.is_empty() {
             return Ok(());

@@ -7,7 +7,7 @@
 use crate::arena::Arena;
 use crate::live::{Asks, Live};
 use crate::never_seal::Reason;
-use crate::objects;
+use crate::objects::{self, Process};
 use crate::park::{ASKED, Desk, Handler};
 use crate::range::Range;
 use crate::seal::{Error, Outcome, Step};
@@ -196,18 +196,19 @@ where
     }
     // SAFETY: as above; the program's thread has done with the arena.
     let arena = unsafe { &mut *job.arena };
-    job.outcome = prepare(job.pid).map_err(|e| Error::System(Step::Helper, e)).and_then(|pidfd| {
+    job.outcome = prepare(job.pid, job.thread).map_err(|e| Error::System(Step::Helper, e)).and_then(|pidfd| {
         let asks = job.by_signals.then_some(asks);
         others.set(job.pid, job.thread, asks.map(|a| a.desk));
-        let mut live = Live::new(others, window, job.pid, pidfd, asks);
+        let process = Process::Other { pid: job.pid, tid: job.thread, pidfd };
+        let mut live = Live::new(others, window, process, asks);
         live.first_look(arena).map_err(Error::Refused)?;
         job.f.take().map_or(Err(Error::Busy), |f| f(arena, Some(live)))
     });
     sys::exit(0)
 }
 
-/// Makes the helper a process of its own. Gives a pidfd of the program.
-fn prepare(pid: i32) -> Result<i32> {
+/// Makes the helper a process of its own. Gives a pidfd of the program, by the thread that made the helper.
+fn prepare(pid: i32, thread: i32) -> Result<i32> {
     sys::die_with_parent()?;
     if sys::getppid() != pid {
         // Orphaned before that took hold, or /proc would show somebody else's ids.
@@ -215,5 +216,5 @@ fn prepare(pid: i32) -> Result<i32> {
     }
     sys::expect_children()?;
     sys::leave_descriptors()?;
-    sys::pidfd_open(pid)
+    sys::pidfd_open(pid, thread)
 }

@@ -44,8 +44,7 @@ pub struct Asks {
 }
 
 impl<'a> Live<'a> {
-    pub fn new(others: &'a mut Others, window: &'a mut Range, pid: i32, pidfd: i32, asks: Option<Asks>) -> Live<'a> {
-        let process = Process::Other { pid, pidfd };
+    pub fn new(others: &'a mut Others, window: &'a mut Range, process: Process, asks: Option<Asks>) -> Live<'a> {
         let properties = STATE.properties();
         Live { others, window, process, asks, began: 0, properties, pauses: 0, paused_ns: 0, longest_ns: 0 }
     }
@@ -129,7 +128,7 @@ impl<'a> Live<'a> {
             return Err(Reason::Threads);
         }
         let mut ring = None;
-        let listed = vma::for_each(c"/proc/self/maps", &mut arena.small, |v| {
+        let listed = vma::for_each(c"/proc/thread-self/maps", &mut arena.small, |v| {
             ring = ring.or(objects::ring(v));
             Ok(())
         });
@@ -189,7 +188,7 @@ impl<'a> Live<'a> {
 /// The mapping that holds all of a piece, if one does.
 fn mapping_of(arena: &mut Arena, piece: Range) -> Result<Option<Vma>, Errno> {
     let mut found = None;
-    let listed = vma::for_each(c"/proc/self/maps", &mut arena.small, |v| {
+    let listed = vma::for_each(c"/proc/thread-self/maps", &mut arena.small, |v| {
         if v.range.end <= piece.start {
             return Ok(());
         }

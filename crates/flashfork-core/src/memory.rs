@@ -28,10 +28,10 @@ impl Limits {
     /// Finds the cgroups of this process. Where there are none, only the machine's memory counts.
     pub fn find(buf: &mut [u8], small: &mut [u8]) -> Result<Limits> {
         let mut hierarchies = [None, None];
-        let mut lines = Lines::open(c"/proc/self/mountinfo", buf)?;
+        let mut lines = Lines::open(c"/proc/thread-self/mountinfo", buf)?;
         while let Some(line) = lines.next()? {
             let Some((mut h, root)) = parse_mount(line) else { continue };
-            let cgroups = read_file(c"/proc/self/cgroup", small)?;
+            let cgroups = read_file(c"/proc/thread-self/cgroup", small)?;
             let place = &mut hierarchies[usize::from(h.version) - 1];
             match append_own_path(&mut h, root, cgroups) {
                 Some(Place::Own) => *place = Some((h, Place::Own)),

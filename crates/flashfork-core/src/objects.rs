@@ -3,7 +3,7 @@
 
 use crate::never_seal::Reason;
 use crate::sys::{self, Errno, Result};
-use crate::text::{ProcPath, decimal, read_file, words};
+use crate::text::{self, ProcPath, decimal, read_file, words};
 use crate::vma::{Kind, Vma};
 use core::ffi::CStr;
 
@@ -33,8 +33,8 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
 pub enum Process {
     /// The calling process's own.
     Own,
-    /// Those of another process, which the caller may trace.
-    Other { pid: i32, pidfd: i32 },
+    /// Those of another process, which the caller may trace, as its thread `tid` has them: a thread that has ended has none.
+    Other { pid: i32, tid: i32, pidfd: i32 },
 }
 
 impl Process {
@@ -46,11 +46,11 @@ impl Process {
         }
     }
 
-    /// `/proc/…/fd`: `self` works in more places.
+    /// `/proc/…/fd`.
     fn descriptors(&self) -> ProcPath {
         match self {
-            Process::Own => ProcPath::of_self().push(b"/fd"),
-            Process::Other { pid, .. } => ProcPath::of(*pid).push(b"/fd"),
+            Process::Own => ProcPath::of_this_thread().push(b"/fd"),
+            Process::Other { pid, tid, .. } => ProcPath::of(*pid).push(b"/task/").number(*tid).push(b"/fd"),
         }
     }
 
@@ -104,7 +104,16 @@ pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
 
 /// As [`descriptors`], for any process.
 pub fn descriptors_of(process: &Process, buf: &mut [u8]) -> Result<Option<Reason>> {
-    for_each_entry(process.descriptors().as_c(), buf, |name| descriptor(process, name))
+    let mut any = false;
+    let found = for_each_entry(process.descriptors().as_c(), buf, |name| {
+        any = true;
+        descriptor(process, name)
+    })?;
+    match process {
+        // Not even the one it is read through: the list is not ours.
+        Process::Own if !any => Err(Errno::ESRCH),
+        _ => Ok(found),
+    }
 }
 
 /// What a mapping says of rings that need no descriptor: AIO's never has one, io_uring's may be registered and closed.
@@ -127,7 +136,7 @@ fn tasks(buf: &mut [u8]) -> Result<usize> {
 
 /// Calls `each` with every open descriptor but the one it looks through. `buf` is scratch.
 pub fn for_each_descriptor(buf: &mut [u8], mut each: impl FnMut(i32)) -> Result<()> {
-    let fd = sys::open(c"/proc/self/fd", sys::O_RDONLY | sys::O_DIRECTORY)?;
+    let fd = text::open(c"/proc/thread-self/fd", sys::O_RDONLY | sys::O_DIRECTORY)?;
     let result = walk(fd, buf, &mut |name| {
         if let Some(found) = decimal(name).map(|n| n as i32).filter(|found| *found != fd) {
             each(found);
@@ -175,7 +184,7 @@ pub fn for_each_entry(
     buf: &mut [u8],
     mut each: impl FnMut(&[u8]) -> Option<Reason>,
 ) -> Result<Option<Reason>> {
-    let fd = sys::open(path, sys::O_RDONLY | sys::O_DIRECTORY)?;
+    let fd = text::open(path, sys::O_RDONLY | sys::O_DIRECTORY)?;
     let result = walk(fd, buf, &mut each);
     sys::close(fd);
     result
@@ -227,7 +236,7 @@ mod tests {
     #[test]
     fn entries_are_walked_whole() {
         let mut seen = Vec::new();
-        for_each_entry(c"/proc/self/fd", &mut [0; 96], |n| {
+        for_each_entry(c"/proc/thread-self/fd", &mut [0; 96], |n| {
             seen.push(String::from_utf8(n.to_vec()).unwrap());
             None
         })

@@ -6,6 +6,7 @@
 
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
+use crate::text;
 
 /// Which pages are looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +65,7 @@ pub struct Pagemap<'a> {
 impl<'a> Pagemap<'a> {
     /// Opens the page map of the calling process. It must not outlive a fork: the file stays the parent's.
     pub fn open(buf: &'a mut [Region]) -> Result<Pagemap<'a>> {
-        let fd = sys::open(c"/proc/self/pagemap", sys::O_RDONLY)?;
+        let fd = text::open(c"/proc/thread-self/pagemap", sys::O_RDONLY)?;
         let mut map = Pagemap { fd, buf, scan: true };
         map.scan = match map.scan_once(Range::new(PAGE, 2 * PAGE), Which::Populated) {
             Ok(_) => true,

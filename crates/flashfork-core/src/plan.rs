@@ -44,7 +44,7 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     // SAFETY: `push_run` and `push_record` touch neither buffer, and no other reference to them exists meanwhile.
     let (text, regions) = unsafe { (&mut *text, &mut *regions) };
     let mut pagemap = Pagemap::open(regions)?;
-    vma::for_each(c"/proc/self/smaps", text, |v| {
+    vma::for_each(c"/proc/thread-self/smaps", text, |v| {
         facts.vmas += 1;
         facts.refused = objects::ring(v).or(facts.refused);
         if v.range.intersect(own).len() == own.len() && v.flags.has(b"lo") {
@@ -235,7 +235,7 @@ pub fn share_of(bytes: usize, whole: usize, part: usize) -> usize {
 /// The generation of which most was written since it was sealed; none when nothing was.
 pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
     let mut generations = [(0u64, 0u64); 2 * MAX_GENERATIONS];
-    vma::for_each(c"/proc/self/smaps", &mut arena.text, |v| {
+    vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
         if v.kind == Kind::Sealed
             && let Some(place) = generations.iter_mut().find(|(inode, _)| [0, v.inode].contains(inode))
         {
@@ -250,7 +250,7 @@ pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
 /// Bytes of sealed memory that were written since: the page and its sealed original both exist.
 pub fn written(arena: &mut Arena) -> Result<u64> {
     let mut written = 0;
-    vma::for_each(c"/proc/self/smaps", &mut arena.text, |v| {
+    vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
         written += if v.kind == Kind::Sealed { v.anonymous + v.swapped } else { 0 };
         Ok(())
     })?;

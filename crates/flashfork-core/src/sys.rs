@@ -597,10 +597,12 @@ pub fn leave_descriptors() -> Result<()> {
     unsafe { syscall3(Sysno::close_range, 0, u32::MAX as usize, CLOSE_RANGE_UNSHARE) }.map(drop)
 }
 
-/// A descriptor for a process (`pidfd_open(2)`, Linux 5.3).
-pub fn pidfd_open(pid: i32) -> Result<i32> {
+/// A descriptor for a process (`pidfd_open(2)`, Linux 5.3), by one of its threads where the kernel has that (`PIDFD_THREAD`, 6.9):
+/// through a leader that has ended no descriptor can be had.
+pub fn pidfd_open(pid: i32, thread: i32) -> Result<i32> {
     // SAFETY: no memory is passed.
-    unsafe { syscall2(Sysno::pidfd_open, pid as usize, 0) }.map(|fd| fd as i32)
+    let open = |id: i32, flags: u32| unsafe { syscall2(Sysno::pidfd_open, id as usize, flags as usize) };
+    open(thread, k::O_EXCL).or_else(|_| open(pid, 0)).map(|fd| fd as i32)
 }
 
 /// A duplicate of another process's descriptor (`pidfd_getfd(2)`, Linux 5.6).

@@ -14,7 +14,7 @@ pub struct Lines<'a> {
 impl<'a> Lines<'a> {
     /// Opens a file for reading line by line.
     pub fn open(path: &CStr, buf: &'a mut [u8]) -> Result<Lines<'a>> {
-        Ok(Lines { fd: sys::open(path, sys::O_RDONLY)?, buf, start: 0, end: 0 })
+        Ok(Lines { fd: open(path, sys::O_RDONLY)?, buf, start: 0, end: 0 })
     }
 
     /// The next line without its newline, or `None` at the end.
@@ -52,6 +52,22 @@ impl Drop for Lines<'_> {
     }
 }
 
+/// The directory under `/proc` of the calling thread. `/proc/self` is that of the thread-group leader, whose maps, descriptors and
+/// limits are empty, without an error, once it has ended by `pthread_exit(3)`.
+const OWN: &[u8] = b"/proc/thread-self/";
+
+/// Opens a file for the engine to read. What a thread's own directory lacks (`coredump_filter`; all of it where a sandbox shows
+/// `/proc/self` only) is looked for in the process's.
+pub fn open(path: &CStr, flags: u32) -> Result<i32> {
+    match (sys::open(path, flags), path.to_bytes().strip_prefix(OWN)) {
+        (Err(Errno::ENOENT), Some(name)) => {
+            let of_process = ProcPath { text: [0; 64], len: 0 }.push(b"/proc/self/").push(name);
+            sys::open(of_process.as_c(), flags)
+        }
+        (result, _) => result,
+    }
+}
+
 /// A path under `/proc`, put together without allocating: `/proc/PID/task/TID/stat`.
 pub struct ProcPath {
     text: [u8; 64],
@@ -64,9 +80,9 @@ impl ProcPath {
         ProcPath { text: [0; 64], len: 0 }.push(b"/proc/").number(pid)
     }
 
-    /// `/proc/self`.
-    pub fn of_self() -> ProcPath {
-        ProcPath { text: [0; 64], len: 0 }.push(b"/proc/self")
+    /// `/proc/thread-self`.
+    pub fn of_this_thread() -> ProcPath {
+        ProcPath { text: [0; 64], len: 0 }.push(b"/proc/thread-self")
     }
 
     /// Adds text. What doesn't fit is left out, and the path names nothing then.
@@ -102,7 +118,7 @@ impl ProcPath {
 
 /// Reads a whole small file into `buf`; what doesn't fit is left out.
 pub fn read_file<'a>(path: &CStr, buf: &'a mut [u8]) -> Result<&'a [u8]> {
-    let fd = sys::open(path, sys::O_RDONLY)?;
+    let fd = open(path, sys::O_RDONLY)?;
     let mut n = 0;
     let result = loop {
         match sys::read(fd, &mut buf[n..]) {

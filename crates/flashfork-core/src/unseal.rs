@@ -122,7 +122,7 @@ fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<bool> {
     let text = core::ptr::slice_from_raw_parts_mut(arena.text.as_mut_ptr(), arena.text.len());
     // SAFETY: `push_run` does not touch the text buffer, and no other reference to it exists meanwhile.
     let text = unsafe { &mut *text };
-    let listed = vma::for_each(c"/proc/self/maps", text, |v| {
+    let listed = vma::for_each(c"/proc/thread-self/maps", text, |v| {
         let part = v.range.intersect(range);
         if v.kind != Kind::Sealed || part.is_empty() {
             return Ok(());

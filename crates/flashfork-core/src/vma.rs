@@ -1,7 +1,7 @@
 //! One virtual memory area as `/proc/self/smaps` describes it (`proc_pid_smaps(5)`).
 
 use crate::range::Range;
-use crate::sys::{PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::sys::{Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
 use crate::text::{Lines, decimal, number, words};
 use core::ffi::CStr;
 
@@ -160,8 +160,8 @@ impl Vma {
 
 /// Calls `each` with every VMA of this process in order of address, stopping at the first error.
 ///
-/// `path` is `/proc/self/smaps`, or `/proc/self/maps` where address, protection and name are enough: smaps walks
-/// the page tables, maps doesn't.
+/// `path` is `/proc/thread-self/smaps`, or `/proc/thread-self/maps` where address, protection and name are enough: smaps
+/// walks the page tables, maps doesn't. An empty list is an error (`ESRCH`).
 pub fn for_each(path: &CStr, buf: &mut [u8], mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
     let mut lines = Lines::open(path, buf)?;
     let mut current: Option<Vma> = None;
@@ -176,7 +176,8 @@ pub fn for_each(path: &CStr, buf: &mut [u8], mut each: impl FnMut(&Vma) -> Resul
             each(&done)?;
         }
     }
-    current.map_or(Ok(()), |last| each(&last))
+    // Nobody can ask who has no memory: the list is another's, that of a thread which has ended (`/proc/self`).
+    current.map_or(Err(Errno::ESRCH), |last| each(&last))
 }
 
 #[cfg(test)]

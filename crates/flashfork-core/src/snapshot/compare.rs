@@ -17,7 +17,7 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
     let text = unsafe { &mut *text };
     let mut walk = Walk { table, next: 0, error: None, heap: 0, must_yield: (Range::default(), 0) };
     let mut at = 0;
-    let done = vma::for_each(c"/proc/self/maps", text, |v| {
+    let done = vma::for_each(c"/proc/thread-self/maps", text, |v| {
         walk.part(Range::new(at, v.range.start), None)?;
         at = v.range.end;
         walk.heap += v.range.intersect(grown).len();

@@ -107,7 +107,7 @@ fn copy_all(table: &mut Table, maker: &Maker, stack_pointer: usize) -> Result<us
     let (text, regions) = unsafe { (&mut *text, &mut *regions) };
     let pagemap = Pagemap::open(regions).map_err(|e| Error::System(Step::Look, e))?;
     let mut copier = Copier { table, maker, pagemap, at: 0, checked: 0, apart: false, error: None };
-    let done = vma::for_each(c"/proc/self/smaps", text, |v| {
+    let done = vma::for_each(c"/proc/thread-self/smaps", text, |v| {
         if v.kind == Kind::Kernel {
             copier.apart = true;
             return Ok(());
