@@ -115,7 +115,7 @@ impl Route {
     /// `mlock(2)`, or `mlock2(2)` with `MLOCK_ONFAULT`.
     pub fn mlock(self, addr: usize, len: usize, on_fault: bool, via: Via) -> Outcome {
         if self == Route::Linked {
-            advise::before_lock(addr, len);
+            advise::before_property(addr, len);
         }
         // SAFETY: locking changes no contents.
         outcome(unsafe {

@@ -4,15 +4,13 @@
 //! Whether a range holds sealed memory is asked of the kernel each time, because memory moves without our knowing
 //! (glibc's realloc calls its own mremap).
 
-use crate::arena::Arena;
+use crate::discard::{discard, holds_sealed};
 pub use crate::grow::mremap;
 use crate::range::Range;
 use crate::seal::Error;
 use crate::state::{Inside, STATE};
-use crate::sys::{self, Errno, HUGE, PAGE, Result};
-use crate::unseal::{unseal, unseal_alone};
-use crate::vma::{self, Kind, Vma};
-use crate::{offset, remap};
+use crate::sys::{self, Errno, PAGE, Result};
+use crate::unseal::unseal;
 use linux_raw_sys::general as k;
 
 /// `madvise(2)` with the meaning it has on anonymous memory.
@@ -53,7 +51,10 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         }
         // These work on sealed memory too, only less well: where it can't be made anonymous the kernel decides.
         k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
-            let _inside = make_anonymous(range, inside);
+            let anonymous = make_anonymous(range, inside);
+            if anonymous.is_err() {
+                STATE.marked.add(range);
+            }
             real()
         }
         _ => real(),
@@ -95,93 +96,39 @@ pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>) -> Result<In
     Err(Errno::EINVAL)
 }
 
-/// Drops the contents of a range; the next read gives zeros, or a file's bytes where a file is mapped. Pages that are only to
-/// be freed may be gone at once, so zeros are right there too.
-///
-/// It goes through the range in order, as the kernel does, because an error ends it there: what lies behind is not discarded.
-///
-/// # Safety
-/// The program asked for it.
-unsafe fn discard(range: Range, advice: u32) -> Result<()> {
-    let mut at = range.start;
-    let mut gaps = Ok(());
-    let mut plain = |part: Range| {
-        // SAFETY: the program's own call, on the part of it that is not sealed.
-        match unsafe { sys::madvise(part.start, part.len(), advice) } {
-            // Some of it isn't mapped; the rest was done, and so will be what follows.
-            Err(Errno::ENOMEM) => gaps = Err(Errno::ENOMEM),
-            other => other?,
-        }
-        Ok(())
-    };
-    for_each_sealed(range, |part, v| {
-        plain(Range::new(at, part.start))?;
-        at = part.end;
-        if part.len() < HUGE && unseal_alone(blocks_around(part, v.range)).is_ok() {
-            // A hole in the middle of sealed memory makes three VMAs of one; a block of anonymous memory takes any number.
-            return plain(part);
-        }
-        // SAFETY: the program gave these pages up.
-        unsafe { remap::fresh(part, v.prot)? };
-        for advice in offset::advices(offset::advice_of_sealed(v)) {
-            // SAFETY: none of these discards. Advice is only that.
-            let _ = unsafe { sys::madvise(part.start, part.len(), advice) };
-        }
-        Ok(())
-    })?;
-    plain(Range::new(at, range.end))?;
-    gaps
-}
-
-/// The 2 MB blocks that a part of a VMA touches, as far as they lie in it.
-fn blocks_around(part: Range, vma: Range) -> Range {
-    Range::new(part.start & !(HUGE - 1), part.end.next_multiple_of(HUGE)).intersect(vma)
-}
-
-/// Before `mlock(2)` and its kin: locking sealed memory would copy every page of it. Where it can't be turned back the lock is
-/// still correct.
-pub fn before_lock(addr: usize, len: usize) {
-    make_ready(Range::pages_of(addr, len));
-}
-
-/// Before something that must find all memory anonymous (userfaultfd, `mlockall(2)`).
-pub fn before_all() {
-    make_ready(Range::ALL);
-}
-
-fn make_ready(range: Range) {
-    STATE.properties_change();
-    for _ in 0..ATTEMPTS {
-        // Another thread's seal comes to an end, and it minds what has changed.
-        if !STATE.sealed() || unseal(range) != Err(Error::Busy) {
-            return;
-        }
-        sys::pause_briefly();
+/// Before a call that gives memory a property (`mlock(2)`, `pkey_mprotect(2)`, `mseal(2)`): it works on sealed memory too, only less
+/// well. Where that can't be made anonymous it is remembered that a discard must carry the property over.
+pub fn before_property(addr: usize, len: usize) {
+    let range = Range::pages_of(addr, len);
+    if !make_ready(range) {
+        STATE.marked.add(range);
     }
 }
 
-/// Whether a range holds sealed memory.
-pub(crate) fn holds_sealed(range: Range) -> bool {
-    let mut found = false;
-    // If maps can't be read we can't know: treat it as sealed, which is the careful answer for every caller.
-    for_each_sealed(range, |_, _| {
-        found = true;
-        Ok(())
-    })
-    .is_err()
-        || found
+/// The same for all memory (`mlockall(2)`).
+pub fn before_property_of_all() {
+    before_property(0, usize::MAX);
 }
 
-/// Calls `each` with the parts of `range` that are sealed.
-fn for_each_sealed(range: Range, mut each: impl FnMut(Range, &Vma) -> Result<()>) -> Result<()> {
-    let arena = Arena::map()?;
-    let result = vma::for_each(c"/proc/thread-self/maps", &mut arena.text, |v| {
-        let part = v.range.intersect(range);
-        if v.kind == Kind::Sealed && !part.is_empty() {
-            each(part, v)?;
+/// Before something that must find all memory anonymous, now and later: a userfaultfd. `EPERM`, as where it isn't allowed, when
+/// sealed memory can't be made anonymous: faults on it would mean something else.
+pub fn before_userfaultfd() -> Result<()> {
+    if make_ready(Range::ALL) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether the range holds no sealed memory any more.
+fn make_ready(range: Range) -> bool {
+    STATE.properties_change();
+    for _ in 0..ATTEMPTS {
+        if !STATE.sealed() {
+            return true;
         }
-        Ok(())
-    });
-    arena.unmap();
-    result
+        match unseal(range) {
+            // Another thread's seal comes to an end, and it minds what has changed.
+            Err(Error::Busy) => sys::pause_briefly(),
+            Ok(_) => return true,
+            Err(_) => return !holds_sealed(range),
+        }
+    }
+    false
 }

@@ -2,6 +2,7 @@
 //! and removed after, so that nothing here touches the program's memory.
 
 use crate::never_seal::Reason;
+use crate::objects::Purpose;
 use crate::pagemap::Region;
 use crate::range::Range;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
@@ -70,6 +71,8 @@ pub struct Arena {
     /// Whether blocks of sealed memory of which more than a quarter was written stay as they are: a page costs a fork less there than
     /// it takes to seal it anew, and it will be written again.
     pub leave_dense: bool,
+    /// Whether sealed memory is made anonymous, and nothing is sealed.
+    pub unseals: bool,
     /// When not 0: only memory that isn't sealed, and of it at most so many bytes.
     pub most: usize,
     /// When not 0: only the generation with this inode, all of it.
@@ -96,6 +99,11 @@ impl Arena {
         let at = &raw mut *self as usize;
         // SAFETY: this was the only reference, and it ends here. A failure would leak the mapping, no more.
         let _ = unsafe { sys::munmap(at, size_of::<Arena>()) };
+    }
+
+    /// What it is used for.
+    pub fn purpose(&self) -> Purpose {
+        if self.unseals { Purpose::Unseal } else { Purpose::Seal }
     }
 
     /// The addresses it covers.

@@ -79,6 +79,13 @@ pub fn stop() {
     }
 }
 
+/// The same for a program that has put itself into a sandbox (`seccomp(2)`), which might end it for a system call that it doesn't make
+/// itself.
+pub fn enter_sandbox() {
+    STATE.enter_sandbox();
+    stop();
+}
+
 /// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what `real`
 /// returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid.
 pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {

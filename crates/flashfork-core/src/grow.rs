@@ -6,11 +6,13 @@
 //! what the kernel does for a whole one: new memory behind the end, each piece moved by itself.
 
 use crate::arena::{Arena, Run};
+use crate::lookup::{self, Wanted};
+use crate::properties::Properties;
 use crate::range::Range;
 use crate::remap::{self, ATTEMPTS};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, Result};
-use crate::vma::{self, Flags, Kind};
+use crate::vma::Kind;
 use crate::{advise, offset};
 use linux_raw_sys::general as k;
 
@@ -23,6 +25,15 @@ const DONTUNMAP: usize = k::MREMAP_DONTUNMAP as usize;
 /// # Safety
 /// As `mremap(2)`.
 pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Result<usize> {
+    // SAFETY: the program's own call.
+    let moved = unsafe { move_or_grow(from, old, new, flags, to) };
+    if let (Ok(to), true) = (moved, STATE.sealed()) {
+        STATE.moved(Range::pages_of(from, old), Range::pages_of(to, new));
+    }
+    moved
+}
+
+unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Result<usize> {
     // SAFETY: the program's own call.
     let real = || unsafe { sys::mremap(from, old, new, flags, to) };
     let Some(len) = new.checked_next_multiple_of(PAGE) else { return real() };
@@ -56,8 +67,9 @@ pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usiz
         whole.end = from + len;
     }
     let mut end = end.or_else(|_| look(whole))?;
-    if !end.sealed {
-        end.flags = with_arena(|arena| flags_at(arena, whole.end - PAGE))?;
+    // A sealed piece has been asked for nothing: it would not have been sealed.
+    if !end.sealed || STATE.marked.touch(whole) {
+        end.properties = with_arena(|arena| Properties::at(whole.end - PAGE, &mut arena.text))?;
     }
     let to = (flags & FIXED != 0).then_some(to);
     // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
@@ -77,52 +89,24 @@ fn with_arena<T>(f: impl FnOnce(&mut Arena) -> Result<T>) -> Result<T> {
 #[derive(Clone, Copy)]
 struct End {
     prot: u32,
-    advice: u8,
     sealed: bool,
-    /// What the program has asked for it. A sealed piece has none: it would not have been sealed.
-    flags: Flags,
+    properties: Properties,
 }
 
 impl End {
     /// Gives new memory what holds for this piece.
     fn apply(&self, at: usize, len: usize) -> Result<()> {
-        for advice in offset::advices(self.advice | offset::advice_of_flags(&self.flags)) {
-            // SAFETY: none of these discards. Advice is only that.
-            let _ = unsafe { sys::madvise(at, len, advice) };
-        }
-        let promises: [(&[u8; 2], u32); 4] = [
-            (b"dc", k::MADV_DONTFORK),
-            (b"wf", k::MADV_WIPEONFORK),
-            (b"dd", k::MADV_DONTDUMP),
-            (b"mg", k::MADV_MERGEABLE),
-        ];
-        for (_, advice) in promises.iter().filter(|(letters, _)| self.flags.has(letters)) {
-            // SAFETY: none of these discards.
-            unsafe { sys::madvise(at, len, *advice) }?;
-        }
-        if self.flags.has(b"lo") { sys::mlock(at, len, self.flags.has(b"lf")) } else { Ok(()) }
+        self.properties.apply(at, len, self.prot)
     }
-}
-
-/// The flags of the mapping at an address.
-fn flags_at(arena: &mut Arena, at: usize) -> Result<Flags> {
-    let mut flags = Flags::default();
-    vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
-        if v.range.start <= at && at < v.range.end {
-            flags = v.flags;
-        }
-        Ok(())
-    })?;
-    Ok(flags)
 }
 
 /// Lists the pieces of a range as runs; returns what the last one is like. `EFAULT`, as the kernel would say, unless they
 /// are one mapping to the program: private memory without a gap, of one protection.
 fn pieces(arena: &mut Arena, whole: Range) -> Result<End> {
-    let Arena { text, runs, run_count, .. } = arena;
+    let Arena { runs, run_count, .. } = arena;
     let mut at = whole.start;
     let mut last = None;
-    vma::for_each(c"/proc/thread-self/maps", text, |v| {
+    lookup::for_each(whole, Wanted::All, |v| {
         let range = v.range.intersect(whole);
         if range.is_empty() {
             return Ok(());
@@ -136,7 +120,8 @@ fn pieces(arena: &mut Arena, whole: Range) -> Result<End> {
         *run_count += 1;
         at = range.end;
         let advice = if sealed { offset::advice_of_sealed(v) } else { 0 };
-        last = Some(End { prot: v.prot, advice, sealed, flags: Flags::default() });
+        let properties = Properties { advice, ..Properties::default() };
+        last = Some(End { prot: v.prot, sealed, properties });
         Ok(())
     })?;
     last.filter(|_| at == whole.end).ok_or(Errno::EFAULT)

@@ -71,7 +71,7 @@ where
 {
     let look = |e| Error::System(Step::Look, e);
     if objects::alone(&mut arena.text).map_err(look)? {
-        return match objects::descriptors(&mut arena.text).map_err(look)? {
+        return match objects::descriptors(arena.purpose(), &mut arena.text).map_err(look)? {
             Some(reason) => Err(Error::Refused(reason)),
             None => f(arena, None),
         };

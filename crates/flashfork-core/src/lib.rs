@@ -17,12 +17,15 @@ pub mod advise;
 pub mod arena;
 pub mod calls;
 mod copy;
+mod discard;
 pub mod dump;
+mod errand;
 pub mod fork;
 mod grow;
 mod helper;
 mod limits;
 mod live;
+mod lookup;
 mod memory;
 pub mod never_seal;
 mod objects;
@@ -30,8 +33,10 @@ pub mod odf;
 mod offset;
 mod pagemap;
 mod park;
+mod places;
 mod plan;
 mod policy;
+mod properties;
 mod range;
 pub mod region;
 mod remap;
@@ -70,5 +75,5 @@ pub fn has_sealed() -> bool {
 
 /// Tells the engine that another copy of it in this process has sealed memory (a library and the shim together).
 pub fn note_sealed() {
-    state::STATE.set_sealed();
+    state::STATE.set_sealed(Range::ALL);
 }

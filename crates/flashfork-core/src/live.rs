@@ -5,6 +5,7 @@
 //! populated.
 
 use crate::arena::{Arena, Run};
+use crate::lookup::{self, Wanted};
 use crate::never_seal::Reason;
 use crate::objects::{self, Process};
 use crate::pagemap::{Pagemap, Which};
@@ -14,7 +15,7 @@ use crate::state::STATE;
 use crate::stop::Others;
 use crate::sys::{self, Errno};
 use crate::text::{ProcPath, decimal, read_file, words};
-use crate::vma::{self, Kind, Vma};
+use crate::vma::{Kind, Vma};
 use core::sync::atomic::AtomicU32;
 
 /// Nanoseconds to wait for threads to leave the engine's own calls.
@@ -128,13 +129,13 @@ impl<'a> Live<'a> {
             return Err(Reason::Threads);
         }
         let mut ring = None;
-        let listed = vma::for_each(c"/proc/thread-self/maps", &mut arena.small, |v| {
+        let listed = lookup::for_each(Range::ALL, Wanted::Files, |v| {
             ring = ring.or(objects::ring(v));
             Ok(())
         });
         let descriptors = listed.and_then(|()| match self.asks {
             Some(Asks { desk, alive }) => desk.ask(alive),
-            None => objects::descriptors_of(&self.process, &mut arena.small),
+            None => objects::descriptors_of(&self.process, arena.purpose(), &mut arena.small),
         });
         match descriptors {
             Ok(found) => ring.or(found).map_or(Ok(()), Err),
@@ -155,7 +156,7 @@ impl<'a> Live<'a> {
             return Err(Reason::Excluded);
         }
         let changed = Reason::CopyFailed;
-        let v = mapping_of(arena, piece).map_err(|_| changed)?.ok_or(changed)?;
+        let v = mapping_of(piece).map_err(|_| changed)?.ok_or(changed)?;
         if v.shared || v.prot & sys::PROT_READ == 0 {
             return Err(changed);
         }
@@ -176,28 +177,23 @@ impl<'a> Live<'a> {
     }
 
     /// With threads stopped: the protection of a piece that is sealed, all of it, and may be turned back.
-    pub fn check_sealed(&self, arena: &mut Arena, piece: Range) -> Option<u32> {
+    pub fn check_sealed(&self, piece: Range) -> Option<u32> {
         if self.others.use_their_stacks() && self.others.lives_in(piece) {
             return None;
         }
-        let v = mapping_of(arena, piece).ok()??;
+        let v = mapping_of(piece).ok()??;
         (v.kind == Kind::Sealed).then_some(v.prot)
     }
 }
 
 /// The mapping that holds all of a piece, if one does.
-fn mapping_of(arena: &mut Arena, piece: Range) -> Result<Option<Vma>, Errno> {
+fn mapping_of(piece: Range) -> Result<Option<Vma>, Errno> {
     let mut found = None;
-    let listed = vma::for_each(c"/proc/thread-self/maps", &mut arena.small, |v| {
-        if v.range.end <= piece.start {
-            return Ok(());
+    lookup::for_each(piece, Wanted::All, |v| {
+        if v.range.intersect(piece).len() == piece.len() {
+            found = Some(*v);
         }
-        found = (v.range.intersect(piece).len() == piece.len()).then_some(*v);
-        // The rest is of no interest.
-        Err(Errno::ECANCELED)
-    });
-    match listed {
-        Ok(()) | Err(Errno::ECANCELED) => Ok(found),
-        Err(e) => Err(e),
-    }
+        Ok(())
+    })?;
+    Ok(found)
 }

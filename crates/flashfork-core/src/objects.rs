@@ -21,7 +21,7 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
     (b"/dev/iommu", Reason::Vfio),
     (b"/dev/infiniband/", Reason::Rdma),
     (b"anon_inode:[userfaultfd]", Reason::Userfaultfd),
-    (b"/dev/userfaultfd", Reason::Userfaultfd),
+    (DOOR, Reason::Userfaultfd),
     (b"/dev/dri/", Reason::Gpu),
     (b"/dev/nvidia", Reason::Gpu),
     (b"/dev/kfd", Reason::Gpu),
@@ -92,22 +92,33 @@ pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
     }
 }
 
+/// What memory is touched for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    Seal,
+    /// Through a door behind which somebody may come to own memory later, everything may still be made anonymous: it should be.
+    Unseal,
+}
+
+/// A userfaultfd is a single ioctl away.
+const DOOR: &[u8] = b"/dev/userfaultfd";
+
 /// The first reason among the calling process's descriptors not to touch its memory, if there is one.
-pub fn descriptors(buf: &mut [u8]) -> Result<Option<Reason>> {
-    descriptors_of(&Process::Own, buf)
+pub fn descriptors(purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
+    descriptors_of(&Process::Own, purpose, buf)
 }
 
 /// The first reason not to touch the calling process's memory, other threads among them. `buf` is scratch.
 pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
-    if alone(buf)? { descriptors(buf) } else { Ok(Some(Reason::Threads)) }
+    if alone(buf)? { descriptors(Purpose::Seal, buf) } else { Ok(Some(Reason::Threads)) }
 }
 
 /// As [`descriptors`], for any process.
-pub fn descriptors_of(process: &Process, buf: &mut [u8]) -> Result<Option<Reason>> {
+pub fn descriptors_of(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
     let mut any = false;
     let found = for_each_entry(process.descriptors().as_c(), buf, |name| {
         any = true;
-        descriptor(process, name)
+        descriptor(process, purpose, name)
     })?;
     match process {
         // Not even the one it is read through: the list is not ours.
@@ -156,7 +167,7 @@ fn shared_with_a_process(buf: &mut [u8]) -> bool {
 }
 
 /// What stands in the way of sealing while descriptor `name` is open.
-fn descriptor(process: &Process, name: &[u8]) -> Option<Reason> {
+fn descriptor(process: &Process, purpose: Purpose, name: &[u8]) -> Option<Reason> {
     let path = process.descriptors().push(b"/").push(name);
     let mut target = [0u8; 128];
     let n = sys::readlink(path.as_c(), &mut target).ok()?;
@@ -169,6 +180,9 @@ fn descriptor(process: &Process, name: &[u8]) -> Option<Reason> {
             Err(_) if matches!(process, Process::Other { .. }) => Some(Reason::ThreadTraced),
             _ => None,
         };
+    }
+    if purpose == Purpose::Unseal && target.starts_with(DOOR) {
+        return None;
     }
     of_target(target)
 }

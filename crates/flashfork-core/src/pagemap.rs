@@ -48,6 +48,8 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
+/// A guard region (Linux 6.14); nothing sets it before.
+const PM_GUARD: u64 = 1 << 58;
 const PM_PRESENT: u64 = 1 << 63;
 const PM_SWAP: u64 = 1 << 62;
 const PM_FILE: u64 = 1 << 61;
@@ -180,6 +182,38 @@ impl Drop for Pagemap<'_> {
     fn drop(&mut self) {
         sys::close(self.fd);
     }
+}
+
+/// Calls `each` with the runs of guard pages (`MADV_GUARD_INSTALL`) in a range; runs that touch may come apart.
+pub fn for_each_guard(range: Range, mut each: impl FnMut(Range) -> Result<()>) -> Result<()> {
+    let fd = text::open(c"/proc/thread-self/pagemap", sys::O_RDONLY)?;
+    let mut entries = [0u8; 1024];
+    let mut at = range.start;
+    let mut result = Ok(());
+    while at < range.end && result.is_ok() {
+        let wanted = ((range.end - at).div_ceil(PAGE) * 8).min(entries.len());
+        let n = match sys::pread(fd, &mut entries[..wanted], (at / PAGE * 8) as u64) {
+            Ok(n) if n >= 8 => n,
+            Ok(_) => {
+                result = Err(Errno::EIO);
+                break;
+            }
+            Err(Errno::EINTR) => continue,
+            Err(e) => {
+                result = Err(e);
+                break;
+            }
+        };
+        for entry in entries[..n].chunks_exact(8) {
+            let guard = entry.try_into().is_ok_and(|e| u64::from_ne_bytes(e) & PM_GUARD != 0);
+            if guard && result.is_ok() {
+                result = each(Range::new(at, at + PAGE));
+            }
+            at += PAGE;
+        }
+    }
+    sys::close(fd);
+    result
 }
 
 #[cfg(test)]

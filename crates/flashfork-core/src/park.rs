@@ -8,7 +8,7 @@
 //! ([`crate::stop::Others::lives_in`]), and at the helper's desk.
 
 use crate::never_seal::{Reason, TABLE};
-use crate::objects;
+use crate::objects::{self, Purpose};
 use crate::state::STATE;
 use crate::stop::MAX_THREADS;
 use crate::sys::{self, Action, Errno, Result};
@@ -134,7 +134,7 @@ impl Desk {
     /// For the program's thread: answers.
     pub fn answer(&self, alive: &AtomicU32) {
         let mut buf = [0; 4096];
-        let answer = match objects::descriptors(&mut buf) {
+        let answer = match objects::descriptors(Purpose::Seal, &mut buf) {
             Ok(found) => found.map_or(0, |reason| reason as u32 + 1),
             Err(_) => UNKNOWN,
         };

@@ -79,6 +79,21 @@ pub unsafe fn unseal_range(range: Range, prot: u32, copy: usize) -> Result<()> {
     STATE.die()
 }
 
+/// Takes back protection that was lifted for a moment. Where memory is so short that this fails for a second, the range stays open;
+/// its bytes are what they were.
+///
+/// # Safety
+/// As `mprotect(2)`.
+pub unsafe fn close(range: Range, prot: u32) {
+    for _ in 0..ATTEMPTS {
+        // SAFETY: the protection that the program gave it.
+        if unsafe { sys::mprotect(range.start, range.len(), prot) }.is_ok() {
+            return;
+        }
+        sys::pause_briefly();
+    }
+}
+
 /// Maps fresh anonymous memory, all zeros, over `range`.
 ///
 /// # Safety

@@ -472,7 +472,7 @@ impl<'a> Maker<'a> {
             let _ = window.populate(self.fd, target, piece.len());
         }
         // From here on the calls of the program's threads must ask whether memory is sealed.
-        STATE.set_sealed();
+        STATE.set_sealed(piece);
         live.stop(arena).map_err(Stop::Over)?;
         if live.plan_is_stale() {
             live.resume();
@@ -495,7 +495,7 @@ impl<'a> Maker<'a> {
         let extra = piece.len() as u64 + self.outcome.filled;
         self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
         // From here on discarding this memory must go through the engine.
-        STATE.set_sealed();
+        STATE.set_sealed(piece);
         let result = copy::copy(self.fd, piece, target).and_then(|()| {
             // SAFETY: the copy was just made; on our own stack, with the caller's signals blocked and with no other thread
             // running nobody has written to the piece since.

@@ -2,6 +2,7 @@
 
 use crate::arena::MAX_HOLES;
 use crate::park::Desk;
+use crate::places::Places;
 use crate::policy::Policy;
 use crate::range::Range;
 use crate::snapshot::Table;
@@ -19,6 +20,12 @@ pub(crate) struct State {
     /// Process that is inside the engine; a clone made meanwhile inherits its parent's id here, which is not its own.
     owner: AtomicI32,
     sealed: AtomicBool,
+    /// What was sealed, or moved through the engine since: for when the kernel can't be asked.
+    pub places: Places,
+    /// What may have been given properties while it was sealed.
+    pub marked: Places,
+    /// Whether the program has put itself into a sandbox.
+    sandboxed: AtomicBool,
     holds: AtomicBool,
     generation: AtomicU32,
     /// [`crate::threads::Threads`].
@@ -52,6 +59,9 @@ pub(crate) struct State {
 pub(crate) static STATE: State = State {
     owner: AtomicI32::new(0),
     sealed: AtomicBool::new(false),
+    places: Places::new(),
+    marked: Places::new(),
+    sandboxed: AtomicBool::new(false),
     holds: AtomicBool::new(false),
     generation: AtomicU32::new(0),
     threads: AtomicU8::new(0),
@@ -98,7 +108,9 @@ impl State {
         self.sealed.load(SeqCst)
     }
 
-    pub fn set_sealed(&self) {
+    /// Memory in `range` is being sealed.
+    pub fn set_sealed(&self, range: Range) {
+        self.places.add(range);
         self.sealed.store(true, SeqCst);
         self.holds.store(true, SeqCst);
     }
@@ -110,7 +122,26 @@ impl State {
 
     /// Everything is anonymous again.
     pub fn all_unsealed(&self) {
+        self.places.clear();
+        self.marked.clear();
         self.holds.store(false, SeqCst);
+    }
+
+    /// What held for memory at `from` holds at `to`.
+    pub fn moved(&self, from: Range, to: Range) {
+        for places in [&self.places, &self.marked] {
+            if places.touch(from) {
+                places.add(to);
+            }
+        }
+    }
+
+    pub fn enter_sandbox(&self) {
+        self.sandboxed.store(true, SeqCst);
+    }
+
+    pub fn is_sandboxed(&self) -> bool {
+        self.sandboxed.load(SeqCst)
     }
 
     pub fn next_generation(&self) -> u32 {

@@ -120,6 +120,42 @@ pub unsafe fn mprotect(addr: usize, len: usize, prot: u32) -> Result<()> {
     unsafe { syscall3(Sysno::mprotect, addr, len, prot as usize) }.map(drop)
 }
 
+/// `pkey_mprotect(2)`.
+///
+/// # Safety
+/// As [`mprotect`].
+pub unsafe fn pkey_mprotect(addr: usize, len: usize, prot: u32, pkey: u32) -> Result<()> {
+    // SAFETY: see above.
+    unsafe { syscall4(Sysno::pkey_mprotect, addr, len, prot as usize, pkey as usize) }.map(drop)
+}
+
+/// Reads this process's own memory into a buffer; how many bytes could be read (`process_vm_readv(2)`).
+///
+/// Memory that can't be read is an errno (`EFAULT`), never a signal, and protection keys don't count.
+pub fn read_memory(addr: usize, buf: &mut [u8]) -> Result<usize> {
+    let (local, remote) = ([buf.as_mut_ptr() as usize, buf.len()], [addr, buf.len()]);
+    // The thread that asks: a leader that has ended has no memory.
+    let me = gettid() as usize;
+    // SAFETY: the buffer is ours to fill; both are one struct iovec.
+    unsafe { syscall6(Sysno::process_vm_readv, me, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0) }
+}
+
+/// Writes zeros over this process's own memory; how many bytes could be written (`process_vm_writev(2)`). As [`read_memory`].
+///
+/// # Safety
+/// The caller answers for what is overwritten.
+pub unsafe fn zero_memory(addr: usize, len: usize) -> Result<usize> {
+    const ZEROS: [u8; PAGE] = [0; PAGE];
+    const MOST: usize = 64;
+    static SOURCE: [u8; PAGE] = ZEROS;
+    let local = [[SOURCE.as_ptr() as usize, PAGE]; MOST];
+    let len = len.min(MOST * PAGE);
+    let (count, remote) = (len.div_ceil(PAGE), [addr, len]);
+    let me = gettid() as usize;
+    // SAFETY: the kernel reads the source and the structs iovec; what it writes over is the caller's to answer for.
+    unsafe { syscall6(Sysno::process_vm_writev, me, local.as_ptr() as usize, count, remote.as_ptr() as usize, 1, 0) }
+}
+
 /// `madvise(2)`.
 ///
 /// # Safety
@@ -653,6 +689,23 @@ pub unsafe fn copy_bytes(from: usize, to: usize, len: usize) {
             inout("rcx") len => _,
             inout("rsi") from => _,
             inout("rdi") to => _,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Writes zeros without libc.
+///
+/// # Safety
+/// `to` is writable for `len` bytes.
+pub unsafe fn zero_bytes(to: usize, len: usize) {
+    // SAFETY: the direction flag is clear under the System V ABI; the caller vouches for the range.
+    unsafe {
+        core::arch::asm!(
+            "rep stosb",
+            inout("rcx") len => _,
+            inout("rdi") to => _,
+            in("al") 0u8,
             options(nostack, preserves_flags),
         );
     }

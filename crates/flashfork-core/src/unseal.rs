@@ -3,14 +3,17 @@
 use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::copy::CHUNK;
 use crate::live::Live;
+use crate::lookup::{self, Wanted};
 use crate::memory::Limits;
 use crate::never_seal::Reason;
+use crate::properties::{self, Properties};
 use crate::range::Range;
 use crate::seal::{Error, Outcome, SLACK, Step, Wait, on_own_stack};
 use crate::state::STATE;
-use crate::sys::{self, Errno, HUGE};
-use crate::vma::{self, Kind};
+use crate::sys::{self, Errno, HUGE, PAGE};
+use crate::vma::Kind;
 use crate::{helper, objects, offset, remap};
+use linux_raw_sys::general as k;
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
 ///
@@ -28,7 +31,7 @@ pub(crate) fn unseal_for_policy() -> Result<u64, Error> {
 
 fn unseal_or_wait(range: Range, wait: Wait) -> Result<u64, Error> {
     let done = on_own_stack(wait, |arena| {
-        arena.hole_count = 0;
+        (arena.hole_count, arena.unseals) = (0, true);
         helper::run(arena, |arena, live| unseal_with(arena, range, live))
     });
     done.outcome.map(|o| o.sealed)
@@ -101,10 +104,10 @@ fn unseal_run(arena: &mut Arena, index: usize, memory: &Limits, live: &mut Optio
         if let Some(live) = live {
             live.stop(arena).map_err(Error::Refused)?;
             // A thread may have discarded or unmapped it since.
-            prot = live.check_sealed(arena, chunk);
+            prot = live.check_sealed(chunk);
         }
         if let Some(prot) = prot {
-            result = unseal_chunk(chunk, Run { prot, ..run });
+            result = unseal_chunk(chunk, Run { prot, ..run }, &mut arena.text);
             done += chunk.len() as u64;
         }
         if let Some(live) = live {
@@ -119,12 +122,9 @@ fn unseal_run(arena: &mut Arena, index: usize, memory: &Limits, live: &mut Optio
 /// Lists the sealed parts of `range` as runs of the arena; false when there are more than it has room for.
 fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<bool> {
     arena.run_count = 0;
-    let text = core::ptr::slice_from_raw_parts_mut(arena.text.as_mut_ptr(), arena.text.len());
-    // SAFETY: `push_run` does not touch the text buffer, and no other reference to it exists meanwhile.
-    let text = unsafe { &mut *text };
-    let listed = vma::for_each(c"/proc/thread-self/maps", text, |v| {
+    let listed = lookup::for_each(range, Wanted::Files, |v| {
         let part = v.range.intersect(range);
-        if v.kind != Kind::Sealed || part.is_empty() {
+        if v.kind != Kind::Sealed {
             return Ok(());
         }
         let advice = offset::advice_of_sealed(v);
@@ -137,8 +137,17 @@ fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<bool> {
     }
 }
 
-fn unseal_chunk(chunk: Range, run: Run) -> sys::Result<()> {
+fn unseal_chunk(chunk: Range, run: Run, buf: &mut [u8]) -> sys::Result<()> {
     let len = chunk.len();
+    let properties = match STATE.marked.touch(chunk) {
+        true => Properties::at(chunk.start, buf)?,
+        false => Properties { advice: run.advice, ..Properties::default() },
+    };
+    match properties.obstacle() {
+        Some(Reason::Immutable) => return Err(Errno::EPERM),
+        Some(_) => return Err(Errno::EBUSY),
+        None => {}
+    }
     let reserved = len + HUGE;
     let base = remap::temporary(reserved)?;
     // Equal to the target modulo 2 MB: so that huge pages, where they are wanted, can move with it.
@@ -153,35 +162,51 @@ fn unseal_chunk(chunk: Range, run: Run) -> sys::Result<()> {
         }
         let readable = run.prot & sys::PROT_READ != 0;
         let open = if readable { Ok(()) } else { sys::mprotect(chunk.start, len, sys::PROT_READ) };
-        open.and_then(|()| {
-            sys::copy_bytes(chunk.start, copy, len);
-            sys::mprotect(copy, len, run.prot)
-        })
-        .and_then(|()| remap::unseal_range(chunk, run.prot, copy))
-        .inspect_err(|_| {
-            if !readable {
-                close(chunk, run.prot);
-            }
-        })
+        open.and_then(|()| copy_pages(chunk, copy, buf))
+            .and_then(|()| properties.apply(copy, len, run.prot))
+            .and_then(|()| remap::unseal_range(chunk, run.prot, copy))
+            .inspect_err(|_| {
+                if !readable {
+                    remap::close(chunk, run.prot);
+                }
+            })
     };
     // SAFETY: what is left of the reservation is ours.
     let freed = unsafe { sys::munmap(base, reserved) };
     result.and(freed)
 }
 
-/// Takes back the protection that was lifted for the copy. Where memory is so short that this fails for a second, the range
-/// stays readable; its bytes are what they were.
+/// Copies what isn't zero to new memory, and guards as guards. The kernel reads it: what can't be read is an error, no signal.
 ///
 /// # Safety
-/// As `mprotect(2)`.
-unsafe fn close(range: Range, prot: u32) {
-    for _ in 0..remap::ATTEMPTS {
-        // SAFETY: the protection that the program gave it.
-        if unsafe { sys::mprotect(range.start, range.len(), prot) }.is_ok() {
-            return;
+/// `to` is new memory of the same length.
+unsafe fn copy_pages(from: Range, to: usize, buf: &mut [u8]) -> sys::Result<()> {
+    let mut at = from.start;
+    while at < from.end {
+        let most = (buf.len() & !(PAGE - 1)).min(from.end - at);
+        let read = match sys::read_memory(at, &mut buf[..most]) {
+            Ok(n) => n & !(PAGE - 1),
+            Err(Errno::EFAULT) => 0,
+            Err(e) => return Err(e),
+        };
+        if read == 0 {
+            let target = to + (at - from.start);
+            if !properties::is_guard(at)? {
+                return Err(Errno::EFAULT);
+            }
+            // SAFETY: new memory, and nothing is written there.
+            unsafe { sys::madvise(target, PAGE, k::MADV_GUARD_INSTALL) }?;
+            at += PAGE;
         }
-        sys::pause_briefly();
+        for page in buf[..read].chunks_exact(PAGE) {
+            if page.iter().any(|byte| *byte != 0) {
+                // SAFETY: a page of the new memory, which is writable as yet.
+                unsafe { sys::copy_bytes(page.as_ptr() as usize, to + (at - from.start), PAGE) };
+            }
+            at += PAGE;
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -113,10 +113,16 @@ impl Vma {
         // The name may hold blanks: it is everything from the sixth word on.
         let path =
             w.next().map_or(&line[line.len()..], |first| &line[first.as_ptr() as usize - line.as_ptr() as usize..]);
+        let mut v = Vma::new(Range::new(start, end), inode, path, s == b's');
+        (v.prot, v.offset, v.device) = (prot, offset, device);
+        Some(v)
+    }
+
+    /// A VMA of which the rest is still to be said. `path`: its name.
+    pub fn new(range: Range, inode: u64, path: &[u8], shared: bool) -> Vma {
         let mut name = [0; 32];
         let n = path.len().min(name.len());
         name[..n].copy_from_slice(&path[..n]);
-        let shared = s == b's';
         let kind = match path {
             _ if path.starts_with(MEMFD_PREFIX) && !shared => Kind::Sealed,
             b"[stack]" => Kind::Stack,
@@ -126,20 +132,8 @@ impl Vma {
             _ if path.starts_with(b"[") => Kind::Kernel,
             _ => Kind::File,
         };
-        Some(Vma {
-            range: Range::new(start, end),
-            prot,
-            shared,
-            offset,
-            inode,
-            device,
-            kind,
-            flags: Flags::default(),
-            pkey: 0,
-            anonymous: 0,
-            swapped: 0,
-            name,
-        })
+        let (flags, device) = (Flags::default(), [0; 2]);
+        Vma { range, prot: 0, shared, offset: 0, inode, device, kind, flags, pkey: 0, anonymous: 0, swapped: 0, name }
     }
 
     fn field(&mut self, line: &[u8]) {

@@ -15,7 +15,7 @@ pub fn entered() -> bool {
 
 fn enter() {
     ENTERED.store(true, Relaxed);
-    flashfork_core::fork::stop();
+    flashfork_core::fork::enter_sandbox();
 }
 
 const PR_SET_SECCOMP: c_int = 22;

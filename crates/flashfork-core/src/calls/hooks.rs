@@ -17,7 +17,10 @@ pub const HOOKS: &[Hook] = &[
     // Without a flag glibc's mlock2 is an mlock.
     hook(Sysno::mlock2, None, mlock2),
     hook(Sysno::mlockall, Some(c"mlockall"), mlockall),
+    hook(Sysno::pkey_mprotect, None, pkey_mprotect),
+    hook(Sysno::mseal, None, mseal),
     hook(Sysno::userfaultfd, None, userfaultfd),
+    hook(Sysno::ioctl, Some(c"ioctl"), ioctl),
     hook(Sysno::prctl, Some(c"prctl"), prctl),
     hook(Sysno::seccomp, None, seccomp),
 ];
@@ -58,30 +61,57 @@ unsafe fn mremap(&[from, old, new, flags, to, _]: &Arguments) -> Result<usize> {
 
 /// `mlock(2)`: sealed memory becomes anonymous first.
 unsafe fn mlock(args: &Arguments) -> Result<usize> {
-    advise::before_lock(args[0], args[1]);
+    advise::before_property(args[0], args[1]);
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::mlock, *args) }
 }
 
 /// `mlock2(2)`: the same.
 unsafe fn mlock2(args: &Arguments) -> Result<usize> {
-    advise::before_lock(args[0], args[1]);
+    advise::before_property(args[0], args[1]);
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::mlock2, *args) }
 }
 
-/// `mlockall(2)`: sealed memory becomes anonymous first; with `MCL_FUTURE` no later seal is made.
+/// `mlockall(2)`: the same; with `MCL_FUTURE` no later seal is made.
 unsafe fn mlockall(args: &Arguments) -> Result<usize> {
-    advise::before_all();
+    advise::before_property_of_all();
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::mlockall, *args) }
 }
 
+/// `pkey_mprotect(2)`: the same, where it gives a key.
+unsafe fn pkey_mprotect(args: &Arguments) -> Result<usize> {
+    if args[3] as i32 > 0 {
+        advise::before_property(args[0], args[1]);
+    }
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::pkey_mprotect, *args) }
+}
+
+/// `mseal(2)`: the same.
+unsafe fn mseal(args: &Arguments) -> Result<usize> {
+    advise::before_property(args[0], args[1]);
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::mseal, *args) }
+}
+
 /// `userfaultfd(2)`: faults on a file mapping mean something else to it, so it must find all memory anonymous.
 unsafe fn userfaultfd(args: &Arguments) -> Result<usize> {
-    advise::before_all();
+    advise::before_userfaultfd()?;
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::userfaultfd, *args) }
+}
+
+/// `ioctl(2)`: the same for one that comes out of `/dev/userfaultfd`.
+unsafe fn ioctl(args: &Arguments) -> Result<usize> {
+    const USERFAULTFD_IOC_NEW: u32 = 0xaa00; // _IO(0xAA, 0)
+    // The kernel looks at the lower half of the request.
+    if args[1] as u32 == USERFAULTFD_IOC_NEW {
+        advise::before_userfaultfd()?;
+    }
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::ioctl, *args) }
 }
 
 /// `prctl(2)`: under a filter the calls of a seal might end the process, so there are no more seals.
@@ -91,7 +121,7 @@ unsafe fn prctl(args: &Arguments) -> Result<usize> {
     let result = unsafe { sys::call(Sysno::prctl, *args) };
     // The kernel looks at the lower half of the option.
     if result.is_ok() && args[0] as u32 as usize == PR_SET_SECCOMP {
-        fork::stop();
+        fork::enter_sandbox();
     }
     result
 }
@@ -101,7 +131,7 @@ unsafe fn seccomp(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     let result = unsafe { sys::call(Sysno::seccomp, *args) };
     if result.is_ok() {
-        fork::stop();
+        fork::enter_sandbox();
     }
     result
 }

@@ -1,0 +1,183 @@
+//! Which VMAs lie in a range, asked of the kernel: memory moves without our knowing.
+//!
+//! `PROCMAP_QUERY` (Linux 6.11, an ioctl of `/proc/PID/maps`) finds the next VMA of a file in one call, however many VMAs there
+//! are. Older kernels: the whole list as text, up to the end of the range.
+
+use crate::arena::Arena;
+use crate::range::Range;
+use crate::sys::{self, Errno, Result};
+use crate::text;
+use crate::vma::{self, Vma};
+
+/// `struct procmap_query` of linux/fs.h.
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    query_flags: u64,
+    query_addr: u64,
+    vma_start: u64,
+    vma_end: u64,
+    vma_flags: u64,
+    vma_page_size: u64,
+    vma_offset: u64,
+    inode: u64,
+    dev_major: u32,
+    dev_minor: u32,
+    vma_name_size: u32,
+    build_id_size: u32,
+    vma_name_addr: u64,
+    build_id_addr: u64,
+}
+
+const PROCMAP_QUERY: usize = 0xc068_6611; // _IOWR('f', 17, struct procmap_query)
+const COVERING_OR_NEXT_VMA: u64 = 0x10;
+const FILE_BACKED_VMA: u64 = 0x20;
+/// `PROCMAP_QUERY_VMA_*`: the first three are `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`.
+const PROTECTION: u64 = 7;
+const SHARED: u64 = 8;
+
+/// Which VMAs are wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// All.
+    All,
+    /// Those that a file backs, sealed memory among them.
+    Files,
+}
+
+/// Calls `each` with the VMAs that lie in `range`, wholly or in part, in order of address, stopping at the first error. Their flags
+/// are not known.
+pub fn for_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
+    let fd = text::open(c"/proc/thread-self/maps", sys::O_RDONLY)?;
+    let done = query_each(fd, range, wanted, &mut each);
+    sys::close(fd);
+    match done {
+        Some(result) => result,
+        None => list_each(range, wanted, each),
+    }
+}
+
+/// None when the kernel doesn't answer such questions.
+fn query_each(fd: i32, range: Range, wanted: Wanted, each: &mut impl FnMut(&Vma) -> Result<()>) -> Option<Result<()>> {
+    let mut at = range.start;
+    while at < range.end {
+        match query(fd, at, wanted) {
+            Ok(v) if v.range.start >= range.end => break,
+            Ok(v) => {
+                at = v.range.end;
+                if let Err(e) = each(&v) {
+                    return Some(Err(e));
+                }
+            }
+            // Nothing behind this address.
+            Err(Errno::ENOENT) => break,
+            Err(Errno::EINTR) => {}
+            Err(_) if at == range.start => return None,
+            Err(e) => return Some(Err(e)),
+        }
+    }
+    Some(Ok(()))
+}
+
+/// The first VMA that ends behind `at`.
+fn query(fd: i32, at: usize, wanted: Wanted) -> Result<Vma> {
+    // Longer than any name that means something here.
+    let mut name = [0u8; 128];
+    let files = if wanted == Wanted::Files { FILE_BACKED_VMA } else { 0 };
+    let mut q = Query {
+        size: size_of::<Query>() as u64,
+        query_flags: COVERING_OR_NEXT_VMA | files,
+        query_addr: at as u64,
+        vma_name_size: name.len() as u32,
+        vma_name_addr: name.as_mut_ptr() as u64,
+        ..Query::default()
+    };
+    // SAFETY: the kernel's struct, and a buffer of as many bytes as it says.
+    let ask = |q: &mut Query| unsafe { sys::ioctl(fd, PROCMAP_QUERY, &raw mut *q as usize) };
+    match ask(&mut q) {
+        Err(Errno::ENAMETOOLONG) => {
+            (q.vma_name_size, q.vma_name_addr) = (0, 0);
+            ask(&mut q)?;
+            name[..9].copy_from_slice(b"/too/long");
+            q.vma_name_size = 10;
+        }
+        other => drop(other?),
+    }
+    // It counts the zero at the end.
+    let name = &name[..(q.vma_name_size as usize).saturating_sub(1).min(name.len())];
+    let range = Range::new(q.vma_start as usize, q.vma_end as usize);
+    let mut v = Vma::new(range, q.inode, name, q.vma_flags & SHARED != 0);
+    v.prot = (q.vma_flags & PROTECTION) as u32;
+    v.offset = q.vma_offset;
+    v.device = [q.dev_major, q.dev_minor];
+    Ok(v)
+}
+
+fn list_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
+    let arena = Arena::map()?;
+    let mut told = Ok(());
+    let listed = vma::for_each(c"/proc/thread-self/maps", &mut arena.text, |v| {
+        if v.range.start >= range.end {
+            return Err(Errno::ECANCELED);
+        }
+        if !v.range.intersect(range).is_empty() && (wanted == Wanted::All || v.inode != 0) {
+            told = each(v);
+        }
+        told.map_err(|_| Errno::ECANCELED)
+    });
+    arena.unmap();
+    match listed {
+        Err(Errno::ECANCELED) => told,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vma::Kind;
+
+    fn described(range: Range, wanted: Wanted, by_list: bool) -> Vec<String> {
+        let mut all = Vec::new();
+        let each = |v: &Vma| {
+            // The scratch memory of the list is one more, perhaps merged with a neighbour.
+            if v.kind == Kind::File || wanted == Wanted::All {
+                all.push(format!("{:x?}", (v.range, v.prot, v.shared, v.offset, v.inode, v.device, v.kind, v.name())));
+            }
+            Ok(())
+        };
+        if by_list { list_each(range, wanted, each) } else { for_each(range, wanted, each) }.unwrap();
+        all
+    }
+
+    #[test]
+    fn both_ways_say_the_same() {
+        let program = described as *const () as usize;
+        let around = Range::new(program - (1 << 30), program + (1 << 30));
+        let (asked, listed) = (described(around, Wanted::Files, false), described(around, Wanted::Files, true));
+        assert!(asked.len() > 3, "{asked:#?}");
+        assert_eq!(asked, listed);
+        let page = Range::new(program, program + 1);
+        assert_eq!(described(page, Wanted::All, false), described(page, Wanted::All, true));
+        assert_eq!(described(page, Wanted::All, false).len(), 1);
+    }
+
+    #[test]
+    fn an_error_ends_it() {
+        let mut seen = 0;
+        for by_list in [false, true] {
+            let each = |_: &Vma| {
+                seen += 1;
+                Err(Errno::E2BIG)
+            };
+            let result = if by_list {
+                list_each(Range::ALL, Wanted::All, each)
+            } else {
+                for_each(Range::ALL, Wanted::All, each)
+            };
+            assert_eq!(result, Err(Errno::E2BIG));
+        }
+        assert_eq!(seen, 2);
+    }
+}

@@ -1,0 +1,93 @@
+//! What a program has asked for a mapping besides its protection: what takes the mapping's place must have it too.
+
+use crate::never_seal::Reason;
+use crate::offset;
+use crate::pagemap;
+use crate::range::Range;
+use crate::sys::{self, Errno, PAGE, Result};
+use crate::vma::{self, Flags, Kind};
+use linux_raw_sys::general as k;
+
+/// Advice that is a promise: new memory without it would not be like the old.
+const PROMISES: [(&[u8; 2], u32); 4] =
+    [(b"dc", k::MADV_DONTFORK), (b"wf", k::MADV_WIPEONFORK), (b"dd", k::MADV_DONTDUMP), (b"mg", k::MADV_MERGEABLE)];
+
+/// See the module.
+#[derive(Clone, Copy, Default)]
+pub struct Properties {
+    /// [`offset::advices`].
+    pub advice: u8,
+    /// Of the VMA; none where nothing can have been asked for since it was sealed.
+    pub flags: Flags,
+    /// Memory protection key.
+    pub pkey: u32,
+}
+
+impl Properties {
+    /// Of the mapping that holds an address. This walks page tables: for memory that is known to have some.
+    pub fn at(at: usize, text: &mut [u8]) -> Result<Properties> {
+        let mut found = None;
+        let listed = vma::for_each(c"/proc/thread-self/smaps", text, |v| {
+            if v.range.end <= at {
+                return Ok(());
+            }
+            if v.range.start <= at {
+                let sealed = v.kind == Kind::Sealed;
+                let advice = offset::advice_of_flags(&v.flags) | if sealed { offset::advice_of_sealed(v) } else { 0 };
+                found = Some(Properties { advice, flags: v.flags, pkey: v.pkey });
+            }
+            // The rest is of no interest.
+            Err(Errno::ECANCELED)
+        });
+        match listed {
+            Ok(()) | Err(Errno::ECANCELED) => found.ok_or(Errno::ENOMEM),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What new memory can't be given.
+    pub fn obstacle(&self) -> Option<Reason> {
+        let is = |letters: &[&[u8; 2]]| letters.iter().any(|l| self.flags.has(l));
+        if is(&[b"um", b"uw", b"ui"]) {
+            return Some(Reason::UserfaultRange);
+        }
+        is(&[b"sl"]).then_some(Reason::Immutable)
+    }
+
+    /// Gives them to new memory, `prot` included. Where that fails it is of no use.
+    pub fn apply(&self, at: usize, len: usize, prot: u32) -> Result<()> {
+        for advice in offset::advices(self.advice) {
+            // SAFETY: none of these discards. Advice is only that.
+            let _ = unsafe { sys::madvise(at, len, advice) };
+        }
+        for (_, advice) in PROMISES.iter().filter(|(letters, _)| self.flags.has(letters)) {
+            // SAFETY: none of these discards.
+            unsafe { sys::madvise(at, len, *advice) }?;
+        }
+        if self.flags.has(b"lo") {
+            sys::mlock(at, len, self.flags.has(b"lf"))?;
+        }
+        // SAFETY: new memory of the caller's.
+        unsafe {
+            if self.pkey == 0 { sys::mprotect(at, len, prot) } else { sys::pkey_mprotect(at, len, prot, self.pkey) }
+        }
+    }
+}
+
+/// Installs the guards of `range` in new memory at `to` (`MADV_GUARD_INSTALL`, Linux 6.13). No flag tells of them, the page map does.
+pub fn copy_guards(range: Range, to: usize) -> Result<()> {
+    pagemap::for_each_guard(range, |guards| {
+        // SAFETY: new memory of the caller's.
+        unsafe { sys::madvise(to + (guards.start - range.start), guards.len(), k::MADV_GUARD_INSTALL) }
+    })
+}
+
+/// Whether a page is a guard.
+pub fn is_guard(page: usize) -> Result<bool> {
+    let mut found = false;
+    pagemap::for_each_guard(Range::new(page, page + PAGE), |_| {
+        found = true;
+        Ok(())
+    })?;
+    Ok(found)
+}

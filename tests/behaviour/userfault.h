@@ -1,0 +1,60 @@
+/* A userfaultfd after the seal: every discarded page is missing, and its owner is asked for it; or where sealed memory can't be made
+   anonymous there is no userfaultfd, as where it isn't allowed. */
+#include "behaviour.h"
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+
+#define LEN (4 * MB)
+
+static int open_userfaultfd(void);
+
+static int fd;
+static volatile size_t served;
+
+static void *serve(void *unused)
+{
+    struct uffd_msg msg;
+    while (read(fd, &msg, sizeof msg) == sizeof msg) {
+        struct uffdio_zeropage zero = {.range = {msg.arg.pagefault.address & ~(PAGE - 1), PAGE}};
+        CHECK(msg.event == UFFD_EVENT_PAGEFAULT);
+        served++;
+        CHECK(ioctl(fd, UFFDIO_ZEROPAGE, &zero) == 0);
+    }
+    return unused;
+}
+
+static void *until_told(void *end)
+{
+    char byte;
+    CHECK(read(*(int *)end, &byte, 1) == 1);
+    return NULL;
+}
+
+int main(void)
+{
+    struct uffdio_api api = {.api = UFFD_API};
+    pthread_t server, other;
+    int end[2];
+    char *p = memory(LEN, 1);
+    fd = open_userfaultfd();
+    if (fd < 0)
+        SKIP("userfaultfd is not allowed here");
+    close(fd);
+    seal();
+    CHECK(sealed_bytes(p, LEN) == LEN);
+    /* With a second thread nothing can be made anonymous. */
+    CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);
+    CHECK(open_userfaultfd() == -1 && errno == EPERM && sealed_bytes(p, LEN) == LEN);
+    CHECK(madvise(p, PAGE, MADV_DONTNEED) == 0 && zeros(p, PAGE));
+    CHECK(write(end[1], "", 1) == 1 && pthread_join(other, NULL) == 0);
+    fd = open_userfaultfd();
+    CHECK(fd >= 0 && sealed_bytes(ALL) == 0 && *(uint64_t *)(p + PAGE) == pattern(PAGE / 8, 1));
+    struct uffdio_register reg = {.range = {(size_t)p, LEN}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    CHECK(ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &reg) == 0);
+    CHECK(call_seal() == -1 && sealed_bytes(ALL) == 0);
+    CHECK(pthread_create(&server, NULL, serve, NULL) == 0);
+    CHECK(madvise(p, LEN, MADV_DONTNEED) == 0 && zeros(p, LEN) && served == LEN / PAGE);
+    return 0;
+}
