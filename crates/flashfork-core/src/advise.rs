@@ -10,6 +10,7 @@ use crate::range::Range;
 use crate::seal::Error;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, PAGE, Result};
+use crate::threads::{self, Threads};
 use crate::unseal::unseal;
 use linux_raw_sys::general as k;
 
@@ -100,7 +101,8 @@ pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>) -> Result<In
 /// well. Where that can't be made anonymous it is remembered that a discard must carry the property over.
 pub fn before_property(addr: usize, len: usize) {
     let range = Range::pages_of(addr, len);
-    if !make_ready(range) {
+    // Where threads may be stopped for a seal, one may come between this and the call.
+    if !make_ready(range) || threads::allowed() == Threads::Stop {
         STATE.marked.add(range);
     }
 }

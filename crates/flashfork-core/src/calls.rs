@@ -148,7 +148,7 @@ pub(crate) fn take(arena: &mut Arena, live: &mut Option<Live>) -> core::result::
 /// What is executable, as one number.
 fn sum(buf: &mut [u8]) -> Result<u64> {
     let mut sum = 1;
-    vma::for_each(c"/proc/self/maps", buf, |v| {
+    vma::for_each(c"/proc/thread-self/maps", buf, |v| {
         if v.prot & PROT_EXEC != 0 {
             for part in [v.range.start as u64, v.range.end as u64, v.inode, u64::from(v.device[1])] {
                 // FNV-1a, by words.
@@ -195,7 +195,7 @@ impl Found {
     fn look(&mut self, buf: &mut [u8]) -> Result<()> {
         let own = enter::enter as *const () as usize;
         let (mut file, mut own_code) = (None::<Vma>, None);
-        vma::for_each(c"/proc/self/maps", buf, |v| {
+        vma::for_each(c"/proc/thread-self/maps", buf, |v| {
             if v.kind == Kind::File && v.inode != 0 && v.offset == 0 {
                 file = Some(*v);
             }
@@ -340,7 +340,7 @@ fn rewrite(library: &Library, found: &Found, buf: &mut [u8], executes: &impl Fn(
     }
     if another {
         // Its discards come here from now on.
-        STATE.set_sealed();
+        STATE.set_sealed(Range::ALL);
     }
     if places.all().iter().any(|jump| jump.bytes.is_some()) {
         let writer = Writer::open();
@@ -390,7 +390,7 @@ fn for_each_jump(
 fn place_near(code: Range, buf: &mut [u8]) -> Result<usize> {
     const REACH: usize = (1 << 31) - (1 << 20);
     let (mut end, mut best) = (0, None::<(usize, usize)>);
-    vma::for_each(c"/proc/self/maps", buf, |v| {
+    vma::for_each(c"/proc/thread-self/maps", buf, |v| {
         // Below a mapping: above one the program may let it grow. Not below the stack, which grows down.
         let at = v.range.start.saturating_sub(PAGE);
         let distance = at.abs_diff(code.start).max(at.abs_diff(code.end));

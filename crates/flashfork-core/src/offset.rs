@@ -1,9 +1,11 @@
 //! Where a run lies in its generation's memfd.
 //!
-//! Each run starts a window of 1 TiB of its own, so that a mapping that grows (`mremap`) reads zeros behind its run and never
-//! another run's bytes. The top bits remember the advice of the original VMA: they travel with the mapping through every
-//! split, move and fork, and an unseal finds them in `/proc/self/maps`.
+//! Each run has a window of 4 TiB of its own and ends where the window does. A mapping that grows (`mremap`) beyond its run
+//! goes on in the lower half of the next window, where nothing is: it reads zeros and never another run's bytes, and its offset
+//! tells that nothing was sealed there. The top bits remember the advice of the original VMA. All of this travels with the
+//! mapping through every split, move and fork, and an unseal finds it in `/proc/thread-self/maps`.
 
+use crate::range::Range;
 use crate::sys::HUGE;
 use crate::vma::{Flags, Vma};
 use linux_raw_sys::general as k;
@@ -11,7 +13,13 @@ use linux_raw_sys::general as k;
 /// Length of every memfd: large enough that no mapping reaches the end.
 pub const FILE_LEN: u64 = 1 << 62;
 
-const WINDOW_SHIFT: u32 = 40;
+const WINDOW_SHIFT: u32 = 42;
+/// Most bytes of a run, and of growth behind it.
+const HALF: u64 = 1 << (WINDOW_SHIFT - 1);
+
+/// Where the copies of a snapshot lie: in the window behind those of all runs, where one would be.
+pub const COPIES: u64 = ((crate::arena::MAX_RUNS as u64 + 1) << WINDOW_SHIFT) + HALF;
+
 const ADVICE_SHIFT: u32 = 57;
 const ADVICES: [(&[u8; 2], u32); 4] =
     [(b"hg", k::MADV_HUGEPAGE), (b"nh", k::MADV_NOHUGEPAGE), (b"rr", k::MADV_RANDOM), (b"sr", k::MADV_SEQUENTIAL)];
@@ -31,9 +39,31 @@ pub fn advices(bits: u8) -> impl Iterator<Item = u32> {
     (0..).zip(ADVICES).filter(move |(bit, _)| bits & (1 << bit) != 0).map(|(_, (_, advice))| advice)
 }
 
-/// The offset for a run that starts at `addr`, equal to it modulo 2 MB so that huge pages fit.
-pub const fn of_run(index: usize, advice: u8, addr: usize) -> u64 {
-    ((advice as u64) << ADVICE_SHIFT) + ((index as u64 + 1) << WINDOW_SHIFT) + (addr & (HUGE - 1)) as u64
+/// The offset for a run, equal to its address modulo 2 MB so that huge pages fit. None for one that is too long for a window.
+pub const fn of_run(index: usize, advice: u8, run: Range) -> Option<u64> {
+    if run.len() as u64 > HALF - HUGE as u64 {
+        return None;
+    }
+    let latest = ((index as u64 + 1) << WINDOW_SHIFT) - run.len() as u64;
+    let aligned = latest - (latest - run.start as u64 % HUGE as u64) % HUGE as u64;
+    Some(((advice as u64) << ADVICE_SHIFT) + aligned)
+}
+
+/// What a mapping of a sealed memfd shows from `offset` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shows {
+    /// What was sealed, for so many bytes; at their end less than 2 MB may be growth.
+    Run(u64),
+    /// What it has grown by since, for so many bytes.
+    Growth(u64),
+}
+
+/// See [`Shows`].
+pub const fn shows(offset: u64) -> Shows {
+    match offset % (1 << WINDOW_SHIFT) {
+        at if at < HALF => Shows::Growth(HALF - at),
+        at => Shows::Run((1 << WINDOW_SHIFT) - at),
+    }
 }
 
 #[cfg(test)]
@@ -43,12 +73,28 @@ mod tests {
 
     #[test]
     fn offsets_stay_in_the_file_and_apart() {
-        let last = of_run(MAX_RUNS - 1, 15, usize::MAX);
-        assert!(last + (1 << WINDOW_SHIFT) < FILE_LEN);
-        assert!(of_run(1, 0, 0) - of_run(0, 0, HUGE - 1) >= (1 << WINDOW_SHIFT) - HUGE as u64);
-        assert_eq!(of_run(7, 5, 0x1234_5000) % HUGE as u64, 0x1234_5000 % HUGE as u64);
-        assert!(((MAX_RUNS as u64) << WINDOW_SHIFT) < 1 << ADVICE_SHIFT);
-        assert_eq!(of_run(MAX_RUNS - 1, 9, 0) >> ADVICE_SHIFT, 9);
+        let of = |index, advice, start, len| of_run(index, advice, Range::new(start, start + len));
+        let mut end = HALF;
+        for (index, start, len) in
+            [(0, 0, HUGE), (1, 0x1234_5000, 4096), (2, HUGE - 4096, 40 << 30), (3, HUGE, 3 * HUGE)]
+        {
+            let at = of(index, 0, start, len).unwrap();
+            assert_eq!(at % HUGE as u64, (start % HUGE) as u64);
+            assert!(at >= end, "no run lies in what the one before may grow by");
+            assert!(matches!(shows(at), Shows::Run(n) if n >= len as u64 && n < (len + HUGE) as u64));
+            assert!(matches!(shows(at + len as u64 - 1), Shows::Run(_)));
+            let Shows::Run(rest) = shows(at) else { unreachable!() };
+            assert_eq!(shows(at + rest), Shows::Growth(HALF));
+            assert_eq!(shows(at + rest + 4096), Shows::Growth(HALF - 4096));
+            end = at + rest + HALF;
+        }
+        let last = of(MAX_RUNS - 1, 15, 0, HUGE).unwrap();
+        assert!(last + HALF + HUGE as u64 + (1 << 56) < FILE_LEN);
+        const { assert!(COPIES + HALF < 1 << ADVICE_SHIFT) };
+        assert!(of(MAX_RUNS - 1, 0, 0, HUGE).unwrap() + HALF < COPIES);
+        assert_eq!(shows(COPIES), Shows::Run(HALF));
+        assert_eq!(last >> ADVICE_SHIFT, 15);
+        assert_eq!(of(0, 0, 0, 1 << 41), None);
         assert_eq!(advices(0b101).collect::<Vec<_>>(), [k::MADV_HUGEPAGE, k::MADV_RANDOM]);
     }
 }

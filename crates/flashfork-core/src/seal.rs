@@ -10,7 +10,7 @@ use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::{self, Threads};
-use crate::{calls, helper, limits, offset, remap};
+use crate::{calls, helper, limits, offset, remap, unseal};
 use core::ffi::CStr;
 
 /// Which pages the memfd is made of.
@@ -234,6 +234,9 @@ fn plan_all(arena: &mut Arena, live: &mut Option<Live>) -> Result<bool, Error> {
         live.plan_begins();
     }
     let whole = arena.only != 0;
+    if whole {
+        unseal::growth(arena, live)?;
+    }
     let mut facts = plan::make(arena, whole).map_err(look)?;
     let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
     let crowded = facts.generations >= plan::MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0;
@@ -244,6 +247,7 @@ fn plan_all(arena: &mut Arena, live: &mut Option<Live>) -> Result<bool, Error> {
     }
     if crowded && !whole {
         // Fold all generations into one: fewer memfds, fewer VMAs.
+        unseal::growth(arena, live)?;
         facts = plan::make(arena, true).map_err(look)?;
     }
     if let Some(reason) = facts.refused {
@@ -409,7 +413,9 @@ impl<'a> Maker<'a> {
 
     /// Seals a run chunk by chunk. On an error the rest, or the chunk that failed, is as it was.
     fn seal_run(&mut self, index: usize, run: Run, arena: &mut Arena) -> Result<(), Stop> {
-        let base = offset::of_run(index, run.advice, run.range.start);
+        let Some(base) = offset::of_run(index, run.advice, run.range) else {
+            return Err(Stop::Skipped(Reason::TooLarge));
+        };
         let target = |at: usize| base + (at - run.range.start) as u64;
         let mut result = Ok(());
         let mut at = run.range.start;

@@ -6,6 +6,8 @@ use crate::live::Live;
 use crate::lookup::{self, Wanted};
 use crate::memory::Limits;
 use crate::never_seal::Reason;
+use crate::offset::Shows;
+use crate::pagemap::{Pagemap, Region, Which};
 use crate::properties::{self, Properties};
 use crate::range::Range;
 use crate::seal::{Error, Outcome, SLACK, Step, Wait, on_own_stack};
@@ -52,7 +54,7 @@ fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Resul
     let mut outcome = Outcome::default();
     // More VMAs than the arena has room for are done in batches, and so is what threads split or moved meanwhile.
     loop {
-        let complete = find_sealed(arena, range).map_err(look)?;
+        let complete = find_sealed(arena, range, Parts::All).map_err(look)?;
         if arena.run_count == 0 {
             break;
         }
@@ -72,7 +74,7 @@ fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Resul
         if let Some(live) = &mut live {
             live.stop(arena).map_err(Error::Refused)?;
         }
-        let found = find_sealed(arena, range).map(|_| arena.run_count);
+        let found = find_sealed(arena, range, Parts::All).map(|_| arena.run_count);
         if found == Ok(0) {
             STATE.all_unsealed();
         }
@@ -107,7 +109,7 @@ fn unseal_run(arena: &mut Arena, index: usize, memory: &Limits, live: &mut Optio
             prot = live.check_sealed(chunk);
         }
         if let Some(prot) = prot {
-            result = unseal_chunk(chunk, Run { prot, ..run }, &mut arena.text);
+            result = unseal_chunk(chunk, Run { prot, ..run }, arena);
             done += chunk.len() as u64;
         }
         if let Some(live) = live {
@@ -119,8 +121,31 @@ fn unseal_run(arena: &mut Arena, index: usize, memory: &Limits, live: &mut Optio
     Ok(done)
 }
 
+/// Before everything sealed is sealed anew: makes anonymous what sealed memory has grown by. There is nothing to seal, and it would
+/// keep its old memfd.
+pub(crate) fn growth(arena: &mut Arena, live: &mut Option<Live>) -> Result<(), Error> {
+    let look = |e| Error::System(Step::Look, e);
+    find_sealed(arena, Range::ALL, Parts::Growth).map_err(look)?;
+    if arena.run_count > 0 {
+        let Arena { text, small, .. } = &mut *arena;
+        let memory = Limits::find(text, small).map_err(look)?;
+        for i in 0..arena.run_count {
+            unseal_run(arena, i, &memory, live)?;
+        }
+    }
+    Ok(())
+}
+
+/// Which parts of sealed mappings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    All,
+    /// What they have grown by.
+    Growth,
+}
+
 /// Lists the sealed parts of `range` as runs of the arena; false when there are more than it has room for.
-fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<bool> {
+fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<bool> {
     arena.run_count = 0;
     let listed = lookup::for_each(range, Wanted::Files, |v| {
         let part = v.range.intersect(range);
@@ -128,7 +153,19 @@ fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<bool> {
             return Ok(());
         }
         let advice = offset::advice_of_sealed(v);
-        arena.push_run(Run { range: part, prot: v.prot, advice, ..Run::default() })
+        let mut at = part.start;
+        while at < part.end {
+            let (growth, len) = match offset::shows(v.offset + (at - v.range.start) as u64) {
+                Shows::Run(len) => (false, len),
+                Shows::Growth(len) => (true, len),
+            };
+            let end = at + (len as usize).min(part.end - at);
+            if growth || parts == Parts::All {
+                arena.push_run(Run { range: Range::new(at, end), prot: v.prot, advice, growth, ..Run::default() })?;
+            }
+            at = end;
+        }
+        Ok(())
     });
     match listed {
         Ok(()) => Ok(true),
@@ -137,8 +174,9 @@ fn find_sealed(arena: &mut Arena, range: Range) -> sys::Result<bool> {
     }
 }
 
-fn unseal_chunk(chunk: Range, run: Run, buf: &mut [u8]) -> sys::Result<()> {
+fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena) -> sys::Result<()> {
     let len = chunk.len();
+    let Arena { text: buf, regions, .. } = arena;
     let properties = match STATE.marked.touch(chunk) {
         true => Properties::at(chunk.start, buf)?,
         false => Properties { advice: run.advice, ..Properties::default() },
@@ -162,7 +200,11 @@ fn unseal_chunk(chunk: Range, run: Run, buf: &mut [u8]) -> sys::Result<()> {
         }
         let readable = run.prot & sys::PROT_READ != 0;
         let open = if readable { Ok(()) } else { sys::mprotect(chunk.start, len, sys::PROT_READ) };
-        open.and_then(|()| copy_pages(chunk, copy, buf))
+        let copied = open.and_then(|()| match run.growth {
+            false => copy_pages(chunk, copy, buf),
+            true => copy_written(chunk, copy, buf, regions),
+        });
+        copied
             .and_then(|()| properties.apply(copy, len, run.prot))
             .and_then(|()| remap::unseal_range(chunk, run.prot, copy))
             .inspect_err(|_| {
@@ -174,6 +216,22 @@ fn unseal_chunk(chunk: Range, run: Run, buf: &mut [u8]) -> sys::Result<()> {
     // SAFETY: what is left of the reservation is ours.
     let freed = unsafe { sys::munmap(base, reserved) };
     result.and(freed)
+}
+
+/// Copies of what sealed memory has grown by what was written there. Reading the rest would take memory in the memfd for good.
+///
+/// # Safety
+/// As [`copy_pages`].
+unsafe fn copy_written(from: Range, to: usize, buf: &mut [u8], regions: &mut [Region]) -> sys::Result<()> {
+    let mut result = Ok(());
+    Pagemap::open(regions)?.for_each(from, Which::Written, |found| {
+        let found = found.intersect(from);
+        if result.is_ok() {
+            // SAFETY: as above.
+            result = unsafe { copy_pages(found, to + (found.start - from.start), buf) };
+        }
+    })?;
+    result
 }
 
 /// Copies what isn't zero to new memory, and guards as guards. The kernel reads it: what can't be read is an error, no signal.

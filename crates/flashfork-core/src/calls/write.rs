@@ -1,6 +1,7 @@
 //! Writing into code that is mapped to be executed, without it being anything else for a moment.
 
 use crate::sys::{self, PAGE, Result};
+use crate::text;
 
 /// Writes to code.
 ///
@@ -14,7 +15,7 @@ pub struct Writer {
 impl Writer {
     /// Opens the file.
     pub fn open() -> Writer {
-        Writer { file: sys::open(c"/proc/self/mem", sys::O_WRONLY) }
+        Writer { file: text::open(c"/proc/thread-self/mem", sys::O_WRONLY) }
     }
 
     /// Replaces bytes of a mapping that is readable and executable.

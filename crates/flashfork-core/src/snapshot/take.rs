@@ -2,7 +2,6 @@
 
 use super::table::{Entry, Inherit, MAX_NAMED, MAX_OPEN, Saved, Table};
 use super::{Error, Options, Step, asm};
-use crate::arena::MAX_RUNS;
 use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
@@ -10,12 +9,12 @@ use crate::seal::{Maker, Pages};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
 use crate::vma::{self, Kind, Vma};
-use crate::{calls, dump, limits, objects, offset, plan};
+use crate::{calls, dump, limits, objects, offset, plan, unseal};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 
 /// Where the copies lie in the memfd: behind the windows of all runs.
-const COPIES: u64 = offset::of_run(MAX_RUNS, 0, 0);
+const COPIES: u64 = offset::COPIES;
 
 /// Beyond the last address that a program can map (`TASK_SIZE_MAX` with page tables of five levels, arch/x86/include/asm/page_64.h).
 const END_OF_ADDRESSES: usize = (1 << 56) - PAGE;
@@ -80,6 +79,7 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
             return Err(Error::TooMany);
         }
     }
+    unseal::growth(table.arena, &mut None).map_err(Error::of_engine)?;
     let facts = plan::make(table.arena, true).map_err(look)?;
     if let Some(reason) = facts.refused {
         return Err(Error::Refused(reason));
