@@ -225,9 +225,16 @@ impl Found {
     }
 
     fn look_for_stubs(&mut self, v: &Vma) -> Result<()> {
-        // SAFETY: executable memory that can be read, and no file behind it that might be cut short.
-        let is_page = v.range.len() == PAGE && unsafe { stub::is_page(code_of(v.range)) };
-        if is_page {
+        if v.range.len() != PAGE {
+            return Ok(());
+        }
+        let mut head = [0; stub::HEAD];
+        match sys::read_own(v.range.start, &mut head) {
+            // The page of a program's own that is a guard, or has nothing behind it.
+            Err(Errno::EFAULT) => return Ok(()),
+            other => other?,
+        }
+        if stub::is_page(&head) {
             *self.pages.get_mut(self.page_count).ok_or(Errno::E2BIG)? = v.range.start;
             self.page_count += 1;
         }

@@ -74,9 +74,12 @@ pub fn target(code: &[u8], at: usize) -> Option<usize> {
     Some((at + JUMP).wrapping_add_signed(i32::from_le_bytes(offset) as isize))
 }
 
-/// Whether a page holds stubs, of whatever copy of the engine.
+/// Bytes at the start of a page that tell whether it holds stubs.
+pub const HEAD: usize = 24;
+
+/// Whether a page that starts with these bytes holds stubs, of whatever copy of the engine.
 pub fn is_page(bytes: &[u8]) -> bool {
-    bytes.get(8..24) == Some(WORDS)
+    bytes.get(8..HEAD) == Some(WORDS)
 }
 
 /// The entry that the stubs of a page lead to.
