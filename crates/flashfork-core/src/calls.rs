@@ -359,6 +359,13 @@ fn rewrite(library: &Library, found: &Found, buf: &mut [u8], executes: &impl Fn(
 
 /// Puts the jumps in place.
 fn write_all(places: &Places, writer: &Writer) -> Result<()> {
+    for jump in places.all().iter().filter(|jump| jump.bytes.is_some()) {
+        // A fork copies the page tables of a file mapping that has written pages: let that be the mapping of these pages alone. Advice on
+        // reading ahead tells it from its neighbours. Where that is refused forks are slower.
+        let pages = Range::pages_of(jump.at, JUMP);
+        // SAFETY: nothing is discarded.
+        let _ = unsafe { sys::madvise(pages.start, pages.len(), linux_raw_sys::general::MADV_RANDOM) };
+    }
     for (at, bytes) in places.all().iter().filter_map(|jump| Some((jump.at, jump.bytes?))) {
         // SAFETY: the jump replaces one whole instruction, or the beginning of one, that nobody is in the middle of, and leads to a
         // stub that does the same.

@@ -70,7 +70,37 @@ pub fn for_each(
 
 /// Where a byte stands.
 pub fn places_of(byte: u8, code: &[u8]) -> impl Iterator<Item = usize> {
-    code.iter().enumerate().filter(move |(_, b)| **b == byte).map(|(at, _)| at)
+    let mut from = 0;
+    core::iter::from_fn(move || {
+        let at = from + find(byte, code.get(from..)?)?;
+        from = at + 1;
+        Some(at)
+    })
+}
+
+/// The first place of a byte. By the processor's own search: megabytes are looked through in a program's first seal, however this
+/// was compiled.
+fn find(byte: u8, code: &[u8]) -> Option<usize> {
+    let left: usize;
+    let found: u8;
+    // SAFETY: reads the slice alone; the direction flag is clear under the System V ABI. In an empty slice
+    // nothing is found.
+    unsafe {
+        core::arch::asm!(
+            "test rcx, rcx",
+            "mov {found}, 0",
+            "jz 2f",
+            "repne scasb",
+            "sete {found}",
+            "2:",
+            found = out(reg_byte) found,
+            inout("rcx") code.len() => left,
+            inout("rdi") code.as_ptr() => _,
+            in("al") byte,
+            options(nostack, readonly),
+        );
+    }
+    (found == 1).then(|| code.len() - left - 1)
 }
 
 /// Whether the byte before an instruction may be its prefix, which would give it another meaning.
@@ -243,6 +273,15 @@ mod tests {
             },
         )?;
         Ok(found)
+    }
+
+    #[test]
+    fn every_place_of_a_byte_is_found() {
+        let places = |code: &[u8]| places_of(7, code).collect::<Vec<_>>();
+        assert_eq!(places(&[]), []);
+        assert_eq!(places(&[1]), []);
+        assert_eq!(places(&[7, 1, 7, 7]), [0, 2, 3]);
+        assert_eq!(places(&[1, 2, 7]), [2]);
     }
 
     /// Beginnings of functions, from the packages of Debian 11, 12 and 13.
