@@ -1,5 +1,5 @@
 //! The model checker as a test: the seeds that failed once, then some thousand steps of new ones by both routes, and 2,000 with
-//! threads and of each allocator.
+//! threads, of late flags and of each allocator.
 //!
 //! `FLASHFORK_TEST_ALL=1` takes many more, 10⁵ of each of these. The other modes are run by hand.
 
@@ -36,6 +36,11 @@ fn mode(args: &[&str], seed: &str) {
 #[test]
 fn one_thread_seals_while_others_work() {
     mode(&["threads"], "2001");
+}
+
+#[test]
+fn flags_that_come_after_the_seal() {
+    mode(&["flags"], "1");
 }
 
 #[test]
