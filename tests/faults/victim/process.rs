@@ -55,17 +55,33 @@ pub fn state() -> State {
     State { descriptors, signal_mask, file_size, thp_disabled, pages: address_space() }
 }
 
+/// Pages of address space, those apart on which libc's calls are led to the engine: they stay for good.
 fn address_space() -> usize {
     let mut text = [0u8; 64];
-    // SAFETY: a constant name, and a buffer of our own.
-    let n = unsafe {
-        let fd = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        let n = libc::read(fd, text.as_mut_ptr().cast(), text.len());
+    let statm = read(c"/proc/self/statm", &mut text);
+    let digits = statm.iter().take_while(|b| b.is_ascii_digit());
+    let pages = digits.fold(0, |value, digit| value * 10 + usize::from(digit - b'0'));
+    let mut maps = [0u8; 64 << 10];
+    let lines = read(c"/proc/self/maps", &mut maps).split(|b| *b == b'\n');
+    pages - lines.filter(|line| line.ends_with(b" r-xp 00000000 00:00 0 ")).count()
+}
+
+/// Reads a file without allocating.
+fn read<'a>(path: &std::ffi::CStr, buf: &'a mut [u8]) -> &'a [u8] {
+    let mut len = 0;
+    // SAFETY: a buffer of our own.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        loop {
+            let n = libc::read(fd, buf[len..].as_mut_ptr().cast(), buf.len() - len);
+            if n <= 0 {
+                break;
+            }
+            len += n as usize;
+        }
         libc::close(fd);
-        n
-    };
-    let digits = text.iter().take(n.max(0) as usize).take_while(|b| b.is_ascii_digit());
-    digits.fold(0, |value, digit| value * 10 + usize::from(digit - b'0'))
+    }
+    &buf[..len]
 }
 
 /// Compares two states; `more` pages of address space are right, and more than that only with `leak_allowed`.
