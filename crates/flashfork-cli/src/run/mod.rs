@@ -63,7 +63,7 @@ impl Engine {
 
 pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
     // Before the program runs: a place that can't be written to is found out now.
-    let place = args.report.as_deref().map(|path| Place::open(path)).transpose()?;
+    let place = args.report.as_deref().map(Place::open).transpose()?;
     // They are never worth a program.
     let stats = shared::SharedStats::create()
         .inspect_err(|e| eprintln!("flashfork: the statistics are missing, and the report, if one was asked for: {e}"))
