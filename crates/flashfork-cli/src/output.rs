@@ -8,9 +8,9 @@ pub fn say(text: &str) -> Result<(), CliError> {
     writeln!(std::io::stdout().lock(), "{text}").map_err(CliError::file("write", "standard output"))
 }
 
-/// Prints an error, one line. Nobody could be told that standard error is full.
+/// Prints an error, one line, at once: a clone may write there at the same time. Nobody could be told that standard error is full.
 pub fn complain(error: &CliError) {
-    let _ = writeln!(std::io::stderr().lock(), "flashfork: {error}");
+    let _ = std::io::stderr().lock().write_all(format!("flashfork: {error}\n").as_bytes());
 }
 
 /// Lets a closed pipe end this process quietly: Rust starts with SIGPIPE ignored.

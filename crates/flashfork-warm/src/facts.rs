@@ -50,13 +50,17 @@ pub struct Facts {
     pub running: u64,
     /// Most clones it makes; 0 for any number.
     pub max: u64,
+    /// Files that the program was made of and that have changed since.
+    pub changed: u64,
+    /// Such files of which a change would not be noticed.
+    pub unwatched: u64,
 }
 
 impl Facts {
     pub(crate) fn write<const N: usize>(self, w: Writer<N>) -> Writer<N> {
         let unsealed = self.unsealed.map_or(0, |reason| u64::from(reason) + 1);
         let w = w.signed(self.pid).put(self.at as u64).put(self.sealed).put(unsealed);
-        w.put(self.made).put(self.running).put(self.max)
+        w.put(self.made).put(self.running).put(self.max).put(self.changed).put(self.unwatched)
     }
 
     pub(crate) fn read(r: &mut Reader<'_>) -> Option<Facts> {
@@ -71,6 +75,8 @@ impl Facts {
             made: r.get()?,
             running: r.get()?,
             max: r.get()?,
+            changed: r.get()?,
+            unwatched: r.get()?,
         })
     }
 }

@@ -54,6 +54,12 @@ pub const CALL_VARIABLE: usize = 2;
 /// In a clone: signals are blocked as its caller has them. For runtimes whose fork puts back what was blocked before it.
 pub const CALL_UNBLOCK: usize = 3;
 
+/// Before it is ready: a file that the program was made of, by its name from the root, at `a`. Callers are told when it has changed.
+pub const CALL_FILE: usize = 4;
+
+/// Bytes of the name of a file that has changed: the end of a longer one.
+pub const NAME_OF_CHANGED: usize = 232;
+
 /// Appends numbers to a message.
 struct Writer<const N: usize>([u8; N], usize);
 
@@ -65,6 +71,12 @@ impl<const N: usize> Writer<N> {
     fn put(mut self, number: u64) -> Self {
         self.0[self.1..self.1 + 8].copy_from_slice(&number.to_ne_bytes());
         self.1 += 8;
+        self
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.0[self.1..self.1 + bytes.len()].copy_from_slice(bytes);
+        self.1 += bytes.len();
         self
     }
 

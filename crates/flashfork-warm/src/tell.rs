@@ -1,6 +1,6 @@
 //! Template to command.
 
-use crate::{Facts, Reader, Writer};
+use crate::{Facts, NAME_OF_CHANGED, Reader, Writer};
 
 /// What could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,13 @@ pub enum Tell {
         /// Its status as of `wait(2)`.
         status: i32,
     },
+    /// Before [`Tell::Started`]: the clone runs what was in these files when its template was warmed, and something else is there now.
+    Changed {
+        /// How many.
+        count: u64,
+        /// The name of one, or its end; zeros behind it.
+        name: [u8; NAME_OF_CHANGED],
+    },
     /// There is no clone.
     Failed {
         /// What was being done.
@@ -65,7 +72,7 @@ pub enum Tell {
 
 impl Tell {
     /// Bytes of a message.
-    pub const LEN: usize = 64;
+    pub const LEN: usize = 16 + NAME_OF_CHANGED;
 
     /// As it is sent.
     #[must_use]
@@ -76,6 +83,7 @@ impl Tell {
             Tell::Refused { reason } => w.put(2).put(u64::from(reason)),
             Tell::Started { pid } => w.put(3).signed(pid),
             Tell::Ended { status } => w.put(5).signed(status),
+            Tell::Changed { count, name } => w.put(7).put(count).bytes(&name),
             Tell::Failed { step, errno } => w.put(6).put(step as u64).signed(errno),
         }
         .0
@@ -90,6 +98,7 @@ impl Tell {
             2 => Tell::Refused { reason: u8::try_from(r.get()?).ok()? },
             3 => Tell::Started { pid: r.signed().filter(|pid| *pid > 1)? },
             5 => Tell::Ended { status: r.signed()? },
+            7 => Tell::Changed { count: r.get()?, name: *r.0.first_chunk()? },
             6 => Tell::Failed { step: Step::new(r.get()?)?, errno: r.signed()? },
             _ => return None,
         })
@@ -103,8 +112,17 @@ mod tests {
 
     #[test]
     fn every_answer_comes_back_as_it_was_sent() {
-        let facts =
-            Facts { pid: 77, at: ReadyAt::Python, sealed: 1 << 40, unsealed: Some(0), made: 3, running: 2, max: 0 };
+        let facts = Facts {
+            pid: 77,
+            at: ReadyAt::Python,
+            sealed: 1 << 40,
+            unsealed: Some(0),
+            made: 3,
+            running: 2,
+            max: 0,
+            changed: 4,
+            unwatched: 5,
+        };
         for tell in [
             Tell::Facts(facts),
             Tell::Facts(Facts { unsealed: None, at: ReadyAt::Ruby, ..facts }),
@@ -113,6 +131,7 @@ mod tests {
             Tell::Ended { status: 0x7f00 },
             Tell::Failed { step: Step::Wait, errno: 12 },
             Tell::Failed { step: Step::Descriptors, errno: 0 },
+            Tell::Changed { count: 2, name: [b'x'; NAME_OF_CHANGED] },
         ] {
             assert_eq!(Tell::decode(&tell.encode()), Some(tell));
         }

@@ -34,9 +34,6 @@ const ENDING: usize = 7;
 /// How long a template may take to make a clone: it makes one after the other, for as many callers as come.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// `si_code` of a signal from the kernel: that of a terminal goes to the whole group in front.
-const FROM_KERNEL: i32 = 0x80;
-
 /// Runs a clone with these arguments to its end. Gives the exit code.
 pub fn clone(name: &Name, arguments: &[OsString]) -> Result<u8, CliError> {
     let names = Names::open()?;
@@ -108,6 +105,10 @@ impl Running<'_> {
                 let_go_of_streams();
                 Ok(None)
             }
+            Heard::Tell(Tell::Changed { count, name }) => {
+                crate::output::complain(&changed(self.name, count, &name));
+                Ok(None)
+            }
             Heard::Tell(Tell::Ended { status }) => Ok(Some(exit_code(status))),
             Heard::Tell(Tell::Failed { step: Step::Request, .. } | Tell::Facts(_) | Tell::Refused { .. })
             | Heard::Nonsense => Err(self.link.misunderstood(self.name)),
@@ -138,7 +139,7 @@ impl Running<'_> {
             }
             // A stopped job is continued as a whole. A template that is gone is told of by the link; one that has not read hundreds of
             // signals before will not miss this.
-            let group = info.ssi_code == FROM_KERNEL || signal == libc::SIGCONT;
+            let group = info.ssi_code == caller::FROM_KERNEL || signal == libc::SIGCONT;
             let _ = self.link.ask(Ask::Signal { signal, group }, &[]);
         }
     }
@@ -169,6 +170,16 @@ fn let_go_of_streams() {
 fn exit_code(status: i32) -> u8 {
     let code = if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
     u8::try_from(code).unwrap_or(1)
+}
+
+/// The clone runs what was there.
+fn changed(template: &Name, count: u64, name: &[u8]) -> CliError {
+    let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+    let file = String::from_utf8_lossy(&name[..end]).replace(char::is_control, "?");
+    let others = if count > 1 { format!(" and {} other files", count - 1) } else { String::new() };
+    CliError::Unable(format!(
+        "{file}{others} changed since {template} was warmed, and this clone runs what was there before: `flashfork rm {template}`, then warm it again"
+    ))
 }
 
 fn gone(name: &Name) -> CliError {

@@ -5,6 +5,7 @@ use super::names::{Name, Names};
 use crate::error::CliError;
 use crate::output::say;
 use flashfork_warm::{Ask, Facts, ReadyAt, Tell};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -19,6 +20,8 @@ struct Row {
     clones_made: Option<u64>,
     max_clones: Option<u64>,
     sealed_bytes: Option<u64>,
+    age_seconds: Option<u64>,
+    changed_files: Option<u64>,
     command: String,
 }
 
@@ -39,7 +42,7 @@ pub fn ls(json: bool) -> Result<ExitCode, CliError> {
     }
     // All together: what many don't answer takes no longer than what one doesn't.
     let until = Instant::now() + LIMIT;
-    let rows = asked.iter().filter_map(|(link, name)| row(name, link, until)).collect::<Vec<_>>();
+    let rows = asked.iter().filter_map(|(link, name)| row(&names, name, link, until)).collect::<Vec<_>>();
     if json {
         let text = serde_json::to_string_pretty(&rows).map_err(|e| CliError::Unable(e.to_string()))?;
         say(&text)?;
@@ -92,7 +95,7 @@ fn remove(names: &Names, name: &Name) -> Result<String, CliError> {
 }
 
 /// `None` of a template that has just ended.
-fn row(name: &Name, link: &Link, until: Instant) -> Option<Row> {
+fn row(names: &Names, name: &Name, link: &Link, until: Instant) -> Option<Row> {
     let (state, facts) = match link.answer(until) {
         Ok(Heard::Tell(Tell::Facts(facts))) => ("waiting", Some(facts)),
         Ok(Heard::End) => return None,
@@ -112,8 +115,17 @@ fn row(name: &Name, link: &Link, until: Instant) -> Option<Row> {
         clones_made: facts.map(|facts| facts.made),
         max_clones: facts.map(|facts| facts.max).filter(|max| *max > 0),
         sealed_bytes: facts.map(|facts| facts.sealed),
+        age_seconds: age(&names.path.join(name)),
+        changed_files: facts.map(|facts| facts.changed),
         command: words.collect::<Vec<_>>().join(" ").trim_end().replace(char::is_control, " "),
     })
+}
+
+/// Of a template: its socket was made when its program was started.
+fn age(socket: &Path) -> Option<u64> {
+    let made = std::fs::symlink_metadata(socket).and_then(|about| about.modified()).ok()?;
+    // The clock may have been set back since.
+    Some(made.elapsed().unwrap_or_default().as_secs())
 }
 
 fn table(rows: &[Row]) -> String {
@@ -121,8 +133,8 @@ fn table(rows: &[Row]) -> String {
         return "no templates; `flashfork warm NAME -- COMMAND` makes one".into();
     }
     let mut lines = vec![format!(
-        "{:<16} {:>8} {:<7} {:>8} {:>8} {:>9}  COMMAND",
-        "NAME", "PROCESS", "READY", "RUNNING", "MADE", "SEALED"
+        "{:<16} {:>8} {:<7} {:>8} {:>8} {:>9} {:>6} {:>7}  COMMAND",
+        "NAME", "PROCESS", "READY", "RUNNING", "MADE", "SEALED", "AGE", "CHANGED"
     )];
     lines.extend(rows.iter().map(|r| {
         let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "-".into());
@@ -131,9 +143,23 @@ fn table(rows: &[Row]) -> String {
         let (sealed, running) =
             (or_unknown(r.sealed_bytes.map(size)), or_unknown(r.clones_running.map(|n| n.to_string())));
         let (pid, ready) = (or_unknown(r.pid.map(|pid| pid.to_string())), r.ready.unwrap_or(r.state));
-        format!("{:<16} {pid:>8} {ready:<7} {running:>8} {made:>8} {sealed:>9}  {}", r.name, r.command)
+        let (age, changed) = (or_unknown(r.age_seconds.map(span)), or_unknown(r.changed_files.map(|n| n.to_string())));
+        format!(
+            "{:<16} {pid:>8} {ready:<7} {running:>8} {made:>8} {sealed:>9} {age:>6} {changed:>7}  {}",
+            r.name, r.command
+        )
     }));
     lines.join("\n")
+}
+
+/// Of seconds, for people.
+fn span(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} d", seconds / 86_400),
+    }
 }
 
 /// Of bytes, for people.

@@ -58,6 +58,12 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
     send(link.as_fd().as_raw_fd(), &socket.st_ino.to_ne_bytes(), MsgFlags::MSG_NOSIGNAL).map_err(no_socket)?;
     std::mem::forget(program);
     output::say(&announcement(&args.name, &facts))?;
+    if facts.unwatched > 0 {
+        output::complain(&CliError::Unable(format!(
+            "changes to {} of the files that {} was made of will not be noticed: the system watches no more for you (sysctl fs.inotify)",
+            facts.unwatched, args.name
+        )));
+    }
     if args.ready == Ready::Auto && facts.at == ReadyAt::Main && program::is_interpreter(&args.command[0]) {
         let line = format!(
             "{} is ready before main, without having done any of its work: it is no CPython (3.8 or later, with its C API), Perl or Ruby, but a program that starts one, perhaps; warm that one itself",

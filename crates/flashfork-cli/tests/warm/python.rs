@@ -260,3 +260,162 @@ fn a_script_without_standard_output_writes_what_it_holds() {
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     assert_eq!(std::fs::read_to_string(out).unwrap(), "held");
 }
+
+/// A script that shows what Python takes the signals' handlers for, and what becomes of one that is restored.
+const HANDLERS: &str = "
+import os, signal
+some = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE, signal.SIGUSR1]
+print([signal.getsignal(s) for s in some], flush=True)
+for s in some:
+    before = signal.signal(s, lambda *_: None)
+    signal.signal(s, before)
+    if before is signal.SIG_IGN:
+        os.kill(os.getpid(), s)
+print('alive')
+";
+
+#[test]
+fn signals_that_the_caller_ignores_are_seen_as_in_python_itself() {
+    use std::os::unix::process::CommandExt;
+    let place = warmed("import signal; signal.signal(signal.SIGUSR2, print)");
+    place.script("handlers.py", HANDLERS);
+    let ignoring = |mut command: std::process::Command, all: &'static [i32]| {
+        let ignore = move || {
+            // SAFETY: async-signal-safe; no handler of this process is involved.
+            unsafe {
+                // As in a shell in front.
+                for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                for signal in all {
+                    libc::signal(*signal, libc::SIG_IGN);
+                }
+            }
+            Ok(())
+        };
+        // SAFETY: as above.
+        unsafe { command.pre_exec(ignore) };
+        let output = command.current_dir(place.path()).output().unwrap();
+        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+    };
+    let sets: [&'static [i32]; 3] =
+        [&[], &[libc::SIGHUP], &[libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2]];
+    for all in sets {
+        let mut python = std::process::Command::new(PYTHON);
+        python.arg("handlers.py");
+        let cold = ignoring(python, all);
+        assert!(cold.1.ends_with("alive\n"), "{cold:?}");
+        for _ in 0..2 {
+            assert_eq!(ignoring(place.flashfork(&["clone", "t", "handlers.py"]), all), cold, "{all:?}");
+        }
+    }
+    // What the warm-up has set up is the program's own.
+    let code = "import signal; print(signal.getsignal(signal.SIGUSR2)); signal.raise_signal(signal.SIGUSR2)";
+    let own = ignoring(place.flashfork(&["clone", "t", "-c", code]), &[libc::SIGUSR2]);
+    assert_eq!((own.0, own.1.lines().count()), (Some(0), 2), "{own:?}");
+}
+
+#[test]
+fn the_key_of_multiprocessing_is_a_clone_s_own() {
+    let place = warmed("import multiprocessing");
+    place.script(
+        "key.py",
+        "import multiprocessing as m
+def child(queue): queue.put(bytes(m.current_process().authkey))
+queue = m.get_context('fork').Queue()
+process = m.get_context('fork').Process(target=child, args=(queue,))
+process.start()
+own = bytes(m.current_process().authkey)
+assert queue.get() == own and len(own) == 32
+process.join()
+print(own.hex())
+",
+    );
+    let keys: Vec<_> = (0..3).map(|_| stdout(&place.python(&["key.py"])).to_owned()).collect();
+    assert!(keys.iter().all(|key| key.trim().len() == 64), "{keys:?}");
+    assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2], "{keys:?}");
+    let given = warmed("import multiprocessing; multiprocessing.current_process().authkey = b'given'");
+    let code = "import multiprocessing as m; print(bytes(m.current_process().authkey))";
+    assert_eq!(stdout(&given.python(&["-c", code])), "b'given'\n");
+}
+
+#[test]
+fn a_zip_file_or_directory_named_by_a_relative_path_works_after_chdir() {
+    let place = warmed("import zipimport, zipfile, runpy");
+    let files = [
+        (
+            "__main__.py",
+            "import os, sys\nos.chdir('/')\nimport later\nprint(sys.path[0], __file__, sys.argv, later.value, later.__file__)\n",
+        ),
+        ("later.py", "value = 7\n"),
+    ];
+    std::fs::create_dir(place.path().join("app")).unwrap();
+    files.iter().for_each(|(name, text)| place.script(&format!("app/{name}"), text));
+    let zip = std::process::Command::new(PYTHON)
+        .args(["-m", "zipapp", "app", "-o", "app.zip"])
+        .current_dir(place.path())
+        .status();
+    assert!(zip.unwrap().success());
+    for arguments in [&["app.zip", "x"][..], &["app"], &["./app.zip"], &["app/../app"]] {
+        same(&place, arguments);
+    }
+}
+
+#[test]
+fn a_script_s_own_module_that_a_warmed_one_shadows_is_told_in_one_line() {
+    let place = warmed("import fractions, json");
+    std::fs::create_dir_all(place.path().join("json")).unwrap();
+    place.script("show.py", "import fractions, os; print(hasattr(fractions, 'mine'), hasattr(os, 'mine'))");
+    // Python doesn't import these from here either: it has them from its start on, or they are no modules.
+    place.script("os.py", "mine = 1");
+    place.script("fractions.txt", "");
+    same(&place, &["show.py"]);
+    place.script("fractions.py", "mine = 1");
+    let shadowed = place.python(&["show.py"]);
+    let said = stderr(&shadowed);
+    assert_eq!(
+        (stdout(&shadowed), said.lines().count(), stdout(&place.cold(&["show.py"]))),
+        ("False False\n", 1, "True False\n")
+    );
+    assert!(said.contains("fractions.py") && said.contains("warm without fractions"), "{said}");
+    place.script("json/__init__.py", "");
+    assert_eq!(stderr(&place.python(&["-c", "0"])).lines().count(), 2);
+}
+
+#[test]
+fn code_that_changed_after_the_warm_up_is_told_in_one_line() {
+    let place = Place::new();
+    place.script("mine.py", "value = 1\n");
+    place.script("other.py", "value = 2\n");
+    place.script("show.py", "import mine; print(mine.value)\n");
+    let code = format!("import sys; sys.path.append({:?}); import mine, other", place.path());
+    let warmed = place.warm(&[PYTHON, "-c", &code]);
+    assert_eq!(stderr(&warmed), "");
+    let shown = || place.python(&["show.py"]);
+    let state = || {
+        let template = place.list().remove(0);
+        (template["changed_files"].as_u64().unwrap(), template["age_seconds"].is_u64())
+    };
+    let before = shown();
+    assert_eq!((stdout(&before), stderr(&before), state()), ("1\n", "", (0, true)));
+    // Read, opened to be written without being so, linked, and given other rights: it is what it was.
+    let mine = place.path().join("mine.py");
+    std::fs::read(&mine).unwrap();
+    drop(std::fs::OpenOptions::new().append(true).open(&mine).unwrap());
+    std::fs::hard_link(&mine, place.path().join("link")).unwrap();
+    std::fs::set_permissions(&mine, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
+    assert_eq!((stderr(&shown()), state()), ("", (0, true)));
+    // In place, as an editor that writes another file and renames it, and gone.
+    place.script("mine.py", "value = 10\n");
+    for turn in 0..2 {
+        let after = shown();
+        let said = stderr(&after);
+        assert_eq!((stdout(&after), said.lines().count(), state().0), ("1\n", 1, 1), "{turn}: {said}");
+        assert!(said.contains("mine.py changed since t was warmed") && said.contains("flashfork rm t"), "{said}");
+    }
+    place.script("new", "value = 3\n");
+    std::fs::rename(place.path().join("new"), place.path().join("other.py")).unwrap();
+    assert!(stderr(&shown()).contains("mine.py and 1 other files"), "{}", stderr(&shown()));
+    std::fs::remove_file(&mine).unwrap();
+    assert_eq!((state().0, stdout(&place.run(&["ls"])).contains("CHANGED")), (2, true));
+}

@@ -152,3 +152,32 @@ two
     let missing = place.run(&["clone", "t", "nowhere.rb"]);
     assert!(stderr(&missing).contains("nowhere.rb") && !missing.status.success());
 }
+
+#[test]
+fn libraries_of_perl_and_ruby_and_programs_that_changed_are_told() {
+    let changed = |place: &Place, file: &str, arguments: &[&str]| {
+        let run = || place.run(&[&["clone", "t"], arguments].concat());
+        assert_eq!(stderr(&run()), "", "{file}");
+        let path = place.path().join(file);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.push(b'\n');
+        // Another file of that name: a program that runs can't be written to.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        let after = run();
+        let said = stderr(&after);
+        assert!(said.lines().count() == 1 && said.contains(file) && said.contains("changed since"), "{said}");
+    };
+    let perl = Place::new();
+    std::fs::write(perl.path().join("Mine.pm"), "package Mine; 1;\n").unwrap();
+    perl.warm(&["perl", &format!("-I{}", perl.path().display()), "-MMine", "-e", "1"]);
+    changed(&perl, "Mine.pm", &["-e", "1"]);
+    let ruby = Place::new();
+    std::fs::write(ruby.path().join("mine.rb"), "MINE = 1\n").unwrap();
+    ruby.warm(&["ruby", &format!("-I{}", ruby.path().display()), "-rmine", "-e", "1"]);
+    changed(&ruby, "mine.rb", &["-e", "1"]);
+    let place = Place::new();
+    let program = place.program("small", "int main(void) { return 0; }");
+    place.warm(&[program.to_str().unwrap()]);
+    changed(&place, "small", &[]);
+}

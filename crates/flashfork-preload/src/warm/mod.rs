@@ -10,6 +10,7 @@ mod ahead;
 mod end;
 mod entry;
 mod environment;
+mod files;
 mod interpreters;
 mod mapped;
 mod message;

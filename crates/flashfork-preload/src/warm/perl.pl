@@ -8,7 +8,10 @@
         $| = $flush;
         select $before;
     }
-    my ($call, $ready, $argument, $variable, $unblock) = (0x666f726b, 0 .. 3);
+    my ($call, $ready, $argument, $variable, $unblock, $made_of) = (0x666f726b, 0 .. 4);
+    for my $name (grep { defined && !ref && m{^/} } values %INC) {
+        syscall $call, $made_of, my $text = "$name\0";
+    }
     while (syscall($call, $ready, 4) == 0) {
         my $pid = fork;
         last if defined $pid && $pid == 0;

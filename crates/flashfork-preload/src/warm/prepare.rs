@@ -24,6 +24,8 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
     }
     // SAFETY: flushes what the warm-up has printed, once: clones would each print it again.
     unsafe { libc::fflush(core::ptr::null_mut()) };
+    // SAFETY: the process's one thread.
+    unsafe { super::files::note_objects() };
     let sealed = flashfork_core::seal(Pages::Auto);
     flashfork_core::fork::stats().seal(&sealed);
     let (bytes, unsealed) = match sealed.outcome {
@@ -39,11 +41,13 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
     };
     drop(sealed);
     super::mapped::note();
+    let (changed, unwatched) = super::files::counts();
     // From here on the policy has nothing to decide.
     flashfork_core::fork::stop();
     // SAFETY: plain calls on this process; every result that matters is checked.
     unsafe {
-        let facts = Facts { pid: libc::getpid(), at, sealed: bytes, unsealed, made: 0, running: 0, max: order.max };
+        let (pid, max) = (libc::getpid(), order.max);
+        let facts = Facts { pid, at, sealed: bytes, unsealed, made: 0, running: 0, max, changed, unwatched };
         let (mask, on_child) = quiet_signals();
         let signals = signal_descriptor();
         let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);

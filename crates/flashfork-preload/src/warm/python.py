@@ -1,6 +1,12 @@
 # What the shim does in Python at the ready point of a template, and in its clones. One namespace of its own, seen by no program.
-# `given` and `variables` are lists of bytes that the shim sets; it reads `source` and `file`, or `code`, and `main` and `status`.
-import sys, os, io, gc, _io, _weakref, atexit
+# `given` and `variables` are lists of bytes that the shim sets, `ignored` a set of signals as a number; it reads `source` and `file`, or
+# `code`, and `main`, `status` and `files`.
+import sys
+
+# What is there before any program's code.
+_BARE = set(sys.modules)
+
+import os, io, gc, _io, _signal, _weakref, atexit
 
 status = 0
 _SELF = globals()
@@ -27,6 +33,60 @@ def _main(argv, path0, file=None, loader=None):
     if not getattr(sys.flags, "safe_path", sys.flags.isolated) and path0 is not None:
         sys.path.insert(0, path0)
         _SELF["_path0"] = path0
+        _warn_of_shadows(path0)
+
+
+def _warn_of_shadows(directory):
+    """A module beside the program is not imported where the template has one of its name."""
+    try:
+        entries = os.listdir(directory or ".") if _SELF.get("_names") else ()
+    except OSError:
+        return
+    for entry in sorted(entries):
+        name = entry.partition(".")[0]
+        if name not in _names:
+            continue
+        path = os.path.join(directory, entry)
+        if entry == name:
+            files = (os.path.join(path, "__init__" + suffix) for suffix in _suffixes)
+            path = next(filter(os.path.isfile, files), None)
+        elif entry[len(name):] not in _suffixes:
+            continue
+        warmed = getattr(sys.modules.get(name), "__file__", None)
+        try:
+            if path is None or warmed is None or os.path.samefile(os.path.dirname(path) or ".", os.path.dirname(warmed)):
+                continue
+        except OSError:
+            continue
+        _warn(f"flashfork: {path} is not what `import {name}` gives: the template has {warmed} already; rename it, or warm without {name}\n")
+
+
+def _warn(line):
+    try:
+        sys.stderr.write(line)
+    except (AttributeError, OSError, ValueError):
+        # Nobody wants to know.
+        pass
+
+
+def _note_modules():
+    """Those that the warm-up has imported and a script could have beside it: built-in and frozen ones come first in Python, too."""
+    import _imp
+    external = sys.modules["_frozen_importlib_external"]
+    others = _BARE.union(sys.builtin_module_names)
+    names = {name for name in sys.modules if "." not in name and name not in others and not _imp.is_frozen(name)}
+    suffixes = external.SOURCE_SUFFIXES + external.BYTECODE_SUFFIXES + _imp.extension_suffixes()
+    _SELF.update(_modules=set(sys.modules), _names=names, _suffixes=suffixes, files=_made_of())
+
+
+def _made_of():
+    """What the modules were made of."""
+    names = []
+    for module in list(sys.modules.values()):
+        name = getattr(module, "__dict__", {}).get("__file__")
+        if type(name) is str and "\0" not in name:
+            names.append(os.fsencode(os.path.abspath(name)))
+    return names
 
 
 def _whole(path):
@@ -43,6 +103,8 @@ def _run_as_main(name, alter):
 
 def _script(path, argv):
     name = os.fsdecode(sys.orig_argv[0] if hasattr(sys, "orig_argv") else sys.executable)
+    if sys.version_info >= (3, 9):
+        path = _whole(path)
     if os.path.isdir(path):
         _main(argv, path)
         return _run_as_main("__main__", False)
@@ -66,8 +128,6 @@ def _script(path, argv):
         path0 = os.path.dirname(os.path.realpath(path))
     except OSError:
         path0 = os.path.dirname(path)
-    if sys.version_info >= (3, 9):
-        path = _whole(path)
     if data[:4] == external.MAGIC_NUMBER:
         import marshal
         _main(argv, path0, path, external.SourcelessFileLoader("__main__", path))
@@ -135,7 +195,7 @@ def ready():
     if path0 is not None and path0 in sys.path:
         sys.path.remove(path0)
     _SELF["_warmed"] = sys.modules["__main__"]
-    _SELF["_modules"] = set(sys.modules)
+    _note_modules()
     # Also what the program has frozen itself.
     gc.unfreeze()
     # What is frozen is not among the collector's objects any more, and clones may write to it. What is in it now was written here.
@@ -169,6 +229,31 @@ def _refresh_random():
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()
+
+
+def _refresh_key():
+    """By which the processes of one program know each other: that of the template is known to all its clones."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None:
+        settings = process.current_process()._config
+        # One of another length is not the one that multiprocessing has made.
+        if len(settings.get("authkey") or b"") == 32:
+            settings["authkey"] = process.AuthenticationString(os.urandom(32))
+
+
+def _refresh_signals():
+    """What the caller ignores is ignored already, but Python remembers what it found at its start; handlers of the warm-up stay."""
+    for signal in range(1, 65):
+        if ignored >> signal - 1 & 1:
+            try:
+                handler = _signal.getsignal(signal)
+                if handler in (_signal.SIG_DFL, _signal.default_int_handler):
+                    handler = _signal.SIG_IGN
+                if handler is not None:
+                    _signal.signal(signal, handler)
+            except (OSError, ValueError):
+                # One that nobody can ignore, or of the C library's own.
+                pass
 
 
 def _refresh():
@@ -217,9 +302,11 @@ def restore():
 
 def begin():
     """A clone becomes its caller's program."""
+    _refresh_signals()
     _refresh()
     if not _SELF.get("_seeded"):
         _refresh_random()
+    _refresh_key()
     if hasattr(sys, "orig_argv"):
         sys.orig_argv[-2:] = [os.fsdecode(word) for word in given]
     _prepare()

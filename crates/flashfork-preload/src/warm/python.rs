@@ -6,7 +6,7 @@
 use super::entry::name_of_program;
 use super::prepare::threads;
 use super::take_over::environ;
-use super::{CLONE, Single, ahead, end, in_handlers, wait};
+use super::{CLONE, Single, ahead, end, files, in_handlers, wait};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute_copy};
 use core::ptr::null_mut;
@@ -81,9 +81,12 @@ api! {
     PyDict_GetItemString: fn(Object, *const c_char) -> Object;
     PyList_New: fn(isize) -> Object;
     PyList_Append: fn(Object, Object) -> c_int;
+    PyList_Size: fn(Object) -> isize;
+    PyList_GetItem: fn(Object, isize) -> Object;
     PyBytes_FromString: fn(*const c_char) -> Object;
     PyBytes_AsString: fn(Object) -> *const c_char;
     PyLong_AsLong: fn(Object) -> c_long;
+    PyLong_FromUnsignedLongLong: fn(u64) -> Object;
     Py_DecRef: fn(Object);
     Py_FinalizeEx: fn() -> c_int;
     PyErr_Print: fn();
@@ -117,6 +120,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
         if !python.call(c"warm()") || !python.run() || !python.call(c"ready()") {
             python.leave(true);
         }
+        python.note_files();
         while wait(ReadyAt::Python) {
             in_handlers(|| (python.api.PyOS_BeforeFork)());
             if crate::forks::fork() == 0 {
@@ -132,6 +136,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
         let Some(given) = CLONE.get().as_ref() else { libc::_exit(0) };
         python.set_list(c"given", given.arguments);
         python.set_list(c"variables", given.variables);
+        python.set_number(c"ignored", given.ignored);
         if python.call(c"begin()") {
             python.run();
         }
@@ -245,6 +250,28 @@ impl Python {
             }
             (self.api.PyDict_SetItemString)(self.globals, name.as_ptr(), list);
             (self.api.Py_DecRef)(list);
+        }
+    }
+
+    /// What the warm-up was made of.
+    unsafe fn note_files(&self) {
+        // SAFETY: the C API; a list of strings, each with its NUL.
+        unsafe {
+            let list = self.get(c"files");
+            for i in 0..(self.api.PyList_Size)(list) {
+                let name = (self.api.PyBytes_AsString)((self.api.PyList_GetItem)(list, i));
+                files::note(CStr::from_ptr(name));
+            }
+        }
+    }
+
+    /// Sets a name of `python.py` to a number.
+    unsafe fn set_number(&self, name: &CStr, number: u64) {
+        // SAFETY: the C API.
+        unsafe {
+            let number = (self.api.PyLong_FromUnsignedLongLong)(number);
+            (self.api.PyDict_SetItemString)(self.globals, name.as_ptr(), number);
+            (self.api.Py_DecRef)(number);
         }
     }
 

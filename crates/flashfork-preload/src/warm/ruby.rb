@@ -1,7 +1,8 @@
 # What the shim does in Ruby at the ready point of a template, and in its clones.
 lambda do
   verbose, $VERBOSE = $VERBOSE, nil # syscall warns that it may be removed some day
-  call, ready, argument, variable, unblock = 0x666f726b, 0, 1, 2, 3
+  call, ready, argument, variable, unblock, made_of = 0x666f726b, 0, 1, 2, 3, 4
+  $LOADED_FEATURES.each { |name| syscall(call, made_of, name.dup) if name.start_with?("/") }
   STDOUT.flush
   STDERR.flush
   Process.warmup if Process.respond_to?(:warmup)

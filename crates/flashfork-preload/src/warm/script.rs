@@ -3,18 +3,25 @@
 use super::{CLONE, wait};
 use core::ffi::{CStr, c_char};
 use flashfork_core::Errno;
-use flashfork_warm::{CALL_ARGUMENT, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt};
+use flashfork_warm::{CALL_ARGUMENT, CALL_FILE, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt};
 
 /// Answers [`flashfork_warm::CALL`].
 ///
 /// # Safety
-/// The buffer at `to` has room for `len` bytes.
+/// The buffer at `to` has room for `len` bytes; `a` is what the number asks for.
 pub unsafe fn call(what: usize, a: usize, to: usize, len: usize) -> Result<isize, Errno> {
     match what {
         CALL_READY => {
             let at = ReadyAt::new(a as u64).unwrap_or(ReadyAt::Call);
             if wait(at) { Ok(0) } else { Err(Errno::ENOSYS) }
         }
+        // SAFETY: the caller's string ends with a NUL; one thread at the ready point.
+        CALL_FILE => unsafe {
+            if super::ORDER.get().is_some() {
+                super::files::note(CStr::from_ptr(a as *const c_char));
+            }
+            Ok(0)
+        },
         // SAFETY: as the caller says; one thread.
         CALL_ARGUMENT | CALL_VARIABLE => unsafe {
             let given = CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;

@@ -120,7 +120,12 @@ fn hear(template: &mut Template, slot: usize) {
             }
             // Who has gone while this process was stopped, or busy, wants no clone any more.
             None if hung_up(connection.socket) => close_all(&descriptors),
-            None => template.wanted = Some(Wanted { slot, descriptors }),
+            None => {
+                if let Some(changed) = super::files::told() {
+                    send(connection.socket, changed);
+                }
+                template.wanted = Some(Wanted { slot, descriptors });
+            }
         },
         Received::Ask(Ask::Status, _) => drop(send(connection.socket, Tell::Facts(facts(template)))),
         Received::Ask(Ask::Retire, _) => {
@@ -138,7 +143,8 @@ fn hear(template: &mut Template, slot: usize) {
 
 /// For others a clone that has told its end runs no more.
 fn facts(template: &Template) -> Facts {
-    Facts { running: template.facts.running - template.ahead.ending, ..template.facts }
+    let (changed, unwatched) = super::files::counts();
+    Facts { running: template.facts.running - template.ahead.ending, changed, unwatched, ..template.facts }
 }
 
 /// Why this caller can't have a clone.

@@ -19,6 +19,8 @@ pub struct Given {
     pub variables: &'static [*mut c_char],
     /// Signals that are blocked.
     pub mask: libc::sigset_t,
+    /// Signals that the caller ignores: bit N-1 for signal N.
+    pub ignored: u64,
     /// The clone's process, and its template's.
     pub pid: c_int,
     pub template: c_int,
@@ -121,7 +123,14 @@ unsafe fn map(memory: c_int, template: &Template) -> Result<(&'static Start, Giv
         let variables = pointers(behind, start.variables as usize, base, len).ok_or(Step::Request)?;
         Ok((
             start,
-            Given { arguments, variables, mask: template.mask, pid: libc::getpid(), template: template.facts.pid },
+            Given {
+                arguments,
+                variables,
+                mask: template.mask,
+                ignored: start.ignored,
+                pid: libc::getpid(),
+                template: template.facts.pid,
+            },
         ))
     }
 }
@@ -143,6 +152,7 @@ unsafe fn pointers(table: *mut usize, count: usize, base: *mut u8, len: usize) -
 
 /// The template's own descriptors, and those of the request; the caller's connection stays until all is done.
 unsafe fn close(template: &Template, wanted: &Wanted) {
+    super::files::let_go();
     // SAFETY: one thread.
     let text = unsafe { *super::interpreters::TEXT.get() };
     let own = [template.order.listener, template.order.directory, template.epoll, template.signals, text];
@@ -188,14 +198,15 @@ unsafe fn limits(start: &Start) {
     }
 }
 
-/// Ignored and blocked ones as the caller has them, beside what the program has set up while it was warmed.
+/// Ignored and blocked ones as the caller has them, beside what the program has set up while it was warmed: a handler of its own is what
+/// it would have set up here, too. Python has handlers from its start on, and sees to them itself.
 unsafe fn signals(template: &Template, start: &Start, mask: &mut libc::sigset_t) {
     let has = |set: u64, signal: c_int| set >> (signal - 1) & 1 == 1;
     // SAFETY: the structures are valid; libc refuses the signals that are its own.
     unsafe {
         libc::sigaction(libc::SIGCHLD, &raw const template.on_child, null_mut());
         for signal in 1..=64 {
-            if has(start.ignored, signal) {
+            if has(start.ignored, signal) && (template.facts.at == ReadyAt::Python || is_default(signal)) {
                 libc::signal(signal, libc::SIG_IGN);
             }
             if has(start.blocked, signal) {
@@ -203,5 +214,13 @@ unsafe fn signals(template: &Template, start: &Start, mask: &mut libc::sigset_t)
             }
         }
         libc::sigprocmask(libc::SIG_SETMASK, mask, null_mut());
+    }
+}
+
+unsafe fn is_default(signal: c_int) -> bool {
+    // SAFETY: the structure is a local of which all zeros are a value; nothing is set.
+    unsafe {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        libc::sigaction(signal, core::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_DFL
     }
 }
