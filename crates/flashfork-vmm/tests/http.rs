@@ -55,3 +55,41 @@ fn requests() {
     let stats: api::Stats = daemon.done("GET", "/v1/stats", &Value::Null);
     assert!(stats.templates >= 1, "{stats:?}");
 }
+
+#[test]
+fn a_body_that_is_no_object_and_a_name_that_is_no_text_are_refused_in_words() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    for body in ["[]", "[1]", "[1,null,\"\",true]", "7", "\"x\"", "null"] {
+        let body: Value = serde_json::from_str(body).unwrap();
+        daemon.refused("POST", "/v1/templates/t/clones", &body, "object");
+        daemon.refused("POST", "/v1/templates", &body, "object");
+    }
+    assert_eq!(daemon.done::<Vec<Clone>>("GET", "/v1/clones", &Value::Null), []);
+    for path in ["templates/%ff", "clones/%c3%28", "templates/a%80/clones"] {
+        let method = if path.ends_with("clones") { "POST" } else { "GET" };
+        daemon.refused(method, &format!("/v1/{path}"), &serde_json::json!({}), "UTF-8");
+    }
+    assert_eq!(daemon.clones("t", &serde_json::json!({})).len(), 1);
+}
+
+/// Kilobytes of memory that the daemon has to itself.
+fn resident(daemon: &Daemon) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.child.id())).unwrap();
+    let line = rollup.lines().find(|line| line.starts_with("Pss_Anon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn connections_that_ask_nothing_cost_next_to_nothing() {
+    const MANY: u64 = 800;
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.done::<api::Daemon>("GET", "/v1", &Value::Null);
+    let before = resident(&daemon);
+    let silent: Vec<_> = (0..MANY).map(|_| UnixStream::connect(&daemon.socket).unwrap()).collect();
+    // One that came after all of these is answered.
+    daemon.done::<api::Daemon>("GET", "/v1", &Value::Null);
+    let each = resident(&daemon).saturating_sub(before) * 1024 / MANY;
+    assert!(each < 8192, "{each} bytes for each connection");
+    drop(silent);
+}

@@ -1,10 +1,13 @@
 //! The daemon's HTTP interface; `flashfork_proto::api` describes it.
 
+mod request;
+mod serve;
 mod streams;
 
+pub use serve::serve;
+
 use crate::daemon::{Daemon, DaemonError};
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -12,6 +15,7 @@ use axum::{Json, Router};
 use flashfork_proto::api::{
     self, CreateClones, CreateTemplate, ErrorCode, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
 };
+use request::{Body, Name};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,12 +35,6 @@ impl IntoResponse for Failure {
 impl From<DaemonError> for Failure {
     fn from(error: DaemonError) -> Self {
         Self(error.into())
-    }
-}
-
-impl From<JsonRejection> for Failure {
-    fn from(rejection: JsonRejection) -> Self {
-        Self(api::Error { code: ErrorCode::Invalid, message: rejection.body_text() })
     }
 }
 
@@ -86,47 +84,37 @@ async fn templates(State(daemon): Shared) -> Answer<Vec<api::Template>> {
     blocking(move || Ok(daemon.templates())).await.map(Json)
 }
 
-async fn create_template(
-    State(daemon): Shared,
-    body: Result<Json<CreateTemplate>, JsonRejection>,
-) -> Answer<api::Template> {
-    let Json(request) = body?;
+async fn create_template(State(daemon): Shared, Body(request): Body<CreateTemplate>) -> Answer<api::Template> {
     blocking(move || daemon.create_template(&request)).await.map(Json)
 }
 
-async fn load_template(
-    State(daemon): Shared,
-    body: Result<Json<LoadTemplate>, JsonRejection>,
-) -> Answer<api::Template> {
-    let Json(request) = body?;
+async fn load_template(State(daemon): Shared, Body(request): Body<LoadTemplate>) -> Answer<api::Template> {
     blocking(move || daemon.load_template(&request)).await.map(Json)
 }
 
 async fn save_template(
     State(daemon): Shared,
-    Path(name): Path<String>,
-    body: Result<Json<SaveTemplate>, JsonRejection>,
+    Name(name): Name,
+    Body(request): Body<SaveTemplate>,
 ) -> Answer<api::Template> {
-    let Json(request) = body?;
     blocking(move || daemon.save_template(&name, &request)).await.map(Json)
 }
 
-async fn template(State(daemon): Shared, Path(name): Path<String>) -> Answer<api::Template> {
+async fn template(State(daemon): Shared, Name(name): Name) -> Answer<api::Template> {
     blocking(move || daemon.template(&name)).await.map(Json)
 }
 
-async fn remove_template(State(daemon): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+async fn remove_template(State(daemon): Shared, Name(name): Name) -> Result<StatusCode, Failure> {
     blocking(move || daemon.remove_template(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn create_clones(
     State(daemon): Shared,
-    Path(name): Path<String>,
-    body: Result<Json<CreateClones>, JsonRejection>,
+    Name(name): Name,
+    Body(request): Body<CreateClones>,
 ) -> Answer<Vec<api::Clone>> {
     let started = Instant::now();
-    let Json(request) = body?;
     blocking(move || daemon.create_clones(&name, &request, started)).await.map(Json)
 }
 
@@ -134,16 +122,16 @@ async fn clones(State(daemon): Shared) -> Answer<Vec<api::Clone>> {
     blocking(move || Ok(daemon.clones())).await.map(Json)
 }
 
-async fn clone(State(daemon): Shared, Path(name): Path<String>) -> Answer<api::Clone> {
+async fn clone(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
     blocking(move || daemon.show_clone(&name)).await.map(Json)
 }
 
-async fn remove_clone(State(daemon): Shared, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+async fn remove_clone(State(daemon): Shared, Name(name): Name) -> Result<StatusCode, Failure> {
     blocking(move || daemon.remove_clone(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn rollback(State(daemon): Shared, Path(name): Path<String>) -> Answer<api::Clone> {
+async fn rollback(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
     blocking(move || daemon.rollback(&name)).await.map(Json)
 }
 

@@ -1,8 +1,9 @@
 //! The two paths that stop being HTTP: a clone's agent and its console.
 
+use super::request::Name;
 use super::{Failure, Shared};
 use crate::daemon::DaemonError;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, UPGRADE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -22,11 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is tried.
 const AGAIN: Duration = Duration::from_millis(5);
 
-pub(super) async fn agent(
-    State(daemon): Shared,
-    Path(name): Path<String>,
-    request: Request,
-) -> Result<Response, Failure> {
+pub(super) async fn agent(State(daemon): Shared, Name(name): Name, request: Request) -> Result<Response, Failure> {
     check(request.headers())?;
     let stream = patiently(|| daemon.connect(&name, agent::PORT)).await?;
     let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
@@ -40,11 +37,7 @@ pub(super) async fn agent(
     Ok(switching())
 }
 
-pub(super) async fn console(
-    State(daemon): Shared,
-    Path(name): Path<String>,
-    request: Request,
-) -> Result<Response, Failure> {
+pub(super) async fn console(State(daemon): Shared, Name(name): Name, request: Request) -> Result<Response, Failure> {
     check(request.headers())?;
     let (mut output, typist) = daemon.console(&name)?;
     tokio::spawn(async move {

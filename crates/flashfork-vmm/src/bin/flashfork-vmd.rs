@@ -95,7 +95,7 @@ async fn serve(socket: &Socket, daemon: Arc<Daemon>) -> std::io::Result<()> {
     listener.set_nonblocking(true)?;
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
-        served = axum::serve(UnixListener::from_std(listener)?, api::router(daemon)) => served,
+        () = api::serve(UnixListener::from_std(listener)?, api::router(daemon)) => Ok(()),
         _ = term.recv() => Ok(()),
         _ = int.recv() => Ok(()),
     }

@@ -1,0 +1,38 @@
+//! Connections of clients. Who has one and asks nothing costs next to nothing, and not for long.
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+
+/// How long a client may take to ask.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long nobody is accepted when descriptors are short.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers all who come.
+pub async fn serve(listener: UnixListener, router: Router) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(answer(stream, router.clone()))),
+            // Too few descriptors or too little memory: some are given back as others end.
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn answer(stream: UnixStream, router: Router) {
+    // What it takes to read a request is allocated when there is one.
+    if !matches!(tokio::time::timeout(PATIENCE, stream.readable()).await, Ok(Ok(()))) {
+        return;
+    }
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    // A client that breaks off, or asks nonsense, has been told or is gone.
+    let _ = connection.with_upgrades().await;
+}
