@@ -41,6 +41,7 @@ pub enum Found {
 }
 
 /// What there is to hear.
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Heard {
     /// A message.
     Tell(Tell),
