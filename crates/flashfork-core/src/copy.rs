@@ -4,6 +4,7 @@
 //! whole chunk, because each call waits for the other CPUs. The copy itself is `pwrite`: a bad source page is an errno, and
 //! the pages it frees are used again at once.
 
+use crate::aside::STEP;
 use crate::range::Range;
 use crate::sys::{
     self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_NONE, PROT_READ,
@@ -18,16 +19,39 @@ pub const CHUNK: usize = 64 << 20;
 pub struct Window {
     mapping: Range,
     aligned: usize,
+    /// The part of the memfd that it shows.
+    shown: (u64, usize),
 }
 
 impl Window {
-    /// Reserves addresses for one chunk. Without them (`RLIMIT_AS`) there are no 2 MB pages.
-    pub fn reserve() -> Option<Window> {
-        let len = CHUNK + HUGE;
+    /// Reserves addresses for one chunk; or, where there are too few (`RLIMIT_AS`), for one step, which gives no 2 MB pages.
+    pub fn reserve() -> Result<Window> {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         // SAFETY: a fresh mapping that nothing may access.
-        let at = unsafe { sys::mmap(0, len, PROT_NONE, flags, -1, 0) }.ok()?;
-        Some(Window { mapping: Range::new(at, at + len), aligned: at.next_multiple_of(HUGE) })
+        let map = |len| unsafe { sys::mmap(0, len, PROT_NONE, flags, -1, 0) }.map(|at| Range::new(at, at + len));
+        let (mapping, align) = match map(CHUNK + HUGE) {
+            Ok(mapping) => (mapping, HUGE),
+            Err(_) => (map(STEP)?, PAGE),
+        };
+        Ok(Window { mapping, aligned: mapping.start.next_multiple_of(align), shown: (0, 0) })
+    }
+
+    /// Whether a chunk fits, as 2 MB pages need.
+    pub fn holds_chunk(&self) -> bool {
+        self.mapping.end - self.aligned >= CHUNK
+    }
+
+    /// Where a part of the memfd is shown, all of it; none when another part is.
+    pub fn address(&self, offset: u64, len: usize) -> Option<usize> {
+        let into = offset.checked_sub(self.shown.0)? as usize;
+        (into.checked_add(len)? <= self.shown.1).then(|| self.aligned + into)
+    }
+
+    /// Shows `len` bytes of the memfd at `offset`, or as much of that as fits.
+    pub fn open(&mut self, fd: i32, offset: u64, len: usize) -> Result<()> {
+        let len = len.min(self.mapping.end - self.aligned);
+        // SAFETY: the window's addresses are ours.
+        unsafe { self.show(fd, offset, len) }
     }
 
     /// Its addresses.
@@ -36,7 +60,10 @@ impl Window {
     }
 
     /// Puts pages of whatever size into `len` bytes of the memfd at `offset`, at most a chunk.
-    pub fn populate(&self, fd: i32, offset: u64, len: usize) -> Result<()> {
+    pub fn populate(&mut self, fd: i32, offset: u64, len: usize) -> Result<()> {
+        if !self.holds_chunk() {
+            return Err(Errno::ENOMEM);
+        }
         // SAFETY: the window's addresses are ours.
         unsafe {
             self.show(fd, offset, len)?;
@@ -45,16 +72,19 @@ impl Window {
     }
 
     /// Maps a part of the memfd; not into clones, whose shared mappings would keep it from being sealed against writes.
-    unsafe fn show(&self, fd: i32, offset: u64, len: usize) -> Result<()> {
+    unsafe fn show(&mut self, fd: i32, offset: u64, len: usize) -> Result<()> {
+        self.shown = (0, 0);
         // SAFETY: the window's addresses are ours, and whatever was shown there before is done with.
         unsafe {
             sys::mmap(self.aligned, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset)?;
-            sys::madvise(self.aligned, len, k::MADV_DONTFORK)
+            sys::madvise(self.aligned, len, k::MADV_DONTFORK)?;
         }
+        self.shown = (offset, len);
+        Ok(())
     }
 
     /// Puts 2 MB pages into `len` bytes of the memfd at `offset`, both multiples of 2 MB and `len` at most a chunk.
-    pub fn make_huge(&self, fd: i32, offset: u64, len: usize) -> Result<()> {
+    pub fn make_huge(&mut self, fd: i32, offset: u64, len: usize) -> Result<()> {
         debug_assert!(len <= CHUNK && len.is_multiple_of(HUGE) && offset.is_multiple_of(HUGE as u64));
         // SAFETY: the window's addresses are ours and nobody reads or writes through them but the two calls below.
         unsafe {

@@ -16,6 +16,7 @@
 pub mod advise;
 pub mod arena;
 pub mod calls;
+mod aside;
 mod copy;
 mod discard;
 pub mod dump;

@@ -169,7 +169,10 @@ fn make_huge(fd: i32, len: usize) -> usize {
     let mut text = [0; 16 * 1024];
     let mut small = [0; 4096];
     let Ok(memory) = Limits::find(&mut text, &mut small) else { return 0 };
-    let Some(window) = Window::reserve() else { return 0 };
+    let Ok(mut window) = Window::reserve() else { return 0 };
+    if !window.holds_chunk() {
+        return 0;
+    }
     let _thp = ThpAllowed::set();
     let mut done = 0;
     while done < len {

@@ -11,6 +11,16 @@ use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVA
 /// How often a step that must not fail is tried, a millisecond apart.
 pub const ATTEMPTS: usize = 1000;
 
+/// Maps the memfd at `offset` privately at `range`, where nothing is mapped.
+///
+/// # Safety
+/// The memfd must hold the bytes that belong there.
+pub unsafe fn map_sealed(range: Range, prot: u32, fd: i32, offset: u64) -> Result<()> {
+    let flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+    // SAFETY: the caller vouches for it.
+    unsafe { sys::mmap(range.start, range.len(), prot, flags, fd, offset) }.map(drop)
+}
+
 /// Maps the memfd at `offset` privately over `range`.
 ///
 /// On an error the old memory is there, byte for byte.
@@ -18,9 +28,8 @@ pub const ATTEMPTS: usize = 1000;
 /// # Safety
 /// The memfd must hold exactly the bytes of `range` at `offset`, and nobody may write to `range` meanwhile.
 pub unsafe fn seal_range(range: Range, prot: u32, fd: i32, offset: u64) -> Result<()> {
-    let flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
     // SAFETY: the caller vouches that the new mapping holds the same bytes.
-    let map = || unsafe { sys::mmap(range.start, range.len(), prot, flags, fd, offset) };
+    let map = || unsafe { map_sealed(range, prot, fd, offset) };
     let Err(error) = map() else { return Ok(()) };
     if sys::is_mapped(range.start, range.len()) {
         return Err(error);

@@ -1,6 +1,7 @@
 //! Seal: plan, copy, remap, and the way back.
 
 use crate::arena::{Arena, MAX_RUNS, Run};
+use crate::aside::{Aside, STEP};
 use crate::copy::{self, CHUNK, Window};
 use crate::live::Live;
 use crate::memory::Limits;
@@ -297,6 +298,8 @@ pub(crate) struct Maker<'a> {
     pub fd: i32,
     memory: &'a Limits,
     window: Option<Window>,
+    /// Where old pages stay for a while; none where threads run, whose stops are short.
+    aside: Option<Aside>,
     /// Whether 2 MB pages are wanted, and to be had.
     huge: bool,
     live: Option<Live<'a>>,
@@ -312,17 +315,20 @@ impl<'a> Maker<'a> {
     pub fn begin(memory: &'a Limits, pages: Pages) -> Result<Maker<'a>, Error> {
         let outcome = Outcome { generation: STATE.next_generation(), ..Outcome::default() };
         let fd = make_memfd(outcome.generation).map_err(|e| Error::System(Step::CreateMemfd, e))?;
-        let huge = pages == Pages::Auto;
-        let window = if huge { Window::reserve() } else { None };
-        Ok(Maker { fd, memory, window, huge, live: None, fold: false, outcome })
+        let places = Window::reserve().and_then(|window| Aside::reserve().map(|aside| (window, aside)));
+        let (window, aside) = places.map_err(|e| {
+            sys::close(fd);
+            Error::System(Step::Begin, e)
+        })?;
+        let huge = pages == Pages::Auto && window.holds_chunk();
+        Ok(Maker { fd, memory, window: Some(window), aside: Some(aside), huge, live: None, fold: false, outcome })
     }
 
     /// Seals while other threads run; `fold`: what was sealed before is sealed anew.
     fn with(&mut self, live: Option<Live<'a>>, fold: bool) {
         (self.live, self.fold) = (live, fold);
         let Some(live) = &mut self.live else { return };
-        // Small pages too are made ahead, not in a pause.
-        self.window = self.window.take().or_else(Window::reserve);
+        self.aside = None;
         *live.window = self.window.as_ref().map(Window::range).unwrap_or_default();
     }
 
@@ -361,14 +367,17 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Unmaps what the 2 MB pages were made through; later runs get none.
+    /// Gives up what sealing took beside the memfd. Nothing can be sealed any more.
     pub fn close_window(&mut self) {
+        // It looks at what the window shows.
+        self.aside = None;
         self.window = None;
     }
 
     /// Seals the memfd against writes; its descriptor is the caller's from here on.
     pub fn finish(self) -> (i32, Outcome) {
-        let Maker { fd, window, live, mut outcome, .. } = self;
+        let Maker { fd, window, aside, live, mut outcome, .. } = self;
+        drop(aside); // it looks at what the window shows
         drop(window); // the memfd can't be sealed while it is mapped shared and writable
         if let Some(live) = live {
             *live.window = Range::default();
@@ -421,6 +430,7 @@ impl<'a> Maker<'a> {
         let mut at = run.range.start;
         while at < run.range.end {
             let chunk = next_chunk(Range::new(at, run.range.end));
+            self.settle();
             let free = self.headroom(&mut arena.text)?;
             let ample = free >= chunk.len() as u64 + SLACK;
             let huge = ample && chunk.len() >= HUGE && self.make_huge(chunk, target(at));
@@ -429,11 +439,13 @@ impl<'a> Maker<'a> {
             let step = if huge && self.live.is_none() { chunk.len() } else { HUGE };
             while at < chunk.end {
                 let piece = Range::new(at, (at + step).min(chunk.end));
-                if !ample && self.headroom(&mut arena.text)? < piece.len() as u64 + SLACK {
+                if !ample && self.is_short_of(piece.len(), &mut arena.text)? {
                     return Err(Stop::Over(Reason::LowMemory));
                 }
+                if self.live.is_none() && !huge {
+                    self.show(target(at), chunk.end - at);
+                }
                 match self.seal_step(arena, piece, &run, target(at), huge) {
-                    Ok(()) if huge => self.outcome.huge += piece.len() as u64,
                     Ok(()) => {}
                     Err(Stop::Skipped(reason)) => result = Err(Stop::Skipped(reason)),
                     Err(over) => {
@@ -448,13 +460,40 @@ impl<'a> Maker<'a> {
         result
     }
 
+    /// Whether so much more can't be taken, not even when what is kept for a last look is given up.
+    fn is_short_of(&mut self, len: usize, buf: &mut [u8]) -> Result<bool, Stop> {
+        let wanted = len as u64 + SLACK;
+        if self.headroom(buf)? >= wanted {
+            return Ok(false);
+        }
+        self.settle();
+        Ok(self.headroom(buf)? < wanted)
+    }
+
+    /// Has the window show what is going to be written, a chunk at most. Where that fails nothing is sealed there.
+    fn show(&mut self, target: u64, len: usize) {
+        if self.window.as_ref().is_some_and(|window| window.address(target, STEP.min(len)).is_some()) {
+            return;
+        }
+        self.settle();
+        if let Some(window) = &mut self.window {
+            let _ = window.open(self.fd, target, len);
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Some(aside) = &mut self.aside {
+            aside.settle();
+        }
+    }
+
     fn headroom(&self, buf: &mut [u8]) -> Result<u64, Stop> {
         self.memory.headroom(buf).map_err(|_| Stop::Over(Reason::LowMemory))
     }
 
     /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel has none.
     fn make_huge(&mut self, chunk: Range, target: u64) -> bool {
-        let Some(window) = self.window.as_ref().filter(|_| self.huge) else { return false };
+        let Some(window) = self.window.as_mut().filter(|_| self.huge) else { return false };
         let extra = chunk.len() as u64 + self.outcome.filled;
         self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
         match window.make_huge(self.fd, target, chunk.len()) {
@@ -470,10 +509,30 @@ impl<'a> Maker<'a> {
 
     /// Seals a piece, in a pause when there are other threads.
     fn seal_step(&mut self, arena: &mut Arena, piece: Range, run: &Run, target: u64, huge: bool) -> Result<(), Stop> {
-        let Some(live) = &mut self.live else {
-            return self.seal_piece(piece, run.prot, target).map_err(|_| Stop::Skipped(Reason::CopyFailed));
+        let before = self.outcome.sealed;
+        let result = match self.live {
+            Some(_) => self.seal_in_pause(arena, piece, run, target, huge),
+            None => self.seal_piece(piece, run.prot, target).map_err(|_| Stop::Skipped(Reason::CopyFailed)),
         };
-        if let Some(window) = self.window.as_ref().filter(|_| !huge) {
+        let sealed = (self.outcome.sealed - before) as usize;
+        self.outcome.huge += if huge { sealed as u64 } else { 0 };
+        if let Err(Stop::Skipped(_)) = result {
+            // What was copied, or made for copies, is of no use. If it can't be given back it goes with the memfd.
+            let _ = sys::punch_hole(self.fd, target + sealed as u64, piece.len() - sealed);
+        }
+        result
+    }
+
+    fn seal_in_pause(
+        &mut self,
+        arena: &mut Arena,
+        piece: Range,
+        run: &Run,
+        target: u64,
+        huge: bool,
+    ) -> Result<(), Stop> {
+        let Some(live) = &mut self.live else { return Ok(()) };
+        if let Some(window) = self.window.as_mut().filter(|_| !huge) {
             // So that the pause is for copying only. Where it fails the copy makes the pages, or fails too.
             let _ = window.populate(self.fd, target, piece.len());
         }
@@ -491,28 +550,49 @@ impl<'a> Maker<'a> {
         if let Some(live) = &mut self.live {
             live.resume();
         }
-        sealed.map_err(|reason| {
-            let _ = sys::punch_hole(self.fd, target, piece.len());
-            Stop::Skipped(reason)
-        })
+        sealed.map_err(Stop::Skipped)
     }
 
+    /// Seals a piece step by step. On an error what is sealed by then stays sealed, and counts.
     fn seal_piece(&mut self, piece: Range, prot: u32, target: u64) -> sys::Result<()> {
-        let extra = piece.len() as u64 + self.outcome.filled;
-        self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
         // From here on discarding this memory must go through the engine.
         STATE.set_sealed(piece);
-        let result = copy::copy(self.fd, piece, target).and_then(|()| {
-            // SAFETY: the copy was just made; on our own stack, with the caller's signals blocked and with no other thread
-            // running nobody has written to the piece since.
-            unsafe { remap::seal_range(piece, prot, self.fd, target) }
-        });
-        match result {
-            Ok(()) => self.outcome.sealed += piece.len() as u64,
-            // What was copied is of no use any more. If it can't be given back it goes with the memfd.
-            Err(_) => drop(sys::punch_hole(self.fd, target, piece.len())),
+        let mut at = piece.start;
+        while at < piece.end {
+            let step = Range::new(at, piece.end.min(at + STEP));
+            self.replace(step, prot, target + (at - piece.start) as u64, piece.end - at)?;
+            self.outcome.sealed += step.len() as u64;
+            at = step.end;
         }
-        result
+        Ok(())
+    }
+
+    /// Copies a step and puts the copy in its place. On an error it is as it was. `rest`: bytes to come, this step among them.
+    fn replace(&mut self, step: Range, prot: u32, target: u64, rest: usize) -> sys::Result<()> {
+        let kept = self.aside.as_ref().map_or(0, Aside::kept) + step.len();
+        self.outcome.peak_extra = self.outcome.peak_extra.max(kept as u64 + self.outcome.filled);
+        copy::copy(self.fd, step, target)?;
+        if self.aside.is_none() {
+            // SAFETY: the copy was just made; all threads are stopped and nobody has written to the step since.
+            return unsafe { remap::seal_range(step, prot, self.fd, target) };
+        }
+        self.show(target, rest);
+        let (Some(aside), Some(window)) = (&mut self.aside, &self.window) else { return Err(Errno::ENOMEM) };
+        let copy = window.address(target, step.len()).ok_or(Errno::ENOMEM)?;
+        // SAFETY: on our own stack, with the caller's signals blocked, and with no other thread running, nobody in this process uses
+        // the step until it is mapped again. What is shown at `copy` is the part of the memfd at `target`, which nobody else has.
+        unsafe {
+            let old = aside.take(step)?;
+            aside.amend(old, copy, step.len());
+            match remap::map_sealed(step, prot, self.fd, target) {
+                Ok(()) => aside.keep(step, prot, old, copy),
+                Err(e) => {
+                    aside.put_back(step, prot, old);
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -711,6 +711,52 @@ pub unsafe fn zero_bytes(to: usize, len: usize) {
     }
 }
 
+/// Whether two pages hold the same bytes, without libc; another process may write to either meanwhile.
+///
+/// # Safety
+/// Both are readable, whole pages.
+pub unsafe fn same_page(one: usize, other: usize) -> bool {
+    let equal: u32;
+    // SAFETY: reads the two pages only, which the caller vouches for.
+    unsafe {
+        core::arch::asm!(
+            "2:",
+            "movdqu {x}, [{a}]",
+            "movdqu {y}, [{b}]",
+            "pcmpeqb {x}, {y}",
+            "movdqu {y}, [{a} + 16]",
+            "movdqu {z}, [{b} + 16]",
+            "pcmpeqb {y}, {z}",
+            "pand {x}, {y}",
+            "movdqu {y}, [{a} + 32]",
+            "movdqu {z}, [{b} + 32]",
+            "pcmpeqb {y}, {z}",
+            "pand {x}, {y}",
+            "movdqu {y}, [{a} + 48]",
+            "movdqu {z}, [{b} + 48]",
+            "pcmpeqb {y}, {z}",
+            "pand {x}, {y}",
+            "pmovmskb {m:e}, {x}",
+            "cmp {m:e}, 0xffff",
+            "jne 3f",
+            "add {a}, 64",
+            "add {b}, 64",
+            "dec {n:e}",
+            "jnz 2b",
+            "3:",
+            a = inout(reg) one => _,
+            b = inout(reg) other => _,
+            n = inout(reg) (PAGE / 64) as u32 => _,
+            m = out(reg) equal,
+            x = out(xmm_reg) _,
+            y = out(xmm_reg) _,
+            z = out(xmm_reg) _,
+            options(nostack, readonly),
+        );
+    }
+    equal == 0xffff
+}
+
 /// `brk(2)` as the kernel has it: gives the break that holds now, which is not `to` where it could not be moved.
 ///
 /// # Safety

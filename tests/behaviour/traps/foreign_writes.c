@@ -1,0 +1,24 @@
+/* Another process writes into this one's memory all the time (process_vm_writev, /proc/PID/mem) while it is sealed and sealed anew:
+   every write that succeeded is found afterwards, as in a process that does none of this. */
+#include "foreign_writes.h"
+
+#define LEN (24 * MB)
+
+int main(void)
+{
+    char *p = memory(LEN, 1);
+    struct writer *w = foreign_writer(p, LEN);
+    let_write(w, 20000);
+    CHECK(lost_words(w, p, LEN, 1) == 0); /* plain */
+    for (int round = 0; round < 12; round++) {
+        let_write(w, 2000);
+        CHECK(call_seal() == 0);
+        CHECK(lost_words(w, p, LEN, 1) == 0);
+        CHECK(sealed_bytes(p, LEN) == LEN);
+        let_write(w, 2000);
+        CHECK(call_seal() == 0); /* what was written, anew */
+        CHECK(lost_words(w, p, LEN, 1) == 0);
+    }
+    w->wanted = -1;
+    return 0;
+}
