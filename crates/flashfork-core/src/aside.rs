@@ -206,8 +206,8 @@ impl Kept {
         }
         for i in at..at + PAGE {
             // SAFETY: within the step, whose pages are mapped at all three places; others write here only through the kernel.
-            let [old, known, new] =
-                [self.old, self.known, self.range.start].map(|base| unsafe { AtomicU8::from_ptr((base + i) as *mut u8) });
+            let [old, known, new] = [self.old, self.known, self.range.start]
+                .map(|base| unsafe { AtomicU8::from_ptr((base + i) as *mut u8) });
             let (value, before) = (old.load(SeqCst), known.load(SeqCst));
             if value != before {
                 // Where the new page is still the copy itself it has the byte now.

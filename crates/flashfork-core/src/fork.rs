@@ -5,6 +5,7 @@
 
 use crate::odf::{self, Unavailable};
 use crate::policy::{Act, Process};
+use crate::sandbox;
 use crate::seal::{self, What, seal_for_policy};
 use crate::state::STATE;
 use crate::stats::{Kind, Stats};
@@ -66,6 +67,8 @@ pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
     STATE.policy.set(if engine == Engine::Odf { Engine::Fork } else { engine });
     match engine {
         Engine::Odf => odf::enable(),
+        // A filter might end the program for a call that it doesn't know.
+        Engine::Auto if sandbox::is_filtered() == Some(true) => Ok(()),
         // Whatever stands against it: a seal does without.
         Engine::Auto => odf::enable().or(Ok(())),
         Engine::Fork | Engine::Seal => Ok(()),
@@ -90,6 +93,12 @@ pub fn enter_sandbox() {
 /// returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid.
 pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     let policy = &STATE.policy;
+    if policy.seals()
+        && let Err(seal::Error::Refused(reason)) = sandbox::allows()
+    {
+        stats().refuse(reason);
+        stop();
+    }
     let faults = policy.count_faults(sys::minor_faults);
     let act = policy.next(&Own, faults);
     match act {
@@ -124,6 +133,11 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         policy.forget();
     }
     pid
+}
+
+/// The looks that are taken around a fork, for nothing ([`crate::sandbox`]).
+pub(crate) fn measure() {
+    let _ = (sys::minor_faults(), anonymous_memory(), seal::written());
 }
 
 fn carry_out(act: Act, what: What) {

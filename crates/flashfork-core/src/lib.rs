@@ -41,6 +41,8 @@ mod properties;
 mod range;
 pub mod region;
 mod remap;
+pub mod rings;
+mod sandbox;
 mod seal;
 pub mod snapshot;
 mod stack;

@@ -130,7 +130,7 @@ impl<'a> Live<'a> {
         }
         let mut ring = None;
         let listed = lookup::for_each(Range::ALL, Wanted::Files, |v| {
-            ring = ring.or(objects::ring(v));
+            ring = ring.or(objects::of_mapping(v));
             Ok(())
         });
         let descriptors = listed.and_then(|()| match self.asks {

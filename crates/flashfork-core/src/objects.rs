@@ -1,13 +1,19 @@
 //! Objects through which somebody else writes this process's memory: other threads, and descriptors that make the kernel or a
 //! device write later. A process that holds one is refused, with the reason.
+//!
+//! What of this is harmless is listed, not what does harm: a device or kind of object that nobody has judged yet counts as harmful.
+//! Files, pipes, sockets but for a few, and the objects below only write memory while a thread of the process waits in a call.
 
 use crate::never_seal::Reason;
+use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
-use crate::text::{self, ProcPath, decimal, read_file, words};
+use crate::text::{self, ProcPath, decimal, field, read_file, words};
 use crate::vma::{Kind, Vma};
 use core::ffi::CStr;
 
 const AF_XDP: i32 = 44;
+/// Its peers write registered memory (`RDS_GET_MR`).
+const AF_RDS: i32 = 21;
 
 /// Beginnings of what `/proc/self/fd/N` points to.
 const DESCRIPTORS: &[(&[u8], Reason)] = &[
@@ -27,7 +33,59 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
     (b"/dev/kfd", Reason::Gpu),
     (b"/dev/accel/", Reason::Gpu),
     (b"/dev/video", Reason::Gpu),
+    (b"/dmabuf:", Reason::Gpu),
+    (b"/drm mm object", Reason::Gpu),
 ];
+
+const ANONYMOUS: &[u8] = b"anon_inode:";
+
+/// Objects without a file that are harmless, as `/proc/self/fd` and maps name them behind `anon_inode:`. What perf and BPF write is
+/// memory of their own; a BPF program writes the program's only while one of its threads is in the kernel.
+const HARMLESS_OBJECTS: &[&[u8]] = &[
+    b"[eventfd]",
+    b"[eventpoll]",
+    b"[timerfd]",
+    b"[signalfd]",
+    b"[pidfd]",
+    b"inotify",
+    b"[fanotify]",
+    b"[perf_event]",
+    b"bpf-map",
+    b"bpf-prog",
+    b"bpf_link",
+    b"bpf_iter",
+    b"bpf-link",
+    b"btf",
+    b"[fscontext]",
+    b"[landlock-ruleset]",
+    b"seccomp notify",
+];
+
+/// Character devices that are harmless, by number (Documentation/admin-guide/devices.txt): major, first and last minor.
+const HARMLESS_DEVICES: &[(u64, u64, u64)] = &[
+    // null, zero, full, random, urandom, kmsg
+    (1, 3, 3),
+    (1, 5, 5),
+    (1, 7, 9),
+    (1, 11, 11),
+    // Terminals: virtual, serial, tty, console, ptmx, pts.
+    (4, 0, 255),
+    (5, 0, 2),
+    (136, 0, u64::MAX),
+    (137, 0, u64::MAX),
+    (138, 0, u64::MAX),
+    (139, 0, u64::MAX),
+    (140, 0, u64::MAX),
+    (141, 0, u64::MAX),
+    (142, 0, u64::MAX),
+    (143, 0, u64::MAX),
+    // fuse, net/tun
+    (10, 229, 229),
+    (10, 200, 200),
+];
+
+/// Beginnings of paths under /dev that are no devices, or harmless ones, where they are mapped.
+const HARMLESS_MAPPINGS: &[&[u8]] = &[b"/dev/zero", b"/dev/null", b"/dev/shm/", b"/dev/mqueue/", b"/dev/hugepages/"];
 
 /// Whose descriptors are looked at.
 pub enum Process {
@@ -115,6 +173,9 @@ pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
 
 /// As [`descriptors`], for any process.
 pub fn descriptors_of(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
+    if let Some(reason) = unseen(process, buf)? {
+        return Ok(Some(reason));
+    }
     let mut any = false;
     let found = for_each_entry(process.descriptors().as_c(), buf, |name| {
         any = true;
@@ -127,13 +188,31 @@ pub fn descriptors_of(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Re
     }
 }
 
-/// What a mapping says of rings that need no descriptor: AIO's never has one, io_uring's may be registered and closed.
-pub fn ring(v: &Vma) -> Option<Reason> {
+/// What a mapping says of objects that need no descriptor: AIO's never has one, others may have been closed.
+pub fn of_mapping(v: &Vma) -> Option<Reason> {
     match v.kind {
         Kind::AioRing => Some(Reason::AsyncIo),
-        _ if v.name().starts_with(b"anon_inode:[io_uring]") => Some(Reason::IoUring),
+        Kind::File if v.name().starts_with(b"/dev/") => {
+            let harmless = HARMLESS_MAPPINGS.iter().any(|start| v.name().starts_with(start));
+            if harmless { None } else { of_target(v.name()).or(Some(Reason::Driver)) }
+        }
+        Kind::File => of_target(v.name()),
         _ => None,
     }
+}
+
+/// Memory that a device or the kernel holds for good, by whatever object (`VmPin` in proc_pid_status(5)); and an io_uring that
+/// nothing else shows.
+fn unseen(process: &Process, buf: &mut [u8]) -> Result<Option<Reason>> {
+    if STATE.hidden_ring() {
+        return Ok(Some(Reason::IoUring));
+    }
+    let status = match process {
+        Process::Own => ProcPath::of_self(),
+        Process::Other { pid, .. } => ProcPath::of(*pid),
+    };
+    let pinned = field(read_file(status.push(b"/status").as_c(), buf)?, b"VmPin");
+    Ok(pinned.filter(|kilobytes| *kilobytes > 0).map(|_| Reason::Driver))
 }
 
 fn tasks(buf: &mut [u8]) -> Result<usize> {
@@ -176,6 +255,7 @@ fn descriptor(process: &Process, purpose: Purpose, name: &[u8]) -> Option<Reason
         let fd = decimal(name)? as i32;
         return match process.socket_domain(fd) {
             Ok(AF_XDP) => Some(Reason::Xdp),
+            Ok(AF_RDS) => Some(Reason::Rdma),
             // We may not ask: then nothing may be done.
             Err(_) if matches!(process, Process::Other { .. }) => Some(Reason::ThreadTraced),
             _ => None,
@@ -184,12 +264,31 @@ fn descriptor(process: &Process, purpose: Purpose, name: &[u8]) -> Option<Reason
     if purpose == Purpose::Unseal && target.starts_with(DOOR) {
         return None;
     }
-    of_target(target)
+    let named = of_target(target);
+    if named.is_some() || !target.starts_with(b"/") {
+        return named;
+    }
+    match sys::character_device(path.as_c()) {
+        Ok(Some(number)) => of_device(number),
+        Ok(None) | Err(Errno::ENOENT) => None,
+        // What it is can't be told.
+        Err(_) => Some(Reason::Driver),
+    }
 }
 
-/// What stands in the way of sealing while a descriptor points to `target`.
+/// What stands in the way of sealing while a descriptor points to `target`, as far as its name tells.
 pub(crate) fn of_target(target: &[u8]) -> Option<Reason> {
-    DESCRIPTORS.iter().find(|(start, _)| target.starts_with(start)).map(|(_, reason)| *reason)
+    let named = DESCRIPTORS.iter().find(|(start, _)| target.starts_with(start)).map(|(_, reason)| *reason);
+    let unknown =
+        || target.strip_prefix(ANONYMOUS).is_some_and(|name| !HARMLESS_OBJECTS.iter().any(|o| name.starts_with(o)));
+    named.or_else(|| unknown().then_some(Reason::Driver))
+}
+
+/// What stands in the way of sealing while a character device of this number (`st_rdev`) is open.
+pub(crate) fn of_device(number: u64) -> Option<Reason> {
+    let (major, minor) = (number >> 8 & 0xfff, number & 0xff | number >> 12 & 0xfff_ff00);
+    let harmless = HARMLESS_DEVICES.iter().any(|(m, first, last)| *m == major && (*first..=*last).contains(&minor));
+    if harmless { None } else { Some(Reason::Driver) }
 }
 
 /// Calls `each` with the names in a directory, `.` and `..` left out, until it gives a reason.
@@ -245,6 +344,26 @@ mod tests {
         assert_eq!(alone(&mut [0; 4096]), Ok(false));
         drop(done.0);
         other.join().unwrap().unwrap_err();
+    }
+
+    #[test]
+    fn devices_and_objects_that_nobody_has_judged_are_harmful() {
+        for harmless in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"]
+        {
+            let path = std::ffi::CString::new(harmless).unwrap();
+            let number = sys::character_device(&path).unwrap().unwrap();
+            assert_eq!(of_device(number), None, "{harmless}");
+        }
+        assert_eq!(sys::character_device(c"/proc/self/exe"), Ok(None));
+        assert_eq!(of_device(136 << 8 | 300 % 256 | (300 / 256) << 20), None, "pts/300");
+        assert_eq!(of_device(1 << 8 | 1), Some(Reason::Driver), "mem");
+        assert_eq!(of_device(10 << 8 | 125), Some(Reason::Driver), "udmabuf, as any misc device");
+        assert_eq!(of_device(511 << 8), Some(Reason::Driver));
+        for harmless in ["anon_inode:[eventfd]", "anon_inode:inotify", "pipe:[1]", "/tmp/a", "anon_inode:bpf-map"] {
+            assert_eq!(of_target(harmless.as_bytes()), None, "{harmless}");
+        }
+        assert_eq!(of_target(b"anon_inode:[made-up]"), Some(Reason::Driver));
+        assert_eq!(of_target(b"/dmabuf:"), Some(Reason::Gpu));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     let mut pagemap = Pagemap::open(regions)?;
     vma::for_each(c"/proc/thread-self/smaps", text, |v| {
         facts.vmas += 1;
-        facts.refused = objects::ring(v).or(facts.refused);
+        facts.refused = objects::of_mapping(v).or(facts.refused);
         if v.range.intersect(own).len() == own.len() && v.flags.has(b"lo") {
             facts.refused = Some(Reason::LocksFuture);
         }

@@ -80,6 +80,11 @@ impl Policy {
         self.engine.load(Relaxed) == engine as u8
     }
 
+    /// Whether forks may seal.
+    pub fn seals(&self) -> bool {
+        self.is(Engine::Seal) || self.is(Engine::Auto)
+    }
+
     /// Whether somebody asked for a seal, which then is not weighed.
     fn is_asked_for(&self) -> bool {
         self.is(Engine::Seal) || self.is(Engine::Auto) && self.at_once.load(Relaxed) != 0

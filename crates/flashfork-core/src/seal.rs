@@ -11,7 +11,7 @@ use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::{self, Threads};
-use crate::{calls, helper, limits, offset, remap, unseal};
+use crate::{calls, helper, limits, offset, remap, sandbox, unseal};
 use core::ffi::CStr;
 
 /// Which pages the memfd is made of.
@@ -161,6 +161,9 @@ pub(crate) enum Wait {
 /// Runs `f` with an arena, on the arena's stack, signals blocked, nobody else in here.
 pub(crate) fn on_own_stack<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait: Wait, f: F) -> Sealed {
     const MILLISECONDS: usize = 10_000;
+    if let Err(refused) = sandbox::allows() {
+        return Sealed { arena: None, outcome: Err(refused) };
+    }
     let mut attempts = 0;
     while !STATE.enter() {
         attempts += 1;

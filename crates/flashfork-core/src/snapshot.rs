@@ -98,6 +98,7 @@ impl Error {
 ///
 /// The process must have one thread.
 pub fn snapshot(options: &Options) -> Result<u64, Error> {
+    crate::sandbox::allows().map_err(Error::of_engine)?;
     if !STATE.enter() {
         return Err(Error::Busy);
     }

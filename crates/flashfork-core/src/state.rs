@@ -36,6 +36,10 @@ pub(crate) struct State {
     properties: AtomicU32,
     /// The helper process of a seal under way.
     helper: AtomicI32,
+    /// Whether the program set up an io_uring that nothing shows ([`crate::advise::after_io_uring_setup`]).
+    hidden_ring: AtomicBool,
+    /// What is known of a seccomp filter ([`crate::sandbox`]).
+    pub sandbox: AtomicU8,
     /// Where threads wait that are stopped by a signal; null at other times.
     pub desk: AtomicPtr<Desk>,
     /// Threads that are using the desk, or about to.
@@ -68,6 +72,8 @@ pub(crate) static STATE: State = State {
     inside: AtomicU32::new(0),
     properties: AtomicU32::new(0),
     helper: AtomicI32::new(0),
+    hidden_ring: AtomicBool::new(false),
+    sandbox: AtomicU8::new(0),
     desk: AtomicPtr::new(core::ptr::null_mut()),
     handling: AtomicU32::new(0),
     after_handler: AtomicUsize::new(0),
@@ -173,7 +179,17 @@ impl State {
         self.desk.store(core::ptr::null_mut(), SeqCst);
         self.handling.store(0, SeqCst);
         self.execs.store(0, SeqCst);
+        // A registered ring is its task's own.
+        self.hidden_ring.store(false, SeqCst);
         self.know_process();
+    }
+
+    pub fn hidden_ring(&self) -> bool {
+        self.hidden_ring.load(SeqCst)
+    }
+
+    pub fn note_hidden_ring(&self) {
+        self.hidden_ring.store(true, SeqCst);
     }
 
     /// Notes that this process is no child of `vfork(2)`.

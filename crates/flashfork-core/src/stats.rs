@@ -119,15 +119,18 @@ impl Stats {
     pub fn seal(&self, seal: &Sealed) {
         match &seal.outcome {
             Ok(outcome) => self.sealed_some(seal, outcome),
-            Err(Error::Refused(reason)) => {
-                self.refused[*reason as usize].fetch_add(1, Relaxed);
-            }
+            Err(Error::Refused(reason)) => self.refuse(*reason),
             Err(Error::Busy) => {}
             Err(Error::System(step, errno)) => {
                 self.errors.fetch_add(1, Relaxed);
                 self.last_error.store((*step as u64) << 16 | errno.into_raw() as u64, Relaxed);
             }
         }
+    }
+
+    /// Notes that the process was refused.
+    pub fn refuse(&self, reason: Reason) {
+        self.refused[reason as usize].fetch_add(1, Relaxed);
     }
 
     fn sealed_some(&self, seal: &Sealed, o: &Outcome) {

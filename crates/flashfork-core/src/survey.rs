@@ -41,6 +41,11 @@ pub fn descriptor(target: &[u8]) -> Option<Reason> {
     crate::objects::of_target(target)
 }
 
+/// The same for a character device of this number (`st_rdev`) that is open.
+pub fn device(number: u64) -> Option<Reason> {
+    crate::objects::of_device(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

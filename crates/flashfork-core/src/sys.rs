@@ -322,6 +322,19 @@ pub fn readlink(path: &CStr, buf: &mut [u8]) -> Result<usize> {
     unsafe { syscall3(Sysno::readlink, path.as_ptr() as usize, buf.as_mut_ptr() as usize, buf.len()) }
 }
 
+/// The number of the character device at a path, links followed (`stat(2)`); none when it is something else.
+pub fn character_device(path: &CStr) -> Result<Option<u64>> {
+    const S_IFMT: u64 = 0o170_000;
+    const S_IFCHR: u64 = 0o020_000;
+    let mut stat = [0u64; 18];
+    // SAFETY: struct stat is 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid, ..., st_rdev.
+    unsafe {
+        let at = k::AT_FDCWD as isize as usize;
+        syscall4(Sysno::newfstatat, at, path.as_ptr() as usize, stat.as_mut_ptr() as usize, 0)
+    }?;
+    Ok((stat[3] & S_IFMT == S_IFCHR).then_some(stat[5]))
+}
+
 /// `getdents64(2)`.
 pub fn getdents(fd: i32, buf: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is ours to fill.
@@ -444,6 +457,33 @@ pub unsafe fn clone_odf() -> Result<i32> {
     let args = [CLONE_ODF, 0, 0, 0, SIGCHLD, 0, 0, 0];
     // SAFETY: the kernel reads the struct; without CLONE_VM parent and child go on with memory of their own.
     unsafe { syscall2(Sysno::clone3, args.as_ptr() as usize, size_of_val(&args)) }.map(|pid| pid as i32)
+}
+
+/// A fork without libc whose child sends no signal when it ends (`clone(2)`). 0 in the child.
+///
+/// # Safety
+/// As `fork(2)` made without libc: the child may only do what is async-signal-safe.
+pub unsafe fn fork_in_silence() -> Result<i32> {
+    // SAFETY: without CLONE_VM parent and child go on with memory of their own.
+    unsafe { syscall5(Sysno::clone, 0, 0, 0, 0, 0) }.map(|pid| pid as i32)
+}
+
+/// `io_uring_setup(2)`. Returns the descriptor, or the index where it is registered.
+///
+/// # Safety
+/// As the call: the kernel writes `params`, and later whatever is submitted.
+pub unsafe fn io_uring_setup(entries: usize, params: usize) -> Result<usize> {
+    // SAFETY: see above.
+    unsafe { syscall2(Sysno::io_uring_setup, entries, params) }
+}
+
+/// `io_uring_register(2)`.
+///
+/// # Safety
+/// As the call.
+pub unsafe fn io_uring_register(fd: usize, opcode: usize, arg: usize, count: usize) -> Result<usize> {
+    // SAFETY: see above.
+    unsafe { syscall4(Sysno::io_uring_register, fd, opcode, arg, count) }
 }
 
 /// Soft and hard limit of a resource (`prlimit64(2)`).

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::{fs, io};
 
 use flashfork_core::never_seal::{Reason, Scope};
@@ -152,8 +153,11 @@ fn refusal(process: &Process, threads: u64) -> procfs::ProcResult<Option<Reason>
     }
     for entry in fs::read_dir(format!("/proc/{}/fd", process.pid()))? {
         // A descriptor that is closed meanwhile stands in nobody's way.
-        let Ok(target) = entry.and_then(|entry| fs::read_link(entry.path())) else { continue };
-        if let Some(reason) = survey::descriptor(target.as_os_str().as_encoded_bytes()) {
+        let Ok(entry) = entry else { continue };
+        let Ok(target) = fs::read_link(entry.path()) else { continue };
+        let device = fs::metadata(entry.path()).ok().filter(|file| file.file_type().is_char_device());
+        let by_name = survey::descriptor(target.as_os_str().as_encoded_bytes());
+        if let Some(reason) = by_name.or_else(|| survey::device(device?.rdev())) {
             debug_assert_eq!(reason.row().scope, Scope::Process);
             return Ok(Some(reason));
         }
