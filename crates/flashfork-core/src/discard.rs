@@ -113,7 +113,9 @@ pub unsafe fn discard(range: Range, advice: u32) -> Result<()> {
             plain(Range::new(at, part.range.start))?;
             at = part.range.end;
             // SAFETY: the program gave these pages up.
-            if unsafe { discard_part(part, advice) }? == Left::Anonymous {
+            let left = unsafe { discard_part(part, advice) }?;
+            STATE.discard(part.range.len());
+            if left == Left::Anonymous {
                 plain(part.range)?;
             }
         }

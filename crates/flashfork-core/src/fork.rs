@@ -3,6 +3,7 @@
 //! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the policy says so,
 //! seals. It never allocates, parses configuration or calibrates.
 
+use crate::generations::Memfds;
 use crate::odf::{self, Unavailable};
 use crate::policy::{Act, Process};
 use crate::sandbox;
@@ -44,6 +45,14 @@ impl Process for Own {
 
     fn written(&self) -> Option<u64> {
         seal::written()
+    }
+
+    fn discarded(&self) -> u64 {
+        STATE.discarded()
+    }
+
+    fn memfds(&self) -> Option<Memfds> {
+        seal::memfds()
     }
 }
 
@@ -115,6 +124,10 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
             }
         }
     }
+    // Where too much exists in vain nothing waits for the next fork.
+    while policy.renews_at_once() {
+        carry_out(Act::Renew, What::MostWritten);
+    }
     let kind = match STATE.holds_sealed() {
         _ if policy.is(Engine::Odf) => Kind::OnDemand,
         true => Kind::Sealed,
@@ -137,7 +150,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
 
 /// The looks that are taken around a fork, for nothing ([`crate::sandbox`]).
 pub(crate) fn measure() {
-    let _ = (sys::minor_faults(), anonymous_memory(), seal::written());
+    let _ = (sys::minor_faults(), anonymous_memory(), seal::written(), seal::memfds());
 }
 
 fn carry_out(act: Act, what: What) {

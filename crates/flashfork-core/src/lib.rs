@@ -15,13 +15,14 @@
 
 pub mod advise;
 pub mod arena;
-pub mod calls;
 mod aside;
+pub mod calls;
 mod copy;
 mod discard;
 pub mod dump;
 mod errand;
 pub mod fork;
+mod generations;
 mod grow;
 mod helper;
 mod limits;

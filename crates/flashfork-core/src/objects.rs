@@ -355,7 +355,7 @@ mod tests {
             assert_eq!(of_device(number), None, "{harmless}");
         }
         assert_eq!(sys::character_device(c"/proc/self/exe"), Ok(None));
-        assert_eq!(of_device(136 << 8 | 300 % 256 | (300 / 256) << 20), None, "pts/300");
+        assert_eq!(of_device(0x10_882c), None, "pts/300");
         assert_eq!(of_device(1 << 8 | 1), Some(Reason::Driver), "mem");
         assert_eq!(of_device(10 << 8 | 125), Some(Reason::Driver), "udmabuf, as any misc device");
         assert_eq!(of_device(511 << 8), Some(Reason::Driver));

@@ -5,11 +5,13 @@
 //! Of memory that is sealed already, blocks written since are sealed anew.
 
 use crate::arena::{Arena, Run, VmaRecord};
+use crate::generations::Memfds;
 use crate::never_seal::{Reason, judge};
 use crate::objects;
 use crate::offset;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
+use crate::state::STATE;
 use crate::sys::{Errno, HUGE, PAGE, Result};
 use crate::vma::{self, Kind, Vma};
 
@@ -232,9 +234,14 @@ pub fn share_of(bytes: usize, whole: usize, part: usize) -> usize {
     (bytes as u128 * part as u128 / whole.max(1) as u128) as usize
 }
 
-/// The generation of which most was written since it was sealed; none when nothing was.
+/// The generation of which most exists in vain: written since it was sealed, or mapped no more; none when nothing is.
 pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
     let mut generations = [(0u64, 0u64); 2 * MAX_GENERATIONS];
+    for_each_generation(&mut arena.small, |inode, memfd| {
+        if let Some(place) = generations.iter_mut().find(|(known, _)| *known == 0) {
+            *place = (inode, memfd.gone);
+        }
+    })?;
     vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
         if v.kind == Kind::Sealed
             && let Some(place) = generations.iter_mut().find(|(inode, _)| [0, v.inode].contains(inode))
@@ -245,6 +252,44 @@ pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
     })?;
     let most = generations.iter().max_by_key(|(_, written)| *written);
     Ok(most.filter(|(_, written)| *written > 0).map(|(inode, _)| *inode))
+}
+
+/// Calls `each` with the generations of which something is mapped, and what is in them. `buf` is scratch.
+fn for_each_generation(buf: &mut [u8], mut each: impl FnMut(u64, Memfds)) -> Result<()> {
+    let mut mapped = [(0u64, 0u64); 2 * MAX_GENERATIONS];
+    vma::for_each(c"/proc/thread-self/maps", buf, |v| {
+        if v.kind == Kind::Sealed
+            && let Some(place) = mapped.iter_mut().find(|(inode, _)| [0, v.inode].contains(inode))
+        {
+            *place = (v.inode, place.1 + v.range.len() as u64);
+        }
+        Ok(())
+    })?;
+    for (inode, mapped) in mapped.iter().filter(|(inode, _)| *inode != 0) {
+        each(*inode, STATE.generations.of(*inode, *mapped));
+    }
+    Ok(())
+}
+
+/// What is in all memfds of which something is mapped. `buf` is scratch.
+pub fn memfds(buf: &mut [u8]) -> Result<Memfds> {
+    let mut all = Memfds::default();
+    for_each_generation(buf, |_, memfd| {
+        all = Memfds { bytes: all.bytes + memfd.bytes, gone: all.gone + memfd.gone };
+    })?;
+    Ok(all)
+}
+
+/// Notes what was put into a new generation. `buf` is scratch.
+pub fn note_generation(inode: u64, bytes: u64, buf: &mut [u8]) {
+    let mut mapped = [0u64; 2 * MAX_GENERATIONS];
+    let listed = for_each_generation(buf, |inode, _| {
+        if let Some(place) = mapped.iter_mut().find(|known| **known == 0) {
+            *place = inode;
+        }
+    });
+    // Without the list none may be forgotten.
+    STATE.generations.add(inode, bytes, |other| listed.is_err() || mapped.contains(&other));
 }
 
 /// Bytes of sealed memory that were written since: the page and its sealed original both exist.

@@ -10,6 +10,7 @@ mod forecast;
 mod model;
 
 use crate::fork::Engine;
+use crate::generations::Memfds;
 use crate::seal::Outcome;
 use crate::stats::Timed;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -25,6 +26,10 @@ pub(crate) trait Process {
     fn anonymous(&self) -> u64;
     /// Bytes of sealed memory that were written since: these exist twice. Slow; none when nobody can tell now.
     fn written(&self) -> Option<u64>;
+    /// Bytes of sealed memory that the program has discarded, ever.
+    fn discarded(&self) -> u64;
+    /// What is in the memfds; none when nobody can tell now.
+    fn memfds(&self) -> Option<Memfds>;
 }
 
 /// What to do before a fork.
@@ -126,6 +131,11 @@ impl Policy {
         if outcome.is_some() { self.plain.take() } else { (0, 0) }
     }
 
+    /// Whether a generation is to be sealed anew before this same fork.
+    pub fn renews_at_once(&self) -> bool {
+        self.weighs() && self.auto.renews_at_once()
+    }
+
     /// A step that seals could not be made, because another thread has the engine: it is for the next fork.
     pub fn busy(&self, step: Act) {
         if step == Act::Renew {
@@ -222,6 +232,12 @@ mod tests {
         }
         fn written(&self) -> Option<u64> {
             Some(0)
+        }
+        fn discarded(&self) -> u64 {
+            0
+        }
+        fn memfds(&self) -> Option<Memfds> {
+            None
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::aside::{Aside, STEP};
 use crate::copy::{self, CHUNK, Window};
+use crate::generations::Memfds;
 use crate::live::Live;
 use crate::memory::Limits;
 use crate::never_seal::Reason;
@@ -149,6 +150,14 @@ pub(crate) fn written() -> Option<u64> {
     on_own_stack(Wait::No, counted).outcome.map(|outcome| outcome.sealed).ok()
 }
 
+/// What is in the memfds; none when that can't be told now.
+pub(crate) fn memfds() -> Option<Memfds> {
+    let arena = Arena::map().ok()?;
+    let found = plan::memfds(&mut arena.text).ok();
+    arena.unmap();
+    found
+}
+
 /// What to do when another thread has the engine, where threads are allowed at all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -275,6 +284,9 @@ fn seal_runs(
     maker.with(live, fold);
     maker.seal_all(arena);
     let (fd, outcome) = maker.finish();
+    if let (Ok((_, inode)), true) = (sys::identity(fd), outcome.sealed > 0) {
+        plan::note_generation(inode, outcome.sealed, &mut arena.small);
+    }
     sys::close(fd);
     match outcome.cut_short {
         Some(reason) if outcome.sealed == 0 => Err(Error::Refused(reason)),

@@ -1,6 +1,7 @@
 //! What the engine remembers between calls: one static, on pages of its own, itself never sealed.
 
 use crate::arena::MAX_HOLES;
+use crate::generations::Generations;
 use crate::park::Desk;
 use crate::places::Places;
 use crate::policy::Policy;
@@ -8,7 +9,9 @@ use crate::range::Range;
 use crate::snapshot::Table;
 use crate::stats::Stats;
 use crate::sys::{self, Errno, Result};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst,
+};
 
 /// Most ranges a program may exclude.
 pub const MAX_EXCLUDED: usize = 64;
@@ -28,6 +31,9 @@ pub(crate) struct State {
     sandboxed: AtomicBool,
     holds: AtomicBool,
     generation: AtomicU32,
+    pub generations: Generations,
+    /// Bytes of sealed memory that the program has discarded, ever.
+    discarded: AtomicU64,
     /// [`crate::threads::Threads`].
     threads: AtomicU8,
     /// Threads inside a call of the engine whose meaning hangs on memory not being sealed meanwhile.
@@ -68,6 +74,8 @@ pub(crate) static STATE: State = State {
     sandboxed: AtomicBool::new(false),
     holds: AtomicBool::new(false),
     generation: AtomicU32::new(0),
+    generations: Generations::new(),
+    discarded: AtomicU64::new(0),
     threads: AtomicU8::new(0),
     inside: AtomicU32::new(0),
     properties: AtomicU32::new(0),
@@ -152,6 +160,14 @@ impl State {
 
     pub fn next_generation(&self) -> u32 {
         self.generation.fetch_add(1, SeqCst) + 1
+    }
+
+    pub fn discarded(&self) -> u64 {
+        self.discarded.load(SeqCst)
+    }
+
+    pub fn discard(&self, bytes: usize) {
+        self.discarded.fetch_add(bytes as u64, SeqCst);
     }
 
     pub fn threads(&self) -> u8 {

@@ -3,8 +3,9 @@
 mod common;
 use common::{in_child, intact, patterned, wait};
 use flashfork_core::fork::{Engine, configure, fork};
-use flashfork_core::{MEMFD_PREFIX, Pages, seal};
+use flashfork_core::{MEMFD_PREFIX, Pages, advise, seal};
 use std::cell::Cell;
+use std::os::unix::fs::MetadataExt;
 
 const LEN: usize = 64 << 20;
 const MILLISECOND: u64 = 1_000_000;
@@ -91,6 +92,90 @@ fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
         });
         assert!(intact(words, 2));
     });
+}
+
+/// Bytes of anonymous memory, and in the memfds of these words; none where the kernel doesn't tell us.
+fn memory(words: &[u64]) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let mut bytes: u64 = anonymous.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    for inode in sealed(words).1 {
+        let of_it = |line: &&str| line.split_whitespace().nth(4) == Some(&inode);
+        let range = maps.lines().find(of_it).unwrap().split_whitespace().next().unwrap();
+        bytes += std::fs::metadata(format!("/proc/self/map_files/{range}")).ok()?.blocks() * 512;
+    }
+    Some(bytes)
+}
+
+/// What a program does with memory that `auto` has sealed.
+#[derive(Clone, Copy, Debug)]
+enum Back {
+    Discarded,
+    DiscardedAndFilledAgain,
+    Unmapped,
+    Written,
+}
+
+#[test]
+fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
+    for shape in [Back::Discarded, Back::DiscardedAndFilledAgain, Back::Unmapped, Back::Written] {
+        in_child(move || {
+            let words = patterned(LEN, 1);
+            let Some(other) = memory(words).map(|bytes| bytes.saturating_sub(LEN as u64)) else { return };
+            configure(Engine::Auto, false).unwrap();
+            if flashfork_core::odf::is_enabled() == Ok(true) {
+                return;
+            }
+            until(500, || {
+                forked(words, 1, 50 * MILLISECOND, false);
+                sealed(words).0 >= LEN - (4 << 20)
+            });
+            (0..40).for_each(|_| forked(words, 1, MILLISECOND / 20, false));
+            if memory(words).is_none() {
+                return;
+            }
+            // Nine tenths of each generation, in whole huge pages and in small ones.
+            let start = words.as_ptr() as usize;
+            for block in (0..LEN / (20 << 20)).map(|i| start + i * (20 << 20)) {
+                let len = 18 << 20;
+                // SAFETY: a part of the words, whose contents the test gives up.
+                unsafe {
+                    match shape {
+                        Back::Unmapped => assert_eq!(libc::munmap(block as *mut _, len), 0),
+                        Back::Written => {}
+                        _ => advise::madvise(block, len, libc::MADV_DONTNEED as u32).unwrap(),
+                    }
+                    if matches!(shape, Back::DiscardedAndFilledAgain | Back::Written) {
+                        (block..block + len).step_by(4096).for_each(|page| (page as *mut u8).write_volatile(9));
+                    }
+                }
+            }
+            let given_back = (LEN / (20 << 20) * (18 << 20)) as u64;
+            let plain = match shape {
+                Back::Discarded | Back::Unmapped => LEN as u64 - given_back,
+                _ => LEN as u64,
+            };
+            let mut most = 0;
+            for fork in 1..40 {
+                let now = Cell::new(0);
+                // SAFETY: one thread; the clone ends at once.
+                let real = || unsafe { libc::fork() };
+                let pid = flashfork_core::fork::fork(real, || now.replace(now.get() + MILLISECOND / 20));
+                if pid == 0 {
+                    // SAFETY: ends the clone.
+                    unsafe { libc::_exit(0) };
+                }
+                assert_eq!(wait(pid), 0);
+                // What is unmapped behind the engine's back it sees now and then.
+                if fork > 17 || !matches!(shape, Back::Unmapped) {
+                    most = most.max(memory(words).unwrap().saturating_sub(other));
+                }
+            }
+            // Page tables of a test that was copied, and what it allocates itself.
+            assert!(most <= plain * 3 / 2 + (4 << 20), "{shape:?}: {most} of {plain}");
+        });
+    }
 }
 
 #[test]

@@ -81,6 +81,11 @@ pub(super) struct Auto {
     whole: Num,
     sealed: Num,
     filled: Num,
+    /// Bytes in memfds that are mapped no more, and what the program had discarded when that was last asked.
+    gone: Num,
+    discarded: Num,
+    /// Bytes that existed in vain when they were last counted exactly.
+    vain: Num,
     /// What a cycle took before anything was sealed, what a page costs a fork, and what a fork takes without any.
     plain: Num,
     page: Num,
@@ -126,6 +131,9 @@ impl Auto {
             whole: Num::new(0),
             sealed: Num::new(0),
             filled: Num::new(0),
+            gone: Num::new(0),
+            discarded: Num::new(0),
+            vain: Num::new(0),
             plain: Num::new(0),
             page: Num::new(0),
             floor: Num::new(SEALED_FORK_NS),
@@ -322,38 +330,53 @@ impl Auto {
     }
 
     /// Looks how many of the pages that were written since the last fork were written for the first time since the seal. Gives
-    /// the bytes that exist twice now, 0 where it wasn't worth a look.
+    /// the bytes that exist in vain now, 0 where it wasn't worth a look.
     fn look(&self, process: &impl Process, faults: u64) -> u64 {
-        if faults < FEW && !self.cycles.get().is_multiple_of(LOOK_EVERY) {
+        let discarded = process.discarded();
+        let regularly = self.cycles.get().is_multiple_of(LOOK_EVERY);
+        let discards = self.discarded.swap(discarded) != discarded;
+        if faults < FEW && !regularly && !discards {
             self.fresh.set(faults);
-            return 0;
+            return self.gone.get();
+        }
+        if regularly || discards {
+            self.look_at_memfds(process);
         }
         let now = process.anonymous();
         let grown = now.saturating_sub(self.anonymous.swap(now)) / PAGE as u64;
         self.fresh.set(grown.min(faults));
-        let written = now.saturating_sub(self.own.get());
-        if !self.is_too_much(written) {
-            return written;
+        let vain = now.saturating_sub(self.own.get()) + self.gone.get();
+        if !self.is_too_much(vain) {
+            return vain;
         }
         // Or the program has taken memory. The exact number takes a while, so it is asked for only here.
         self.weigh(process, now)
     }
 
-    /// Whether so many bytes are too many to exist twice.
-    fn is_too_much(&self, written: u64) -> bool {
+    /// Whether so many bytes are too many to exist in vain: twice, or for nobody.
+    fn is_too_much(&self, vain: u64) -> bool {
         let filled = self.filled.get();
-        written + filled > (self.sealed.get() + self.own.get()).saturating_sub(filled) / ONE_IN
+        vain + filled > (self.sealed.get() + self.own.get()).saturating_sub(filled + self.gone.get()) / ONE_IN
     }
 
-    /// Tells memory that exists twice from the process's own; gives the former.
+    /// Asks how much of the memfds is still mapped.
+    fn look_at_memfds(&self, process: &impl Process) {
+        if let Some(memfds) = process.memfds() {
+            self.gone.set(memfds.gone);
+        }
+    }
+
+    /// Tells memory that exists in vain from the process's own; gives the former.
     fn weigh(&self, process: &impl Process, anonymous: u64) -> u64 {
         self.anonymous.set(anonymous);
         let Some(written) = process.written() else {
             self.own.set(self.own.get().min(anonymous));
-            return 0;
+            return self.gone.get();
         };
         self.own.set(anonymous.saturating_sub(written));
-        written
+        self.look_at_memfds(process);
+        self.vain.set(written + self.gone.get());
+        self.vain.get()
     }
 
     pub fn note(&self, ns: u64, faults: u64) {
@@ -387,6 +410,11 @@ impl Auto {
                     self.sealed.add(outcome.sealed);
                     self.filled.add(outcome.filled);
                     self.parts.add(1);
+                } else if let Some(memfds) = process.memfds().filter(|_| self.others.get() == 0) {
+                    // What was given back went with the memfd that was replaced, and so did the holes of blocks in it.
+                    let before = self.sealed.swap(memfds.bytes).max(1);
+                    let filled = u128::from(self.filled.get()) * u128::from(memfds.bytes) / u128::from(before);
+                    self.filled.set(self.filled.get().min(filled as u64));
                 }
                 self.weigh(process, process.anonymous());
             }
@@ -401,8 +429,14 @@ impl Auto {
         self.changed();
     }
 
-    /// A generation was not sealed anew: it is still to be.
+    /// After a step that seals: whether too much exists in vain still, and there is more to be sealed anew.
+    pub fn renews_at_once(&self) -> bool {
+        self.is_too_much(self.vain.get()) && self.round.take_one()
+    }
+
+    /// A generation was not sealed anew: it is still to be, but not before this fork.
     pub fn give_back(&self) {
+        self.vain.set(0);
         self.round.add(1);
     }
 
@@ -438,7 +472,9 @@ impl Auto {
 
     /// In a clone, and when memory is no longer what it was.
     pub fn begin_anew(&self) {
-        for number in [&self.rent, &self.parts, &self.round, &self.sealed, &self.filled, &self.whole, &self.shown] {
+        for number in
+            [&self.rent, &self.parts, &self.round, &self.sealed, &self.filled, &self.gone, &self.whole, &self.shown]
+        {
             number.set(0);
         }
         self.no_seal.end();
@@ -462,6 +498,7 @@ fn nine_tenths(ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generations::Memfds;
     use core::cell::Cell;
 
     const GB: u64 = 1 << 30;
@@ -471,6 +508,8 @@ mod tests {
         holds: Cell<bool>,
         anonymous: Cell<u64>,
         written: Cell<u64>,
+        discarded: Cell<u64>,
+        memfds: Cell<Memfds>,
     }
 
     impl Process for Mock {
@@ -482,6 +521,12 @@ mod tests {
         }
         fn written(&self) -> Option<u64> {
             Some(self.written.get())
+        }
+        fn discarded(&self) -> u64 {
+            self.discarded.get()
+        }
+        fn memfds(&self) -> Option<Memfds> {
+            Some(self.memfds.get())
         }
     }
 
@@ -500,6 +545,10 @@ mod tests {
     fn seal(a: &Auto, process: &Mock, act: Act, bytes: u64) {
         process.holds.set(true);
         process.anonymous.set(process.anonymous.get().saturating_sub(bytes));
+        if act != Act::Renew {
+            let Memfds { bytes: before, gone } = process.memfds.get();
+            process.memfds.set(Memfds { bytes: before + bytes, gone });
+        }
         let outcome = Outcome { sealed: bytes, elapsed_ns: bytes / 2, ..Outcome::default() };
         a.sealed(act, Some(&outcome), process);
     }
@@ -525,6 +574,43 @@ mod tests {
         assert_eq!(process.anonymous.get(), 0);
         assert!(a.bought() >= GB);
         assert_eq!(cycles(&a, &process, 60_000, 0, 10_000), (10_000, Act::Fork), "and that is that");
+    }
+
+    #[test]
+    fn memory_that_was_given_back_exists_in_vain() {
+        // Discarded through the engine, which is seen at once; and unmapped, which is seen before long. Filled again or not.
+        for (discarded, within) in [(GB / 2, 1), (0, LOOK_EVERY)] {
+            for filled_again in [0, GB / 2] {
+                let (a, process) = all_bought();
+                process.discarded.set(discarded);
+                process.memfds.set(Memfds { bytes: GB, gone: GB / 2 });
+                process.anonymous.set(filled_again);
+                let (waited, act) = cycles(&a, &process, 60_000, 0, 1_000);
+                assert!(waited <= within && matches!(act, Act::Renew | Act::Unseal), "{act:?} after {waited}");
+            }
+        }
+        let (a, process) = all_bought();
+        process.discarded.set(GB / 16);
+        process.memfds.set(Memfds { bytes: GB, gone: GB / 16 });
+        process.anonymous.set(GB / 16);
+        assert_eq!(cycles(&a, &process, 60_000, 0, 1_000).1, Act::Fork, "a little may");
+    }
+
+    #[test]
+    fn a_renewal_brings_down_what_counts_as_sealed() {
+        let (a, process) = all_bought();
+        process.discarded.set(1);
+        process.memfds.set(Memfds { bytes: GB, gone: GB / 2 });
+        (0..100).for_each(|_| a.note(60_000, 0));
+        assert_eq!(a.next(&process, 0), Act::Renew, "sealed memory pays");
+        process.memfds.set(Memfds { bytes: GB / 2, gone: 0 });
+        seal(&a, &process, Act::Renew, GB / 2);
+        assert_eq!(a.sealed.get(), GB / 2);
+        assert!(!a.is_too_much(GB / 8) && a.is_too_much(GB / 5));
+        assert!(!a.renews_at_once(), "the rest can wait");
+        process.memfds.set(Memfds { bytes: GB / 2, gone: GB / 3 });
+        seal(&a, &process, Act::Renew, GB / 8);
+        assert!(a.renews_at_once());
     }
 
     #[test]

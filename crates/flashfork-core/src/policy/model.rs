@@ -2,6 +2,7 @@
 
 use super::{Act, Policy, Process};
 use crate::fork::Engine;
+use crate::generations::Memfds;
 use crate::seal::Outcome;
 use core::cell::Cell;
 
@@ -84,6 +85,14 @@ impl Process for Model {
 
     fn written(&self) -> Option<u64> {
         Some((self.twice() * self.work.bytes) as u64)
+    }
+
+    fn discarded(&self) -> u64 {
+        0
+    }
+
+    fn memfds(&self) -> Option<Memfds> {
+        Some(Memfds { bytes: ((1.0 - self.plain()) * self.work.bytes) as u64, gone: 0 })
     }
 }
 

@@ -49,6 +49,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     let (fd, outcome) = maker.finish();
     table.fd = Some(fd);
     if outcome.sealed > 0 {
+        plan::note_generation(table.identity.1, outcome.sealed, &mut table.arena.small);
         dump::add_file_memory(&mut table.arena.small);
     }
     let copies = copied?;
