@@ -208,7 +208,7 @@ fn unseen(process: &Process, buf: &mut [u8]) -> Result<Option<Reason>> {
         return Ok(Some(Reason::IoUring));
     }
     let status = match process {
-        Process::Own => ProcPath::of_self(),
+        Process::Own => ProcPath::of_this_thread(),
         Process::Other { pid, .. } => ProcPath::of(*pid),
     };
     let pinned = field(read_file(status.push(b"/status").as_c(), buf)?, b"VmPin");
