@@ -5,6 +5,7 @@ use crate::bench::BenchArgs;
 use crate::doctor::DoctorArgs;
 use crate::lab::LabArgs;
 use crate::run::RunArgs;
+use crate::scan::ScanArgs;
 use crate::vm::VmArgs;
 use crate::warm::{CloneArgs, LsArgs, RmArgs, WarmArgs};
 use clap::{Parser, Subcommand};
@@ -29,6 +30,7 @@ pub enum Command {
     Rm(RmArgs),
     Bench(BenchArgs),
     Advise(AdviseArgs),
+    Scan(ScanArgs),
     Lab(LabArgs),
     Vm(VmArgs),
     Completions(CompletionsArgs),

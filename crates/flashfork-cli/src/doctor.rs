@@ -5,8 +5,10 @@ use crate::output::say;
 use crate::places;
 use crate::vm;
 use clap::Args;
+use flashfork::code::{self, Verdict};
 use flashfork::cost::{CostModel, Engine, Memory};
 use flashfork::{Capability, Host};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Say what this host can do for flashfork, every capability tried for real
@@ -73,9 +75,25 @@ fn text(host: &Host, vm: &str, model: Option<&CostModel>) -> String {
             lines.push(format!("      cure: {cure}"));
         }
     }
+    lines.extend(preloaded());
     lines.extend([String::new(), format!("Virtual machines: {vm}")]);
     lines.extend(model.into_iter().flat_map(costs));
     lines.join("\n")
+}
+
+/// What every program is loaded with, and keeps it from being sealed.
+fn preloaded() -> Vec<String> {
+    let system = std::fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
+    let own = std::env::var("LD_PRELOAD").unwrap_or_default();
+    let files = system.split_whitespace().chain(own.split([' ', ':'])).filter(|file| file.starts_with('/'));
+    let refused = files.filter_map(|file| {
+        let seen = code::examine(Path::new(file)).ok().filter(|seen| seen.verdict == Verdict::Refused)?;
+        Some(format!(
+            "NO  programs are loaded with {file}, which {}: none of them is sealed (flashfork run --trust)",
+            seen.what()
+        ))
+    });
+    refused.collect()
 }
 
 /// A small table of what the model predicts.

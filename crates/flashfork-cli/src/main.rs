@@ -16,6 +16,7 @@ mod place;
 mod places;
 mod progress;
 mod run;
+mod scan;
 mod vm;
 mod warm;
 
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Clone(args) => warm::clone(&args),
         Command::Ls(args) => warm::ls(&args),
         Command::Rm(args) => warm::rm(&args),
+        Command::Scan(args) => scan::main(&args),
         Command::Advise(args) => advise::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Lab(args) => lab::main(&args),

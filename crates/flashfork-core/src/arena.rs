@@ -1,6 +1,7 @@
 //! The scratch memory of one seal: an own stack, text and page-map buffers, the plan, the report. One mapping, made before
 //! and removed after, so that nothing here touches the program's memory.
 
+use crate::code;
 use crate::never_seal::Reason;
 use crate::objects::Purpose;
 use crate::pagemap::Region;
@@ -60,6 +61,10 @@ pub struct Arena {
     pub text: [u8; 64 * 1024],
     /// For small text files read while `text` is in use.
     pub small: [u8; 16 * 1024],
+    /// For code.
+    pub window: [u8; code::WINDOW],
+    /// For the file whose code is being looked at.
+    pub(crate) object: code::process::Object,
     /// For the page map.
     pub regions: [Region; 2048],
     /// The plan.

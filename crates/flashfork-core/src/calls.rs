@@ -18,6 +18,7 @@ mod stub;
 mod write;
 
 use crate::arena::Arena;
+use crate::code;
 use crate::live::Live;
 use crate::never_seal::Reason;
 use crate::range::Range;
@@ -120,6 +121,8 @@ enum Part {
     Loader,
     /// The program, with a C library in it.
     Static,
+    /// The runtime of a sanitizer, which makes its system calls itself; it may be part of the program.
+    Runtime,
 }
 
 /// Sees to it that all of the program's calls that matter lead to [`HOOKS`], or refuses.
@@ -166,13 +169,29 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
     let mut found = Found::default();
     found.look(buf)?;
     enter::prepare();
+    code::process::know_none();
     for library in &found.libraries[..found.library_count] {
-        let places = rewrite(library, &found, buf, &executes)?;
-        try_out(library, &places)?;
+        let places = match rewrite(library, &found, buf, &executes) {
+            // Whatever is in the way, its calls are found by crate::code then, and the process is refused for them.
+            Err(e) if library.kind == Part::Runtime && e != Errno::EAGAIN => continue,
+            places => places?,
+        };
+        match library.kind {
+            Part::Runtime if !are_all(library, &places) => continue,
+            Part::Runtime => {}
+            _ => try_out(library, &places)?,
+        }
+        code::process::know(library.code.start)?;
     }
     // With the pages that were mapped meanwhile.
     SEEN.store(sum(buf)?, SeqCst);
     Ok(())
+}
+
+/// Whether these are all places of a library that make a call with a hook, or one that can't be told.
+fn are_all(library: &Library, places: &Places) -> bool {
+    let is_known = |call: usize| places.all().iter().any(|jump| jump.call == call);
+    code::process::all_sites(library.base, library.code, is_known)
 }
 
 /// What is executable in this process, as far as it matters here.
@@ -225,18 +244,21 @@ impl Found {
     }
 
     fn look_for_stubs(&mut self, v: &Vma) -> Result<()> {
-        if v.range.len() != PAGE {
+        // The kernel makes one mapping of pages that touch.
+        if v.range.len() > MAX_PAGES * PAGE {
             return Ok(());
         }
-        let mut head = [0; stub::HEAD];
-        match sys::read_own(v.range.start, &mut head) {
-            // The page of a program's own that is a guard, or has nothing behind it.
-            Err(Errno::EFAULT) => return Ok(()),
-            other => other?,
-        }
-        if stub::is_page(&head) {
-            *self.pages.get_mut(self.page_count).ok_or(Errno::E2BIG)? = v.range.start;
-            self.page_count += 1;
+        for at in (v.range.start..v.range.end).step_by(PAGE) {
+            let mut head = [0; stub::HEAD];
+            match sys::read_own(at, &mut head) {
+                // A page of the program's own that is a guard, or has nothing behind it.
+                Err(Errno::EFAULT) => continue,
+                other => other?,
+            }
+            if stub::is_page(&head) {
+                *self.pages.get_mut(self.page_count).ok_or(Errno::E2BIG)? = at;
+                self.page_count += 1;
+            }
         }
         Ok(())
     }
@@ -255,6 +277,8 @@ impl Found {
         let has = |name| object.function(name).is_some();
         let kind = match () {
             () if has(c"__libc_start_main") && has(c"madvise") => Part::Libc,
+            // Before the loader, whose function it intercepts.
+            () if has(c"__sanitizer_print_stack_trace") || has(c"__sanitizer_set_death_callback") => Part::Runtime,
             () if has(c"__tls_get_addr") => Part::Loader,
             () => return Ok(()),
         };
@@ -275,6 +299,11 @@ impl Found {
     }
 }
 
+/// Whether an address lies in a page of stubs.
+pub(crate) fn is_stub(memory: &mut impl code::Memory, at: usize) -> bool {
+    memory.bytes(at & !(PAGE - 1), PAGE).is_some_and(stub::is_page)
+}
+
 /// The bytes of a piece of code.
 ///
 /// # Safety
@@ -288,6 +317,8 @@ unsafe fn code_of<'a>(range: Range) -> &'a [u8] {
 #[derive(Clone, Copy, Default)]
 struct Jump {
     at: usize,
+    /// Where the instruction `syscall` is that it leads to.
+    call: usize,
     /// The number of the call that is made there; `None`: any.
     number: Option<u32>,
     /// `None`: it is there.
@@ -302,7 +333,7 @@ struct Places {
 
 impl Places {
     fn push(&mut self, at: usize, line: &[u8], bytes: Option<[u8; JUMP]>) -> Option<()> {
-        *self.jumps.get_mut(self.count)? = Jump { at, number: site::number(line), bytes };
+        *self.jumps.get_mut(self.count)? = Jump { at, call: at + line.len(), number: site::number(line), bytes };
         self.count += 1;
         Some(())
     }
@@ -460,7 +491,7 @@ fn try_out(library: &Library, places: &Places) -> Result<()> {
     };
     const BY_NUMBER: &CStr = c"syscall";
     let syscall = match library.kind {
-        Part::Loader => return Ok(()),
+        Part::Loader | Part::Runtime => return Ok(()),
         Part::Static => Some(LINKED.load(SeqCst)),
         // SAFETY: looked at before.
         Part::Libc => unsafe { Object::at(library.base) }.and_then(|o| o.function(BY_NUMBER)),

@@ -17,6 +17,7 @@ pub mod advise;
 pub mod arena;
 mod aside;
 pub mod calls;
+pub mod code;
 mod copy;
 mod discard;
 pub mod dump;
@@ -59,6 +60,7 @@ mod vma;
 
 pub use range::Range;
 pub use seal::{Error, Outcome, Pages, Sealed, Step, seal};
+pub use sys::call as system_call;
 pub use syscalls::Errno;
 pub use unseal::unseal;
 pub use vma::MEMFD_PREFIX;

@@ -57,6 +57,7 @@ pub enum Reason {
     ThreadUnstoppable,
     ThreadTraced,
     LibcCalls,
+    SystemCalls,
 }
 
 impl Reason {
@@ -405,6 +406,13 @@ pub const TABLE: &[Row] = &[
         "discards and growth of sealed memory that the engine doesn't see would bring old bytes back",
         "the machine code of libc isn't as known (a debugger's breakpoint, another tool's hook), can't be rewritten (a sandbox), or isn't what is executed (valgrind): each function is called once to see",
     ),
+    process(
+        Reason::SystemCalls,
+        "system_calls",
+        "a process with code that makes system calls of its own",
+        "where it discards, moves or grows sealed memory the engine doesn't see it, and old bytes would come back",
+        "system call instructions in executable mappings outside libc ([SYSTEM_CALLS.md](SYSTEM_CALLS.md))",
+    ),
 ];
 
 impl Reason {
@@ -503,7 +511,7 @@ mod tests {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.reason as usize, i, "{}", row.name);
         }
-        assert_eq!(Reason::LibcCalls as usize + 1, TABLE.len());
+        assert_eq!(Reason::SystemCalls as usize + 1, TABLE.len());
     }
 
     /// What `judge` says of a VMA with these flags, more than the harmless ones of ordinary memory.

@@ -12,7 +12,7 @@ use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::{self, Threads};
-use crate::{calls, helper, limits, offset, remap, sandbox, unseal};
+use crate::{calls, code, helper, limits, offset, remap, sandbox, unseal};
 use core::ffi::CStr;
 
 /// Which pages the memfd is made of.
@@ -223,14 +223,14 @@ fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Re
 fn seal_planned(arena: &mut Arena, pages: Pages, mut live: Option<Live>) -> Result<Outcome, Error> {
     if live.is_some() {
         // The plan counts on being told what threads do to memory meanwhile.
-        calls::take(arena, &mut live)?;
+        take_calls(arena, &mut live)?;
     }
     let fold = plan_all(arena, &mut live)?;
     if arena.run_count == 0 {
         return Ok(Outcome::default());
     }
     if live.is_none() {
-        calls::take(arena, &mut live)?;
+        take_calls(arena, &mut live)?;
     }
     let raised = limits::Raised::begin(arena)?;
     let outcome = seal_runs(arena, &raised.memory, pages, live, fold)?;
@@ -238,6 +238,15 @@ fn seal_planned(arena: &mut Arena, pages: Pages, mut live: Option<Live>) -> Resu
         crate::dump::add_file_memory(&mut arena.small);
     }
     Ok(outcome)
+}
+
+/// Sees to it that every call that means something else on sealed memory is seen, or refuses.
+pub(crate) fn take_calls(arena: &mut Arena, live: &mut Option<Live>) -> Result<(), Error> {
+    calls::take(arena, live)?;
+    match code::process::look(arena).map_err(|e| Error::System(Step::Look, e))? {
+        Some(reason) => Err(Error::Refused(reason)),
+        None => Ok(()),
+    }
 }
 
 /// Makes the plan; says whether it folds all generations into one.

@@ -1,6 +1,7 @@
 //! What the engine remembers between calls: one static, on pages of its own, itself never sealed.
 
 use crate::arena::MAX_HOLES;
+use crate::code::process::Code;
 use crate::generations::Generations;
 use crate::park::Desk;
 use crate::places::Places;
@@ -58,6 +59,8 @@ pub(crate) struct State {
     pub execs: AtomicU32,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
+    /// What was found in the process's code.
+    pub code: Code,
     pub policy: Policy,
     pub own_stats: Stats,
     /// Counters in shared memory, when there are any.
@@ -89,6 +92,7 @@ pub(crate) static STATE: State = State {
     execs: AtomicU32::new(0),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
+    code: Code::new(),
     policy: Policy::new(),
     own_stats: Stats::new(),
     shared_stats: AtomicPtr::new(core::ptr::null_mut()),

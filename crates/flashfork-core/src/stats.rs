@@ -1,5 +1,6 @@
 //! Counters of one process, or of a tree of processes when they lie in shared memory.
 
+use crate::code::process::{Culprit, culprit};
 use crate::never_seal::{Reason, Scope};
 use crate::seal::{Error, Outcome, Sealed};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -77,11 +78,13 @@ pub struct Stats {
     pub last_error: AtomicU64,
     /// By reason: processes refused; VMAs left out by the largest seal so far.
     pub refused: [AtomicU64; Reason::COUNT],
+    /// The first file that a process was refused for.
+    pub culprit: Culprit,
 }
 
 impl Stats {
     /// Marks a statistics file of this version ("flashfk" and a version byte).
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x03");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x04");
 
     /// All zeros.
     pub const fn new() -> Stats {
@@ -102,6 +105,7 @@ impl Stats {
             errors: AtomicU64::new(0),
             last_error: AtomicU64::new(0),
             refused: [const { AtomicU64::new(0) }; Reason::COUNT],
+            culprit: Culprit::new(),
         }
     }
 
@@ -119,7 +123,12 @@ impl Stats {
     pub fn seal(&self, seal: &Sealed) {
         match &seal.outcome {
             Ok(outcome) => self.sealed_some(seal, outcome),
-            Err(Error::Refused(reason)) => self.refuse(*reason),
+            Err(Error::Refused(reason)) => {
+                self.refuse(*reason);
+                if *reason == Reason::SystemCalls {
+                    self.culprit.note(culprit());
+                }
+            }
             Err(Error::Busy) => {}
             Err(Error::System(step, errno)) => {
                 self.errors.fetch_add(1, Relaxed);

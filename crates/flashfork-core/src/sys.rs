@@ -39,6 +39,8 @@ unsafe extern "C" fn raw(number: usize, a: usize, b: usize, c: usize, d: usize, 
         "mov rdx, rcx",
         "syscall",
         "ret",
+        // For crate::code.
+        ".ascii \"flashfork's call\"",
     )
 }
 
@@ -850,3 +852,49 @@ pub fn identity(fd: i32) -> Result<(u64, u64)> {
 }
 
 pub const RLIMIT_NOFILE: u32 = k::RLIMIT_NOFILE;
+
+/// What tells a version of a file from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its device.
+    pub device: u64,
+    /// Its inode.
+    pub inode: u64,
+    /// Its length in bytes.
+    pub size: u64,
+    /// When it was last changed, its attributes among it: seconds and nanoseconds.
+    pub changed: [u64; 2],
+}
+
+impl Status {
+    /// From struct stat, 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid, st_gid, st_rdev, st_size,
+    /// st_blksize, st_blocks, st_atim, st_mtim, st_ctim.
+    fn new(stat: &[u64; 18]) -> Status {
+        Status { device: stat[0], inode: stat[1], size: stat[6], changed: [stat[13], stat[14]] }
+    }
+}
+
+/// `stat(2)`.
+pub fn status(path: &CStr) -> Result<Status> {
+    let mut stat = [0u64; 18];
+    // SAFETY: a NUL-terminated path, and a struct stat to write to.
+    unsafe { syscall2(Sysno::stat, path.as_ptr() as usize, stat.as_mut_ptr() as usize) }.map(|_| Status::new(&stat))
+}
+
+/// `fstat(2)`.
+pub fn fstatus(fd: i32) -> Result<Status> {
+    let mut stat = [0u64; 18];
+    // SAFETY: a struct stat to write to.
+    unsafe { syscall2(Sysno::fstat, fd as usize, stat.as_mut_ptr() as usize) }.map(|_| Status::new(&stat))
+}
+
+/// Brings pages in for reading (`MADV_POPULATE_READ`, Linux 5.14). `EFAULT` and others: one can't be read.
+pub fn populate(addr: usize, len: usize) -> Result<()> {
+    loop {
+        // SAFETY: changes no contents.
+        match unsafe { madvise(addr, len, k::MADV_POPULATE_READ) } {
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            other => return other,
+        }
+    }
+}

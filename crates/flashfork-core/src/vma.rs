@@ -92,6 +92,11 @@ impl Vma {
 
     /// Parses the header line that `maps` and `smaps` share.
     fn parse(line: &[u8]) -> Option<Vma> {
+        Vma::parse_with_path(line).map(|(vma, _)| vma)
+    }
+
+    /// The same, and the whole name.
+    fn parse_with_path(line: &[u8]) -> Option<(Vma, &[u8])> {
         let mut w = words(line);
         let addresses = w.next()?;
         let perms = w.next()?;
@@ -115,7 +120,7 @@ impl Vma {
             w.next().map_or(&line[line.len()..], |first| &line[first.as_ptr() as usize - line.as_ptr() as usize..]);
         let mut v = Vma::new(Range::new(start, end), inode, path, s == b's');
         (v.prot, v.offset, v.device) = (prot, offset, device);
-        Some(v)
+        Some((v, path))
     }
 
     /// A VMA of which the rest is still to be said. `path`: its name.
@@ -172,6 +177,18 @@ pub fn for_each(path: &CStr, buf: &mut [u8], mut each: impl FnMut(&Vma) -> Resul
     }
     // Nobody can ask who has no memory: the list is another's, that of a thread which has ended (`/proc/self`).
     current.map_or(Err(Errno::ESRCH), |last| each(&last))
+}
+
+/// Calls `each` with every VMA of this process in order of address, and with its whole path as the kernel gives it. Of a VMA only
+/// what maps says is known.
+pub fn for_each_mapping(buf: &mut [u8], mut each: impl FnMut(&Vma, &[u8]) -> Result<()>) -> Result<()> {
+    let mut lines = Lines::open(c"/proc/thread-self/maps", buf)?;
+    while let Some(line) = lines.next()? {
+        if let Some((vma, path)) = Vma::parse_with_path(line) {
+            each(&vma, path)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -32,6 +32,9 @@ extern "C" fn init() {
         Some(b"stop") => threads::allow(Threads::Stop),
         Some(_) => complain(b"flashfork: FLASHFORK_THREADS is refuse or stop; a process with threads is not sealed\n"),
     }
+    if let Some(files) = variable(c"FLASHFORK_TRUST") {
+        trust(files.to_bytes());
+    }
     // Under a fork server the program is warm when it first forks, and nothing else will happen in the parent.
     // SAFETY: F_GETFD takes no pointer.
     let at_once = FORK_SERVER.iter().all(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);
@@ -56,6 +59,23 @@ extern "C" fn init() {
             Found::Other => {
                 complain(b"flashfork: FLASHFORK_STATS names no statistics file of this version; not counted\n");
             }
+        }
+    }
+}
+
+/// Trusts the files of a list, one a line.
+fn trust(files: &[u8]) {
+    for file in files.split(|b| *b == b'\n').filter(|file| !file.is_empty()) {
+        let mut path = [0; libc::PATH_MAX as usize];
+        if let Some(place) = path.get_mut(..file.len()) {
+            place.copy_from_slice(file);
+        }
+        let path = CStr::from_bytes_until_nul(&path);
+        let known = path.is_ok_and(|path| flashfork_core::code::process::trust(path).is_ok());
+        if !known {
+            complain(
+                b"flashfork: FLASHFORK_TRUST names a file that is not there, or more than 16; it is not trusted\n",
+            );
         }
     }
 }

@@ -26,9 +26,9 @@ const PR_SET_SECCOMP: c_int = 22;
 /// As `prctl`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-    let args = [option as usize, a as usize, b as usize, c as usize, d as usize];
+    let args = [option as usize, a as usize, b as usize, c as usize, d as usize, 0];
     // SAFETY: the program's own call.
-    let result = unsafe { syscalls::syscall5(Sysno::prctl, args[0], args[1], args[2], args[3], args[4]) };
+    let result = unsafe { flashfork_core::system_call(Sysno::prctl, args) };
     if option == PR_SET_SECCOMP && result.is_ok() {
         enter();
     }
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong
 /// As `seccomp`.
 pub unsafe fn seccomp(operation: usize, flags: usize, args: usize) -> isize {
     // SAFETY: the program's own call.
-    let result = unsafe { syscalls::syscall3(Sysno::seccomp, operation, flags, args) };
+    let result = unsafe { flashfork_core::system_call(Sysno::seccomp, [operation, flags, args, 0, 0, 0]) };
     if result.is_ok() {
         enter();
     }

@@ -7,7 +7,7 @@
 use crate::sandbox;
 use core::ffi::{c_long, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-use flashfork_core::{Errno, rings};
+use flashfork_core::{Errno, rings, system_call};
 use syscalls::Sysno;
 
 /// libc's own; until it is known the call itself.
@@ -76,6 +76,8 @@ unsafe extern "C" fn call() -> c_long {
         "ret",
         "2: mov rdi, rax",
         "jmp {failed}",
+        // For flashfork_core::code.
+        ".ascii \"flashfork's call\"",
         failed = sym failed,
     )
 }
@@ -97,7 +99,7 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
             Some(Sysno::io_uring_register) => crate::answer(rings::register(a, b, c, d), |n| n as isize) as c_long,
             Some(Sysno::seccomp) => sandbox::seccomp(a, b, c) as c_long,
             Some(Sysno::fork) => c_long::from(flashfork_core::fork::fork(
-                || crate::answer(syscalls::syscall0(Sysno::fork), |pid| pid as isize) as i32,
+                || crate::answer(system_call(Sysno::fork, [0; 6]), |pid| pid as isize) as i32,
                 crate::clock,
             )),
             _ => failed(-c_long::from(Errno::ENOSYS.into_raw())),

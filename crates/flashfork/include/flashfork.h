@@ -96,9 +96,14 @@ struct flashfork_seal_options {
      */
     uint64_t threads;
     /**
+     * Paths of files that the caller answers for: code in them makes system calls of its own, but none that discards, moves or grows
+     * sealed memory (docs/SYSTEM_CALLS.md). Ends with NULL. May be NULL.
+     */
+    const char *const *trust;
+    /**
      * Must be 0.
      */
-    uint64_t reserved[3];
+    uint64_t reserved[2];
 };
 
 /**

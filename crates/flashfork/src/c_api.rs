@@ -48,8 +48,11 @@ pub struct CSealOptions {
     pub each_vma_data: *mut c_void,
     /// FLASHFORK_THREADS_REFUSE or FLASHFORK_THREADS_STOP.
     pub threads: u64,
+    /// Paths of files that the caller answers for: code in them makes system calls of its own, but none that discards, moves or grows
+    /// sealed memory (docs/SYSTEM_CALLS.md). Ends with NULL. May be NULL.
+    pub trust: *const *const c_char,
     /// Must be 0.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
 }
 
 /// What a seal did.
@@ -111,7 +114,7 @@ fn refuse(error: &SealError) -> c_int {
     let errno = match error {
         SealError::Refused(Reason::LowMemory | Reason::VmaLimit) => libc::ENOMEM,
         SealError::Refused(Reason::FileSizeLimit) => libc::EFBIG,
-        SealError::Refused(_) => libc::EBUSY,
+        SealError::Refused(_) | SealError::Code(_) => libc::EBUSY,
         SealError::Allocator(_) => libc::EOPNOTSUPP,
         SealError::Busy => libc::EALREADY,
         SealError::TooManyExcluded => libc::ENOSPC,
@@ -136,10 +139,36 @@ fn rust_options(options: Option<&CSealOptions>) -> Result<SealOptions, &'static 
         Ok(FLASHFORK_THREADS_STOP) => Threads::Stop,
         _ => return Err("threads is neither FLASHFORK_THREADS_REFUSE nor FLASHFORK_THREADS_STOP"),
     };
-    if o.reserved != [0; 3] {
+    if o.reserved != [0; 2] {
         return Err("reserved fields of struct flashfork_seal_options are not 0; begin with {0}");
     }
-    Ok(SealOptions { pages, trust_allocator: o.trust_allocator != 0, threads })
+    // SAFETY: NULL or a list of strings that ends with NULL, the caller says.
+    let trust = unsafe { paths(o.trust) };
+    Ok(SealOptions { pages, trust_allocator: o.trust_allocator != 0, threads, trust })
+}
+
+/// The paths in a list.
+///
+/// # Safety
+/// NULL or a list of strings that ends with NULL.
+unsafe fn paths(list: *const *const c_char) -> Vec<std::path::PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut all = Vec::new();
+    if list.is_null() {
+        return all;
+    }
+    for i in 0.. {
+        // SAFETY: entries up to the NULL are there, and are strings.
+        let path = unsafe {
+            let path = *list.add(i);
+            if path.is_null() {
+                break;
+            }
+            CStr::from_ptr(path)
+        };
+        all.push(std::ffi::OsStr::from_bytes(path.to_bytes()).into());
+    }
+    all
 }
 
 /// Seals the process's private anonymous memory where that is safe and pays, so that forks don't copy its page tables. Called
@@ -365,7 +394,7 @@ mod tests {
         assert!(rust_options(None).is_ok() && rust_options(Some(&zero())).is_ok());
         assert!(rust_options(Some(&CSealOptions { pages: 9, ..zero() })).is_err());
         assert!(rust_options(Some(&CSealOptions { threads: 1 << 32, ..zero() })).is_err());
-        assert!(rust_options(Some(&CSealOptions { reserved: [0, 0, 1], ..zero() })).is_err());
+        assert!(rust_options(Some(&CSealOptions { reserved: [0, 1], ..zero() })).is_err());
         let trusting = CSealOptions { pages: FLASHFORK_PAGES_SMALL, trust_allocator: 1, ..zero() };
         let rust = rust_options(Some(&trusting)).unwrap();
         assert!(rust.trust_allocator && rust.pages == Pages::Small);

@@ -31,6 +31,10 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
             "run the program without valgrind, without breakpoints in libc's memory functions, without tools that hook them, \
              and with the right to write its own code"
         }
+        Reason::SystemCalls => {
+            "leave the file out, load it in a program that is not sealed, or trust it if it never does so (flashfork run --trust FILE; \
+             SealOptions::trust)"
+        }
         Reason::NotReadable => "make the memory readable while it is sealed",
         Reason::Locked => "munlock the memory before sealing",
         Reason::DontDump => "use MADV_DODUMP if the memory holds no secrets",

@@ -9,6 +9,13 @@ pub enum SealError {
     /// The process holds something that forbids sealing, or memory is short. [`cure`](crate::cure) says what to do.
     #[error("refused: {}; memory is unchanged and forks are correct", explain(*.0))]
     Refused(Reason),
+    /// Code in this process makes system calls of its own, which the engine doesn't see. [`code::trust`](crate::code::trust) is for
+    /// who knows better.
+    #[error(
+        "refused: {0}, and where it discards, moves or grows sealed memory that way old bytes would come back; {cure}; \
+         memory is unchanged and forks are correct", cure = crate::cure(Reason::SystemCalls).unwrap_or_default()
+    )]
+    Code(String),
     /// An allocator or runtime in this process gives memory back with `MADV_DONTNEED` and trusts it to read zeros.
     #[error(
         "refused: {0} is in this process and relies on MADV_DONTNEED giving zeros, which sealed memory doesn't; \
@@ -42,6 +49,9 @@ pub(crate) fn explain(reason: Reason) -> String {
 impl From<core::Error> for SealError {
     fn from(e: core::Error) -> SealError {
         match e {
+            core::Error::Refused(Reason::SystemCalls) => {
+                SealError::Code(crate::code::culprit().unwrap_or_else(|| explain(Reason::SystemCalls)))
+            }
             core::Error::Refused(reason) => SealError::Refused(reason),
             core::Error::Busy => SealError::Busy,
             core::Error::System(step, errno) => SealError::System {

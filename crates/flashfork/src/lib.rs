@@ -39,6 +39,7 @@ mod c_api;
 mod c_api_region;
 mod c_api_snapshot;
 mod clock;
+pub mod code;
 pub mod cost;
 mod cure;
 mod error;

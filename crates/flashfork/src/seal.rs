@@ -8,7 +8,7 @@ pub use flashfork_core::Pages;
 pub use flashfork_core::threads::Threads;
 
 /// How to seal.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SealOptions {
     /// Which pages the sealed memory is made of.
     pub pages: Pages,
@@ -17,6 +17,9 @@ pub struct SealOptions {
     pub trust_allocator: bool,
     /// What to do about other threads. What is set here holds for later calls of [`unseal`] too.
     pub threads: Threads,
+    /// Files that the caller answers for: code in them makes system calls of its own, but none that discards, moves or grows sealed
+    /// memory. Once trusted they stay so.
+    pub trust: Vec<std::path::PathBuf>,
 }
 
 /// What a seal did.
@@ -83,6 +86,9 @@ pub fn seal(options: &SealOptions) -> Result<SealReport, SealError> {
         return Err(SealError::Allocator(name));
     }
     allocator::tell_core();
+    for path in &options.trust {
+        crate::code::trust(path).map_err(|source| SealError::System { step: "find a file to trust", source })?;
+    }
     // Nothing between the seal and the copy of its report may allocate: the report lies outside the heap for that.
     core::threads::allow(options.threads);
     let sealed = core::seal(options.pages);

@@ -89,7 +89,7 @@ impl Forecast {
             None => without(Engine::Thp, "this host gives anonymous memory no huge pages".to_owned()),
         };
 
-        let seal = match survey.refused {
+        let seal = match &survey.refused {
             Some(what) => without(Engine::Seal, format!("a process with {what} is not sealed")),
             None if survey.sealable_bytes == 0 => without(Engine::Seal, "there is nothing to seal".to_owned()),
             None => {

@@ -46,7 +46,7 @@ pub struct Survey {
     /// Anonymous memory that can't be sealed, by reason.
     pub left_out: Vec<LeftOut>,
     /// Why the whole process would not be sealed, if so.
-    pub refused: Option<&'static str>,
+    pub refused: Option<String>,
 }
 
 /// Anonymous memory that a seal would leave as it is.
@@ -90,7 +90,7 @@ impl Survey {
             sealable_bytes: 0,
             sealed_bytes: 0,
             left_out: Vec::new(),
-            refused: refusal(&process, status.threads).map_err(failed)?.map(|reason| reason.row().what),
+            refused: refusal(&process, status.threads).map_err(failed)?.map(|reason| reason.row().what.to_owned()),
         };
         for map in maps.iter() {
             let of = |key: &str| value(&map.extension, key);
@@ -107,6 +107,9 @@ impl Survey {
             }
         }
         survey.seal(pid)?;
+        if survey.refused.is_none() {
+            survey.refused = calls(pid);
+        }
         Ok(survey)
     }
 
@@ -163,6 +166,13 @@ fn refusal(process: &Process, threads: u64) -> procfs::ProcResult<Option<Reason>
         }
     }
     Ok(None)
+}
+
+/// A file in the process that makes system calls of its own. What can't be read any more is left out.
+fn calls(pid: i32) -> Option<String> {
+    let files = flashfork::code::of_process(pid).ok()?;
+    let (path, seen) = files.into_iter().find(|(_, seen)| seen.verdict == flashfork::code::Verdict::Refused)?;
+    Some(format!("code that makes system calls of its own ({} {})", path.display(), seen.what()))
 }
 
 fn value(extension: &MMapExtension, key: &str) -> u64 {

@@ -38,7 +38,7 @@ impl Advice {
             .take(4)
             .map(|left| format!("{} ({}: {})", show(left.bytes), left.reason, left.what))
             .collect();
-        let refused = survey.refused.map_or(String::new(), |what| format!(", were it not for {what}"));
+        let refused = survey.refused.as_ref().map_or(String::new(), |what| format!(", were it not for {what}"));
         let left = if left.is_empty() { "nothing".to_owned() } else { left.join("; ") };
         parts.push(format!("To be sealed{refused}: {}; left as it is: {left}.", show(survey.sealable_bytes)));
         parts.join("\n\n")

@@ -28,6 +28,9 @@ pub struct RunArgs {
     /// Seal processes with threads too: they are stopped for each step of 2 MB, as if by SIGSTOP (docs/THREADS.md)
     #[arg(long)]
     threads: bool,
+    /// Answer for a file whose code makes system calls of its own (docs/SYSTEM_CALLS.md); once for each
+    #[arg(long, value_name = "FILE")]
+    trust: Vec<PathBuf>,
     /// Write what happened as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -62,6 +65,7 @@ impl Engine {
 }
 
 pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
+    let trust = trusted(&args.trust)?;
     // Before the program runs: a place that can't be written to is found out now.
     let place = args.report.as_deref().map(Place::open).transpose()?;
     // They are never worth a program.
@@ -89,6 +93,9 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         Some(stats) => command.env("FLASHFORK_STATS", stats.path()),
         None => command.env_remove("FLASHFORK_STATS"),
     };
+    if !trust.is_empty() {
+        command.env("FLASHFORK_TRUST", trust);
+    }
     let ended = match child::run(&mut command, &args.command[0])? {
         child::Outcome::Ended(ended) => ended,
         child::Outcome::NotStarted { code, why } => {
@@ -122,6 +129,20 @@ fn asan_options(own: Option<OsString>) -> OsString {
         options.push(own);
     }
     options
+}
+
+/// Whole paths, one a line, as `FLASHFORK_TRUST` has them.
+fn trusted(files: &[PathBuf]) -> Result<OsString, CliError> {
+    let mut all = OsString::new();
+    for file in files {
+        let whole = file.canonicalize().map_err(CliError::file("find", file))?;
+        if whole.as_os_str().as_encoded_bytes().contains(&b'\n') {
+            return Err(CliError::Unable(format!("can't trust {}: its path has a line break", whole.display())));
+        }
+        all.push(whole);
+        all.push("\n");
+    }
+    Ok(all)
 }
 
 /// [`Engine::Odf`], or plain forks and a line that says why: they are correct, and the program runs.

@@ -37,6 +37,8 @@ pub struct Report {
     extra_bytes: u64,
     /// By name of the never-seal table: VMAs left out, processes refused.
     left_out: Vec<LeftOut>,
+    /// The first file with system calls of its own that a process was not sealed for, and what it does.
+    culprit: Option<Culprit>,
     /// Seals that failed with an error of the system, and the last one's errno.
     errors: u64,
     last_errno: u64,
@@ -46,6 +48,12 @@ pub struct Report {
 struct Forks {
     count: u64,
     mean_us: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Culprit {
+    file: String,
+    what: String,
 }
 
 #[derive(Serialize)]
@@ -101,6 +109,7 @@ impl Report {
             huge_bytes: get(&s.huge_bytes),
             extra_bytes: get(&s.filled_bytes),
             left_out,
+            culprit: culprit(s),
             errors: get(&s.errors),
             last_errno: get(&s.last_error) & 0xffff,
         }
@@ -186,7 +195,14 @@ impl Report {
         self.left_out
             .iter()
             .filter(|l| l.process)
-            .filter_map(|l| Some(format!("not sealed: {}", row(l.reason)?.what)))
+            .filter_map(|l| {
+                let what = row(l.reason)?.what;
+                let culprit = self.culprit.as_ref().filter(|_| l.reason == never_seal::Reason::SystemCalls.row().name);
+                Some(match culprit {
+                    Some(culprit) => format!("not sealed: {} {}", culprit.file, culprit.what),
+                    None => format!("not sealed: {what}"),
+                })
+            })
             .collect()
     }
 
@@ -198,6 +214,12 @@ impl Report {
         let thp = model.fork_time(cost::Engine::ForkThp, memory).map(micros);
         thp.is_some_and(|thp| thp * count < after * count + self.seal_seconds * 1e6)
     }
+}
+
+fn culprit(s: &Stats) -> Option<Culprit> {
+    let mut name = [0; flashfork_core::code::process::NAME];
+    let (call, file) = s.culprit.get(&mut name)?;
+    Some(Culprit { file: String::from_utf8_lossy(file).into_owned(), what: call.to_string() })
 }
 
 fn micros(d: std::time::Duration) -> f64 {

@@ -1,9 +1,10 @@
 //! What takes the place of which system call.
 
 use super::{Arguments, Hook};
+use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Result};
-use crate::{advise, fork};
+use crate::{advise, code, fork};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -23,6 +24,8 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::ioctl, Some(c"ioctl"), ioctl),
     hook(Sysno::prctl, Some(c"prctl"), prctl),
     hook(Sysno::seccomp, None, seccomp),
+    hook(Sysno::mmap, Some(c"mmap"), mmap),
+    hook(Sysno::mprotect, Some(c"mprotect"), mprotect),
 ];
 
 const fn hook(number: Sysno, function: Option<&'static CStr>, take: unsafe fn(&Arguments) -> Result<usize>) -> Hook {
@@ -134,4 +137,24 @@ unsafe fn seccomp(args: &Arguments) -> Result<usize> {
         fork::enter_sandbox();
     }
     result
+}
+
+/// `mmap(2)`: a file that is mapped to be executed may make calls that nobody sees. The loader maps objects this way.
+unsafe fn mmap(args: &Arguments) -> Result<usize> {
+    let [_, _, prot, flags, fd, _] = *args;
+    if prot as u32 & k::PROT_EXEC != 0 && flags as u32 & k::MAP_ANONYMOUS == 0 {
+        code::process::before_mapping(fd as i32)?;
+    }
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::mmap, *args) }
+}
+
+/// `mprotect(2)`: the same for memory that becomes executable.
+unsafe fn mprotect(args: &Arguments) -> Result<usize> {
+    let [addr, len, prot, ..] = *args;
+    if prot as u32 & k::PROT_EXEC != 0 {
+        code::process::before_executable(Range::pages_of(addr, len))?;
+    }
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::mprotect, *args) }
 }

@@ -5,11 +5,11 @@ use super::{Error, Options, Step, asm};
 use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
-use crate::seal::{Maker, Pages};
+use crate::seal::{Maker, Pages, take_calls};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
 use crate::vma::{self, Kind, Vma};
-use crate::{calls, dump, limits, objects, offset, plan, unseal};
+use crate::{dump, limits, objects, offset, plan, unseal};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 
@@ -93,7 +93,7 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
         return Err(Error::Refused(Reason::VmaLimit));
     }
     if table.arena.run_count > 0 {
-        calls::take(table.arena, &mut None).map_err(Error::of_engine)?;
+        take_calls(table.arena, &mut None).map_err(Error::of_engine)?;
     }
     Ok(())
 }

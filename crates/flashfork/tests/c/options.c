@@ -12,9 +12,9 @@ int main(void)
     CHECK(flashfork_seal(&options, NULL) == -1 && errno == EINVAL);
     CHECK(strstr(flashfork_last_error(), "FLASHFORK_PAGES"));
     options.pages = FLASHFORK_PAGES_SMALL;
-    options.reserved[2] = 1;
+    options.reserved[1] = 1;
     CHECK(flashfork_seal(&options, NULL) == -1 && errno == EINVAL);
-    options.reserved[2] = 0;
+    options.reserved[1] = 0;
     CHECK(flashfork_seal(&options, &report) == 0);
     CHECK(report.sealed_bytes >= 14 << 20 && report.huge_bytes == 0 && report.generation == 1);
     CHECK(report.elapsed_ns > 0 && report.peak_extra_bytes > 0 && report.write_sealed == 1);

@@ -1,0 +1,89 @@
+//! The code of a file that is not mapped, or not yet.
+
+use super::{Kind, Memory, Site, WINDOW, layout, object, sites};
+use crate::range::Range;
+use crate::sys;
+
+/// Most segments of an object.
+const SEGMENTS: usize = 16;
+
+/// Addresses, and where in the file their bytes are.
+#[derive(Clone, Copy, Default)]
+struct Segment {
+    range: Range,
+    offset: usize,
+    executable: bool,
+}
+
+/// A file as it would lie in memory: addresses are those in its headers.
+struct File<'a> {
+    fd: i32,
+    segments: [Segment; SEGMENTS],
+    count: usize,
+    window: &'a mut [u8; WINDOW],
+    /// Whether something could not be read.
+    failed: bool,
+}
+
+impl Memory for File<'_> {
+    fn bytes(&mut self, at: usize, len: usize) -> Option<&[u8]> {
+        let inside = |s: &&Segment| s.range.start <= at && at.checked_add(len).is_some_and(|end| end <= s.range.end);
+        let segment = self.segments[..self.count].iter().find(inside)?;
+        let offset = (segment.offset + (at - segment.range.start)) as u64;
+        let window = self.window.get_mut(..len)?;
+        // SAFETY: the window is ours to fill.
+        let read = unsafe { sys::pread_all(self.fd, window.as_mut_ptr() as usize, len, offset) };
+        self.failed |= read.is_err();
+        read.ok().map(|()| &*window)
+    }
+}
+
+/// What there is to say about a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// Whether it is an object for x86-64 (`elf(5)`).
+    pub object: bool,
+    /// Whether Go built it.
+    pub go: bool,
+    /// Bytes of code; of a file that is no object, all.
+    pub code: usize,
+    /// Whether all of it could be read.
+    pub readable: bool,
+}
+
+/// Calls `each` with every site in an open file of `size` bytes, until it gives false. `window` is scratch.
+pub fn examine(fd: i32, size: usize, window: &mut [u8; WINDOW], each: &mut impl FnMut(Site) -> bool) -> Examined {
+    let whole = Segment { range: Range::new(0, size), offset: 0, executable: true };
+    let mut file = File { fd, segments: [Segment::default(); SEGMENTS], count: 1, window, failed: false };
+    file.segments[0] = whole;
+    let mut loads = [Segment::default(); SEGMENTS];
+    let mut count = 0;
+    let object = object::segments(&mut file, 0, |segment| {
+        if let Some(place) = loads.get_mut(count) {
+            let end = segment.at.saturating_add(segment.len.min(size.saturating_sub(segment.offset)));
+            let (range, offset) = (Range::new(segment.at, end), segment.offset);
+            *place = Segment { range, offset, executable: segment.executable };
+            count += 1;
+        }
+    });
+    let mut examined = Examined { object: object.is_some() && count > 0, readable: true, ..Examined::default() };
+    let mut kind = Kind::Unlisted;
+    if examined.object {
+        (file.segments, file.count) = (loads, count);
+        // The headers belong to the first segment.
+        let first = &mut file.segments[0];
+        first.range.start = first.range.start.wrapping_sub(first.offset);
+        first.offset = 0;
+        let layout = layout(&mut file, loads[0].range.start.wrapping_sub(loads[0].offset)).unwrap_or_default();
+        examined.go = layout.go;
+        kind = layout.functions.map_or(Kind::Unlisted, Kind::Listed);
+    } else {
+        (loads[0], count) = (whole, 1);
+    }
+    for segment in loads[..count].iter().filter(|segment| segment.executable) {
+        examined.code += segment.range.len();
+        examined.readable &= sites(&mut file, segment.range, kind, each);
+    }
+    examined.readable &= !file.failed;
+    examined
+}
