@@ -272,8 +272,7 @@ impl Found {
             last.code.end = v.range.end;
             return Ok(());
         }
-        // SAFETY: the file's start is mapped, and its code: so the loader has mapped it.
-        let Some(object) = (unsafe { Object::at(base) }) else { return Ok(()) };
+        let Some(object) = Object::at(base) else { return Ok(()) };
         let has = |name| object.function(name).is_some();
         let kind = match () {
             () if has(c"__libc_start_main") && has(c"madvise") => Part::Libc,
@@ -493,12 +492,10 @@ fn try_out(library: &Library, places: &Places) -> Result<()> {
     let syscall = match library.kind {
         Part::Loader | Part::Runtime => return Ok(()),
         Part::Static => Some(LINKED.load(SeqCst)),
-        // SAFETY: looked at before.
-        Part::Libc => unsafe { Object::at(library.base) }.and_then(|o| o.function(BY_NUMBER)),
+        Part::Libc => Object::at(library.base).and_then(|o| o.function(BY_NUMBER)),
     };
     let syscall = syscall.ok_or(Errno::EOPNOTSUPP)?;
-    // SAFETY: as above.
-    let object = (library.kind == Part::Libc).then(|| unsafe { Object::at(library.base) }).flatten();
+    let object = (library.kind == Part::Libc).then(|| Object::at(library.base)).flatten();
     for hook in HOOKS {
         let number = hook.number as usize;
         if let Some(function) = hook.function.zip(object.as_ref()).and_then(|(name, o)| o.function(name)) {

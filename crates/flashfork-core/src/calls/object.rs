@@ -1,5 +1,6 @@
 //! A loaded ELF object, as far as its functions' addresses are asked for (`elf(5)`).
 
+use crate::sys;
 use core::ffi::CStr;
 
 const MAGIC: [u8; 7] = [0x7f, b'E', b'L', b'F', 2, 1, 1];
@@ -26,134 +27,146 @@ enum Table {
     SystemV(usize),
 }
 
-/// Reads a value that may lie anywhere.
-///
-/// # Safety
-/// The address is readable.
-unsafe fn read<T: Copy>(at: usize) -> T {
-    // SAFETY: as the caller says; integers may have any bytes.
-    unsafe { (at as *const T).read_unaligned() }
+/// Links of a hash table that are followed at most: a table that is none may have no end.
+const LINKS: usize = 1 << 16;
+/// Entries of the dynamic section that are read at most.
+const ENTRIES: usize = 1 << 10;
+
+/// Reads `N` bytes that may lie anywhere. `None`: they can't be read. A file that is mapped for execution need not be whole, nor an
+/// object, nor loaded as one.
+fn bytes<const N: usize>(at: usize) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    sys::read_own(at, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn half(at: usize) -> Option<u16> {
+    bytes(at).map(u16::from_ne_bytes)
+}
+
+fn word(at: usize) -> Option<u32> {
+    bytes(at).map(u32::from_ne_bytes)
+}
+
+fn long(at: usize) -> Option<usize> {
+    bytes(at).map(usize::from_ne_bytes)
+}
+
+/// The address of element `i` of an array of elements of `size` bytes.
+fn nth(array: usize, size: usize, i: u32) -> usize {
+    array.wrapping_add(size.wrapping_mul(i as usize))
 }
 
 impl Object {
-    /// The object that is mapped from its file's start at `base`. `None`: it is none, or has no dynamic symbols.
-    ///
-    /// # Safety
-    /// A page at `base` is readable, and if an ELF object begins there the loader has mapped it whole.
-    pub unsafe fn at(base: usize) -> Option<Object> {
-        // SAFETY: the header lies in the first page; it tells where the rest is, which is mapped too.
-        unsafe {
-            if read::<[u8; 7]>(base) != MAGIC {
-                return None;
-            }
-            let headers = base + read::<u64>(base + 32) as usize;
-            let count = usize::from(read::<u16>(base + 56));
-            let segments = || (0..count).map(|i| headers + i * 56);
-            let first = segments().find(|s| read::<u32>(*s) == PT_LOAD)?;
-            // The first segment begins with the file.
-            let bias = base.wrapping_sub(read::<u64>(first + 16) as usize & !4095);
-            let dynamic = segments().find(|s| read::<u32>(*s) == PT_DYNAMIC)?;
-            let mut at = bias.wrapping_add(read::<u64>(dynamic + 16) as usize);
-            let (mut symbols, mut strings, mut gnu, mut system_v) = (0, 0, 0, 0);
-            loop {
-                let (tag, value) = (read::<u64>(at), read::<u64>(at + 8) as usize);
-                // glibc's loader has made addresses of them, others leave them as they are in the file.
-                let address = if value < base { bias.wrapping_add(value) } else { value };
-                match tag {
-                    0 => break,
-                    DT_SYMTAB => symbols = address,
-                    DT_STRTAB => strings = address,
-                    DT_GNU_HASH => gnu = address,
-                    DT_HASH => system_v = address,
-                    _ => {}
-                }
-                at += 16;
-            }
-            let table = match (gnu, system_v) {
-                (0, 0) => return None,
-                (0, at) => Table::SystemV(at),
-                (at, _) => Table::Gnu(at),
-            };
-            (symbols != 0 && strings != 0).then_some(Object { bias, symbols, strings, table })
+    /// The object that is mapped from its file's start at `base`. `None`: it is none, or has no dynamic symbols, or isn't mapped as
+    /// the loader would map it.
+    pub fn at(base: usize) -> Option<Object> {
+        if bytes(base)? != MAGIC {
+            return None;
         }
+        let headers = base.wrapping_add(long(base + 32)?);
+        let count = u32::from(half(base + 56)?);
+        let segment = |kind| (0..count).map(|i| nth(headers, 56, i)).find(|s| word(*s) == Some(kind));
+        // The first segment begins with the file.
+        let bias = base.wrapping_sub(long(segment(PT_LOAD)?.wrapping_add(16))? & !4095);
+        let dynamic = bias.wrapping_add(long(segment(PT_DYNAMIC)?.wrapping_add(16))?);
+        let (mut symbols, mut strings, mut gnu, mut system_v) = (0, 0, 0, 0);
+        for i in 0..ENTRIES {
+            let entry = dynamic.wrapping_add(16 * i);
+            let (tag, value) = (long(entry)? as u64, long(entry.wrapping_add(8))?);
+            // glibc's loader has made addresses of them, others leave them as they are in the file.
+            let address = if value < base { bias.wrapping_add(value) } else { value };
+            match tag {
+                0 => break,
+                DT_SYMTAB => symbols = address,
+                DT_STRTAB => strings = address,
+                DT_GNU_HASH => gnu = address,
+                DT_HASH => system_v = address,
+                _ => {}
+            }
+        }
+        let table = match (gnu, system_v) {
+            (0, 0) => return None,
+            (0, at) => Table::SystemV(at),
+            (at, _) => Table::Gnu(at),
+        };
+        (symbols != 0 && strings != 0).then_some(Object { bias, symbols, strings, table })
     }
 
     /// The address of a function that the object defines.
     pub fn function(&self, name: &CStr) -> Option<usize> {
-        // SAFETY: the tables were found in a loaded object and are as the format says.
-        unsafe {
-            match self.table {
-                Table::Gnu(table) => self.by_gnu_hash(table, name),
-                Table::SystemV(table) => self.by_system_v_hash(table, name),
-            }
+        match self.table {
+            Table::Gnu(table) => self.by_gnu_hash(table, name),
+            Table::SystemV(table) => self.by_system_v_hash(table, name),
         }
     }
 
-    unsafe fn by_gnu_hash(&self, table: usize, name: &CStr) -> Option<usize> {
+    /// Header of four words, the filter's words of eight bytes, the buckets, the chains.
+    fn by_gnu_hash(&self, table: usize, name: &CStr) -> Option<usize> {
         let hash = name.to_bytes().iter().fold(5381u32, |h, b| h.wrapping_mul(33).wrapping_add(u32::from(*b)));
-        // SAFETY: header of four words, the filter's words of eight bytes, the buckets, the chains.
-        unsafe {
-            let [buckets, first, words, shift] = read::<[u32; 4]>(table);
-            if buckets == 0 || words == 0 {
-                return None;
-            }
-            let filter = table + 16;
-            let word = read::<u64>(filter + 8 * (hash / 64 % words) as usize);
-            if word >> (hash % 64) & word >> ((hash >> shift) % 64) & 1 == 0 {
-                return None;
-            }
-            let bucket = filter + 8 * words as usize + 4 * (hash % buckets) as usize;
-            let chains = filter + 8 * words as usize + 4 * buckets as usize;
-            let mut i = read::<u32>(bucket);
-            if i < first {
-                return None;
-            }
-            loop {
-                let link = read::<u32>(chains + 4 * (i - first) as usize);
-                if link | 1 == hash | 1
-                    && let Some(found) = self.function_at(i, name)
-                {
-                    return Some(found);
-                }
-                if link & 1 != 0 {
-                    return None;
-                }
-                i += 1;
-            }
+        let [buckets, first, words, shift] = [0, 1, 2, 3].map(|i| word(nth(table, 4, i)));
+        let (buckets, first, words, shift) = (buckets?, first?, words?, shift?);
+        if buckets == 0 || words == 0 {
+            return None;
         }
+        let filter = table.wrapping_add(16);
+        let bits = long(nth(filter, 8, hash / 64 % words))? as u64;
+        if bits >> (hash % 64) & bits >> (hash.checked_shr(shift)? % 64) & 1 == 0 {
+            return None;
+        }
+        let heads = nth(filter, 8, words);
+        let chains = nth(heads, 4, buckets);
+        let mut i = word(nth(heads, 4, hash % buckets))?;
+        for _ in 0..LINKS {
+            let link = word(nth(chains, 4, i.checked_sub(first)?))?;
+            if link | 1 == hash | 1
+                && let Some(found) = self.function_at(i, name)
+            {
+                return Some(found);
+            }
+            if link & 1 != 0 {
+                return None;
+            }
+            i = i.checked_add(1)?;
+        }
+        None
     }
 
-    unsafe fn by_system_v_hash(&self, table: usize, name: &CStr) -> Option<usize> {
+    /// Two counts, the buckets, the chains.
+    fn by_system_v_hash(&self, table: usize, name: &CStr) -> Option<usize> {
         let hash = name.to_bytes().iter().fold(0u32, |h, b| {
             let h = (h << 4).wrapping_add(u32::from(*b));
             (h ^ (h & 0xf000_0000) >> 24) & 0x0fff_ffff
         });
-        // SAFETY: two counts, the buckets, the chains.
-        unsafe {
-            let [buckets, _] = read::<[u32; 2]>(table);
-            if buckets == 0 {
-                return None;
+        let buckets = word(table).filter(|n| *n != 0)?;
+        let heads = table.wrapping_add(8);
+        let chains = nth(heads, 4, buckets);
+        let mut i = word(nth(heads, 4, hash % buckets))?;
+        for _ in 0..LINKS {
+            if i == 0 {
+                break;
             }
-            let mut i = read::<u32>(table + 8 + 4 * (hash % buckets) as usize);
-            while i != 0 {
-                if let Some(found) = self.function_at(i, name) {
-                    return Some(found);
-                }
-                i = read::<u32>(table + 8 + 4 * (buckets + i) as usize);
+            if let Some(found) = self.function_at(i, name) {
+                return Some(found);
             }
+            i = word(nth(chains, 4, i))?;
         }
         None
     }
 
     /// The address of symbol `i`, if it is a function that is defined here and has this name.
-    unsafe fn function_at(&self, i: u32, name: &CStr) -> Option<usize> {
-        let symbol = self.symbols + 24 * i as usize;
-        // SAFETY: struct Elf64_Sym: name 4 bytes, type and binding 1, visibility 1, section 2, value 8, size 8. Names end with a NUL.
-        unsafe {
-            let defined = read::<u16>(symbol + 6) != 0 && read::<u8>(symbol + 4) & 15 == STT_FUNC;
-            let own = CStr::from_ptr((self.strings + read::<u32>(symbol) as usize) as *const _);
-            (defined && own == name).then(|| self.bias.wrapping_add(read::<u64>(symbol + 8) as usize))
+    fn function_at(&self, i: u32, name: &CStr) -> Option<usize> {
+        // struct Elf64_Sym: name 4 bytes, type and binding 1, visibility 1, section 2, value 8, size 8. Names end with a NUL.
+        let symbol = nth(self.symbols, 24, i);
+        let defined = half(symbol.wrapping_add(6))? != 0 && bytes::<1>(symbol.wrapping_add(4))?[0] & 15 == STT_FUNC;
+        let own = self.strings.wrapping_add(word(symbol)? as usize);
+        let mut held = [0; 64];
+        let held = held.get_mut(..name.to_bytes_with_nul().len())?;
+        sys::read_own(own, held).ok()?;
+        if !defined || held != name.to_bytes_with_nul() {
+            return None;
         }
+        Some(self.bias.wrapping_add(long(symbol.wrapping_add(8))?))
     }
 }
 
@@ -163,12 +176,13 @@ mod tests {
 
     /// The object that holds an address.
     fn object_of(address: usize) -> Object {
-        // SAFETY: the loader fills the struct, which may be zeros, and the object is loaded.
-        unsafe {
+        // SAFETY: the loader fills the struct, which may be zeros.
+        let base = unsafe {
             let mut info: libc::Dl_info = core::mem::zeroed();
             assert_ne!(libc::dladdr(address as *const _, &raw mut info), 0);
-            Object::at(info.dli_fbase as usize).expect("an object with symbols")
-        }
+            info.dli_fbase as usize
+        };
+        Object::at(base).expect("an object with symbols")
     }
 
     #[test]
