@@ -1,6 +1,7 @@
 //! Runs the victim under ptrace(2) and lets system calls between its two marks fail.
 
 use crate::fault::{Fault, faults, target};
+use flashfork_tests::own_code::TRUST;
 use libc::{c_int, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
@@ -55,7 +56,7 @@ fn start(case: &Case, leak_allowed: bool) -> Result<Child, String> {
         command.arg("leak-allowed");
     }
     if let Some(shim) = case.shim {
-        command.env("LD_PRELOAD", shim).env("FLASHFORK_ENGINE", "fork");
+        command.env("LD_PRELOAD", shim).env("FLASHFORK_ENGINE", "fork").env(TRUST.0, TRUST.1);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // SAFETY: one system call between fork and exec.

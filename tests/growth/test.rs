@@ -1,5 +1,6 @@
 //! Clones that write where nothing was leave no memory behind: 2,000 forks, or 100,000 with `FLASHFORK_TEST_ALL=1`.
 
+use flashfork_tests::own_code::TRUST;
 use std::process::Command;
 
 fn constant(route: &str) {
@@ -7,7 +8,7 @@ fn constant(route: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_growth"));
     command.args([route, forks]);
     if route == "shim" {
-        command.env("LD_PRELOAD", flashfork_tests::shim::path()).env("FLASHFORK_ENGINE", "fork");
+        command.env("LD_PRELOAD", flashfork_tests::shim::path()).env("FLASHFORK_ENGINE", "fork").env(TRUST.0, TRUST.1);
     }
     let status = command.status().expect("it starts");
     if status.code() != Some(77) {

@@ -4,6 +4,7 @@ use crate::mode::{Allocator, Mode, name};
 use crate::rollback::TURNS;
 use crate::seeds::Seed;
 use crate::template;
+use flashfork_tests::own_code::TRUST;
 use flashfork_tests::past;
 use flashfork_tests::route::Route;
 use std::ffi::OsString;
@@ -145,7 +146,7 @@ impl Run<'_> {
         let libraries = allocator.library().map(OsString::from).into_iter().chain(shim.map(OsString::from));
         let preload: Vec<OsString> = libraries.collect();
         if !preload.is_empty() {
-            command.env("LD_PRELOAD", preload.join(":".as_ref()));
+            command.env("LD_PRELOAD", preload.join(":".as_ref())).env(TRUST.0, TRUST.1);
         }
         if seed.is_multiple_of(2) {
             command.envs(purges_at_once(*allocator).iter().copied());

@@ -17,7 +17,7 @@ fn main() -> ExitCode {
         eprintln!("usage: restores TIMES");
         return ExitCode::from(2);
     };
-    match run(times) {
+    match flashfork_tests::own_code::trust().and_then(|()| run(times)) {
         Ok(text) => {
             println!("{text}");
             ExitCode::SUCCESS

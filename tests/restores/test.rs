@@ -1,5 +1,6 @@
 //! Restores without a difference, in a program that uses malloc, stdio and SQLite: 2,000, or 100,000 with `FLASHFORK_TEST_ALL=1`.
 
+use flashfork_tests::own_code::TRUST;
 use std::process::Command;
 
 fn restores(preload: Option<&std::path::Path>) {
@@ -7,7 +8,7 @@ fn restores(preload: Option<&std::path::Path>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_restores"));
     command.arg(times);
     if let Some(shim) = preload {
-        command.env("LD_PRELOAD", shim);
+        command.env("LD_PRELOAD", shim).env(TRUST.0, TRUST.1);
     }
     let status = command.status().expect("it starts");
     assert!(status.success(), "{status}; the message is above");

@@ -6,6 +6,7 @@
 
 pub mod content;
 pub mod odf;
+pub mod own_code;
 pub mod past;
 pub mod route;
 pub mod shim;

@@ -4,6 +4,8 @@ use crate::content::PAGE;
 use crate::mode::Mode;
 use crate::world::World;
 use crate::world::check::Depth;
+use crate::world::space::pages;
+use crate::world::table::attr;
 
 /// The engine has room for 64 excluded ranges, for good.
 const MOST_EXCLUDED: usize = 12;
@@ -15,11 +17,17 @@ impl World {
         self.journal.note("seal")?;
         let sealed = self.route.seal(small);
         // Where threads can't be stopped, or aren't; where code makes system calls of its own.
-        if !matches!(self.mode, Mode::Threads | Mode::Leaderless | Mode::Raw) {
+        if !matches!(self.mode, Mode::Threads | Mode::Leaderless | Mode::Raw) && !self.hides_code() {
             sealed?;
         }
         self.check_maps()?;
         if look { self.check_all(Depth::Written) } else { Ok(()) }
+    }
+
+    /// Whether code of a file can't be read: then nobody knows what it would call, and a seal is refused.
+    fn hides_code(&self) -> bool {
+        const HIDDEN: u32 = attr::FILE | attr::EXEC | attr::GUARD;
+        (0..pages()).any(|page| self.table.attr(page) & HIDDEN == HIDDEN)
     }
 
     pub fn step_unseal(&mut self) -> Result<(), String> {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Measure;
 use crate::BenchError;
+use crate::engine::own_code;
 use crate::fork::{Region, WORDS_PER_PAGE, word};
 use crate::parent::Spec;
 use crate::sampling::Visit;
@@ -54,6 +55,9 @@ impl Subject for RollbackSubject {
         let at =
             unsafe { mmap_anonymous(null_mut(), size_of::<Outside>(), prot, flags).map(|at| &*at.cast::<Outside>()) };
         let outside = at.map_err(|errno| BenchError::system("map shared memory", errno))?;
+        for file in own_code() {
+            flashfork::code::trust(&file).map_err(|e| BenchError::Unable(e.to_string()))?;
+        }
         Ok((Self { region: spec.fill()?, outside }, ()))
     }
 

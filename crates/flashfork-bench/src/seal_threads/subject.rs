@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use flashfork::{SealOptions, Threads};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::Pages;
+use crate::engine::{Pages, own_code};
 use crate::fork::{Method, Region, WORDS_PER_PAGE, word};
 use crate::size::show;
 use crate::worker::Subject;
@@ -113,7 +113,12 @@ impl SealThreadsSubject {
         };
         self.watch.on.store(true, Relaxed);
         thread::sleep(Duration::from_millis(5));
-        let sealed = flashfork::seal(&SealOptions { pages, threads: Threads::Stop, ..SealOptions::default() });
+        let sealed = flashfork::seal(&SealOptions {
+            pages,
+            threads: Threads::Stop,
+            trust: own_code(),
+            ..SealOptions::default()
+        });
         let gaps = self.watch.end();
         let report = sealed.map_err(|error| BenchError::Unable(error.to_string()))?;
         if (report.sealed_bytes as f64) < SEALED * self.region.bytes() as f64 {
