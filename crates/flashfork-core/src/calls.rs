@@ -10,7 +10,7 @@
 //! [`write`] how it is written. At last every function is called once, to see that it leads here: a translator of machine code may
 //! go on with what it read before.
 
-mod enter;
+pub(crate) mod enter;
 mod hooks;
 mod object;
 mod site;
