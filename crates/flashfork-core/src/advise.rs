@@ -118,6 +118,12 @@ pub fn before_userfaultfd() -> Result<()> {
     if make_ready(Range::ALL) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
+/// Before an object by which the kernel writes or discards memory later (`io_setup(2)`, `io_uring_setup(2)`): it must find all memory
+/// anonymous; as long as it is there the process is not sealed. `ENOMEM` when sealed memory can't be made anonymous.
+pub fn before_later_writes() -> Result<()> {
+    if make_ready(Range::ALL) { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
 /// Whether the range holds no sealed memory any more.
 fn make_ready(range: Range) -> bool {
     STATE.properties_change();

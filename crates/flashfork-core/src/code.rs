@@ -41,7 +41,9 @@ use object::layout;
 pub const CALLS: &[(u32, u32, &str)] = &[
     (25, 163, "mremap"),
     (28, 219, "madvise"),
+    (206, 245, "io_setup"),
     (323, 374, "userfaultfd"),
+    (425, 425, "io_uring_setup"),
     (440, 440, "process_madvise"),
     (462, 462, "mseal"),
 ];

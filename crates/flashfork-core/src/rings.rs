@@ -4,6 +4,7 @@
 //! The process is not sealed from then on, because nothing tells when such a ring is gone. Its clones are: a ring that is
 //! registered is its task's own.
 
+use crate::advise;
 use crate::state::STATE;
 use crate::sys::{self, Result};
 
@@ -14,6 +15,7 @@ use crate::sys::{self, Result};
 pub unsafe fn setup(entries: usize, params: usize) -> Result<usize> {
     const NO_MMAP: u32 = 1 << 14;
     const REGISTERED_FD_ONLY: u32 = 1 << 15;
+    advise::before_later_writes()?;
     // SAFETY: the program's own call.
     let ring = unsafe { sys::io_uring_setup(entries, params) }?;
     // SAFETY: the kernel has read and written the struct; its third word are the flags.

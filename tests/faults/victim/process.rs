@@ -63,7 +63,20 @@ fn address_space() -> usize {
     let pages = digits.fold(0, |value, digit| value * 10 + usize::from(digit - b'0'));
     let mut maps = [0u8; 64 << 10];
     let lines = read(c"/proc/self/maps", &mut maps).split(|b| *b == b'\n');
-    pages - lines.filter(|line| line.ends_with(b" r-xp 00000000 00:00 0 ")).count()
+    let stubs = lines.filter(|line| line.ends_with(b" r-xp 00000000 00:00 0 "));
+    // Pages that touch are one mapping.
+    pages - stubs.map(|line| length(line) >> 12).sum::<usize>()
+}
+
+/// Bytes of the mapping that a line of maps tells of.
+fn length(line: &[u8]) -> usize {
+    let hexadecimal = |digits: &[u8]| {
+        let digit = |b: &u8| char::from(*b).to_digit(16).unwrap_or(0) as usize;
+        digits.iter().fold(0, |value, b| value << 4 | digit(b))
+    };
+    let mut ends = line.split(|b| *b == b'-' || *b == b' ').map(hexadecimal);
+    let (start, end) = (ends.next().unwrap_or(0), ends.next().unwrap_or(0));
+    end - start
 }
 
 /// Reads a file without allocating.

@@ -4,7 +4,7 @@ use super::{Arguments, Hook};
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Result};
-use crate::{advise, code, fork};
+use crate::{advise, code, fork, rings};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -22,6 +22,9 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::mseal, None, mseal),
     hook(Sysno::userfaultfd, None, userfaultfd),
     hook(Sysno::ioctl, Some(c"ioctl"), ioctl),
+    hook(Sysno::io_setup, None, io_setup),
+    hook(Sysno::io_uring_setup, None, io_uring_setup),
+    hook(Sysno::io_uring_register, None, io_uring_register),
     hook(Sysno::prctl, Some(c"prctl"), prctl),
     hook(Sysno::seccomp, None, seccomp),
     hook(Sysno::mmap, Some(c"mmap"), mmap),
@@ -115,6 +118,25 @@ unsafe fn ioctl(args: &Arguments) -> Result<usize> {
     }
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::ioctl, *args) }
+}
+
+/// `io_setup(2)`: what the kernel writes later, it writes to the pages that are there when a call is submitted.
+unsafe fn io_setup(args: &Arguments) -> Result<usize> {
+    advise::before_later_writes()?;
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::io_setup, *args) }
+}
+
+/// `io_uring_setup(2)`: the same; it also discards memory by calls that nobody sees (`IORING_OP_MADVISE`).
+unsafe fn io_uring_setup(&[entries, params, ..]: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { rings::setup(entries, params) }
+}
+
+/// `io_uring_register(2)`.
+unsafe fn io_uring_register(&[fd, opcode, arg, count, ..]: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { rings::register(fd, opcode, arg, count) }
 }
 
 /// `prctl(2)`: under a filter the calls of a seal might end the process, so there are no more seals.
