@@ -37,7 +37,10 @@ pub(crate) fn allows() -> Result<(), Error> {
         ALLOWED => Some(true),
         FORBIDDEN => Some(false),
         _ => {
-            let found = is_filtered().and_then(|filtered| if filtered { survives() } else { Some(true) });
+            let found = match is_filtered() {
+                Some(true) => survives()?,
+                unfiltered => unfiltered.map(|_| true),
+            };
             if let Some(allowed) = found {
                 STATE.sandbox.store(if allowed { ALLOWED } else { FORBIDDEN }, SeqCst);
             }
@@ -48,21 +51,24 @@ pub(crate) fn allows() -> Result<(), Error> {
     if allowed == Some(false) { Err(Error::Refused(Reason::SeccompFilter)) } else { Ok(()) }
 }
 
-/// Whether a child lives through a seal; none when it could not be tried to the end.
-fn survives() -> Option<bool> {
+/// Whether a child lives through a seal; none when it could not be tried to the end. [`Error::Busy`]: somebody killed it, who is no
+/// filter (those end a process by `SIGSYS`); the next seal tries again.
+fn survives() -> Result<Option<bool>, Error> {
     const WCLONE: u32 = 0x8000_0000;
+    const SIGKILL: u32 = 9;
     // It tells nobody when it ends, and only who asks for such children waits for it.
     // SAFETY: the child makes system calls and ends.
     let child = match unsafe { sys::fork_in_silence() } {
         Ok(0) => try_everything(),
         Ok(child) => child,
-        Err(_) => return None,
+        Err(_) => return Ok(None),
     };
-    match sys::wait(child, WCLONE) {
+    Ok(match sys::wait(child, WCLONE) {
         Ok((_, 0)) => Some(true),
+        Ok((_, status)) if status as u32 & 0x7f == SIGKILL => return Err(Error::Busy),
         Ok((_, status)) if status & 0x7f != 0 => Some(false),
         _ => None,
-    }
+    })
 }
 
 /// In the child: every call that the engine makes around forks, in a seal and after it.
