@@ -12,7 +12,7 @@ use std::sync::Weak;
 /// KVM's own memory isn't in it: only a cgroup is charged for that.
 const ADDED: [&str; 4] = ["RssAnon:", "VmSwap:", "VmPTE:", "HugetlbPages:"];
 
-/// Bytes that KVM holds for a VM and for each vCPU, measured by what machines without guests take of the kernel's memory
+/// Bytes that KVM holds for a VM and for each vCPU, estimated from what machines without guests take of the kernel's memory
 /// (`flashfork bench vm-clone` measures it too).
 const VM: u64 = 256 << 10;
 const VCPU: u64 = 64 << 10;
