@@ -70,7 +70,7 @@ fn a_body_that_is_no_object_and_a_name_that_is_no_text_are_refused_in_words() {
         let method = if path.ends_with("clones") { "POST" } else { "GET" };
         daemon.refused(method, &format!("/v1/{path}"), &serde_json::json!({}), "UTF-8");
     }
-    assert_eq!(daemon.clones("t", &serde_json::json!({})).len(), 1);
+    assert_eq!(daemon.clones("t", &serde_json::json!({ "wait": false })).len(), 1);
 }
 
 /// Kilobytes of memory that the daemon has to itself.

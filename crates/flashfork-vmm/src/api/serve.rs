@@ -4,7 +4,9 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::{RecvFlags, recv};
 use std::time::Duration;
+use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
 
 /// How long a client may take to ask.
@@ -26,9 +28,19 @@ pub async fn serve(listener: UnixListener, router: Router) {
 
 async fn answer(stream: UnixStream, router: Router) {
     // What it takes to read a request is allocated when there is one.
-    if !matches!(tokio::time::timeout(PATIENCE, stream.readable()).await, Ok(Ok(()))) {
-        return;
+    if matches!(tokio::time::timeout(PATIENCE, asked(&stream)).await, Ok(Ok(()))) {
+        Box::pin(talk(stream, router)).await;
     }
+}
+
+/// Returns when there is something to read, or the end. That a stream is ready may turn out false, and does right after
+/// `accept`: so a look is taken, which leaves the byte where it is.
+async fn asked(stream: &UnixStream) -> std::io::Result<()> {
+    let peek = || Ok(recv(stream, &mut [0_u8; 1], RecvFlags::PEEK)?);
+    stream.async_io(Interest::READABLE, peek).await.map(drop)
+}
+
+async fn talk(stream: UnixStream, router: Router) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
