@@ -2,7 +2,8 @@
 
 use super::JailError;
 use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, Signal, set_dumpable_behavior, set_parent_process_death_signal, setrlimit,
+    DumpableBehavior, Resource, Rlimit, Signal, getrlimit, set_dumpable_behavior, set_parent_process_death_signal,
+    setrlimit,
 };
 
 /// Descriptors: KVM's, eventfds, and one for each vsock connection.
@@ -54,10 +55,11 @@ pub(super) fn promise(bytes: u64) -> Result<(), JailError> {
     limit(&[(Resource::Data, bytes.saturating_add(MONITOR)), (Resource::As, bytes.saturating_add(ADDRESSES))])
 }
 
-/// For good: nobody here may raise them again.
+/// For good: nobody here may raise them again. Nor may we: a daemon that was given less has shells with less.
 fn limit(limits: &[(Resource, u64)]) -> Result<(), JailError> {
     let set = |(resource, limit): &(Resource, u64)| {
-        setrlimit(*resource, Rlimit { current: Some(*limit), maximum: Some(*limit) })
+        let limit = getrlimit(*resource).maximum.map_or(*limit, |given| given.min(*limit));
+        setrlimit(*resource, Rlimit { current: Some(limit), maximum: Some(limit) })
     };
     limits.iter().try_for_each(set).map_err(JailError::step("limits"))
 }
