@@ -39,7 +39,14 @@ pub fn faults(regs: &user_regs_struct) -> Vec<Fault> {
 
 /// Whether a call looks at the process and changes nothing.
 pub fn only_looks(regs: &user_regs_struct) -> bool {
-    let numbers = [libc::SYS_openat, libc::SYS_read, libc::SYS_close, libc::SYS_getdents64, libc::SYS_readlink];
+    let numbers = [
+        libc::SYS_openat,
+        libc::SYS_read,
+        libc::SYS_close,
+        libc::SYS_getdents64,
+        libc::SYS_readlink,
+        libc::SYS_process_vm_readv,
+    ];
     numbers.contains(&(regs.orig_rax as i64))
 }
 

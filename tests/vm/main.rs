@@ -67,20 +67,18 @@ fn disk(dir: &Path, flashfork: &Path) -> PathBuf {
     image
 }
 
-/// The directory with [`PROGRAMS`], built with the profile of this test.
+/// The directory with [`PROGRAMS`], as `make build` makes them: emulated, others would take too long. The packages are the same
+/// too, with which features are chosen, so that nothing is compiled twice.
 fn programs() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     // target/PROFILE/deps/this
-    let profile = exe.ancestors().nth(2).unwrap();
+    let target = exe.ancestors().nth(3).unwrap();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "-p", "flashfork-cli", "-p", "flashfork-vmm", "--bins", "--target-dir"]);
-    build.arg(profile.parent().unwrap()).current_dir(env!("CARGO_MANIFEST_DIR"));
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    done(&mut build);
-    profile.to_owned()
+    build.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(target);
+    build.args(["-p", "flashfork-cli", "-p", "flashfork-preload", "-p", "flashfork-vmm"]);
+    done(build.current_dir(env!("CARGO_MANIFEST_DIR")));
+    target.join("release")
 }
 
 fn agent() -> PathBuf {

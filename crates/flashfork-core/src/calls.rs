@@ -30,7 +30,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use enter::Registers;
 use hooks::HOOKS;
-use object::Object;
+use object::{Object, Reader};
 use site::{JUMP, SYSCALL, Site, Unclear};
 use stub::Page;
 use syscalls::Sysno;
@@ -74,7 +74,8 @@ const NO_TRIAL: usize = usize::MAX;
 const ARRIVED: usize = usize::MAX - 1;
 
 /// What was executable when all was last in place: a sum over the mappings.
-static SEEN: AtomicU64 = AtomicU64::new(0);
+static SEEN: AtomicU64 = AtomicU64::new(NOTHING);
+const NOTHING: u64 = 0;
 
 /// Where a statically linked program's `syscall` is; 0: not known.
 static LINKED: AtomicUsize = AtomicUsize::new(0);
@@ -183,8 +184,9 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
         }
         code::process::know(library.code.start)?;
     }
-    // With the pages that were mapped meanwhile.
-    SEEN.store(sum(buf)?, SeqCst);
+    // With the pages that were mapped meanwhile. Where something could not be read a C library may be missing: another look next time.
+    let seen = if found.reader.failed() { NOTHING } else { sum(buf)? };
+    SEEN.store(seen, SeqCst);
     Ok(())
 }
 
@@ -201,12 +203,19 @@ struct Found {
     /// Pages of stubs, by this copy of the engine or another.
     pages: [usize; MAX_PAGES],
     page_count: usize,
+    reader: Reader,
 }
 
 impl Default for Found {
     fn default() -> Found {
         let none = Library { code: Range::default(), base: 0, kind: Part::Libc };
-        Found { libraries: [none; MAX_LIBRARIES], library_count: 0, pages: [0; MAX_PAGES], page_count: 0 }
+        Found {
+            libraries: [none; MAX_LIBRARIES],
+            library_count: 0,
+            pages: [0; MAX_PAGES],
+            page_count: 0,
+            reader: Reader::default(),
+        }
     }
 }
 
@@ -272,7 +281,7 @@ impl Found {
             last.code.end = v.range.end;
             return Ok(());
         }
-        let Some(object) = Object::at(base) else { return Ok(()) };
+        let Some(object) = Object::at(&self.reader, base) else { return Ok(()) };
         let has = |name| object.function(name).is_some();
         let kind = match () {
             () if has(c"__libc_start_main") && has(c"madvise") => Part::Libc,
@@ -489,13 +498,14 @@ fn try_out(library: &Library, places: &Places) -> Result<()> {
         if found { Ok(function) } else { Err(Errno::EOPNOTSUPP) }
     };
     const BY_NUMBER: &CStr = c"syscall";
+    let reader = Reader::default();
+    let object = (library.kind == Part::Libc).then(|| Object::at(&reader, library.base)).flatten();
     let syscall = match library.kind {
         Part::Loader | Part::Runtime => return Ok(()),
         Part::Static => Some(LINKED.load(SeqCst)),
-        Part::Libc => Object::at(library.base).and_then(|o| o.function(BY_NUMBER)),
+        Part::Libc => object.as_ref().and_then(|o| o.function(BY_NUMBER)),
     };
     let syscall = syscall.ok_or(Errno::EOPNOTSUPP)?;
-    let object = (library.kind == Part::Libc).then(|| Object::at(library.base)).flatten();
     for hook in HOOKS {
         let number = hook.number as usize;
         if let Some(function) = hook.function.zip(object.as_ref()).and_then(|(name, o)| o.function(name)) {

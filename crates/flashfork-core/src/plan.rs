@@ -1,7 +1,8 @@
 //! Plan: which runs of pages are worth sealing.
 //!
 //! A VMA less what is excluded falls into 2 MB blocks (its ends into smaller ones). A block that is at least three quarters
-//! populated is sealed whole; the rest stays anonymous. Neighbouring blocks form a run; runs under 2 MB stay too.
+//! populated is sealed whole; the rest stays anonymous. Neighbouring blocks form a run; runs under 2 MB stay too, unless sealed
+//! memory ends where they begin: then they are what a seal that failed has left of a block.
 //! Of memory that is sealed already, blocks written since are sealed anew.
 
 use crate::arena::{Arena, Run, VmaRecord};
@@ -46,6 +47,7 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     // SAFETY: `push_run` and `push_record` touch neither buffer, and no other reference to them exists meanwhile.
     let (text, regions) = unsafe { (&mut *text, &mut *regions) };
     let mut pagemap = Pagemap::open(regions)?;
+    let mut sealed_to = 0;
     vma::for_each(c"/proc/thread-self/smaps", text, |v| {
         facts.vmas += 1;
         facts.refused = objects::of_mapping(v).or(facts.refused);
@@ -58,14 +60,17 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
             }
             facts.generations += 1;
         }
-        facts.bytes += plan_vma(arena, &mut pagemap, v, fold)?;
+        facts.bytes += plan_vma(arena, &mut pagemap, v, fold, sealed_to)?;
+        if v.kind == Kind::Sealed {
+            sealed_to = v.range.end;
+        }
         Ok(())
     })?;
     Ok(facts)
 }
 
-/// Plans one VMA; returns the bytes of its runs.
-fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool) -> Result<u64> {
+/// Plans one VMA; returns the bytes of its runs. `sealed_to`: where the last sealed VMA before it ends.
+fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, sealed_to: usize) -> Result<u64> {
     let mut name = [0; 32];
     name[..v.name().len()].copy_from_slice(v.name());
     let sealed_before = v.kind == Kind::Sealed;
@@ -97,6 +102,7 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool) -> Re
         keep_any: sealed_before,
         // A fold takes a sealed VMA whole: what isn't present in the page table is still in the memfd.
         whole: sealed_before && fold,
+        sealed_to,
         sparse: 0,
         small: 0,
         run: Run {
@@ -141,6 +147,7 @@ struct Blocks {
     which: Which,
     keep_any: bool,
     whole: bool,
+    sealed_to: usize,
     sparse: usize,
     small: usize,
     run: Run,
@@ -205,7 +212,7 @@ impl Blocks {
         if len == 0 {
             return Ok(());
         }
-        if len < HUGE && !self.keep_any {
+        if len < HUGE && !self.keep_any && self.run.range.start != self.sealed_to {
             self.small += len;
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! A loaded ELF object, as far as its functions' addresses are asked for (`elf(5)`).
 
 use crate::sys;
+use core::cell::Cell;
 use core::ffi::CStr;
 
 const MAGIC: [u8; 7] = [0x7f, b'E', b'L', b'F', 2, 1, 1];
@@ -13,7 +14,8 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const STT_FUNC: u8 = 2;
 
 /// See the module.
-pub struct Object {
+pub struct Object<'a> {
+    reader: &'a Reader,
     /// What is added to the addresses in the file.
     bias: usize,
     symbols: usize,
@@ -32,24 +34,41 @@ const LINKS: usize = 1 << 16;
 /// Entries of the dynamic section that are read at most.
 const ENTRIES: usize = 1 << 10;
 
-/// Reads `N` bytes that may lie anywhere. `None`: they can't be read. A file that is mapped for execution need not be whole, nor an
-/// object, nor loaded as one.
-fn bytes<const N: usize>(at: usize) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    sys::read_own(at, &mut bytes).ok()?;
-    Some(bytes)
+/// Reads what may lie anywhere, and knows whether all of it could be read. A file that is mapped for execution need not be whole,
+/// nor an object, nor loaded as one.
+#[derive(Default)]
+pub struct Reader {
+    failed: Cell<bool>,
 }
 
-fn half(at: usize) -> Option<u16> {
-    bytes(at).map(u16::from_ne_bytes)
-}
+impl Reader {
+    /// Whether something could not be read: what wasn't found may be there.
+    pub fn failed(&self) -> bool {
+        self.failed.get()
+    }
 
-fn word(at: usize) -> Option<u32> {
-    bytes(at).map(u32::from_ne_bytes)
-}
+    /// Fills `bytes`. `None`: they can't be read.
+    fn fill(&self, at: usize, bytes: &mut [u8]) -> Option<()> {
+        sys::read_own(at, bytes).inspect_err(|_| self.failed.set(true)).ok()
+    }
 
-fn long(at: usize) -> Option<usize> {
-    bytes(at).map(usize::from_ne_bytes)
+    fn bytes<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        self.fill(at, &mut bytes)?;
+        Some(bytes)
+    }
+
+    fn half(&self, at: usize) -> Option<u16> {
+        self.bytes(at).map(u16::from_ne_bytes)
+    }
+
+    fn word(&self, at: usize) -> Option<u32> {
+        self.bytes(at).map(u32::from_ne_bytes)
+    }
+
+    fn long(&self, at: usize) -> Option<usize> {
+        self.bytes(at).map(usize::from_ne_bytes)
+    }
 }
 
 /// The address of element `i` of an array of elements of `size` bytes.
@@ -57,23 +76,23 @@ fn nth(array: usize, size: usize, i: u32) -> usize {
     array.wrapping_add(size.wrapping_mul(i as usize))
 }
 
-impl Object {
+impl<'a> Object<'a> {
     /// The object that is mapped from its file's start at `base`. `None`: it is none, or has no dynamic symbols, or isn't mapped as
     /// the loader would map it.
-    pub fn at(base: usize) -> Option<Object> {
-        if bytes(base)? != MAGIC {
+    pub fn at(reader: &'a Reader, base: usize) -> Option<Object<'a>> {
+        if reader.bytes(base)? != MAGIC {
             return None;
         }
-        let headers = base.wrapping_add(long(base + 32)?);
-        let count = u32::from(half(base + 56)?);
-        let segment = |kind| (0..count).map(|i| nth(headers, 56, i)).find(|s| word(*s) == Some(kind));
+        let headers = base.wrapping_add(reader.long(base + 32)?);
+        let count = u32::from(reader.half(base + 56)?);
+        let segment = |kind| (0..count).map(|i| nth(headers, 56, i)).find(|s| reader.word(*s) == Some(kind));
         // The first segment begins with the file.
-        let bias = base.wrapping_sub(long(segment(PT_LOAD)?.wrapping_add(16))? & !4095);
-        let dynamic = bias.wrapping_add(long(segment(PT_DYNAMIC)?.wrapping_add(16))?);
+        let bias = base.wrapping_sub(reader.long(segment(PT_LOAD)?.wrapping_add(16))? & !4095);
+        let dynamic = bias.wrapping_add(reader.long(segment(PT_DYNAMIC)?.wrapping_add(16))?);
         let (mut symbols, mut strings, mut gnu, mut system_v) = (0, 0, 0, 0);
         for i in 0..ENTRIES {
             let entry = dynamic.wrapping_add(16 * i);
-            let (tag, value) = (long(entry)? as u64, long(entry.wrapping_add(8))?);
+            let (tag, value) = (reader.long(entry)? as u64, reader.long(entry.wrapping_add(8))?);
             // glibc's loader has made addresses of them, others leave them as they are in the file.
             let address = if value < base { bias.wrapping_add(value) } else { value };
             match tag {
@@ -90,7 +109,7 @@ impl Object {
             (0, at) => Table::SystemV(at),
             (at, _) => Table::Gnu(at),
         };
-        (symbols != 0 && strings != 0).then_some(Object { bias, symbols, strings, table })
+        (symbols != 0 && strings != 0).then_some(Object { reader, bias, symbols, strings, table })
     }
 
     /// The address of a function that the object defines.
@@ -104,21 +123,21 @@ impl Object {
     /// Header of four words, the filter's words of eight bytes, the buckets, the chains.
     fn by_gnu_hash(&self, table: usize, name: &CStr) -> Option<usize> {
         let hash = name.to_bytes().iter().fold(5381u32, |h, b| h.wrapping_mul(33).wrapping_add(u32::from(*b)));
-        let [buckets, first, words, shift] = [0, 1, 2, 3].map(|i| word(nth(table, 4, i)));
+        let [buckets, first, words, shift] = [0, 1, 2, 3].map(|i| self.reader.word(nth(table, 4, i)));
         let (buckets, first, words, shift) = (buckets?, first?, words?, shift?);
         if buckets == 0 || words == 0 {
             return None;
         }
         let filter = table.wrapping_add(16);
-        let bits = long(nth(filter, 8, hash / 64 % words))? as u64;
+        let bits = self.reader.long(nth(filter, 8, hash / 64 % words))? as u64;
         if bits >> (hash % 64) & bits >> (hash.checked_shr(shift)? % 64) & 1 == 0 {
             return None;
         }
         let heads = nth(filter, 8, words);
         let chains = nth(heads, 4, buckets);
-        let mut i = word(nth(heads, 4, hash % buckets))?;
+        let mut i = self.reader.word(nth(heads, 4, hash % buckets))?;
         for _ in 0..LINKS {
-            let link = word(nth(chains, 4, i.checked_sub(first)?))?;
+            let link = self.reader.word(nth(chains, 4, i.checked_sub(first)?))?;
             if link | 1 == hash | 1
                 && let Some(found) = self.function_at(i, name)
             {
@@ -138,10 +157,10 @@ impl Object {
             let h = (h << 4).wrapping_add(u32::from(*b));
             (h ^ (h & 0xf000_0000) >> 24) & 0x0fff_ffff
         });
-        let buckets = word(table).filter(|n| *n != 0)?;
+        let buckets = self.reader.word(table).filter(|n| *n != 0)?;
         let heads = table.wrapping_add(8);
         let chains = nth(heads, 4, buckets);
-        let mut i = word(nth(heads, 4, hash % buckets))?;
+        let mut i = self.reader.word(nth(heads, 4, hash % buckets))?;
         for _ in 0..LINKS {
             if i == 0 {
                 break;
@@ -149,7 +168,7 @@ impl Object {
             if let Some(found) = self.function_at(i, name) {
                 return Some(found);
             }
-            i = word(nth(chains, 4, i))?;
+            i = self.reader.word(nth(chains, 4, i))?;
         }
         None
     }
@@ -158,15 +177,16 @@ impl Object {
     fn function_at(&self, i: u32, name: &CStr) -> Option<usize> {
         // struct Elf64_Sym: name 4 bytes, type and binding 1, visibility 1, section 2, value 8, size 8. Names end with a NUL.
         let symbol = nth(self.symbols, 24, i);
-        let defined = half(symbol.wrapping_add(6))? != 0 && bytes::<1>(symbol.wrapping_add(4))?[0] & 15 == STT_FUNC;
-        let own = self.strings.wrapping_add(word(symbol)? as usize);
+        let defined = self.reader.half(symbol.wrapping_add(6))? != 0
+            && self.reader.bytes::<1>(symbol.wrapping_add(4))?[0] & 15 == STT_FUNC;
+        let own = self.strings.wrapping_add(self.reader.word(symbol)? as usize);
         let mut held = [0; 64];
         let held = held.get_mut(..name.to_bytes_with_nul().len())?;
-        sys::read_own(own, held).ok()?;
+        self.reader.fill(own, held)?;
         if !defined || held != name.to_bytes_with_nul() {
             return None;
         }
-        Some(self.bias.wrapping_add(long(symbol.wrapping_add(8))?))
+        Some(self.bias.wrapping_add(self.reader.long(symbol.wrapping_add(8))?))
     }
 }
 
@@ -175,19 +195,20 @@ mod tests {
     use super::*;
 
     /// The object that holds an address.
-    fn object_of(address: usize) -> Object {
+    fn object_of(reader: &Reader, address: usize) -> Object<'_> {
         // SAFETY: the loader fills the struct, which may be zeros.
         let base = unsafe {
             let mut info: libc::Dl_info = core::mem::zeroed();
             assert_ne!(libc::dladdr(address as *const _, &raw mut info), 0);
             info.dli_fbase as usize
         };
-        Object::at(base).expect("an object with symbols")
+        Object::at(reader, base).expect("an object with symbols")
     }
 
     #[test]
     fn finds_functions_of_libc_and_no_others() {
-        let libc = object_of(libc::getpid as *const () as usize);
+        let reader = Reader::default();
+        let libc = object_of(&reader, libc::getpid as *const () as usize);
         for (name, address) in [
             (c"madvise", libc::madvise as *const () as usize),
             (c"mremap", libc::mremap as *const () as usize),

@@ -295,7 +295,8 @@ impl Object {
             }
             let kind = layout.functions.map_or(Kind::Unlisted, Kind::Listed);
             let found = code.iter().find_map(|code| first(memory, *code, kind));
-            found.or(memory.failed.then_some(Call::Unreadable))
+            // What was found without all that tells instructions from data need not be there.
+            if memory.failed { Some(Call::Unreadable) } else { found }
         })
     }
 }
