@@ -9,17 +9,25 @@
 //! Who had a page in hand before it was moved (`pin_user_pages_remote`), and was interrupted before he wrote, writes into the old one
 //! later. So old pages stay for a while and are compared once more before they are freed; and they stay for longer where somebody has
 //! been seen to write.
+//!
+//! An unseal looks at those pages alone that were written since the seal: nobody can write into a page of the memfd, because whoever
+//! gets hold of a page to write to it makes it the mapping's own first.
 
+use crate::pagemap::{Pagemap, Which};
 use crate::range::Range;
 use crate::remap::{self, ATTEMPTS};
 use crate::state::STATE;
 use crate::sys::{
-    self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE, Result,
+    self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,
+    Result,
 };
 use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
-/// Bytes replaced at a time: nothing is mapped there while they are compared, some tens of microseconds.
+/// Bytes that a seal replaces at a time: nothing is mapped there while they are compared, some tens of microseconds.
 pub const STEP: usize = 256 << 10;
+
+/// Bytes that an unseal replaces at a time: a 2 MB page of anonymous memory moves in one piece or in 512.
+pub const BLOCK: usize = HUGE;
 
 /// Most bytes kept at a time, where nobody is known to write and where somebody is. The former are still in the processor's cache when
 /// they are compared once more: 16 MB would make a seal take twice as long.
@@ -44,12 +52,47 @@ struct Kept {
     old: usize,
     /// Where the bytes are that were compared with them last, writable.
     known: usize,
+    pages: Pages,
+}
+
+/// Pages of a step: a bit for each.
+#[derive(Clone, Copy, Default)]
+struct Pages([u64; BLOCK / PAGE / 64]);
+
+impl Pages {
+    /// The pages of the first `len` bytes.
+    fn first(len: usize) -> Pages {
+        let mut pages = Pages::default();
+        (0..len / PAGE).for_each(|page| pages.add(page));
+        pages
+    }
+
+    fn add(&mut self, page: usize) {
+        if let Some(word) = self.0.get_mut(page / 64) {
+            *word |= 1 << (page % 64);
+        }
+    }
+
+    /// Calls `each` with where each of them begins in the step.
+    fn for_each(&self, mut each: impl FnMut(usize)) {
+        for (i, word) in self.0.iter().enumerate() {
+            let mut left = *word;
+            while left != 0 {
+                each((64 * i + left.trailing_zeros() as usize) * PAGE);
+                left &= left - 1;
+            }
+        }
+    }
 }
 
 /// See the module. All of it is given up, after a last look, when it is dropped.
 pub struct Aside {
     /// Addresses reserved for old pages, or none.
     place: Range,
+    /// In an unseal: for each of those addresses another, where the bytes are that were found there.
+    known: Range,
+    /// Most bytes in one step.
+    step: usize,
     used: usize,
     kept: [Kept; STEPS],
     count: usize,
@@ -57,11 +100,31 @@ pub struct Aside {
 }
 
 impl Aside {
-    /// Reserves addresses, few where there are few (`RLIMIT_AS`).
+    /// Reserves addresses for a seal, few where there are few (`RLIMIT_AS`).
     pub fn reserve() -> Result<Aside> {
-        let none = Kept { range: Range::default(), prot: 0, old: 0, known: 0 };
-        let place = reserve(MOST).or_else(|_| reserve(STEP))?;
-        Ok(Aside { place, used: 0, kept: [none; STEPS], count: 0, somebody_writes: false })
+        let place = reserve(MOST, PROT_NONE).or_else(|_| reserve(STEP, PROT_NONE))?;
+        Ok(Aside::at(place, Range::default(), STEP))
+    }
+
+    /// The same for an unseal.
+    pub fn for_unseal() -> Result<Aside> {
+        let both = |len| {
+            let place = reserve(len, PROT_NONE)?;
+            let known = reserve(len, PROT_READ | PROT_WRITE).inspect_err(|_| give_back(place))?;
+            Ok(Aside::at(place, known, BLOCK))
+        };
+        both(MOST).or_else(|_: Errno| both(BLOCK))
+    }
+
+    fn at(place: Range, known: Range, step: usize) -> Aside {
+        let none = Kept { range: Range::default(), prot: 0, old: 0, known: 0, pages: Pages::default() };
+        Aside { place, known, step, used: 0, kept: [none; STEPS], count: 0, somebody_writes: false }
+    }
+
+    /// Most memory that what is kept may take.
+    pub fn most(&self) -> usize {
+        let most = if self.somebody_writes { MOST } else { FEW.max(self.step) }.min(self.place.len());
+        if self.known.is_empty() { most } else { 2 * most }
     }
 
     /// Bytes kept now.
@@ -75,14 +138,14 @@ impl Aside {
     /// On an error they are where they were.
     ///
     /// # Safety
-    /// No thread of this process uses `range` until something is mapped there again. It is at most a [`STEP`], in one mapping.
+    /// No thread of this process uses `range` until something is mapped there again. It is at most a step, in one mapping.
     pub unsafe fn take(&mut self, range: Range) -> Result<usize> {
         let most = if self.somebody_writes { MOST } else { FEW };
         if self.used + range.len() > most.min(self.place.len()) || self.count == STEPS {
             self.settle();
         }
         if self.place.is_empty() {
-            self.place = reserve(STEP)?;
+            self.place = reserve(self.step, PROT_NONE)?;
         }
         let old = self.place.start + self.used;
         // Should this fail and leave a hole here, the hole is ours to close.
@@ -110,8 +173,69 @@ impl Aside {
     /// Keeps the old pages of `range`, which holds its new ones with protection `prot`. `known`: the bytes of the old pages, as they
     /// were compared, writable until the next [`Aside::settle`].
     pub fn keep(&mut self, range: Range, prot: u32, old: usize, known: usize) {
-        self.kept[self.count] = Kept { range, prot, old, known };
+        self.kept[self.count] = Kept { range, prot, old, known, pages: Pages::first(range.len()) };
         self.count += 1;
+    }
+
+    /// Unseals `range`: puts the copy at `copy` in its place, with what was written meanwhile, and keeps the old pages. `finish` gives the
+    /// copy what the range has, protection `prot` among it. On an error the old pages are where they were.
+    ///
+    /// # Safety
+    /// As [`Aside::take`]; the old pages are readable, and the copy is writable, nobody else's, and holds what they held a moment ago.
+    pub unsafe fn exchange(
+        &mut self,
+        range: Range,
+        prot: u32,
+        copy: usize,
+        pagemap: &mut Pagemap,
+        finish: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        // SAFETY: the caller answers for it.
+        let old = unsafe { self.take(range) }?;
+        let known = self.known.start + (old - self.place.start);
+        // SAFETY: the old pages are the engine's own now; the caller answers for the copy, which is moved to where nothing is mapped.
+        let moved = unsafe {
+            self.learn(old, known, copy, range.len(), pagemap).and_then(|pages| {
+                finish()?;
+                sys::mremap_fixed(copy, range.len(), range.start)?;
+                Ok(pages)
+            })
+        };
+        match moved {
+            Ok(pages) => {
+                self.kept[self.count] = Kept { range, prot, old, known, pages };
+                self.count += 1;
+                Ok(())
+            }
+            Err(e) => {
+                // SAFETY: taken from there just now.
+                unsafe { self.put_back(range, prot, old) };
+                Err(e)
+            }
+        }
+    }
+
+    /// Which of the old pages, just taken, were written since the seal; their bytes are brought to `known`, and into the copy.
+    ///
+    /// # Safety
+    /// As [`Aside::exchange`].
+    unsafe fn learn(&mut self, old: usize, known: usize, copy: usize, len: usize, map: &mut Pagemap) -> Result<Pages> {
+        let (mut pages, range) = (Pages::default(), Range::new(old, old + len));
+        map.for_each(range, Which::Written, |found| {
+            let found = found.intersect(range);
+            (found.start..found.end).step_by(PAGE).for_each(|at| pages.add((at - old) / PAGE));
+        })?;
+        pages.for_each(|at| {
+            // SAFETY: all three are mapped; the caller answers for the old pages and the copy.
+            unsafe {
+                sys::copy_bytes(old + at, known + at, PAGE);
+                if !sys::same_page(known + at, copy + at) {
+                    sys::copy_bytes(known + at, copy + at, PAGE);
+                    self.somebody_writes = true;
+                }
+            }
+        });
+        Ok(pages)
     }
 
     /// Puts old pages back where they were taken from, because nothing could take their place.
@@ -167,21 +291,20 @@ impl Aside {
     fn look(&mut self) -> bool {
         let mut found = false;
         for kept in &self.kept[..self.count] {
-            for at in (0..kept.range.len()).step_by(PAGE) {
+            kept.pages.for_each(|at| {
                 // SAFETY: both are mapped and readable as long as they are kept.
                 if !unsafe { sys::same_page(kept.old + at, kept.known + at) } {
                     found = true;
                     kept.follow(at);
                 }
-            }
+            });
         }
         self.somebody_writes |= found;
         found
     }
 
     fn give_up(&mut self) {
-        // SAFETY: the addresses are ours. A failure would leak them, no more.
-        let _ = unsafe { sys::munmap(self.place.start, self.place.len()) };
+        give_back(self.place);
         self.place = Range::default();
     }
 }
@@ -190,14 +313,22 @@ impl Drop for Aside {
     fn drop(&mut self) {
         self.settle();
         self.give_up();
+        give_back(self.known);
     }
 }
 
-fn reserve(len: usize) -> Result<Range> {
+fn reserve(len: usize, prot: u32) -> Result<Range> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: a fresh mapping that nothing may access.
-    let at = unsafe { sys::mmap(0, len, PROT_NONE, flags, -1, 0) }?;
+    // SAFETY: a fresh mapping.
+    let at = unsafe { sys::mmap(0, len, prot, flags, -1, 0) }?;
     Ok(Range::new(at, at + len))
+}
+
+fn give_back(range: Range) {
+    if !range.is_empty() {
+        // SAFETY: the addresses are ours. A failure would leak them, no more.
+        let _ = unsafe { sys::munmap(range.start, range.len()) };
+    }
 }
 
 impl Kept {

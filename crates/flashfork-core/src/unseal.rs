@@ -1,6 +1,7 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
 use crate::arena::{Arena, MAX_RUNS, Run};
+use crate::aside::{Aside, BLOCK};
 use crate::copy::CHUNK;
 use crate::live::Live;
 use crate::lookup::{self, Wanted};
@@ -13,6 +14,7 @@ use crate::range::Range;
 use crate::seal::{Error, Outcome, SLACK, Step, Wait, on_own_stack};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE};
+use crate::threads::{self, Threads};
 use crate::vma::Kind;
 use crate::{helper, objects, offset, remap};
 use linux_raw_sys::general as k;
@@ -49,9 +51,30 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
     done.outcome.map(|o| o.sealed)
 }
 
+/// Makes all memory anonymous, before something that must find it so. Threads are stopped for it whatever was asked for: the
+/// alternative is a wrong byte. `ENOMEM` where it can't be done.
+pub(crate) fn for_good() -> sys::Result<()> {
+    const ATTEMPTS: usize = 1000;
+    if !STATE.holds_sealed() {
+        return Ok(());
+    }
+    let allowed = threads::allowed();
+    threads::allow(Threads::Stop);
+    for _ in 0..ATTEMPTS {
+        let done = unseal(Range::ALL);
+        if !STATE.holds_sealed() || !matches!(done, Err(Error::Busy)) {
+            break;
+        }
+        sys::pause_briefly();
+    }
+    threads::allow(allowed);
+    if STATE.holds_sealed() { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
 fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Result<Outcome, Error> {
     let look = |e| Error::System(Step::Look, e);
     let mut outcome = Outcome::default();
+    let mut aside = Place::find(&live)?;
     // More VMAs than the arena has room for are done in batches, and so is what threads split or moved meanwhile.
     loop {
         let complete = find_sealed(arena, range, Parts::All).map_err(look)?;
@@ -62,12 +85,14 @@ fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Resul
         let memory = Limits::find(text, small).map_err(look)?;
         let before = outcome.sealed;
         for i in 0..arena.run_count {
-            outcome.sealed += unseal_run(arena, i, &memory, &mut live)?;
+            outcome.sealed += unseal_run(arena, i, &memory, &mut live, &mut aside)?;
         }
         if complete && live.is_none() || outcome.sealed == before {
             break;
         }
     }
+    // With a last look at what is kept.
+    drop(aside);
     if range == Range::ALL {
         // Calls that discard memory ask the engine only as long as some is sealed: no thread may split or move any while it is
         // looked for.
@@ -89,7 +114,25 @@ fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Resul
     Ok(outcome)
 }
 
-fn unseal_run(arena: &mut Arena, index: usize, memory: &Limits, live: &mut Option<Live>) -> Result<u64, Error> {
+/// Where old pages stay for a while; nowhere where threads run: a helper that is killed must leave no hole.
+struct Place(Option<Aside>);
+
+impl Place {
+    fn find(live: &Option<Live>) -> Result<Place, Error> {
+        match live {
+            Some(_) => Ok(Place(None)),
+            None => Aside::for_unseal().map(|aside| Place(Some(aside))).map_err(|e| Error::System(Step::Begin, e)),
+        }
+    }
+}
+
+fn unseal_run(
+    arena: &mut Arena,
+    index: usize,
+    memory: &Limits,
+    live: &mut Option<Live>,
+    place: &mut Place,
+) -> Result<u64, Error> {
     let run = arena.runs[index];
     let mut done = 0;
     let mut at = run.range.start;
@@ -97,8 +140,12 @@ fn unseal_run(arena: &mut Arena, index: usize, memory: &Limits, live: &mut Optio
         // Threads wait for 2 MB at most.
         let most = if live.is_some() { HUGE - at % HUGE } else { CHUNK };
         let chunk = Range::new(at, run.range.end.min(at + most));
+        if let Place(Some(aside)) = place {
+            aside.settle();
+        }
+        let kept = place.0.as_ref().map_or(0, Aside::most);
         let free = memory.headroom(&mut arena.text).map_err(|e| Error::System(Step::Look, e))?;
-        if free < chunk.len() as u64 + SLACK {
+        if free < (chunk.len() + kept) as u64 + SLACK {
             return Err(Error::Refused(Reason::LowMemory));
         }
         let mut result = Ok(());
@@ -109,7 +156,7 @@ fn unseal_run(arena: &mut Arena, index: usize, memory: &Limits, live: &mut Optio
             prot = live.check_sealed(chunk);
         }
         if let Some(prot) = prot {
-            result = unseal_chunk(chunk, Run { prot, ..run }, arena);
+            result = unseal_chunk(chunk, Run { prot, ..run }, arena, place);
             done += chunk.len() as u64;
         }
         if let Some(live) = live {
@@ -129,8 +176,9 @@ pub(crate) fn growth(arena: &mut Arena, live: &mut Option<Live>) -> Result<(), E
     if arena.run_count > 0 {
         let Arena { text, small, .. } = &mut *arena;
         let memory = Limits::find(text, small).map_err(look)?;
+        let mut place = Place::find(live)?;
         for i in 0..arena.run_count {
-            unseal_run(arena, i, &memory, live)?;
+            unseal_run(arena, i, &memory, live, &mut place)?;
         }
     }
     Ok(())
@@ -174,7 +222,7 @@ fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<boo
     }
 }
 
-fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena) -> sys::Result<()> {
+fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) -> sys::Result<()> {
     let len = chunk.len();
     let Arena { text: buf, regions, .. } = arena;
     let properties = match STATE.marked.touch(chunk) {
@@ -204,18 +252,44 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena) -> sys::Result<()> {
             false => copy_pages(chunk, copy, buf),
             true => copy_written(chunk, copy, buf, regions),
         });
-        copied
-            .and_then(|()| properties.apply(copy, len, run.prot))
-            .and_then(|()| remap::unseal_range(chunk, run.prot, copy))
-            .inspect_err(|_| {
-                if !readable {
-                    remap::close(chunk, run.prot);
-                }
-            })
+        copied.and_then(|()| put_in_place(chunk, run.prot, copy, &properties, regions, place)).inspect_err(|_| {
+            if !readable {
+                remap::close(chunk, run.prot);
+            }
+        })
     };
     // SAFETY: what is left of the reservation is ours.
     let freed = unsafe { sys::munmap(base, reserved) };
     result.and(freed)
+}
+
+/// Puts the copy of a chunk in its place.
+///
+/// # Safety
+/// The copy is new memory, nobody else's, and holds what the chunk held a moment ago; no thread of this process uses the chunk.
+unsafe fn put_in_place(
+    chunk: Range,
+    prot: u32,
+    copy: usize,
+    properties: &Properties,
+    regions: &mut [Region],
+    place: &mut Place,
+) -> sys::Result<()> {
+    let Place(Some(aside)) = place else {
+        properties.apply(copy, chunk.len(), prot)?;
+        // SAFETY: the caller's; all threads are stopped.
+        return unsafe { remap::unseal_range(chunk, prot, copy) };
+    };
+    let mut pagemap = Pagemap::open(regions)?;
+    let mut at = chunk.start;
+    while at < chunk.end {
+        let step = Range::new(at, chunk.end.min(at + BLOCK - at % BLOCK));
+        let from = copy + (at - chunk.start);
+        // SAFETY: the caller's; the chunk is in one mapping and readable.
+        unsafe { aside.exchange(step, prot, from, &mut pagemap, || properties.apply(from, step.len(), prot)) }?;
+        at = step.end;
+    }
+    Ok(())
 }
 
 /// Copies of what sealed memory has grown by what was written there. Reading the rest would take memory in the memfd for good.
@@ -270,7 +344,6 @@ unsafe fn copy_pages(from: Range, to: usize, buf: &mut [u8]) -> sys::Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::threads::{self, Threads};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
     /// How often a thread of this process has gone to sleep.

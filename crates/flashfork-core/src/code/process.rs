@@ -11,7 +11,6 @@ use crate::range::Range;
 use crate::seal::{self, Error, Outcome, Step, Wait};
 use crate::state::STATE;
 use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, Result, Status};
-use crate::threads::{self, Threads};
 use crate::vma::{self, Vma};
 use crate::{calls, objects, unseal};
 use core::ffi::CStr;
@@ -446,7 +445,7 @@ pub fn before_mapping(fd: i32) -> Result<()> {
         return Ok(());
     }
     drop(looked);
-    unseal_for_good()
+    unseal::for_good()
 }
 
 /// The same for memory that is going to be executable: as far as it can be read now, what is in it now counts.
@@ -483,22 +482,5 @@ pub fn before_executable(range: Range) -> Result<()> {
         return Ok(());
     }
     drop(looked);
-    unseal_for_good()
-}
-
-/// Makes all memory anonymous. Threads are stopped for it whatever was asked for: the alternative is a wrong byte.
-fn unseal_for_good() -> Result<()> {
-    const ATTEMPTS: usize = 1000;
-    let allowed = threads::allowed();
-    threads::allow(Threads::Stop);
-    let mut done = Err(Error::Busy);
-    for _ in 0..ATTEMPTS {
-        done = unseal::unseal(Range::ALL).map(drop);
-        if !STATE.holds_sealed() || !matches!(done, Err(Error::Busy)) {
-            break;
-        }
-        sys::pause_briefly();
-    }
-    threads::allow(allowed);
-    if !STATE.holds_sealed() { Ok(()) } else { done.and(Err(Error::Busy)).map_err(|_| Errno::ENOMEM) }
+    unseal::for_good()
 }
