@@ -11,7 +11,7 @@ use crate::seal::Error;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, PAGE, Result};
 use crate::threads::{self, Threads};
-use crate::unseal::unseal;
+use crate::unseal::{for_good, unseal};
 use linux_raw_sys::general as k;
 
 /// `madvise(2)` with the meaning it has on anonymous memory.
@@ -118,10 +118,12 @@ pub fn before_userfaultfd() -> Result<()> {
     if make_ready(Range::ALL) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Before an object by which the kernel writes or discards memory later (`io_setup(2)`, `io_uring_setup(2)`): it must find all memory
-/// anonymous; as long as it is there the process is not sealed. `ENOMEM` when sealed memory can't be made anonymous.
+/// Before an object by which the kernel or a device writes or discards memory later (`io_setup(2)`, `io_uring_setup(2)`, whatever a
+/// driver's `ioctl(2)` does): it must find all memory anonymous; as long as it is there the process is not sealed. `ENOMEM` when sealed
+/// memory can't be made anonymous.
 pub fn before_later_writes() -> Result<()> {
-    if make_ready(Range::ALL) { Ok(()) } else { Err(Errno::ENOMEM) }
+    STATE.properties_change();
+    for_good()
 }
 
 /// Whether the range holds no sealed memory any more.

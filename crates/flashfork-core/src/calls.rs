@@ -21,6 +21,7 @@ use crate::arena::Arena;
 use crate::code;
 use crate::live::Live;
 use crate::never_seal::Reason;
+use crate::objects;
 use crate::range::Range;
 use crate::seal::{Error, Step};
 use crate::state::STATE;
@@ -52,8 +53,19 @@ pub struct Hook {
 /// Numbers of system calls are below this.
 const NUMBERS: usize = 512;
 
+/// A bit for every number whose calls are looked at: [`WANTED`] until [`let_go`].
+static HOOKED: [AtomicU64; NUMBERS / 64] = {
+    let mut bits = [const { AtomicU64::new(0) }; NUMBERS / 64];
+    let mut i = 0;
+    while i < bits.len() {
+        bits[i] = AtomicU64::new(WANTED[i]);
+        i += 1;
+    }
+    bits
+};
+
 /// A bit for every number with a hook.
-static HOOKED: [u64; NUMBERS / 64] = {
+const WANTED: [u64; NUMBERS / 64] = {
     let mut bits = [0; NUMBERS / 64];
     let mut i = 0;
     while i < HOOKS.len() {
@@ -65,7 +77,7 @@ static HOOKED: [u64; NUMBERS / 64] = {
 };
 
 fn is_hooked(number: u32) -> bool {
-    HOOKED.get(number as usize / 64).is_some_and(|bits| bits >> (number % 64) & 1 == 1)
+    WANTED.get(number as usize / 64).is_some_and(|bits| bits >> (number % 64) & 1 == 1)
 }
 
 /// The number a trial call is to arrive with, or [`ARRIVED`]; [`NO_TRIAL`] at other times.
@@ -124,6 +136,40 @@ enum Part {
     Static,
     /// The runtime of a sanitizer, which makes its system calls itself; it may be part of the program.
     Runtime,
+}
+
+/// Has the program's calls go where they went before there was an engine: nothing is sealed, nor will be. Where that can't be written
+/// they are made by the stubs.
+pub(crate) fn let_go() {
+    for word in &HOOKED {
+        word.store(0, SeqCst);
+    }
+    SEEN.store(0, SeqCst);
+    let Ok(arena) = Arena::map() else { return };
+    // Instructions may be replaced only where nobody else executes them.
+    if objects::alone_now(&mut arena.text) == Ok(true) {
+        let _ = restore(&mut arena.text);
+    }
+    arena.unmap();
+}
+
+fn restore(buf: &mut [u8]) -> Result<()> {
+    let own = enter::enter as *const () as usize;
+    let mut found = Found::default();
+    found.look(buf)?;
+    let writer = Writer::open();
+    for library in &found.libraries[..found.library_count] {
+        // SAFETY: the library's code, which nobody else executes or writes.
+        let code = unsafe { code_of(library.code) };
+        let mut places = Places { jumps: [Jump::default(); MAX_SITES], count: 0 };
+        for_each_jump(code, library.code.start, &found, |site, line, entry| {
+            let bytes = line.first_chunk::<JUMP>().copied().filter(|_| entry == own);
+            places.push(library.code.start + site.at, line, bytes).ok_or(Unclear(site.at))
+        })
+        .map_err(|Unclear(_)| Errno::EOPNOTSUPP)?;
+        write_all(&places, &writer)?;
+    }
+    Ok(())
 }
 
 /// Sees to it that all of the program's calls that matter lead to [`HOOKS`], or refuses.

@@ -44,7 +44,7 @@ mod range;
 pub mod region;
 mod remap;
 pub mod rings;
-mod sandbox;
+pub mod sandbox;
 mod seal;
 pub mod snapshot;
 mod stack;

@@ -134,7 +134,7 @@ impl<'a> Live<'a> {
             Ok(())
         });
         let descriptors = listed.and_then(|()| match self.asks {
-            Some(Asks { desk, alive }) => desk.ask(alive),
+            Some(Asks { desk, alive }) => desk.ask(alive, arena.purpose()),
             None => objects::descriptors_of(&self.process, arena.purpose(), &mut arena.small),
         });
         match descriptors {

@@ -27,7 +27,7 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
     (b"/dev/iommu", Reason::Vfio),
     (b"/dev/infiniband/", Reason::Rdma),
     (b"anon_inode:[userfaultfd]", Reason::Userfaultfd),
-    (DOOR, Reason::Userfaultfd),
+    (b"/dev/userfaultfd", Reason::Userfaultfd),
     (b"/dev/dri/", Reason::Gpu),
     (b"/dev/nvidia", Reason::Gpu),
     (b"/dev/kfd", Reason::Gpu),
@@ -154,12 +154,19 @@ pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Seal,
-    /// Through a door behind which somebody may come to own memory later, everything may still be made anonymous: it should be.
+    /// Of a device nobody has asked anything as long as there is sealed memory ([`is_device_to_mind`]): everything may still be made
+    /// anonymous, and should be.
     Unseal,
 }
 
-/// A userfaultfd is a single ioctl away.
-const DOOR: &[u8] = b"/dev/userfaultfd";
+/// Where the devices are.
+const DEVICES: &[u8] = b"/dev/";
+
+/// Whether a descriptor is a character device that isn't known to be harmless. Before such a device is asked for anything (`ioctl(2)`)
+/// all memory becomes anonymous: it may be told of memory that it is to write to.
+pub fn is_device_to_mind(fd: i32) -> bool {
+    matches!(sys::device_of(fd), Ok(Some(number)) if of_device(number).is_some())
+}
 
 /// The first reason among the calling process's descriptors not to touch its memory, if there is one.
 pub fn descriptors(purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
@@ -261,7 +268,7 @@ fn descriptor(process: &Process, purpose: Purpose, name: &[u8]) -> Option<Reason
             _ => None,
         };
     }
-    if purpose == Purpose::Unseal && target.starts_with(DOOR) {
+    if purpose == Purpose::Unseal && target.starts_with(DEVICES) {
         return None;
     }
     let named = of_target(target);

@@ -12,7 +12,7 @@ use crate::objects::{self, Purpose};
 use crate::state::STATE;
 use crate::stop::MAX_THREADS;
 use crate::sys::{self, Action, Errno, Result};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 const SIGNAL: i32 = 33;
 
@@ -43,6 +43,8 @@ pub struct Desk {
     bell: AtomicU32,
     /// What the program's thread found among its descriptors, see [`Desk::ask`].
     answer: AtomicU32,
+    /// Whether it is asked for an unseal.
+    unseals: AtomicBool,
 }
 
 /// A thread that was asked to wait.
@@ -118,7 +120,8 @@ impl Desk {
 
     /// For the helper: has the program look at its own descriptors, which a helper without ptrace can't do for it. `alive` is the word
     /// on which the program's thread waits for the helper.
-    pub fn ask(&self, alive: &AtomicU32) -> Result<Option<Reason>> {
+    pub fn ask(&self, alive: &AtomicU32, purpose: Purpose) -> Result<Option<Reason>> {
+        self.unseals.store(purpose == Purpose::Unseal, SeqCst);
         alive.store(ASKED, SeqCst);
         sys::futex_wake(alive);
         while alive.load(SeqCst) == ASKED {
@@ -134,7 +137,8 @@ impl Desk {
     /// For the program's thread: answers.
     pub fn answer(&self, alive: &AtomicU32) {
         let mut buf = [0; 4096];
-        let answer = match objects::descriptors(Purpose::Seal, &mut buf) {
+        let purpose = if self.unseals.load(SeqCst) { Purpose::Unseal } else { Purpose::Seal };
+        let answer = match objects::descriptors(purpose, &mut buf) {
             Ok(found) => found.map_or(0, |reason| reason as u32 + 1),
             Err(_) => UNKNOWN,
         };

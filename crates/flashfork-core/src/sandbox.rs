@@ -1,22 +1,30 @@
-//! Seccomp filters that were there before the program started: containers, services and browsers put them in place, and they last over
-//! exec (seccomp(2)).
+//! Seccomp filters (seccomp(2)): those that were there before the program started, because containers, services and browsers put them in
+//! place and they last over exec, and those that the program sets itself.
 //!
 //! A filter that refuses a call does no harm: every call of the engine may fail. One that ends the process for it would make a seal
 //! end the program. Nobody can read a filter, so where there is one a seal is tried in a child first, once: what ends the child
 //! would have ended the program.
+//!
+//! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can do all that
+//! the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
 
-use crate::advise;
-use crate::fork;
+use crate::arena::Arena;
+use crate::lookup::{self, Wanted};
 use crate::never_seal::Reason;
 use crate::objects;
+use crate::properties::Properties;
 use crate::range::Range;
 use crate::seal::{Error, What, seal_for_policy};
 use crate::state::STATE;
-use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
+use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
 use crate::text::{field, read_file};
-use crate::unseal::unseal;
+use crate::threads::{self, Threads};
+use crate::unseal::{for_good, unseal};
+use crate::vma::{Kind, Vma};
+use crate::{advise, calls, code, fork, remap};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
+use syscalls::Sysno;
 
 const ALLOWED: u8 = 1;
 const FORBIDDEN: u8 = 2;
@@ -32,7 +40,7 @@ pub(crate) fn is_filtered() -> Option<bool> {
 }
 
 /// Whether a filter, if there is one, lets the engine work. Asked once a program, and before the engine makes any other call.
-pub(crate) fn allows() -> Result<(), Error> {
+pub(crate) fn allows() -> core::result::Result<(), Error> {
     let allowed = match STATE.sandbox.load(SeqCst) {
         ALLOWED => Some(true),
         FORBIDDEN => Some(false),
@@ -53,7 +61,7 @@ pub(crate) fn allows() -> Result<(), Error> {
 
 /// Whether a child lives through a seal; none when it could not be tried to the end. [`Error::Busy`]: somebody killed it, who is no
 /// filter (those end a process by `SIGSYS`); the next seal tries again.
-fn survives() -> Result<Option<bool>, Error> {
+fn survives() -> core::result::Result<Option<bool>, Error> {
     const WCLONE: u32 = 0x8000_0000;
     const SIGKILL: u32 = 9;
     // It tells nobody when it ends, and only who asks for such children waits for it.
@@ -71,13 +79,17 @@ fn survives() -> Result<Option<bool>, Error> {
     })
 }
 
-/// In the child: every call that the engine makes around forks, in a seal and after it.
-fn try_everything() -> ! {
+/// In a child: no handler of the program's, and no core file, tells how a filter ends it.
+fn end_in_silence() {
     const SIGSYS: i32 = 31;
-    STATE.sandbox.store(ALLOWED, SeqCst);
-    // No handler of the program's, and no core file, tells of it.
     let _ = sys::action(SIGSYS, Some(&sys::Action::default()));
     let _ = sys::setrlimit(k::RLIMIT_CORE, [1, 1]);
+}
+
+/// In the child: every call that the engine makes around forks, in a seal and after it.
+fn try_everything() -> ! {
+    STATE.sandbox.store(ALLOWED, SeqCst);
+    end_in_silence();
     let mut buf = [0; 4096];
     // What stands in the way of the program's own seal may be gone by then.
     let _ = objects::for_each_descriptor(&mut buf, sys::close);
@@ -94,4 +106,147 @@ fn try_everything() -> ! {
     let discarded = unsafe { advise::madvise(at, HUGE, k::MADV_DONTNEED) };
     let unsealed = unseal(Range::ALL);
     sys::exit(i32::from(!sealed || discarded.is_err() || unsealed.is_err()))
+}
+
+/// `prctl(2)`.
+///
+/// # Safety
+/// As `prctl`.
+pub unsafe fn prctl(args: [usize; 6]) -> Result<usize> {
+    const PR_SET_SECCOMP: u32 = 22;
+    const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
+    const SECCOMP_MODE_FILTER: usize = 2;
+    // SAFETY: the program's own call.
+    let real = || unsafe { sys::call(Sysno::prctl, args) };
+    // The kernel looks at the lower half of the option.
+    match args[0] as u32 {
+        // SAFETY: as above.
+        PR_SET_SECCOMP => unsafe { enter(Sysno::prctl, args, args[1] == SECCOMP_MODE_FILTER, true) },
+        PR_SET_SYSCALL_USER_DISPATCH if args[1] != 0 => {
+            // System calls from other places than the program names are signals then.
+            for_good()?;
+            fork::enter_sandbox();
+            STATE.sandbox.store(FORBIDDEN, SeqCst);
+            calls::let_go();
+            real()
+        }
+        _ => real(),
+    }
+}
+
+/// `seccomp(2)`.
+///
+/// # Safety
+/// As `seccomp`.
+pub unsafe fn seccomp(args: [usize; 6]) -> Result<usize> {
+    const SET_MODE_STRICT: u32 = 0;
+    const SET_MODE_FILTER: u32 = 1;
+    const NEW_LISTENER: usize = 8;
+    match args[0] as u32 {
+        // Whoever is to listen knows nothing of a child.
+        // SAFETY: the program's own call.
+        SET_MODE_FILTER => unsafe { enter(Sysno::seccomp, args, true, args[1] & NEW_LISTENER == 0) },
+        // SAFETY: as above.
+        SET_MODE_STRICT => unsafe { enter(Sysno::seccomp, args, false, false) },
+        // Questions.
+        // SAFETY: as above.
+        _ => unsafe { sys::call(Sysno::seccomp, args) },
+    }
+}
+
+/// Has a program enter a sandbox of its own. `filter`: not the strict mode, in which the program can do nothing either that would mean
+/// something on sealed memory. `may_try`: whether a child may try the filter.
+///
+/// # Safety
+/// As the call.
+unsafe fn enter(number: Sysno, args: [usize; 6], filter: bool, may_try: bool) -> Result<usize> {
+    let works = !filter || !STATE.sealed() || may_try && lets_work(number, args);
+    if !works {
+        for_good()?;
+    }
+    // SAFETY: the program's own call.
+    let result = unsafe { sys::call(number, args) };
+    if result.is_ok() {
+        fork::enter_sandbox();
+        if !works {
+            STATE.sandbox.store(FORBIDDEN, SeqCst);
+            STATE.keep_hands_off();
+        }
+    }
+    result
+}
+
+/// Whether a child under the same filter can do what the engine does for calls on sealed memory. What stops threads is not tried, nor
+/// can a child be made where there is a filter already.
+fn lets_work(number: Sysno, args: [usize; 6]) -> bool {
+    const WCLONE: u32 = 0x8000_0000;
+    if STATE.is_sandboxed() || threads::allowed() == Threads::Stop {
+        return false;
+    }
+    // SAFETY: the child makes system calls and ends.
+    match unsafe { sys::fork_in_silence() } {
+        Ok(0) => {
+            end_in_silence();
+            STATE.nobody_inside();
+            // SAFETY: the program's own call, made in the child only. If it fails it will fail in the program too.
+            let worked = match unsafe { sys::call(number, args) } {
+                Ok(_) => work(),
+                Err(_) => Ok(true),
+            };
+            sys::exit(i32::from(worked != Ok(true)))
+        }
+        Ok(child) => matches!(sys::wait(child, WCLONE), Ok((_, 0))),
+        Err(_) => false,
+    }
+}
+
+/// In the child: one of everything. Whether it came to the right end.
+fn work() -> Result<bool> {
+    STATE.enter_sandbox();
+    fork::measure();
+    objects::is_device_to_mind(0);
+    let _ = code::process::before_executable(Range::pages_of(calls::enter::enter as *const () as usize, 1));
+    if let Ok(fd) = sys::open(c"/proc/thread-self/exe", sys::O_RDONLY) {
+        let _ = code::process::before_mapping(fd);
+        sys::close(fd);
+    }
+    const READ_WRITE: u32 = PROT_READ | PROT_WRITE;
+    const ENOUGH: usize = 8 * PAGE;
+    let (from, len) = match largest_sealed()? {
+        Some(v) if v.range.len() >= ENOUGH && v.prot == READ_WRITE => (v.range.start, v.range.len()),
+        Some(_) => return Ok(false),
+        None => (remap::temporary(ENOUGH)?, ENOUGH),
+    };
+    let occupied = MAP_PRIVATE | MAP_ANONYMOUS | k::MAP_FIXED_NOREPLACE;
+    // So that it must move to grow.
+    // SAFETY: replaces nothing.
+    let _ = unsafe { sys::mmap(from + len, PAGE, PROT_READ, occupied, -1, 0) };
+    // SAFETY: here and below: memory of the child, which nobody uses.
+    let at = unsafe { advise::mremap(from, len, len + PAGE, k::MREMAP_MAYMOVE as usize, 0) }?;
+    let page = |i: usize| Range::new(at + i * PAGE, at + (i + 1) * PAGE);
+    let arena = Arena::map()?;
+    let properties = Properties::at(at, &mut arena.text);
+    arena.unmap();
+    // SAFETY: as above.
+    unsafe {
+        let new = remap::temporary(PAGE)?;
+        properties?.apply(new, PAGE, READ_WRITE)?;
+        sys::mremap_fixed(new, PAGE, page(0).start)?;
+        remap::fresh(page(1), READ_WRITE)?;
+        remap::close(page(1), PROT_READ);
+        advise::madvise(page(2).start, PAGE, k::MADV_DONTFORK)?;
+        advise::madvise(page(4).start, PAGE, k::MADV_DONTNEED)?;
+        Ok(*(page(4).start as *const u64) == 0)
+    }
+}
+
+fn largest_sealed() -> Result<Option<Vma>> {
+    let mut largest = None::<Vma>;
+    lookup::for_each(Range::ALL, Wanted::Files, |v| {
+        if v.kind == Kind::Sealed && largest.is_none_or(|l| l.range.len() < v.range.len()) {
+            largest = Some(*v);
+        }
+        Ok(())
+    })?;
+    Ok(largest)
 }

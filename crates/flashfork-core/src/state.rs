@@ -145,6 +145,12 @@ impl State {
         self.holds.store(false, SeqCst);
     }
 
+    /// Where everything is anonymous, and nothing may be asked of the kernel but what the program asks: no call of the program's is more
+    /// than itself from now on. A mapping that lies in pieces can't be moved as one then (`EFAULT`), which allocators get over.
+    pub fn keep_hands_off(&self) {
+        self.sealed.store(false, SeqCst);
+    }
+
     /// What held for memory at `from` holds at `to`.
     pub fn moved(&self, from: Range, to: Range) {
         for places in [&self.places, &self.marked] {

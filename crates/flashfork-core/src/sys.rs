@@ -326,15 +326,28 @@ pub fn readlink(path: &CStr, buf: &mut [u8]) -> Result<usize> {
 
 /// The number of the character device at a path, links followed (`stat(2)`); none when it is something else.
 pub fn character_device(path: &CStr) -> Result<Option<u64>> {
-    const S_IFMT: u64 = 0o170_000;
-    const S_IFCHR: u64 = 0o020_000;
     let mut stat = [0u64; 18];
-    // SAFETY: struct stat is 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid, ..., st_rdev.
+    // SAFETY: a NUL-terminated path, and a struct stat to write to.
     unsafe {
         let at = k::AT_FDCWD as isize as usize;
         syscall4(Sysno::newfstatat, at, path.as_ptr() as usize, stat.as_mut_ptr() as usize, 0)
     }?;
-    Ok((stat[3] & S_IFMT == S_IFCHR).then_some(stat[5]))
+    Ok(character_device_in(&stat))
+}
+
+/// The number of the character device that is open as `fd`; none when it is something else (`fstat(2)`).
+pub fn device_of(fd: i32) -> Result<Option<u64>> {
+    let mut stat = [0u64; 18];
+    // SAFETY: a struct stat to write to.
+    unsafe { syscall2(Sysno::fstat, fd as isize as usize, stat.as_mut_ptr() as usize) }?;
+    Ok(character_device_in(&stat))
+}
+
+/// Struct stat is 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid, ..., st_rdev.
+fn character_device_in(stat: &[u64; 18]) -> Option<u64> {
+    const S_IFMT: u64 = 0o170_000;
+    const S_IFCHR: u64 = 0o020_000;
+    (stat[3] & S_IFMT == S_IFCHR).then_some(stat[5])
 }
 
 /// `getdents64(2)`.

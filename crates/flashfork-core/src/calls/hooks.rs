@@ -4,7 +4,7 @@ use super::{Arguments, Hook};
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Result};
-use crate::{advise, code, fork, rings};
+use crate::{advise, code, objects, rings, sandbox};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -109,12 +109,14 @@ unsafe fn userfaultfd(args: &Arguments) -> Result<usize> {
     unsafe { sys::call(Sysno::userfaultfd, *args) }
 }
 
-/// `ioctl(2)`: the same for one that comes out of `/dev/userfaultfd`.
+/// `ioctl(2)`: the same for one that comes out of `/dev/userfaultfd`; and a driver may be told of memory that its device is to write to.
 unsafe fn ioctl(args: &Arguments) -> Result<usize> {
     const USERFAULTFD_IOC_NEW: u32 = 0xaa00; // _IO(0xAA, 0)
     // The kernel looks at the lower half of the request.
     if args[1] as u32 == USERFAULTFD_IOC_NEW {
         advise::before_userfaultfd()?;
+    } else if STATE.holds_sealed() && objects::is_device_to_mind(args[0] as i32) {
+        advise::before_later_writes()?;
     }
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::ioctl, *args) }
@@ -139,26 +141,16 @@ unsafe fn io_uring_register(&[fd, opcode, arg, count, ..]: &Arguments) -> Result
     unsafe { rings::register(fd, opcode, arg, count) }
 }
 
-/// `prctl(2)`: under a filter the calls of a seal might end the process, so there are no more seals.
+/// `prctl(2)`: a filter might end the program for what the engine does.
 unsafe fn prctl(args: &Arguments) -> Result<usize> {
-    const PR_SET_SECCOMP: usize = 22;
     // SAFETY: the program's own call.
-    let result = unsafe { sys::call(Sysno::prctl, *args) };
-    // The kernel looks at the lower half of the option.
-    if result.is_ok() && args[0] as u32 as usize == PR_SET_SECCOMP {
-        fork::enter_sandbox();
-    }
-    result
+    unsafe { sandbox::prctl(*args) }
 }
 
 /// `seccomp(2)`: the same.
 unsafe fn seccomp(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
-    let result = unsafe { sys::call(Sysno::seccomp, *args) };
-    if result.is_ok() {
-        fork::enter_sandbox();
-    }
-    result
+    unsafe { sandbox::seccomp(*args) }
 }
 
 /// `mmap(2)`: a file that is mapped to be executed may make calls that nobody sees. The loader maps objects this way.

@@ -1,0 +1,86 @@
+/* A seccomp filter that a sealed program sets, and that kills on a call by which the engine works: what the program discards and grows
+   then is as in plain memory, and nothing ends it. Under a filter that lets the engine work memory stays sealed. seccomp(2). */
+#include "../behaviour.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+
+#define LEN (8 * MB)
+
+static void enter(int call, unsigned action, int by_number)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, action),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK((by_number ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
+                     : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) == 0);
+}
+
+/* What a plain program can do under any of the filters. */
+static void use(char *p, int may_grow)
+{
+    CHECK(madvise(p + PAGE, PAGE, MADV_DONTNEED) == 0 && zeros(p + PAGE, PAGE));
+    CHECK(madvise(p + MB, 4 * MB, MADV_DONTNEED) == 0 && zeros(p + MB, 4 * MB));
+    CHECK(*(uint64_t *)p == pattern(0, 1) && *(uint64_t *)(p + 6 * MB) == pattern(6 * MB / 8, 1));
+    CHECK(madvise(p + 6 * MB, PAGE, MADV_DONTFORK) == 0);
+    if (!may_grow)
+        return;
+    p = mremap(p, 4 * MB, 20 * MB, MREMAP_MAYMOVE);
+    CHECK(p != MAP_FAILED && *(uint64_t *)p == pattern(0, 1) && zeros(p + MB, 19 * MB));
+}
+
+static void under(char *p, int call, unsigned action)
+{
+    for (int by_number = 0; by_number < 2; by_number++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            enter(call, action, by_number);
+            use(p, call != SYS_mremap);
+            pid_t clone = call == SYS_clone ? 0 : fork();
+            CHECK(clone >= 0);
+            if (clone == 0)
+                _exit(0);
+            _exit(wait_for(clone));
+        }
+        int status = wait_for(pid);
+        if (status != 0)
+            fprintf(stderr, "system call %d, action %#x, by number: %d: ends with %d\n", call, action, by_number, status);
+        CHECK(status == 0);
+    }
+}
+
+static void under_each(char *p)
+{
+    static const int calls[] = {SYS_ioctl, SYS_openat, SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_rt_sigprocmask,
+                                SYS_getrusage, SYS_read, SYS_pread64, SYS_close, SYS_unshare, SYS_process_vm_readv,
+                                SYS_gettid, SYS_fstat, SYS_clone, SYS_getdents64, SYS_readlink};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        under(p, calls[i], SECCOMP_RET_KILL_PROCESS);
+        under(p, calls[i], SECCOMP_RET_ERRNO | EPERM);
+    }
+    under(p, SYS_openat, SECCOMP_RET_TRAP);
+}
+
+int main(void)
+{
+    char *p = memory(LEN, 1);
+    under_each(p); /* plain */
+    seal();
+    under_each(p);
+    if (in_clone()) {
+        enter(SYS_kexec_load, SECCOMP_RET_KILL_PROCESS, 0);
+        CHECK(sealed_bytes(p, LEN) == LEN);
+        /* One more, under which the engine can't work. */
+        enter(SYS_openat, SECCOMP_RET_KILL_PROCESS, 1);
+        use(p, 1);
+        _exit(0);
+    }
+    return 0;
+}
