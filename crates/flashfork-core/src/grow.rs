@@ -11,9 +11,14 @@ use crate::properties::Properties;
 use crate::range::Range;
 use crate::remap::{self, ATTEMPTS};
 use crate::state::STATE;
-use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, Result};
+use crate::sys::{
+    self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,
+    Result,
+};
+use crate::unseal::copy_pages;
 use crate::vma::Kind;
-use crate::{advise, offset};
+use crate::{advise, errand, objects, offset};
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
 const MAYMOVE: usize = k::MREMAP_MAYMOVE as usize;
@@ -50,7 +55,7 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
         inside = advise::make_anonymous(whole, inside)?;
     }
     // The scratch memory must be gone before anything grows: it may lie in the very place.
-    let look = |whole| with_arena(|arena| pieces(arena, whole));
+    let look = |whole| with_scratch(|_, runs| list(whole, runs).map(|(end, _)| end));
     let end = if len > whole.len() { look(whole) } else { Err(Errno::EFAULT) };
     match end {
         Ok(end) if end.sealed => {}
@@ -58,7 +63,8 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
             Err(Errno::EFAULT) => {}
             other => return other,
         },
-        Err(e) => return Err(e),
+        // SAFETY: the program's own call.
+        Err(e) => return unsafe { unseen(whole, len, flags, to, e) },
     }
     if len < whole.len() {
         // Kernels before 6.17 have cut this part off already.
@@ -66,10 +72,16 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
         unsafe { sys::munmap(from + len, whole.len() - len) }?;
         whole.end = from + len;
     }
-    let mut end = end.or_else(|_| look(whole))?;
+    let mut end = match end.or_else(|_| look(whole)) {
+        Err(e) if e != Errno::EFAULT => {
+            // SAFETY: the program's own call.
+            return unsafe { unseen(whole, len, flags, to, e) };
+        }
+        end => end?,
+    };
     // A sealed piece has been asked for nothing: it would not have been sealed.
     if !end.sealed || STATE.marked.touch(whole) {
-        end.properties = with_arena(|arena| Properties::at(whole.end - PAGE, &mut arena.text))?;
+        end.properties = with_scratch(|text, _| by_any_means(|| Properties::at(whole.end - PAGE, text)))?;
     }
     let to = (flags & FIXED != 0).then_some(to);
     // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
@@ -78,11 +90,122 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
     moved
 }
 
-fn with_arena<T>(f: impl FnOnce(&mut Arena) -> Result<T>) -> Result<T> {
-    let arena = Arena::map()?;
-    let result = f(arena);
-    arena.unmap();
-    result
+/// Runs `f` with room for text and a list: less of it where no more memory may be mapped (`RLIMIT_AS`).
+fn with_scratch<T>(f: impl FnOnce(&mut [u8], &mut [Run]) -> Result<T>) -> Result<T> {
+    match Arena::map() {
+        Ok(arena) => {
+            let result = f(&mut arena.text, &mut arena.runs);
+            arena.unmap();
+            result
+        }
+        Err(e) => {
+            let Some(mut spare) = Spare::take() else { return Err(e) };
+            let Scratch { text, runs } = spare.scratch();
+            f(text, runs)
+        }
+    }
+}
+
+struct Scratch {
+    text: [u8; 16 << 10],
+    runs: [Run; 512],
+}
+
+/// The one there is for when none can be mapped, in the hands of whoever has taken it.
+struct Spare(());
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Spare {
+    fn take() -> Option<Spare> {
+        TAKEN.compare_exchange(false, true, SeqCst, SeqCst).ok().map(|_| Spare(()))
+    }
+
+    fn scratch(&mut self) -> &mut Scratch {
+        const NONE: Run = Run {
+            range: Range { start: 0, end: 0 },
+            prot: 0,
+            advice: 0,
+            record: 0,
+            resealed: false,
+            growth: false,
+            filled: 0,
+        };
+        static mut SCRATCH: Scratch = Scratch { text: [0; 16 << 10], runs: [NONE; 512] };
+        // SAFETY: there is one `Spare` at a time, and it is borrowed as long as the scratch is used.
+        unsafe { &mut *(&raw mut SCRATCH) }
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        TAKEN.store(false, SeqCst);
+    }
+}
+
+/// Asks, and where there is no descriptor to ask through, or no way to /proc, has a process with descriptors of its own ask.
+fn by_any_means<T>(mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+    match ask() {
+        Err(e) if ![Errno::EFAULT, Errno::E2BIG].contains(&e) && !STATE.is_sandboxed() => {
+            let mut answer = Err(e);
+            errand::run(|| {
+                answer = ask();
+                Ok(())
+            })?;
+            answer
+        }
+        answer => answer,
+    }
+}
+
+/// [`pieces`], by any means.
+fn list(whole: Range, runs: &mut [Run]) -> Result<(End, usize)> {
+    by_any_means(|| pieces(runs, whole))
+}
+
+/// `mremap(2)` where nobody can tell what is mapped, for the reason `e`. What was sealed once moves to new memory, byte by byte.
+///
+/// # Safety
+/// As `mremap(2)`.
+unsafe fn unseen(whole: Range, len: usize, flags: usize, to: usize, e: Errno) -> Result<usize> {
+    if !STATE.places.touch(whole) {
+        // SAFETY: the program's own call.
+        return unsafe { sys::mremap(whole.start, whole.len(), len, flags, to) };
+    }
+    if len < whole.len() || flags & DONTUNMAP != 0 || STATE.marked.touch(whole) || STATE.is_sandboxed() {
+        return Err(e);
+    }
+    let last = whole.end - PAGE;
+    // SAFETY: changes no contents.
+    let writable = unsafe { sys::madvise(last, PAGE, k::MADV_POPULATE_WRITE) }.is_ok();
+    let prot = PROT_READ | if writable { PROT_WRITE } else { 0 };
+    let end = End { prot, sealed: true, properties: Properties::default() };
+    let tail = Move { whole, len, end, flags };
+    // SAFETY: maps only where nothing is.
+    if flags & FIXED == 0 && unsafe { tail.grow_in_place() } {
+        return Ok(whole.start);
+    }
+    if flags & MAYMOVE == 0 {
+        return Err(Errno::ENOMEM);
+    }
+    let new = remap::temporary(len)?;
+    // SAFETY: the copy is new; the program gives the old addresses up, and those at `to` with MREMAP_FIXED.
+    let moved = unsafe {
+        with_scratch(|text, _| copy_pages(whole, new, text)).and_then(|()| sys::mprotect(new, len, prot)).and_then(
+            |()| match flags & FIXED {
+                0 => Ok(new),
+                _ => sys::mremap_fixed(new, len, to).map(|()| to),
+            },
+        )
+    };
+    // SAFETY: see above; either is nobody's any more. A failure would leak it, no more.
+    unsafe {
+        let _ = match moved {
+            Ok(_) => sys::munmap(whole.start, whole.len()),
+            Err(_) => sys::munmap(new, len),
+        };
+    }
+    moved
 }
 
 /// The last piece of a mapping: new memory behind it is like it.
@@ -101,10 +224,9 @@ impl End {
 }
 
 /// Lists the pieces of a range as runs; returns what the last one is like. `EFAULT`, as the kernel would say, unless they
-/// are one mapping to the program: private memory without a gap, of one protection.
-fn pieces(arena: &mut Arena, whole: Range) -> Result<End> {
-    let Arena { runs, run_count, .. } = arena;
-    let mut at = whole.start;
+/// are one mapping to the program: private memory without a gap, of one protection. Gives their number too.
+fn pieces(runs: &mut [Run], whole: Range) -> Result<(End, usize)> {
+    let (mut at, mut count) = (whole.start, 0);
     let mut last = None;
     lookup::for_each(whole, Wanted::All, |v| {
         let range = v.range.intersect(whole);
@@ -116,15 +238,15 @@ fn pieces(arena: &mut Arena, whole: Range) -> Result<End> {
         if !ours || range.start != at || last.is_some_and(|l: End| l.prot != v.prot) {
             return Err(Errno::EFAULT);
         }
-        *runs.get_mut(*run_count).ok_or(Errno::ENOMEM)? = Run { range, ..Run::default() };
-        *run_count += 1;
+        *runs.get_mut(count).ok_or(Errno::E2BIG)? = Run { range, ..Run::default() };
+        count += 1;
         at = range.end;
         let advice = if sealed { offset::advice_of_sealed(v) } else { 0 };
         let properties = Properties { advice, ..Properties::default() };
         last = Some(End { prot: v.prot, sealed, properties });
         Ok(())
     })?;
-    last.filter(|_| at == whole.end).ok_or(Errno::EFAULT)
+    last.filter(|_| at == whole.end).map(|end| (end, count)).ok_or(Errno::EFAULT)
 }
 
 struct Move {
@@ -154,13 +276,41 @@ impl Move {
                 // SAFETY: MREMAP_FIXED replaces what is there.
                 unsafe { sys::mmap(to, self.len, PROT_NONE, flags, -1, 0) }?
             }
-            None => reserve(self.len, self.whole.start)?,
+            None => match reserve(self.len, self.whole.start) {
+                // SAFETY: the caller's.
+                Err(Errno::ENOMEM) if self.flags & DONTUNMAP == 0 => return unsafe { self.run_into_gap() },
+                reserved => reserved?,
+            },
         };
         // SAFETY: the destination is the program's, or reserved just now.
-        let moved = with_arena(|arena| unsafe {
-            pieces(arena, self.whole)?;
+        unsafe { self.run_to(to) }
+    }
+
+    /// Where the address space may only grow by what the mapping grows (`RLIMIT_AS`) nothing can be reserved: goes to addresses that
+    /// nobody uses, as long as nobody else may come there.
+    ///
+    /// # Safety
+    /// As `mremap(2)`.
+    unsafe fn run_into_gap(&self) -> Result<usize> {
+        let mut buf = [0; 1024];
+        let mask = sys::block_signals()?;
+        let moved = objects::alone_now(&mut buf).and_then(|alone| {
+            let to = if alone { by_any_means(|| gap(self.len, self.whole.start))? } else { None };
+            // SAFETY: nothing is mapped there, and nobody else maps anything.
+            to.map_or(Err(Errno::ENOMEM), |to| unsafe { self.run_to(to) })
+        });
+        sys::restore_signals(mask);
+        moved
+    }
+
+    /// # Safety
+    /// The destination is the program's to replace.
+    unsafe fn run_to(&self, to: usize) -> Result<usize> {
+        // SAFETY: as the caller says.
+        let moved = with_scratch(|_, runs| unsafe {
+            let (_, count) = list(self.whole, runs)?;
             self.add_tail(to + self.whole.len())?;
-            self.move_to(to, &arena.runs[..arena.run_count])
+            self.move_to(to, &runs[..count])
         });
         if let Err(e) = moved {
             // SAFETY: nothing of the program's is left there.
@@ -236,6 +386,22 @@ impl Move {
     fn target(&self, to: usize, piece: &Run) -> usize {
         to + (piece.range.start - self.whole.start)
     }
+}
+
+/// The highest addresses for `len` bytes where nothing is mapped nor grows to, equal to `like` modulo 2 MB; none if there are none.
+fn gap(len: usize, like: usize) -> Result<Option<usize>> {
+    const TOP: usize = 1 << 47;
+    let (mut before, mut found) = (HUGE, None);
+    lookup::for_each(Range::ALL, Wanted::All, |v| {
+        if v.kind != Kind::Stack && v.range.start < TOP {
+            let highest = v.range.start.saturating_sub(len.saturating_add(2 * HUGE));
+            let at = (highest & !(HUGE - 1)) + (like & (HUGE - 1));
+            found = if at >= before + HUGE { Some(at) } else { found };
+        }
+        before = v.range.end;
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// Addresses for `len` bytes, equal to `like` modulo 2 MB so that huge pages stay huge.

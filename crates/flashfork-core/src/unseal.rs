@@ -312,7 +312,7 @@ unsafe fn copy_written(from: Range, to: usize, buf: &mut [u8], regions: &mut [Re
 ///
 /// # Safety
 /// `to` is new memory of the same length.
-unsafe fn copy_pages(from: Range, to: usize, buf: &mut [u8]) -> sys::Result<()> {
+pub(crate) unsafe fn copy_pages(from: Range, to: usize, buf: &mut [u8]) -> sys::Result<()> {
     let mut at = from.start;
     while at < from.end {
         let most = (buf.len() & !(PAGE - 1)).min(from.end - at);

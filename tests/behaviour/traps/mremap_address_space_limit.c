@@ -1,0 +1,46 @@
+/* Sealed memory grows as plain memory does where the address space may grow by no more than that: in its place, and to another.
+   RLIMIT_AS of setrlimit(2). */
+#include "../behaviour.h"
+#include <sys/resource.h>
+
+#define LEN (16 * MB)
+
+static char *p, *q;
+
+static void leave_room(size_t room)
+{
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    limit.rlim_cur = status_kb("VmSize") * 1024 + room;
+    CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+static void grows(void)
+{
+    CHECK(mmap(q + LEN, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == q + LEN);
+    leave_room(2 * MB);
+    char *there = mremap(p, LEN, LEN + MB, 0), *moved = mremap(q, LEN, LEN + MB / 2, MREMAP_MAYMOVE);
+    CHECK(there == p && intact(p, LEN, 1) && zeros(p + LEN, MB));
+    CHECK(moved != MAP_FAILED && intact(moved, LEN, 2) && zeros(moved + LEN, MB / 2));
+    fill(moved, LEN + MB / 2, 3);
+    CHECK(intact(moved, LEN + MB / 2, 3));
+    /* And no more than that. */
+    CHECK(mremap(moved, LEN + MB / 2, LEN + 4 * MB, MREMAP_MAYMOVE) == MAP_FAILED && errno == ENOMEM);
+    CHECK(intact(moved, LEN + MB / 2, 3));
+}
+
+int main(void)
+{
+    p = memory(LEN, 1);
+    q = memory(LEN, 2);
+    if (in_clone()) {
+        grows(); /* plain */
+        _exit(0);
+    }
+    seal();
+    CHECK(sealed_bytes(q, LEN) == LEN);
+    if (in_clone()) {
+        grows();
+        _exit(0);
+    }
+    return 0;
+}

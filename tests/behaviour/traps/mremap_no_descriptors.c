@@ -1,0 +1,72 @@
+/* Sealed memory grows as plain memory does where no descriptor is left to ask the kernel through: the table full up to the limit, the
+   soft limit 0, the hard limit 0, that for a user who can't lift it, and without /proc. getrlimit(2), chroot(2). */
+#include "../behaviour.h"
+#include <sched.h>
+#include <sys/resource.h>
+
+#define LEN (4 * MB)
+
+static char *p[5], *q[5], *r[5];
+
+static void grows(char *in_place, char *moving, char *fixed)
+{
+    CHECK(dup(2) == -1 || access("/proc/self", F_OK) == -1);
+    char *there = mremap(in_place, LEN, LEN + PAGE, 0);
+    CHECK(there == in_place && intact(there, LEN, 1) && zeros(there + LEN, PAGE));
+    /* Something is in the way. */
+    CHECK(mmap(moving + LEN, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == moving + LEN);
+    CHECK(mremap(moving, LEN, 2 * LEN, 0) == MAP_FAILED && errno == ENOMEM);
+    char *moved = mremap(moving, LEN, 2 * LEN, MREMAP_MAYMOVE);
+    CHECK(moved != MAP_FAILED && moved != moving && intact(moved, LEN, 1) && zeros(moved + LEN, LEN));
+    fill(moved, 2 * LEN, 7);
+    CHECK(intact(moved, 2 * LEN, 7));
+    char *place = map_alone(2 * LEN, PROT_NONE, MAP_PRIVATE);
+    CHECK(mremap(fixed, LEN, 2 * LEN, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place);
+    CHECK(intact(place, LEN, 1) && zeros(place + LEN, LEN));
+    /* It is gone from where it was. */
+    unsigned char there_still;
+    CHECK(mincore(fixed, PAGE, &there_still) == -1 && errno == ENOMEM);
+}
+
+static int limited(int number)
+{
+    struct rlimit full = {32, 32}, soft = {0, 32}, hard = {0, 0};
+    if (number == 4) {
+        char empty[] = "/tmp/flashfork-XXXXXX";
+        CHECK(mkdtemp(empty) != NULL);
+        if (geteuid() != 0 && unshare(CLONE_NEWUSER) != 0)
+            return rmdir(empty) != 0;
+        CHECK(chdir(empty) == 0 && rmdir(empty) == 0 && chroot(".") == 0);
+        return 1;
+    }
+    CHECK(setrlimit(RLIMIT_NOFILE, number == 0 ? &full : number == 1 ? &soft : &hard) == 0);
+    while (number == 0 && dup(2) >= 0)
+        ;
+    if (number == 3)
+        CHECK(geteuid() != 0 || setuid(65534) == 0);
+    return 1;
+}
+
+static void all(void)
+{
+    for (int number = 0; number < 5; number++)
+        if (in_clone()) {
+            if (limited(number))
+                grows(p[number], q[number], r[number]);
+            _exit(0);
+        }
+}
+
+int main(void)
+{
+    for (int i = 0; i < 5; i++) {
+        p[i] = memory(LEN, 1);
+        q[i] = memory(LEN, 1);
+        r[i] = memory(LEN, 1);
+    }
+    all(); /* plain */
+    seal();
+    CHECK(sealed_bytes(p[0], LEN) == LEN);
+    all();
+    return 0;
+}
