@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 use std::sync::Once;
+use std::time::Duration;
 
 /// The command with the shim beside it.
 fn run() -> Command {
@@ -263,6 +264,61 @@ fn a_signal_to_the_command_alone_reaches_the_program() {
         unsafe { libc::kill(i32::try_from(child.id()).unwrap(), number) };
         output.read_to_string(&mut text).unwrap();
         assert_eq!((text.as_str(), child.wait().unwrap().code()), (&*format!("ready\n{name}\n"), Some(3)));
+    }
+}
+
+#[test]
+fn a_stopped_program_is_shown_and_continued() {
+    for (name, signal) in [("STOP", libc::SIGSTOP), ("TSTP", libc::SIGTSTP)] {
+        let script = format!("echo ready; kill -{name} $$; echo on; exit 3");
+        let (mut child, mut output) = started(&["--", "sh", "-c", &script], |command| {
+            // SIGTSTP stops nobody in a group that no shell watches over.
+            command.process_group(0);
+        });
+        let pid = i32::try_from(child.id()).unwrap();
+        let mut status = 0;
+        let shown = (0..6000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            // SAFETY: asks about a child of this process, which is not waited for meanwhile.
+            unsafe { libc::waitpid(pid, &raw mut status, libc::WUNTRACED | libc::WNOHANG) == pid }
+        });
+        assert!(shown, "{name}: nobody is told");
+        assert!(libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == signal, "{name}: {status:#x}");
+        // SAFETY: takes numbers.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), child.wait().unwrap().code()), ("ready\non\n", Some(3)));
+    }
+}
+
+/// Which standard streams a program has that is started without some.
+fn streams_seen(mut command: std::process::Command, closed: &'static [i32]) -> String {
+    let place = tempfile::tempdir().unwrap();
+    let seen = place.path().join("seen");
+    let script = "n=; for s in 0 1 2; do [ -e /proc/$$/fd/$s ] && n=$n$s; done; echo \"$n\" > \"$0\"";
+    command.args(["-c", script]).arg(&seen).env_remove("LD_PRELOAD");
+    let close = move || {
+        for stream in closed {
+            // SAFETY: async-signal-safe; takes a number.
+            unsafe { libc::close(*stream) };
+        }
+        Ok(())
+    };
+    // SAFETY: as above.
+    unsafe { command.pre_exec(close) };
+    assert!(command.status().unwrap().success(), "{closed:?}");
+    std::fs::read_to_string(&seen).unwrap()
+}
+
+#[test]
+fn streams_that_are_closed_are_closed_in_the_program() {
+    for closed in [&[][..], &[0], &[1], &[2], &[0, 2], &[0, 1, 2]] {
+        let mut command = std::process::Command::new(exe());
+        command.args(["run", "--", "sh"]);
+        let plain: String = (0..3).filter(|stream| !closed.contains(stream)).map(|stream| stream.to_string()).collect();
+        assert_eq!(streams_seen(std::process::Command::new("sh"), closed), format!("{plain}\n"));
+        assert_eq!(streams_seen(command, closed), format!("{plain}\n"));
     }
 }
 

@@ -3,13 +3,15 @@
 use crate::error::CliError;
 use crate::warm::caller;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::siginfo;
+use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
 /// What came of it.
 pub enum Outcome {
@@ -49,6 +51,7 @@ pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
     // Where it is ignored nobody is told how a child ends (wait(2)).
     // SAFETY: its default action runs no code of this process.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    let changes = child_signals().map_err(|e| unable("watch over")(e.into()))?;
     // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe { command.pre_exec(move || as_found(&blocked)) };
     let mut child = match command.spawn() {
@@ -58,20 +61,51 @@ pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
     let process = descriptor(&child).map_err(unable("watch over"))?;
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
     loop {
-        let all = [process.as_fd(), signals.as_fd()];
+        let all = [process.as_fd(), signals.as_fd(), changes.as_fd()];
         let mut ready = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         match poll(&mut ready, PollTimeout::NONE) {
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(e) => return Err(unable("wait for")(e.into())),
         }
         let ended = ready[0].any().unwrap_or(false);
+        let changed = std::iter::from_fn(|| changes.read_signal().ok().flatten()).count() > 0;
         while let Ok(Some(info)) = signals.read_signal() {
             pass_on(&info, pid);
         }
         if ended {
             return child.wait().map(|status| Outcome::Ended(Ended(status))).map_err(unable("wait for"));
         }
+        if changed {
+            stop_with(pid);
+        }
     }
+}
+
+/// Tells when the program is stopped.
+fn child_signals() -> nix::Result<SignalFd> {
+    let set = SigSet::from(Signal::SIGCHLD);
+    set.thread_block()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+}
+
+/// Where the program has been stopped this command stops too, or whoever started it would see it run; continued, it continues the
+/// program.
+fn stop_with(program: Pid) {
+    let stopped =
+        |more: WaitPidFlag| match waitid(Id::Pid(program), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | more) {
+            Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
+            _ => None,
+        };
+    if stopped(WaitPidFlag::WNOWAIT).is_none() {
+        return;
+    }
+    // What a terminal sends to stop or continue both may have reached one of them only.
+    std::thread::sleep(Duration::from_millis(5));
+    let Some(signal) = stopped(WaitPidFlag::empty()) else { return };
+    // Where that one is ignored.
+    let own = if caller::ignored() & caller::bit(signal as i32) == 0 { signal } else { Signal::SIGSTOP };
+    let _ = raise(own);
+    let _ = kill(program, Signal::SIGCONT);
 }
 
 /// The program may have ended in this moment; then there is nobody to tell.
@@ -103,6 +137,10 @@ fn as_found(blocked: &SigSet) -> std::io::Result<()> {
             // SAFETY: ignoring a signal runs no code.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
         }
+    }
+    for stream in (0..3).filter(|stream| caller::was_closed(*stream)) {
+        // SAFETY: Rust's runtime has opened /dev/null in its place, which nobody in this child uses.
+        unsafe { libc::close(stream) };
     }
     blocked.thread_set_mask()?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(Into::into)

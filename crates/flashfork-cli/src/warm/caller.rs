@@ -47,6 +47,11 @@ pub fn ignored() -> u64 {
     IGNORED.load(Relaxed)
 }
 
+/// Whether this process was started without a standard stream.
+pub fn was_closed(stream: i32) -> bool {
+    CLOSED.load(Relaxed) & 1 << stream != 0
+}
+
 /// From now on these signals are read, but for those that were ignored.
 pub fn take_signals(wanted: &[Signal]) -> Result<SignalFd, CliError> {
     let wanted: SigSet = wanted.iter().copied().filter(|s| ignored() & bit(*s as i32) == 0).collect();
