@@ -36,6 +36,7 @@ pub mod odf;
 mod offset;
 mod pagemap;
 mod park;
+pub mod pipes;
 mod places;
 mod plan;
 mod policy;

@@ -58,6 +58,7 @@ pub enum Reason {
     ThreadTraced,
     LibcCalls,
     SystemCalls,
+    PagesInPipes,
 }
 
 impl Reason {
@@ -413,6 +414,13 @@ pub const TABLE: &[Row] = &[
         "where it discards, moves or grows sealed memory the engine doesn't see it, and old bytes would come back",
         "system call instructions in executable mappings outside libc ([SYSTEM_CALLS.md](SYSTEM_CALLS.md))",
     ),
+    process(
+        Reason::PagesInPipes,
+        "pages_in_pipes",
+        "a process that has put pages of its memory into a pipe",
+        "a page in a pipe shows what is written to it as long as it is there; new memory in its place would not",
+        "vmsplice(2), which goes through the shim, and through the engine from the first seal on",
+    ),
 ];
 
 impl Reason {
@@ -511,7 +519,7 @@ mod tests {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.reason as usize, i, "{}", row.name);
         }
-        assert_eq!(Reason::SystemCalls as usize + 1, TABLE.len());
+        assert_eq!(Reason::PagesInPipes as usize + 1, TABLE.len());
     }
 
     /// What `judge` says of a VMA with these flags, more than the harmless ones of ordinary memory.

@@ -180,7 +180,7 @@ pub fn refusal(buf: &mut [u8]) -> Result<Option<Reason>> {
 
 /// As [`descriptors`], for any process.
 pub fn descriptors_of(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
-    if let Some(reason) = unseen(process, buf)? {
+    if let Some(reason) = unseen(process, purpose, buf)? {
         return Ok(Some(reason));
     }
     let mut any = false;
@@ -208,11 +208,14 @@ pub fn of_mapping(v: &Vma) -> Option<Reason> {
     }
 }
 
-/// Memory that a device or the kernel holds for good, by whatever object (`VmPin` in proc_pid_status(5)); and an io_uring that
-/// nothing else shows.
-fn unseen(process: &Process, buf: &mut [u8]) -> Result<Option<Reason>> {
+/// Memory that a device or the kernel holds for good, by whatever object (`VmPin` in proc_pid_status(5)); and what nothing else
+/// shows: an io_uring, pages in pipes.
+fn unseen(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
     if STATE.hidden_ring() {
         return Ok(Some(Reason::IoUring));
+    }
+    if purpose == Purpose::Seal && STATE.spliced() {
+        return Ok(Some(Reason::PagesInPipes));
     }
     let status = match process {
         Process::Own => ProcPath::of_this_thread(),

@@ -45,6 +45,8 @@ pub(crate) struct State {
     helper: AtomicI32,
     /// Whether the program set up an io_uring that nothing shows ([`crate::advise::after_io_uring_setup`]).
     hidden_ring: AtomicBool,
+    /// Whether the program may have put pages of its memory into pipes ([`crate::pipes`]).
+    spliced: AtomicBool,
     /// What is known of a seccomp filter ([`crate::sandbox`]).
     pub sandbox: AtomicU8,
     /// Where threads wait that are stopped by a signal; null at other times.
@@ -84,6 +86,7 @@ pub(crate) static STATE: State = State {
     properties: AtomicU32::new(0),
     helper: AtomicI32::new(0),
     hidden_ring: AtomicBool::new(false),
+    spliced: AtomicBool::new(false),
     sandbox: AtomicU8::new(0),
     desk: AtomicPtr::new(core::ptr::null_mut()),
     handling: AtomicU32::new(0),
@@ -207,6 +210,7 @@ impl State {
         self.execs.store(0, SeqCst);
         // A registered ring is its task's own.
         self.hidden_ring.store(false, SeqCst);
+        self.spliced.store(false, SeqCst);
         self.know_process();
     }
 
@@ -216,6 +220,14 @@ impl State {
 
     pub fn note_hidden_ring(&self) {
         self.hidden_ring.store(true, SeqCst);
+    }
+
+    pub fn spliced(&self) -> bool {
+        self.spliced.load(SeqCst)
+    }
+
+    pub fn note_splice(&self) {
+        self.spliced.store(true, SeqCst);
     }
 
     /// Notes that this process is no child of `vfork(2)`.

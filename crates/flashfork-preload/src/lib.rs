@@ -9,6 +9,7 @@ mod control;
 mod environment;
 mod exec;
 mod forks;
+mod pipes;
 mod sandbox;
 mod syscall;
 mod warm;

@@ -7,7 +7,7 @@
 use crate::sandbox;
 use core::ffi::{c_long, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-use flashfork_core::{Errno, rings, system_call};
+use flashfork_core::{Errno, pipes, rings, system_call};
 use syscalls::Sysno;
 
 /// libc's own; until it is known the call itself.
@@ -40,6 +40,8 @@ pub unsafe extern "C" fn syscall() -> c_long {
         "je 2f",
         "cmp rdi, {seccomp}",
         "je 2f",
+        "cmp rdi, {vmsplice}",
+        "je 2f",
         "cmp rdi, {io_uring_setup}",
         "je 2f",
         "cmp rdi, {io_uring_register}",
@@ -51,6 +53,7 @@ pub unsafe extern "C" fn syscall() -> c_long {
         fork = const Sysno::fork as i32,
         prctl = const Sysno::prctl as i32,
         seccomp = const Sysno::seccomp as i32,
+        vmsplice = const Sysno::vmsplice as i32,
         io_uring_setup = const Sysno::io_uring_setup as i32,
         io_uring_register = const Sysno::io_uring_register as i32,
         warm = const flashfork_warm::CALL,
@@ -95,6 +98,7 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
         }
         match Sysno::new(n as usize) {
             Some(Sysno::prctl) => c_long::from(sandbox::prctl(a as i32, b as u64, c as u64, d as u64, e as u64)),
+            Some(Sysno::vmsplice) => crate::answer(pipes::vmsplice([a, b, c, d, 0, 0]), |n| n as isize) as c_long,
             Some(Sysno::io_uring_setup) => crate::answer(rings::setup(a, b), |ring| ring as isize) as c_long,
             Some(Sysno::io_uring_register) => crate::answer(rings::register(a, b, c, d), |n| n as isize) as c_long,
             Some(Sysno::seccomp) => sandbox::seccomp(a, b, c) as c_long,

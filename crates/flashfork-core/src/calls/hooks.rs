@@ -4,7 +4,7 @@ use super::{Arguments, Hook};
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Result};
-use crate::{advise, code, objects, rings, sandbox};
+use crate::{advise, code, objects, pipes, rings, sandbox};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -27,6 +27,8 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::io_uring_register, None, io_uring_register),
     hook(Sysno::prctl, Some(c"prctl"), prctl),
     hook(Sysno::seccomp, None, seccomp),
+    // In glibc it is a cancellation point, whose number is passed from function to function (2.41).
+    hook(Sysno::vmsplice, None, vmsplice),
     hook(Sysno::mmap, Some(c"mmap"), mmap),
     hook(Sysno::mprotect, Some(c"mprotect"), mprotect),
 ];
@@ -151,6 +153,12 @@ unsafe fn prctl(args: &Arguments) -> Result<usize> {
 unsafe fn seccomp(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     unsafe { sandbox::seccomp(*args) }
+}
+
+/// `vmsplice(2)`: pages in a pipe must be the memory that the program goes on writing to.
+unsafe fn vmsplice(args: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { pipes::vmsplice(*args) }
 }
 
 /// `mmap(2)`: a file that is mapped to be executed may make calls that nobody sees. The loader maps objects this way.
