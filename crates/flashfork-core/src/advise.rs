@@ -8,6 +8,7 @@ use crate::discard::{discard, holds_sealed};
 pub use crate::grow::mremap;
 use crate::range::Range;
 use crate::seal::Error;
+use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, PAGE, Result};
 use crate::threads::{self, Threads};
@@ -40,11 +41,11 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
                 Ok(()) if advice == k::MADV_FREE => Ok(()),
                 Ok(()) => real(),
                 // SAFETY: the program asked for it.
-                Err(_) => unsafe { discard(range, advice) },
+                Err(_) => roomy(|| unsafe { discard(range, advice) }),
             }
         }
         // A file private to the process can't be punched; anonymous memory answers EINVAL (madvise_remove).
-        k::MADV_REMOVE if holds_sealed(range) => Err(Errno::EINVAL),
+        k::MADV_REMOVE if roomy(|| holds_sealed(range)) => Err(Errno::EINVAL),
         // Wiping works on anonymous memory only, and protects secrets: it must not seem to have been done.
         k::MADV_WIPEONFORK => {
             let _inside = make_anonymous(range, inside)?;
@@ -80,7 +81,10 @@ const ATTEMPTS: usize = 5000;
 
 /// Prepares a range for a call whose meaning depends on it being anonymous. Nobody seals it again before the guard is dropped.
 pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>) -> Result<Inside<'static>> {
-    let mut inside = inside;
+    roomy(|| be_anonymous(range, inside))
+}
+
+fn be_anonymous(range: Range, mut inside: Inside<'static>) -> Result<Inside<'static>> {
     for _ in 0..ATTEMPTS {
         if !holds_sealed(range) {
             return Ok(inside);
@@ -129,6 +133,10 @@ pub fn before_later_writes() -> Result<()> {
 /// Whether the range holds no sealed memory any more.
 fn make_ready(range: Range) -> bool {
     STATE.properties_change();
+    !STATE.sealed() || roomy(|| be_ready(range))
+}
+
+fn be_ready(range: Range) -> bool {
     for _ in 0..ATTEMPTS {
         if !STATE.sealed() {
             return true;

@@ -24,6 +24,7 @@ use crate::never_seal::Reason;
 use crate::objects;
 use crate::range::Range;
 use crate::seal::{Error, Step};
+use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
 use crate::vma::{self, Kind, Vma};
@@ -148,7 +149,7 @@ pub(crate) fn let_go() {
     let Ok(arena) = Arena::map() else { return };
     // Instructions may be replaced only where nobody else executes them.
     if objects::alone_now(&mut arena.text) == Ok(true) {
-        let _ = restore(&mut arena.text);
+        let _ = roomy(|| restore(&mut arena.text));
     }
     arena.unmap();
 }

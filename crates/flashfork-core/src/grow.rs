@@ -10,7 +10,8 @@ use crate::lookup::{self, Wanted};
 use crate::properties::Properties;
 use crate::range::Range;
 use crate::remap::{self, ATTEMPTS};
-use crate::state::STATE;
+use crate::stack::roomy;
+use crate::state::{Inside, STATE};
 use crate::sys::{
     self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,
     Result,
@@ -43,14 +44,29 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
     let real = || unsafe { sys::mremap(from, old, new, flags, to) };
     let Some(len) = new.checked_next_multiple_of(PAGE) else { return real() };
     // What is done here takes several steps, between which no other thread may seal.
-    let mut inside = STATE.inside();
-    let mut whole = Range::pages_of(from, old);
+    let inside = STATE.inside();
+    let whole = Range::pages_of(from, old);
     let wrong = flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0
         || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
         || flags & FIXED != 0 && (!to.is_multiple_of(PAGE) || !whole.intersect(Range::pages_of(to, len)).is_empty());
     if !STATE.sealed() || wrong || whole.start != from || whole.is_empty() || len == 0 {
         return real();
     }
+    // SAFETY: the program's own call.
+    roomy(|| unsafe { in_steps(whole, len, flags, to, real, inside) })
+}
+
+/// # Safety
+/// As `mremap(2)`, which `real` is.
+unsafe fn in_steps(
+    mut whole: Range,
+    len: usize,
+    flags: usize,
+    to: usize,
+    real: impl Fn() -> Result<usize>,
+    mut inside: Inside<'static>,
+) -> Result<usize> {
+    let from = whole.start;
     if flags & DONTUNMAP != 0 {
         inside = advise::make_anonymous(whole, inside)?;
     }

@@ -15,6 +15,7 @@ use crate::objects;
 use crate::properties::Properties;
 use crate::range::Range;
 use crate::seal::{Error, What, seal_for_policy};
+use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
 use crate::text::{field, read_file};
@@ -45,10 +46,10 @@ pub(crate) fn allows() -> core::result::Result<(), Error> {
         ALLOWED => Some(true),
         FORBIDDEN => Some(false),
         _ => {
-            let found = match is_filtered() {
-                Some(true) => survives()?,
-                unfiltered => unfiltered.map(|_| true),
-            };
+            let found = roomy(|| match is_filtered() {
+                Some(true) => survives(),
+                unfiltered => Ok(unfiltered.map(|_| true)),
+            })?;
             if let Some(allowed) = found {
                 STATE.sandbox.store(if allowed { ALLOWED } else { FORBIDDEN }, SeqCst);
             }
@@ -160,7 +161,7 @@ pub unsafe fn seccomp(args: [usize; 6]) -> Result<usize> {
 /// # Safety
 /// As the call.
 unsafe fn enter(number: Sysno, args: [usize; 6], filter: bool, may_try: bool) -> Result<usize> {
-    let works = !filter || !STATE.sealed() || may_try && lets_work(number, args);
+    let works = !filter || !STATE.sealed() || may_try && roomy(|| lets_work(number, args));
     if !works {
         for_good()?;
     }

@@ -6,7 +6,8 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("flashfork-core supports Linux on x86-64 only");
 
-use crate::sys::{Errno, Result};
+use crate::state::STATE;
+use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -30,6 +31,40 @@ pub unsafe fn call_on(top: usize, f: extern "C" fn(*mut u8), arg: *mut u8) {
             out("r12") _,
             clobber_abi("C"),
         );
+    }
+}
+
+/// Runs `f` on a new stack, signals blocked: for what the program calls from stacks that may be small. On its own where none can be
+/// mapped.
+pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
+    const STACK: usize = 64 * 1024;
+    struct Job<F, T> {
+        f: Option<F>,
+        result: Option<T>,
+    }
+    extern "C" fn run<T, F: FnOnce() -> T>(job: *mut u8) {
+        // SAFETY: the caller passes its own Job, which nobody else uses during the call.
+        let job = unsafe { &mut *job.cast::<Job<F, T>>() };
+        job.result = job.f.take().map(|f| f());
+    }
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let Ok(mask) = sys::block_signals() else { return f() };
+    // SAFETY: a fresh mapping.
+    let Ok(stack) = (unsafe { sys::mmap(0, STACK, PROT_READ | PROT_WRITE, flags, -1, 0) }) else {
+        sys::restore_signals(mask);
+        return f();
+    };
+    let mut job = Job { f: Some(f), result: None };
+    // SAFETY: the stack is used by this call only; no panic of the engine unwinds. A failure of munmap would leak it, no more.
+    unsafe {
+        call_on(stack + STACK, run::<T, F>, (&raw mut job).cast());
+        let _ = sys::munmap(stack, STACK);
+    }
+    sys::restore_signals(mask);
+    match job.result {
+        Some(result) => result,
+        // `run` has set it.
+        None => STATE.die(),
     }
 }
 

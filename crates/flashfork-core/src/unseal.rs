@@ -12,6 +12,7 @@ use crate::pagemap::{Pagemap, Region, Which};
 use crate::properties::{self, Properties};
 use crate::range::Range;
 use crate::seal::{Error, Outcome, SLACK, Step, Wait, on_own_stack};
+use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE};
 use crate::threads::{self, Threads};
@@ -54,10 +55,11 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
 /// Makes all memory anonymous, before something that must find it so. Threads are stopped for it whatever was asked for: the
 /// alternative is a wrong byte. `ENOMEM` where it can't be done.
 pub(crate) fn for_good() -> sys::Result<()> {
+    if STATE.holds_sealed() { roomy(turn_back) } else { Ok(()) }
+}
+
+fn turn_back() -> sys::Result<()> {
     const ATTEMPTS: usize = 1000;
-    if !STATE.holds_sealed() {
-        return Ok(());
-    }
     let allowed = threads::allowed();
     threads::allow(Threads::Stop);
     for _ in 0..ATTEMPTS {

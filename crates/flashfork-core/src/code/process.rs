@@ -9,6 +9,7 @@ use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Region, Which};
 use crate::range::Range;
 use crate::seal::{self, Error, Outcome, Step, Wait};
+use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, Result, Status};
 use crate::vma::{self, Vma};
@@ -418,9 +419,10 @@ fn mix(number: u64, v: &Vma) -> u64 {
 ///
 /// An error means that it could not: then the code must not become executable.
 pub fn before_mapping(fd: i32) -> Result<()> {
-    if !STATE.holds_sealed() {
-        return Ok(());
-    }
+    if STATE.holds_sealed() { roomy(|| mind_file(fd)) } else { Ok(()) }
+}
+
+fn mind_file(fd: i32) -> Result<()> {
     let file = sys::fstatus(fd)?;
     let looked = seal::on_own_stack(Wait::Yes, |arena| {
         let found = judge(Some(&file), || {
@@ -450,9 +452,10 @@ pub fn before_mapping(fd: i32) -> Result<()> {
 
 /// The same for memory that is going to be executable: as far as it can be read now, what is in it now counts.
 pub fn before_executable(range: Range) -> Result<()> {
-    if !STATE.holds_sealed() {
-        return Ok(());
-    }
+    if STATE.holds_sealed() { roomy(|| mind_code(range)) } else { Ok(()) }
+}
+
+fn mind_code(range: Range) -> Result<()> {
     let looked = seal::on_own_stack(Wait::Yes, |arena| {
         let look = |e| Error::System(Step::Look, e);
         let alone = objects::alone_now(&mut arena.text).map_err(look)?;
