@@ -430,6 +430,50 @@ mod tests {
     }
 
     #[test]
+    fn an_unseal_takes_over_what_was_written_since_the_copy_and_later_and_reads_nothing_else() {
+        let fd = sys::memfd_create(c"aside").unwrap();
+        sys::ftruncate(fd, BLOCK as u64).unwrap();
+        // SAFETY: a fresh mapping.
+        let at = unsafe { sys::mmap(0, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) }.unwrap();
+        let range = Range::new(at, at + BLOCK);
+        for page in [3, 70, 511] {
+            *byte(at + page * PAGE) = 1;
+        }
+        let copy = filled(BLOCK, 0).start;
+        (*byte(copy + 3 * PAGE), *byte(copy + 70 * PAGE)) = (1, 1);
+        // Page 511 was written behind the copy's back.
+        let mut regions = [crate::pagemap::Region::default(); 8];
+        let mut aside = Aside::for_unseal().unwrap();
+        let mut map = Pagemap::open(&mut regions).unwrap();
+        // SAFETY: only this test uses these.
+        unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, &mut map, || Ok(())) }.unwrap();
+        drop(map);
+        assert_eq!([3, 4, 70, 511].map(|page| *byte(at + page * PAGE)), [1, 0, 1, 1]);
+        let old = aside.kept[0].old;
+        *byte(old + 70 * PAGE + 5) = 2;
+        let mut seen = Vec::new();
+        aside.kept[0].pages.for_each(|at| seen.push(at / PAGE));
+        assert_eq!(seen, [3, 70, 511]);
+        aside.settle();
+        assert_eq!((*byte(at + 70 * PAGE), *byte(at + 70 * PAGE + 5), aside.kept()), (1, 2, 0));
+        sys::close(fd);
+    }
+
+    #[test]
+    fn an_exchange_that_fails_leaves_everything_as_it_was() {
+        let (range, copy) = (filled(4 * PAGE, 1), filled(4 * PAGE, 1).start);
+        let mut regions = [crate::pagemap::Region::default(); 8];
+        let mut map = Pagemap::open(&mut regions).unwrap();
+        let mut aside = Aside::for_unseal().unwrap();
+        // SAFETY: only this test uses these.
+        let failed = unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, &mut map, || Err(Errno::ENOMEM)) };
+        assert_eq!((failed, *byte(range.start), *byte(range.end - 1)), (Err(Errno::ENOMEM), 1, 1));
+        *byte(range.start) = 3;
+        drop(aside);
+        assert_eq!(*byte(range.start), 3);
+    }
+
+    #[test]
     fn old_pages_go_back_and_places_are_used_again() {
         let mut aside = Aside::reserve().unwrap();
         let range = filled(STEP, 7);
