@@ -373,6 +373,13 @@ fn protect(page: Range, prot: u32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Addresses are free for moments, and must not be another test's then.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Memory filled with a byte.
     fn filled(len: usize, byte: u8) -> Range {
@@ -409,6 +416,7 @@ mod tests {
 
     #[test]
     fn what_was_written_before_the_remap_is_in_the_copy_and_what_comes_later_follows() {
+        let _alone = alone();
         for prot in [PROT_READ | PROT_WRITE, PROT_READ] {
             let mut aside = Aside::reserve().unwrap();
             let (range, old, _) = replaced(&mut aside, prot);
@@ -431,6 +439,7 @@ mod tests {
 
     #[test]
     fn an_unseal_takes_over_what_was_written_since_the_copy_and_later_and_reads_nothing_else() {
+        let _alone = alone();
         let fd = sys::memfd_create(c"aside").unwrap();
         sys::ftruncate(fd, BLOCK as u64).unwrap();
         // SAFETY: a fresh mapping.
@@ -461,6 +470,7 @@ mod tests {
 
     #[test]
     fn an_exchange_that_fails_leaves_everything_as_it_was() {
+        let _alone = alone();
         let (range, copy) = (filled(4 * PAGE, 1), filled(4 * PAGE, 1).start);
         let mut regions = [crate::pagemap::Region::default(); 8];
         let mut map = Pagemap::open(&mut regions).unwrap();
@@ -475,6 +485,7 @@ mod tests {
 
     #[test]
     fn old_pages_go_back_and_places_are_used_again() {
+        let _alone = alone();
         let mut aside = Aside::reserve().unwrap();
         let range = filled(STEP, 7);
         for _ in 0..3 * MOST / STEP {
@@ -493,6 +504,7 @@ mod tests {
 
     #[test]
     fn pages_are_compared_to_the_last_byte() {
+        let _alone = alone();
         let (one, other) = (filled(PAGE, 1).start, filled(PAGE, 1).start);
         // SAFETY: both are whole pages of ours.
         assert!(unsafe { sys::same_page(one, other) });
