@@ -105,7 +105,7 @@ static inline size_t sealed_bytes(const void *p, size_t len)
 {
     size_t from = (size_t)p, to = from + len < from ? SIZE_MAX : from + len, start, end, sum = 0;
     char line[8192];
-    FILE *maps = fopen("/proc/self/maps", "re");
+    FILE *maps = fopen("/proc/thread-self/maps", "re");
     CHECK(maps != NULL);
     while (fgets(line, sizeof line, maps))
         if (strstr(line, "/memfd:flashfork:") && sscanf(line, "%zx-%zx", &start, &end) == 2 && start < to && end > from)
@@ -121,7 +121,7 @@ static inline const char *smaps(const void *p, const char *field)
 {
     static char line[8192];
     size_t start, end, here = 0, n = strlen(field);
-    FILE *file = fopen("/proc/self/smaps", "re");
+    FILE *file = fopen("/proc/thread-self/smaps", "re");
     CHECK(file != NULL);
     while (fgets(line, sizeof line, file)) {
         if (sscanf(line, "%zx-%zx ", &start, &end) == 2)

@@ -53,14 +53,10 @@ impl<'a> Live<'a> {
     /// Whether all threads can be stopped and nothing else stands in the way, before any work is done.
     pub fn first_look(&mut self, arena: &mut Arena) -> Result<(), Reason> {
         // The helper, which this is, runs in the program's memory: a kernel or filter that doesn't say so hides others as well.
-        if !sys::same_memory(sys::getpid(), self.process.pid()) {
+        if !sys::same_memory(sys::getpid(), self.process.thread()) {
             return Err(Reason::Threads);
         }
-        if let Some(Reason::Threads) = objects::for_each_entry(c"/proc", &mut arena.text, |name| {
-            decimal(name).filter(|pid| self.is_foreign_user(*pid as i32)).map(|_| Reason::Threads)
-        })
-        .map_err(|_| Reason::Threads)?
-        {
+        if objects::is_shared(&mut arena.text, |pid| pid != self.process.pid()) {
             return Err(Reason::Threads);
         }
         self.stop(arena)?;

@@ -6,6 +6,7 @@
 
 use crate::never_seal::Reason;
 use crate::state::STATE;
+use crate::stop;
 use crate::sys::{self, Errno, Result};
 use crate::text::{self, ProcPath, decimal, field, read_file, words};
 use crate::vma::{Kind, Vma};
@@ -96,6 +97,14 @@ pub enum Process {
 }
 
 impl Process {
+    /// `/proc/…` of a thread that has memory: one that has ended, the main thread perhaps, tells of none.
+    fn place(&self) -> ProcPath {
+        match self {
+            Process::Own => ProcPath::of_this_thread(),
+            Process::Other { pid, tid, .. } => ProcPath::of(*pid).push(b"/task/").number(*tid),
+        }
+    }
+
     /// Its id.
     pub fn pid(&self) -> i32 {
         match self {
@@ -104,12 +113,17 @@ impl Process {
         }
     }
 
+    /// A thread of it that has memory.
+    pub fn thread(&self) -> i32 {
+        match self {
+            Process::Own => sys::gettid(),
+            Process::Other { tid, .. } => *tid,
+        }
+    }
+
     /// `/proc/…/fd`.
     fn descriptors(&self) -> ProcPath {
-        match self {
-            Process::Own => ProcPath::of_this_thread().push(b"/fd"),
-            Process::Other { pid, tid, .. } => ProcPath::of(*pid).push(b"/task/").number(*tid).push(b"/fd"),
-        }
+        self.place().push(b"/fd")
     }
 
     /// Protocol family of a socket.
@@ -144,7 +158,11 @@ pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
     // The kernel lets a process unshare its memory only when nobody else uses it, in whatever way they came to share it.
     match sys::unshare_memory() {
         Ok(()) => Ok(true),
-        Err(Errno::EINVAL) => Ok(false),
+        // It counts a main thread that has ended, of which only the name is left: then everybody is asked.
+        Err(Errno::EINVAL) => {
+            let me = sys::gettid();
+            Ok(stop::main_has_ended() && tasks(buf)? == 2 && sys::same_memory(me, me) && !is_shared(buf, |_| true))
+        }
         // Not allowed (a seccomp filter, as in containers): look around.
         Err(_) => Ok(tasks(buf)? == 1 && !shared_with_a_process(buf)),
     }
@@ -217,11 +235,7 @@ fn unseen(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Result<Option<
     if purpose == Purpose::Seal && STATE.spliced() {
         return Ok(Some(Reason::PagesInPipes));
     }
-    let status = match process {
-        Process::Own => ProcPath::of_this_thread(),
-        Process::Other { pid, .. } => ProcPath::of(*pid),
-    };
-    let pinned = field(read_file(status.push(b"/status").as_c(), buf)?, b"VmPin");
+    let pinned = field(read_file(process.place().push(b"/status").as_c(), buf)?, b"VmPin");
     Ok(pinned.filter(|kilobytes| *kilobytes > 0).map(|_| Reason::Driver))
 }
 
@@ -251,8 +265,19 @@ pub fn for_each_descriptor(buf: &mut [u8], mut each: impl FnMut(i32)) -> Result<
 /// Where the kernel has no `kcmp(2)` or list of children we can't know, and such processes are rare.
 fn shared_with_a_process(buf: &mut [u8]) -> bool {
     let children = read_file(c"/proc/thread-self/children", buf).unwrap_or(b"");
-    let shares = |pid| sys::same_memory(sys::getpid(), pid);
+    let shares = |pid| sys::same_memory(sys::gettid(), pid);
     shares(sys::getppid()) || words(children).filter_map(decimal).any(|pid| shares(pid as i32))
+}
+
+/// Whether another process, of those that `counts` says matter, runs in the memory of the calling thread. Where `kcmp(2)` doesn't know
+/// that a thread shares its memory with itself, this tells nothing.
+pub fn is_shared(buf: &mut [u8], counts: impl Fn(i32) -> bool) -> bool {
+    let (pid, me) = (sys::getpid(), sys::gettid());
+    let found = for_each_entry(c"/proc", buf, |name| {
+        let other = decimal(name).map(|other| other as i32).filter(|other| *other != pid && counts(*other))?;
+        sys::same_memory(me, other).then_some(Reason::Threads)
+    });
+    found != Ok(None)
 }
 
 /// What stands in the way of sealing while descriptor `name` is open.

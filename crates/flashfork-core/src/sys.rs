@@ -261,16 +261,13 @@ pub fn pread(fd: i32, buf: &mut [u8], offset: u64) -> Result<usize> {
 
 /// Reads memory of this process that may be unreadable or missing: `EFAULT` then, never a signal (`process_vm_readv(2)`).
 pub fn read_own(addr: usize, buf: &mut [u8]) -> Result<()> {
-    let (to, from) = ([buf.as_mut_ptr() as usize, buf.len()], [addr, buf.len()]);
-    let (to, from, pid) = (to.as_ptr() as usize, from.as_ptr() as usize, getpid() as usize);
-    // SAFETY: two vectors of one part each; the buffer is ours to fill.
-    let n = unsafe { syscall6(Sysno::process_vm_readv, pid, to, 1, from, 1, 0)? };
+    let n = read_memory(addr, buf)?;
     if n == buf.len() { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 /// Whether there is something to read in each page of this process's, whatever its protection allows (`proc_pid_mem(5)`).
 pub fn can_read_own(range: crate::range::Range) -> bool {
-    let Ok(fd) = open(c"/proc/self/mem", O_RDONLY) else { return false };
+    let Ok(fd) = open(c"/proc/thread-self/mem", O_RDONLY) else { return false };
     let all = (range.start..range.end).step_by(PAGE).all(|at| pread(fd, &mut [0], at as u64) == Ok(1));
     close(fd);
     all

@@ -17,7 +17,7 @@ impl World {
         self.journal.note("seal")?;
         let sealed = self.route.seal(small);
         // Where threads can't be stopped, or aren't; where code makes system calls of its own.
-        if !matches!(self.mode, Mode::Threads | Mode::Leaderless | Mode::Raw) && !self.hides_code() {
+        if !matches!(self.mode, Mode::Threads | Mode::Raw) && !self.hides_code() {
             sealed?;
         }
         self.check_maps()?;
