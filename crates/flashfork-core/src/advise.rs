@@ -59,6 +59,13 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
             }
             real()
         }
+        // A discard and an unseal have to look for what was asked for since the seal.
+        k::MADV_HUGEPAGE | k::MADV_NOHUGEPAGE => {
+            if holds_sealed(range) {
+                STATE.marked.add(range);
+            }
+            real()
+        }
         _ => real(),
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::range::Range;
 use crate::sys::HUGE;
-use crate::vma::{Flags, Vma};
+use crate::vma::{Flags, Kind, Vma};
 use linux_raw_sys::general as k;
 
 /// Length of every memfd: large enough that no mapping reaches the end.
@@ -25,13 +25,24 @@ const ADVICES: [(&[u8; 2], u32); 4] =
     [(b"hg", k::MADV_HUGEPAGE), (b"nh", k::MADV_NOHUGEPAGE), (b"rr", k::MADV_RANDOM), (b"sr", k::MADV_SEQUENTIAL)];
 
 /// The advice of a VMA as four bits.
-pub fn advice_of_flags(flags: &Flags) -> u8 {
+fn advice_of_flags(flags: &Flags) -> u8 {
     (0..).zip(ADVICES).filter(|(_, (letters, _))| flags.has(letters)).map(|(bit, _)| 1 << bit).sum()
 }
 
 /// The advice that a sealed VMA had before.
 pub fn advice_of_sealed(vma: &Vma) -> u8 {
     (vma.offset >> ADVICE_SHIFT) as u8 & 15
+}
+
+/// The advice that a VMA has whose flags are known: sealed memory has what it had before, but for what was asked for since.
+pub fn advice_of(vma: &Vma) -> u8 {
+    let now = advice_of_flags(&vma.flags);
+    if vma.kind != Kind::Sealed {
+        return now;
+    }
+    // Each of a pair takes the other away.
+    let since = [0b0011, 0b1100].into_iter().filter(|pair| now & pair != 0).sum::<u8>();
+    advice_of_sealed(vma) & !since | now
 }
 
 /// The `madvise` values for such bits.
@@ -95,6 +106,11 @@ mod tests {
         assert_eq!(shows(COPIES), Shows::Run(HALF));
         assert_eq!(last >> ADVICE_SHIFT, 15);
         assert_eq!(of(0, 0, 0, 1 << 41), None);
+        let mut sealed = Vma::new(Range::new(0, HUGE), 1, b"/memfd:flashfork:1 (deleted)", false);
+        sealed.offset = of(0, 0b0101, 0, HUGE).unwrap();
+        assert_eq!(advice_of(&sealed), 0b0101);
+        sealed.flags.push(*b"nh");
+        assert_eq!(advice_of(&sealed), 0b0110);
         assert_eq!(advices(0b101).collect::<Vec<_>>(), [k::MADV_HUGEPAGE, k::MADV_RANDOM]);
     }
 }

@@ -107,7 +107,7 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, seale
         small: 0,
         run: Run {
             prot: v.prot,
-            advice: if sealed_before { offset::advice_of_sealed(v) } else { offset::advice_of_flags(&v.flags) },
+            advice: offset::advice_of(v),
             record: index,
             resealed: sealed_before,
             ..Run::default()

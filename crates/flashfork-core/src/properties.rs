@@ -5,7 +5,7 @@ use crate::offset;
 use crate::pagemap;
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
-use crate::vma::{self, Flags, Kind};
+use crate::vma::{self, Flags};
 use linux_raw_sys::general as k;
 
 /// Advice that is a promise: new memory without it would not be like the old.
@@ -32,9 +32,7 @@ impl Properties {
                 return Ok(());
             }
             if v.range.start <= at {
-                let sealed = v.kind == Kind::Sealed;
-                let advice = offset::advice_of_flags(&v.flags) | if sealed { offset::advice_of_sealed(v) } else { 0 };
-                found = Some(Properties { advice, flags: v.flags, pkey: v.pkey });
+                found = Some(Properties { advice: offset::advice_of(v), flags: v.flags, pkey: v.pkey });
             }
             // The rest is of no interest.
             Err(Errno::ECANCELED)

@@ -34,7 +34,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    fn push(&mut self, letters: [u8; 2]) {
+    pub(crate) fn push(&mut self, letters: [u8; 2]) {
         if self.count < self.letters.len() {
             self.letters[self.count] = letters;
             self.count += 1;

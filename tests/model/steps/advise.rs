@@ -118,7 +118,8 @@ impl World {
         };
         let via = self.way(via);
         self.advise(range.clone(), advice, via)?;
-        if [libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE].contains(&advice) {
+        // Another thread's seal may have looked at the memory a moment before.
+        if self.mode == Mode::Threads && [libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE].contains(&advice) {
             for page in range.clone() {
                 if self.table.mapped(page) {
                     self.table.set(page, attr::LATE);

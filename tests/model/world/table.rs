@@ -24,8 +24,8 @@ pub mod attr {
     /// `MADV_FREE`: the content may turn to zeros at any moment.
     pub const LAZY: u32 = 1 << 14;
 
-    /// Huge page advice that was given to memory long mapped, sealed perhaps, or that new memory behind a mapping in pieces
-    /// should have: it may get lost. It is only a hint.
+    /// Huge page advice that new memory behind a mapping in pieces should have, or that was given while another thread sealed: it may
+    /// get lost. It is only a hint.
     pub const LATE: u32 = 1 << 15;
 
     pub const PROT: u32 = READ | WRITE | EXEC;

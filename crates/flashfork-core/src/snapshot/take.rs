@@ -166,11 +166,7 @@ impl Copier<'_, '_> {
             inode: v.inode,
             device: v.device,
             offset: v.offset + (range.start - v.range.start) as u64,
-            advice: if v.kind == Kind::Sealed {
-                offset::advice_of_sealed(v)
-            } else {
-                offset::advice_of_flags(&v.flags)
-            },
+            advice: offset::advice_of(v),
             inherit: Inherit::of(&v.flags),
             apart: core::mem::take(&mut self.apart),
             // The kernel may empty a droppable mapping whenever it likes.
