@@ -1,7 +1,7 @@
 //! Snapshot: a process with one thread goes back to how it was, as often as wanted, and the call that took the snapshot returns again.
 //!
 //! What goes back: the contents of all private memory (`.data` and `.bss` of every object, heap, anonymous memory, TLS, stack), which
-//! mappings there are and their protection, the break, registers with the floating-point control words, the signal mask, the offsets of
+//! mappings there are, their protection and what was asked for them since (locks, advice for forks, dumps and merging), the break, registers with the floating-point control words, the signal mask, the offsets of
 //! descriptors that the caller names. What doesn't: shared memory, other kernel state, what others have seen.
 //!
 //! How: [`take`] seals large anonymous memory in place, as a seal does, into a memfd of the snapshot's own, and copies every other page
@@ -72,7 +72,7 @@ pub enum Error {
     Clone,
     /// Another thread took the snapshot.
     Thread,
-    /// A mapping that the snapshot can't make again is gone, or another one is in its place.
+    /// A mapping that the snapshot can't make again is gone, another one is in its place, or it is no longer locked.
     Changed(Range),
     /// A descriptor whose offset should go back is closed, or not the same file.
     Descriptor(i32),

@@ -174,6 +174,29 @@ pub fn mlock(addr: usize, len: usize, on_fault: bool) -> Result<()> {
     unsafe { syscall3(Sysno::mlock2, addr, len, flags) }.map(drop)
 }
 
+/// `munlock(2)`.
+pub fn munlock(addr: usize, len: usize) -> Result<()> {
+    // SAFETY: unlocking changes no contents.
+    unsafe { syscall2(Sysno::munlock, addr, len) }.map(drop)
+}
+
+/// `munlockall(2)`: what is mapped and what will be.
+pub fn munlockall() -> Result<()> {
+    // SAFETY: as above.
+    unsafe { syscall1(Sysno::munlockall, 0) }.map(drop)
+}
+
+/// Whether new memory comes locked (`mlockall(2)` with `MCL_FUTURE`): locked pages are refused to those that look for cold ones.
+pub fn locks_new_memory() -> Result<bool> {
+    // SAFETY: a page of our own, gone at the end.
+    unsafe {
+        let page = mmap(0, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)?;
+        let cold = madvise(page, PAGE, k::MADV_COLD);
+        munmap(page, PAGE)?;
+        Ok(cold == Err(Errno::EINVAL))
+    }
+}
+
 /// Whether every page of the range belongs to some mapping (`msync(2)` with `MS_ASYNC` does nothing else).
 pub fn is_mapped(addr: usize, len: usize) -> bool {
     // SAFETY: MS_ASYNC neither reads nor writes the memory.

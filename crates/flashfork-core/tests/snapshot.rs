@@ -397,6 +397,84 @@ fn advice_about_forks_and_dumps_goes_back() {
 }
 
 #[test]
+fn merging_asked_for_later_is_taken_back() {
+    in_child(|| {
+        let (big, small, before) = (patterned(8 << 20, 1), patterned(64 << 10, 2), patterned(64 << 10, 3));
+        let places = [big.as_ptr() as usize, small.as_ptr() as usize, before.as_ptr() as usize];
+        // SAFETY: memory of the test's own; the advice touches no contents.
+        let advise = |at: usize, advice: i32| unsafe { libc::madvise(at as *mut _, 8192, advice) };
+        if advise(places[2], libc::MADV_MERGEABLE) != 0 {
+            return; // a kernel that merges nothing
+        }
+        let value = snapshot(&SEALED).unwrap();
+        let shown = places.map(|at| flags_of(at).contains(" mg "));
+        assert_eq!(shown, [false, false, true], "turn {value}");
+        assert!(intact(big, 1) && intact(small, 2) && intact(before, 3));
+        if value < 3 {
+            let asked = [libc::MADV_MERGEABLE, libc::MADV_MERGEABLE, libc::MADV_UNMERGEABLE];
+            assert!(places.iter().zip(asked).all(|(at, advice)| advise(*at, advice) == 0));
+            panic!("{:?}", restore(value + 1));
+        }
+    });
+}
+
+/// `mlock2(2)` with its flags; what it said.
+fn lock(at: usize, flags: u32) -> i32 {
+    // SAFETY: locking changes no contents.
+    unsafe { libc::mlock2(at as *const _, 8192, flags) }
+}
+
+#[test]
+fn locks_set_later_are_taken_away() {
+    // Alone, and beside memory that was locked before.
+    for before in [false, true] {
+        in_child(|| {
+            let (big, small, locked) = (patterned(8 << 20, 1), patterned(64 << 10, 2), patterned(64 << 10, 3));
+            let places = [big.as_ptr() as usize, small.as_ptr() as usize, locked.as_ptr() as usize];
+            if before {
+                assert_eq!(lock(places[2], 0), 0);
+            }
+            let value = snapshot(&SEALED).unwrap();
+            assert_eq!(places.map(|at| flags_of(at).contains(" lo ")), [false, false, before], "turn {value}");
+            assert!(intact(big, 1) && intact(small, 2) && intact(locked, 3));
+            if value < 3 {
+                assert_eq!(lock(places[0], libc::MLOCK_ONFAULT) + lock(places[1] + 4096, 0), 0);
+                (big[5], small[5], locked[5]) = (0, 0, 0);
+                panic!("{:?}", restore(value + 1));
+            }
+            if !before {
+                // Nothing that is mapped from now on is locked either.
+                // SAFETY: changes no contents.
+                if value == 3 && unsafe { libc::mlockall(libc::MCL_FUTURE) } == 0 {
+                    panic!("{:?}", restore(value + 1));
+                }
+                assert!(!flags_of(patterned(8192, 1).as_ptr() as usize).contains(" lo "));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_lock_that_is_gone_is_refused_and_so_are_locks_to_come() {
+    in_child(|| {
+        let locked = patterned(64 << 10, 3);
+        let at = locked.as_ptr() as usize;
+        assert_eq!(lock(at, 0), 0);
+        assert_eq!(snapshot(&COPIED), Ok(0));
+        locked[0] = 1;
+        // SAFETY: changes no contents.
+        unsafe { assert_eq!(libc::munlock(at as *const _, 4096), 0) };
+        assert_eq!(restore(1), Error::Changed(Range::new(at, at + 4096)));
+        assert_eq!(lock(at, 0), 0);
+        // SAFETY: as above.
+        if unsafe { libc::mlockall(libc::MCL_FUTURE) } == 0 {
+            assert_eq!(restore(1), Error::Refused(Reason::LocksFuture));
+        }
+        assert_eq!(locked[0], 1, "nothing has changed");
+    });
+}
+
+#[test]
 fn guards_set_later_are_taken_away() {
     const GUARD_INSTALL: i32 = 102;
     in_child(|| {

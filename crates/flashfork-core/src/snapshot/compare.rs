@@ -1,6 +1,6 @@
 //! Compares the mappings there are with those that were there: lists what a restore must change, or says why it can't. Changes nothing.
 
-use super::table::{Change, Table};
+use super::table::{Change, Lock, Table};
 use super::{Error, Step};
 use crate::never_seal::Reason;
 use crate::range::{Range, subtract};
@@ -17,7 +17,9 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
     let text = unsafe { &mut *text };
     let mut walk = Walk { table, next: 0, error: None, heap: 0, must_yield: (Range::default(), 0) };
     let mut at = 0;
-    let done = vma::for_each(c"/proc/thread-self/maps", text, |v| {
+    // What is locked only smaps tells, which takes longer. Where nothing was, whatever is locked now is unlocked unasked.
+    let list = if walk.table.locks { c"/proc/thread-self/smaps" } else { c"/proc/thread-self/maps" };
+    let done = vma::for_each(list, text, |v| {
         walk.part(Range::new(at, v.range.start), None)?;
         at = v.range.end;
         walk.heap += v.range.intersect(grown).len();
@@ -89,7 +91,7 @@ impl Walk<'_> {
     fn was_not_there(&mut self, piece: Range, now: Option<&Vma>) -> sys::Result<()> {
         match now {
             // The main stack has grown: dead memory.
-            Some(v) if matches!(v.kind, Kind::Kernel | Kind::Stack) => Ok(()),
+            Some(v) if matches!(v.kind, Kind::Kernel | Kind::Stack) => self.lock(piece, v, Lock::None),
             Some(v) if v.kind == Kind::AioRing => self.refuse(Error::Refused(Reason::AsyncIo)),
             Some(v) if v.name().starts_with(b"anon_inode:[io_uring]") => self.refuse(Error::Refused(Reason::IoUring)),
             Some(v) => self.must_yield(piece, v).and_then(|()| self.table.push_change(Change::Unmap(piece))),
@@ -102,9 +104,13 @@ impl Walk<'_> {
         let entry = self.table.entries[self.next];
         let change = match now {
             Some(v) if entry.is(v, piece.start) && v.prot == entry.prot => {
+                self.lock(piece, v, entry.lock)?;
                 return if entry.contents && v.prot & BOTH != BOTH { self.must_yield(piece, v) } else { Ok(()) };
             }
-            Some(v) if entry.is(v, piece.start) => Change::Protect(piece, entry.prot),
+            Some(v) if entry.is(v, piece.start) => {
+                self.lock(piece, v, entry.lock)?;
+                Change::Protect(piece, entry.prot)
+            }
             Some(v) if v.kind == Kind::Kernel => return self.refuse(Error::Changed(piece)),
             _ if !entry.renewable => return self.refuse(Error::Changed(piece)),
             _ if entry.kind == Kind::Sealed && !self.memfd_is_there() => return self.refuse(Error::MemfdClosed),
@@ -114,6 +120,16 @@ impl Walk<'_> {
             self.must_yield(piece, v)?;
         }
         self.table.push_change(change)
+    }
+
+    /// A piece of a mapping was locked in some way when the snapshot was taken. A lock that is gone might not be had again.
+    fn lock(&mut self, piece: Range, v: &Vma, was: Lock) -> sys::Result<()> {
+        match Lock::of(&v.flags) {
+            _ if !self.table.locks => Ok(()),
+            is if is == was => Ok(()),
+            _ if was == Lock::None => self.table.push_change(Change::Unlock(piece)),
+            _ => self.refuse(Error::Changed(piece)),
+        }
     }
 
     /// Finds out whether a piece of a mapping may be changed (`mseal(2)`). Pieces that touch are tried together.

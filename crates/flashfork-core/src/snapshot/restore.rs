@@ -1,6 +1,6 @@
 //! Goes back to a snapshot.
 
-use super::table::{Change, Entry, Inherit, Saved, Table};
+use super::table::{Change, Entry, Saved, Table, Treatment};
 use super::{Error, Step, asm, compare};
 use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Which};
@@ -48,6 +48,9 @@ fn check(table: &mut Table) -> Result<(), Error> {
     if sys::thread_pointer().map_err(look)? != table.thread_pointer {
         return Err(Error::Thread);
     }
+    if table.locks && sys::locks_new_memory().map_err(look)? {
+        return Err(Error::Refused(Reason::LocksFuture));
+    }
     for (fd, identity, _) in &table.offsets[..table.offset_count] {
         if sys::identity(*fd) != Ok(*identity) {
             return Err(Error::Descriptor(*fd));
@@ -94,6 +97,10 @@ fn hold_edges(table: &mut Table) {
 
 fn change_mappings(table: &Table) {
     let changes = &table.changes[..table.change_count];
+    if !table.locks {
+        // Nothing was locked, nor to be locked from then on. First of all, or what is mapped again would be.
+        must(sys::munlockall);
+    }
     let was = table.program_break;
     // SAFETY: what was allocated since the snapshot goes.
     let move_break = || if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(Errno::ENOMEM) };
@@ -112,6 +119,7 @@ fn change_mappings(table: &Table) {
     for change in changes {
         match change {
             Change::Unmap(_) => {}
+            Change::Unlock(range) => must(|| sys::munlock(range.start, range.len())),
             // SAFETY: as it was.
             Change::Protect(range, prot) => must(|| unsafe { sys::mprotect(range.start, range.len(), *prot) }),
             Change::Map(range, entry) => {
@@ -219,19 +227,22 @@ fn remove_guards(range: Range) {
     });
 }
 
-/// What forks and core dumps do with each mapping, as it was. Whole runs at once: the kernel passes over what is not mapped, and says so.
+/// What forks, core dumps and merging do with each mapping, as it was. Whole runs at once: the kernel passes over what is not mapped,
+/// and says so.
 fn put_advice_back(table: &Table) {
     let entries = &table.entries[..table.entry_count];
-    for run in entries.chunk_by(|a, b| a.inherit == b.inherit && !b.apart) {
+    for run in entries.chunk_by(|a, b| a.treatment == b.treatment && !b.apart) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
         let advise = |range: Range, advice: u32| {
             // SAFETY: none of these touches contents here and now.
             match unsafe { sys::madvise(range.start, range.len(), advice) } {
                 Err(Errno::ENOMEM) => Ok(()),
+                // A kernel that merges nothing.
+                Err(Errno::EINVAL) if advice == k::MADV_UNMERGEABLE => Ok(()),
                 other => other,
             }
         };
-        for advice in first.inherit.into_iter().flat_map(Inherit::advice) {
+        for advice in first.treatment.into_iter().flat_map(Treatment::advice) {
             // A mapping of the kernel's own that came in between since (that of uprobes) lets no run pass.
             if advise(Range::new(first.range.start, last.range.end), advice).is_err() {
                 run.iter().for_each(|entry| must(|| advise(entry.range, advice)));

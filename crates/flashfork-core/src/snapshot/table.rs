@@ -32,8 +32,9 @@ pub struct Entry {
     pub offset: u64,
     /// The advice it had ([`crate::offset`]).
     pub advice: u8,
-    /// What forks and core dumps do with it, which goes back; none where the kernel lets nobody change that.
-    pub inherit: Option<Inherit>,
+    /// What forks, core dumps and the merging of pages do with it, which goes back; none where the kernel lets nobody change that.
+    pub treatment: Option<Treatment>,
+    pub lock: Lock,
     /// Whether something that no restore touches lies between it and the entry before.
     pub apart: bool,
     /// Whether contents go back.
@@ -42,30 +43,55 @@ pub struct Entry {
     pub renewable: bool,
 }
 
-/// What forks and core dumps do with a mapping (`madvise(2)`).
+/// What forks, core dumps and the merging of equal pages do with a mapping (`madvise(2)`).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Inherit {
-    pub dont_fork: bool,
-    pub wipe_on_fork: bool,
-    pub dont_dump: bool,
+pub struct Treatment {
+    dont_fork: bool,
+    wipe_on_fork: bool,
+    dont_dump: bool,
+    mergeable: bool,
 }
 
-impl Inherit {
+impl Treatment {
     /// Of a mapping; none where changing it is refused (`madvise_vma_behavior`, mm/madvise.c).
-    pub fn of(flags: &Flags) -> Option<Inherit> {
+    pub fn of(flags: &Flags) -> Option<Treatment> {
         let fixed: [&[u8; 2]; 5] = [b"io", b"pf", b"mm", b"de", b"dp"];
-        let inherit =
-            Inherit { dont_fork: flags.has(b"dc"), wipe_on_fork: flags.has(b"wf"), dont_dump: flags.has(b"dd") };
-        (!fixed.into_iter().any(|letters| flags.has(letters))).then_some(inherit)
+        let treatment = Treatment {
+            dont_fork: flags.has(b"dc"),
+            wipe_on_fork: flags.has(b"wf"),
+            dont_dump: flags.has(b"dd"),
+            mergeable: flags.has(b"mg"),
+        };
+        (!fixed.into_iter().any(|letters| flags.has(letters))).then_some(treatment)
     }
 
     /// The advice that makes it so.
-    pub fn advice(self) -> [u32; 3] {
+    pub fn advice(self) -> [u32; 4] {
         [
             if self.dont_fork { k::MADV_DONTFORK } else { k::MADV_DOFORK },
             if self.wipe_on_fork { k::MADV_WIPEONFORK } else { k::MADV_KEEPONFORK },
             if self.dont_dump { k::MADV_DONTDUMP } else { k::MADV_DODUMP },
+            if self.mergeable { k::MADV_MERGEABLE } else { k::MADV_UNMERGEABLE },
         ]
+    }
+}
+
+/// How a mapping is locked (`mlock2(2)`).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    None,
+    All,
+    OnFault,
+}
+
+impl Lock {
+    /// Of a mapping.
+    pub fn of(flags: &Flags) -> Lock {
+        match (flags.has(b"lo"), flags.has(b"lf")) {
+            (false, _) => Lock::None,
+            (true, false) => Lock::All,
+            (true, true) => Lock::OnFault,
+        }
     }
 }
 
@@ -107,6 +133,8 @@ pub enum Change {
     Unmap(Range),
     /// The same mapping, protected otherwise.
     Protect(Range, u32),
+    /// The same mapping, locked since.
+    Unlock(Range),
     /// Something else, or nothing, is here: the mapping of this entry comes back.
     Map(Range, u32),
 }
@@ -131,6 +159,8 @@ pub struct Table {
     pub view: Range,
     pub entries: [Entry; MAX_ENTRIES],
     pub entry_count: usize,
+    /// Whether any of them was locked.
+    pub locks: bool,
     pub saved: [Saved; MAX_SAVED],
     pub saved_count: usize,
     pub changes: [Change; MAX_CHANGES],
@@ -232,6 +262,7 @@ impl Table {
 
     pub fn push_entry(&mut self, entry: Entry) -> Result<()> {
         *self.entries.get_mut(self.entry_count).ok_or(Errno::E2BIG)? = entry;
+        self.locks |= entry.lock != Lock::None;
         self.entry_count += 1;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Takes a snapshot: seals what is large, copies the rest, writes down the mappings.
 
-use super::table::{Entry, Inherit, MAX_NAMED, MAX_OPEN, Saved, Table};
+use super::table::{Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
 use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Which};
@@ -157,7 +157,7 @@ impl Copier<'_, '_> {
         if let Some(reason) = refusal(v) {
             return self.refuse(Error::Refused(reason));
         }
-        let locked = v.flags.has(b"lo") || v.flags.has(b"lf");
+        let lock = Lock::of(&v.flags);
         let entry = Entry {
             range,
             prot: v.prot,
@@ -167,12 +167,13 @@ impl Copier<'_, '_> {
             device: v.device,
             offset: v.offset + (range.start - v.range.start) as u64,
             advice: offset::advice_of(v),
-            inherit: Inherit::of(&v.flags),
+            treatment: Treatment::of(&v.flags),
+            lock,
             apart: core::mem::take(&mut self.apart),
             // The kernel may empty a droppable mapping whenever it likes.
             contents: !v.shared && !v.flags.has(b"dp"),
             renewable: !v.shared
-                && !locked
+                && lock == Lock::None
                 && (v.kind == Kind::Anonymous && plain(v)
                     || v.kind == Kind::Sealed && v.inode == self.table.identity.1),
         };
