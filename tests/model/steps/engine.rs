@@ -24,10 +24,11 @@ impl World {
         if look { self.check_all(Depth::Written) } else { Ok(()) }
     }
 
-    /// Whether code of a file can't be read: then nobody knows what it would call, and a seal is refused.
+    /// Whether code of a file, or of shared memory, can't be read: then nobody knows what it would call, and a seal is refused.
     fn hides_code(&self) -> bool {
-        const HIDDEN: u32 = attr::FILE | attr::EXEC | attr::GUARD;
-        (0..pages()).any(|page| self.table.attr(page) & HIDDEN == HIDDEN)
+        const HIDDEN: u32 = attr::EXEC | attr::GUARD;
+        let of_file = |page| self.table.attr(page) & (attr::FILE | attr::SHARED) != 0;
+        (0..pages()).any(|page| self.table.has(page, HIDDEN) && of_file(page))
     }
 
     pub fn step_unseal(&mut self) -> Result<(), String> {
