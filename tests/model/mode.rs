@@ -66,6 +66,6 @@ impl Seed {
 
     /// Whether the arena is a small one, for modes that compare it often.
     pub fn is_small(&self) -> bool {
-        self.route == Route::Odf || !matches!(self.mode, Mode::Alone | Mode::Leaderless | Mode::PastShim | Mode::Raw)
+        self.route == Route::Odf || self.mode != Mode::Alone
     }
 }

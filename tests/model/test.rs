@@ -1,7 +1,7 @@
-//! The model checker as a test: the seeds that failed once, then some thousand steps of new ones by both routes, and 2,000 with
-//! threads, of late flags and of each allocator.
+//! The model checker as a test: the seeds that failed once, then some thousand steps of new ones by both routes, and 2,000 of each mode
+//! and each allocator.
 //!
-//! `FLASHFORK_TEST_ALL=1` takes many more, 10⁵ of each of these. The other modes are run by hand.
+//! `FLASHFORK_TEST_ALL=1` takes many more, 10⁵ of each of these. Mode `writers` is run by hand.
 
 use std::process::Command;
 
@@ -41,6 +41,26 @@ fn one_thread_seals_while_others_work() {
 #[test]
 fn flags_that_come_after_the_seal() {
     mode(&["flags"], "1");
+}
+
+#[test]
+fn calls_past_the_shim() {
+    mode(&["past-shim"], "3001");
+}
+
+#[test]
+fn code_with_calls_of_its_own_comes_later() {
+    mode(&["raw"], "1");
+}
+
+#[test]
+fn the_main_thread_ends() {
+    mode(&["leaderless"], "1");
+}
+
+#[test]
+fn steps_between_a_snapshot_and_its_restores() {
+    mode(&["rollback"], "1");
 }
 
 #[test]

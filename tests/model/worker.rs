@@ -79,9 +79,11 @@ fn live(world: &mut World, job: &Job, places: &Places) -> Result<(), String> {
             world.walk(steps)
         }
         Mode::Raw => {
-            let before = world.rng.below(steps);
+            // Late enough for seals to come first.
+            let before = world.rng.between(steps / 3, steps - 1);
             world.take(before)?;
             past::load(Via::Raw, objects(job)?)?;
+            world.table.grow_old();
             world.walk(steps / 2)
         }
         Mode::Writers => {

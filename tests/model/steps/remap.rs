@@ -49,6 +49,14 @@ impl World {
         }
     }
 
+    /// Which way a call takes for a mapping.
+    fn way_for(&mut self, page: usize) -> Via {
+        match self.way(Via::Function) {
+            Via::Raw if self.table.has(page, attr::OLD) => Via::Function,
+            via => via,
+        }
+    }
+
     /// Without an address: the kernel says where.
     fn resize(&mut self, from: Range<usize>, new: usize, flags: c_int) -> Result<(), String> {
         let old = from.len();
@@ -57,7 +65,7 @@ impl World {
         }
         // Where it goes on to when the kernel moves it out of the arena.
         let home = self.gap(new);
-        let via = self.way(Via::Function);
+        let via = self.way_for(from.start);
         let (space, route) = (self.space, self.route);
         let mut elsewhere = 0;
         let text = format!("mremap {from:?} to {new} pages flags {flags} {via:?}");
@@ -95,7 +103,7 @@ impl World {
             return self.journal.call("munmap elsewhere", Expect::Exactly(Ok(0)), || unmap(at, new)).map(drop);
         };
         // The old place is free now, so the new one may lie over it: the model moves in two steps as well.
-        let via = self.way(Via::Function);
+        let via = self.way_for(from.start);
         let (space, route) = (self.space, self.route);
         let text = format!("mremap back to {home:?}");
         let start = home.start;
@@ -124,7 +132,7 @@ impl World {
         if target.start < from.end && from.start < target.end {
             return Ok(()); // EINVAL, one of the calls of `step_nonsense`
         }
-        let via = self.way(Via::Function);
+        let via = self.way_for(from.start);
         let (space, route) = (self.space, self.route);
         let text = format!("mremap {from:?} onto {target:?} flags {flags} {via:?}");
         let made = self.journal.call(&text, Expect::AsPlainUnlessFault, || {

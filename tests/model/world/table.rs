@@ -28,6 +28,10 @@ pub mod attr {
     /// get lost. It is only a hint.
     pub const LATE: u32 = 1 << 15;
 
+    /// Mapped, or moved from what was mapped, before code came that makes system calls of its own: it may lie in pieces since a seal, and
+    /// the kernel moves and grows one piece at a time (`EFAULT`), which nobody sees who could do better.
+    pub const OLD: u32 = 1 << 16;
+
     pub const PROT: u32 = READ | WRITE | EXEC;
     /// What belongs to the page and not to the VMA.
     pub const OF_PAGE: u32 = GUARD | LAZY;
@@ -73,6 +77,13 @@ impl Table {
         self.pages.attr[all.clone()].copy_from_slice(&other.pages.attr[all.clone()]);
         self.pages.origin[all.clone()].copy_from_slice(&other.pages.origin[all.clone()]);
         self.pages.content[all.clone()].copy_from_slice(&other.pages.content[all]);
+    }
+
+    /// Everything that is mapped now is old.
+    pub fn grow_old(&mut self) {
+        for page in (0..pages()).filter(|page| self.has(*page, attr::MAPPED)).collect::<Vec<_>>() {
+            self.set(page, attr::OLD);
+        }
     }
 
     /// From now on advice about huge pages counts for nothing.
