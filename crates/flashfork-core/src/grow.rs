@@ -148,8 +148,9 @@ impl Spare {
             filled: 0,
         };
         static mut SCRATCH: Scratch = Scratch { text: [0; 16 << 10], runs: [NONE; 512] };
+        let scratch = &raw mut SCRATCH;
         // SAFETY: there is one `Spare` at a time, and it is borrowed as long as the scratch is used.
-        unsafe { &mut *(&raw mut SCRATCH) }
+        unsafe { &mut *scratch }
     }
 }
 
