@@ -115,9 +115,22 @@ fn query(fd: i32, at: usize, wanted: Wanted) -> Result<Vma> {
 }
 
 fn list_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
-    let arena = Arena::map()?;
+    let Ok(arena) = Arena::map() else { return list_in_little_room(range, wanted, &mut each) };
+    let listed = list_by(&mut arena.text, range, wanted, &mut each);
+    arena.unmap();
+    listed
+}
+
+/// Where nothing more may be mapped (`RLIMIT_AS`).
+#[inline(never)]
+fn list_in_little_room(range: Range, wanted: Wanted, each: &mut impl FnMut(&Vma) -> Result<()>) -> Result<()> {
+    // More than a line with the longest path.
+    list_by(&mut [0; 8192], range, wanted, each)
+}
+
+fn list_by(text: &mut [u8], range: Range, wanted: Wanted, each: &mut impl FnMut(&Vma) -> Result<()>) -> Result<()> {
     let mut told = Ok(());
-    let listed = vma::for_each(c"/proc/thread-self/maps", &mut arena.text, |v| {
+    let listed = vma::for_each(c"/proc/thread-self/maps", text, |v| {
         if v.range.start >= range.end {
             return Err(Errno::ECANCELED);
         }
@@ -126,7 +139,6 @@ fn list_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<
         }
         told.map_err(|_| Errno::ECANCELED)
     });
-    arena.unmap();
     match listed {
         Err(Errno::ECANCELED) => told,
         other => other,
@@ -161,6 +173,22 @@ mod tests {
         let page = Range::new(program, program + 1);
         assert_eq!(described(page, Wanted::All, false), described(page, Wanted::All, true));
         assert_eq!(described(page, Wanted::All, false).len(), 1);
+    }
+
+    #[test]
+    fn little_room_is_enough() {
+        let mut counts = [0, 0];
+        list_in_little_room(Range::ALL, Wanted::Files, &mut |_| {
+            counts[0] += 1;
+            Ok(())
+        })
+        .unwrap();
+        for_each(Range::ALL, Wanted::Files, |_| {
+            counts[1] += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert!(counts[0] == counts[1] && counts[0] > 3, "{counts:?}");
     }
 
     #[test]
