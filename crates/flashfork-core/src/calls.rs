@@ -129,9 +129,21 @@ struct Library {
     kind: Part,
 }
 
+impl Library {
+    /// Its function `syscall`.
+    fn by_number(&self, reader: &Reader) -> Option<usize> {
+        match self.kind {
+            Part::Loader | Part::Runtime => None,
+            Part::Static => Some(LINKED.load(SeqCst)),
+            Part::Libc => Object::at(reader, self.base)?.function(c"syscall"),
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Libc,
+    /// The loader; or the library for threads that glibc had before 2.34.
     Loader,
     /// The program, with a C library in it.
     Static,
@@ -334,7 +346,7 @@ impl Found {
             () if has(c"__libc_start_main") && has(c"madvise") => Part::Libc,
             // Before the loader, whose function it intercepts.
             () if has(c"__sanitizer_print_stack_trace") || has(c"__sanitizer_set_death_callback") => Part::Runtime,
-            () if has(c"__tls_get_addr") => Part::Loader,
+            () if has(c"__tls_get_addr") || has(c"__pthread_initialize_minimal") => Part::Loader,
             () => return Ok(()),
         };
         self.push(Library { code: v.range, base, kind })
@@ -421,7 +433,9 @@ fn rewrite(library: &Library, found: &Found, buf: &mut [u8], executes: &impl Fn(
             let jump = stub::jump(at, stub).ok_or(unclear)?;
             places.push(at, line, Some(jump)).ok_or(unclear)
         };
-        let new = site::for_each(code, is_hooked, |site| add(site, &code[site.at..site.at + site.line], None));
+        let by_number = library.by_number(&found.reader).and_then(|function| function.checked_sub(start));
+        let whole = |site: Site| add(site, &code[site.at..site.at + site.line], None);
+        let new = site::for_each(code, by_number, is_hooked, whole);
         let old = for_each_jump(code, start, found, |site, line, entry| add(site, line, Some(entry)));
         new.and(old).map_err(|Unclear(_)| Errno::EOPNOTSUPP)?;
     }
@@ -544,15 +558,12 @@ fn try_out(library: &Library, places: &Places) -> Result<()> {
         let found = places.all().iter().any(|jump| near.contains(&jump.at) && jump.number == number);
         if found { Ok(function) } else { Err(Errno::EOPNOTSUPP) }
     };
-    const BY_NUMBER: &CStr = c"syscall";
+    if library.kind == Part::Loader {
+        return Ok(());
+    }
     let reader = Reader::default();
+    let syscall = library.by_number(&reader).ok_or(Errno::EOPNOTSUPP)?;
     let object = (library.kind == Part::Libc).then(|| Object::at(&reader, library.base)).flatten();
-    let syscall = match library.kind {
-        Part::Loader | Part::Runtime => return Ok(()),
-        Part::Static => Some(LINKED.load(SeqCst)),
-        Part::Libc => object.as_ref().and_then(|o| o.function(BY_NUMBER)),
-    };
-    let syscall = syscall.ok_or(Errno::EOPNOTSUPP)?;
     for hook in HOOKS {
         let number = hook.number as usize;
         if let Some(function) = hook.function.zip(object.as_ref()).and_then(|(name, o)| o.function(name)) {

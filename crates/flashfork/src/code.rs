@@ -97,7 +97,10 @@ fn is_rewritten(path: &Path, bytes: &[u8]) -> bool {
     const RUNTIME: &[u8] = b"__sanitizer_print_stack_trace";
     let name = path.file_name().map(|name| name.as_bytes()).unwrap_or_default();
     let starts = |start: &&[u8]| name.starts_with(start);
-    [&b"libc.so."[..], b"libc-2.", b"ld-linux-", b"ld-2.", b"ld-musl-", b"libc.musl-"].iter().any(starts)
+    name == b"libc.so"
+        || [&b"libc.so."[..], b"libc-2.", b"libpthread-2.", b"ld-linux-", b"ld-2.", b"ld-musl-", b"libc.musl-"]
+            .iter()
+            .any(starts)
         || bytes.windows(RUNTIME.len()).any(|window| window == RUNTIME)
 }
 

@@ -27,7 +27,9 @@ static size_t memfd_kb(const char *p)
 
 int main(void)
 {
+#ifdef M_MMAP_THRESHOLD
     mallopt(M_MMAP_THRESHOLD, MB);
+#endif
     char *block = malloc(BLOCK), *mapped = memory(16 * MB, 2);
     fill(block, BLOCK, 1);
     seal();

@@ -5,7 +5,9 @@
 
 int main(void)
 {
+#ifdef M_MMAP_THRESHOLD
     mallopt(M_MMAP_THRESHOLD, MB); /* or it would rise with what is freed */
+#endif
     char *block = malloc(8 * MB), *other = malloc(8 * MB);
     fill(block, 8 * MB, 1);
     fill(other, 8 * MB, 2);

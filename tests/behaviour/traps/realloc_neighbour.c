@@ -22,7 +22,9 @@ static int neighbours(char **low, char **high)
 
 int main(void)
 {
+#ifdef M_MMAP_THRESHOLD
     mallopt(M_MMAP_THRESHOLD, MB);
+#endif
     char *low, *high;
     if (!neighbours(&low, &high))
         SKIP("the kernel places no two mappings side by side");

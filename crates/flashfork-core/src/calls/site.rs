@@ -12,11 +12,10 @@ pub const LINE: usize = 64;
 
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
-/// What leads to `syscall` in the function of that name, from the last instruction that a jump fits in: glibc's, and musl's.
-const BY_NUMBER: [&[u8]; 2] = [
-    &[0x4c, 0x8b, 0x4c, 0x24, 0x08],
-    &[0xc7, 0x04, 0x24, 0x08, 0x00, 0x00, 0x00, 0x48, 0x8b, 0x72, 0x10, 0x48, 0x8b, 0x52, 0x18],
-];
+/// Most bytes from the beginning of the function `syscall` to the instruction.
+const BY_NUMBER: usize = 256;
+/// Marks where a function may be called from elsewhere (`endbr64`).
+const CALLED_FROM_ELSEWHERE: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// One system call in a piece of code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,9 +36,11 @@ pub fn number(line: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(number))
 }
 
-/// Calls `each` with every site of a number that is `wanted`, and those that take any number.
+/// Calls `each` with every site of a number that is `wanted`, and with the one in the function `syscall`, when that begins at
+/// `by_number` and is understood.
 pub fn for_each(
     code: &[u8],
+    by_number: Option<usize>,
     wanted: impl Fn(u32) -> bool,
     mut each: impl FnMut(Site) -> Result<(), Unclear>,
 ) -> Result<(), Unclear> {
@@ -58,14 +59,36 @@ pub fn for_each(
             Line::Elsewhere => {}
         }
     }
-    for at in places_of(SYSCALL[0], code) {
-        for shape in BY_NUMBER {
-            if code[at..].starts_with(&SYSCALL) && code[..at].ends_with(shape) {
-                each(Site { at: at - shape.len(), line: shape.len() })?;
+    match by_number.and_then(|function| site_by_number(code, function)) {
+        Some(site) => each(site),
+        None => Ok(()),
+    }
+}
+
+/// The site in the function `syscall`, which goes straight to the instruction: from the last one that a jump fits in. Each build
+/// has these in another order.
+fn site_by_number(code: &[u8], function: usize) -> Option<Site> {
+    let mut at = function;
+    if code.get(at..)?.starts_with(&CALLED_FROM_ELSEWHERE) {
+        at += CALLED_FROM_ELSEWHERE.len();
+    }
+    let end = code.len().min(function + BY_NUMBER);
+    let mut first = None;
+    while at < end {
+        match instruction(&code[at..]) {
+            Step::Syscall => return first.map(|first| Site { at: first, line: at - first }),
+            Step::Next(len) => {
+                if len >= JUMP {
+                    first = Some(at);
+                }
+                at += len;
             }
+            // The number comes into eax. What is before it stays where it is.
+            Step::Number(len) => (at, first) = (at + len, None),
+            _ => return None,
         }
     }
-    Ok(())
+    None
 }
 
 /// Where a byte stands.
@@ -136,7 +159,7 @@ fn follow(code: &[u8], from: usize) -> Line {
                     Line::Elsewhere
                 };
             }
-            Step::End => return Line::Elsewhere,
+            Step::End | Step::Number(_) => return Line::Elsewhere,
             Step::Unknown => {
                 // What follows can't be read any more. Is there a `syscall` at all?
                 let near = code[at..end].windows(SYSCALL.len()).position(|two| two == SYSCALL);
@@ -157,7 +180,9 @@ enum Step {
     Fixed(usize),
     /// Goes on so far away.
     Jump(isize),
-    /// The number is gone.
+    /// Of this length; another number is in eax behind it.
+    Number(usize),
+    /// Nothing goes on behind it, or not with the number.
     End,
     Unknown,
 }
@@ -178,11 +203,12 @@ fn instruction(code: &[u8]) -> Step {
     let middle_is_eax = |bits: u8| bits >> 3 & 7 == 0 && rex & 4 == 0;
     let modrm = byte(at);
     let in_register = modrm >> 6 == 3;
-    let operand = |immediate: usize, changes_eax: bool| match (changes_eax, operand_len(&code[at.min(code.len())..])) {
-        (true, _) => Step::End,
-        (false, Some((len, true))) => Step::Next(at + len + immediate),
-        (false, Some((len, false))) => Step::Fixed(at + len + immediate),
-        (false, None) => Step::Unknown,
+    let operand = |immediate: usize, changes_eax: bool| match operand_len(&code[at.min(code.len())..]) {
+        Some((len, _)) if changes_eax => Step::Number(at + len + immediate),
+        Some((len, true)) => Step::Next(at + len + immediate),
+        Some((len, false)) => Step::Fixed(at + len + immediate),
+        None if changes_eax => Step::End,
+        None => Step::Unknown,
     };
     match opcode {
         0x50..=0x57 => Step::Next(at),
@@ -266,6 +292,7 @@ mod tests {
         let mut found = Vec::new();
         for_each(
             code,
+            None,
             |n| WANTED.contains(&n),
             |s| {
                 found.push((s.at, s.line));
@@ -307,8 +334,6 @@ mod tests {
         ] {
             assert_eq!(sites(&bytes(code)), Ok(vec![(at, 5)]), "{what}");
         }
-        let syscall = "4889f84889f74889d64889ca4d89c24d89c84c8b4c24080f05483d01f0ffff";
-        assert_eq!(sites(&bytes(syscall)), Ok(vec![(18, 5)]));
         // mmap of 2.41, which ors a flag in between; signalfd, which loads another register.
         assert_eq!(sites(&bytes("31ffb8090000004183ca400f054889c7")), Ok(vec![(2, 9)]));
         assert_eq!(sites(&bytes("4189d2b821010000ba080000000f05483d")), Ok(vec![(3, 10)]));
@@ -320,9 +345,45 @@ mod tests {
             ("madvise", "4883ec084863d2b81c0000000f054889c7e8caee", 7, 5),
             ("mmap", "4d63c0b8090000004c89e70f054889c7", 3, 8),
             ("mremap", "4c63d5b8190000000f054889c7e8f9ec", 3, 5),
-            ("syscall", "488b7a08c7042408000000488b7210488b52180f054889c7", 4, 15),
         ] {
             assert_eq!(sites(&bytes(code)), Ok(vec![(at, line)]), "{what}");
+        }
+    }
+
+    /// Whole, from the packages of Debian 11, 12 and 13.
+    #[test]
+    fn the_function_that_takes_any_number_is_recognised() {
+        for (what, code, at, line) in [
+            ("glibc, all of them", "4889f84889f74889d64889ca4d89c24d89c84c8b4c24080f05483d01f0ffff", 18, 5),
+            (
+                "musl 1.2.2",
+                "4883ec58 4889f8 4d89c2 4889742428 488d742420 48894c2438 4889f1 4c89442440 4d89c8 4c894c2448 4c8b4c2460 \
+                 4889542430 488b7e08 64488b142528000000 4889542418 31d2 488d542460 4889742410 488b7610 4889542408 488b5118 \
+                 c7042408000000 0f05 4889c7",
+                94,
+                7,
+            ),
+            (
+                "musl 1.2.5",
+                "f30f1efa 4883ec58 4889f8 4d89c2 4889542430 488d542420 4c89442440 4d89c8 4c894c2448 4c8b4c2460 4889742428 \
+                 48894c2438 488b7a08 64488b342528000000 4889742418 488d742460 4889542410 c7042428000000 4889742408 488b7210 \
+                 488b5218 0f05 4889c7",
+                87,
+                13,
+            ),
+        ] {
+            let code = bytes(&code.replace(' ', ""));
+            assert_eq!(site_by_number(&code, 0), Some(Site { at, line }), "{what}");
+        }
+        for (what, code) in [
+            ("a branch in between", "4889f84c8b4c240874000f05"),
+            ("another function first", "4889f84c8b4c2408e8000000000f05"),
+            ("no room for a jump", "4889f84889f70f05"),
+            ("no room behind the number", "4c8b4c24084889f80f05"),
+            ("a breakpoint", "cc4889f84c8b4c24080f05"),
+            ("cut off", "4889f84c8b4c2408"),
+        ] {
+            assert_eq!(site_by_number(&bytes(code), 0), None, "{what}");
         }
     }
 
@@ -371,6 +432,7 @@ mod tests {
         for start in 0..512 {
             let _ = for_each(
                 &code[start..],
+                Some(0),
                 |_| true,
                 |s| {
                     assert!(code[start + s.at + s.line..].starts_with(&SYSCALL));

@@ -2,7 +2,7 @@
 
 use super::ORDER;
 use super::message::close_all;
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_int, c_void};
 use flashfork_warm::{LONGEST_NAME, ReadyAt, VARIABLE};
 
 /// To become a template.
@@ -48,16 +48,28 @@ extern "C" fn init() {
         }
         *ORDER.get() = Some(order);
         // A child that the C library forks for itself runs it, too.
-        pthread_atfork(None, None, Some(forget));
+        after_forks_in_child(forget);
     }
-}
-
-unsafe extern "C" {
-    fn pthread_atfork(prepare: Option<Handler>, parent: Option<Handler>, child: Option<Handler>) -> c_int;
 }
 
 /// What `pthread_atfork(3)` takes.
 type Handler = unsafe extern "C" fn();
+
+/// `pthread_atfork(3)`. Looked up, for glibc has a part of it in each object that calls it, and that part needs what musl lacks.
+fn after_forks_in_child(handler: Handler) {
+    type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Option<Handler>, *const c_void) -> c_int;
+    for name in [c"__register_atfork", c"pthread_atfork"] {
+        // SAFETY: looks through what is loaded. glibc's function takes the object whose end takes the handler away, here none;
+        // musl's takes no fourth argument and so doesn't look at it.
+        unsafe {
+            let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+            if !found.is_null() {
+                core::mem::transmute::<*mut c_void, Register>(found)(None, None, Some(handler), core::ptr::null());
+                return;
+            }
+        }
+    }
+}
 
 /// In a child of the warm-up: it is no template, and where callers come it must not keep open.
 unsafe extern "C" fn forget() {
