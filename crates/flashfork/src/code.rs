@@ -93,15 +93,15 @@ pub fn examine(path: &Path) -> std::io::Result<Examined> {
 
 /// Whether it is a libc, a loader, or has a sanitizer's runtime in it. In a process the engine looks for the functions themselves.
 fn is_rewritten(path: &Path, bytes: &[u8]) -> bool {
-    /// Every sanitizer's runtime has this function.
-    const RUNTIME: &[u8] = b"__sanitizer_print_stack_trace";
+    /// Every sanitizer's runtime has one of these functions.
+    const RUNTIME: [&[u8]; 2] = [b"__sanitizer_print_stack_trace", b"__sanitizer_set_death_callback"];
     let name = path.file_name().map(|name| name.as_bytes()).unwrap_or_default();
     let starts = |start: &&[u8]| name.starts_with(start);
     name == b"libc.so"
         || [&b"libc.so."[..], b"libc-2.", b"libpthread-2.", b"ld-linux-", b"ld-2.", b"ld-musl-", b"libc.musl-"]
             .iter()
             .any(starts)
-        || bytes.windows(RUNTIME.len()).any(|window| window == RUNTIME)
+        || RUNTIME.iter().any(|function| bytes.windows(function.len()).any(|window| window == *function))
 }
 
 /// How long the look before a seal takes in this process as it is: at first sight, and again.
@@ -136,6 +136,15 @@ mod tests {
         for number in [25, 28] {
             assert!(seen.calls.iter().any(|(_, call)| *call == Call::Number(number)), "{number}");
         }
+    }
+
+    #[test]
+    fn runtimes_of_sanitizers_are_known_by_their_functions() {
+        let is_known = |name: &str, bytes: &[u8]| is_rewritten(Path::new(name), bytes);
+        // gcc's libubsan has the second alone.
+        assert!(is_known("libubsan.so.1.0.0", b"\0__sanitizer_set_death_callback\0"));
+        assert!(is_known("a-program", b"\0__sanitizer_print_stack_trace\0"));
+        assert!(!is_known("a-program", b"\0__sanitizer\0"));
     }
 
     #[test]
