@@ -4,7 +4,8 @@
        cc -O1 -pthread -o dontneed traps/dontneed.c
        FLASHFORK_ENGINE=fork LD_PRELOAD=libflashfork_preload.so ./dontneed; echo $?
 
-   Lines `preload:`, `env:` and `cflags:` in a program's first comment say what it needs besides. */
+   Lines `preload:`, `env:`, `cflags:` and `compiler:` in a program's first comment say what it needs
+   besides. */
 #ifndef BEHAVIOUR_H
 #define BEHAVIOUR_H
 

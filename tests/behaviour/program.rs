@@ -63,7 +63,7 @@ impl Program {
         comment.trim().to_string()
     }
 
-    /// The rest of a line `key: ...` in the head comment: `cflags`, `env` or `preload`.
+    /// The rest of a line `key: ...` in the head comment: `cflags`, `compiler`, `env` or `preload`.
     pub fn directive(&self, key: &str) -> Option<String> {
         let comment = self.comment();
         comment.lines().find_map(|l| l.trim().strip_prefix(key)?.strip_prefix(": ").map(str::to_string))
@@ -74,12 +74,17 @@ impl Program {
         Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
     }
 
+    /// The compiler of its own that it says it takes.
+    pub fn own_compiler(&self) -> Option<String> {
+        self.directive("compiler")
+    }
+
     /// Compiles it into a directory of that name; returns the program's path.
     pub fn compile(&self, place: &str) -> Result<PathBuf, Failed> {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("behaviour").join(place);
         std::fs::create_dir_all(&out)?;
         let out = out.join(&self.name);
-        let mut compile = Self::compiler();
+        let mut compile = self.own_compiler().map_or_else(Self::compiler, Command::new);
         compile.args(["-Wall", "-Wextra", "-O1", "-pthread"]);
         compile.args(self.directive("cflags").iter().flat_map(|flags| flags.split_whitespace()));
         let output = compile.arg("-o").arg(&out).arg(&self.source).output();
@@ -91,6 +96,11 @@ impl Program {
     }
 
     fn run(&self) -> Result<Completion, Failed> {
+        if let Some(compiler) = self.own_compiler()
+            && Command::new(&compiler).arg("--version").output().is_err()
+        {
+            return Ok(Completion::ignored_with(format!("{compiler} is not installed")));
+        }
         let exe = self.compile(self.directory)?;
         let place = tempfile::tempdir()?;
         let stats = place.path().join("stats");

@@ -5,9 +5,12 @@ use crate::output::say;
 use clap::Args;
 use flashfork::code::{self, Examined, Verdict};
 use flashfork_core::code::Call;
+use flashfork_core::code::process::Times;
 use serde::Serialize;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Say which files make system calls of their own, so that processes with them are not sealed
 ///
@@ -20,7 +23,7 @@ pub struct ScanArgs {
     /// Look at the files that this process has mapped to be executed
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
-    /// Map the files as code, as a program that uses them does, and print how long the look before a seal takes
+    /// Map the files as a program that uses them does, and print how long the look before a seal takes
     #[arg(long, conflicts_with_all = ["pid", "json"])]
     time: bool,
     /// Print JSON
@@ -75,27 +78,79 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says how long the look takes without and with the files.
+/// Most looks at one set of files: single ones of microseconds are no figures.
+const LOOKS: usize = 9;
+
+/// Says how long the look takes: for the files when they are new, and for this process with them when they are known. The process has
+/// files of its own, whose share in the first figure is told by looking without the others.
 fn time(paths: &[PathBuf]) -> Result<ExitCode, CliError> {
-    let [before, _] = code::time()?;
-    let mut maps = Vec::new();
+    let before = code::time()?.first;
+    let mut bytes = 0;
     for path in paths {
         let file = std::fs::File::open(path).map_err(CliError::file("read", path))?;
-        // SAFETY: nothing is made of the bytes but what the look says about them.
-        let map = unsafe { memmap2::MmapOptions::new().map_exec(&file) }.map_err(CliError::file("map", path))?;
-        // Reading them from a disk is not what is measured.
-        map.advise(memmap2::Advice::PopulateRead).map_err(CliError::file("read", path))?;
-        maps.push(map);
+        bytes += map(&file).map_err(CliError::file("map", path))?;
     }
-    let bytes: usize = maps.iter().map(|map| map.len()).sum();
-    let [first, again] = code::time()?;
-    let own = first.saturating_sub(before);
-    let rate = own.as_secs_f64() * 1e3 / (bytes as f64 / 1e8);
+    let first = code::time()?.first;
+    let mut again = Vec::new();
+    for _ in 0..LOOKS {
+        again.push(code::time()?);
+    }
+    let median = |of: fn(&Times) -> u64| {
+        let mut all: Vec<_> = again.iter().map(of).collect();
+        all.sort_unstable();
+        Duration::from_nanos(all[LOOKS / 2])
+    };
+    let own = Duration::from_nanos(first.saturating_sub(before));
+    let megabytes = bytes as f64 / 1e6;
     say(&format!(
-        "first sight of {:.1} MB: {own:.1?} ({rate:.1} ms for 100 MB); again, whole process: {again:.1?}",
-        bytes as f64 / 1e6
+        "first sight of {megabytes:.1} MB of code: {own:.1?} ({:.1} ms for 100 MB)\n\
+         with every file known: {:.1?}; with nothing mapped since: {:.1?} (medians of {LOOKS}, whole process)",
+        own.as_secs_f64() * 1e5 / megabytes,
+        median(|t| t.known),
+        median(|t| t.unchanged),
     ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Maps a file as the loader does, or all of it as code where it is no object; it stays mapped. Gives the bytes of code, which are in
+/// memory then: reading them from a disk is not what is measured.
+fn map(file: &std::fs::File) -> std::io::Result<usize> {
+    use elf::abi::{PF_X, PT_LOAD};
+    // SAFETY: nothing is made of the bytes but what the headers say.
+    let bytes = unsafe { memmap2::Mmap::map(file) }?;
+    let object = elf::ElfBytes::<elf::endian::LittleEndian>::minimal_parse(&bytes).ok();
+    let loads: Vec<_> =
+        object.and_then(|o| o.segments()).into_iter().flatten().filter(|s| s.p_type == PT_LOAD).collect();
+    let range = |at: u64, len: u64| (at as usize & !(PAGE - 1), (at + len) as usize);
+    let Some(end) = loads.iter().map(|s| range(s.p_vaddr, s.p_filesz).1).max() else {
+        return map_code(0, bytes.len(), 0, libc::PROT_READ | libc::PROT_EXEC, 0, file).map(|_| bytes.len());
+    };
+    let base = map_code(0, end, 0, libc::PROT_NONE, 0, file)?;
+    let mut code = 0;
+    for segment in loads {
+        let executable = segment.p_flags & PF_X != 0;
+        let prot = libc::PROT_READ | if executable { libc::PROT_EXEC } else { 0 };
+        let (start, end) = range(segment.p_vaddr, segment.p_filesz);
+        map_code(base + start, end - start, segment.p_offset as usize & !(PAGE - 1), prot, libc::MAP_FIXED, file)?;
+        code += if executable { segment.p_filesz as usize } else { 0 };
+    }
+    Ok(code)
+}
+
+const PAGE: usize = 4096;
+
+fn map_code(
+    at: usize,
+    len: usize,
+    offset: usize,
+    prot: i32,
+    flags: i32,
+    file: &std::fs::File,
+) -> std::io::Result<usize> {
+    let flags = flags | libc::MAP_PRIVATE | if prot == libc::PROT_NONE { 0 } else { libc::MAP_POPULATE };
+    // SAFETY: new addresses, or such as have been reserved for the file; nobody executes what is there.
+    let at = unsafe { libc::mmap(at as *mut _, len, prot, flags, file.as_raw_fd(), offset as libc::off_t) };
+    if at == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(at as usize) }
 }
 
 fn look(path: PathBuf) -> Result<Option<Row>, CliError> {

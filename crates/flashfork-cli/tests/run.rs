@@ -346,6 +346,53 @@ fn a_program_that_can_not_count_says_nothing() {
     assert_eq!(std::fs::read_to_string(said).unwrap(), "");
 }
 
+/// Forks three times from C; Go's runtime calls the kernel itself.
+const GO: &str = r#"package main
+
+/*
+#include <sys/wait.h>
+#include <unistd.h>
+static int clone_ends_well(void) {
+    int status = 1;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    return waitpid(pid, &status, 0) == pid && status == 0;
+}
+*/
+import "C"
+
+func main() {
+    for i := 0; i < 3; i++ {
+        if C.clone_ends_well() != 1 {
+            panic("the clone")
+        }
+    }
+}
+"#;
+
+#[test]
+fn a_program_of_go_is_refused_by_name() {
+    let place = tempfile::tempdir().unwrap();
+    let (source, program) = (place.path().join("forks.go"), place.path().join("forks"));
+    std::fs::write(&source, GO).unwrap();
+    let mut go = std::process::Command::new("go");
+    go.args(["build", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .env("CGO_ENABLED", "1")
+        .env("GOCACHE", place.path().join("cache"));
+    match go.status() {
+        Err(e) => return eprintln!("left out: there is no go: {e}"),
+        Ok(status) => assert!(status.success(), "go builds it"),
+    }
+    // Its runtime has threads: they are not what speaks against a seal.
+    let report = report(run().args(["--engine", "seal", "--threads"]), &[program.to_str().unwrap()]);
+    assert_eq!((&report["sealed_bytes"], &report["plain_forks"]["count"]), (&0.into(), &3.into()), "{report}");
+    assert_eq!(report["culprit"]["file"], program.to_str().unwrap());
+    assert!(report["culprit"]["what"].as_str().unwrap().contains("Go"), "{report}");
+}
+
 #[test]
 fn a_program_of_gcc_with_address_sanitizer_runs_and_finds_errors() {
     let place = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@
 
 use crate::arena::Arena;
 use crate::range::Range;
-use crate::sys::{self, Errno, Result};
+use crate::sys::{self, Errno, PROT_EXEC, Result};
 use crate::text;
 use crate::vma::{self, Vma};
 
@@ -33,6 +33,7 @@ struct Query {
 const PROCMAP_QUERY: usize = 0xc068_6611; // _IOWR('f', 17, struct procmap_query)
 const COVERING_OR_NEXT_VMA: u64 = 0x10;
 const FILE_BACKED_VMA: u64 = 0x20;
+const EXECUTABLE_VMA: u64 = 4;
 /// `PROCMAP_QUERY_VMA_*`: the first three are `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`.
 const PROTECTION: u64 = 7;
 const SHARED: u64 = 8;
@@ -44,18 +45,25 @@ pub enum Wanted {
     All,
     /// Those that a file backs, sealed memory among them.
     Files,
+    /// Those that may be executed.
+    Executable,
 }
 
 /// Calls `each` with the VMAs that lie in `range`, wholly or in part, in order of address, stopping at the first error. Their flags
 /// are not known.
 pub fn for_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
-    let fd = text::open(c"/proc/thread-self/maps", sys::O_RDONLY)?;
-    let done = query_each(fd, range, wanted, &mut each);
-    sys::close(fd);
-    match done {
-        Some(result) => result,
+    match ask(range, wanted, &mut each)? {
+        Some(()) => Ok(()),
         None => list_each(range, wanted, each),
     }
+}
+
+/// The same; `None`, with nothing told, where the kernel has to be asked for the list.
+pub fn ask(range: Range, wanted: Wanted, each: &mut impl FnMut(&Vma) -> Result<()>) -> Result<Option<()>> {
+    let fd = text::open(c"/proc/thread-self/maps", sys::O_RDONLY)?;
+    let done = query_each(fd, range, wanted, each);
+    sys::close(fd);
+    done.transpose()
 }
 
 /// None when the kernel doesn't answer such questions.
@@ -84,10 +92,14 @@ fn query_each(fd: i32, range: Range, wanted: Wanted, each: &mut impl FnMut(&Vma)
 fn query(fd: i32, at: usize, wanted: Wanted) -> Result<Vma> {
     // Longer than any name that means something here.
     let mut name = [0u8; 128];
-    let files = if wanted == Wanted::Files { FILE_BACKED_VMA } else { 0 };
+    let only = match wanted {
+        Wanted::All => 0,
+        Wanted::Files => FILE_BACKED_VMA,
+        Wanted::Executable => EXECUTABLE_VMA,
+    };
     let mut q = Query {
         size: size_of::<Query>() as u64,
-        query_flags: COVERING_OR_NEXT_VMA | files,
+        query_flags: COVERING_OR_NEXT_VMA | only,
         query_addr: at as u64,
         vma_name_size: name.len() as u32,
         vma_name_addr: name.as_mut_ptr() as u64,
@@ -134,7 +146,12 @@ fn list_by(text: &mut [u8], range: Range, wanted: Wanted, each: &mut impl FnMut(
         if v.range.start >= range.end {
             return Err(Errno::ECANCELED);
         }
-        if !v.range.intersect(range).is_empty() && (wanted == Wanted::All || v.inode != 0) {
+        let is_wanted = match wanted {
+            Wanted::All => true,
+            Wanted::Files => v.inode != 0,
+            Wanted::Executable => v.prot & PROT_EXEC != 0,
+        };
+        if is_wanted && !v.range.intersect(range).is_empty() {
             told = each(v);
         }
         told.map_err(|_| Errno::ECANCELED)
@@ -170,6 +187,9 @@ mod tests {
         let (asked, listed) = (described(around, Wanted::Files, false), described(around, Wanted::Files, true));
         assert!(asked.len() > 3, "{asked:#?}");
         assert_eq!(asked, listed);
+        let code = described(around, Wanted::Executable, false);
+        assert!(!code.is_empty() && code.len() < asked.len(), "{code:#?}");
+        assert_eq!(code, described(around, Wanted::Executable, true));
         let page = Range::new(program, program + 1);
         assert_eq!(described(page, Wanted::All, false), described(page, Wanted::All, true));
         assert_eq!(described(page, Wanted::All, false).len(), 1);

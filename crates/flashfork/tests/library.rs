@@ -146,3 +146,28 @@ fn a_thread_is_refused_until_it_has_ended() {
     };
     refused(Reason::Threads, start, end);
 }
+
+#[test]
+fn code_with_system_calls_of_its_own_is_refused_with_the_file_s_name() {
+    use std::os::fd::AsRawFd;
+    /// `mov $28,%eax; syscall; ret`: madvise.
+    const CODE: &[u8] = &[0xb8, 28, 0, 0, 0, 0x0f, 0x05, 0xc3];
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("calls-itself");
+    std::fs::write(&path, CODE).unwrap();
+    in_child(|| {
+        populated(SIZE, libc::MADV_NORMAL);
+        let file = std::fs::File::open(&path).unwrap();
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE);
+        // SAFETY: a fresh mapping, whose code nobody runs.
+        let code = unsafe { libc::mmap(std::ptr::null_mut(), 4096, prot, flags, file.as_raw_fd(), 0) };
+        assert_ne!(code, libc::MAP_FAILED);
+        let refused = flashfork::seal(&SealOptions::default()).expect_err("it is refused");
+        assert!(matches!(refused, SealError::Code(_)), "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains(path.to_str().unwrap()) && said.contains("for madvise"), "{said}");
+        // SAFETY: see above.
+        assert_eq!(unsafe { libc::munmap(code, 4096) }, 0);
+        seal();
+    });
+}
