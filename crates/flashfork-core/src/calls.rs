@@ -459,13 +459,20 @@ fn rewrite(library: &Library, found: &Found, buf: &mut [u8], executes: &impl Fn(
 
 /// Puts the jumps in place.
 fn write_all(places: &Places, writer: &Writer) -> Result<()> {
+    /// A mapping more costs a fork as much as copying what page tables say about this much.
+    const SPAN: usize = 512 << 10;
+    let mut pages = Range::default();
     for jump in places.all().iter().filter(|jump| jump.bytes.is_some()) {
-        // A fork copies the page tables of a file mapping that has written pages: let that be the mapping of these pages alone. Advice on
-        // reading ahead tells it from its neighbours. Where that is refused forks are slower.
-        let pages = Range::pages_of(jump.at, JUMP);
-        // SAFETY: nothing is discarded.
-        let _ = unsafe { sys::madvise(pages.start, pages.len(), linux_raw_sys::general::MADV_RANDOM) };
+        let own = Range::pages_of(jump.at, JUMP);
+        let both = Range::new(pages.start.min(own.start), pages.end.max(own.end));
+        if !pages.is_empty() && both.len() <= SPAN {
+            pages = both;
+        } else {
+            set_apart(pages);
+            pages = own;
+        }
     }
+    set_apart(pages);
     for (at, bytes) in places.all().iter().filter_map(|jump| Some((jump.at, jump.bytes?))) {
         // SAFETY: the jump replaces one whole instruction, or the beginning of one, that nobody is in the middle of, and leads to a
         // stub that does the same.
@@ -476,6 +483,15 @@ fn write_all(places: &Places, writer: &Writer) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A fork copies the page tables of a file mapping that has written pages: let that be the mapping of these pages alone. Advice on reading
+/// ahead tells it from its neighbours. Where that is refused forks are slower.
+fn set_apart(pages: Range) {
+    if !pages.is_empty() {
+        // SAFETY: nothing is discarded.
+        let _ = unsafe { sys::madvise(pages.start, pages.len(), linux_raw_sys::general::MADV_RANDOM) };
+    }
 }
 
 /// Calls `each` with the places that lead to stubs already: what the stub executes in their stead, and where it leads to.

@@ -461,6 +461,7 @@ impl<'a> Maker<'a> {
             // A failed collapse may mean that memory is short: from there on small steps, each after a look. Small steps too where
             // threads wait meanwhile.
             let step = if huge && self.live.is_none() { chunk.len() } else { HUGE };
+            let before = self.outcome.sealed;
             while at < chunk.end {
                 let piece = Range::new(at, (at + step).min(chunk.end));
                 if !ample && self.is_short_of(piece.len(), &mut arena.text)? {
@@ -479,6 +480,9 @@ impl<'a> Maker<'a> {
                     }
                 }
                 at = piece.end;
+            }
+            if huge && self.outcome.sealed - before == chunk.len() as u64 {
+                map_whole(chunk);
             }
         }
         result
@@ -618,6 +622,14 @@ impl<'a> Maker<'a> {
         }
         Ok(())
     }
+}
+
+/// Has the kernel map the 2 MB pages of a chunk as such. What was replaced in steps has its old, empty page tables still: every read
+/// would put small pages into them, and every fork after a write copy them. What has been written since is left as it is. Where it
+/// can't be done forks cost more.
+fn map_whole(chunk: Range) {
+    // SAFETY: no byte changes, and the pages are there already.
+    let _ = unsafe { sys::madvise(chunk.start, chunk.len(), linux_raw_sys::general::MADV_COLLAPSE) };
 }
 
 /// Why a run, or a part of it, was not sealed.

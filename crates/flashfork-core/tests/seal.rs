@@ -32,6 +32,26 @@ fn sealed_memory_keeps_its_bytes_and_clones_are_independent() {
     }
 }
 
+/// Bytes that page tables map as huge pages of the memfd.
+fn mapped_whole() -> u64 {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let kilobytes = smaps.lines().filter_map(|line| line.strip_prefix("ShmemPmdMapped:")?.trim().strip_suffix(" kB"));
+    kilobytes.map(|n| n.parse::<u64>().unwrap() << 10).sum()
+}
+
+/// Read in small pages, it would have page tables that a fork copies as soon as one page is written.
+#[test]
+fn memory_on_huge_pages_is_mapped_by_them() {
+    in_child(|| {
+        let words = patterned(LEN, 6);
+        let outcome = seal(Pages::Auto).outcome.expect("seal");
+        assert!(intact(words, 6));
+        assert_eq!(mapped_whole(), outcome.huge, "of {}", outcome.sealed);
+        words[LEN / 16] ^= 5;
+        assert_eq!(mapped_whole(), outcome.huge.saturating_sub(2 << 20));
+    });
+}
+
 #[test]
 fn a_second_seal_folds_in_what_was_written_and_only_that() {
     in_child(|| {
