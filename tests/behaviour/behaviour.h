@@ -101,6 +101,12 @@ static inline char *memory(size_t len, uint64_t seed)
     return p;
 }
 
+/* How often to do again what goes wrong now and then: at an emulator's speed a sixth of it. */
+static inline size_t turns(size_t count)
+{
+    return getenv("FLASHFORK_LAB") ? (count + 5) / 6 : count;
+}
+
 /* How many bytes of a range are mappings of the engine's memfds. */
 static inline size_t sealed_bytes(const void *p, size_t len)
 {

@@ -41,7 +41,7 @@ static void nothing(char *q) { CHECK(q != NULL); }
 static void discard_page(char *q) { CHECK(madvise(q + 5 * PAGE, PAGE, MADV_DONTNEED) == 0); }
 static void discard_much(char *q) { CHECK(madvise(q + 2 * MB, 4 * MB, MADV_DONTNEED) == 0); }
 static void grow(char *q) { CHECK(mremap(q, 16 * MB, 20 * MB, MREMAP_MAYMOVE) != MAP_FAILED); }
-static void move(char *q) { CHECK(mremap(q, 16 * MB, 16 * MB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP) != MAP_FAILED); }
+static void move(char *q) { CHECK(mremap(q, 16 * MB, 16 * MB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL) != MAP_FAILED); }
 static void dont_fork(char *q) { CHECK(madvise(q + 9 * MB, PAGE, MADV_DONTFORK) == 0); }
 static void lock(char *q) { mlock(q + 9 * MB, PAGE); }
 static void executable(char *q) { CHECK(mprotect(q + 9 * MB, PAGE, PROT_READ | PROT_EXEC) == 0); }
