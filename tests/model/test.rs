@@ -1,7 +1,7 @@
 //! The model checker as a test: the seeds that failed once, then some thousand steps of new ones by both routes, and 2,000 of each mode
 //! and each allocator.
 //!
-//! `FLASHFORK_TEST_ALL=1` takes many more, 10⁵ of each of these. Mode `writers` is run by hand.
+//! `FLASHFORK_TEST_ALL=1` takes many more, 10⁵ of each of these.
 
 use std::process::Command;
 
@@ -46,6 +46,11 @@ fn flags_that_come_after_the_seal() {
 #[test]
 fn calls_past_the_shim() {
     mode(&["past-shim"], "3001");
+}
+
+#[test]
+fn another_process_writes() {
+    mode(&["writers"], "1");
 }
 
 #[test]

@@ -191,7 +191,21 @@ impl Order {
         Ok(())
     }
 
+    /// Reads or writes the page. Where memory is replaced at this moment nothing is mapped, and the kernel says so: then once more.
     fn transfer(&self, target: i32, file: &File, words: &mut [u64; WORDS], write: bool) -> Result<(), String> {
+        const ATTEMPTS: usize = 100_000;
+        let mut result = Ok(());
+        for _ in 0..ATTEMPTS {
+            result = self.attempt(target, file, words, write);
+            if result.is_ok() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        result
+    }
+
+    fn attempt(&self, target: i32, file: &File, words: &mut [u64; WORDS], write: bool) -> Result<(), String> {
         let failed = |what: &str, error: String| Err(format!("{what} at {:#x}: {error}", self.at));
         if self.how == How::Vector {
             let ours = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: PAGE };

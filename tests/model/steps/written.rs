@@ -18,8 +18,8 @@ impl World {
         if self.depth > 0 {
             return Ok(());
         }
-        // Of what is shared, locked or guarded nothing is sealed, and of what may be dropped nobody knows what it holds.
-        let hindrance = attr::SHARED | attr::GUARD | attr::LAZY;
+        // Of what is shared or guarded nothing is sealed.
+        let hindrance = attr::SHARED | attr::GUARD;
         let can = |w: &World, page: usize| w.table.mapped(page) && w.table.attr(page) & hindrance == 0;
         let share = self.rng.pick(&[2, 10, 50, 100]);
         let turns = self.rng.between(1, 3);
@@ -43,25 +43,24 @@ impl World {
         }
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let (route, space) = (self.route, self.space);
+        let label = format!("another process writes to {} pages", chosen.len());
+        // Of what may be dropped nobody knows what it holds. What that is, the kernel decides: nothing above may depend on it.
+        chosen.retain(|(page, ..)| !self.table.has(*page, attr::LAZY));
         let mut tags = Err(String::new());
-        self.journal.call(
-            &format!("another process writes to {} pages", chosen.len()),
-            Expect::Exactly(Ok(0)),
-            || {
-                let orders = chosen.iter().map(|(page, how, tag)| (space.addr(*page), *how, *tag));
-                tags = writer.write_while(orders, || {
-                    for turn in 0..turns {
-                        // What is written to at this moment may be refused.
-                        let _ = route.seal(turn % 2 == 1);
-                        if turn == 1 {
-                            route.unseal(None)?;
-                        }
+        self.journal.call(&label, Expect::Exactly(Ok(0)), || {
+            let orders = chosen.iter().map(|(page, how, tag)| (space.addr(*page), *how, *tag));
+            tags = writer.write_while(orders, || {
+                for turn in 0..turns {
+                    // What is written to at this moment may be refused.
+                    let _ = route.seal(turn % 2 == 1);
+                    if turn == 1 {
+                        route.unseal(None)?;
                     }
-                    Ok(())
-                });
-                Ok(0)
-            },
-        )?;
+                }
+                Ok(())
+            });
+            Ok(0)
+        })?;
         self.writer = Some(writer);
         for ((page, _, _), tag) in chosen.iter().zip(tags?) {
             self.note_overwritten(*page, tag);
