@@ -114,9 +114,6 @@ impl Route {
 
     /// `mlock(2)`, or `mlock2(2)` with `MLOCK_ONFAULT`.
     pub fn mlock(self, addr: usize, len: usize, on_fault: bool, via: Via) -> Outcome {
-        if self == Route::Linked {
-            advise::before_property(addr, len);
-        }
         // SAFETY: locking changes no contents.
         outcome(unsafe {
             let (addr, flags) = (addr as *const c_void, libc::MLOCK_ONFAULT as libc::c_uint);

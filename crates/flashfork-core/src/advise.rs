@@ -26,13 +26,17 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     let inside = STATE.inside();
     // What the kernel refuses, or need not do, before it looks at memory (madvise_should_skip).
     let wraps = len.checked_next_multiple_of(PAGE).and_then(|len| addr.checked_add(len)).is_none();
+    // A seal may be planned at this moment, before anything is sealed: it hears of it when it is done, and before it can go on.
+    let told = |result| {
+        if PROPERTIES.contains(&advice) {
+            STATE.properties_change();
+        }
+        result
+    };
     if !STATE.sealed() || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
-        return real();
+        return told(real());
     }
     let range = Range::pages_of(addr, len);
-    if PROPERTIES.contains(&advice) {
-        STATE.properties_change();
-    }
     match advice {
         k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED | k::MADV_FREE => {
             // MADV_FREE refuses whatever isn't anonymous: one call tells whether there is more to do.
@@ -49,15 +53,15 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         // Wiping works on anonymous memory only, and protects secrets: it must not seem to have been done.
         k::MADV_WIPEONFORK => {
             let _inside = make_anonymous(range, inside)?;
-            real()
+            told(real())
         }
         // These work on sealed memory too, only less well: where it can't be made anonymous the kernel decides.
         k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
-            let anonymous = make_anonymous(range, inside);
-            if anonymous.is_err() {
+            let _inside = make_anonymous(range, inside).unwrap_or_else(|_| {
                 STATE.marked.add(range);
-            }
-            real()
+                STATE.inside()
+            });
+            told(real())
         }
         // A discard and an unseal have to look for what was asked for since the seal.
         k::MADV_HUGEPAGE | k::MADV_NOHUGEPAGE => {
@@ -66,7 +70,7 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
             }
             real()
         }
-        _ => real(),
+        _ => told(real()),
     }
 }
 
@@ -108,24 +112,30 @@ fn be_anonymous(range: Range, mut inside: Inside<'static>) -> Result<Inside<'sta
     Err(Errno::EINVAL)
 }
 
-/// Before a call that gives memory a property (`mlock(2)`, `pkey_mprotect(2)`, `mseal(2)`): it works on sealed memory too, only less
+/// Makes a call that gives memory a property (`mlock(2)`, `pkey_mprotect(2)`, `mseal(2)`): it works on sealed memory too, only less
 /// well. Where that can't be made anonymous it is remembered that a discard must carry the property over.
-pub fn before_property(addr: usize, len: usize) {
+pub(crate) fn give_property<T>(addr: usize, len: usize, call: impl FnOnce() -> T) -> T {
     let range = Range::pages_of(addr, len);
     // Where threads may be stopped for a seal, one may come between this and the call.
     if !make_ready(range) || threads::allowed() == Threads::Stop {
         STATE.marked.add(range);
     }
+    // One that was planned meanwhile hears of it when it is done, and before it can go on.
+    let _inside = STATE.inside();
+    let result = call();
+    STATE.properties_change();
+    result
 }
 
 /// The same for all memory (`mlockall(2)`).
-pub fn before_property_of_all() {
-    before_property(0, usize::MAX);
+pub(crate) fn give_all_property<T>(call: impl FnOnce() -> T) -> T {
+    give_property(0, usize::MAX, call)
 }
 
 /// Before something that must find all memory anonymous, now and later: a userfaultfd. `EPERM`, as where it isn't allowed, when
 /// sealed memory can't be made anonymous: faults on it would mean something else.
 pub fn before_userfaultfd() -> Result<()> {
+    STATE.properties_change();
     if make_ready(Range::ALL) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
@@ -139,7 +149,6 @@ pub fn before_later_writes() -> Result<()> {
 
 /// Whether the range holds no sealed memory any more.
 fn make_ready(range: Range) -> bool {
-    STATE.properties_change();
     !STATE.sealed() || roomy(|| be_ready(range))
 }
 
@@ -156,4 +165,25 @@ fn be_ready(range: Range) -> bool {
         }
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seal_that_is_planned_hears_of_properties_before_anything_is_sealed() {
+        let at = crate::remap::temporary(PAGE).unwrap();
+        for advice in PROPERTIES.into_iter().filter(|advice| *advice != k::MADV_GUARD_INSTALL) {
+            let before = STATE.properties();
+            // SAFETY: the mapping just made; no contents are lost.
+            unsafe { madvise(at, PAGE, advice) }.unwrap();
+            assert_ne!(STATE.properties(), before, "{advice}");
+        }
+        let before = STATE.properties();
+        assert_eq!(give_property(at, PAGE, || STATE.properties()), before, "it is told when it is done");
+        assert_ne!(STATE.properties(), before);
+        // SAFETY: nobody has it.
+        unsafe { sys::munmap(at, PAGE) }.unwrap();
+    }
 }

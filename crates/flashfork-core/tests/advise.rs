@@ -42,7 +42,6 @@ fn a_discard_that_fails_leaves_what_lies_behind() {
             let behind = (lock - at) / 8 + 512;
             assert!((behind..LEN / 8).all(|i| words[i] == pattern(i, 2)), "{advice}");
         };
-        advise::before_property(lock, 4096);
         // SAFETY: locking changes no contents.
         assert_eq!(unsafe { libc::mlock(lock as *const _, 4096) }, 0);
         assert!(maps_line((lock + 4096) as *const u64).contains("flashfork:"), "sealed behind the locked page");

@@ -69,39 +69,33 @@ unsafe fn mremap(&[from, old, new, flags, to, _]: &Arguments) -> Result<usize> {
 
 /// `mlock(2)`: sealed memory becomes anonymous first.
 unsafe fn mlock(args: &Arguments) -> Result<usize> {
-    advise::before_property(args[0], args[1]);
     // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::mlock, *args) }
+    advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mlock, *args) })
 }
 
 /// `mlock2(2)`: the same.
 unsafe fn mlock2(args: &Arguments) -> Result<usize> {
-    advise::before_property(args[0], args[1]);
     // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::mlock2, *args) }
+    advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mlock2, *args) })
 }
 
 /// `mlockall(2)`: the same; with `MCL_FUTURE` no later seal is made.
 unsafe fn mlockall(args: &Arguments) -> Result<usize> {
-    advise::before_property_of_all();
     // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::mlockall, *args) }
+    advise::give_all_property(|| unsafe { sys::call(Sysno::mlockall, *args) })
 }
 
 /// `pkey_mprotect(2)`: the same, where it gives a key.
 unsafe fn pkey_mprotect(args: &Arguments) -> Result<usize> {
-    if args[3] as i32 > 0 {
-        advise::before_property(args[0], args[1]);
-    }
     // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::pkey_mprotect, *args) }
+    let call = || unsafe { sys::call(Sysno::pkey_mprotect, *args) };
+    if args[3] as i32 > 0 { advise::give_property(args[0], args[1], call) } else { call() }
 }
 
 /// `mseal(2)`: the same.
 unsafe fn mseal(args: &Arguments) -> Result<usize> {
-    advise::before_property(args[0], args[1]);
     // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::mseal, *args) }
+    advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mseal, *args) })
 }
 
 /// `userfaultfd(2)`: faults on a file mapping mean something else to it, so it must find all memory anonymous.
