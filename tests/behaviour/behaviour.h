@@ -102,7 +102,7 @@ static inline char *memory(size_t len, uint64_t seed)
 }
 
 /* How often to do again what goes wrong now and then: at an emulator's speed a sixth of it. */
-static inline size_t turns(size_t count)
+static inline size_t often(size_t count)
 {
     return getenv("FLASHFORK_LAB") ? (count + 5) / 6 : count;
 }

@@ -10,7 +10,7 @@ int main(void)
     struct writer *w = foreign_writer(p, LEN);
     let_write(w, 20000);
     CHECK(lost_words(w, p, LEN, 1) == 0); /* plain */
-    for (size_t round = 0; round < turns(12); round++) {
+    for (size_t round = 0; round < often(12); round++) {
         let_write(w, 2000);
         CHECK(call_seal() == 0);
         CHECK(lost_words(w, p, LEN, 1) == 0);

@@ -30,7 +30,7 @@ int main(void)
     let_write(w, 4000);
     discard(p);
     CHECK(lost(w, p) == 0); /* plain */
-    for (size_t round = 0; round < turns(12); round++) {
+    for (size_t round = 0; round < often(12); round++) {
         CHECK(call_seal() == 0 && sealed_bytes(p, LEN) == LEN);
         let_write(w, 4000);
         discard(p);

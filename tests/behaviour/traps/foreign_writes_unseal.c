@@ -8,7 +8,7 @@ int main(void)
 {
     char *p = memory(LEN, 1);
     struct writer *w = foreign_writer(p, LEN);
-    for (size_t round = 0; round < turns(12); round++) {
+    for (size_t round = 0; round < often(12); round++) {
         CHECK(call_seal() == 0);
         let_write(w, 4000);
         CHECK(flashfork_preload_unseal() == 0);
