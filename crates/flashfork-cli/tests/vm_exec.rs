@@ -10,7 +10,7 @@ use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -340,9 +340,12 @@ fn a_run_takes_its_clone_away_whatever_ends_it() {
     assert!(guest.was_asked(removed));
     // A guest that is gone.
     let mut guest = Guest::start();
-    let mut child = guest.run("t", &["sh", "-c", "echo; exec sleep 1000"]).spawn().unwrap();
-    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let mut child = guest.run("t", &["sh", "-c", "echo $$; exec sleep 1000"]).spawn().unwrap();
+    let mut pid = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut pid).unwrap();
     guest.agent.kill().unwrap();
+    // In a machine it would have gone with it.
+    kill(Pid::from_raw(pid.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(!end(&mut child).success());
     assert!(guest.was_asked(removed));

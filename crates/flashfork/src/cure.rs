@@ -35,6 +35,7 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
             "leave the file out, load it in a program that is not sealed, or trust it if it never does so (flashfork run --trust FILE; \
              SealOptions::trust)"
         }
+        Reason::Driver => "seal before the device is opened, or close it and unlock its memory first",
         Reason::PagesInPipes => "seal before vmsplice, or write to the pipe instead",
         Reason::NotReadable => "make the memory readable while it is sealed",
         Reason::Locked => "munlock the memory before sealing",
