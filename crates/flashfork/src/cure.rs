@@ -36,6 +36,7 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
              SealOptions::trust)"
         }
         Reason::Driver => "seal before the device is opened, or close it and unlock its memory first",
+        Reason::SeccompFilter => "let the filter allow what a seal does, or seal before it is set",
         Reason::PagesInPipes => "seal before vmsplice, or write to the pipe instead",
         Reason::NotReadable => "make the memory readable while it is sealed",
         Reason::Locked => "munlock the memory before sealing",
