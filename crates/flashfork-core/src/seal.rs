@@ -173,16 +173,27 @@ pub(crate) fn on_own_stack<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait
     if let Err(refused) = sandbox::allows() {
         return Sealed { arena: None, outcome: Err(refused) };
     }
+    let begin = |e| Sealed { arena: None, outcome: Err(Error::System(Step::Begin, e)) };
     let mut attempts = 0;
-    while !STATE.enter() {
+    // A handler must not find the engine taken by the thread that it interrupts: it would wait for itself, or jump away from it.
+    let mask = loop {
+        let mask = match sys::block_signals() {
+            Ok(mask) => mask,
+            Err(e) => return begin(e),
+        };
+        if STATE.enter() {
+            break mask;
+        }
+        sys::restore_signals(mask);
         attempts += 1;
         if wait == Wait::No || threads::allowed() == Threads::Refuse || attempts > MILLISECONDS {
             return Sealed { arena: None, outcome: Err(Error::Busy) };
         }
         sys::pause_briefly();
-    }
-    let sealed = with_arena(f).unwrap_or_else(|e| Sealed { arena: None, outcome: Err(Error::System(Step::Begin, e)) });
+    };
+    let sealed = with_arena(f).unwrap_or_else(begin);
     STATE.leave();
+    sys::restore_signals(mask);
     sealed
 }
 
@@ -200,14 +211,12 @@ fn with_arena<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(f: F) -> sys::Res
             job.outcome = f(job.arena);
         }
     }
-    let mask = sys::block_signals()?;
-    let arena = Arena::map().inspect_err(|_| sys::restore_signals(mask))?;
+    let arena = Arena::map()?;
     let top = arena.stack_top();
     let mut job = Job { arena, f: Some(f), outcome: Err(Error::Busy) };
     // SAFETY: the arena's stack has room for these few frames (tested) and is used by this call only.
     unsafe { crate::stack::call_on(top, run::<F>, (&raw mut job).cast()) };
     let Job { arena, outcome, .. } = job;
-    sys::restore_signals(mask);
     Ok(Sealed { arena: Some(arena), outcome })
 }
 

@@ -25,6 +25,16 @@ int main(void)
             CHECK(((uint64_t *)at)[i] == pattern((at - p) / 8 + i, 1));
         shown += n > 0;
     }
+    /* A vector that lies in what is discarded. */
+    char *q = memory(4 * MB, 2);
+    seal();
+    struct iovec *within = (struct iovec *)(q + MB);
+    within[0] = (struct iovec){within, PAGE};
+    within[1] = (struct iovec){q + 2 * MB, PAGE};
+    if (syscall(SYS_process_madvise, self, within, 2, MADV_DONTNEED, 0) == 2 * PAGE) {
+        CHECK(zeros(q + MB, PAGE) && zeros(q + 2 * MB, PAGE));
+        CHECK(intact(q, MB, 2));
+    }
     if (!shown)
         SKIP("this kernel allows no process_madvise(MADV_DONTNEED) (Linux 6.13)");
     return 0;

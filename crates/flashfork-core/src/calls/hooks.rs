@@ -2,8 +2,9 @@
 
 use super::{Arguments, Hook};
 use crate::range::Range;
+use crate::stack::roomy;
 use crate::state::STATE;
-use crate::sys::{self, Result};
+use crate::sys::{self, Errno, Result};
 use crate::{advise, code, objects, pipes, rings, sandbox};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
@@ -45,20 +46,31 @@ unsafe fn madvise(&[addr, len, advice, ..]: &Arguments) -> Result<usize> {
 
 /// `process_madvise(2)`: the kernel lets a process discard only its own memory this way, so a success means that the ranges are ours.
 unsafe fn process_madvise(args: &Arguments) -> Result<usize> {
+    /// The most that the kernel takes (`UIO_MAXIOV`).
+    const MOST: usize = 1024;
     let [_, vec, count, advice, ..] = *args;
     // SAFETY: the program's own call.
-    let result = unsafe { sys::call(Sysno::process_madvise, *args) };
+    let call = || unsafe { sys::call(Sysno::process_madvise, *args) };
     let discards = [k::MADV_DONTNEED, k::MADV_DONTNEED_LOCKED].contains(&(advice as u32));
-    let (Ok(mut left), true) = (result, discards && STATE.sealed()) else { return result };
-    for i in 0..count {
-        // SAFETY: the kernel has just read the same vector: struct iovec, address and length.
-        let [base, len] = unsafe { *(vec as *const [usize; 2]).add(i) };
-        let len = len.min(left);
-        // SAFETY: the kernel has accepted the same discard.
-        unsafe { advise::madvise(base, len, advice as u32) }?;
-        left -= len;
+    if !discards || !STATE.sealed() {
+        return call();
     }
-    result
+    roomy(|| {
+        // struct iovec, address and length. A copy: the vector may lie in what is discarded.
+        let mut copy = [[0_u8; 16]; MOST];
+        let copy = copy.get_mut(..count).ok_or(Errno::EINVAL)?;
+        sys::read_own(vec, copy.as_flattened_mut())?;
+        let mut left = call()?;
+        let done = left;
+        let word = |bytes: &[u8]| bytes.try_into().map_or(0, usize::from_ne_bytes);
+        for [base, len] in copy.iter().map(|part| [word(&part[..8]), word(&part[8..])]) {
+            let len = len.min(left);
+            // SAFETY: the kernel has accepted the same discard.
+            unsafe { advise::madvise(base, len, advice as u32) }?;
+            left -= len;
+        }
+        Ok(done)
+    })
 }
 
 /// `mremap(2)`: sealed memory that grows gets zeros that belong to this process alone.
