@@ -2,7 +2,6 @@
 
 use crate::seeds::Seed;
 use clap::ValueEnum;
-use flashfork_tests::route::Route;
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -66,6 +65,6 @@ impl Seed {
 
     /// Whether the arena is a small one, for modes that compare it often.
     pub fn is_small(&self) -> bool {
-        self.route == Route::Odf || self.mode != Mode::Alone
+        self.mode != Mode::Alone
     }
 }

@@ -106,7 +106,8 @@ fn objects(job: &Job) -> Result<&Path, String> {
 
 fn prepare(job: &Job, places: &Places) -> Result<(World, Option<Shared>), String> {
     let Seed { seed, route, mode, allocator, .. } = job.seed;
-    if job.seed.is_small() {
+    // On plain memory too.
+    if job.company.is_some() || job.seed.is_small() {
         space::be_small();
     }
     let shared = match route {
