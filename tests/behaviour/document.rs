@@ -32,17 +32,12 @@ fn never_seal() -> String {
     table(&mut text, Scope::Process);
     text += "\nRows without a program:\n\n";
     for (reason, why) in WITHOUT_PROGRAM {
-        writeln!(text, "- {}: {why}.", reason.row().name).expect("writes to a string");
+        text += &item(&format!("{}: {why}.", reason.row().name));
     }
     text += TRAPS;
     for program in programs_of("traps") {
-        writeln!(
-            text,
-            "- [{0}](../tests/behaviour/traps/{0}.c): {1}",
-            program.name,
-            escaped(&first_sentence(&program.comment()))
-        )
-        .expect("writes to a string");
+        let sentence = escaped(&first_sentence(&program.comment()));
+        text += &item(&format!("[{0}](../tests/behaviour/traps/{0}.c): {sentence}", program.name));
     }
     text
 }
@@ -93,33 +88,40 @@ pub fn every_program_has_a_kind() -> Result<(), Failed> {
 const FORK_SAFETY: &str = "\
 # What a clone shares, and what it must renew
 
-A clone of a process is a fork of it, whatever the engine: nothing here comes from sealing, and all of it is as old as fork(2). But a template lives long and has many clones, so that
-what a short-lived child may overlook matters here. Each row links to a small C program that shows it in a clone of a sealed process.
+A clone of a process is a fork of it, whatever the engine: nothing here comes from sealing, and all
+of it is as old as fork(2). But a template lives long and has many clones, so that what a short-lived
+child may overlook matters here. Each row links to a small C program that shows it in a clone of a
+sealed process.
 
-Made from the programs in `tests/behaviour/fork_safety`: change those, then `UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
+Made from the programs in `tests/behaviour/fork_safety`: change those, then
+`UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
 ";
 
 const REFUSED: &str = "
 ## What is refused
 
-Processes whose memory somebody else writes while it is moved, and memory that would not be the same afterwards, are not sealed: [NEVER_SEAL.md](NEVER_SEAL.md) has each with its reason and its
-program. Their forks are plain forks, and everything above holds for them too.
+Processes whose memory somebody else writes while it is moved, and memory that would not be the same
+afterwards, are not sealed: [NEVER_SEAL.md](NEVER_SEAL.md) has each with its reason and its program.
+Their forks are plain forks, and everything above holds for them too.
 ";
 
 const INTRODUCTION: &str = "\
 # What is never sealed, and why
 
-Made from `TABLE` in `crates/flashfork-core/src/never_seal.rs` and from the programs in `tests/behaviour`: change those, then
+Made from `TABLE` in `crates/flashfork-core/src/never_seal.rs` and from the programs in
+`tests/behaviour`: change those, then
 `UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
 
-`flashfork run --report FILE` says how many ranges of memory each of these applied to. The name in the first column is the one in
-reports and records, and links to a small C program that shows the behaviour.
+`flashfork run --report FILE` says how many ranges of memory each of these applied to. The name in
+the first column is the one in reports and records, and links to a small C program that shows the
+behaviour.
 ";
 
 const TRAPS: &str = "
 ## Traps
 
-What sealed memory would do otherwise than ordinary memory, if nothing were done about it. Each has a program.
+What sealed memory would do otherwise than ordinary memory, if nothing were done about it. Each has a
+program.
 
 ";
 
@@ -136,6 +138,20 @@ fn linked(row: &Row) -> String {
         return row.name.to_string();
     }
     format!("[{0}](../tests/behaviour/never_seal/{0}.c)", row.name)
+}
+
+/// An item of a list, wrapped at 100 columns.
+fn item(text: &str) -> String {
+    const WIDTH: usize = 100;
+    let (mut out, mut width) = (String::from("-"), 1);
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        let (separator, begin) = if width > 1 && width + 1 + len > WIDTH { ("\n  ", 1) } else { (" ", width) };
+        out += separator;
+        out += word;
+        width = begin + 1 + len;
+    }
+    out + "\n"
 }
 
 fn first_sentence(comment: &str) -> String {

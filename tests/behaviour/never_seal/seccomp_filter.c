@@ -1,11 +1,7 @@
 /* A seccomp filter from before the program was started, which lasts over exec, and ends the process for a call that a seal makes:
    forks are plain then. One that ends it for other calls, or refuses calls, does no harm. seccomp(2).
    env: FLASHFORK_ENGINE=seal */
-#include "../behaviour.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
+#include "../filter.h"
 
 static int sandboxed(int kills)
 {
@@ -26,14 +22,7 @@ static void under(int call, unsigned action, const char *kills)
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        struct sock_filter filter[] = {
-            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-            BPF_STMT(BPF_RET | BPF_K, action),
-            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        };
-        struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-        CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+        enter(call, action, 0);
         execl("/proc/self/exe", "seccomp_filter", kills, NULL);
         _exit(3);
     }

@@ -1,26 +1,8 @@
 /* A seccomp filter that a sealed program sets, and that kills on a call by which the engine works: what the program discards and grows
    then is as in plain memory, and nothing ends it. Under a filter that lets the engine work memory stays sealed. seccomp(2). */
-#include "../behaviour.h"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
+#include "../filter.h"
 
 #define LEN (8 * MB)
-
-static void enter(int call, unsigned action, int by_number)
-{
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, action),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    CHECK((by_number ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program)
-                     : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) == 0);
-}
 
 /* What a plain program can do under any of the filters. */
 static void use(char *p, int may_grow)
