@@ -6,7 +6,8 @@ use crate::never_seal::Reason;
 use crate::objects::Purpose;
 use crate::pagemap::Region;
 use crate::range::Range;
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
+use crate::remap;
+use crate::sys::{self, Errno, Result};
 
 /// A run of whole pages that is going to be sealed.
 #[derive(Clone, Copy, Default)]
@@ -93,12 +94,9 @@ pub struct Arena {
 impl Arena {
     /// Maps an arena, all zeros. Memory is used only where it is touched.
     pub fn map() -> Result<&'static mut Arena> {
-        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        let at = remap::scratch(size_of::<Arena>())?;
         // SAFETY: a fresh mapping of the right size; all-zero bytes are a valid Arena (integers, None, empty ranges).
-        unsafe {
-            let at = sys::mmap(0, size_of::<Arena>(), PROT_READ | PROT_WRITE, flags, -1, 0)?;
-            Ok(&mut *(at as *mut Arena))
-        }
+        Ok(unsafe { &mut *(at as *mut Arena) })
     }
 
     /// Gives the arena's memory back.

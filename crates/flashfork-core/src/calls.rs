@@ -517,21 +517,32 @@ fn for_each_jump(
 }
 
 /// A free page that jumps from everywhere in `code` reach.
+///
+/// Straight below a mapping, where the program's next one would have ended too: above one the program may let it grow. Best below a
+/// file's, which stays where it is; last below what the engine has mapped for this call alone: the page would be left behind in the
+/// middle of a gap. Not below the stack, which grows down.
 fn place_near(code: Range, buf: &mut [u8]) -> Result<usize> {
     const REACH: usize = (1 << 31) - (1 << 20);
-    let (mut end, mut best) = (0, None::<(usize, usize)>);
+    let here = 0u8;
+    let own = [&raw const here as usize, buf.as_ptr() as usize];
+    // The page, with what it is ranked by: less is better.
+    let (mut end, mut best) = (0, None::<((u8, usize), usize)>);
     vma::for_each(c"/proc/thread-self/maps", buf, |v| {
-        // Below a mapping: above one the program may let it grow. Not below the stack, which grows down.
         let at = v.range.start.saturating_sub(PAGE);
         let distance = at.abs_diff(code.start).max(at.abs_diff(code.end));
-        if v.kind != Kind::Stack && at >= end + 16 * PAGE && distance < REACH && best.is_none_or(|(_, d)| distance < d)
-        {
-            best = Some((at, distance));
+        let (kind, gap) = match v.kind {
+            Kind::File => (0, 4 * PAGE),
+            _ if own.iter().any(|at| v.range.start <= *at && *at < v.range.end) => (2, 16 * PAGE),
+            _ => (1, 16 * PAGE),
+        };
+        let fits = v.kind != Kind::Stack && at >= end + gap && distance < REACH;
+        if fits && best.is_none_or(|(rank, _)| (kind, distance) < rank) {
+            best = Some(((kind, distance), at));
         }
         end = v.range.end;
         Ok(())
     })?;
-    best.map(|(at, _)| at).ok_or(Errno::ENOMEM)
+    best.map(|(_, at)| at).ok_or(Errno::ENOMEM)
 }
 
 /// Maps the page where it was made for.

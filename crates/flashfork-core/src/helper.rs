@@ -10,10 +10,11 @@ use crate::never_seal::Reason;
 use crate::objects::{self, Process};
 use crate::park::{ASKED, Desk, Handler};
 use crate::range::Range;
+use crate::remap;
 use crate::seal::{Error, Outcome, Step};
 use crate::state::STATE;
 use crate::stop::{self, Others};
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
+use crate::sys::{self, Errno, Result};
 use crate::threads::{self, Threads};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
@@ -35,10 +36,9 @@ struct Memory {
 
 impl Memory {
     fn map() -> Result<&'static mut Memory> {
-        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        let at = remap::scratch(size_of::<Memory>())?;
         // SAFETY: a fresh mapping of the right size; all-zero bytes are a valid Memory (integers, empty ranges).
         unsafe {
-            let at = sys::mmap(0, size_of::<Memory>(), PROT_READ | PROT_WRITE, flags, -1, 0)?;
             // Clones that other threads make have no use for it.
             sys::madvise(at, size_of::<Memory>(), k::MADV_DONTFORK).inspect_err(|_| {
                 let _ = sys::munmap(at, size_of::<Memory>());

@@ -6,8 +6,9 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("flashfork-core supports Linux on x86-64 only");
 
+use crate::remap;
 use crate::state::STATE;
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
+use crate::sys::{self, Errno, Result};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -47,10 +48,8 @@ pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
         let job = unsafe { &mut *job.cast::<Job<F, T>>() };
         job.result = job.f.take().map(|f| f());
     }
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Ok(mask) = sys::block_signals() else { return f() };
-    // SAFETY: a fresh mapping.
-    let Ok(stack) = (unsafe { sys::mmap(0, STACK, PROT_READ | PROT_WRITE, flags, -1, 0) }) else {
+    let Ok(stack) = remap::scratch(STACK) else {
         sys::restore_signals(mask);
         return f();
     };
