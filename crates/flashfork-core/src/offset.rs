@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(shows(COPIES), Shows::Run(HALF));
         assert_eq!(last >> ADVICE_SHIFT, 15);
         assert_eq!(of(0, 0, 0, 1 << 41), None);
-        let mut sealed = Vma::new(Range::new(0, HUGE), 1, b"/memfd:flashfork:1 (deleted)", false);
+        let mut sealed = Vma::new(Range::new(0, HUGE), 1, b"/memfd:flashfork:0000000001 (deleted)", false);
         sealed.offset = of(0, 0b0101, 0, HUGE).unwrap();
         assert_eq!(advice_of(&sealed), 0b0101);
         sealed.flags.push(*b"nh");

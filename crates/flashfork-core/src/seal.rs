@@ -12,7 +12,7 @@ use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::{self, Threads};
-use crate::{calls, code, helper, limits, offset, remap, sandbox, unseal};
+use crate::{calls, code, helper, limits, offset, remap, sandbox, unseal, vma};
 use core::ffi::CStr;
 
 /// Which pages the memfd is made of.
@@ -313,9 +313,10 @@ fn seal_runs(
 }
 
 fn make_memfd(generation: u32) -> sys::Result<i32> {
+    const PREFIX: &[u8] = b"flashfork:";
     let mut name = *b"flashfork:0000000000\0";
     let mut n = generation;
-    for digit in name[10..20].iter_mut().rev() {
+    for digit in name[PREFIX.len()..][..vma::NUMBER].iter_mut().rev() {
         *digit = b'0' + (n % 10) as u8;
         n /= 10;
     }

@@ -5,9 +5,19 @@ use crate::sys::{Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
 use crate::text::{Lines, decimal, number, words};
 use core::ffi::CStr;
 
-/// Every memfd of the engine is named with this prefix, so that maps explain themselves and a sealed VMA is recognised
-/// wherever it was moved, split or inherited.
+/// Every memfd of the engine is named with this prefix and [`NUMBER`] digits, so that maps explain themselves and a sealed VMA is
+/// recognised wherever it was moved, split or inherited.
 pub const MEMFD_PREFIX: &[u8] = b"/memfd:flashfork:";
+
+/// Digits of a generation's number in the name of its memfd.
+pub const NUMBER: usize = 10;
+
+/// Whether a path in maps is that of a memfd of the engine. A program may name its own whatever it likes; not like this by chance.
+fn is_ours(path: &[u8]) -> bool {
+    let name = path.strip_prefix(MEMFD_PREFIX).unwrap_or(b"");
+    let end = name.iter().position(|c| !c.is_ascii_digit()).unwrap_or(name.len());
+    end == NUMBER && [&b""[..], b" (deleted)"].contains(&&name[end..])
+}
 
 /// What lies behind a VMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +139,7 @@ impl Vma {
         let n = path.len().min(name.len());
         name[..n].copy_from_slice(&path[..n]);
         let kind = match path {
-            _ if path.starts_with(MEMFD_PREFIX) && !shared => Kind::Sealed,
+            _ if is_ours(path) && !shared => Kind::Sealed,
             b"[stack]" => Kind::Stack,
             b"" | b"[heap]" if inode == 0 => Kind::Anonymous,
             _ if path.starts_with(b"[anon:") && inode == 0 => Kind::Anonymous,
@@ -204,15 +214,17 @@ mod tests {
         let v = Vma::parse(b"1000-2000 r-xs 00001000 fe:00 77      /tmp/a b (deleted)").unwrap();
         assert_eq!((v.kind, v.shared, v.offset, v.inode), (Kind::File, true, 0x1000, 77));
         assert_eq!(v.name(), b"/tmp/a b (deleted)");
-        let sealed = b"1000-2000 rw-p 10000000000 00:01 9   /memfd:flashfork:1 (deleted)";
+        let sealed = b"1000-2000 rw-p 10000000000 00:01 9   /memfd:flashfork:0000000001 (deleted)";
         assert_eq!(Vma::parse(sealed).unwrap().kind, Kind::Sealed);
-        let shared = b"1000-2000 rw-s 10000000000 00:01 9   /memfd:flashfork:1 (deleted)";
+        let shared = b"1000-2000 rw-s 10000000000 00:01 9   /memfd:flashfork:0000000001 (deleted)";
         assert_eq!(Vma::parse(shared).unwrap().kind, Kind::File);
         assert_eq!(Vma::parse(b"1000-2000 rw-p 0 00:00 0 [heap]").unwrap().kind, Kind::Anonymous);
         assert_eq!(Vma::parse(b"1000-2000 rw-p 0 00:00 0 [anon:x y]").unwrap().kind, Kind::Anonymous);
         assert_eq!(Vma::parse(b"1000-2000 rw-p 0 00:00 0 [stack]").unwrap().kind, Kind::Stack);
         assert_eq!(Vma::parse(b"1000-2000 r-xp 0 00:00 0 [vdso]").unwrap().kind, Kind::Kernel);
         assert_eq!(Vma::parse(b"1000-2000 rw-s 0 00:10 5 /[aio] (deleted)").unwrap().kind, Kind::AioRing);
+        let not_ours = b"1000-2000 rw-p 10000000000 00:01 9   /memfd:flashfork:1 (deleted)";
+        assert_eq!(Vma::parse(not_ours).unwrap().kind, Kind::File);
         assert!(Vma::parse(b"garbage").is_none());
     }
 
