@@ -14,6 +14,7 @@ use crate::sys::{self, Errno, PAGE, Result};
 use crate::threads::{self, Threads};
 use crate::unseal::{for_good, unseal};
 use linux_raw_sys::general as k;
+use syscalls::Sysno;
 
 /// `madvise(2)` with the meaning it has on anonymous memory.
 ///
@@ -52,12 +53,12 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         k::MADV_REMOVE if roomy(|| holds_sealed(range)) => Err(Errno::EINVAL),
         // Wiping works on anonymous memory only, and protects secrets: it must not seem to have been done.
         k::MADV_WIPEONFORK => {
-            let _inside = make_anonymous(range, inside)?;
+            let _inside = make_anonymous(range, inside, Threads::Stop)?;
             told(real())
         }
         // These work on sealed memory too, only less well: where it can't be made anonymous the kernel decides.
         k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
-            let _inside = make_anonymous(range, inside).unwrap_or_else(|_| {
+            let _inside = make_anonymous(range, inside, threads::allowed()).unwrap_or_else(|_| {
                 STATE.marked.add(range);
                 STATE.inside()
             });
@@ -72,6 +73,46 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         }
         _ => told(real()),
     }
+}
+
+/// `process_madvise(2)`: advice to this process itself means what [`madvise`] makes of it.
+///
+/// # Safety
+/// As `madvise(2)`.
+pub unsafe fn process_madvise(args: [usize; 6]) -> Result<usize> {
+    /// What may be advised to other processes (`process_madvise_remote_valid`). It means the same on sealed memory.
+    const TO_OTHERS: [u32; 4] = [k::MADV_COLD, k::MADV_PAGEOUT, k::MADV_WILLNEED, k::MADV_COLLAPSE];
+    let [pidfd, vec, count, advice, flags, _] = args;
+    // SAFETY: the program's own call, or one without any memory to advise on.
+    let call = |count| unsafe { sys::call(Sysno::process_madvise, [pidfd, vec, count, advice, flags, 0]) };
+    // Whether the kernel takes this advice for that process; other processes can't be given any but the above.
+    if !STATE.sealed() || TO_OTHERS.contains(&(advice as u32)) || call(0).is_err() {
+        return call(count);
+    }
+    // SAFETY: the program's own call.
+    roomy(|| unsafe { madvise_each(vec, count, advice as u32) })
+}
+
+/// # Safety
+/// As `madvise(2)`.
+unsafe fn madvise_each(vec: usize, count: usize, advice: u32) -> Result<usize> {
+    /// The most that the kernel takes (`UIO_MAXIOV`).
+    const MOST: usize = 1024;
+    // struct iovec, address and length. A copy: the vector may lie in what is discarded.
+    let mut copy = [[0_u8; 16]; MOST];
+    let copy = copy.get_mut(..count).ok_or(Errno::EINVAL)?;
+    sys::read_own(vec, copy.as_flattened_mut())?;
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, usize::from_ne_bytes);
+    let mut done = 0;
+    for [base, len] in copy.iter().map(|part| [word(&part[..8]), word(&part[8..])]) {
+        // SAFETY: the program's own call.
+        match unsafe { madvise(base, len, advice) } {
+            Ok(()) => done += len,
+            // An error that comes later is not told (vector_madvise).
+            Err(e) => return if done == 0 { Err(e) } else { Ok(done) },
+        }
+    }
+    Ok(done)
 }
 
 /// Advice that gives memory a property which [`crate::never_seal`] minds, or takes it away.
@@ -91,7 +132,9 @@ const PROPERTIES: [u32; 9] = [
 const ATTEMPTS: usize = 5000;
 
 /// Prepares a range for a call whose meaning depends on it being anonymous. Nobody seals it again before the guard is dropped.
-pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>) -> Result<Inside<'static>> {
+/// `others`: what to do about other threads.
+pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>, others: Threads) -> Result<Inside<'static>> {
+    let _forced = (others == Threads::Stop).then(threads::force);
     roomy(|| be_anonymous(range, inside))
 }
 
@@ -103,6 +146,8 @@ fn be_anonymous(range: Range, mut inside: Inside<'static>) -> Result<Inside<'sta
         // The unseal would wait for ourselves.
         drop(inside);
         match unseal(range) {
+            // It can stay as it is only where a thread lives in it, and goes on living there.
+            Ok(0) if holds_sealed(range) => return Err(Errno::EINVAL),
             Ok(_) => {}
             Err(Error::Busy) => sys::pause_briefly(),
             Err(_) => return Err(Errno::EINVAL),
@@ -136,7 +181,7 @@ pub(crate) fn give_all_property<T>(call: impl FnOnce() -> T) -> T {
 /// sealed memory can't be made anonymous: faults on it would mean something else.
 pub fn before_userfaultfd() -> Result<()> {
     STATE.properties_change();
-    if make_ready(Range::ALL) { Ok(()) } else { Err(Errno::EPERM) }
+    for_good().map_err(|_| Errno::EPERM)
 }
 
 /// Before an object by which the kernel or a device writes or discards memory later (`io_setup(2)`, `io_uring_setup(2)`, whatever a

@@ -240,21 +240,31 @@ unsafe fn write_zeros(range: Range) -> Result<()> {
         match written {
             Ok(n) if n >= PAGE => at += n & !(PAGE - 1),
             // A guard stays what it is.
-            Ok(_) | Err(Errno::EFAULT) if !sys::is_mapped(at, PAGE) || properties::is_guard(at)? => at += PAGE,
+            Ok(_) | Err(Errno::EFAULT) if !sys::is_mapped(at, PAGE) || properties::is_guard(at) => at += PAGE,
             Ok(_) => return Err(Errno::EFAULT),
             Err(Errno::EPERM | Errno::ENOSYS) => {
-                let part = Range::new(at, range.end.min(at + HUGE));
-                // SAFETY: where the kernel could make all pages writable a write is no signal.
-                unsafe {
-                    sys::madvise(part.start, part.len(), k::MADV_POPULATE_WRITE)?;
-                    sys::zero_bytes(part.start, part.len());
-                }
-                at = part.end;
+                // SAFETY: the program gave the pages up.
+                at += unsafe { write_zeros_here(Range::new(at, range.end.min(at + HUGE))) }?;
             }
             Err(e) => return Err(e),
         }
     }
     Ok(())
+}
+
+/// The same where only this process itself can write: of the whole range, or of its first page where there is a guard in it. Says how
+/// many bytes were done.
+unsafe fn write_zeros_here(range: Range) -> Result<usize> {
+    // SAFETY: where the kernel could make all pages writable a write is no signal.
+    let zero = |len| unsafe {
+        sys::madvise(range.start, len, k::MADV_POPULATE_WRITE)?;
+        sys::zero_bytes(range.start, len);
+        Ok(len)
+    };
+    match zero(range.len()) {
+        Err(Errno::EFAULT) => zero(PAGE).or_else(|e| if e == Errno::EFAULT { Ok(PAGE) } else { Err(e) }),
+        done => done,
+    }
 }
 
 /// The 2 MB blocks that a part of a VMA touches, as far as they lie in it.

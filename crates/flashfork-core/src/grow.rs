@@ -16,6 +16,7 @@ use crate::sys::{
     self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,
     Result,
 };
+use crate::threads::Threads;
 use crate::unseal::copy_pages;
 use crate::vma::Kind;
 use crate::{advise, errand, objects, offset};
@@ -68,7 +69,7 @@ unsafe fn in_steps(
 ) -> Result<usize> {
     let from = whole.start;
     if flags & DONTUNMAP != 0 {
-        inside = advise::make_anonymous(whole, inside)?;
+        inside = advise::make_anonymous(whole, inside, Threads::Stop)?;
     }
     // The scratch memory must be gone before anything grows: it may lie in the very place.
     let look = |whole| with_scratch(|_, runs| list(whole, runs).map(|(end, _)| end));

@@ -37,6 +37,8 @@ pub(crate) struct State {
     discarded: AtomicU64,
     /// [`crate::threads::Threads`].
     threads: AtomicU8,
+    /// How many threads have [`crate::threads::force`]d it.
+    forced: AtomicI32,
     /// Threads inside a call of the engine whose meaning hangs on memory not being sealed meanwhile.
     inside: AtomicU32,
     /// Counts the calls that give memory a property a seal must mind.
@@ -82,6 +84,7 @@ pub(crate) static STATE: State = State {
     generations: Generations::new(),
     discarded: AtomicU64::new(0),
     threads: AtomicU8::new(0),
+    forced: AtomicI32::new(0),
     inside: AtomicU32::new(0),
     properties: AtomicU32::new(0),
     helper: AtomicI32::new(0),
@@ -191,6 +194,14 @@ impl State {
         self.threads.store(threads, SeqCst);
     }
 
+    pub fn force(&self, one_more_or_less: i32) {
+        self.forced.fetch_add(one_more_or_less, SeqCst);
+    }
+
+    pub fn is_forced(&self) -> bool {
+        self.forced.load(SeqCst) > 0
+    }
+
     /// Keeps seals by other threads out until the guard is dropped: they wait for it with nobody stopped.
     pub fn inside(&self) -> Inside<'_> {
         self.inside.fetch_add(1, SeqCst);
@@ -204,6 +215,7 @@ impl State {
     /// In a clone: whoever was inside in the parent isn't here.
     pub fn nobody_inside(&self) {
         self.inside.store(0, SeqCst);
+        self.forced.store(0, SeqCst);
         self.helper.store(0, SeqCst);
         self.desk.store(core::ptr::null_mut(), SeqCst);
         self.handling.store(0, SeqCst);

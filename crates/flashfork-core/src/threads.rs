@@ -30,7 +30,23 @@ pub fn allow(threads: Threads) {
 
 /// What is set.
 pub fn allowed() -> Threads {
-    if STATE.threads() == Threads::Stop as u8 { Threads::Stop } else { Threads::Refuse }
+    if STATE.threads() == Threads::Stop as u8 || STATE.is_forced() { Threads::Stop } else { Threads::Refuse }
+}
+
+/// Has threads stopped until the guard is dropped, whatever is set: for an unseal without which a call of the program's would fail
+/// or mean something else.
+pub(crate) fn force() -> Forced {
+    STATE.force(1);
+    Forced(())
+}
+
+/// See [`force`].
+pub(crate) struct Forced(());
+
+impl Drop for Forced {
+    fn drop(&mut self) {
+        STATE.force(-1);
+    }
 }
 
 /// To be called once when the program starts: from then on [`exec`] knows a child of `vfork(2)`.

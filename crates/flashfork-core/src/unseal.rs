@@ -15,7 +15,7 @@ use crate::seal::{Error, Outcome, SLACK, Step, Wait, on_own_stack};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE};
-use crate::threads::{self, Threads};
+use crate::threads;
 use crate::vma::Kind;
 use crate::{helper, objects, offset, remap};
 use linux_raw_sys::general as k;
@@ -60,8 +60,7 @@ pub(crate) fn for_good() -> sys::Result<()> {
 
 fn turn_back() -> sys::Result<()> {
     const ATTEMPTS: usize = 1000;
-    let allowed = threads::allowed();
-    threads::allow(Threads::Stop);
+    let _forced = threads::force();
     for _ in 0..ATTEMPTS {
         let done = unseal(Range::ALL);
         if !STATE.holds_sealed() || !matches!(done, Err(Error::Busy)) {
@@ -69,7 +68,6 @@ fn turn_back() -> sys::Result<()> {
         }
         sys::pause_briefly();
     }
-    threads::allow(allowed);
     if STATE.holds_sealed() { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
@@ -325,7 +323,7 @@ pub(crate) unsafe fn copy_pages(from: Range, to: usize, buf: &mut [u8]) -> sys::
         };
         if read == 0 {
             let target = to + (at - from.start);
-            if !properties::is_guard(at)? {
+            if !properties::is_guard(at) {
                 return Err(Errno::EFAULT);
             }
             // SAFETY: new memory, and nothing is written there.
@@ -346,6 +344,7 @@ pub(crate) unsafe fn copy_pages(from: Range, to: usize, buf: &mut [u8]) -> sys::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::threads::Threads;
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
     /// How often a thread of this process has gone to sleep.

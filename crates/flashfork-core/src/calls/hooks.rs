@@ -2,9 +2,8 @@
 
 use super::{Arguments, Hook};
 use crate::range::Range;
-use crate::stack::roomy;
 use crate::state::STATE;
-use crate::sys::{self, Errno, Result};
+use crate::sys::{self, Result};
 use crate::{advise, code, objects, pipes, rings, sandbox};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
@@ -21,6 +20,7 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::mlockall, Some(c"mlockall"), mlockall),
     hook(Sysno::pkey_mprotect, None, pkey_mprotect),
     hook(Sysno::mseal, None, mseal),
+    hook(Sysno::mbind, None, mbind),
     hook(Sysno::userfaultfd, None, userfaultfd),
     hook(Sysno::ioctl, Some(c"ioctl"), ioctl),
     hook(Sysno::io_setup, None, io_setup),
@@ -44,33 +44,10 @@ unsafe fn madvise(&[addr, len, advice, ..]: &Arguments) -> Result<usize> {
     unsafe { advise::madvise(addr, len, advice as u32) }.map(|()| 0)
 }
 
-/// `process_madvise(2)`: the kernel lets a process discard only its own memory this way, so a success means that the ranges are ours.
+/// `process_madvise(2)`: advice to oneself is like that of `madvise(2)`.
 unsafe fn process_madvise(args: &Arguments) -> Result<usize> {
-    /// The most that the kernel takes (`UIO_MAXIOV`).
-    const MOST: usize = 1024;
-    let [_, vec, count, advice, ..] = *args;
     // SAFETY: the program's own call.
-    let call = || unsafe { sys::call(Sysno::process_madvise, *args) };
-    let discards = [k::MADV_DONTNEED, k::MADV_DONTNEED_LOCKED].contains(&(advice as u32));
-    if !discards || !STATE.sealed() {
-        return call();
-    }
-    roomy(|| {
-        // struct iovec, address and length. A copy: the vector may lie in what is discarded.
-        let mut copy = [[0_u8; 16]; MOST];
-        let copy = copy.get_mut(..count).ok_or(Errno::EINVAL)?;
-        sys::read_own(vec, copy.as_flattened_mut())?;
-        let mut left = call()?;
-        let done = left;
-        let word = |bytes: &[u8]| bytes.try_into().map_or(0, usize::from_ne_bytes);
-        for [base, len] in copy.iter().map(|part| [word(&part[..8]), word(&part[8..])]) {
-            let len = len.min(left);
-            // SAFETY: the kernel has accepted the same discard.
-            unsafe { advise::madvise(base, len, advice as u32) }?;
-            left -= len;
-        }
-        Ok(done)
-    })
+    unsafe { advise::process_madvise(*args) }
 }
 
 /// `mremap(2)`: sealed memory that grows gets zeros that belong to this process alone.
@@ -108,6 +85,12 @@ unsafe fn pkey_mprotect(args: &Arguments) -> Result<usize> {
 unsafe fn mseal(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mseal, *args) })
+}
+
+/// `mbind(2)`: the same.
+unsafe fn mbind(args: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mbind, *args) })
 }
 
 /// `userfaultfd(2)`: faults on a file mapping mean something else to it, so it must find all memory anonymous.
