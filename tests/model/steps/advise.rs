@@ -113,7 +113,7 @@ impl World {
             0 | 1 => Via::Number,
             // A process without its main thread has no memory that a pidfd could name.
             2 if self.mode == Mode::Leaderless => Via::Function,
-            2 if whole && [libc::MADV_DONTNEED, libc::MADV_COLD, libc::MADV_PAGEOUT].contains(&advice) => Via::Process,
+            2 if whole => Via::Process,
             _ => Via::Function,
         };
         let via = self.way(via);
@@ -142,15 +142,16 @@ impl World {
             libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE | libc::MADV_WILLNEED => Expect::AsPlain,
             // Whether a huge page can be had right now is not part of what the memory means.
             MADV_COLLAPSE => Expect::Anything,
+            // What is advised to a process that refuses some of it says how much was done before.
+            _ if via == Via::Process => match outcome {
+                Ok(_) => Expect::IfSupported(Ok(len as u64)),
+                Err(_) => return Ok(()),
+            },
             MADV_GUARD_INSTALL
             | MADV_GUARD_REMOVE
             | MADV_DONTNEED_LOCKED
             | libc::MADV_MERGEABLE
             | libc::MADV_UNMERGEABLE => Expect::IfSupported(outcome),
-            _ if via == Via::Process => match outcome {
-                Ok(_) => Expect::IfSupported(Ok(len as u64)),
-                Err(_) => return Ok(()),
-            },
             _ => Expect::Exactly(outcome),
         };
         let (space, route) = (self.space, self.route);
