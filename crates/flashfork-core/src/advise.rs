@@ -7,12 +7,11 @@
 use crate::discard::{discard, holds_sealed};
 pub use crate::grow::mremap;
 use crate::range::Range;
-use crate::seal::Error;
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, PAGE, Result};
 use crate::threads::{self, Threads};
-use crate::unseal::{for_good, unseal};
+use crate::unseal::{Patience, for_good, unseal};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -27,15 +26,8 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     let inside = STATE.inside();
     // What the kernel refuses, or need not do, before it looks at memory (madvise_should_skip).
     let wraps = len.checked_next_multiple_of(PAGE).and_then(|len| addr.checked_add(len)).is_none();
-    // A seal may be planned at this moment, before anything is sealed: it hears of it when it is done, and before it can go on.
-    let told = |result| {
-        if PROPERTIES.contains(&advice) {
-            STATE.properties_change();
-        }
-        result
-    };
     if !STATE.sealed() || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
-        return told(real());
+        return told(advice, real());
     }
     let range = Range::pages_of(addr, len);
     match advice {
@@ -53,16 +45,16 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         k::MADV_REMOVE if roomy(|| holds_sealed(range)) => Err(Errno::EINVAL),
         // Wiping works on anonymous memory only, and protects secrets: it must not seem to have been done.
         k::MADV_WIPEONFORK => {
-            let _inside = make_anonymous(range, inside, Threads::Stop)?;
-            told(real())
+            let _inside = make_anonymous(range, inside, Need::Must)?;
+            told(advice, real())
         }
         // These work on sealed memory too, only less well: where it can't be made anonymous the kernel decides.
         k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
-            let _inside = make_anonymous(range, inside, threads::allowed()).unwrap_or_else(|_| {
+            let _inside = make_anonymous(range, inside, Need::Better).unwrap_or_else(|_| {
                 STATE.marked.add(range);
                 STATE.inside()
             });
-            told(real())
+            told(advice, real())
         }
         // A discard and an unseal have to look for what was asked for since the seal.
         k::MADV_HUGEPAGE | k::MADV_NOHUGEPAGE => {
@@ -71,7 +63,7 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
             }
             real()
         }
-        _ => told(real()),
+        _ => told(advice, real()),
     }
 }
 
@@ -87,7 +79,8 @@ pub unsafe fn process_madvise(args: [usize; 6]) -> Result<usize> {
     let call = |count| unsafe { sys::call(Sysno::process_madvise, [pidfd, vec, count, advice, flags, 0]) };
     // Whether the kernel takes this advice for that process; other processes can't be given any but the above.
     if !STATE.sealed() || TO_OTHERS.contains(&(advice as u32)) || call(0).is_err() {
-        return call(count);
+        let _inside = STATE.inside();
+        return told(advice as u32, call(count));
     }
     // SAFETY: the program's own call.
     roomy(|| unsafe { madvise_each(vec, count, advice as u32) })
@@ -115,6 +108,14 @@ unsafe fn madvise_each(vec: usize, count: usize, advice: u32) -> Result<usize> {
     Ok(done)
 }
 
+/// A seal may be planned at this moment, before anything is sealed: it hears of advice when that is given, and before it can go on.
+fn told<T>(advice: u32, result: T) -> T {
+    if PROPERTIES.contains(&advice) {
+        STATE.properties_change();
+    }
+    result
+}
+
 /// Advice that gives memory a property which [`crate::never_seal`] minds, or takes it away.
 const PROPERTIES: [u32; 9] = [
     k::MADV_DONTFORK,
@@ -128,33 +129,36 @@ const PROPERTIES: [u32; 9] = [
     k::MADV_GUARD_INSTALL,
 ];
 
-/// Milliseconds to wait for another thread's seal.
-const ATTEMPTS: usize = 5000;
-
-/// Prepares a range for a call whose meaning depends on it being anonymous. Nobody seals it again before the guard is dropped.
-/// `others`: what to do about other threads.
-pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>, others: Threads) -> Result<Inside<'static>> {
-    let _forced = (others == Threads::Stop).then(threads::force);
-    roomy(|| be_anonymous(range, inside))
+/// What a call needs anonymous memory for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// It works on sealed memory too, only less well.
+    Better,
+    /// It fails or means something else on sealed memory: threads are stopped whatever was asked for, and waited for.
+    Must,
 }
 
-fn be_anonymous(range: Range, mut inside: Inside<'static>) -> Result<Inside<'static>> {
-    for _ in 0..ATTEMPTS {
-        if !holds_sealed(range) {
-            return Ok(inside);
-        }
+/// Prepares a range for a call. Nobody seals it again before the guard is dropped.
+pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>, need: Need) -> Result<Inside<'static>> {
+    let _forced = (need == Need::Must).then(threads::force);
+    roomy(|| be_anonymous(range, inside, need))
+}
+
+fn be_anonymous(range: Range, mut inside: Inside<'static>, need: Need) -> Result<Inside<'static>> {
+    let mut patience = Patience::for_need(need);
+    while holds_sealed(range) {
         // The unseal would wait for ourselves.
         drop(inside);
         match unseal(range) {
             // It can stay as it is only where a thread lives in it, and goes on living there.
             Ok(0) if holds_sealed(range) => return Err(Errno::EINVAL),
             Ok(_) => {}
-            Err(Error::Busy) => sys::pause_briefly(),
+            Err(e) if patience.is_for(e) => {}
             Err(_) => return Err(Errno::EINVAL),
         }
         inside = STATE.inside();
     }
-    Err(Errno::EINVAL)
+    Ok(inside)
 }
 
 /// Makes a call that gives memory a property (`mlock(2)`, `pkey_mprotect(2)`, `mseal(2)`): it works on sealed memory too, only less
@@ -198,18 +202,15 @@ fn make_ready(range: Range) -> bool {
 }
 
 fn be_ready(range: Range) -> bool {
-    for _ in 0..ATTEMPTS {
-        if !STATE.sealed() {
-            return true;
-        }
+    let mut patience = Patience::for_need(Need::Better);
+    while STATE.sealed() {
         match unseal(range) {
-            // Another thread's seal comes to an end, and it minds what has changed.
-            Err(Error::Busy) => sys::pause_briefly(),
             Ok(_) => return true,
+            Err(e) if patience.is_for(e) => {}
             Err(_) => return !holds_sealed(range),
         }
     }
-    false
+    true
 }
 
 #[cfg(test)]
@@ -224,6 +225,11 @@ mod tests {
             // SAFETY: the mapping just made; no contents are lost.
             unsafe { madvise(at, PAGE, advice) }.unwrap();
             assert_ne!(STATE.properties(), before, "{advice}");
+            let before = STATE.properties();
+            let part = [at, PAGE];
+            // SAFETY: as above. Where the kernel doesn't take it, that is told for nothing.
+            let _ = unsafe { process_madvise([usize::MAX, part.as_ptr() as usize, 1, advice as usize, 0, 0]) };
+            assert_ne!(STATE.properties(), before, "{advice} by process_madvise");
         }
         let before = STATE.properties();
         assert_eq!(give_property(at, PAGE, || STATE.properties()), before, "it is told when it is done");

@@ -5,6 +5,7 @@
 //! and after a shrink the old bytes would come back. So where sealed memory grows, or a mapping in pieces moves, this does
 //! what the kernel does for a whole one: new memory behind the end, each piece moved by itself.
 
+use crate::advise::{self, Need};
 use crate::arena::{Arena, Run};
 use crate::lookup::{self, Wanted};
 use crate::properties::Properties;
@@ -16,10 +17,9 @@ use crate::sys::{
     self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,
     Result,
 };
-use crate::threads::Threads;
 use crate::unseal::copy_pages;
 use crate::vma::Kind;
-use crate::{advise, errand, objects, offset};
+use crate::{errand, objects, offset};
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -69,7 +69,7 @@ unsafe fn in_steps(
 ) -> Result<usize> {
     let from = whole.start;
     if flags & DONTUNMAP != 0 {
-        inside = advise::make_anonymous(whole, inside, Threads::Stop)?;
+        inside = advise::make_anonymous(whole, inside, Need::Must)?;
     }
     // The scratch memory must be gone before anything grows: it may lie in the very place.
     let look = |whole| with_scratch(|_, runs| list(whole, runs).map(|(end, _)| end));

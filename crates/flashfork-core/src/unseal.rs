@@ -1,5 +1,6 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
+use crate::advise::Need;
 use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::aside::{Aside, BLOCK};
 use crate::copy::CHUNK;
@@ -59,16 +60,40 @@ pub(crate) fn for_good() -> sys::Result<()> {
 }
 
 fn turn_back() -> sys::Result<()> {
-    const ATTEMPTS: usize = 1000;
     let _forced = threads::force();
-    for _ in 0..ATTEMPTS {
-        let done = unseal(Range::ALL);
-        if !STATE.holds_sealed() || !matches!(done, Err(Error::Busy)) {
-            break;
-        }
-        sys::pause_briefly();
-    }
+    let mut patience = Patience::for_need(Need::Must);
+    while let Err(e) = unseal(Range::ALL)
+        && patience.is_for(e)
+    {}
     if STATE.holds_sealed() { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// How often an unseal is tried that a call of the program's needs.
+pub(crate) struct Patience {
+    busy: usize,
+    unstoppable: usize,
+}
+
+impl Patience {
+    pub fn for_need(need: Need) -> Patience {
+        Patience { busy: 5000, unstoppable: if need == Need::Must { 10 } else { 0 } }
+    }
+
+    /// Whether it may go better the next time, which this waits for.
+    pub fn is_for(&mut self, error: Error) -> bool {
+        let left = match error {
+            // Milliseconds until another thread's seal is over.
+            Error::Busy => {
+                sys::pause_briefly();
+                &mut self.busy
+            }
+            // A second each, in which a busy machine hasn't let a thread run so that it could stop.
+            Error::Refused(Reason::ThreadUnstoppable) => &mut self.unstoppable,
+            _ => return false,
+        };
+        *left = left.saturating_sub(1);
+        *left > 0
+    }
 }
 
 fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Result<Outcome, Error> {
