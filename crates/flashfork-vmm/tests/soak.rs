@@ -60,16 +60,15 @@ fn clones_that_come_and_go_leave_no_descriptor_no_process_and_no_memory() {
     let _alone = ALONE.lock().unwrap();
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    let settled = || eventually(|| daemon.shells().len() == 2);
     let third = || {
         for _ in 0..cycles() / 30 {
             for clone in daemon.clones("t", &json!({ "count": 10, "wait": false })) {
                 assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{}", clone.name), &Value::Null).0, 204);
             }
         }
-        settled();
+        daemon.settle();
     };
-    settled();
+    daemon.settle();
     let descriptors = daemon.descriptors();
     // Caches of allocators fill in the first third.
     third();
@@ -87,7 +86,7 @@ fn a_hundred_clones_live_at_the_same_time_and_leave_nothing() {
     let _alone = ALONE.lock().unwrap();
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
-    eventually(|| daemon.shells().len() == 2);
+    daemon.settle();
     let before = (daemon.descriptors(), kernel());
     let clones = daemon.clones("t", &json!({ "count": 100, "wait": false }));
     assert_eq!(clones.len(), 100);
@@ -99,7 +98,7 @@ fn a_hundred_clones_live_at_the_same_time_and_leave_nothing() {
     for clone in clones {
         assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{}", clone.name), &Value::Null).0, 204);
     }
-    eventually(|| daemon.shells().len() == 2);
+    daemon.settle();
     eventually(|| daemon.descriptors() <= before.0);
     let after = kernel();
     assert!(after <= before.1 + NOISE, "the kernel's memory: {} KiB became {after}", before.1);

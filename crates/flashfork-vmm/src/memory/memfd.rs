@@ -4,6 +4,7 @@ use flashfork_proto::shape::Pages;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// What a template's memory must have: nobody can ever write to it, or make it shorter (a clone would get `SIGBUS`) or longer.
 const SEALS: SealFlags = SealFlags::WRITE.union(SIZE);
@@ -65,7 +66,17 @@ pub fn create(name: &str, bytes: u64, page: Pages) -> Result<OwnedFd, MemfdError
 }
 
 /// Makes `file` immutable for ever. No writable shared mapping of it may exist.
+///
+/// Waits up to a second for who has hold of a page or mapping for a moment only: another processor that has it in hand
+/// (`memfd_wait_for_pins` in the kernel), a child between fork and exec.
 pub fn seal(file: impl AsFd) -> Result<(), MemfdError> {
+    const ATTEMPTS: usize = 100;
+    for _ in 1..ATTEMPTS {
+        match fcntl_add_seals(&file, SEALS) {
+            Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(10)),
+            done => return done.map_err(MemfdError::Seal),
+        }
+    }
     fcntl_add_seals(file, SEALS).map_err(MemfdError::Seal)
 }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use super::common::kvm;
-use flashfork_proto::api::{self, Clone, Template};
+use flashfork_proto::api::{self, Clone, Stats, Template};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -87,6 +87,14 @@ impl Daemon {
         tasks
             .flat_map(|task| children(task).split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
             .collect()
+    }
+
+    /// Waits until the pools have their two shells each, and nothing is under way.
+    pub fn settle(&self) {
+        eventually(|| {
+            let stats: Stats = self.done("GET", "/v1/stats", &Value::Null);
+            self.shells().len() == 2 && stats.pools.iter().all(|pool| (pool.ready, pool.preparing) == (2, 0))
+        });
     }
 
     pub fn descriptors(&self) -> usize {
