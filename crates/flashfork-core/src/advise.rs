@@ -91,13 +91,29 @@ pub unsafe fn process_madvise(args: [usize; 6]) -> Result<usize> {
 unsafe fn madvise_each(vec: usize, count: usize, advice: u32) -> Result<usize> {
     /// The most that the kernel takes (`UIO_MAXIOV`).
     const MOST: usize = 1024;
+    /// Bytes of which one call can speak.
+    const MAX_RW_COUNT: usize = 0x7fff_f000;
+    /// A program's addresses are below this (`TASK_SIZE_MAX`, four levels of page tables).
+    const ADDRESSES: usize = 0x7fff_ffff_f000;
     // struct iovec, address and length. A copy: the vector may lie in what is discarded.
     let mut copy = [[0_u8; 16]; MOST];
     let copy = copy.get_mut(..count).ok_or(Errno::EINVAL)?;
     sys::read_own(vec, copy.as_flattened_mut())?;
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, usize::from_ne_bytes);
-    let mut done = 0;
-    for [base, len] in copy.iter().map(|part| [word(&part[..8]), word(&part[8..])]) {
+    let parts = copy.iter().map(|part| [word(&part[..8]), word(&part[8..])]);
+    // What the kernel refuses before it advises on anything (import_iovec), and where it stops.
+    for [base, len] in parts.clone() {
+        if isize::try_from(len).is_err() {
+            return Err(Errno::EINVAL);
+        }
+        if base.checked_add(len).is_none_or(|end| end > ADDRESSES) {
+            return Err(Errno::EFAULT);
+        }
+    }
+    let (mut done, mut most) = (0, MAX_RW_COUNT);
+    for [base, len] in parts {
+        let len = len.min(most);
+        most -= len;
         // SAFETY: the program's own call.
         match unsafe { madvise(base, len, advice) } {
             Ok(()) => done += len,

@@ -14,6 +14,7 @@
 //! gets hold of a page to write to it makes it the mapping's own first.
 
 use crate::pagemap::{Pagemap, Which};
+use crate::properties::is_guard;
 use crate::range::Range;
 use crate::remap::{self, ATTEMPTS};
 use crate::state::STATE;
@@ -187,7 +188,7 @@ impl Aside {
         range: Range,
         prot: u32,
         copy: usize,
-        pagemap: &mut Pagemap,
+        pagemap: Option<&mut Pagemap>,
         finish: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         // SAFETY: the caller answers for it.
@@ -219,12 +220,23 @@ impl Aside {
     ///
     /// # Safety
     /// As [`Aside::exchange`].
-    unsafe fn learn(&mut self, old: usize, known: usize, copy: usize, len: usize, map: &mut Pagemap) -> Result<Pages> {
+    unsafe fn learn(
+        &mut self,
+        old: usize,
+        known: usize,
+        copy: usize,
+        len: usize,
+        pagemap: Option<&mut Pagemap>,
+    ) -> Result<Pages> {
         let (mut pages, range) = (Pages::default(), Range::new(old, old + len));
-        map.for_each(range, Which::Written, |found| {
-            let found = found.intersect(range);
-            (found.start..found.end).step_by(PAGE).for_each(|at| pages.add((at - old) / PAGE));
-        })?;
+        match pagemap {
+            Some(pagemap) => pagemap.for_each(range, Which::Written, |found| {
+                let found = found.intersect(range);
+                (found.start..found.end).step_by(PAGE).for_each(|at| pages.add((at - old) / PAGE));
+            })?,
+            // A guard can't be read, and nobody can have written to it.
+            None => (0..len / PAGE).filter(|page| !is_guard(old + page * PAGE)).for_each(|page| pages.add(page)),
+        }
         pages.for_each(|at| {
             // SAFETY: all three are mapped; the caller answers for the old pages and the copy.
             unsafe {
@@ -455,7 +467,7 @@ mod tests {
         let mut aside = Aside::for_unseal().unwrap();
         let mut map = Pagemap::open(&mut regions).unwrap();
         // SAFETY: only this test uses these.
-        unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, &mut map, || Ok(())) }.unwrap();
+        unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, Some(&mut map), || Ok(())) }.unwrap();
         drop(map);
         assert_eq!([3, 4, 70, 511].map(|page| *byte(at + page * PAGE)), [1, 0, 1, 1]);
         let old = aside.kept[0].old;
@@ -476,7 +488,8 @@ mod tests {
         let mut map = Pagemap::open(&mut regions).unwrap();
         let mut aside = Aside::for_unseal().unwrap();
         // SAFETY: only this test uses these.
-        let failed = unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, &mut map, || Err(Errno::ENOMEM)) };
+        let failed =
+            unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, Some(&mut map), || Err(Errno::ENOMEM)) };
         assert_eq!((failed, *byte(range.start), *byte(range.end - 1)), (Err(Errno::ENOMEM), 1, 1));
         *byte(range.start) = 3;
         drop(aside);

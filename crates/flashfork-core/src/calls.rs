@@ -101,7 +101,9 @@ pub fn know_libc(syscall: usize) {
 
 /// A system call has arrived at a stub: does what its hook says.
 extern "C" fn taken(registers: &mut Registers) {
-    let Registers { rax: number, rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
+    let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
+    // The kernel looks at the lower half.
+    let number = rax as u32 as usize;
     if TRIAL.load(SeqCst) == number {
         TRIAL.store(ARRIVED, SeqCst);
         registers.rax = 0;

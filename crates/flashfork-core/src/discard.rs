@@ -79,10 +79,7 @@ impl Found {
 /// The sealed parts of a range whose contents are given up.
 fn look(range: Range) -> Found {
     let mut found = Found::default();
-    // Where there is no descriptor left a process of its own has some. A sandbox might end a program that starts one.
-    let asked =
-        found.ask(range).or_else(|e| if STATE.is_sandboxed() { Err(e) } else { errand::run(|| found.ask(range)) });
-    if asked.is_err() {
+    if errand::ask(|| found.ask(range)).is_err() {
         found.remember(range);
     }
     found
@@ -281,7 +278,7 @@ pub fn holds_sealed(range: Range) -> bool {
             Ok(())
         })
     };
-    let asked = ask().or_else(|e| if STATE.is_sandboxed() { Err(e) } else { errand::run(ask) });
+    let asked = errand::ask(&mut ask);
     // If maps can't be read we can't know: treat it as sealed, which is the careful answer for every caller.
     asked.is_err() || found
 }

@@ -1,12 +1,13 @@
 //! Runs something short in a process of its own in the same memory, with descriptors of its own: where the program's table is full,
-//! or its limit low, `/proc` can still be read.
+//! or its limit low, `/proc` can still be read; and where other threads run, none of these descriptors is inherited by a child that
+//! one of them forks, or takes the number that one of them is about to get.
 //!
 //! The process has all signals blocked, is waited for, and leaves nothing behind. It is a child that only `__WALL` and `__WCLONE`
 //! wait for.
 
-use crate::sys::{
-    self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, RLIMIT_NOFILE, Result,
-};
+use crate::remap;
+use crate::state::STATE;
+use crate::sys::{self, Errno, RLIMIT_NOFILE, Result};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -19,15 +20,36 @@ struct Job<F> {
     done: Result<()>,
 }
 
+/// Asks the kernel what is mapped: that way where threads run, or where it can't be done otherwise. A sandbox might end a program that
+/// starts a process.
+pub fn ask(mut f: impl FnMut() -> Result<()>) -> Result<()> {
+    if STATE.is_sandboxed() {
+        return f();
+    }
+    let alone = sys::unshare_memory() != Err(Errno::EINVAL);
+    let here = if alone { f() } else { Err(Errno::EAGAIN) };
+    if here.is_ok() {
+        return here;
+    }
+    let mut asked = false;
+    let there = run(|| {
+        asked = true;
+        f()
+    });
+    match (asked, alone) {
+        (true, _) => there,
+        (false, true) => here,
+        // No process is to be had (`RLIMIT_NPROC`).
+        (false, false) => f(),
+    }
+}
+
 /// Runs `f` that way; gives what it says.
 pub fn run<F: FnOnce() -> Result<()>>(f: F) -> Result<()> {
     const FLAGS: usize = (k::CLONE_VM | k::CLONE_FILES | k::CLONE_FS | k::CLONE_UNTRACED) as usize;
     const WCLONE: u32 = 0x8000_0000;
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let mask = sys::block_signals()?;
-    // SAFETY: a fresh mapping.
-    let stack = unsafe { sys::mmap(0, STACK, PROT_READ | PROT_WRITE, flags, -1, 0) };
-    let stack = stack.inspect_err(|_| sys::restore_signals(mask))?;
+    let stack = remap::scratch(STACK).inspect_err(|_| sys::restore_signals(mask))?;
     let (alive, mut job) = (AtomicU32::new(0), Job { f: Some(f), done: Err(Errno::ESRCH) });
     // SAFETY: the stack is its own; the job and the word outlive it, because it is waited for below, and nobody else uses them.
     let child = unsafe { crate::stack::clone_on(stack + STACK, FLAGS, &alive, start::<F>, (&raw mut job).cast()) };

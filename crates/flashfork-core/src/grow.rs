@@ -161,19 +161,18 @@ impl Drop for Spare {
     }
 }
 
-/// Asks, and where there is no descriptor to ask through, or no way to /proc, has a process with descriptors of its own ask.
+/// [`errand::ask`], for an answer.
 fn by_any_means<T>(mut ask: impl FnMut() -> Result<T>) -> Result<T> {
-    match ask() {
-        Err(e) if ![Errno::EFAULT, Errno::E2BIG].contains(&e) && !STATE.is_sandboxed() => {
-            let mut answer = Err(e);
-            errand::run(|| {
-                answer = ask();
-                Ok(())
-            })?;
-            answer
+    let mut answer = Err(Errno::ESRCH);
+    errand::ask(|| {
+        answer = ask();
+        match answer {
+            // That is an answer.
+            Err(e) if ![Errno::EFAULT, Errno::E2BIG].contains(&e) => Err(e),
+            _ => Ok(()),
         }
-        answer => answer,
-    }
+    })?;
+    answer
 }
 
 /// [`pieces`], by any means.

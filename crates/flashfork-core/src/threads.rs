@@ -9,6 +9,7 @@
 //! ([`crate::park`]), looks again at everything that may have changed since the plan ([`crate::live`]), copies, remaps, and lets
 //! them go.
 
+use crate::objects::Purpose;
 use crate::park;
 use crate::state::STATE;
 
@@ -30,14 +31,19 @@ pub fn allow(threads: Threads) {
 
 /// What is set.
 pub fn allowed() -> Threads {
-    if STATE.threads() == Threads::Stop as u8 || STATE.is_forced() { Threads::Stop } else { Threads::Refuse }
+    if STATE.threads() == Threads::Stop as u8 { Threads::Stop } else { Threads::Refuse }
 }
 
-/// Has threads stopped until the guard is dropped, whatever is set: for an unseal without which a call of the program's would fail
-/// or mean something else.
+/// Has threads stopped for unseals until the guard is dropped, whatever is set: for one without which a call of the program's would
+/// fail or mean something else.
 pub(crate) fn force() -> Forced {
     STATE.force(1);
     Forced(())
+}
+
+/// Whether they may be stopped for this.
+pub(crate) fn may_stop(purpose: Purpose) -> bool {
+    allowed() == Threads::Stop || purpose == Purpose::Unseal && STATE.is_forced()
 }
 
 /// See [`force`].

@@ -45,8 +45,12 @@ fn unseal_or_wait(range: Range, wait: Wait) -> Result<u64, Error> {
 
 /// The same, but at once or not at all: in a process with other threads nothing is done.
 pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
-    let mut buf = [0; 1024];
-    if !objects::alone_now(&mut buf).map_err(|e| Error::System(Step::Look, e))? {
+    let alone = match sys::unshare_memory() {
+        // No look around where threads run: it would take a descriptor, for what is cheaper but no more right.
+        Err(Errno::EINVAL) => Ok(false),
+        _ => objects::alone_now(&mut [0; 1024]),
+    };
+    if !alone.map_err(|e| Error::System(Step::Look, e))? {
         return Err(Error::Refused(Reason::Threads));
     }
     let done = on_own_stack(Wait::No, |arena| unseal_with(arena, range, None));
@@ -72,11 +76,15 @@ fn turn_back() -> sys::Result<()> {
 pub(crate) struct Patience {
     busy: usize,
     unstoppable: usize,
+    shared: usize,
 }
 
 impl Patience {
     pub fn for_need(need: Need) -> Patience {
-        Patience { busy: 5000, unstoppable: if need == Need::Must { 10 } else { 0 } }
+        match need {
+            Need::Must => Patience { busy: 5000, unstoppable: 10, shared: 1000 },
+            Need::Better => Patience { busy: 5000, unstoppable: 0, shared: 0 },
+        }
     }
 
     /// Whether it may go better the next time, which this waits for.
@@ -89,6 +97,13 @@ impl Patience {
             }
             // A second each, in which a busy machine hasn't let a thread run so that it could stop.
             Error::Refused(Reason::ThreadUnstoppable) => &mut self.unstoppable,
+            // Milliseconds until a child of vfork has started its program.
+            Error::Refused(Reason::Threads) => {
+                if self.shared > 0 {
+                    sys::pause_briefly();
+                }
+                &mut self.shared
+            }
             _ => return false,
         };
         *left = left.saturating_sub(1);
@@ -305,13 +320,14 @@ unsafe fn put_in_place(
         // SAFETY: the caller's; all threads are stopped.
         return unsafe { remap::unseal_range(chunk, prot, copy) };
     };
-    let mut pagemap = Pagemap::open(regions)?;
+    // Not everybody may open it (after setuid(2)): then all pages are looked at.
+    let mut pagemap = Pagemap::open(regions).ok();
     let mut at = chunk.start;
     while at < chunk.end {
         let step = Range::new(at, chunk.end.min(at + BLOCK - at % BLOCK));
         let from = copy + (at - chunk.start);
         // SAFETY: the caller's; the chunk is in one mapping and readable.
-        unsafe { aside.exchange(step, prot, from, &mut pagemap, || properties.apply(from, step.len(), prot)) }?;
+        unsafe { aside.exchange(step, prot, from, pagemap.as_mut(), || properties.apply(from, step.len(), prot)) }?;
         at = step.end;
     }
     Ok(())
@@ -323,7 +339,11 @@ unsafe fn put_in_place(
 /// As [`copy_pages`].
 unsafe fn copy_written(from: Range, to: usize, buf: &mut [u8], regions: &mut [Region]) -> sys::Result<()> {
     let mut result = Ok(());
-    Pagemap::open(regions)?.for_each(from, Which::Written, |found| {
+    let Ok(mut pagemap) = Pagemap::open(regions) else {
+        // SAFETY: the caller's.
+        return unsafe { copy_pages(from, to, buf) };
+    };
+    pagemap.for_each(from, Which::Written, |found| {
         let found = found.intersect(from);
         if result.is_ok() {
             // SAFETY: as above.

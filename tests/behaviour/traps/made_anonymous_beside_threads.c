@@ -1,8 +1,10 @@
 /* Memory that was sealed before there were other threads, in a process that doesn't have threads stopped for seals: what works on
-   anonymous memory only works there too. madvise(2), mremap(2), userfaultfd(2). */
+   anonymous memory only works there too, also where one of them is just starting a program; and nobody seals by that leave.
+   madvise(2), mremap(2), userfaultfd(2), vfork(2). */
 #include "../behaviour.h"
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <spawn.h>
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -15,10 +17,44 @@ static void *until_told(void *end)
     return NULL;
 }
 
+static volatile int over;
+
+static void *start_programs(void *unused)
+{
+    char *args[] = {"true", NULL};
+    while (!over) {
+        pid_t pid;
+        CHECK(posix_spawnp(&pid, "true", NULL, NULL, args, args + 1) == 0 && wait_for(pid) == 0);
+    }
+    return unused;
+}
+
+static void *seal_without_leave(void *unused)
+{
+    while (!over)
+        CHECK(call_seal() == -1);
+    return unused;
+}
+
+static void beside(void *(*other)(void *))
+{
+    pthread_t thread;
+    char *p = memory(16 * MB, 4);
+    seal();
+    over = 0;
+    CHECK(pthread_create(&thread, NULL, other, NULL) == 0);
+    for (size_t i = 0; i < 8; i++)
+        CHECK(madvise(p + i * 2 * MB, PAGE, MADV_WIPEONFORK) == 0);
+    over = 1;
+    CHECK(pthread_join(thread, NULL) == 0 && intact(p, 16 * MB, 4));
+}
+
 int main(void)
 {
     int end[2];
     pthread_t other;
+    beside(start_programs);
+    beside(seal_without_leave);
     char *wiped = memory(4 * MB, 1), *left = memory(4 * MB, 2), *rest = memory(4 * MB, 3);
     seal();
     CHECK(pipe(end) == 0 && pthread_create(&other, NULL, until_told, end) == 0);

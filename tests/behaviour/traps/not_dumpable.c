@@ -1,8 +1,12 @@
 /* A daemon that gave up root, or asked for it (PR_SET_DUMPABLE), may not open its own /proc/self/pagemap: the seal fails cleanly
-   and clones are plain. proc(5), "dumpable". What is sealed before stays right. */
+   and clones are plain. proc(5), "dumpable". What is sealed before stays right, and becomes anonymous where it must. */
 #include "../behaviour.h"
 #include <grp.h>
 #include <sys/prctl.h>
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
 
 int main(void)
 {
@@ -20,5 +24,17 @@ int main(void)
         CHECK(madvise(gone, 4 * MB, MADV_DONTNEED) == 0 && zeros(gone, 4 * MB));
         _exit(0);
     }
+    fill(p + 3 * MB, MB, 4);
+    CHECK(madvise(p, MB, MADV_WIPEONFORK) == 0);
+    char *moved = mremap(gone, 2 * MB, 2 * MB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    CHECK(moved != MAP_FAILED && intact(moved, 2 * MB, 2) && zeros(gone, 2 * MB));
+    if (in_clone()) {
+        CHECK(zeros(p, MB) && intact(p + 3 * MB, MB, 4));
+        _exit(0);
+    }
+    /* Before a ring all memory must. */
+    unsigned long context = 0;
+    CHECK(syscall(SYS_io_setup, 1, &context) == 0 && sealed_bytes(ALL) == 0);
+    CHECK(intact(p, MB, 1) && intact(p + 3 * MB, MB, 4) && intact(moved, 2 * MB, 2));
     return 0;
 }

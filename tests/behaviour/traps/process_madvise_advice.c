@@ -56,6 +56,13 @@ static void with(char *p)
     NOTE_CALL(syscall(SYS_process_madvise, self(), parts, 2000, MADV_DONTNEED, 0));
     NOTE_CALL(syscall(SYS_process_madvise, self(), PAGE, 3, MADV_DONTNEED, 0));
     NOTE_CALL(syscall(SYS_process_madvise, -1, parts, 3, MADV_DONTNEED, 0));
+    /* What can't be a vector at all. */
+    struct iovec none[] = {{at + 5 * PAGE, PAGE}, {at + 6 * PAGE, SIZE_MAX}};
+    CHECK(syscall(SYS_process_madvise, self(), none, 2, MADV_DONTNEED, 0) == -1 && errno == EINVAL);
+    none[1] = (struct iovec){(char *)0xffff888000000000, PAGE};
+    CHECK(syscall(SYS_process_madvise, self(), none, 2, MADV_DONTNEED, 0) == -1 && errno == EFAULT);
+    CHECK(syscall(SYS_process_madvise, self(), none + 1, 1, MADV_DONTNEED, 0) == -1 && errno == EFAULT);
+    note(*(uint64_t *)(at + 5 * PAGE) == pattern((at + 5 * PAGE - p) / 8, 1));
 }
 
 int main(void)

@@ -55,9 +55,9 @@ fn enabled() -> u64 {
 #[unsafe(naked)]
 pub unsafe extern "C" fn enter() {
     core::arch::naked_asm!(
-        "cmp rax, {numbers}",
+        "cmp eax, {numbers}",
         "jae 2f",
-        "bt qword ptr [rip + {hooked}], rax",
+        "bt dword ptr [rip + {hooked}], eax",
         "jnc 2f",
         // Leaf functions keep variables below the stack pointer.
         "lea rsp, [rsp - 128]",
