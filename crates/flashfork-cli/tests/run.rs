@@ -394,6 +394,18 @@ fn a_program_of_go_is_refused_by_name() {
 }
 
 #[test]
+fn a_device_that_stands_against_a_seal_is_named() {
+    let devices =
+        ["/dev/mem", "/dev/loop-control", "/dev/rtc0", "/dev/hpet", "/dev/vga_arbiter", "/dev/hwrng", "/dev/uinput"];
+    let Some(device) = devices.into_iter().find(|device| std::fs::File::open(device).is_ok()) else {
+        return eprintln!("left out: there is no device here that may be opened");
+    };
+    let script = format!("exec 9<{device}; (:); (:)");
+    let report = report(run().args(["--engine", "seal"]), &["sh", "-c", &script]);
+    assert_eq!((&report["sealed_bytes"], &report["device"]), (&0.into(), &device.into()), "{report}");
+}
+
+#[test]
 fn a_program_of_gcc_with_address_sanitizer_runs_and_finds_errors() {
     let place = tempfile::tempdir().unwrap();
     let (source, program) = (place.path().join("asan.c"), place.path().join("asan"));

@@ -165,14 +165,15 @@ fn be_anonymous(range: Range, mut inside: Inside<'static>, need: Need) -> Result
     while holds_sealed(range) {
         // The unseal would wait for ourselves.
         drop(inside);
-        match unseal(range) {
+        let done = unseal(range);
+        inside = STATE.inside();
+        match done {
             // It can stay as it is only where a thread lives in it, and goes on living there.
             Ok(0) if holds_sealed(range) => return Err(Errno::EINVAL),
             Ok(_) => {}
             Err(e) if patience.is_for(e) => {}
             Err(_) => return Err(Errno::EINVAL),
         }
-        inside = STATE.inside();
     }
     Ok(inside)
 }
@@ -223,7 +224,10 @@ fn be_ready(range: Range) -> bool {
         match unseal(range) {
             Ok(_) => return true,
             Err(e) if patience.is_for(e) => {}
-            Err(_) => return !holds_sealed(range),
+            Err(_) => {
+                let _inside = STATE.inside();
+                return !holds_sealed(range);
+            }
         }
     }
     true

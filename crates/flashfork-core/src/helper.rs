@@ -162,6 +162,8 @@ where
     // Somebody else may have waited for it (`__WALL`).
     let _ = sys::wait(helper, WCLONE);
     STATE.set_helper(0);
+    // Where it was killed.
+    STATE.close(false);
     if allowed {
         // As it was before, as far as anybody can know.
         let _ = sys::set_ptracer(0);

@@ -30,6 +30,7 @@ mod limits;
 mod live;
 mod lookup;
 mod memory;
+pub mod name;
 pub mod never_seal;
 mod objects;
 pub mod odf;

@@ -20,6 +20,8 @@ use core::sync::atomic::AtomicU32;
 
 /// Nanoseconds to wait for threads to leave the engine's own calls.
 const PATIENCE: u64 = 1_000_000_000;
+/// A process that a thread has made for something short is gone by then.
+const SHORT: u64 = 5_000_000;
 
 /// The other threads during one seal or unseal.
 pub struct Live<'a> {
@@ -56,9 +58,17 @@ impl<'a> Live<'a> {
         if !sys::same_memory(sys::getpid(), self.process.thread()) {
             return Err(Reason::Threads);
         }
-        if objects::is_shared(&mut arena.text, |pid| pid != self.process.pid()) {
-            return Err(Reason::Threads);
+        let deadline = sys::now_ns() + PATIENCE;
+        while objects::is_shared(&mut arena.text, |pid| pid != self.process.pid()) {
+            // It may be one of the engine's own, which works for a thread inside.
+            STATE.close(true);
+            if !STATE.anybody_inside() && sys::now_ns() > deadline - PATIENCE + SHORT || sys::now_ns() > deadline {
+                STATE.close(false);
+                return Err(Reason::Threads);
+            }
+            sys::sleep_ns(100_000);
         }
+        STATE.close(false);
         self.stop(arena)?;
         self.resume();
         Ok(())
@@ -76,21 +86,28 @@ impl<'a> Live<'a> {
 
     /// Stops all threads, with none of them in the middle of a call of the engine and nobody else in this memory.
     pub fn stop(&mut self, arena: &mut Arena) -> Result<(), Reason> {
+        let stopped = self.stop_outside();
+        STATE.close(false);
+        stopped?;
+        self.look_around(arena).inspect_err(|_| self.resume())
+    }
+
+    fn stop_outside(&mut self) -> Result<(), Reason> {
         let deadline = sys::now_ns() + PATIENCE;
         loop {
             let began = sys::now_ns();
             self.others.stop()?;
             self.began = began;
             if !STATE.anybody_inside() {
-                break;
+                return Ok(());
             }
+            STATE.close(true);
             self.resume();
             if sys::now_ns() > deadline {
                 return Err(Reason::ThreadUnstoppable);
             }
             sys::sleep_ns(20_000);
         }
-        self.look_around(arena).inspect_err(|_| self.resume())
     }
 
     /// With threads stopped: whether one is about to execute an instruction in `range`.

@@ -225,11 +225,19 @@ pub fn of_mapping(v: &Vma) -> Option<Reason> {
         Kind::AioRing => Some(Reason::AsyncIo),
         Kind::File if v.name().starts_with(b"/dev/") => {
             let harmless = HARMLESS_MAPPINGS.iter().any(|start| v.name().starts_with(start));
-            if harmless { None } else { of_target(v.name()).or(Some(Reason::Driver)) }
+            if harmless { None } else { named(of_target(v.name()).or(Some(Reason::Driver)), v.name()) }
         }
-        Kind::File => of_target(v.name()),
+        Kind::File => named(of_target(v.name()), v.name()),
         _ => None,
     }
+}
+
+/// Keeps the name of what is refused as [`Reason::Driver`], which says little by itself.
+fn named(reason: Option<Reason>, name: &[u8]) -> Option<Reason> {
+    if reason == Some(Reason::Driver) {
+        STATE.device.set(name);
+    }
+    reason
 }
 
 /// Memory that a device or the kernel holds for good, by whatever object (`VmPin` in proc_pid_status(5)); and what nothing else
@@ -242,7 +250,7 @@ fn unseen(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Result<Option<
         return Ok(Some(Reason::PagesInPipes));
     }
     let pinned = field(read_file(process.place().push(b"/status").as_c(), buf)?, b"VmPin");
-    Ok(pinned.filter(|kilobytes| *kilobytes > 0).map(|_| Reason::Driver))
+    Ok(named(pinned.filter(|kilobytes| *kilobytes > 0).map(|_| Reason::Driver), b"VmPin in /proc/PID/status"))
 }
 
 fn tasks(buf: &mut [u8]) -> Result<usize> {
@@ -305,16 +313,17 @@ fn descriptor(process: &Process, purpose: Purpose, name: &[u8]) -> Option<Reason
     if purpose == Purpose::Unseal && target.starts_with(DEVICES) {
         return None;
     }
-    let named = of_target(target);
-    if named.is_some() || !target.starts_with(b"/") {
-        return named;
+    let reason = of_target(target);
+    if reason.is_some() || !target.starts_with(b"/") {
+        return named(reason, target);
     }
-    match sys::character_device(path.as_c()) {
+    let reason = match sys::character_device(path.as_c()) {
         Ok(Some(number)) => of_device(number),
         Ok(None) | Err(Errno::ENOENT) => None,
         // What it is can't be told.
         Err(_) => Some(Reason::Driver),
-    }
+    };
+    named(reason, target)
 }
 
 /// What stands in the way of sealing while a descriptor points to `target`, as far as its name tells.

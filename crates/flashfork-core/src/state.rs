@@ -3,6 +3,7 @@
 use crate::arena::MAX_HOLES;
 use crate::code::process::Code;
 use crate::generations::Generations;
+use crate::name::Name;
 use crate::park::Desk;
 use crate::places::Places;
 use crate::policy::Policy;
@@ -41,6 +42,8 @@ pub(crate) struct State {
     forced: AtomicI32,
     /// Threads inside a call of the engine whose meaning hangs on memory not being sealed meanwhile.
     inside: AtomicU32,
+    /// Whether a seal waits for all of them to be out.
+    closed: AtomicBool,
     /// Counts the calls that give memory a property a seal must mind.
     properties: AtomicU32,
     /// The helper process of a seal under way.
@@ -65,6 +68,8 @@ pub(crate) struct State {
     excluded_count: AtomicUsize,
     /// What was found in the process's code.
     pub code: Code,
+    /// The device or object that the last refusal for [`crate::never_seal::Reason::Driver`] was about.
+    pub device: Name,
     pub policy: Policy,
     pub own_stats: Stats,
     /// Counters in shared memory, when there are any.
@@ -86,6 +91,7 @@ pub(crate) static STATE: State = State {
     threads: AtomicU8::new(0),
     forced: AtomicI32::new(0),
     inside: AtomicU32::new(0),
+    closed: AtomicBool::new(false),
     properties: AtomicU32::new(0),
     helper: AtomicI32::new(0),
     hidden_ring: AtomicBool::new(false),
@@ -99,6 +105,7 @@ pub(crate) static STATE: State = State {
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
     code: Code::new(),
+    device: Name::new(),
     policy: Policy::new(),
     own_stats: Stats::new(),
     shared_stats: AtomicPtr::new(core::ptr::null_mut()),
@@ -202,10 +209,23 @@ impl State {
         self.forced.load(SeqCst) > 0
     }
 
-    /// Keeps seals by other threads out until the guard is dropped: they wait for it with nobody stopped.
+    /// Keeps seals by other threads out until the guard is dropped: they wait for it with nobody stopped. One that has waited in vain
+    /// gets a few milliseconds first, in which nobody comes in anew.
     pub fn inside(&self) -> Inside<'_> {
+        const LOOKS: usize = 100;
+        for _ in 0..LOOKS {
+            if !self.closed.load(SeqCst) {
+                break;
+            }
+            sys::sleep_ns(100_000);
+        }
         self.inside.fetch_add(1, SeqCst);
         Inside(self)
+    }
+
+    /// See [`State::inside`].
+    pub fn close(&self, closed: bool) {
+        self.closed.store(closed, SeqCst);
     }
 
     pub fn anybody_inside(&self) -> bool {
@@ -216,6 +236,7 @@ impl State {
     pub fn nobody_inside(&self) {
         self.inside.store(0, SeqCst);
         self.forced.store(0, SeqCst);
+        self.closed.store(false, SeqCst);
         self.helper.store(0, SeqCst);
         self.desk.store(core::ptr::null_mut(), SeqCst);
         self.handling.store(0, SeqCst);

@@ -1,6 +1,7 @@
 //! Counters of one process, or of a tree of processes when they lie in shared memory.
 
 use crate::code::process::{Culprit, culprit};
+use crate::name::{Name, device};
 use crate::never_seal::{Reason, Scope};
 use crate::seal::{Error, Outcome, Sealed};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -80,11 +81,13 @@ pub struct Stats {
     pub refused: [AtomicU64; Reason::COUNT],
     /// The first file that a process was refused for.
     pub culprit: Culprit,
+    /// The first device or object that one was refused for, as far as it has a name.
+    pub device: Name,
 }
 
 impl Stats {
     /// Marks a statistics file of this version ("flashfk" and a version byte).
-    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x04");
+    pub const MAGIC: u64 = u64::from_le_bytes(*b"flashfk\x05");
 
     /// All zeros.
     pub const fn new() -> Stats {
@@ -106,6 +109,7 @@ impl Stats {
             last_error: AtomicU64::new(0),
             refused: [const { AtomicU64::new(0) }; Reason::COUNT],
             culprit: Culprit::new(),
+            device: Name::new(),
         }
     }
 
@@ -125,8 +129,10 @@ impl Stats {
             Ok(outcome) => self.sealed_some(seal, outcome),
             Err(Error::Refused(reason)) => {
                 self.refuse(*reason);
-                if *reason == Reason::SystemCalls {
-                    self.culprit.note(culprit());
+                match reason {
+                    Reason::SystemCalls => self.culprit.note(culprit()),
+                    Reason::Driver if self.device.is_empty() => self.device.copy(device()),
+                    _ => {}
                 }
             }
             Err(Error::Busy) => {}

@@ -1,6 +1,7 @@
 //! System calls that a file's code makes by itself (docs/SYSTEM_CALLS.md): what a seal would find in it.
 
 use flashfork_core::code::{self, Call, Site};
+use flashfork_core::name::NAME;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -118,7 +119,7 @@ pub fn trust(path: &Path) -> std::io::Result<()> {
 
 /// What the last refusal of this process for its code was about: the file, and what it does.
 pub(crate) fn culprit() -> Option<String> {
-    let mut name = [0; code::process::NAME];
+    let mut name = [0; NAME];
     let (call, path) = code::process::culprit().get(&mut name)?;
     Some(format!("{} {call}", String::from_utf8_lossy(path)))
 }

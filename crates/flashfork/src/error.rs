@@ -1,5 +1,6 @@
 //! Why a seal was refused or failed.
 
+use flashfork_core::name::{self, NAME};
 use flashfork_core::{self as core, never_seal::Reason};
 
 /// Why nothing was sealed, or not all unsealed. Every byte of memory is as it was, and a plain fork is correct.
@@ -42,8 +43,16 @@ pub enum SealError {
 pub(crate) fn explain(reason: Reason) -> String {
     let row = reason.row();
     let what = if reason == Reason::LowMemory { "memory is short" } else { row.what };
+    let which = if reason == Reason::Driver { device() } else { String::new() };
     let cure = crate::cure(reason).map(|cure| format!("; {cure}")).unwrap_or_default();
-    format!("{what} ({}){cure}", row.why)
+    format!("{what}{which} ({}){cure}", row.why)
+}
+
+/// `: NAME` of the last one in the way.
+fn device() -> String {
+    let mut buf = [0; NAME];
+    let name = name::device().get(&mut buf);
+    if name.is_empty() { String::new() } else { format!(": {}", String::from_utf8_lossy(name)) }
 }
 
 impl From<core::Error> for SealError {

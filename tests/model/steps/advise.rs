@@ -118,14 +118,6 @@ impl World {
         };
         let via = self.way(via);
         self.advise(range.clone(), advice, via)?;
-        // Another thread's seal may have looked at the memory a moment before.
-        if self.mode == Mode::Threads && [libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE].contains(&advice) {
-            for page in range.clone() {
-                if self.table.mapped(page) {
-                    self.table.set(page, attr::LATE);
-                }
-            }
-        }
         if self.rng.chance(50) { self.check(range, Depth::Written) } else { Ok(()) }
     }
 

@@ -4,6 +4,7 @@ use super::World;
 use super::space::pages;
 use super::table::attr;
 use crate::content::PAGE;
+use crate::mode::Mode;
 use std::fs;
 use std::ops::Range;
 
@@ -77,8 +78,10 @@ impl World {
                 return wrong(flag);
             }
         }
-        // A sealed VMA keeps this advice elsewhere until it is anonymous again.
+        // A sealed VMA keeps this advice elsewhere until it is anonymous again; and another thread's seal may have looked at the advice
+        // a moment before it was given, or something else was mapped there.
         if !vma.sealed
+            && self.mode != Mode::Threads
             && a & attr::LATE == 0
             && (has("hg") != (a & attr::HUGE != 0) || has("nh") != (a & attr::NOHUGE != 0))
         {

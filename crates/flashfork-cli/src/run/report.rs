@@ -3,6 +3,7 @@
 use super::Engine;
 use flashfork::cost::{self, CostModel, Memory};
 use flashfork::never_seal;
+use flashfork_core::name::NAME;
 use flashfork_core::stats::{Stats, Timed};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -39,6 +40,8 @@ pub struct Report {
     left_out: Vec<LeftOut>,
     /// The first file with system calls of its own that a process was not sealed for, and what it does.
     culprit: Option<Culprit>,
+    /// The first device or object that one was not sealed for.
+    device: Option<String>,
     /// Seals that failed with an error of the system, and the last one's errno.
     errors: u64,
     last_errno: u64,
@@ -110,6 +113,7 @@ impl Report {
             extra_bytes: get(&s.filled_bytes),
             left_out,
             culprit: culprit(s),
+            device: device(s),
             errors: get(&s.errors),
             last_errno: get(&s.last_error) & 0xffff,
         }
@@ -198,9 +202,11 @@ impl Report {
             .filter_map(|l| {
                 let what = row(l.reason)?.what;
                 let culprit = self.culprit.as_ref().filter(|_| l.reason == never_seal::Reason::SystemCalls.row().name);
-                Some(match culprit {
-                    Some(culprit) => format!("not sealed: {} {}", culprit.file, culprit.what),
-                    None => format!("not sealed: {what}"),
+                let device = self.device.as_ref().filter(|_| l.reason == never_seal::Reason::Driver.row().name);
+                Some(match (culprit, device) {
+                    (Some(culprit), _) => format!("not sealed: {} {}", culprit.file, culprit.what),
+                    (_, Some(device)) => format!("not sealed: {what}: {device}"),
+                    _ => format!("not sealed: {what}"),
                 })
             })
             .collect()
@@ -216,8 +222,13 @@ impl Report {
     }
 }
 
+fn device(s: &Stats) -> Option<String> {
+    let mut buf = [0; NAME];
+    Some(String::from_utf8_lossy(s.device.get(&mut buf)).into_owned()).filter(|name| !name.is_empty())
+}
+
 fn culprit(s: &Stats) -> Option<Culprit> {
-    let mut name = [0; flashfork_core::code::process::NAME];
+    let mut name = [0; NAME];
     let (call, file) = s.culprit.get(&mut name)?;
     Some(Culprit { file: String::from_utf8_lossy(file).into_owned(), what: call.to_string() })
 }

@@ -6,6 +6,7 @@
 use super::{Call, Kind, Memory, WINDOW, file, layout, sites};
 use crate::arena::Arena;
 use crate::lookup::{self, Wanted};
+use crate::name::{NAME, Name};
 use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Region, Which};
 use crate::range::Range;
@@ -22,8 +23,6 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 const FILES: usize = 128;
 /// Files that a caller answers for, and objects that are known.
 const TRUSTED: usize = 16;
-/// Bytes kept of the path of a file.
-pub const NAME: usize = 256;
 /// Words that tell a version of a file from others: device, inode, size, time of change in seconds and nanoseconds.
 const KEY: usize = 5;
 /// Executable ranges of one object.
@@ -53,23 +52,17 @@ pub struct Culprit {
     /// [`Call::to_word`]; 0: there was none.
     call: AtomicU64,
     /// The path of the file.
-    name: [AtomicU64; NAME / 8],
+    name: Name,
 }
 
 impl Culprit {
     /// None.
     pub const fn new() -> Culprit {
-        Culprit { call: AtomicU64::new(0), name: [const { AtomicU64::new(0) }; NAME / 8] }
+        Culprit { call: AtomicU64::new(0), name: Name::new() }
     }
 
     fn set(&self, call: Call, path: &[u8]) {
-        let mut name = [[0; 8]; NAME / 8];
-        // The end of a path says more than its beginning. The last byte stays zero.
-        let tail = &path[path.len().saturating_sub(NAME - 1)..];
-        name.as_flattened_mut()[..tail.len()].copy_from_slice(tail);
-        for (word, bytes) in self.name.iter().zip(name) {
-            word.store(u64::from_ne_bytes(bytes), Relaxed);
-        }
+        self.name.set(path);
         self.call.store(call.to_word(), Relaxed);
     }
 
@@ -77,20 +70,14 @@ impl Culprit {
     pub(crate) fn note(&self, other: &Culprit) {
         let call = other.call.load(Relaxed);
         if call != 0 && self.call.compare_exchange(0, call, Relaxed, Relaxed).is_ok() {
-            for (to, from) in self.name.iter().zip(&other.name) {
-                to.store(from.load(Relaxed), Relaxed);
-            }
+            self.name.copy(&other.name);
         }
     }
 
     /// What the file does, and its path, which is cut at its beginning where it is longer than `name`. `None`: no file was refused.
     pub fn get<'a>(&self, name: &'a mut [u8; NAME]) -> Option<(Call, &'a [u8])> {
         let call = Call::from_word(self.call.load(Relaxed))?;
-        for (bytes, word) in name.chunks_exact_mut(8).zip(&self.name) {
-            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
-        }
-        let end = name.iter().position(|b| *b == 0).unwrap_or(NAME);
-        Some((call, &name[..end]))
+        Some((call, self.name.get(name)))
     }
 }
 
