@@ -394,6 +394,18 @@ fn a_program_of_go_is_refused_by_name() {
 }
 
 #[test]
+fn the_environment_is_the_options_default() {
+    let forks = ["sh", "-c", "(:); (:)"];
+    let of_the_environment = report(run().env("FLASHFORK_ENGINE", "fork"), &forks);
+    assert_eq!(of_the_environment["engine"], "fork");
+    let given = report(run().env("FLASHFORK_ENGINE", "fork").args(["--engine", "seal"]), &forks);
+    assert_eq!(given["engine"], "seal");
+    let output = run().env("FLASHFORK_ENGINE", "nonsense").args(["--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nonsense"));
+}
+
+#[test]
 fn a_device_that_stands_against_a_seal_is_named() {
     let devices =
         ["/dev/mem", "/dev/loop-control", "/dev/rtc0", "/dev/hpet", "/dev/vga_arbiter", "/dev/hwrng", "/dev/uinput"];

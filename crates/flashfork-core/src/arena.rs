@@ -52,7 +52,8 @@ pub const MAX_RECORDS: usize = 16 * 1024;
 /// Most excluded ranges: the program's own, the engine's, and twice those that a snapshot keeps.
 pub const MAX_HOLES: usize = 224;
 
-const STACK: usize = 128 * 1024;
+/// Roomy: code that is not optimised takes many times as much as code that is.
+const STACK: usize = 1024 * 1024;
 
 /// See the module.
 #[repr(C, align(4096))]

@@ -11,7 +11,7 @@ use crate::sys::{self, Errno, RLIMIT_NOFILE, Result};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
-const STACK: usize = 64 * 1024;
+const STACK: usize = 256 * 1024;
 /// Descriptors it may have at once.
 const DESCRIPTORS: u64 = 16;
 

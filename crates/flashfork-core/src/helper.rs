@@ -19,7 +19,7 @@ use crate::threads;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
-const STACK: usize = 256 * 1024;
+const STACK: usize = 1024 * 1024;
 
 /// The helper's own memory.
 #[repr(C, align(4096))]

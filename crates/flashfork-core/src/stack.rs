@@ -38,7 +38,7 @@ pub unsafe fn call_on(top: usize, f: extern "C" fn(*mut u8), arg: *mut u8) {
 /// Runs `f` on a new stack, signals blocked: for what the program calls from stacks that may be small. On its own where none can be
 /// mapped.
 pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
-    const STACK: usize = 64 * 1024;
+    const STACK: usize = 256 * 1024;
     struct Job<F, T> {
         f: Option<F>,
         result: Option<T>,

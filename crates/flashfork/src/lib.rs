@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use flashfork::{Forked, SealOptions};
-//! let warm = vec![1u8; 1 << 30]; // whatever takes long to prepare
+//! let warm = std::hint::black_box(vec![1u8; 1 << 30]); // whatever takes long to prepare
 //! let report = flashfork::seal(&SealOptions::default())?;
 //! println!("{} MB sealed in {:?}", report.sealed_bytes >> 20, report.elapsed);
 //! // SAFETY: this program has one thread.

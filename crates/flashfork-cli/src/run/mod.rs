@@ -23,7 +23,7 @@ use std::process::ExitCode;
 Exit code: the program's own, 128 plus the signal that ended it, 127 when it was not found, 126 when it could not be run, 1 when flashfork itself failed, 2 for wrong usage.")]
 pub struct RunArgs {
     /// How clones are made
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, env = "FLASHFORK_ENGINE", hide_env_values = true)]
     engine: Engine,
     /// Seal processes with threads too: they are stopped for each step of 2 MB, as if by SIGSTOP (docs/THREADS.md)
     #[arg(long)]
@@ -87,8 +87,11 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
         .args(&args.command[1..])
         .env("LD_PRELOAD", preload)
         .env("FLASHFORK_ENGINE", engine.name())
-        .env("FLASHFORK_THREADS", if args.threads { "stop" } else { "refuse" })
         .env("ASAN_OPTIONS", asan_options(std::env::var_os("ASAN_OPTIONS")));
+    // What the caller's environment says is the default.
+    if args.threads {
+        command.env("FLASHFORK_THREADS", "stop");
+    }
     match &stats {
         Some(stats) => command.env("FLASHFORK_STATS", stats.path()),
         None => command.env_remove("FLASHFORK_STATS"),

@@ -203,9 +203,11 @@ impl Report {
                 let what = row(l.reason)?.what;
                 let culprit = self.culprit.as_ref().filter(|_| l.reason == never_seal::Reason::SystemCalls.row().name);
                 let device = self.device.as_ref().filter(|_| l.reason == never_seal::Reason::Driver.row().name);
+                let threads = l.reason == never_seal::Reason::Threads.row().name;
                 Some(match (culprit, device) {
                     (Some(culprit), _) => format!("not sealed: {} {}", culprit.file, culprit.what),
                     (_, Some(device)) => format!("not sealed: {what}: {device}"),
+                    _ if threads => format!("not sealed: {what}; --threads has threads stopped for a seal"),
                     _ => format!("not sealed: {what}"),
                 })
             })
