@@ -62,7 +62,10 @@ fn text(host: &Host, vm: &str, model: Option<&CostModel>) -> String {
     let missing = host.capabilities.iter().filter(|c| !c.available).count();
     let verdict = match (host.can_seal(), missing) {
         (true, 0) => "This host can do everything flashfork asks of one.".into(),
-        (true, n) => format!("This host can seal; {n} of {} capabilities are missing.", host.capabilities.len()),
+        (true, n) => {
+            let are = if n == 1 { "is" } else { "are" };
+            format!("This host can seal; {n} of {} capabilities {are} missing.", host.capabilities.len())
+        }
         (false, _) => "Nothing can be sealed on this host.".into(),
     };
     let mut lines = vec![host.id.to_string(), verdict, String::new()];

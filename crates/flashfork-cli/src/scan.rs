@@ -57,8 +57,12 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
     let mut rows = Vec::new();
     for path in &args.paths {
         if path.is_dir() {
+            let before = rows.len();
             for path in objects_in(path)? {
                 rows.extend(look(path)?.filter(|row| row.verdict != Verdict::NoObject));
+            }
+            if rows.len() == before {
+                eprintln!("flashfork: there is no program or shared object below {}", path.display());
             }
         } else {
             rows.extend(look(path.clone())?);

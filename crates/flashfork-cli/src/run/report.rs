@@ -175,7 +175,7 @@ impl Report {
         let before = before.map_or(String::new(), |b| format!("{b} → "));
         let mut text = format!("{} forks, {before}{} each", self.forks_after_seal.count, time(after));
         if self.plain_forks.count > 0 {
-            text += &format!(", and {} plain ones", self.plain_forks.count);
+            text += &format!(", and {} plain", self.plain_forks.count);
         }
         text
     }
