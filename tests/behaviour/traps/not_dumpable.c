@@ -26,7 +26,7 @@ int main(void)
     }
     fill(p + 3 * MB, MB, 4);
     CHECK(madvise(p, MB, MADV_WIPEONFORK) == 0);
-    char *moved = mremap(gone, 2 * MB, 2 * MB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+    char *moved = mremap(gone, 2 * MB, 2 * MB, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
     CHECK(moved != MAP_FAILED && intact(moved, 2 * MB, 2) && zeros(gone, 2 * MB));
     if (in_clone()) {
         CHECK(zeros(p, MB) && intact(p + 3 * MB, MB, 4));
