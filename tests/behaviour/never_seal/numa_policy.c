@@ -1,13 +1,5 @@
 /* Memory with a NUMA policy: a new mapping doesn't have it. mbind(2). */
-#include "../behaviour.h"
-#include <linux/mempolicy.h>
-
-static int policy_of(void *p)
-{
-    int mode = -1;
-    CHECK(syscall(SYS_get_mempolicy, &mode, NULL, 0, p, MPOL_F_ADDR) == 0);
-    return mode;
-}
+#include "../policy.h"
 
 int main(void)
 {

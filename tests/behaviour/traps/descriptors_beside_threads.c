@@ -1,7 +1,6 @@
 /* Calls on sealed memory ask the kernel what is mapped. No descriptor that this takes is inherited by what another thread forks, nor
    has it a number that another thread is about to get. open(2), fork(2). */
 #include "../behaviour.h"
-#include <dirent.h>
 #include <pthread.h>
 
 #define LEN (64 * MB)
@@ -15,17 +14,6 @@ static void *discard(void *unused)
         CHECK(mremap(p + at, PAGE, 2 * PAGE, 0) == MAP_FAILED);
     }
     return unused;
-}
-
-static int descriptors(void)
-{
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    CHECK(dir != NULL);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
 }
 
 int main(void)

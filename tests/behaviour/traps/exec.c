@@ -1,18 +1,6 @@
 /* A program that a sealed process execs starts clean: no sealed memory, no descriptor left over; and it
    can be sealed itself. execve(2). */
 #include "../behaviour.h"
-#include <dirent.h>
-
-static int descriptors(void)
-{
-    int count = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    CHECK(dir != NULL);
-    while (readdir(dir))
-        count++;
-    closedir(dir);
-    return count;
-}
 
 int main(int argc, char **argv)
 {

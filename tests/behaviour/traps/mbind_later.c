@@ -1,13 +1,5 @@
 /* A memory policy that is set after the seal outlasts a discard. mbind(2), get_mempolicy(2). */
-#include "../behaviour.h"
-#include <linux/mempolicy.h>
-
-static int mode_of(char *p)
-{
-    int mode = -1;
-    CHECK(syscall(SYS_get_mempolicy, &mode, NULL, 0, p, MPOL_F_ADDR) == 0);
-    return mode;
-}
+#include "../policy.h"
 
 int main(void)
 {
@@ -18,10 +10,10 @@ int main(void)
     if (syscall(SYS_get_mempolicy, &mode, NULL, 0, p, MPOL_F_ADDR) != 0)
         SKIP("this kernel has no memory policies");
     CHECK(syscall(SYS_mbind, p, 2 * MB, MPOL_BIND, &node, 64, 0) == 0);
-    CHECK(mode_of(p) == MPOL_BIND && mode_of(p + 2 * MB) == MPOL_DEFAULT);
+    CHECK(policy_of(p) == MPOL_BIND && policy_of(p + 2 * MB) == MPOL_DEFAULT);
     CHECK(madvise(p, 2 * MB, MADV_DONTNEED) == 0 && zeros(p, 2 * MB));
-    CHECK(mode_of(p) == MPOL_BIND);
-    CHECK(madvise(p + MB, PAGE, MADV_DONTNEED) == 0 && mode_of(p + MB) == MPOL_BIND);
+    CHECK(policy_of(p) == MPOL_BIND);
+    CHECK(madvise(p + MB, PAGE, MADV_DONTNEED) == 0 && policy_of(p + MB) == MPOL_BIND);
     for (size_t i = 2 * MB / 8; i < 4 * MB / 8; i++)
         CHECK(((uint64_t *)p)[i] == pattern(i, 1));
     return 0;
