@@ -416,7 +416,7 @@ impl Places {
 fn rewrite(library: &Library, found: &Found, buf: &mut [u8], executes: &impl Fn(Range) -> bool) -> Result<Places> {
     let mut places = Places { jumps: [Jump::default(); MAX_SITES], count: 0 };
     let own = enter::enter as *const () as usize;
-    let mut page = Page::new(place_near(library.code, buf)?, own);
+    let mut page = Page::new(place_near(library, buf)?, own);
     let (mut busy, mut another) = (false, false);
     let start = library.code.start;
     {
@@ -518,12 +518,13 @@ fn for_each_jump(
     Ok(())
 }
 
-/// A free page that jumps from everywhere in `code` reach.
+/// A free page that jumps from everywhere in the library's code reach.
 ///
-/// Straight below a mapping, where the program's next one would have ended too: above one the program may let it grow. Best below a
-/// file's, which stays where it is; last below what the engine has mapped for this call alone: the page would be left behind in the
-/// middle of a gap. Not below the stack, which grows down.
-fn place_near(code: Range, buf: &mut [u8]) -> Result<usize> {
+/// Straight below a mapping, where the program's next one would have ended too: above one the program may let it grow. Best below the
+/// library itself, or another object: nobody discards what lies there, as a program may that has made a hole between mappings of its
+/// own. Last below what the engine has mapped for this call alone: the page would be left behind in the middle of a gap. Not below the
+/// stack, which grows down.
+fn place_near(library: &Library, buf: &mut [u8]) -> Result<usize> {
     const REACH: usize = (1 << 31) - (1 << 20);
     let here = 0u8;
     let own = [&raw const here as usize, buf.as_ptr() as usize];
@@ -531,11 +532,12 @@ fn place_near(code: Range, buf: &mut [u8]) -> Result<usize> {
     let (mut end, mut best) = (0, None::<((u8, usize), usize)>);
     vma::for_each(c"/proc/thread-self/maps", buf, |v| {
         let at = v.range.start.saturating_sub(PAGE);
-        let distance = at.abs_diff(code.start).max(at.abs_diff(code.end));
+        let distance = at.abs_diff(library.code.start).max(at.abs_diff(library.code.end));
         let (kind, gap) = match v.kind {
-            Kind::File => (0, 4 * PAGE),
-            _ if own.iter().any(|at| v.range.start <= *at && *at < v.range.end) => (2, 16 * PAGE),
-            _ => (1, 16 * PAGE),
+            _ if v.range.start == library.base => (0, 4 * PAGE),
+            Kind::File if v.offset == 0 && v.prot == PROT_READ => (1, 4 * PAGE),
+            _ if own.iter().any(|at| v.range.start <= *at && *at < v.range.end) => (3, 16 * PAGE),
+            _ => (2, 16 * PAGE),
         };
         let fits = v.kind != Kind::Stack && at >= end + gap && distance < REACH;
         if fits && best.is_none_or(|(rank, _)| (kind, distance) < rank) {
