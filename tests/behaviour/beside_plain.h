@@ -57,6 +57,16 @@ static inline void *until_told(void *end)
     return NULL;
 }
 
+/* In pieces after a seal: in the middle it isn't dense enough to be sealed. */
+static inline char *sparse_in_the_middle(void)
+{
+    char *p = map_alone(12 * MB, RW, MAP_PRIVATE);
+    CHECK(p != NULL && madvise(p, 12 * MB, MADV_NOHUGEPAGE) == 0);
+    fill(p, 4 * MB, 1);
+    fill(p + 8 * MB, 4 * MB, 2);
+    return p;
+}
+
 static inline void compare(void (*with)(char *), char *sealed, const char *when)
 {
     char *plain = map_alone(LEN, RW, MAP_PRIVATE);

@@ -99,9 +99,14 @@ pub fn enter_sandbox() {
 }
 
 /// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what `real`
-/// returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid.
+/// returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid. Where the program mustn't read
+/// the time at all (`PR_SET_TSC`) forks are not timed, and the policy, which lives on that, seals nothing any more.
 pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     let policy = &STATE.policy;
+    let timed = STATE.has_clock();
+    if !timed {
+        stop();
+    }
     if policy.seals()
         && let Err(seal::Error::Refused(reason)) = sandbox::allows()
     {
@@ -133,10 +138,10 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         true => Kind::Sealed,
         false => Kind::Plain,
     };
-    let start = clock();
+    let start = if timed { clock() } else { 0 };
     let pid = real();
     if pid > 0 {
-        let ns = clock().saturating_sub(start);
+        let ns = if timed { clock().saturating_sub(start) } else { 0 };
         stats().fork(kind, ns);
         policy.note(kind == Kind::Sealed, ns, faults);
         // Not the faults of the seal.

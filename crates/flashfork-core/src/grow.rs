@@ -100,6 +100,9 @@ unsafe fn in_steps(
     if !end.sealed || STATE.marked.touch(whole) {
         end.properties = with_scratch(|text, _| by_any_means(|| Properties::at(whole.end - PAGE, text)))?;
     }
+    if STATE.properties() != 0 && with_scratch(|text, runs| differ(whole, text, runs))? {
+        return Err(Errno::EFAULT);
+    }
     let to = (flags & FIXED != 0).then_some(to);
     // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
     let moved = unsafe { Move { whole, len, end, flags }.run(to) };
@@ -180,14 +183,33 @@ fn list(whole: Range, runs: &mut [Run]) -> Result<(End, usize)> {
     by_any_means(|| pieces(runs, whole))
 }
 
+/// Whether the program asked for something on a part of a range only: then it is more than one mapping without any seal.
+fn differ(whole: Range, text: &mut [u8], runs: &mut [Run]) -> Result<bool> {
+    let (_, count) = list(whole, runs)?;
+    let mut first = None;
+    for run in &runs[..count] {
+        let properties = by_any_means(|| Properties::at(run.range.start, text))?;
+        if !properties.is_like(first.get_or_insert(properties)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// `mremap(2)` where nobody can tell what is mapped, for the reason `e`. What was sealed once moves to new memory, byte by byte.
 ///
 /// # Safety
 /// As `mremap(2)`.
 unsafe fn unseen(whole: Range, len: usize, flags: usize, to: usize, e: Errno) -> Result<usize> {
-    if !STATE.places.touch(whole) {
+    let sealed = STATE.holds_sealed();
+    if !sealed || !STATE.places.touch(whole) {
         // SAFETY: the program's own call.
-        return unsafe { sys::mremap(whole.start, whole.len(), len, flags, to) };
+        let moved = unsafe { sys::mremap(whole.start, whole.len(), len, flags, to) };
+        // Anonymous memory that lies in pieces since it was sealed.
+        let in_pieces = moved == Err(Errno::EFAULT) && STATE.places.touch(whole) && is_plain(whole);
+        if !in_pieces {
+            return moved;
+        }
     }
     if len < whole.len() || flags & DONTUNMAP != 0 || STATE.marked.touch(whole) || STATE.is_sandboxed() {
         return Err(e);
@@ -223,6 +245,19 @@ unsafe fn unseen(whole: Range, len: usize, flags: usize, to: usize, e: Errno) ->
         };
     }
     moved
+}
+
+/// Whether a range is anonymous memory for which nothing was asked, by what the kernel allows there; no where a clone that another
+/// thread makes might notice the question.
+fn is_plain(whole: Range) -> bool {
+    if STATE.properties() != 0 || sys::unshare_memory().is_err() {
+        return false;
+    }
+    // SAFETY: changes what clones get, and back before there can be one.
+    unsafe {
+        let anonymous = sys::madvise(whole.start, whole.len(), k::MADV_WIPEONFORK).is_ok();
+        sys::madvise(whole.start, whole.len(), k::MADV_KEEPONFORK).is_ok() && anonymous
+    }
 }
 
 /// The last piece of a mapping: new memory behind it is like it.

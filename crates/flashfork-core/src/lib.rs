@@ -53,6 +53,7 @@ mod stack;
 mod state;
 pub mod stats;
 mod stop;
+mod surroundings;
 pub mod survey;
 mod sys;
 mod text;

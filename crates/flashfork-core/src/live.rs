@@ -58,11 +58,12 @@ impl<'a> Live<'a> {
         if !sys::same_memory(sys::getpid(), self.process.thread()) {
             return Err(Reason::Threads);
         }
-        let deadline = sys::now_ns() + PATIENCE;
+        let began = sys::now_ns();
         while objects::is_shared(&mut arena.text, |pid| pid != self.process.pid()) {
             // It may be one of the engine's own, which works for a thread inside.
             STATE.close(true);
-            if !STATE.anybody_inside() && sys::now_ns() > deadline - PATIENCE + SHORT || sys::now_ns() > deadline {
+            let patience = if STATE.anybody_inside() { PATIENCE } else { SHORT };
+            if sys::now_ns() > began + patience {
                 STATE.close(false);
                 return Err(Reason::Threads);
             }

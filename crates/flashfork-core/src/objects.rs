@@ -186,6 +186,19 @@ pub fn is_device_to_mind(fd: i32) -> bool {
     matches!(sys::device_of(fd), Ok(Some(number)) if of_device(number).is_some())
 }
 
+/// Whether sockets of a family are such that memory is registered with them. Before there is one all memory becomes anonymous.
+pub fn is_family_to_mind(family: i32) -> bool {
+    of_family(family).is_some()
+}
+
+fn of_family(family: i32) -> Option<Reason> {
+    match family {
+        AF_XDP => Some(Reason::Xdp),
+        AF_RDS => Some(Reason::Rdma),
+        _ => None,
+    }
+}
+
 /// The first reason among the calling process's descriptors not to touch its memory, if there is one.
 pub fn descriptors(purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
     descriptors_of(&Process::Own, purpose, buf)
@@ -303,11 +316,10 @@ fn descriptor(process: &Process, purpose: Purpose, name: &[u8]) -> Option<Reason
     if target.starts_with(b"socket:") {
         let fd = decimal(name)? as i32;
         return match process.socket_domain(fd) {
-            Ok(AF_XDP) => Some(Reason::Xdp),
-            Ok(AF_RDS) => Some(Reason::Rdma),
             // We may not ask: then nothing may be done.
             Err(_) if matches!(process, Process::Other { .. }) => Some(Reason::ThreadTraced),
-            _ => None,
+            Err(_) => None,
+            Ok(family) => of_family(family),
         };
     }
     if purpose == Purpose::Unseal && target.starts_with(DEVICES) {

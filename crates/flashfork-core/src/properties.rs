@@ -43,6 +43,12 @@ impl Properties {
         }
     }
 
+    /// Whether the program has asked for the same, but for advice that is only that.
+    pub fn is_like(&self, other: &Properties) -> bool {
+        let same = |letters| self.flags.has(letters) == other.flags.has(letters);
+        self.pkey == other.pkey && same(b"lo") && same(b"lf") && PROMISES.iter().all(|(letters, _)| same(letters))
+    }
+
     /// What new memory can't be given.
     pub fn obstacle(&self) -> Option<Reason> {
         let is = |letters: &[&[u8; 2]]| letters.iter().any(|l| self.flags.has(l));

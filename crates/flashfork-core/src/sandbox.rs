@@ -121,6 +121,8 @@ fn try_everything() -> ! {
 /// As `prctl`.
 pub unsafe fn prctl(args: [usize; 6]) -> Result<usize> {
     const PR_SET_SECCOMP: u32 = 22;
+    const PR_SET_TSC: u32 = 26;
+    const PR_TSC_ENABLE: usize = 1;
     const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
     const SECCOMP_MODE_FILTER: usize = 2;
     // SAFETY: the program's own call.
@@ -137,6 +139,7 @@ pub unsafe fn prctl(args: [usize; 6]) -> Result<usize> {
             calls::let_go();
             real()
         }
+        PR_SET_TSC => real().inspect(|_| STATE.set_clock(args[1] as u32 as usize == PR_TSC_ENABLE)),
         _ => real(),
     }
 }

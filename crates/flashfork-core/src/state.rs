@@ -25,7 +25,7 @@ pub(crate) struct State {
     /// Process that is inside the engine; a clone made meanwhile inherits its parent's id here, which is not its own.
     owner: AtomicI32,
     sealed: AtomicBool,
-    /// What was sealed, or moved through the engine since: for when the kernel can't be asked.
+    /// What was ever sealed, or moved through the engine since: for when the kernel can't be asked.
     pub places: Places,
     /// What may have been given properties while it was sealed.
     pub marked: Places,
@@ -60,10 +60,12 @@ pub(crate) struct State {
     pub handling: AtomicU32,
     /// The handler behind the engine's own ([`crate::park`]).
     pub after_handler: AtomicUsize,
-    /// This process, as far as it was told: a child of `vfork(2)` sees its parent's.
+    /// This process, as far as it was told, 0 before: a child of `vfork(2)` sees its parent's.
     process: AtomicI32,
     /// Threads that are about to replace the program.
     pub execs: AtomicU32,
+    /// Whether reading the time is a signal (`PR_SET_TSC`).
+    no_clock: AtomicBool,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
     /// What was found in the process's code.
@@ -102,6 +104,7 @@ pub(crate) static STATE: State = State {
     after_handler: AtomicUsize::new(0),
     process: AtomicI32::new(0),
     execs: AtomicU32::new(0),
+    no_clock: AtomicBool::new(false),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
     code: Code::new(),
@@ -113,18 +116,26 @@ pub(crate) static STATE: State = State {
 };
 
 /// See [`State::inside`].
-pub(crate) struct Inside<'a>(&'a State);
+pub(crate) struct Inside<'a> {
+    state: &'a State,
+    /// The signals that were blocked before.
+    mask: Option<u64>,
+}
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         // A clone made inside has begun to count anew.
-        let _ = self.0.inside.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+        let _ = self.state.inside.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+        if let Some(mask) = self.mask {
+            sys::restore_signals(mask);
+        }
     }
 }
 
 impl State {
     /// Takes the engine; false when somebody has it (another thread, or a signal handler in the middle of a call).
     pub fn enter(&self) -> bool {
+        self.notice_clone();
         let me = sys::getpid();
         let owner = self.owner.load(SeqCst);
         owner != me && self.owner.compare_exchange(owner, me, SeqCst, SeqCst).is_ok()
@@ -151,9 +162,8 @@ impl State {
         self.holds.load(SeqCst)
     }
 
-    /// Everything is anonymous again.
+    /// Everything is anonymous again, in pieces.
     pub fn all_unsealed(&self) {
-        self.places.clear();
         self.marked.clear();
         self.holds.store(false, SeqCst);
     }
@@ -210,17 +220,35 @@ impl State {
     }
 
     /// Keeps seals by other threads out until the guard is dropped: they wait for it with nobody stopped. One that has waited in vain
-    /// gets a few milliseconds first, in which nobody comes in anew.
+    /// gets a few milliseconds first, in which nobody comes in anew. Signals wait too, once anything was sealed: a handler that jumps
+    /// away would keep seals out for ever.
     pub fn inside(&self) -> Inside<'_> {
         const LOOKS: usize = 100;
+        self.notice_clone();
         for _ in 0..LOOKS {
             if !self.closed.load(SeqCst) {
                 break;
             }
             sys::sleep_ns(100_000);
         }
+        let mask = if self.sealed() { sys::block_signals().ok() } else { None };
         self.inside.fetch_add(1, SeqCst);
-        Inside(self)
+        Inside { state: self, mask }
+    }
+
+    /// A child that the system call `clone` made by itself was told nothing: who was inside in the parent isn't here. A child of
+    /// `vfork(2)` shares its parent's memory, where they are.
+    fn notice_clone(&self) {
+        // A sandbox may end the program for a question that it doesn't ask.
+        if !self.sealed() || self.is_sandboxed() || self.is_known_process() {
+            return;
+        }
+        let parent = self.process.load(SeqCst);
+        if parent == 0 {
+            self.know_process();
+        } else if sys::unshare_memory().is_ok() || sys::compare_memory(sys::getpid(), parent) == Ok(false) {
+            self.nobody_inside();
+        }
     }
 
     /// See [`State::inside`].
@@ -278,6 +306,15 @@ impl State {
 
     pub fn properties_change(&self) {
         self.properties.fetch_add(1, SeqCst);
+    }
+
+    /// See [`State::no_clock`].
+    pub fn has_clock(&self) -> bool {
+        !self.no_clock.load(SeqCst)
+    }
+
+    pub fn set_clock(&self, allowed: bool) {
+        self.no_clock.store(!allowed, SeqCst);
     }
 
     pub fn set_helper(&self, pid: i32) {

@@ -573,12 +573,16 @@ pub fn unshare_memory() -> Result<()> {
     unsafe { syscall1(Sysno::unshare, k::CLONE_VM as usize) }.map(drop)
 }
 
-/// Whether two processes share their address space (`kcmp(2)`). Where the kernel doesn't say: no.
+/// Whether two processes share their address space. Where the kernel doesn't say: no.
 pub fn same_memory(one: i32, other: i32) -> bool {
+    compare_memory(one, other) == Ok(true)
+}
+
+/// The same (`kcmp(2)`). `ESRCH`: there is no such process, or it can't be seen from here.
+pub fn compare_memory(one: i32, other: i32) -> Result<bool> {
     const KCMP_VM: usize = 1;
     // SAFETY: no memory is passed.
-    let order = unsafe { syscall5(Sysno::kcmp, one as usize, other as usize, KCMP_VM, 0, 0) };
-    order == Ok(0)
+    unsafe { syscall5(Sysno::kcmp, one as usize, other as usize, KCMP_VM, 0, 0) }.map(|order| order == 0)
 }
 
 /// Lets other tasks run for about a millisecond; used between retries.

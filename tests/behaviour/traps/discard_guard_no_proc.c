@@ -1,4 +1,4 @@
-/* A guard (MADV_GUARD_INSTALL, Linux 6.13) in sealed memory of a process that left /proc behind, so that it can't open its page map:
+/* A guard (MADV_GUARD_INSTALL, Linux 6.13) in sealed memory of a process that has lost /proc, so that it can't open its page map:
    discards go over it, and it stays. madvise(2), chroot(2). */
 #include "../behaviour.h"
 
@@ -21,7 +21,7 @@ int main(void)
     if (madvise(probe, PAGE, MADV_GUARD_INSTALL) != 0)
         SKIP("this kernel has no MADV_GUARD_INSTALL (Linux 6.13)");
     seal();
-    if (!leave_proc())
+    if (!lose_proc())
         SKIP("no chroot without root or user namespaces");
     CHECK(madvise(p + MB, PAGE, MADV_GUARD_INSTALL) == 0 && !reads(p + MB));
     CHECK(madvise(p, 3 * MB, MADV_DONTNEED) == 0);

@@ -1,7 +1,7 @@
 /* Sealed memory grows as plain memory does where no descriptor is left to ask the kernel through: the table full up to the limit, the
-   soft limit 0, the hard limit 0, that for a user who can't lift it, and without /proc. getrlimit(2), chroot(2). */
+   soft limit 0, the hard limit 0, that for a user who can't lift it, and without /proc; whoever brings that about.
+   getrlimit(2), prlimit(2), chroot(2). */
 #include "../behaviour.h"
-#include <sys/resource.h>
 
 #define LEN (4 * MB)
 
@@ -27,12 +27,12 @@ static void grows(char *in_place, char *moving, char *fixed)
     CHECK(mincore(fixed, PAGE, &there_still) == -1 && errno == ENOMEM);
 }
 
-static int limited(int number)
+static int limited(int number, int unseen)
 {
-    struct rlimit full = {32, 32}, soft = {0, 32}, hard = {0, 0};
+    struct rlimit limit = {number == 0 ? 32 : 0, number < 2 ? 32 : 0};
     if (number == 4)
-        return leave_proc();
-    CHECK(setrlimit(RLIMIT_NOFILE, number == 0 ? &full : number == 1 ? &soft : &hard) == 0);
+        return unseen ? lose_proc() : leave_proc();
+    CHECK(unseen ? lower_limit(RLIMIT_NOFILE, limit.rlim_cur, limit.rlim_max) : setrlimit(RLIMIT_NOFILE, &limit) == 0);
     while (number == 0 && dup(2) >= 0)
         ;
     if (number == 3)
@@ -42,10 +42,10 @@ static int limited(int number)
 
 static void all(void)
 {
-    for (int number = 0; number < 5; number++)
+    for (int i = 0; i < 10; i++)
         if (in_clone()) {
-            if (limited(number))
-                grows(p[number], q[number], r[number]);
+            if (limited(i / 2, i % 2))
+                grows(p[i / 2], q[i / 2], r[i / 2]);
             _exit(0);
         }
 }

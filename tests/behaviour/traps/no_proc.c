@@ -1,12 +1,12 @@
-/* A sealed process that leaves /proc behind, as sandboxes do (chroot): clones are right, a further seal fails cleanly, and a discard
-   gives zeros. chroot(2). */
+/* A sealed process whose /proc somebody takes away: clones are right, a further seal fails cleanly, and a discard gives zeros.
+   chroot(2), clone(2) with CLONE_FS. */
 #include "../behaviour.h"
 
 int main(void)
 {
     char *p = memory(4 * MB, 1), *gone = memory(4 * MB, 2);
     seal();
-    if (!leave_proc())
+    if (!lose_proc())
         SKIP("no chroot without root or user namespaces");
     if (in_clone()) {
         CHECK(intact(p, 4 * MB, 1));
