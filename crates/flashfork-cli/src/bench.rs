@@ -211,7 +211,14 @@ fn measure(experiment: &Experiment) -> Result<(), CliError> {
     let output = experiment.output();
     let path = match &output.records {
         Some(path) => path.clone(),
-        None => places::records(experiment.name())?,
+        None => {
+            let path = places::records(experiment.name())?;
+            // The command's own place, unlike one that was given, may be made.
+            if let Some(directory) = path.parent() {
+                std::fs::create_dir_all(directory).map_err(CliError::file("create", directory))?;
+            }
+            path
+        }
     };
     // Before anything is measured: a place that can't be written to is found out now.
     let place = Place::open(&path)?;

@@ -36,7 +36,12 @@ impl Place {
                 }
             }
             Err(e) if e.kind() == ErrorKind::NotFound && !path.is_symlink() => {
-                std::fs::create_dir_all(directory(path)).map_err(failed())?;
+                let directory = directory(path);
+                // Said in words: the error of a file beside it would name that one.
+                if !directory.exists() {
+                    let (path, directory) = (path.display(), directory.display());
+                    return Err(CliError::Unable(format!("can't write {path}: there is no directory {directory}")));
+                }
                 aside(path).map_err(failed()).map(|_trial| Self::File(path.to_owned()))
             }
             Err(e) => Err(failed()(e)),

@@ -97,6 +97,19 @@ fn a_report_that_can_not_be_written_is_found_out_before_the_program_runs() {
     assert.code(1).stdout("").stderr(contains("/proc/nowhere/report.json"));
 }
 
+#[test]
+fn a_report_s_directory_must_be_there() {
+    let place = tempfile::tempdir().unwrap();
+    let report = place.path().join("new/report.json");
+    let says = format!(
+        "flashfork: can't write {}: there is no directory {}\n",
+        report.display(),
+        report.parent().unwrap().display()
+    );
+    run().arg("--report").arg(&report).args(["--", "echo", "ran"]).assert().code(1).stdout("").stderr(says);
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0);
+}
+
 /// On kernels without on-demand fork: one line, and the program runs as it would with plain forks.
 #[test]
 fn engine_odf_forks_on_demand_or_says_why_not_and_forks_plainly() {

@@ -32,6 +32,16 @@ fn what_only_reads_starts_no_daemon() {
 }
 
 #[test]
+fn no_daemon_is_started_in_a_directory_that_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    for starts in [&["run", "--", "true"][..], &["template", "create", "a"], &["serve"]] {
+        let says = format!("there is no directory {}\n", dir.path().join("new").display());
+        vm(dir.path()).args(starts).assert().code(1).stderr(predicates::str::ends_with(says));
+    }
+    assert!(!dir.path().join("new").exists());
+}
+
+#[test]
 fn all_names_are_gone_through_with_a_line_for_each_failure() {
     let dir = tempfile::tempdir().unwrap();
     for remove in [&["rm", "a", "b"][..], &["template", "rm", "a", "b"]] {

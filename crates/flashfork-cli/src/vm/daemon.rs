@@ -46,14 +46,15 @@ pub fn program() -> Result<PathBuf, CliError> {
     })
 }
 
-/// The command that runs a daemon at `socket`, whose directory is there then.
+/// The command that runs a daemon at `socket`. The default one's directory is made, any other must be there.
 pub fn command(socket: &Path) -> Result<Command, CliError> {
     check_place(socket)?;
     let dir = socket.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(CliError::file("create", dir))?;
-    // Its name can be guessed, and it may be in a directory where everybody makes files.
     if socket == default_socket() {
-        check_private(dir)?;
+        make_private(dir)?;
+    } else if !dir.exists() {
+        let (socket, dir) = (socket.display(), dir.display());
+        return Err(CliError::Unable(format!("can't listen at {socket}: there is no directory {dir}")));
     }
     let mut command = Command::new(program()?);
     command.arg("--socket").arg(socket).arg("--cache").arg(places::cache("lab")?);
@@ -72,6 +73,12 @@ fn check_place(socket: &Path) -> Result<(), CliError> {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound) => Ok(()),
         Err(e) => Err(CliError::file("look at", socket)(e)),
     }
+}
+
+/// Makes the directory of the default socket, whose name can be guessed, and which may be where everybody makes files.
+fn make_private(dir: &Path) -> Result<(), CliError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(CliError::file("create", dir))?;
+    check_private(dir)
 }
 
 /// Refuses a directory in which others could put a socket or log of theirs.
@@ -252,9 +259,8 @@ mod tests {
     fn only_a_directory_that_is_the_user_s_alone_to_write_holds_the_socket() {
         let place = tempfile::tempdir().unwrap();
         let dir = place.path().join("dir");
-        command(&dir.join("vmd.sock")).err();
+        make_private(&dir).unwrap();
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
-        check_private(&dir).unwrap();
         for mode in [0o770, 0o777, 0o1777] {
             fs::set_permissions(&dir, fs::Permissions::from_mode(mode)).unwrap();
             assert!(check_private(&dir).unwrap_err().to_string().contains("others may write"), "{mode:o}");
@@ -278,7 +284,13 @@ mod tests {
         let file = place.path().join("passwd");
         fs::write(&file, "dear").unwrap();
         let long = place.path().join("new").join("x".repeat(200));
-        for (path, why) in [(&file, "is no socket"), (&file.join("vmd.sock"), "look at"), (&long, "is too long")] {
+        let new = place.path().join("new/vmd.sock");
+        for (path, why) in [
+            (&file, "is no socket"),
+            (&file.join("vmd.sock"), "look at"),
+            (&long, "is too long"),
+            (&new, "there is no directory"),
+        ] {
             assert!(connect(path).map(drop).unwrap_err().to_string().contains(why), "{}", path.display());
             assert!(command(path).unwrap_err().to_string().contains(why), "{}", path.display());
         }
