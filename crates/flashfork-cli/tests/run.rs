@@ -419,6 +419,27 @@ fn the_environment_is_the_options_default() {
 }
 
 #[test]
+fn a_wrong_variable_is_said_once_in_a_tree_of_programs() {
+    let place = tempfile::tempdir().unwrap();
+    let no_statistics = place.path().join("statistics");
+    std::fs::write(&no_statistics, "").unwrap();
+    // The shell as the first program: it has a `setenv` of its own.
+    let script = "/bin/true; sh -c '(:); /bin/true; env'; env";
+    let mut tree = std::process::Command::new("bash");
+    tree.args(["-c", script]).env("LD_PRELOAD", exe().with_file_name("libflashfork_preload.so"));
+    tree.env("FLASHFORK_ENGINE", "warp").env("FLASHFORK_THREADS", "go").env("FLASHFORK_STATS", &no_statistics);
+    let output = tree.output().unwrap();
+    let (shown, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    for variable in ["FLASHFORK_ENGINE", "FLASHFORK_THREADS", "FLASHFORK_STATS"] {
+        assert_eq!(said.matches(variable).count(), 1, "{said}");
+    }
+    for means in ["FLASHFORK_ENGINE=fork\n", "FLASHFORK_THREADS=refuse\n", "FLASHFORK_STATS=\n"] {
+        assert_eq!(shown.matches(means).count(), 2, "{shown}");
+    }
+}
+
+#[test]
 fn a_device_that_stands_against_a_seal_is_named() {
     let devices =
         ["/dev/mem", "/dev/loop-control", "/dev/rtc0", "/dev/hpet", "/dev/vga_arbiter", "/dev/hwrng", "/dev/uinput"];

@@ -1,5 +1,7 @@
 //! What the environment asks for, read once when the shim is loaded. `docs/ENVIRONMENT.md` lists the variables.
 
+use crate::warm::environ;
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use flashfork_core::fork::{Engine, configure, share_stats};
 use flashfork_core::odf::Unavailable;
@@ -24,13 +26,17 @@ extern "C" fn init() {
         Some(b"odf") => Engine::Odf,
         Some(_) => {
             complain(b"flashfork: FLASHFORK_ENGINE is auto, fork, seal or odf; forks stay plain\n");
+            set_for_children(c"FLASHFORK_ENGINE", &PLAIN);
             Engine::Fork
         }
     };
     match variable(c"FLASHFORK_THREADS").map(CStr::to_bytes) {
         None | Some(b"refuse" | b"") => {}
         Some(b"stop") => threads::allow(Threads::Stop),
-        Some(_) => complain(b"flashfork: FLASHFORK_THREADS is refuse or stop; a process with threads is not sealed\n"),
+        Some(_) => {
+            complain(b"flashfork: FLASHFORK_THREADS is refuse or stop; a process with threads is not sealed\n");
+            set_for_children(c"FLASHFORK_THREADS", &REFUSE);
+        }
     }
     if let Some(files) = variable(c"FLASHFORK_TRUST") {
         trust(files.to_bytes());
@@ -49,6 +55,7 @@ extern "C" fn init() {
             }
             Unavailable::Failed(_) => b"flashfork: prctl(PR_SET_ODF) fails (a sandbox?); forks stay plain\n",
         });
+        set_for_children(c"FLASHFORK_ENGINE", &PLAIN);
     }
     if let Some(path) = variable(c"FLASHFORK_STATS") {
         match map_stats(path) {
@@ -58,7 +65,35 @@ extern "C" fn init() {
             Found::Nothing => {}
             Found::Other => {
                 complain(b"flashfork: FLASHFORK_STATS names no statistics file of this version; not counted\n");
+                set_for_children(c"FLASHFORK_STATS", &UNCOUNTED);
             }
+        }
+    }
+}
+
+/// A variable with its value, in memory that the program may change, as it may its environment.
+struct Variable<const N: usize>(UnsafeCell<[u8; N]>);
+
+// SAFETY: the shim never looks at the bytes; what the program does with its environment is its own affair.
+unsafe impl<const N: usize> Sync for Variable<N> {}
+
+static PLAIN: Variable<22> = Variable(UnsafeCell::new(*b"FLASHFORK_ENGINE=fork\0"));
+static REFUSE: Variable<25> = Variable(UnsafeCell::new(*b"FLASHFORK_THREADS=refuse\0"));
+static UNCOUNTED: Variable<17> = Variable(UnsafeCell::new(*b"FLASHFORK_STATS=\0"));
+
+/// Puts in a variable's place what it was taken for: programs that this one starts do the same, and don't say again what is wrong. Not by
+/// `setenv`, which may be the program's own (bash has one) and not be ready yet.
+fn set_for_children<const N: usize>(name: &CStr, instead: &'static Variable<N>) {
+    let name = name.to_bytes();
+    // SAFETY: the environment is not changed while the loader runs; a null ends it, and each of its strings.
+    unsafe {
+        let mut place = environ;
+        while !place.is_null() && !(*place).is_null() {
+            let rest = CStr::from_ptr(*place).to_bytes().strip_prefix(name);
+            if rest.is_some_and(|rest| rest.first() == Some(&b'=')) {
+                *place = instead.0.get().cast();
+            }
+            place = place.add(1);
         }
     }
 }

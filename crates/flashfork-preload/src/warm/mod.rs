@@ -26,6 +26,7 @@ use flashfork_warm::{Facts, MOST_RUNNING, ReadyAt};
 
 pub use entry::ready_call;
 pub use script::call;
+pub use take_over::environ;
 
 /// Something that only the process's one thread looks at.
 struct Single<T>(UnsafeCell<T>);
