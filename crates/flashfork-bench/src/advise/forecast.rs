@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use flashfork::CostModel;
 use flashfork::cost::{Engine as Priced, Writes};
+use flashfork::{CostModel, Pages};
 use serde::Serialize;
 
 use super::{Dirtied, Survey};
@@ -45,6 +45,8 @@ pub struct Forecast {
     pub outlooks: Vec<Outlook>,
     /// What is written between forks.
     pub dirtied: Dirtied,
+    /// What the seal takes, once, in microseconds; missing where there is nothing to seal.
+    pub seal_us: Option<f64>,
 }
 
 impl Outlook {
@@ -106,7 +108,16 @@ impl Forecast {
             }
             None => without(Engine::Odf, "this kernel is not patched for it".to_owned()),
         };
-        Self { outlooks: vec![now, thp, seal, odf], dirtied }
+        let seal_time = model.seal_time(Pages::Auto, survey.sealable_bytes).as_nanos() as f64 / 1e3;
+        let seal_us = seal.unavailable.is_none().then_some(seal_time);
+        Self { outlooks: vec![now, thp, seal, odf], dirtied, seal_us }
+    }
+
+    /// How many forks a seal needs to have paid, compared with `instead`. `None`: never, or there is no such engine here.
+    pub fn seal_pays_after(&self, instead: Engine) -> Option<u64> {
+        let total = |engine| self.of(engine).and_then(Outlook::total_us);
+        let gain = total(instead)? - total(Engine::Seal)?;
+        (gain > 0.0).then_some((self.seal_us? / gain).ceil().max(1.0) as u64)
     }
 
     /// The forecast for `engine`, if it is to be had.

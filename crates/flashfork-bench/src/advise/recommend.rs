@@ -1,14 +1,16 @@
-//! What to do, in one sentence.
+//! What to do, in words.
 
 use serde::Serialize;
 
-use super::{Engine, Forecast, Survey};
+use super::{Engine, Forecast, Outlook, Survey};
 use crate::table::time;
 
 /// Less of a gain than this share of a fork is not worth a change ...
 const WORTH: f64 = 0.25;
 /// ... nor is less than this, in microseconds.
 const WORTH_US: f64 = 100.0;
+/// The engine `auto` seals only what makes a cycle shorter than this share of it, going by fork calls (docs/POLICY.md).
+const AUTO_SEALS: f64 = 0.9;
 /// Extra memory a seal may take at its peak, in bytes.
 const SEAL_EXTRA: u64 = 128 << 20;
 
@@ -30,7 +32,7 @@ pub struct Advice {
 pub struct Recommendation {
     /// How to fork it; [`Engine::Now`] means: change nothing.
     pub engine: Engine,
-    /// The same in one sentence.
+    /// The same in words.
     pub sentence: String,
 }
 
@@ -43,26 +45,43 @@ impl Advice {
 }
 
 fn recommend(forecast: &Forecast, headroom: u64) -> Recommendation {
-    let total = |engine| forecast.of(engine).and_then(super::Outlook::total_us);
+    let total = |engine| forecast.of(engine).and_then(Outlook::total_us);
     let now = total(Engine::Now).unwrap_or_default();
-    let enough = |engine: Engine| engine != Engine::Seal || headroom >= SEAL_EXTRA;
+    let worth = |cost: f64| now - cost >= WORTH_US && now - cost >= WORTH * now;
+    // Then `auto` doesn't seal, and an assumption is no reason to overrule it.
+    let assumed_only = !auto_seals(forecast) && !forecast.dirtied.measured;
+    let room = headroom >= SEAL_EXTRA;
     let best = [Engine::Thp, Engine::Seal, Engine::Odf]
         .into_iter()
-        .filter(|&engine| enough(engine))
+        .filter(|&engine| engine != Engine::Seal || room && !assumed_only)
         .filter_map(|engine| Some((engine, total(engine)?)))
         .min_by(|a, b| a.1.total_cmp(&b.1));
-    let (engine, sentence) = match best {
-        Some((engine, cost)) if now - cost >= WORTH_US && now - cost >= WORTH * now => {
+    let (engine, sentence) = match (best, total(Engine::Seal).filter(|cost| room && assumed_only && worth(*cost))) {
+        (Some((engine, cost)), _) if worth(cost) => {
             let gain = format!("a fork with its writes then costs about {} instead of {}", time(cost), time(now));
             let how = match engine {
                 Engine::Thp => "Give it transparent huge pages (GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or madvise)",
-                Engine::Seal => "Run it under `flashfork run`, which seals its memory once it is warm",
+                Engine::Seal if auto_seals(forecast) => {
+                    "Run it under `flashfork run`, which seals its memory once it is warm"
+                }
+                Engine::Seal => "Run it under `flashfork run --engine seal`, which seals its memory before it forks",
                 Engine::Odf => "Set vm.on_demand_fork=1 and run it under `flashfork run`",
                 Engine::Now => "Leave it as it is",
             };
-            (engine, format!("{how}: {gain}."))
+            let price = if engine == Engine::Seal { price(forecast) } else { String::new() };
+            (engine, format!("{how}: {gain}.{price}"))
         }
-        Some((_, cost)) if cost < now => (
+        (_, Some(sealed)) => (
+            Engine::Now,
+            format!(
+                "Change nothing; the default engine of `flashfork run` doesn't either, for a seal makes fork calls no shorter here. A \
+                 fork with its writes costs about {}, and about {} under `flashfork run --engine seal` if as much is written as \
+                 is assumed: count with --watch SECONDS.",
+                time(now),
+                time(sealed)
+            ),
+        ),
+        (Some((_, cost)), _) if cost < now => (
             Engine::Now,
             format!(
                 "Change nothing: a fork with its writes costs about {}, and at best {} otherwise.",
@@ -81,9 +100,32 @@ fn recommend(forecast: &Forecast, headroom: u64) -> Recommendation {
     Recommendation { engine, sentence }
 }
 
+/// Whether the engine `auto` comes to seal such a process, too.
+fn auto_seals(forecast: &Forecast) -> bool {
+    let call = |engine| forecast.of(engine)?.fork_us;
+    matches!((call(Engine::Seal), call(Engine::Now)), (Some(seal), Some(now)) if seal < AUTO_SEALS * now)
+}
+
+/// What a seal costs, and from when on it has paid: `flashfork run` tells whoever forked less often.
+fn price(forecast: &Forecast) -> String {
+    let (Some(seal), Some(forks)) = (forecast.seal_us, forecast.seal_pays_after(Engine::Now)) else {
+        return String::new();
+    };
+    let huge = match forecast.seal_pays_after(Engine::Thp).filter(|&against_huge| against_huge > forks) {
+        Some(against_huge) => format!(", and against transparent huge pages from about {against_huge}"),
+        None => String::new(),
+    };
+    let auto = if auto_seals(forecast) {
+        ""
+    } else {
+        " The default engine would not seal it: it goes by fork calls, which get no shorter, and the gain is in writes."
+    };
+    format!(" The seal takes about {} once and pays from about {forks} forks on{huge}.{auto}", time(seal))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Dirtied, Outlook};
+    use super::super::Dirtied;
     use super::*;
 
     fn forecast(costs: [Option<f64>; 4]) -> Forecast {
@@ -98,7 +140,7 @@ mod tests {
                 writes_us: cost.map(|_| 1.0),
             })
             .collect();
-        Forecast { outlooks, dirtied: Dirtied { pages: 1, regions: 1, measured: false } }
+        Forecast { outlooks, dirtied: Dirtied { pages: 1, regions: 1, measured: false }, seal_us: Some(500_000.0) }
     }
 
     #[test]
@@ -120,5 +162,30 @@ mod tests {
         assert!(said.contains("flashfork run") && said.contains("61.0 µs") && said.contains("20.0 ms"), "{said}");
         let nothing = recommend(&forecast([Some(50.0), None, None, None]), 1 << 30).sentence;
         assert!(nothing.starts_with("Change nothing"), "{nothing}");
+    }
+    #[test]
+    fn a_seal_s_price_is_told_in_forks() {
+        let said = recommend(&forecast([Some(20_000.0), Some(400.0), Some(60.0), None]), 1 << 30).sentence;
+        // 500 ms against 19,940 µs and 340 µs a fork.
+        assert!(said.contains("500 ms") && said.contains("26 forks") && said.contains("1471"), "{said}");
+    }
+
+    #[test]
+    fn where_fork_calls_get_no_shorter_the_default_engine_is_contradicted_by_counted_writes_alone() {
+        let mut huge = forecast([Some(250.0), Some(250.0), Some(270.0), None]);
+        for (outlook, writes) in huge.outlooks.iter_mut().zip([750.0, 750.0, 200.0]) {
+            outlook.writes_us = Some(writes);
+        }
+        let assumed = recommend(&huge, 1 << 30);
+        assert_eq!(assumed.engine, Engine::Now);
+        assert!(
+            assumed.sentence.contains("the default engine of `flashfork run` doesn't either")
+                && assumed.sentence.contains("--watch")
+        );
+        huge.dirtied.measured = true;
+        let counted = recommend(&huge, 1 << 30);
+        assert_eq!(counted.engine, Engine::Seal);
+        assert!(counted.sentence.contains("--engine seal") && counted.sentence.contains("would not seal it"));
+        assert_eq!(recommend(&huge, 0).engine, Engine::Now, "no room for a seal");
     }
 }

@@ -1,7 +1,7 @@
 //! What a run gained, as JSON and as one line.
 
 use super::Engine;
-use flashfork::cost::{self, CostModel, Memory};
+use flashfork::cost::{self, CostModel, Memory, Writes};
 use flashfork::never_seal;
 use flashfork_core::name::NAME;
 use flashfork_core::stats::{Stats, Timed};
@@ -147,9 +147,7 @@ impl Report {
             let error = std::io::Error::from_raw_os_error(self.last_errno as i32);
             parts.push(format!("{} seals failed: {error}", self.errors));
         }
-        if let Some(true) = model.map(|m| self.thp_is_faster(m)) {
-            parts.push("THP would have been faster here, the time to seal included".into());
-        }
+        parts.extend(model.and_then(|m| self.beside_thp(m)));
         parts.join("; ")
     }
 
@@ -170,7 +168,8 @@ impl Report {
             };
         };
         let memory = Memory::clean(self.largest_seal_bytes);
-        let estimate = || Some(format!("about {}", time(micros(model?.fork_time(cost::Engine::Fork, memory)?))));
+        let estimate =
+            || Some(format!("about {} on 4 KB pages", time(micros(model?.fork_time(cost::Engine::Fork, memory)?))));
         let before = self.forks_before_seal.mean_us.map(time).or_else(estimate);
         let before = before.map_or(String::new(), |b| format!("{b} → "));
         let mut text = format!("{} forks, {before}{} each", self.forks_after_seal.count, time(after));
@@ -214,13 +213,25 @@ impl Report {
             .collect()
     }
 
-    /// Whether forks of the same memory on huge pages would have taken less time, the seals included.
-    fn thp_is_faster(&self, model: &CostModel) -> bool {
-        let Some(after) = self.forks_after_seal.mean_us else { return false };
-        let count = self.forks_after_seal.count as f64;
+    /// Where forks of the same memory on huge pages would have taken less time. Asked of the model alone, as `advise` does: beside its
+    /// prices the times measured here would count whatever else ran.
+    fn beside_thp(&self, model: &CostModel) -> Option<String> {
+        let forks = self.forks_after_seal.count;
+        model.write_fork_thp?;
+        self.forks_after_seal.mean_us?;
         let memory = Memory::clean(self.largest_seal_bytes);
-        let thp = model.fork_time(cost::Engine::ForkThp, memory).map(micros);
-        thp.is_some_and(|thp| thp * count < after * count + self.seal_seconds * 1e6)
+        beside_thp(forks, model.break_even_forks(cost::Engine::ForkThp, memory, Writes::default()))
+    }
+}
+
+/// The same, by the number of forks from which on a seal pays against THP, if it ever does.
+fn beside_thp(forks: u64, pays: Option<u64>) -> Option<String> {
+    match pays {
+        Some(pays) if forks >= pays => None,
+        Some(pays) => {
+            Some(format!("so few forks would have been faster on THP: a seal pays from about {pays} on, writes aside"))
+        }
+        None => Some("forks would have been as fast on THP, writes aside".into()),
     }
 }
 
@@ -241,4 +252,16 @@ fn micros(d: std::time::Duration) -> f64 {
 
 fn time(us: f64) -> String {
     if us < 1000.0 { format!("{us:.0} µs") } else { format!("{:.1} ms", us / 1000.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::beside_thp;
+
+    #[test]
+    fn a_seal_is_held_against_huge_pages_by_the_number_of_forks() {
+        assert!(beside_thp(300, Some(1398)).unwrap().contains("from about 1398 on"));
+        assert_eq!(beside_thp(1398, Some(1398)), None);
+        assert!(beside_thp(300, None).unwrap().contains("as fast on THP"));
+    }
 }
