@@ -14,6 +14,9 @@ use std::time::Duration;
 
 /// Say what a running program's forks cost, with huge pages, sealed and on demand, and what to do; nothing in it is changed
 #[derive(Args)]
+#[command(
+    override_usage = "flashfork advise [OPTIONS] <PID>\n       flashfork advise [OPTIONS] -- <COMMAND>..."
+)]
 #[command(after_help = "Example: flashfork advise 4711\n         flashfork advise --after 5 -- python3 server.py")]
 pub struct AdviseArgs {
     /// The running process

@@ -26,6 +26,7 @@ enum LabCommand {
 
 /// Run a command in a fresh guest; its output and exit code are passed on
 #[derive(Args)]
+#[command(override_usage = "flashfork lab run [OPTIONS] [--] <COMMAND>...")]
 #[command(after_help = "Example: flashfork lab run --kernel 6.12 --swap 256M -- cat /proc/swaps")]
 struct LabRunArgs {
     /// 6.1, 6.12 (Debian's newest cloud kernels, downloaded once) or the path of a bzImage
@@ -77,7 +78,7 @@ struct LabRunArgs {
     #[arg(long)]
     fail_on_warning: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

@@ -335,6 +335,28 @@ fn completions_and_man_pages_are_made() {
     }
 }
 
+/// The usage line of `--help`, and the synopsis of the man page.
+#[test]
+fn usage_and_man_page_show_where_a_program_begins() {
+    let pages = tempfile::tempdir().unwrap();
+    flashfork().arg("man").arg(pages.path()).assert().success();
+    for (command, usage) in [
+        ("run", "[OPTIONS] [--] <COMMAND>..."),
+        ("warm", "[OPTIONS] <NAME> [--] <COMMAND>..."),
+        ("lab run", "[OPTIONS] [--] <COMMAND>..."),
+        ("vm run", "[OPTIONS] [--] <COMMAND>..."),
+        ("vm exec", "[OPTIONS] <NAME> [--] <COMMAND>..."),
+        ("advise", "[OPTIONS] -- <COMMAND>..."),
+        ("bench write-fraction", "[OPTIONS] [-- <COMMAND>...]"),
+    ] {
+        let help = flashfork().args(command.split(' ')).arg("--help").assert().success();
+        help.stdout(contains(format!("flashfork {command} {usage}\n")));
+        let page = format!("flashfork-{}.1", command.replace(' ', "-"));
+        let page = std::fs::read_to_string(pages.path().join(page)).unwrap().replace("\\-", "-");
+        assert!(page.contains(&format!("{usage}\n")), "{page}");
+    }
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_a_closed_pipe_a_quiet_end() {
     for args in [&["doctor"][..], &["doctor", "--json"], &["completions", "bash"]] {

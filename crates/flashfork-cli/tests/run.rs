@@ -81,6 +81,17 @@ fn exit_codes_are_passed_on() {
 }
 
 #[test]
+fn a_program_s_options_are_its_own_with_and_without_dashes() {
+    let printf = ["printf", "%s,", "--version", "-x", "--engine", "--", "fork"];
+    let printed = "--version,-x,--engine,--,fork,";
+    run().args(printf).assert().success().stdout(printed);
+    run().arg("--").args(printf).assert().success().stdout(printed);
+    run().args(["--engine", "fork"]).args(printf).assert().success().stdout(printed);
+    // What comes before the program is the command's.
+    run().args(["--enigne", "fork", "true"]).assert().code(2).stderr(contains("--enigne"));
+}
+
+#[test]
 fn output_and_input_are_the_program_s_own() {
     run().args(["--", "cat"]).write_stdin("in\0out").assert().success().stdout("in\0out").stderr("");
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
+#[command(override_usage = "flashfork bench write-fraction [OPTIONS] [-- <COMMAND>...]")]
 #[command(after_help = "Example: flashfork bench write-fraction --after 2 --for 5 -- python3 server.py\n\n\
                   Without a command or a process the ready runs are measured: CPython, Emacs Lisp's Towers of Hanoi, SQLite \
                   and redis-server, as far as they are installed.")]

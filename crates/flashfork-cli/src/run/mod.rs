@@ -18,6 +18,7 @@ use std::process::ExitCode;
 /// The program is started with the shim preloaded; nothing in it changes but the cost of its forks. At the end a line on the
 /// terminal says what that was. Statically linked and setuid programs can't be preloaded: they run as they are.
 #[derive(Args)]
+#[command(override_usage = "flashfork run [OPTIONS] [--] <COMMAND>...")]
 #[command(after_help = "Example: flashfork run --report forks.json -- python3 server.py
 
 Exit code: the program's own, 128 plus the signal that ended it, 127 when it was not found, 126 when it could not be run, 1 when flashfork itself failed, 2 for wrong usage.")]
@@ -35,7 +36,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

@@ -87,6 +87,7 @@ pub struct ServeArgs {
 }
 
 #[derive(Args)]
+#[command(override_usage = "flashfork vm run [OPTIONS] [--] <COMMAND>...")]
 pub struct RunArgs {
     /// The template
     #[arg(long, default_value = DEFAULT_TEMPLATE, value_name = "NAME", value_parser = name)]
@@ -95,7 +96,7 @@ pub struct RunArgs {
     #[arg(short = 't', long)]
     pub terminal: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -198,6 +199,7 @@ pub struct CloneArgs {
 }
 
 #[derive(Args)]
+#[command(override_usage = "flashfork vm exec [OPTIONS] <NAME> [--] <COMMAND>...")]
 pub struct ExecArgs {
     /// The clone
     #[arg(value_parser = name)]
@@ -206,7 +208,7 @@ pub struct ExecArgs {
     #[arg(short = 't', long)]
     pub terminal: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

@@ -24,6 +24,7 @@ pub use names::Name;
 /// The program runs until it is ready: CPython, Perl and Ruby when the code they were given has run, any other dynamically linked program
 /// when it is linked and about to enter main. There it waits, in the background, until `flashfork rm`. docs/WARM.md has the details.
 #[derive(Args)]
+#[command(override_usage = "flashfork warm [OPTIONS] <NAME> [--] <COMMAND>...")]
 #[command(after_help = "Examples:
   flashfork warm py -- python3 -c 'import numpy'
   flashfork clone py script.py")]
@@ -37,7 +38,7 @@ pub struct WarmArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_clones: Option<u64>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
