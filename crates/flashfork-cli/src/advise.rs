@@ -15,12 +15,13 @@ use std::time::Duration;
 /// Say what a running program's forks cost, with huge pages, sealed and on demand, and what to do; nothing in it is changed
 #[derive(Args)]
 #[command(
+    arg_required_else_help = true,
     override_usage = "flashfork advise [OPTIONS] <PID>\n       flashfork advise [OPTIONS] -- <COMMAND>..."
 )]
 #[command(after_help = "Example: flashfork advise 4711\n         flashfork advise --after 5 -- python3 server.py")]
 pub struct AdviseArgs {
     /// The running process
-    #[arg(required_unless_present = "command", conflicts_with = "command", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(required_unless_present = "command", conflicts_with = "command", value_parser = process)]
     pid: Option<i32>,
     /// Count what is written during so many seconds instead of assuming it; the process is stopped (SIGSTOP) for two looks
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -67,6 +68,11 @@ fn model() -> Result<CostModel, CliError> {
         eprintln!("flashfork: the cost model can't be kept for next time: {why}");
     }
     Ok(model)
+}
+
+fn process(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "give the number of a process, or put `--` before a command".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -358,6 +358,16 @@ fn usage_and_man_page_show_where_a_program_begins() {
 }
 
 #[test]
+fn advise_says_what_to_give() {
+    let examples = contains("Usage: flashfork advise [OPTIONS] <PID>").and(contains("Example: flashfork advise 4711"));
+    flashfork().arg("advise").assert().code(2).stdout("").stderr(examples);
+    let tip = contains("put `--` before a command");
+    flashfork().args(["advise", "python3"]).assert().code(2).stdout("").stderr(tip);
+    let usage = contains("flashfork advise [OPTIONS] -- <COMMAND>...");
+    flashfork().args(["advise", "python3", "server.py"]).assert().code(2).stdout("").stderr(usage);
+}
+
+#[test]
 fn a_full_disk_is_an_error_and_a_closed_pipe_a_quiet_end() {
     for args in [&["doctor"][..], &["doctor", "--json"], &["completions", "bash"]] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
