@@ -106,6 +106,20 @@ pub enum BenchError {
     Unable(String),
 }
 
+/// Whether a program could not be started because it isn't there. Where PATH has a directory that may not be searched, that is what the
+/// system says instead.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
+
+/// What to do, behind what was being done, where the system denies it.
+pub(crate) fn if_denied(error: &io::Error, cure: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => format!(" ({cure})"),
+        _ => String::new(),
+    }
+}
+
 impl BenchError {
     /// A failed system call or file operation, with what was being done.
     pub fn system(what: impl Into<String>, source: impl Into<io::Error>) -> Self {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
+use crate::error::if_denied;
 use crate::{BenchError, Progress};
 
 const NAME: &str = "flashfork-bench.lock";
@@ -41,7 +42,10 @@ impl MachineLock {
 
     /// Waits for the lock on the file `path`.
     fn acquire_at(path: &Path, progress: &mut dyn Progress) -> Result<Self, BenchError> {
-        let failed = |error: io::Error| BenchError::system(format!("lock {}", path.display()), error);
+        let failed = |error: io::Error| {
+            let cure = if_denied(&error, "let everybody read it or remove it, which its owner or root can do");
+            BenchError::system(format!("lock {}{cure}", path.display()), error)
+        };
         let begin = Instant::now();
         let mut told = false;
         loop {

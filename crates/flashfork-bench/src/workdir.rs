@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::BenchError;
+use crate::error::if_denied;
 
 /// Reads until the pipe is closed, then removes the directory. Several attempts, because a process that is being killed at
 /// the same moment may still be writing there.
@@ -28,7 +29,14 @@ pub struct WorkDir {
 impl WorkDir {
     /// Makes one in `parent`, which is made too where it doesn't exist, or else where temporary files go.
     pub fn new(parent: Option<&Path>) -> Result<Self, BenchError> {
-        let failed = |error: io::Error| BenchError::system("make a temporary directory", error);
+        let failed = |error: io::Error| {
+            let (place, cure) = match parent {
+                Some(parent) => (parent.to_owned(), "give a --cache where you may write"),
+                None => (std::env::temp_dir(), "set TMPDIR to a directory where you may write"),
+            };
+            let cure = if_denied(&error, cure);
+            BenchError::system(format!("make a temporary directory in {}{cure}", place.display()), error)
+        };
         let mut builder = tempfile::Builder::new();
         builder.prefix("flashfork-bench-");
         let dir = match parent {
@@ -86,6 +94,13 @@ mod tests {
         assert_eq!(dir.path().parent(), Some(inner.as_path()));
         drop(dir);
         assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn where_none_can_be_made_place_and_cure_are_told() {
+        // Nobody makes a directory there, root included.
+        let said = WorkDir::new(Some(Path::new("/sys/cache"))).unwrap_err().to_string();
+        assert!(said.contains("in /sys/cache (give a --cache where you may write): "), "{said}");
     }
 
     #[test]

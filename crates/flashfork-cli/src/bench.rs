@@ -29,7 +29,7 @@ use flashfork_bench::warm::{self, WarmOptions};
 use flashfork_bench::write_fraction::WriteFractionOptions;
 use flashfork_bench::{BenchError, Installed, Outcome};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Run an experiment and keep every sample in a record file, or draw such a file
@@ -211,17 +211,12 @@ fn measure(experiment: &Experiment) -> Result<(), CliError> {
     let output = experiment.output();
     let path = match &output.records {
         Some(path) => path.clone(),
-        None => {
-            let path = places::records(experiment.name())?;
-            // The command's own place, unlike one that was given, may be made.
-            if let Some(directory) = path.parent() {
-                std::fs::create_dir_all(directory).map_err(CliError::file("create", directory))?;
-            }
-            path
-        }
+        None => places::records(experiment.name())?,
     };
     // Before anything is measured: a place that can't be written to is found out now.
-    let place = Place::open(&path)?;
+    let place = records(&path, output.records.is_none()).map_err(|e| {
+        e.if_denied("give --records FILE where you may write, or set XDG_STATE_HOME to such a directory")
+    })?;
     // One that failed in the middle has records too.
     let (outcome, failure) = match run(experiment) {
         Ok(outcome) => (outcome, Ok(())),
@@ -237,6 +232,14 @@ fn measure(experiment: &Experiment) -> Result<(), CliError> {
     };
     printed.map_err(CliError::file("write", "standard output"))?;
     failure
+}
+
+/// The place of the records. Unlike the directory of a file that was given, the user's own is made.
+fn records(path: &Path, own: bool) -> Result<Place, CliError> {
+    if let Some(directory) = path.parent().filter(|_| own) {
+        std::fs::create_dir_all(directory).map_err(CliError::file("create", directory))?;
+    }
+    Place::open(path)
 }
 
 impl Experiment {

@@ -1,5 +1,6 @@
 //! What ends a command with exit code 1 and one line.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// A failure in words: what, why, what to do.
@@ -34,5 +35,17 @@ impl CliError {
     pub fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> CliError {
         let path = path.into();
         move |source| CliError::File { what, path, source }
+    }
+
+    /// Adds what to do where the system denies it.
+    pub fn if_denied(self, cure: &str) -> CliError {
+        match &self {
+            CliError::File { source, .. }
+                if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
+            {
+                CliError::Unable(format!("{self}; {cure}"))
+            }
+            _ => self,
+        }
     }
 }

@@ -269,6 +269,15 @@ fn records_that_could_not_be_written_are_refused_before_measuring() {
         .stderr(contains("/dev/full").and(contains("No space left")));
 }
 
+/// In /sys nobody makes a file, root included.
+#[test]
+fn where_records_may_not_be_written_the_cure_is_told() {
+    let cure = || contains("/sys/").and(contains("give --records FILE where you may write"));
+    let bench = ["bench", "fork", "--sizes", "0"];
+    flashfork().args(bench).args(["--records", "/sys/records.json"]).assert().code(1).stderr(cure());
+    flashfork().env("XDG_STATE_HOME", "/sys/state").args(bench).assert().code(1).stderr(cure());
+}
+
 #[test]
 fn records_replace_files_alone() {
     let dir = tempfile::tempdir().unwrap();

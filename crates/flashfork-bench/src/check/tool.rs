@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
+use crate::error::is_missing;
 use crate::workdir::WorkDir;
 use crate::{BenchError, Progress};
 
@@ -146,7 +147,7 @@ fn output(command: &mut Command, progress: &dyn Progress) -> Result<Result<Strin
     // A group of its own, so that what it starts can be ended with it.
     command.stdin(Stdio::null()).stdout(ours()?).stderr(ours()?).process_group(0);
     let mut child = match command.spawn() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if is_missing(&error) => {
             return Ok(Err(format!("{name} is not installed")));
         }
         other => other.map_err(failed)?,
@@ -220,6 +221,15 @@ mod tests {
         fn deadline(&self) -> Deadline {
             self.0
         }
+    }
+
+    #[test]
+    fn a_tool_that_may_not_be_run_is_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = dir.path().join("tool");
+        fs::write(&tool, "").unwrap();
+        let said = output(&mut Command::new(&tool), &Silent).unwrap().unwrap_err();
+        assert!(said.ends_with("tool is not installed"), "{said}");
     }
 
     #[test]

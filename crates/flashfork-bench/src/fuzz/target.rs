@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use flate2::read::GzDecoder;
 
+use crate::error::is_missing;
 use crate::{BenchError, Progress};
 
 /// The harness, and the source of the SQLite that is linked into this program.
@@ -51,9 +52,9 @@ pub(super) fn obtain(keep_in: &Path, scratch: &Path, progress: &mut dyn Progress
 /// Also finds out whether AFL++ is there at all.
 fn compiler_version() -> Result<String, BenchError> {
     let output = Command::new(COMPILER).arg("--version").stdin(Stdio::null()).output();
-    let output = output.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => BenchError::Unable(INSTALL.into()),
-        _ => BenchError::system(format!("run {COMPILER}"), error),
+    let output = output.map_err(|error| match is_missing(&error) {
+        true => BenchError::Unable(INSTALL.into()),
+        false => BenchError::system(format!("run {COMPILER}"), error),
     })?;
     Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }

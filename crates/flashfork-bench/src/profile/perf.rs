@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::BenchError;
+use crate::error::is_missing;
 
 /// Samples a second.
 const FREQUENCY: &str = "4999";
@@ -24,7 +25,7 @@ impl Recording {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         match command.spawn() {
             Ok(perf) => Ok(Self { perf }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(BenchError::Unable(
+            Err(error) if is_missing(&error) => Err(BenchError::Unable(
                 "perf is not installed (Debian: linux-perf); it is what tells where time goes".into(),
             )),
             Err(error) => Err(BenchError::system("start perf", error)),
