@@ -8,6 +8,7 @@ use clap::Args;
 use flashfork::code::{self, Verdict};
 use flashfork::cost::{CostModel, Engine, Memory};
 use flashfork::{Capability, Host};
+use flashfork_proto::api::HostKvm;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -33,8 +34,10 @@ pub fn main(args: &DoctorArgs) -> Result<ExitCode, CliError> {
         let value = serde_json::json!({ "schema": "flashfork.doctor/1", "host": host, "vm": vm, "cost_model": model });
         say(&format!("{value:#}"))?;
     } else {
-        let vm = vm.map_or_else(|e| format!("not tried: {e}"), |vm| vm::show::host(&vm).replace('\n', ": "));
+        let kvm = vm.as_ref().ok().map(|vm| vm.kvm);
+        let vm = vm.map_or_else(|e| format!("not tried: {e}"), |vm| vm::show::host(&vm).replace('\n', "\n      "));
         say(&text(&host, &vm, model.as_ref()))?;
+        say(&format!("\n{}", conclusion(host.can_seal(), kvm)))?;
     }
     if let Some(model) = model {
         keep(&model)?;
@@ -55,6 +58,22 @@ fn keep(model: &CostModel) -> Result<(), CliError> {
         std::fs::create_dir_all(dir).map_err(CliError::file("create", dir))?;
     }
     model.save(&path).map_err(|e| CliError::Unable(e.to_string()))
+}
+
+/// What works here, and what to type.
+fn conclusion(can_seal: bool, kvm: Option<HostKvm>) -> String {
+    let programs = if can_seal {
+        "programs can be sealed here, so that their forks are fast: type `flashfork run -- PROGRAM`"
+    } else {
+        "programs can't be sealed here, and their forks stay plain, until what is marked NO is cured"
+    };
+    let machines = match kvm {
+        Some(HostKvm::Linux) => "virtual machines run, too: type `flashfork vm run -- echo hello`",
+        Some(HostKvm::Untried) => "whether virtual machines run, `flashfork vm run -- echo hello` tells",
+        Some(HostKvm::Tiny | HostKvm::None) => "virtual machines with Linux don't run on its KVM",
+        None => "virtual machines were not tried",
+    };
+    format!("In short: {programs}; {machines}.")
 }
 
 /// A verdict first, then every capability, virtual machines, then the calibrated costs.
@@ -116,4 +135,20 @@ fn costs(model: &CostModel) -> Vec<String> {
         lines.push(format!("{:>8} {plain:>12} {thp:>12} {seal:>12} {odf:>12}", format!("{mb} MB")));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HostKvm, conclusion};
+
+    #[test]
+    fn the_conclusion_says_what_to_type_for_what_works() {
+        let kvm = [Some(HostKvm::Linux), Some(HostKvm::Untried), Some(HostKvm::Tiny), Some(HostKvm::None), None];
+        for (seal, kvm) in [true, false].into_iter().flat_map(|seal| kvm.map(|kvm| (seal, kvm))) {
+            let said = conclusion(seal, kvm);
+            assert_eq!(said.contains("`flashfork run -- PROGRAM`"), seal, "{said}");
+            let type_it = matches!(kvm, Some(HostKvm::Linux | HostKvm::Untried));
+            assert_eq!(said.contains("`flashfork vm run -- echo hello`"), type_it, "{said}");
+        }
+    }
 }

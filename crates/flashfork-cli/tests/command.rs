@@ -327,6 +327,18 @@ fn doctor_speaks_json() {
 }
 
 #[test]
+fn doctor_ends_in_a_conclusion() {
+    for options in [&["doctor"][..], &["doctor", "--calibrate"]] {
+        let home = tempfile::tempdir().unwrap();
+        let out = flashfork().env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(options).output().unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with("In short: ") && last.ends_with('.'), "{text}");
+        assert_eq!(last.contains("`flashfork run -- PROGRAM`"), out.status.success(), "{text}");
+    }
+}
+
+#[test]
 fn completions_and_man_pages_are_made() {
     let script = flashfork().args(["completions", "bash"]).assert().success().stdout(contains("flashfork"));
     for (subcommand, option) in [("warm", "--max-clones"), ("clone", "--help"), ("ls", "--json"), ("rm", "--help")] {
