@@ -296,6 +296,12 @@ impl State {
         self.process.store(sys::getpid(), SeqCst);
     }
 
+    /// Whether this is a child of `vfork(2)`, as far as that can be told.
+    pub fn is_in_parents_memory(&self) -> bool {
+        self.notice_clone();
+        self.sealed() && !self.is_known_process()
+    }
+
     pub fn is_known_process(&self) -> bool {
         self.process.load(SeqCst) == sys::getpid()
     }

@@ -2,13 +2,17 @@
 //! memory becomes anonymous: then nothing is left to undo. Where that can't be done the program's call is made all the same, and
 //! what needs anonymous memory later is refused.
 
+use crate::state::STATE;
 use crate::sys;
 use crate::unseal::for_good;
 use linux_raw_sys::general as k;
 
 /// Before a call after which `/proc` may be another one, or none (`chroot(2)`, `mount(2)`, `setns(2)`, `landlock(7)`).
 pub fn before_leaving() {
-    let _ = for_good();
+    // What a child of vfork(2) gives up its parent still has.
+    if !STATE.is_in_parents_memory() {
+        let _ = for_good();
+    }
 }
 
 /// Before a limit of this process is set: `limits` is where its two words are, the soft one and the hard one.
@@ -27,6 +31,6 @@ pub fn before_limit(resource: usize, limits: usize) {
         _ => false,
     };
     if narrow {
-        let _ = for_good();
+        before_leaving();
     }
 }
