@@ -5,13 +5,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FLASHFORK := $(TARGET)/release/flashfork
+SHARE = $(DESTDIR)$(PREFIX)/share
 
 export CARGO
 
 # What only the benchmarks need.
 BENCH_PACKAGES := afl++ emacs-nox hyperfine linux-perf perl python3 python3-numpy python3-pandas redis-server ruby sqlite3 stress-ng
 
-.PHONY: all build demo check test test-core test-command test-vm test-kernel test-all bench bench-vm-lab install clean
+.PHONY: all build demo check test test-core test-command test-vm test-kernel test-all bench bench-vm-lab install uninstall clean
 
 all: build
 
@@ -66,9 +67,22 @@ install: build
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/,release/flashfork-vmd release/flashfork-shell lib/flashfork/flashfork-agent)
 	install -D -m 755 $(TARGET)/release/libflashfork_preload.so $(DESTDIR)$(PREFIX)/lib/flashfork/libflashfork_preload.so
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" crates/flashfork/install-c.sh $(PREFIX)
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	$(FLASHFORK) man $(DESTDIR)$(PREFIX)/share/man/man1
-	$(FLASHFORK) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/flashfork
+	install -d $(addprefix $(SHARE)/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(FLASHFORK) man $(SHARE)/man/man1
+	$(FLASHFORK) completions bash > $(SHARE)/bash-completion/completions/flashfork
+	$(FLASHFORK) completions zsh > $(SHARE)/zsh/site-functions/_flashfork
+	$(FLASHFORK) completions fish > $(SHARE)/fish/vendor_completions.d/flashfork.fish
+	install -D -m 644 -t $(SHARE)/doc/flashfork/docs docs/*.md
+	install -D -m 644 -t $(SHARE)/doc/flashfork/kernel kernel/README.md
+
+# What `make install` with the same PREFIX and DESTDIR has put there.
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/flashfork $(addprefix $(DESTDIR)$(PREFIX)/include/,flashfork.h flashfork_afl.h)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/,libflashfork.a libflashfork.so* pkgconfig/flashfork.pc)
+	rm -f $(addprefix $(SHARE)/,man/man1/flashfork.1 man/man1/flashfork-*.1)
+	rm -f $(addprefix $(SHARE)/,bash-completion/completions/flashfork zsh/site-functions/_flashfork)
+	rm -f $(SHARE)/fish/vendor_completions.d/flashfork.fish
+	rm -rf $(DESTDIR)$(PREFIX)/lib/flashfork $(SHARE)/doc/flashfork
 
 clean:
 	$(CARGO) clean
