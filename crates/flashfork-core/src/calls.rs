@@ -449,7 +449,7 @@ fn rewrite(library: &Library, found: &Found, buf: &mut [u8], executes: &impl Fn(
     }
     if another {
         // Its discards come here from now on.
-        STATE.set_sealed(Range::ALL);
+        STATE.note_another();
     }
     if places.all().iter().any(|jump| jump.bytes.is_some()) {
         let writer = Writer::open();
@@ -509,7 +509,8 @@ fn for_each_jump(
     for at in site::places_of(0xe9, code) {
         let Some(to) = stub::target(&code[at..], start + at) else { continue };
         let Some(page) = found.page_of(to) else { continue };
-        let line = stub::line_of(page, to % PAGE).ok_or(Unclear(at))?;
+        // Bytes of another instruction may look like a jump there: one page in some dozens is met by chance.
+        let Some(line) = stub::line_of(page, to % PAGE) else { continue };
         if code.get(at + line.len()..at + line.len() + SYSCALL.len()) != Some(&SYSCALL) {
             return Err(Unclear(at));
         }
@@ -619,4 +620,36 @@ unsafe fn arrives(number: usize, function: usize, arguments: Arguments) -> Resul
     // SAFETY: see above.
     unsafe { function(a, b, c, d, e, f) };
     if TRIAL.swap(NO_TRIAL, SeqCst) == ARRIVED { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remap;
+
+    #[test]
+    fn bytes_that_look_like_a_jump_to_a_page_of_stubs_are_none() {
+        let at = remap::temporary(2 * PAGE).unwrap();
+        let mut page = Page::new(at + PAGE, 0x1234);
+        let line = [0xb8, 28, 0, 0, 0];
+        let stub = page.add(&line, at + line.len() + SYSCALL.len()).unwrap();
+        // SAFETY: the second of the pages just mapped.
+        unsafe { sys::copy_bytes(page.bytes.as_ptr() as usize, page.at, PAGE) };
+        let mut found = Found { page_count: 1, ..Found::default() };
+        found.pages[0] = page.at;
+        let mut code = [0x90; 64];
+        code[..JUMP].copy_from_slice(&stub::jump(at, stub).unwrap());
+        code[JUMP..JUMP + SYSCALL.len()].copy_from_slice(&SYSCALL);
+        // The end of an instruction, as libc's strtof has one: `xor %r13,%r9` and what follows.
+        code[32..32 + JUMP].copy_from_slice(&stub::jump(at + 32, page.at + 0xb14).unwrap());
+        let mut jumps = Vec::new();
+        let listed = for_each_jump(&code, at, &found, |site, line, entry| {
+            jumps.push((site.at, line.to_vec(), entry));
+            Ok(())
+        });
+        assert!(listed.is_ok());
+        assert_eq!(jumps, [(0, line.to_vec(), 0x1234)]);
+        // SAFETY: nobody has them.
+        unsafe { sys::munmap(at, 2 * PAGE) }.unwrap();
+    }
 }
