@@ -21,7 +21,7 @@ pub struct Report {
     processes: usize,
     calls: usize,
     /// The route to the engine, and what it counted: pages sealed, or page tables shared.
-    engine: Option<(Route, usize)>,
+    pub engine: Option<(Route, usize)>,
     took: Duration,
 }
 
@@ -113,11 +113,7 @@ impl Run<'_> {
         let Some(route) = engine else { return Ok(None) };
         let shim = (route == Route::Shim).then(shim);
         let counted = self.tested(route, &self.dir.join("engine"), Some(&plain), shim.as_deref(), 0)?;
-        match (route, counted) {
-            (Route::Odf, 0) => Err("no page table was ever shared".into()),
-            (_, 0) => Err("nothing was ever sealed".into()),
-            _ => Ok(Some(counted)),
-        }
+        Ok(Some(counted))
     }
 
     /// Runs one tested process to its end; returns what it counted.
