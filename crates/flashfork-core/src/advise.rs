@@ -6,10 +6,11 @@
 
 use crate::discard::{discard, holds_sealed};
 pub use crate::grow::mremap;
+use crate::objects::Purpose;
 use crate::range::Range;
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
-use crate::sys::{self, Errno, PAGE, Result};
+use crate::sys::{self, ADDRESSES, Errno, PAGE, Result};
 use crate::threads::{self, Threads};
 use crate::unseal::{Patience, for_good, unseal};
 use linux_raw_sys::general as k;
@@ -22,11 +23,16 @@ use syscalls::Sysno;
 pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     // SAFETY: the program's own call.
     let real = || unsafe { sys::madvise(addr, len, advice) };
+    // It may take long (MADV_POPULATE_WRITE), and means the same on sealed memory.
+    if !DIFFERENT.contains(&advice) && !PROPERTIES.contains(&advice) {
+        return real();
+    }
+    let _quiet = STATE.quiet();
     // Between what is asked here and what is done upon it no other thread may seal.
     let inside = STATE.inside();
     // What the kernel refuses, or need not do, before it looks at memory (madvise_should_skip).
     let wraps = len.checked_next_multiple_of(PAGE).and_then(|len| addr.checked_add(len)).is_none();
-    if !STATE.sealed() || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
+    if !STATE.holds_sealed() || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
         return told(advice, real());
     }
     let range = Range::pages_of(addr, len);
@@ -67,6 +73,10 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     }
 }
 
+/// Advice that means something else on sealed memory, or has to be minded later, beside [`PROPERTIES`].
+const DIFFERENT: [u32; 6] =
+    [k::MADV_DONTNEED, k::MADV_DONTNEED_LOCKED, k::MADV_FREE, k::MADV_REMOVE, k::MADV_HUGEPAGE, k::MADV_NOHUGEPAGE];
+
 /// `process_madvise(2)`: advice to this process itself means what [`madvise`] makes of it.
 ///
 /// # Safety
@@ -78,7 +88,8 @@ pub unsafe fn process_madvise(args: [usize; 6]) -> Result<usize> {
     // SAFETY: the program's own call, or one without any memory to advise on.
     let call = |count| unsafe { sys::call(Sysno::process_madvise, [pidfd, vec, count, advice, flags, 0]) };
     // Whether the kernel takes this advice for that process; other processes can't be given any but the above.
-    if !STATE.sealed() || TO_OTHERS.contains(&(advice as u32)) || call(0).is_err() {
+    let _quiet = STATE.quiet();
+    if !STATE.holds_sealed() || TO_OTHERS.contains(&(advice as u32)) || call(0).is_err() {
         let _inside = STATE.inside();
         return told(advice as u32, call(count));
     }
@@ -93,8 +104,6 @@ unsafe fn madvise_each(vec: usize, count: usize, advice: u32) -> Result<usize> {
     const MOST: usize = 1024;
     /// Bytes of which one call can speak.
     const MAX_RW_COUNT: usize = 0x7fff_f000;
-    /// A program's addresses are below this (`TASK_SIZE_MAX`, four levels of page tables).
-    const ADDRESSES: usize = 0x7fff_ffff_f000;
     // struct iovec, address and length. A copy: the vector may lie in what is discarded.
     let mut copy = [[0_u8; 16]; MOST];
     let copy = copy.get_mut(..count).ok_or(Errno::EINVAL)?;
@@ -161,6 +170,9 @@ pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>, need: Need) 
 }
 
 fn be_anonymous(range: Range, mut inside: Inside<'static>, need: Need) -> Result<Inside<'static>> {
+    if need == Need::Better && holds_sealed(range) && beside_others() {
+        return Err(Errno::EINVAL);
+    }
     let mut patience = Patience::for_need(need);
     while holds_sealed(range) {
         // The unseal would wait for ourselves.
@@ -182,6 +194,7 @@ fn be_anonymous(range: Range, mut inside: Inside<'static>, need: Need) -> Result
 /// well. Where that can't be made anonymous it is remembered that a discard must carry the property over.
 pub(crate) fn give_property<T>(addr: usize, len: usize, call: impl FnOnce() -> T) -> T {
     let range = Range::pages_of(addr, len);
+    let _quiet = STATE.quiet();
     // Where threads may be stopped for a seal, one may come between this and the call.
     if !make_ready(range) || threads::allowed() == Threads::Stop {
         STATE.marked.add(range);
@@ -196,6 +209,27 @@ pub(crate) fn give_property<T>(addr: usize, len: usize, call: impl FnOnce() -> T
 /// The same for all memory (`mlockall(2)`).
 pub(crate) fn give_all_property<T>(call: impl FnOnce() -> T) -> T {
     give_property(0, usize::MAX, call)
+}
+
+/// `PR_SET_VMA` of `prctl(2)` gives memory a name, in whose place maps would no longer show that it is sealed. Where it can't be made
+/// anonymous: `EINVAL`, as where the kernel has no names.
+///
+/// # Safety
+/// As the call.
+pub unsafe fn name(args: [usize; 6]) -> Result<usize> {
+    let [option, what, addr, len, name, _] = args;
+    // SAFETY: the program's own call, or one about no memory.
+    let call = |addr, len| unsafe { sys::call(Sysno::prctl, [option, what, addr, len, name, 0]) };
+    let _quiet = STATE.quiet();
+    let mut inside = STATE.inside();
+    let range = Range::pages_of(addr, len);
+    // What a kernel without names says to any.
+    if holds_sealed(range) && call(0, 0).is_ok() {
+        inside = make_anonymous(range, inside, Need::Must)?;
+    }
+    let result = call(addr, len);
+    drop(inside);
+    result
 }
 
 /// Before something that must find all memory anonymous, now and later: a userfaultfd. `EPERM`, as where it isn't allowed, when
@@ -215,12 +249,21 @@ pub fn before_later_writes() -> Result<()> {
 
 /// Whether the range holds no sealed memory any more.
 fn make_ready(range: Range) -> bool {
-    !STATE.sealed() || roomy(|| be_ready(range))
+    !STATE.holds_sealed() || roomy(|| be_ready(range))
+}
+
+/// Whether others run in this memory that may not be stopped: an unseal would wait some milliseconds for them to go.
+fn beside_others() -> bool {
+    !threads::may_stop(Purpose::Unseal) && sys::unshare_memory() == Err(Errno::EINVAL)
 }
 
 fn be_ready(range: Range) -> bool {
+    if beside_others() {
+        let _inside = STATE.inside();
+        return !holds_sealed(range);
+    }
     let mut patience = Patience::for_need(Need::Better);
-    while STATE.sealed() {
+    while STATE.holds_sealed() {
         match unseal(range) {
             Ok(_) => return true,
             Err(e) if patience.is_for(e) => {}

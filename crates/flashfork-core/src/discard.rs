@@ -14,7 +14,8 @@ use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE, PROT_WRITE, Result};
 use crate::unseal::unseal_alone;
 use crate::vma::Kind;
-use crate::{errand, lookup::for_each};
+use crate::{errand, limits, lookup::for_each};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
 /// Sealed memory in a range: part of one VMA.
@@ -156,8 +157,12 @@ unsafe fn discard_part(part: &Part, advice: u32) -> Result<Left> {
         // A hole in the middle of sealed memory makes three VMAs of one; a block of anonymous memory takes any number.
         return Ok(Left::Anonymous);
     }
-    // SAFETY: as above.
-    match unsafe { remap::fresh(range, prot) } {
+    let replaced = match is_crowded() {
+        true => Err(Errno::ENOMEM),
+        // SAFETY: as above.
+        false => unsafe { remap::fresh(range, prot) },
+    };
+    match replaced {
         // No more VMAs, or immutable (mseal(2)).
         // SAFETY: as above.
         Err(_) => unsafe { zero(part) }?,
@@ -169,6 +174,28 @@ unsafe fn discard_part(part: &Part, advice: u32) -> Result<Left> {
         }
     }
     Ok(Left::Zeros)
+}
+
+/// Whether more than half of all VMAs that a process may have are in use: the rest is for the program. Looked at now and then, as holes
+/// are made.
+fn is_crowded() -> bool {
+    const OFTEN: u32 = 1024;
+    static HOLES: AtomicU32 = AtomicU32::new(0);
+    static CROWDED: AtomicBool = AtomicBool::new(false);
+    if HOLES.fetch_add(1, SeqCst) % OFTEN == OFTEN - 1 {
+        let (mut count, mut room) = (0, usize::MAX);
+        let _ = errand::ask(|| {
+            count = 0;
+            for_each(Range::ALL, Wanted::All, |_| {
+                count += 1;
+                Ok(())
+            })?;
+            room = limits::vma_room(&mut [0; 64], count)?;
+            Ok(())
+        });
+        CROWDED.store(room < count, SeqCst);
+    }
+    CROWDED.load(SeqCst)
 }
 
 /// Discards memory for which the program may have asked something since it was sealed.
@@ -285,6 +312,6 @@ pub fn holds_sealed(range: Range) -> bool {
         })
     };
     let asked = errand::ask(&mut ask);
-    // If maps can't be read we can't know: treat it as sealed, which is the careful answer for every caller.
-    asked.is_err() || found
+    // If maps can't be read, what was ever sealed counts as sealed, which is the careful answer for every caller.
+    if asked.is_err() { STATE.places.touch(range) } else { found }
 }

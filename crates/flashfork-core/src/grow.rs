@@ -14,8 +14,8 @@ use crate::remap::{self, ATTEMPTS};
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{
-    self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,
-    Result,
+    self, ADDRESSES, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ,
+    PROT_WRITE, Result,
 };
 use crate::unseal::copy_pages;
 use crate::vma::Kind;
@@ -44,6 +44,7 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
     // SAFETY: the program's own call.
     let real = || unsafe { sys::mremap(from, old, new, flags, to) };
     let Some(len) = new.checked_next_multiple_of(PAGE) else { return real() };
+    let _quiet = STATE.quiet();
     // What is done here takes several steps, between which no other thread may seal.
     let inside = STATE.inside();
     let whole = Range::pages_of(from, old);
@@ -52,6 +53,10 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
         || flags & FIXED != 0 && (!to.is_multiple_of(PAGE) || !whole.intersect(Range::pages_of(to, len)).is_empty());
     if !STATE.sealed() || wrong || whole.start != from || whole.is_empty() || len == 0 {
         return real();
+    }
+    if len > ADDRESSES {
+        // Nothing is that large, in pieces or in one.
+        return real().map_err(|e| if e == Errno::EFAULT { Errno::ENOMEM } else { e });
     }
     // SAFETY: the program's own call.
     roomy(|| unsafe { in_steps(whole, len, flags, to, real, inside) })

@@ -53,7 +53,6 @@ mod stack;
 mod state;
 pub mod stats;
 mod stop;
-mod surroundings;
 pub mod survey;
 mod sys;
 mod text;
@@ -82,7 +81,7 @@ pub fn has_sealed() -> bool {
     state::STATE.sealed()
 }
 
-/// Tells the engine that another copy of it in this process has sealed memory (a library and the shim together).
-pub fn note_sealed() {
-    state::STATE.set_sealed(Range::ALL);
+/// Tells the engine that another copy of it in this process seals memory (a library and the shim together).
+pub fn note_another() {
+    state::STATE.note_another();
 }

@@ -123,6 +123,7 @@ pub unsafe fn prctl(args: [usize; 6]) -> Result<usize> {
     const PR_SET_SECCOMP: u32 = 22;
     const PR_SET_TSC: u32 = 26;
     const PR_TSC_ENABLE: usize = 1;
+    const PR_SET_VMA: u32 = 0x5356_4d41;
     const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
     const SECCOMP_MODE_FILTER: usize = 2;
     // SAFETY: the program's own call.
@@ -139,6 +140,8 @@ pub unsafe fn prctl(args: [usize; 6]) -> Result<usize> {
             calls::let_go();
             real()
         }
+        // SAFETY: as above.
+        PR_SET_VMA => unsafe { advise::name(args) },
         PR_SET_TSC => real().inspect(|_| STATE.set_clock(args[1] as u32 as usize == PR_TSC_ENABLE)),
         _ => real(),
     }

@@ -32,6 +32,7 @@ pub(crate) struct State {
     /// Whether the program has put itself into a sandbox.
     sandboxed: AtomicBool,
     holds: AtomicBool,
+    beside_another: AtomicBool,
     generation: AtomicU32,
     pub generations: Generations,
     /// Bytes of sealed memory that the program has discarded, ever.
@@ -87,6 +88,7 @@ pub(crate) static STATE: State = State {
     marked: Places::new(),
     sandboxed: AtomicBool::new(false),
     holds: AtomicBool::new(false),
+    beside_another: AtomicBool::new(false),
     generation: AtomicU32::new(0),
     generations: Generations::new(),
     discarded: AtomicU64::new(0),
@@ -116,16 +118,23 @@ pub(crate) static STATE: State = State {
 };
 
 /// See [`State::inside`].
-pub(crate) struct Inside<'a> {
-    state: &'a State,
-    /// The signals that were blocked before.
-    mask: Option<u64>,
-}
+pub(crate) struct Inside<'a>(&'a State);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         // A clone made inside has begun to count anew.
-        let _ = self.state.inside.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+        let _ = self.0.inside.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+    }
+}
+
+/// See [`State::quiet`].
+pub(crate) struct Quiet {
+    /// The signals that were blocked before.
+    mask: Option<u64>,
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
         if let Some(mask) = self.mask {
             sys::restore_signals(mask);
         }
@@ -157,9 +166,15 @@ impl State {
         self.holds.store(true, SeqCst);
     }
 
-    /// Whether there is sealed memory now, as far as the engine has been told.
+    /// Whether there may be sealed memory now. No means no: beside another copy of the engine, which seals by itself, it is always maybe.
     pub fn holds_sealed(&self) -> bool {
-        self.holds.load(SeqCst)
+        self.holds.load(SeqCst) || self.beside_another.load(SeqCst)
+    }
+
+    /// Another copy of the engine is in this process.
+    pub fn note_another(&self) {
+        self.beside_another.store(true, SeqCst);
+        self.set_sealed(Range::ALL);
     }
 
     /// Everything is anonymous again, in pieces.
@@ -172,6 +187,7 @@ impl State {
     /// than itself from now on. A mapping that lies in pieces can't be moved as one then (`EFAULT`), which allocators get over.
     pub fn keep_hands_off(&self) {
         self.sealed.store(false, SeqCst);
+        self.beside_another.store(false, SeqCst);
     }
 
     /// What held for memory at `from` holds at `to`.
@@ -220,8 +236,7 @@ impl State {
     }
 
     /// Keeps seals by other threads out until the guard is dropped: they wait for it with nobody stopped. One that has waited in vain
-    /// gets a few milliseconds first, in which nobody comes in anew. Signals wait too, once anything was sealed: a handler that jumps
-    /// away would keep seals out for ever.
+    /// gets a few milliseconds first, in which nobody comes in anew.
     pub fn inside(&self) -> Inside<'_> {
         const LOOKS: usize = 100;
         self.notice_clone();
@@ -231,9 +246,14 @@ impl State {
             }
             sys::sleep_ns(100_000);
         }
-        let mask = if self.sealed() { sys::block_signals().ok() } else { None };
         self.inside.fetch_add(1, SeqCst);
-        Inside { state: self, mask }
+        Inside(self)
+    }
+
+    /// Keeps signals waiting until the guard is dropped, once anything was sealed: for all of a call that goes [`State::inside`], on the
+    /// program's own stack. A handler that jumped away would keep seals out for ever, and might be called on a stack of the engine's.
+    pub fn quiet(&self) -> Quiet {
+        Quiet { mask: if self.sealed() { sys::block_signals().ok() } else { None } }
     }
 
     /// A child that the system call `clone` made by itself was told nothing: who was inside in the parent isn't here. A child of
@@ -294,12 +314,6 @@ impl State {
     /// Notes that this process is no child of `vfork(2)`.
     pub fn know_process(&self) {
         self.process.store(sys::getpid(), SeqCst);
-    }
-
-    /// Whether this is a child of `vfork(2)`, as far as that can be told.
-    pub fn is_in_parents_memory(&self) -> bool {
-        self.notice_clone();
-        self.sealed() && !self.is_known_process()
     }
 
     pub fn is_known_process(&self) -> bool {

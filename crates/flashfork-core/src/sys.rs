@@ -10,6 +10,8 @@ use syscalls::Sysno;
 
 /// Bytes in a small page.
 pub const PAGE: usize = 4096;
+/// A program's addresses are below this (`TASK_SIZE_MAX`, four levels of page tables).
+pub const ADDRESSES: usize = 0x7fff_ffff_f000;
 /// Bytes mapped by one last-level page table, and in one huge page.
 pub const HUGE: usize = 2 << 20;
 

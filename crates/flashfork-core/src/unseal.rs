@@ -4,6 +4,7 @@ use crate::advise::Need;
 use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::aside::{Aside, BLOCK};
 use crate::copy::CHUNK;
+use crate::discard::holds_sealed;
 use crate::live::Live;
 use crate::lookup::{self, Wanted};
 use crate::memory::Limits;
@@ -69,7 +70,7 @@ fn turn_back() -> sys::Result<()> {
     while let Err(e) = unseal(Range::ALL)
         && patience.is_for(e)
     {}
-    if STATE.holds_sealed() { Err(Errno::ENOMEM) } else { Ok(()) }
+    if holds_sealed(Range::ALL) { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 /// How often an unseal is tried that a call of the program's needs.

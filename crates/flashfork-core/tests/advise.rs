@@ -73,11 +73,15 @@ fn what_was_asked_for_a_mapping_in_pieces_holds_for_what_it_grows_by() {
         let words = sealed(4);
         let at = words.as_ptr() as usize;
         let grow = 3 << 20;
-        // SAFETY: memory of this test; it turns anonymous in a piece of its own.
+        // SAFETY: memory of this test; its halves turn anonymous in pieces of their own.
         let moved = unsafe {
             advise::madvise(at + LEN / 2, LEN / 2, libc::MADV_DONTFORK as u32).unwrap();
             advise::madvise(at + LEN / 2, LEN / 2, libc::MADV_DONTDUMP as u32).unwrap();
-            advise::mremap(at, LEN, LEN + grow, libc::MREMAP_MAYMOVE as usize, 0).unwrap()
+            let grown = || advise::mremap(at, LEN, LEN + grow, libc::MREMAP_MAYMOVE as usize, 0);
+            assert_eq!(grown(), Err(Errno::EFAULT), "one half of plain memory is another mapping, too");
+            advise::madvise(at, LEN, libc::MADV_DONTFORK as u32).unwrap();
+            advise::madvise(at, LEN, libc::MADV_DONTDUMP as u32).unwrap();
+            grown().unwrap()
         };
         let tail = maps_flags(moved + LEN + grow / 2);
         assert!(tail.contains(" dc ") && tail.contains(" dd "), "{tail}");

@@ -62,6 +62,25 @@ fn memory_of_every_kind_goes_back() {
 }
 
 #[test]
+fn what_is_discarded_after_a_restore_is_zeros_though_all_was_anonymous_before() {
+    in_child(|| {
+        let turns = counter();
+        let big = patterned(8 << 20, 1);
+        let value = snapshot(&SEALED).unwrap();
+        assert!(intact(big, 1));
+        if turns.swap(1, SeqCst) == 0 {
+            flashfork_core::unseal(Range::ALL).unwrap();
+            panic!("{:?} {value}", restore(1));
+        }
+        assert!(maps_line(big.as_ptr()).contains("flashfork"));
+        let (at, len) = (big.as_ptr() as usize, size_of_val(big));
+        // SAFETY: memory of the test's own, of plain numbers.
+        unsafe { flashfork_core::advise::madvise(at, len, libc::MADV_DONTNEED as u32) }.unwrap();
+        assert!(big.iter().all(|word| *word == 0));
+    });
+}
+
+#[test]
 fn mappings_go_back() {
     in_child(|| {
         let turns = counter();

@@ -21,7 +21,7 @@ pub extern "C" fn flashfork_preload_unseal() -> c_int {
 /// The library in the same process has sealed memory: from now on its discards must be looked at.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_preload_note_sealed() {
-    flashfork_core::note_sealed();
+    flashfork_core::note_another();
 }
 
 /// Keeps a range out of every seal the shim makes. Returns 0, or -1 when there are too many or it could not be unsealed.

@@ -42,12 +42,13 @@ pub fn tell_core() {
     flashfork_core::calls::know_libc(libc::syscall as *const () as usize);
 }
 
-/// Lets the shim know that there is sealed memory to look after.
+/// Lets the shim know that there is sealed memory to look after, and the core that there is a shim, which seals by itself.
 pub fn tell_shim() {
     if let Some(note) = symbol(NOTE) {
         // SAFETY: the shim defines this symbol as a function without arguments or result.
         let note: extern "C" fn() = unsafe { std::mem::transmute(note) };
         note();
+        flashfork_core::note_another();
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Arguments, Hook};
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Result};
-use crate::{advise, code, objects, pipes, rings, sandbox, surroundings};
+use crate::{advise, code, objects, pipes, rings, sandbox};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -33,15 +33,6 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::mmap, Some(c"mmap"), mmap),
     hook(Sysno::mprotect, Some(c"mprotect"), mprotect),
     hook(Sysno::socket, Some(c"socket"), socket),
-    hook(Sysno::chroot, Some(c"chroot"), |args| leaving(Sysno::chroot, args)),
-    hook(Sysno::pivot_root, None, |args| leaving(Sysno::pivot_root, args)),
-    hook(Sysno::mount, Some(c"mount"), |args| leaving(Sysno::mount, args)),
-    hook(Sysno::umount2, Some(c"umount2"), |args| leaving(Sysno::umount2, args)),
-    hook(Sysno::move_mount, None, |args| leaving(Sysno::move_mount, args)),
-    hook(Sysno::setns, Some(c"setns"), |args| leaving(Sysno::setns, args)),
-    hook(Sysno::landlock_restrict_self, None, |args| leaving(Sysno::landlock_restrict_self, args)),
-    hook(Sysno::setrlimit, None, setrlimit),
-    hook(Sysno::prlimit64, None, prlimit64),
 ];
 
 const fn hook(number: Sysno, function: Option<&'static CStr>, take: unsafe fn(&Arguments) -> Result<usize>) -> Hook {
@@ -187,28 +178,4 @@ unsafe fn socket(args: &Arguments) -> Result<usize> {
     }
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::socket, *args) }
-}
-
-/// What may take `/proc` away.
-fn leaving(number: Sysno, args: &Arguments) -> Result<usize> {
-    surroundings::before_leaving();
-    // SAFETY: the program's own call.
-    unsafe { sys::call(number, *args) }
-}
-
-/// `setrlimit(2)`.
-unsafe fn setrlimit(args: &Arguments) -> Result<usize> {
-    surroundings::before_limit(args[0], args[1]);
-    // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::setrlimit, *args) }
-}
-
-/// `prlimit(2)`, by which C libraries set limits, and read them.
-unsafe fn prlimit64(args: &Arguments) -> Result<usize> {
-    let [pid, resource, new, ..] = *args;
-    if new != 0 && (pid as i32 == 0 || pid as i32 == sys::getpid()) {
-        surroundings::before_limit(resource, new);
-    }
-    // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::prlimit64, *args) }
 }

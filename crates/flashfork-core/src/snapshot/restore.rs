@@ -6,6 +6,7 @@ use crate::never_seal::Reason;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
 use crate::remap::ATTEMPTS;
+use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
 use crate::vma::Kind;
 use crate::{objects, offset};
@@ -137,6 +138,9 @@ fn map(entry: &Entry, range: Range, memfd: Option<i32>) -> sys::Result<()> {
         (Kind::Sealed, Some(fd)) => (flags, fd, entry.offset + (range.start - entry.range.start) as u64),
         _ => (flags | MAP_ANONYMOUS, -1, 0),
     };
+    if fd >= 0 {
+        STATE.set_sealed(range);
+    }
     // SAFETY: what is here now was not here then.
     unsafe { sys::mmap(range.start, range.len(), entry.prot, flags, fd, offset)? };
     for advice in offset::advices(entry.advice) {

@@ -1,9 +1,8 @@
-/* A sealed process that gives up what the engine needs to undo a seal (/proc by chroot, by another mount over it, by landlock;
-   descriptors; addresses): its memory is anonymous before, so that whatever works on plain memory goes on working. chroot(2), mount(2),
-   landlock(7), setrlimit(2). */
+/* A sealed process that leaves /proc or all descriptors behind, by chroot, another mount, landlock, limits: memory that was never
+   sealed works as ever, sealed memory is discarded, grows and is inherited, and so does memory that lies in pieces since an unseal.
+   chroot(2), mount(2), landlock(7), setrlimit(2). */
 #include "../beside_plain.h"
 #include <linux/landlock.h>
-#include <linux/userfaultfd.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 
@@ -36,33 +35,28 @@ static int by_descriptors(void)
     return geteuid() != 0 || setuid(65534) == 0;
 }
 
-static int by_addresses(void)
-{
-    struct rlimit much = {64ul << 40, 64ul << 40};
-    return setrlimit(RLIMIT_AS, &much) == 0;
-}
+static int (*const ways[])(void) = {by_chroot, by_mount, by_landlock, by_descriptors};
 
-static int (*const ways[])(void) = {by_chroot, by_mount, by_landlock, by_descriptors, by_addresses};
-
-static void works(char *p, char *in_pieces)
+static void works(char *p, char *in_pieces, char *fresh)
 {
     note_discard(p, 64 * 1024, MADV_DONTNEED);
     char *grown = mremap(in_pieces, 12 * MB, 24 * MB, MREMAP_MAYMOVE);
     note(grown != MAP_FAILED);
     CHECK(grown == MAP_FAILED || (intact(grown, 4 * MB, 1) && intact(grown + 8 * MB, 4 * MB, 2)));
     CHECK(grown == MAP_FAILED || (zeros(grown + 4 * MB, 4 * MB) && zeros(grown + 12 * MB, 12 * MB)));
-    NOTE_CALL(madvise(p + MB, PAGE, MADV_DONTFORK));
-    NOTE_CALL(mlock(p + 2 * MB, PAGE));
-    NOTE_CALL(madvise(p + 3 * MB, PAGE, MADV_WIPEONFORK));
-    NOTE_CALL(mprotect(p + LEN - PAGE, PAGE, RW | PROT_EXEC));
-    note(mremap(p + 2 * MB + PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL) != MAP_FAILED);
+    NOTE_CALL(madvise(fresh + MB, PAGE, MADV_DONTFORK));
+    NOTE_CALL(mlock(fresh + 2 * MB, PAGE));
+    NOTE_CALL(madvise(fresh + 3 * MB, PAGE, MADV_WIPEONFORK));
+    note(mremap(fresh + 2 * MB + PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL) != MAP_FAILED);
+    note_child(fresh + MB);
+    note_child(fresh + 3 * MB);
     note_child(p + MB);
-    note_child(p + 3 * MB);
-    long fd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
-    note(fd >= 0);
 }
 
-static int run(int way, int sealed, long into[256])
+/* What was done before. */
+enum before { NOTHING, SEALED, UNSEALED };
+
+static int run(int way, enum before before, long into[256])
 {
     int ends[2];
     long told[257] = {-1};
@@ -71,13 +65,16 @@ static int run(int way, int sealed, long into[256])
     CHECK(pid >= 0);
     if (pid == 0) {
         char *p = memory(LEN, 1), *in_pieces = sparse_in_the_middle();
-        if (sealed) {
+        if (before != NOTHING) {
             seal();
             CHECK(sealed_bytes(p, LEN) == LEN && sealed_bytes(in_pieces, 12 * MB) == 8 * MB);
         }
+        if (before == UNSEALED)
+            unseal();
+        char *fresh = memory(LEN, 3);
         if (!ways[way]())
             _exit(77);
-        works(p, in_pieces);
+        works(p, in_pieces, fresh);
         told[0] = notes;
         memcpy(told + 1, noted, sizeof noted);
         CHECK(write(ends[1], told, sizeof told) == sizeof told);
@@ -93,41 +90,22 @@ static int run(int way, int sealed, long into[256])
     return (int)told[0];
 }
 
-/* What a child of vfork gives up, before it starts a program, its parent keeps: nothing happens to the parent's memory. */
-static void by_child(void)
-{
-    char *p = memory(LEN, 1);
-    struct rlimit few = {8, 8};
-    seal();
-    pid_t pid = vfork();
-    CHECK(pid >= 0);
-    if (pid == 0) {
-        setrlimit(RLIMIT_NOFILE, &few);
-        if (geteuid() == 0)
-            chroot("/");
-        execlp("true", "true", NULL);
-        _exit(1);
-    }
-    CHECK(wait_for(pid) == 0 && sealed_bytes(p, LEN) == LEN && intact(p, LEN, 1));
-}
-
 int main(void)
 {
-    if (in_clone()) {
-        by_child();
-        _exit(0);
-    }
     int shown = 0;
     for (int way = 0; way < (int)(sizeof ways / sizeof *ways); way++) {
-        long plain[256], after_seal[256];
-        int count = run(way, 0, plain), again = run(way, 1, after_seal);
-        CHECK(count == again);
+        long plain[256], after[256];
+        int count = run(way, NOTHING, plain);
         shown += count > 0;
-        for (int i = 0; i < count; i++)
-            if (plain[i] != after_seal[i]) {
-                fprintf(stderr, "way %d, note %d of %d: plain %ld, sealed %ld\n", way, i, count, plain[i], after_seal[i]);
-                return 1;
-            }
+        for (enum before before = SEALED; before <= UNSEALED; before++) {
+            CHECK(run(way, before, after) == count);
+            for (int i = 0; i < count; i++)
+                if (plain[i] != after[i]) {
+                    fprintf(stderr, "way %d, %s, note %d of %d: plain %ld, here %ld\n", way, before == SEALED ? "sealed" : "unsealed",
+                            i, count, plain[i], after[i]);
+                    return 1;
+                }
+        }
     }
     CHECK(shown > 0);
     return 0;
