@@ -168,7 +168,7 @@ impl Progress for Stage<'_> {
 mod tests {
     use super::*;
     use crate::Silent;
-    use crate::record::{Params, Record};
+    use crate::record::Record;
 
     #[test]
     fn the_whole_keeps_to_its_time() {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     fn measured(name: &'static str, deadline: Deadline) -> Outcome {
-        let record = Record::new(name, "seal", Params::new(), "s", vec![deadline.left().as_secs_f64()]).unwrap();
+        let record = Record::new(name, "seal", [], "s", vec![deadline.left().as_secs_f64()]).unwrap();
         Outcome { document: Document::new(HostCard::read().unwrap(), vec![record]), table: String::new() }
     }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::experiment::{self, Results, page};
 use crate::fork::Method;
 use crate::parent::{RESERVE, Spec};
-use crate::record::{Document, Params, Record};
+use crate::record::{Document, Record};
 use crate::size::{Size, show};
 use crate::table::{render, time};
 use crate::vm_clone::held::Counter;
@@ -114,15 +114,14 @@ fn keep(
         if samples.is_empty() {
             continue;
         }
-        let params = [
+        let chosen = [
             ("measure", json!(measure)),
             ("size", json!(size)),
             ("count", json!(count)),
             ("pages_written", json!(options.pages)),
             ("counted_by", json!(counter.name())),
         ];
-        let params: Params = params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        results.records.push(Record::new(EXPERIMENT, method.name(), params, unit, samples)?);
+        results.records.push(Record::new(EXPERIMENT, method.name(), chosen, unit, samples)?);
     }
     Ok(())
 }
@@ -132,8 +131,8 @@ fn report(document: &Document) -> String {
     for method in Method::ALL {
         let of = |measure: &str| document.find(EXPERIMENT, method.name(), &[("measure", measure.into())]);
         let (Some(alive), Some(forks), Some(memory)) = (of("alive"), of("forks"), of("memory_each")) else { continue };
-        let count = alive.params.get("count").and_then(serde_json::Value::as_u64).unwrap_or(0);
-        let size = alive.params.get("size").and_then(serde_json::Value::as_u64);
+        let count = alive.chosen.get("count").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let size = alive.chosen.get("size").and_then(serde_json::Value::as_u64);
         rows.push(vec![
             method.name().to_owned(),
             count.to_string(),
@@ -145,7 +144,7 @@ fn report(document: &Document) -> String {
         ]);
     }
     let first = document.records.first();
-    let param = |name: &str| first.and_then(|record| record.params.get(name));
+    let param = |name: &str| first.and_then(|record| record.chosen.get(name));
     let headers = ["method", "clones", "until all live", "slowest round", "a fork", "memory of each", "target"];
     let head = format!(
         "Clones of {} that live at once, each having written {} pages; memory by {}",

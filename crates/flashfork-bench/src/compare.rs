@@ -7,7 +7,6 @@
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::BenchError;
 use crate::host::HostCard;
@@ -19,35 +18,6 @@ use crate::table::{self, render, three_figures};
 const NEGLIGIBLE: f64 = 0.03;
 /// A difference counts when chance makes one like it less often than this, over all cells together.
 const CHANCE: f64 = 0.01;
-/// Parameters that were measured or found on the host, and not chosen: they don't tell cells apart.
-const MEASURED: [&str; 23] = [
-    "affinity",
-    "afl",
-    "changed",
-    "cpu",
-    "cpus",
-    "ended",
-    "executions",
-    "facts",
-    "heap_huge_fraction",
-    "in_use",
-    "mapped_huge_fraction",
-    "page_table_bytes",
-    "resident_bytes",
-    "samples_per_round",
-    "seal_seconds",
-    "sealed_bytes",
-    "sealed_huge_fraction",
-    "seconds",
-    "shim",
-    "startup_s",
-    "t_s",
-    "template_huge_fraction",
-    "vmas",
-];
-/// The same for parameters kept for the record only.
-const KEPT: [&str; 3] = ["beside_methods", "warm_up", "written_pages"];
-
 /// What is said about one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -67,7 +37,7 @@ pub enum Verdict {
 /// One cell that both files have.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
-    /// Which: experiment, method and parameters.
+    /// Which: experiment, method and what was chosen.
     pub cell: String,
     /// The unit of the medians.
     pub unit: String,
@@ -106,10 +76,8 @@ pub fn documents(first: &Document, second: &Document) -> Result<Comparison, Benc
     let mut rest: Vec<&Record> = second.records.iter().collect();
     let (mut pairs, mut only_first) = (Vec::new(), 0);
     for record in &first.records {
-        let wanted = key(record);
-        // Figures in different units are not of the same cell, whatever it is called.
-        match rest.iter().position(|other| other.unit == record.unit && key(other) == wanted) {
-            Some(index) => pairs.push((wanted, record, rest.remove(index))),
+        match rest.iter().position(|other| is_same_cell(other, record)) {
+            Some(index) => pairs.push((record.name(), record, rest.remove(index))),
             None => only_first += 1,
         }
     }
@@ -129,15 +97,9 @@ pub fn documents(first: &Document, second: &Document) -> Result<Comparison, Benc
     Ok(Comparison { cells, unmatched: [only_first, rest.len()], hosts: differences(&first.host, &second.host) })
 }
 
-/// The cell's name: what was chosen, not what was measured.
-fn key(record: &Record) -> String {
-    let chosen =
-        record.params.iter().filter(|(name, _)| !MEASURED.contains(&name.as_str()) && !KEPT.contains(&name.as_str()));
-    let words = chosen.map(|(name, value)| match value {
-        Value::String(text) => format!("{name} {text}"),
-        other => format!("{name} {other}"),
-    });
-    format!("{} {}: {}", record.experiment, record.method, words.collect::<Vec<_>>().join(", "))
+/// Figures in different units are not of the same cell, whatever it is called.
+fn is_same_cell(a: &Record, b: &Record) -> bool {
+    (&a.experiment, &a.method, &a.chosen, &a.unit) == (&b.experiment, &b.method, &b.chosen, &b.unit)
 }
 
 /// One figure per round.
@@ -286,7 +248,6 @@ fn size_of_change(cell: &Cell) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Params;
     use serde_json::json;
 
     fn series(mean: f64, noise: f64, seed: u64) -> Vec<f64> {
@@ -295,9 +256,8 @@ mod tests {
     }
 
     fn record(method: &str, size: u64, samples: Vec<f64>) -> Record {
-        let params = [("size", json!(size)), ("vmas", json!(samples.len() * 3)), ("ended", json!("time"))];
-        let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
-        Record::new("fork", method, params, "us", samples).unwrap()
+        let observed = [("vmas", json!(samples.len() * 3)), ("ended", json!("time"))];
+        Record::new("fork", method, [("size", json!(size))], "us", samples).unwrap().beside(observed)
     }
 
     fn document(records: Vec<Record>) -> Document {
@@ -339,9 +299,7 @@ mod tests {
         // Three rounds of twenty equal samples each: sixty samples that say no more than three.
         let rounds = |level: f64| {
             let samples: Vec<f64> = (0..60).map(|i| level + f64::from(i / 20)).collect();
-            let mut record = record("seal", 1, samples);
-            record.params.insert("samples_per_round".into(), json!([20, 20, 20]));
-            document(vec![record])
+            document(vec![record("seal", 1, samples).beside([("samples_per_round", json!([20, 20, 20]))])])
         };
         let found = documents(&rounds(10.0), &rounds(30.0)).unwrap();
         assert_eq!((found.cells[0].verdict, found.cells[0].p), (Verdict::TooFew, None));
@@ -374,23 +332,14 @@ mod tests {
 
     #[test]
     fn two_runs_of_an_experiment_are_compared_whatever_they_measured_beside() {
-        let with = |measured: &[&str], seed: u64| {
-            let mut record = record("cpython", 1, series(0.0004, 0.01, seed));
-            record.unit = "ratio".into();
-            record.params.extend(measured.iter().map(|name| ((*name).to_owned(), json!([seed, seed + 1]))));
-            document(vec![record])
+        let with = |seed: u64| {
+            let record = record("cpython", 1, series(0.0004, 0.01, seed)).beside([("in_use", json!([seed, seed + 1]))]);
+            document(vec![Record { unit: "ratio".into(), ..record }])
         };
-        for (experiment, measured) in [
-            ("write-fraction", &["in_use", "changed"][..]),
-            ("vm-clone and vm-memory", &["template_huge_fraction"]),
-            ("fuzz", &["executions", "seconds", "startup_s", "t_s", "afl", "shim", "heap_huge_fraction", "cpu"]),
-            ("unit-test", &["cpus"]),
-        ] {
-            let found = documents(&with(measured, 1), &with(measured, 7)).unwrap();
-            assert_eq!(found.cells[0].verdict, Verdict::Same, "{experiment}");
-            assert_eq!(found.cells[0].cell, "fork cpython: size 1", "{experiment}");
-            assert!(found.table().contains("0.04"), "a small share is told: {}", found.table());
-        }
+        let found = documents(&with(1), &with(7)).unwrap();
+        assert_eq!(found.cells[0].verdict, Verdict::Same);
+        assert_eq!(found.cells[0].cell, "fork cpython: size 1");
+        assert!(found.table().contains("0.04"), "a small share is told: {}", found.table());
     }
 
     #[test]

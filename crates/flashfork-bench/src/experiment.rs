@@ -47,11 +47,12 @@ impl Results {
         self.leave_out(cell, NO_TIME, progress);
     }
 
-    /// Keeps what [`crate::sampling`] took, unless that is nothing. `params`: what was chosen.
+    /// Keeps what [`crate::sampling`] took, unless that is nothing, with what was `chosen` and what was `observed` beside.
     pub(crate) fn keep<'a, M>(
         &mut self,
         method: &str,
-        params: impl IntoIterator<Item = (&'a str, Value)>,
+        chosen: impl IntoIterator<Item = (&'a str, Value)>,
+        observed: impl IntoIterator<Item = (&'a str, Value)>,
         unit: &str,
         series: &Series<M>,
         ended: Ended,
@@ -59,7 +60,8 @@ impl Results {
         if series.rounds.flat().is_empty() {
             return Ok(());
         }
-        self.records.push(record::of_series(self.experiment, method, params, unit, series, ended)?);
+        let record = record::of_series(self.experiment, method, chosen, unit, series, ended)?;
+        self.records.push(record.beside(observed));
         Ok(())
     }
 
@@ -121,7 +123,6 @@ pub(crate) fn page(document: &Document, parts: impl IntoIterator<Item = String>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Params;
 
     fn measured(records: usize, error: Option<BenchError>) -> Result<Outcome, BenchError> {
         ended(records, error, false)
@@ -129,8 +130,8 @@ mod tests {
 
     fn ended(records: usize, error: Option<BenchError>, interrupted: bool) -> Result<Outcome, BenchError> {
         let mut results = Results::new("fork");
-        for _ in 0..records {
-            results.records.push(Record::new("fork", "seal", Params::new(), "us", vec![1.0]).unwrap());
+        for size in 0..records {
+            results.records.push(Record::new("fork", "seal", [("size", size.into())], "us", vec![1.0]).unwrap());
         }
         results
             .conclude(HostCard::read().unwrap(), error.map_or(Ok(()), Err), interrupted, |document| page(document, []))

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
     use crate::fork::{EXPERIMENT, Method};
     use crate::host::HostCard;
-    use crate::record::{Params, Record};
+    use crate::record::Record;
     use crate::vm_clone;
     use roxmltree::Node;
     use serde_json::json;
@@ -35,15 +35,14 @@ mod tests {
     const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
 
     fn call(method: Method, size: u64, beside: u64, median: f64) -> Record {
-        let params = [
+        let chosen = [
             ("measure", json!("call")),
             ("parent", json!("idle")),
             ("size", json!(size)),
             ("beside_size", json!(beside)),
             ("concurrent", json!(1)),
         ];
-        let params: Params = params.map(|(key, value)| (key.to_owned(), value)).into();
-        Record::new(EXPERIMENT, method.name(), params, "us", vec![median * 0.8, median, median * 1.3]).unwrap()
+        Record::new(EXPERIMENT, method.name(), chosen, "us", vec![median * 0.8, median, median * 1.3]).unwrap()
     }
 
     fn document() -> Document {
@@ -145,7 +144,7 @@ mod tests {
         {
             for size in [0, 1 << 30] {
                 let mut other = call(Method::Fork4k, size, 1 << 30, 7e6);
-                other.params.insert(key.to_owned(), value.clone());
+                other.chosen.insert(key.to_owned(), value.clone());
                 with_others.records.insert(0, other);
             }
         }
@@ -164,10 +163,9 @@ mod tests {
             ("cold-boot-4k", "tiny", "first exit", 10e3),
         ] {
             for size in SIZES {
-                let params = [("measure", json!(measure)), ("guest", json!(guest)), ("size", json!(size))];
-                let params: Params = params.map(|(key, value)| (key.to_owned(), value)).into();
+                let chosen = [("measure", json!(measure)), ("guest", json!(guest)), ("size", json!(size))];
                 let samples = vec![median; 3];
-                document.records.push(Record::new(vm_clone::EXPERIMENT, method, params, "us", samples).unwrap());
+                document.records.push(Record::new(vm_clone::EXPERIMENT, method, chosen, "us", samples).unwrap());
             }
         }
         let svg = draw(&document).unwrap();
@@ -187,7 +185,7 @@ mod tests {
     #[test]
     fn refuses_what_cannot_be_drawn() {
         let mut none = document();
-        none.records.retain(|record| record.params["size"] == 0);
+        none.records.retain(|record| record.chosen["size"] == 0);
         assert!(draw(&none).unwrap_err().to_string().contains("bench fork"));
         let mut zero = document();
         zero.records.push(call(Method::Seal, 4 << 30, 4 << 30, 0.0));

@@ -14,8 +14,8 @@ use serde_json::json;
 use crate::advise::{self, Engine};
 use crate::experiment::{self, Results, page};
 use crate::parent::RESERVE;
-use crate::record::{Document, Params, Record};
-use crate::stats::median;
+use crate::record::{Document, Record};
+use crate::stats::{Rounds, median};
 use crate::table::{render, time};
 use crate::worker::Worker;
 use crate::{BenchError, Outcome, Progress, memory};
@@ -52,15 +52,14 @@ pub fn run(options: &AdviseOptions, progress: &mut dyn Progress) -> Result<Outco
 struct Cell {
     shape: Shape,
     worker: Worker<ShapeSubject>,
-    forecasts: Vec<f64>,
-    forks: Vec<f64>,
-    per_round: Vec<usize>,
+    forecasts: Rounds,
+    forks: Rounds,
 }
 
 impl Cell {
     fn start(shape: Shape) -> Result<Self, BenchError> {
         let worker = Worker::start(shape.name(), &shape)?;
-        Ok(Self { shape, worker, forecasts: Vec::new(), forks: Vec::new(), per_round: Vec::new() })
+        Ok(Self { shape, worker, forecasts: Rounds::default(), forks: Rounds::default() })
     }
 
     fn visit(&mut self, model: &CostModel, progress: &dyn Progress) -> Result<(), BenchError> {
@@ -68,26 +67,18 @@ impl Cell {
         let now = advice.forecast.of(Engine::Now).and_then(|now| now.fork_us);
         let now = now.ok_or_else(|| BenchError::Unable("there is no forecast for a process as it is".into()))?;
         let forks = self.worker.ask(&FORKS)?;
-        self.forecasts.push(now);
-        self.per_round.push(forks.len());
-        self.forks.extend(forks);
+        self.forecasts.push(vec![now]);
+        self.forks.push(forks);
         Ok(())
     }
 
     fn keep(self, results: &mut Results) -> Result<(), BenchError> {
-        if self.forecasts.is_empty() {
+        if self.forecasts.0.is_empty() {
             return Ok(());
         }
-        let looks = vec![1; self.forecasts.len()];
-        for (method, samples, per_round) in [(FORECAST, self.forecasts, looks), (MEASURED, self.forks, self.per_round)]
-        {
-            let params = [
-                ("measure", json!("call")),
-                ("shape", json!(self.shape.name())),
-                ("samples_per_round", json!(per_round)),
-            ];
-            let params: Params = params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            results.records.push(Record::new(EXPERIMENT, method, params, "us", samples)?);
+        for (method, rounds) in [(FORECAST, self.forecasts), (MEASURED, self.forks)] {
+            let chosen = [("measure", json!("call")), ("shape", json!(self.shape.name()))];
+            results.records.push(Record::of_rounds(EXPERIMENT, method, chosen, "us", &rounds)?);
         }
         Ok(())
     }

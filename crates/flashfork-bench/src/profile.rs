@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::experiment::{self, Results, page};
 use crate::fork::{Ask, Batch, ForkSubject, Method, Probe};
 use crate::parent::Spec;
-use crate::record::{Document, Params, Record};
+use crate::record::{Document, Record};
 use crate::size::Size;
 use crate::table::{render, three_figures};
 use crate::workdir::WorkDir;
@@ -68,9 +68,8 @@ fn measure(options: &ProfileOptions, results: &mut Results, progress: &mut dyn P
     recording.stop()?;
     let shares = perf::shares(&file)?;
     for (symbol, share) in shares.iter().take(KEPT) {
-        let params = [("measure", json!("share_of_time")), ("size", json!(size)), ("function", json!(symbol))];
-        let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
-        results.records.push(Record::new(EXPERIMENT, method.name(), params, "ratio", vec![*share])?);
+        let chosen = [("measure", json!("share_of_time")), ("size", json!(size)), ("function", json!(symbol))];
+        results.records.push(Record::new(EXPERIMENT, method.name(), chosen, "ratio", vec![*share])?);
     }
     Ok(())
 }
@@ -80,7 +79,7 @@ fn text(document: &Document, size: Size) -> String {
         .records
         .iter()
         .map(|record| {
-            let function = record.params.get("function").and_then(|name| name.as_str()).unwrap_or_default();
+            let function = record.chosen.get("function").and_then(|name| name.as_str()).unwrap_or_default();
             vec![function.to_owned(), format!("{} %", three_figures(record.p50 * 100.0))]
         })
         .collect();

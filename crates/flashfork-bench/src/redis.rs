@@ -18,7 +18,7 @@ use crate::experiment::{self, Results, page};
 use crate::fork::Method;
 use crate::order::shuffled_round;
 use crate::parent::RESERVE;
-use crate::record::{Document, Params, Record};
+use crate::record::{Document, Record};
 use crate::size::{Size, show};
 use crate::table::{render, time};
 use crate::{BenchError, Outcome, Progress, memory};
@@ -152,15 +152,14 @@ fn keep(results: &mut Results, method: Method, options: &RedisOptions, samples: 
         if samples.is_empty() {
             return Ok(());
         }
-        let mut params = Params::new();
-        params.insert("measure".into(), json!(measure));
-        params.insert("size".into(), json!(options.size.0));
-        params.insert("connections".into(), json!(options.connections));
-        params.insert("depth".into(), json!(options.depth));
-        if let Some(percentile) = percentile {
-            params.insert("percentile".into(), json!(percentile));
-        }
-        results.records.push(Record::new(EXPERIMENT, method.name(), params, unit, samples)?);
+        let chosen = [
+            ("measure", json!(measure)),
+            ("size", json!(options.size.0)),
+            ("connections", json!(options.connections)),
+            ("depth", json!(options.depth)),
+        ];
+        let chosen = chosen.into_iter().chain(percentile.map(|percentile| ("percentile", json!(percentile))));
+        results.records.push(Record::new(EXPERIMENT, method.name(), chosen, unit, samples)?);
         Ok::<(), BenchError>(())
     };
     for (latencies, (percentile, ..)) in samples.latencies.into_iter().zip(PAPER) {
@@ -202,7 +201,7 @@ fn report(document: &Document) -> String {
     }
     forks.push(vec!["paper: fork (mean)".into(), time(7400.0), String::new(), String::new(), "5".into()]);
     forks.push(vec!["paper: on demand (mean)".into(), time(120.0), String::new(), String::new(), "5".into()]);
-    let size = document.records.iter().find_map(|record| record.params.get("size")?.as_u64()).unwrap_or(0);
+    let size = document.records.iter().find_map(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
     page(
         document,
         [

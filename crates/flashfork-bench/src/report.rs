@@ -21,25 +21,6 @@ use std::path::Path;
 use crate::BenchError;
 use crate::record::Document;
 
-/// The parameters that were chosen for a cell, in the order they are shown.
-const CHOSEN: [&str; 15] = [
-    "measure",
-    "size",
-    "then",
-    "parent",
-    "concurrent",
-    "written_percent",
-    "share",
-    "pages",
-    "pages_written",
-    "forks",
-    "accessed_percent",
-    "read_percent",
-    "granule",
-    "beside",
-    "who",
-];
-
 /// Writes the report about `document` into `dir`, which is made if it isn't there. Each file is put in place whole; the page
 /// comes last.
 pub fn write(document: &Document, dir: &Path) -> Result<(), BenchError> {

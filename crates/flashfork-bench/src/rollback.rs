@@ -106,9 +106,9 @@ fn measure(options: &RollbackOptions, results: &mut Results, progress: &mut dyn 
     });
     for (&(region, written), series) in cells.iter().zip(&sampled.cells) {
         for series in series {
-            let params =
+            let chosen =
                 [("measure", json!(series.measure.name())), ("size", json!(size)), ("pages_written", json!(written))];
-            results.keep(regions[region].0, params, "us", series, sampled.ended)?;
+            results.keep(regions[region].0, chosen, [], "us", series, sampled.ended)?;
         }
     }
     done?;
@@ -143,9 +143,9 @@ fn measure_process(
     });
     for (&written, series) in WRITTEN.iter().zip(&sampled.cells) {
         for series in series {
-            let params =
+            let chosen =
                 [("measure", json!(series.measure.name())), ("size", json!(size)), ("pages_written", json!(written))];
-            results.keep(PROCESS, params, "us", series, sampled.ended)?;
+            results.keep(PROCESS, chosen, [], "us", series, sampled.ended)?;
         }
     }
     done
@@ -212,7 +212,7 @@ fn report(document: &Document) -> String {
             ]);
         }
     }
-    let size = document.records.iter().find_map(|record| record.params.get("size")?.as_u64()).unwrap_or(0);
+    let size = document.records.iter().find_map(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
     let headers = ["method", "pages written", "rollback", "p10–p90", "writing them", "target"];
     page(
         document,

@@ -17,7 +17,7 @@ use crate::experiment::{self, Results, page};
 use crate::fork::Method;
 use crate::order::shuffled_rounds;
 use crate::parent::RESERVE;
-use crate::record::{Document, Params, Record};
+use crate::record::{Document, Record};
 use crate::size::{Size, show};
 use crate::stats::Summary;
 use crate::table::{render, time};
@@ -141,14 +141,13 @@ impl Cell {
             if samples.is_empty() {
                 continue;
             }
-            let params = [
+            let chosen = [
                 ("measure", json!(measure)),
                 ("size", json!(self.spec.size)),
                 ("threads", json!(self.spec.threads)),
                 ("pages", json!(self.pages)),
             ];
-            let params: Params = params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            results.records.push(Record::new(EXPERIMENT, method, params, unit, samples)?);
+            results.records.push(Record::new(EXPERIMENT, method, chosen, unit, samples)?);
         }
         Ok(())
     }
@@ -170,28 +169,28 @@ fn stop_and_continue(pid: u32) -> Result<(), BenchError> {
 fn report(document: &Document) -> String {
     let mut rows = Vec::new();
     for gaps in &document.records {
-        let is_gap = |record: &Record| record.params.get("measure") == Some(&json!("gap"));
+        let is_gap = |record: &Record| record.chosen.get("measure") == Some(&json!("gap"));
         if gaps.method != Method::Seal.name() || !is_gap(gaps) {
             continue;
         }
         let same = |method: &str, measure: &str| {
-            let key = |name: &str| gaps.params.get(name).cloned().unwrap_or_default();
-            let params = [
+            let key = |name: &str| gaps.chosen.get(name).cloned().unwrap_or_default();
+            let wanted = [
                 ("measure", json!(measure)),
                 ("size", key("size")),
                 ("threads", key("threads")),
                 ("pages", key("pages")),
             ];
-            document.find(EXPERIMENT, method, &params)
+            document.find(EXPERIMENT, method, &wanted)
         };
-        let number = |name: &str| gaps.params.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let number = |name: &str| gaps.chosen.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
         let count = same(Method::Seal.name(), "pauses").map_or(0.0, |r| r.samples.iter().sum());
         let seconds = same(Method::Seal.name(), "seal_time").map_or(0.0, |r| r.p50);
         let mean = same(Method::Seal.name(), "pause_mean").map_or(0.0, |r| r.p50);
         let longest = same(Method::Seal.name(), "pause_longest").map_or(0.0, |r| r.max);
         let mut row = vec![
             show(number("size")),
-            if gaps.params.get("pages") == Some(&json!(Pages::Small)) { "4 KB".into() } else { "2 MB".into() },
+            if gaps.chosen.get("pages") == Some(&json!(Pages::Small)) { "4 KB".into() } else { "2 MB".into() },
             number("threads").to_string(),
             format!("{:.2} s", seconds),
             count.to_string(),

@@ -106,7 +106,6 @@ fn largest<'a>(found: &[(f64, &'a Record)]) -> Option<(f64, &'a Record)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Params;
 
     fn quiet() -> HostCard {
         HostCard {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     fn record(samples: Vec<f64>) -> Record {
-        Record::new("fork", "seal", Params::new(), "us", samples).unwrap()
+        Record::new("fork", "seal", [], "us", samples).unwrap()
     }
 
     #[test]
@@ -148,7 +147,7 @@ mod tests {
         let few = of_records(&[record(vec![1.0; 3])]);
         assert!(few.len() == 1 && few[0].contains("least: 3, fork seal"), "{few:?}");
         let mut short = record((0..50).map(|i| 100.0 + f64::from(i % 7)).collect());
-        short.params.insert("samples_per_round".into(), serde_json::json!([10, 20, 20]));
+        short.observed.insert("samples_per_round".into(), serde_json::json!([10, 20, 20]));
         let short = of_records(&[short]);
         assert!(short.len() == 1 && short[0].contains("least: 3, fork seal"), "{short:?}");
         let noisy = of_records(&[record((1..=40).map(|i| f64::from(i * i)).collect())]);

@@ -10,6 +10,7 @@ use flashfork_bench::record::{Document, Record};
 use flashfork_bench::size::Size;
 use flashfork_bench::{BenchError, Outcome, Progress, worker, worker_main};
 use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
 
 const SIZE: u64 = 8 << 20;
 const ROUNDS: usize = 2;
@@ -49,12 +50,17 @@ fn options(sizes: &[u64], concurrent: Option<u32>) -> ForkOptions {
     }
 }
 
-fn text<'a>(record: &'a Record, param: &str) -> &'a str {
-    record.params[param].as_str().unwrap()
+/// What was chosen or observed under this name.
+fn value<'a>(record: &'a Record, name: &str) -> &'a Value {
+    record.chosen.get(name).or(record.observed.get(name)).unwrap()
 }
 
-fn number(record: &Record, param: &str) -> f64 {
-    record.params[param].as_f64().unwrap()
+fn text<'a>(record: &'a Record, name: &str) -> &'a str {
+    value(record, name).as_str().unwrap()
+}
+
+fn number(record: &Record, name: &str) -> f64 {
+    value(record, name).as_f64().unwrap()
 }
 
 /// Every record of clones made one at a time that satisfies `wanted`.
@@ -63,7 +69,7 @@ fn single<'a>(outcome: &'a Outcome, wanted: impl Fn(&Record) -> bool + 'a) -> im
         .document
         .records
         .iter()
-        .filter(move |record| record.params.get("concurrent").and_then(|n| n.as_u64()) == Some(1) && wanted(record))
+        .filter(move |record| record.chosen.get("concurrent").and_then(|n| n.as_u64()) == Some(1) && wanted(record))
 }
 
 fn records_are_complete_and_add_up() -> Result<(), Failed> {
@@ -84,7 +90,7 @@ fn records_are_complete_and_add_up() -> Result<(), Failed> {
                 record.method == *method && text(record, "measure") == measure && number(record, "size") == SIZE as f64
             });
             let states: Vec<(f64, bool)> =
-                found.map(|record| (number(record, "written_percent"), record.params["read_again"] == true)).collect();
+                found.map(|record| (number(record, "written_percent"), record.chosen["read_again"] == true)).collect();
             let expected = [(0.0, false), (0.01, false), (0.1, false), (1.0, false), (10.0, false), (10.0, true)];
             assert_eq!(states, expected, "{method} {measure}");
         }
@@ -119,7 +125,7 @@ fn check_arithmetic(outcome: &Outcome) {
         if record.unit == "us" {
             assert!(record.min > 0.0, "{record:?}");
             let per_round: Vec<u64> =
-                record.params["samples_per_round"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+                record.observed["samples_per_round"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
             assert_eq!((per_round.len(), per_round.iter().sum::<u64>()), (ROUNDS, record.n as u64));
             assert!(per_round.iter().all(|&n| n >= 1));
         }
@@ -127,7 +133,7 @@ fn check_arithmetic(outcome: &Outcome) {
     // A cycle holds its call: sample by sample, because both come from the same clone.
     let of = |measure| single(outcome, move |record| text(record, "measure") == measure);
     for (call, cycle) in of("call").zip(of("cycle")) {
-        assert_eq!((&call.method, &call.params["size"]), (&cycle.method, &cycle.params["size"]));
+        assert_eq!((&call.method, &call.chosen["size"]), (&cycle.method, &cycle.chosen["size"]));
         assert!(call.samples.iter().zip(&cycle.samples).all(|(call, cycle)| call < cycle));
     }
 }
@@ -155,7 +161,7 @@ fn check_concurrent(outcome: &Outcome, methods: usize) {
         .document
         .records
         .iter()
-        .filter(|record| record.params.get("concurrent").is_some_and(|n| n == 2))
+        .filter(|record| record.chosen.get("concurrent").is_some_and(|n| n == 2))
         .collect();
     // Call and cycle for every method and the empty process beside it; without memory for two methods.
     assert_eq!(found.len(), 2 * (methods + 1) + 2 * 2);

@@ -35,7 +35,7 @@ fn shim() -> PathBuf {
 fn record<'a>(outcome: &'a Outcome, method: &str, measure: &str) -> &'a Record {
     let mut records = outcome.document.records.iter();
     records
-        .find(|record| record.method == method && record.params["measure"] == measure)
+        .find(|record| record.method == method && record.chosen["measure"] == measure)
         .unwrap_or_else(|| panic!("no record '{measure}' of {method}"))
 }
 
@@ -47,20 +47,20 @@ fn plain_and_sealed_do_the_same_work() -> Result<(), Failed> {
     let outcome = fuzz::run(&options(&cache(), Some(shim()), 6), &mut Silent)?;
     for method in ["fork-4k", "seal"] {
         let series = record(&outcome, method, "rate over time");
-        let ends = series.params["t_s"].as_array().unwrap();
+        let ends = series.observed["t_s"].as_array().unwrap();
         assert!(series.n >= 1 && ends.len() == series.n, "{method}: {ends:?}");
         // One clone per execution, the clones' own count and AFL's agree (else the run fails), and they found something.
-        assert!(number(&series.params["executions"]) > 0.0 && series.max > 0.0, "{method}: {series:?}");
-        assert!(number(&series.params["afl"]["edges"]) > 1000.0 && number(&series.params["afl"]["corpus"]) >= 9.0);
+        assert!(number(&series.observed["executions"]) > 0.0 && series.max > 0.0, "{method}: {series:?}");
+        assert!(number(&series.observed["afl"]["edges"]) > 1000.0 && number(&series.observed["afl"]["corpus"]) >= 9.0);
         assert!(outcome.table.contains(method), "{}", outcome.table);
     }
-    let sealed = &record(&outcome, "seal", "rate over time").params["shim"];
+    let sealed = &record(&outcome, "seal", "rate over time").observed["shim"];
     assert!(number(&sealed["sealed_bytes"]) > 2e6 && number(&sealed["forks"]) > 0.0, "{sealed}");
-    assert!(record(&outcome, "fork-4k", "rate over time").params["shim"].is_null());
+    assert!(record(&outcome, "fork-4k", "rate over time").observed["shim"].is_null());
     let equal = |method| record(&outcome, method, "edges after equal work");
     let (plain, seal) = (equal("fork-4k"), equal("seal"));
     assert!((0.9..1.1).contains(&(seal.p50 / plain.p50)), "{} and {} edges", plain.p50, seal.p50);
-    let executions = number(&seal.params["afl"]["executions"]) / number(&plain.params["afl"]["executions"]);
+    let executions = number(&seal.observed["afl"]["executions"]) / number(&plain.observed["afl"]["executions"]);
     assert!((0.8..1.25).contains(&executions), "{executions} times the executions is not equal work");
     Ok(())
 }

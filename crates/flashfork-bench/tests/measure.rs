@@ -35,8 +35,8 @@ impl Progress for StopAfter {
     }
 }
 
-fn text<'a>(record: &'a Record, param: &str) -> &'a str {
-    record.params[param].as_str().unwrap()
+fn text<'a>(record: &'a Record, name: &str) -> &'a str {
+    record.chosen[name].as_str().unwrap()
 }
 
 fn tiny(touch: Touch) -> CreationOptions {
@@ -49,8 +49,8 @@ fn check_file(outcome: &Outcome) -> Result<(), Failed> {
     outcome.document.write(&path)?;
     assert_eq!(Document::read(&path)?, outcome.document);
     // What a seal takes is measured without rounds.
-    for record in outcome.document.records.iter().filter(|record| record.params.contains_key("ended")) {
-        let per_round = record.params["samples_per_round"].as_array().unwrap();
+    for record in outcome.document.records.iter().filter(|record| record.observed.contains_key("ended")) {
+        let per_round = record.observed["samples_per_round"].as_array().unwrap();
         assert_eq!(per_round.iter().map(|n| n.as_u64().unwrap()).sum::<u64>(), record.n as u64);
     }
     Ok(())
@@ -81,8 +81,8 @@ fn every_way_is_measured_and_its_phases_add_up() -> Result<(), Failed> {
             let Some(part) = of(part) else { continue };
             assert!(part.samples.iter().zip(&cycle.samples).all(|(part, whole)| part <= whole), "{way} {part:?}");
         }
-        assert!(cycle.params["facts"]["vmas"].as_u64().unwrap() >= 50, "{cycle:?}");
-        assert_eq!(cycle.params["extra_fds"], 100);
+        assert!(cycle.observed["facts"]["vmas"].as_u64().unwrap() >= 50, "{cycle:?}");
+        assert_eq!(cycle.chosen["extra_fds"], 100);
     }
     for part in ["Parent with 4 MB", "per second", "times vfork", "100 more open files"] {
         assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
@@ -98,7 +98,7 @@ fn untouched_memory_has_no_page_tables() -> Result<(), Failed> {
     let outcome = creation::run(&options, &mut Silent)?;
     let fork = outcome.document.records.iter().find(|record| record.method == "fork-4k").unwrap();
     // 64 MB touched would need 32 page tables of 4 KB.
-    assert!(fork.params["facts"]["page_table_bytes"].as_u64().unwrap() < 32 * 4096, "{fork:?}");
+    assert!(fork.observed["facts"]["page_table_bytes"].as_u64().unwrap() < 32 * 4096, "{fork:?}");
     assert!(outcome.table.contains("not touched"));
     Ok(())
 }
@@ -107,7 +107,9 @@ fn an_interrupted_run_keeps_what_is_measured() -> Result<(), Failed> {
     // Parents of four or five kinds are prepared, then some rounds are made.
     let outcome = creation::run(&tiny(Touch::All), &mut StopAfter(9))?;
     let records = &outcome.document.records;
-    assert!(!records.is_empty() && records.iter().all(|record| text(record, "ended") == "interrupted"));
+    assert!(
+        !records.is_empty() && records.iter().all(|record| record.observed["ended"].as_str().unwrap() == "interrupted")
+    );
     check_file(&outcome)
 }
 
@@ -140,9 +142,9 @@ fn looks() -> WriteFractionOptions {
 
 /// The share of blocks of one size that changed, and how many did.
 fn changed(outcome: &Outcome, name: &str, granule: u64) -> (f64, u64) {
-    let found = outcome.document.records.iter().find(|r| r.method == name && r.params["granule"] == granule);
+    let found = outcome.document.records.iter().find(|r| r.method == name && r.chosen["granule"] == granule);
     let found = found.unwrap_or_else(|| panic!("{name} {granule}: {:?}", outcome.document.records));
-    (found.p50, found.params["changed"][0].as_u64().unwrap())
+    (found.p50, found.observed["changed"][0].as_u64().unwrap())
 }
 
 fn ready_runs_change_some_of_their_memory() -> Result<(), Failed> {
@@ -175,9 +177,9 @@ fn a_command_that_stops_itself_sets_its_moments() -> Result<(), Failed> {
     let command = ["python3", "-S", "-c", script].map(OsString::from).to_vec();
     let options = WriteFractionOptions { command, after: 60.0, during: 60.0, runs: 2, ..looks() };
     let outcome = write_fraction::run(&options, &mut Silent)?;
-    let pages = outcome.document.records.iter().find(|record| record.params["granule"] == 4096).unwrap();
+    let pages = outcome.document.records.iter().find(|record| record.chosen["granule"] == 4096).unwrap();
     assert_eq!(pages.n, 2);
-    for changed in pages.params["changed"].as_array().unwrap() {
+    for changed in pages.observed["changed"].as_array().unwrap() {
         assert!((300..450).contains(&changed.as_u64().unwrap()), "{pages:?}");
     }
     Ok(())
@@ -221,7 +223,7 @@ fn walks_are_measured_for_every_mix() -> Result<(), Failed> {
             .iter()
             .filter(|record| record.method == method && text(record, "measure") == "fork_and_access")
             .map(|record| {
-                (record.params["accessed_percent"].as_u64().unwrap(), record.params["read_percent"].as_u64().unwrap())
+                (record.chosen["accessed_percent"].as_u64().unwrap(), record.chosen["read_percent"].as_u64().unwrap())
             })
             .collect();
         // Three shares in five mixes, but nothing accessed is one.
@@ -280,9 +282,9 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
         let document = &outcome.document;
         let found = document.records.iter().find(|record| record.method == "fork-hugetlb");
         let record = found.unwrap_or_else(|| panic!("{:?}", document.missing));
-        let share = match record.params.get("facts") {
+        let share = match record.observed.get("facts") {
             Some(facts) => &facts["huge_fraction"],
-            None => &record.params["mapped_huge_fraction"],
+            None => &record.observed["mapped_huge_fraction"],
         };
         assert_eq!(share.as_f64(), Some(1.0), "{record:?}");
         assert!(outcome.table.contains("fork-hugetlb"), "{}", outcome.table);

@@ -4,14 +4,13 @@ use std::path::Path;
 use std::process::Command;
 
 use flashfork_bench::host::HostCard;
-use flashfork_bench::record::{Document, Missing, Params, Record};
+use flashfork_bench::record::{Document, Missing, Record};
 use flashfork_bench::report;
 use serde_json::{Value, json};
 
-fn record(experiment: &str, method: &str, params: &[(&str, Value)], unit: &str, median: f64) -> Record {
-    let params: Params = params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+fn record(experiment: &str, method: &str, chosen: &[(&str, Value)], unit: &str, median: f64) -> Record {
     let samples = (0..15).map(|i| median * (0.9 + 0.02 * f64::from(i * 7 % 11))).collect();
-    Record::new(experiment, method, params, unit, samples).unwrap()
+    Record::new(experiment, method, chosen.iter().cloned(), unit, samples).unwrap()
 }
 
 /// Records of every experiment that has a figure, with times that follow from the sizes.
@@ -27,50 +26,50 @@ fn document() -> Document {
             ("vfork", "exec", 550.0),
             ("fork-4k", "exec", 700.0 + pages * 0.2),
         ] {
-            let params = [("measure", json!("cycle")), ("then", json!(then)), ("size", json!(size))];
-            records.push(record("creation", way, &params, "us", cost));
+            let chosen = [("measure", json!("cycle")), ("then", json!(then)), ("size", json!(size))];
+            records.push(record("creation", way, &chosen, "us", cost));
         }
         for (method, cost) in [("fork-4k", 50.0 + pages * 0.1), ("fork-thp", 60.0 + pages * 0.001), ("seal", 55.0)] {
-            let params = [
+            let chosen = [
                 ("measure", json!("call")),
                 ("parent", json!("idle")),
                 ("concurrent", json!(1)),
                 ("size", json!(size)),
             ];
-            records.push(record("fork", method, &params, "us", cost));
+            records.push(record("fork", method, &chosen, "us", cost));
         }
         for share in [0.0, 0.5, 0.9] {
             let written = (pages * share).ceil();
-            let params = [
+            let chosen = [
                 ("measure", json!("cycle")),
                 ("size", json!(size)),
                 ("pages", json!(pages)),
                 ("share", json!(share)),
                 ("pages_written", json!(written)),
             ];
-            records.push(record("cow-model", "fork-4k", &params, "us", 60.0 + 0.056 * pages + 2.2 * written));
+            records.push(record("cow-model", "fork-4k", &chosen, "us", 60.0 + 0.056 * pages + 2.2 * written));
         }
     }
     let copy = [("measure", json!("copy_rate")), ("size", json!(64 << 20))];
     records.push(record("cow-model", "memcpy", &copy, "MB/s", 9000.0));
     for (method, fork) in [("fork-4k", 20_000.0), ("seal", 60.0)] {
-        let params = [("measure", json!("first_write")), ("size", json!(256 << 20))];
-        records.push(record("fault", method, &params, "us", 5.0));
+        let chosen = [("measure", json!("first_write")), ("size", json!(256 << 20))];
+        records.push(record("fault", method, &chosen, "us", 5.0));
         for share in [0.0, 50.0, 100.0] {
             for read in [100, 75, 50, 25, 0] {
-                let params = [
+                let chosen = [
                     ("measure", json!("fork_and_access")),
                     ("size", json!(256 << 20)),
                     ("accessed_percent", json!(share as u64)),
                     ("read_percent", json!(read)),
                 ];
-                records.push(record("access-mix", method, &params, "us", fork + share * 900.0 + f64::from(100 - read)));
+                records.push(record("access-mix", method, &chosen, "us", fork + share * 900.0 + f64::from(100 - read)));
             }
         }
     }
     for (granule, share) in [(1, 0.05), (4096, 0.2), (65_536, 0.4), (2_097_152, 0.9)] {
-        let params = [("measure", json!("changed_share")), ("granule", json!(granule))];
-        records.push(record("write-fraction", "cpython", &params, "ratio", share));
+        let chosen = [("measure", json!("changed_share")), ("granule", json!(granule))];
+        records.push(record("write-fraction", "cpython", &chosen, "ratio", share));
     }
     let missing = Missing {
         experiment: "creation".into(),

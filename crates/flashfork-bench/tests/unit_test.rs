@@ -17,7 +17,7 @@ fn options(size: u64, jobs: u32, cache: Option<&Path>) -> UnitTestOptions {
 }
 
 fn records<'a>(outcome: &'a Outcome, method: &str, phase: &str) -> Vec<&'a Record> {
-    let matches = |record: &&Record| record.method == method && record.params["phase"] == phase;
+    let matches = |record: &&Record| record.method == method && record.chosen["phase"] == phase;
     outcome.document.records.iter().filter(matches).collect()
 }
 
@@ -27,7 +27,7 @@ fn every_method_runs_every_test_in_clones() -> Result<(), Failed> {
     for method in ["fork-4k", "seal"] {
         for phase in ["clone", "test", "reap", "whole"] {
             let records = records(&outcome, method, phase);
-            let tests: Vec<&str> = records.iter().filter_map(|record| record.params["test"].as_str()).collect();
+            let tests: Vec<&str> = records.iter().filter_map(|record| record.chosen["test"].as_str()).collect();
             assert_eq!(tests, ["select", "delete", "update"], "{method} {phase}");
             assert!(records.iter().all(|record| record.n == 30 && record.min > 0.0 && record.unit == "us"));
         }

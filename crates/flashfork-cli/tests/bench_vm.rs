@@ -20,12 +20,12 @@ fn records(args: &[&str]) -> Option<Vec<Value>> {
     bench.arg("bench").args(args).arg("--json").arg("--records").arg(dir.path().join("records.json"));
     let out = bench.assert().success().get_output().stdout.clone();
     let document: Value = serde_json::from_slice(&out).unwrap();
-    assert_eq!(document["schema"], "flashfork.bench/1");
+    assert_eq!(document["schema"], "flashfork.bench/2");
     Some(document["records"].as_array().unwrap().clone())
 }
 
-fn median<'a>(records: &'a [Value], method: &str, param: (&str, &str)) -> Option<&'a Value> {
-    let wanted = |r: &&Value| r["method"] == method && r["params"][param.0] == param.1;
+fn median<'a>(records: &'a [Value], method: &str, chosen: (&str, &str)) -> Option<&'a Value> {
+    let wanted = |r: &&Value| r["method"] == method && r["chosen"][chosen.0] == chosen.1;
     records.iter().find(wanted).map(|record| &record["p50"])
 }
 

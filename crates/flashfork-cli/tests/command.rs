@@ -78,7 +78,7 @@ fn what_measurements_can_not_do_is_one_line() {
     let old = home.join("old.json");
     std::fs::write(&old, r#"{"schema":"flashfork.bench/0","host":{},"records":[]}"#).unwrap();
     let torn = home.join("torn.json");
-    std::fs::write(&torn, r#"{"schema":"flashfork.bench/1","#).unwrap();
+    std::fs::write(&torn, r#"{"schema":"flashfork.bench/2","#).unwrap();
     let (old, torn) = (old.to_str().unwrap(), torn.to_str().unwrap());
     let place = home.join("page");
     let place = place.to_str().unwrap();

@@ -44,7 +44,7 @@ pub(super) fn fault(document: &Document) -> String {
 
 /// Everything about walks, for people.
 pub(super) fn access_mix(document: &Document) -> String {
-    let number = |record: &Record, name: &str| record.params.get(name).and_then(Value::as_u64);
+    let number = |record: &Record, name: &str| record.chosen.get(name).and_then(Value::as_u64);
     let mut shares: Vec<u64> = document.records.iter().filter_map(|r| number(r, "accessed_percent")).collect();
     shares.sort_unstable();
     shares.dedup();
@@ -87,6 +87,6 @@ pub(super) fn access_mix(document: &Document) -> String {
 }
 
 fn size(document: &Document) -> String {
-    let size = document.records.iter().find_map(|record| record.params.get("size").and_then(Value::as_u64));
+    let size = document.records.iter().find_map(|record| record.chosen.get("size").and_then(Value::as_u64));
     size.map_or("no memory".to_owned(), show)
 }

@@ -63,9 +63,9 @@ pub(super) fn fault(
         sample(parents.len(), &effort, size, progress, |cell, _| parents[cell].1.ask(&Ask::Faults { samples: BATCH }));
     for ((method, worker), series) in parents.iter().zip(&sampled.cells) {
         for series in series {
-            let params =
-                [("measure", json!(series.measure.name())), ("size", json!(size)), ("facts", json!(worker.ready()))];
-            results.keep(method.name(), params, "us", series, sampled.ended)?;
+            let chosen = [("measure", json!(series.measure.name())), ("size", json!(size))];
+            let observed = [("facts", json!(worker.ready()))];
+            results.keep(method.name(), chosen, observed, "us", series, sampled.ended)?;
         }
     }
     done
@@ -97,15 +97,15 @@ pub(super) fn access_mix(
     for (&(parent, walk), series) in cells.iter().zip(&sampled.cells) {
         let (method, worker) = &parents[parent];
         for series in series {
-            let params = [
+            let chosen = [
                 ("measure", json!(series.measure.name())),
                 ("size", json!(size)),
                 ("accessed_percent", json!(walk.share)),
                 ("read_percent", json!(walk.read)),
-                ("facts", json!(worker.ready())),
             ];
+            let observed = [("facts", json!(worker.ready()))];
             let unit = if series.measure == Measure::Reseal { "us (not part)" } else { "us" };
-            results.keep(method.name(), params, unit, series, sampled.ended)?;
+            results.keep(method.name(), chosen, observed, unit, series, sampled.ended)?;
         }
     }
     done

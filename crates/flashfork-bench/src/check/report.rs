@@ -12,7 +12,7 @@ use crate::table::{ratio, render, three_figures, time};
 pub(super) fn render_all(document: &Document) -> String {
     let of = |tool: Tool, who: &str| {
         let said =
-            |record: &&Record, name: &str, value: &str| record.params.get(name).and_then(Value::as_str) == Some(value);
+            |record: &&Record, name: &str, value: &str| record.chosen.get(name).and_then(Value::as_str) == Some(value);
         document.records.iter().find(|record| said(record, "beside", tool.name()) && said(record, "who", who))
     };
     let mut rows = Vec::new();

@@ -9,7 +9,8 @@ use crate::creation::{self, CreationSubject, Phase, Then, Way};
 use crate::experiment::Results;
 use crate::fork::Method;
 use crate::parent;
-use crate::record::{Params, Record};
+use crate::record::Record;
+use crate::stats::Rounds;
 use crate::worker::Worker;
 use crate::{BenchError, Progress};
 
@@ -76,7 +77,7 @@ fn ask(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let (mut theirs, mut own, mut failure) = (Vec::new(), Vec::new(), Ok(()));
+    let (mut theirs, mut own, mut failure) = (Rounds::default(), Rounds::default(), Ok(()));
     for round in 0..rounds {
         progress.step();
         if progress.interrupted() || (round > 0 && progress.deadline().passed()) {
@@ -101,19 +102,15 @@ fn ask(
             }
         }
         // Only beside ours: each round has both.
-        theirs.push(answer);
+        theirs.push(vec![answer]);
     }
-    if theirs.is_empty() {
+    if theirs.0.is_empty() {
         return failure;
     }
     let unit = if tool.checked() == Checked::Copy { "MB/s" } else { "us" };
-    let per_round: Vec<usize> = own.iter().map(Vec::len).collect();
-    let params = |who: &str, per_round: Vec<usize>| -> Params {
-        let params = [("beside", json!(tool.name())), ("who", json!(who)), ("samples_per_round", json!(per_round))];
-        params.map(|(name, value)| (name.to_owned(), value)).into()
-    };
-    let answers = vec![1; theirs.len()];
-    results.records.push(Record::new(EXPERIMENT, tool.name(), params("theirs", answers), unit, theirs)?);
-    results.records.push(Record::new(EXPERIMENT, "flashfork", params("ours", per_round), unit, own.concat())?);
+    for (method, who, rounds) in [(tool.name(), "theirs", theirs), ("flashfork", "ours", own)] {
+        let chosen = [("beside", json!(tool.name())), ("who", json!(who))];
+        results.records.push(Record::of_rounds(EXPERIMENT, method, chosen, unit, &rounds)?);
+    }
     failure
 }

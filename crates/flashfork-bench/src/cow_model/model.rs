@@ -85,11 +85,11 @@ impl Model {
         let of_grid = |record: &&Record| {
             record.experiment == EXPERIMENT
                 && record.method == method.name()
-                && record.params.get("measure").and_then(Value::as_str) == Some(Measure::Cycle.name())
+                && record.chosen.get("measure").and_then(Value::as_str) == Some(Measure::Cycle.name())
         };
         let (mut cells, mut observations) = (Vec::new(), Vec::new());
         for record in document.records.iter().filter(of_grid) {
-            let number = |name: &str| record.params.get(name).and_then(Value::as_f64);
+            let number = |name: &str| record.chosen.get(name).and_then(Value::as_f64);
             let (pages, written) = (number("pages")?, number("pages_written")?);
             cells.push(Cell {
                 size: number("size")? as u64,
@@ -120,7 +120,7 @@ pub fn copy_rate(document: &Document, size: u64) -> Option<f64> {
     let found = document.records.iter().find(|record| {
         record.experiment == EXPERIMENT
             && record.method == "memcpy"
-            && record.params.get("size").and_then(Value::as_u64) == Some(size)
+            && record.chosen.get("size").and_then(Value::as_u64) == Some(size)
     })?;
     Some(found.p50 * 1e6)
 }
@@ -130,8 +130,8 @@ pub fn times_by_forks(document: &Document) -> Vec<(u64, [f64; 3])> {
     let of = |forks: u64, measure: Measure| {
         let found = document.records.iter().find(|record| {
             record.experiment == EXPERIMENT
-                && record.params.get("forks").and_then(Value::as_u64) == Some(forks)
-                && record.params.get("measure").and_then(Value::as_str) == Some(measure.name())
+                && record.chosen.get("forks").and_then(Value::as_u64) == Some(forks)
+                && record.chosen.get("measure").and_then(Value::as_str) == Some(measure.name())
         })?;
         Some(median(&mut found.samples.clone()))
     };
@@ -139,7 +139,7 @@ pub fn times_by_forks(document: &Document) -> Vec<(u64, [f64; 3])> {
         .records
         .iter()
         .filter(|record| record.experiment == EXPERIMENT)
-        .filter_map(|record| record.params.get("forks").and_then(Value::as_u64))
+        .filter_map(|record| record.chosen.get("forks").and_then(Value::as_u64))
         .collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -154,7 +154,6 @@ pub fn times_by_forks(document: &Document) -> Vec<(u64, [f64; 3])> {
 mod tests {
     use super::*;
     use crate::host::HostCard;
-    use crate::record::Params;
     use serde_json::json;
 
     /// A document whose cells follow the model exactly.
@@ -165,15 +164,14 @@ mod tests {
                 let pages = (size / 4096) as f64;
                 let written = (pages * share).ceil();
                 let cost = prices[0] + prices[1] * pages + prices[2] * written;
-                let params = [
+                let chosen = [
                     ("measure", json!("cycle")),
                     ("size", json!(size)),
                     ("pages", json!(pages)),
                     ("share", json!(share)),
                     ("pages_written", json!(written)),
                 ];
-                let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
-                records.push(Record::new(EXPERIMENT, "fork-4k", params, "us", vec![cost; 5]).unwrap());
+                records.push(Record::new(EXPERIMENT, "fork-4k", chosen, "us", vec![cost; 5]).unwrap());
             }
         }
         Document::new(HostCard::read().unwrap(), records)

@@ -94,17 +94,17 @@ fn grid(options: &CowModelOptions, results: &mut Results, progress: &mut dyn Pro
     let whole = done.and_then(|()| parents.iter_mut().try_for_each(|(_, worker)| worker.ask(&Ask::Verify).map(drop)));
     for (&(parent, share), series) in cells.iter().zip(&sampled.cells) {
         let (Spec { method, size, .. }, worker) = &parents[parent];
-        let params = [
+        let chosen = [
             ("measure", json!(Measure::Cycle.name())),
             ("grid", json!(options.grid.name())),
             ("size", json!(size)),
             ("pages", json!(pages(*size))),
             ("share", json!(share)),
             ("pages_written", json!(written(*size, share))),
-            ("facts", json!(worker.ready())),
         ];
+        let observed = [("facts", json!(worker.ready()))];
         for series in series {
-            results.keep(method.name(), params.clone(), "us", series, sampled.ended)?;
+            results.keep(method.name(), chosen.clone(), observed.clone(), "us", series, sampled.ended)?;
         }
     }
     whole
@@ -117,8 +117,8 @@ fn copies(effort: &Effort, results: &mut Results, progress: &mut dyn Progress) -
         sample(COPIES.len(), effort, 2, progress, |cell, _| parent.ask(&Ask::Copy { bytes: COPIES[cell], samples: 2 }));
     for (bytes, series) in COPIES.iter().zip(&sampled.cells) {
         for series in series {
-            let params = [("measure", json!(Measure::Copy.name())), ("size", json!(bytes))];
-            results.keep("memcpy", params, Measure::Copy.unit(), series, sampled.ended)?;
+            let chosen = [("measure", json!(Measure::Copy.name())), ("size", json!(bytes))];
+            results.keep("memcpy", chosen, [], Measure::Copy.unit(), series, sampled.ended)?;
         }
     }
     done
@@ -135,13 +135,13 @@ fn forks(effort: &Effort, quick: bool, results: &mut Results, progress: &mut dyn
     });
     for (&forks, series) in numbers.iter().zip(&sampled.cells) {
         for series in series {
-            let params = [
+            let chosen = [
                 ("measure", json!(series.measure.name())),
                 ("size", json!(size)),
                 ("share", json!(share)),
                 ("forks", json!(forks)),
             ];
-            results.keep(Method::Fork4k.name(), params, series.measure.unit(), series, sampled.ended)?;
+            results.keep(Method::Fork4k.name(), chosen, [], series.measure.unit(), series, sampled.ended)?;
         }
     }
     done

@@ -14,7 +14,7 @@ use crate::table::{ratio, render, time, time_range};
 /// Everything, for people.
 pub(super) fn render_all(document: &Document, options: &CreationOptions) -> String {
     let mut sizes: Vec<u64> =
-        document.records.iter().filter_map(|record| record.params.get("size").and_then(Value::as_u64)).collect();
+        document.records.iter().filter_map(|record| record.chosen.get("size").and_then(Value::as_u64)).collect();
     sizes.dedup();
     let touched = match options.touch {
         Touch::All => "The parent has written all its memory.",

@@ -1,6 +1,6 @@
 //! All ways of a size side by side, size by size.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::options::{CreationOptions, Touch};
 use super::subject::{Ask, CreationSubject, Ready, Spec};
@@ -8,7 +8,6 @@ use super::way::{PROGRAM, Then, Way};
 use crate::experiment::Results;
 use crate::fork::Method;
 use crate::parent::{self, RESERVE};
-use crate::record::Params;
 use crate::sampling::sample;
 use crate::size::show;
 use crate::worker::Worker;
@@ -98,11 +97,11 @@ fn measure_size(
     });
     let whole = done.and_then(|()| workers.iter_mut().try_for_each(|worker| worker.ask(&Ask::Verify).map(drop)));
     for (&(worker, way, then), series) in cells.iter().zip(&sampled.cells) {
-        let chosen = chosen(options, size, then, workers[worker].ready());
+        let Ready { sealed, facts, .. } = workers[worker].ready();
         for series in series {
-            let measure = [("measure", json!(series.measure.name()))];
-            let params = chosen.iter().map(|(name, value)| (name.as_str(), value.clone())).chain(measure);
-            results.keep(way.name(), params, "us", series, sampled.ended)?;
+            let chosen = chosen(options, size, then).chain([("measure", json!(series.measure.name()))]);
+            let observed = [("sealed_bytes", json!(sealed)), ("facts", json!(facts))];
+            results.keep(way.name(), chosen, observed, "us", series, sampled.ended)?;
         }
     }
     whole
@@ -118,17 +117,15 @@ fn flaw(spec: &Spec, ready: &Ready) -> Option<String> {
     }
 }
 
-/// The parameters that all phases of a cell share.
-fn chosen(options: &CreationOptions, size: u64, then: Then, ready: &Ready) -> Params {
-    let params = [
+/// What was chosen for all phases of a cell.
+fn chosen(options: &CreationOptions, size: u64, then: Then) -> impl Iterator<Item = (&'static str, Value)> {
+    let all = [
         ("size", json!(size)),
         ("then", json!(then.name())),
         ("touch", json!(if options.touch == Touch::All { "all" } else { "none" })),
         ("extra_fds", json!(options.fds)),
         ("extra_vmas", json!(options.vmas)),
-        ("program", json!((then == Then::Exec).then(|| PROGRAM.to_string_lossy()))),
-        ("sealed_bytes", json!(ready.sealed)),
-        ("facts", json!(ready.facts)),
     ];
-    params.map(|(name, value)| (name.to_owned(), value)).into()
+    let program = (then == Then::Exec).then(|| ("program", json!(PROGRAM.to_string_lossy())));
+    all.into_iter().chain(program)
 }

@@ -134,7 +134,7 @@ impl Line {
 
 /// Whether a record is of fork calls of an idle parent that clones by itself.
 fn is_idle_call(record: &Record) -> bool {
-    let param = |key| record.params.get(key);
+    let param = |key| record.chosen.get(key);
     record.experiment == fork::EXPERIMENT
         && param("measure").and_then(Value::as_str) == Some("call")
         && param("parent").and_then(Value::as_str) == Some("idle")
@@ -143,14 +143,14 @@ fn is_idle_call(record: &Record) -> bool {
 
 /// Whether a record is of the first exits of tiny guests.
 fn is_first_exit(record: &Record) -> bool {
-    let param = |key| record.params.get(key).and_then(Value::as_str);
+    let param = |key| record.chosen.get(key).and_then(Value::as_str);
     record.experiment == vm_clone::EXPERIMENT
         && param("measure") == Some("first exit")
         && param("guest") == Some("tiny")
 }
 
 fn size(record: &Record) -> Option<u64> {
-    record.params.get("size").and_then(Value::as_u64)
+    record.chosen.get("size").and_then(Value::as_u64)
 }
 
 fn positive(samples: &[f64], whose: &str) -> Result<Summary, BenchError> {

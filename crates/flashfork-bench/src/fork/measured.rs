@@ -8,7 +8,7 @@ use super::sealing::Sealing;
 use super::touch::ParentState;
 use super::{EXPERIMENT, Method};
 use crate::engine::Sealed;
-use crate::record::{Params, Record};
+use crate::record::Record;
 use crate::sampling::Ended;
 use crate::stats::Rounds;
 use crate::{BenchError, experiment};
@@ -102,19 +102,17 @@ impl Results {
 impl Cell {
     fn record(&self) -> Result<Record, BenchError> {
         let group: Vec<&str> = self.group.methods.iter().map(|method| method.name()).collect();
-        let per_round: Vec<usize> = self.rounds.0.iter().map(Vec::len).collect();
-        let params = [
+        let chosen = [
             ("measure", json!(self.measure.name())),
             ("size", json!(self.size)),
             ("parent", json!(if self.state == ParentState::Idle { "idle" } else { "read all, wrote some" })),
             ("written_percent", json!(self.state.percent())),
-            ("written_pages", json!(self.written_pages)),
             ("read_again", json!(matches!(self.state, ParentState::WroteAndRead(_)))),
             ("concurrent", json!(self.group.copies)),
+        ];
+        let observed = [
+            ("written_pages", json!(self.written_pages)),
             ("affinity", json!(self.group.affinity)),
-            ("beside_size", json!(self.group.size)),
-            ("beside_methods", json!(group)),
-            ("samples_per_round", json!(per_round)),
             ("uncounted_clones_per_round", json!(1)),
             ("ended", json!(self.ended.name())),
             ("vmas", json!(self.facts.vmas)),
@@ -129,8 +127,15 @@ impl Cell {
                 ("seal_seconds", json!(sealed.seconds)),
             ]
         });
-        let params = params.into_iter().chain(sealed.into_iter().flatten());
-        let params: Params = params.map(|(key, value)| (key.to_owned(), value)).collect();
-        Record::new(EXPERIMENT, self.method.name(), params, "us", self.rounds.flat())
+        let beside = [("beside_size", json!(self.group.size)), ("beside_methods", json!(group))];
+        // Nothing else tells an empty process beside one group from that beside another. For the others, how many methods fit
+        // into memory beside them is the host's doing.
+        let (tells, tells_nothing) =
+            if self.size == self.group.size { (None, Some(beside)) } else { (Some(beside), None) };
+        let chosen = chosen.into_iter().chain(tells.into_iter().flatten());
+        let observed =
+            observed.into_iter().chain(sealed.into_iter().flatten()).chain(tells_nothing.into_iter().flatten());
+        let record = Record::of_rounds(EXPERIMENT, self.method.name(), chosen, "us", &self.rounds)?;
+        Ok(record.beside(observed))
     }
 }

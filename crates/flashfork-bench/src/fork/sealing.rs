@@ -12,7 +12,7 @@ use super::region::Region;
 use super::{EXPERIMENT, Method};
 use crate::engine::{self, Pages, Sealed};
 use crate::order::shuffled_rounds;
-use crate::record::{Params, Record};
+use crate::record::Record;
 use crate::size::Size;
 use crate::worker::{Subject, Worker};
 use crate::{BenchError, Progress, pin};
@@ -68,14 +68,9 @@ impl Sealing {
         figures
             .into_iter()
             .map(|(measure, unit, samples)| {
-                let params = [
-                    ("measure", json!(measure)),
-                    ("size", json!(self.size)),
-                    ("pages", json!(self.pages)),
-                    ("affinity", json!(format!("cpu {}", self.cpu))),
-                ];
-                let params: Params = params.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-                Record::new(EXPERIMENT, Method::Seal.name(), params, unit, samples)
+                let chosen = [("measure", json!(measure)), ("size", json!(self.size)), ("pages", json!(self.pages))];
+                let record = Record::new(EXPERIMENT, Method::Seal.name(), chosen, unit, samples)?;
+                Ok(record.beside([("affinity", json!(format!("cpu {}", self.cpu)))]))
             })
             .collect()
     }

@@ -7,7 +7,7 @@ use super::afl_stats::AflStats;
 use super::campaign::{Campaign, Window};
 use crate::BenchError;
 use crate::fork::Method;
-use crate::record::{Params, Record};
+use crate::record::Record;
 use crate::stats::{Ratio, Rounds, ratio_of_medians};
 
 /// One slice of one method's time.
@@ -84,17 +84,14 @@ impl Results {
         for method in self.methods() {
             let name = method.name();
             let means = self.of(method).map(|campaign| campaign.executions as f64 / campaign.seconds).collect();
-            records.push(self.record(name, [("measure", json!("mean rate of each slice"))], "1/s", means)?);
+            records.push(self.record(name, [("measure", json!("mean rate of each slice"))], [], "1/s", means)?);
             let startups = self.of(method).map(|campaign| campaign.startup).collect();
-            records.push(self.record(name, [("measure", json!("start-up"))], "s", startups)?);
+            records.push(self.record(name, [("measure", json!("start-up"))], [], "s", startups)?);
         }
         for equal in &self.equal {
-            let params = [
-                ("measure", json!("edges after equal work")),
-                ("executions", json!(equal.executions)),
-                ("afl", json!(equal.afl)),
-            ];
-            records.push(self.record(equal.method.name(), params, "edges", vec![equal.afl.edges as f64])?);
+            let chosen = [("measure", json!("edges after equal work"))];
+            let observed = [("executions", json!(equal.executions)), ("afl", json!(equal.afl))];
+            records.push(self.record(equal.method.name(), chosen, observed, "edges", vec![equal.afl.edges as f64])?);
         }
         Ok(records)
     }
@@ -102,11 +99,10 @@ impl Results {
     fn series(&self, slice: &Slice) -> Result<Record, BenchError> {
         let campaign = &slice.campaign;
         let ends: Vec<f64> = campaign.windows.iter().map(|window| window.end).collect();
-        let params = [
-            ("measure", json!("rate over time")),
+        let chosen =
+            [("measure", json!("rate over time")), ("slice", json!(slice.slice)), ("afl_seed", json!(slice.seed))];
+        let observed = [
             ("t_s", json!(ends)),
-            ("slice", json!(slice.slice)),
-            ("afl_seed", json!(slice.seed)),
             ("executions", json!(campaign.executions)),
             ("seconds", json!(campaign.seconds)),
             ("startup_s", json!(campaign.startup)),
@@ -114,19 +110,20 @@ impl Results {
             ("heap_huge_fraction", json!(campaign.pages.huge_fraction())),
             ("shim", json!(campaign.shim)),
         ];
-        self.record(slice.method.name(), params, "1/s", rates(campaign))
+        self.record(slice.method.name(), chosen, observed, "1/s", rates(campaign))
     }
 
-    fn record<const N: usize>(
+    fn record<const N: usize, const M: usize>(
         &self,
         method: &str,
-        own: [(&str, Value); N],
+        chosen: [(&str, Value); N],
+        observed: [(&str, Value); M],
         unit: &str,
         samples: Vec<f64>,
     ) -> Result<Record, BenchError> {
-        let common = [("database_bytes", json!(self.database_bytes)), ("cpu", json!(self.cpu))];
-        let params: Params = own.into_iter().chain(common).map(|(key, value)| (key.to_owned(), value)).collect();
-        Record::new(EXPERIMENT, method, params, unit, samples)
+        let chosen = chosen.into_iter().chain([("database_bytes", json!(self.database_bytes))]);
+        let record = Record::new(EXPERIMENT, method, chosen, unit, samples)?;
+        Ok(record.beside(observed).beside([("cpu", json!(self.cpu))]))
     }
 }
 
@@ -185,9 +182,9 @@ mod tests {
     #[test]
     fn every_slice_keeps_its_time_series() {
         let records = results().records().unwrap();
-        let series: Vec<_> = records.iter().filter(|record| record.params["measure"] == "rate over time").collect();
+        let series: Vec<_> = records.iter().filter(|record| record.chosen["measure"] == "rate over time").collect();
         assert_eq!(series.len(), 5);
-        assert!(series.iter().all(|record| record.params["t_s"].as_array().unwrap().len() == record.n));
-        assert_eq!(series[0].params["afl"]["edges"], 2);
+        assert!(series.iter().all(|record| record.observed["t_s"].as_array().unwrap().len() == record.n));
+        assert_eq!(series[0].observed["afl"]["edges"], 2);
     }
 }

@@ -36,7 +36,7 @@ impl Cell {
 pub(super) fn cells(document: &Document) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for record in &document.records {
-        let get = |name: &str| record.params.get(name);
+        let get = |name: &str| record.chosen.get(name);
         let (Some(thp), Some(size), Some(dirty), Some(forks)) = (
             get("thp").and_then(Value::as_bool),
             get("size").and_then(Value::as_u64),
@@ -127,7 +127,7 @@ fn kept(cells: &[Cell]) -> String {
 /// Most memory after a fork, in times of a process with nothing sealed.
 fn memory(document: &Document) -> String {
     let most = |who: Who| {
-        let of = |r: &&Record| r.method == who.name() && r.params.get("measure") == Some(&"extra_memory".into());
+        let of = |r: &&Record| r.method == who.name() && r.chosen.get("measure") == Some(&"extra_memory".into());
         document.records.iter().filter(of).map(|record| 1.0 + record.max).max_by(f64::total_cmp)
     };
     let (Some(auto), Some(seal)) = (most(Who::Auto), most(Who::Seal)) else { return String::new() };
@@ -152,11 +152,11 @@ mod tests {
 
     #[test]
     fn memory_is_told_for_both() {
-        let record = |who: Who, extra| {
-            let params = [("measure".to_owned(), "extra_memory".into())].into_iter().collect();
-            Record::new("policy", who.name(), params, "times", vec![extra]).unwrap()
+        let record = |who: Who, size: u64, extra| {
+            let chosen = [("measure", "extra_memory".into()), ("size", size.into())];
+            Record::new("policy", who.name(), chosen, "times", vec![extra]).unwrap()
         };
-        let records = vec![record(Who::Seal, 0.9), record(Who::Auto, 0.3), record(Who::Auto, 0.25)];
+        let records = vec![record(Who::Seal, 1, 0.9), record(Who::Auto, 1, 0.3), record(Who::Auto, 2, 0.25)];
         let text = memory(&Document::new(HostCard::read().unwrap(), records));
         assert!(text.contains("auto 1.30") && text.contains("seal 1.90"), "{text}");
     }

@@ -8,7 +8,7 @@ use super::subject::{Ask, PolicySubject, Reply, Spec, Who};
 use crate::experiment::Results;
 use crate::order::shuffled_rounds;
 use crate::parent::RESERVE;
-use crate::record::{Params, Record};
+use crate::record::Record;
 use crate::size::show;
 use crate::worker::Worker;
 use crate::{BenchError, Progress, memory, pin};
@@ -29,9 +29,8 @@ impl Cell {
         format!("{}, {}, {} % written", show(self.size), if self.thp { "THP" } else { "4 KB" }, self.percent)
     }
 
-    fn params(&self) -> Params {
-        let all = [("size", json!(self.size)), ("dirty_percent", json!(self.percent)), ("thp", json!(self.thp))];
-        all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    fn chosen(&self) -> [(&'static str, Value); 3] {
+        [("size", json!(self.size)), ("dirty_percent", json!(self.percent)), ("thp", json!(self.thp))]
     }
 
     fn pages(&self) -> usize {
@@ -112,10 +111,10 @@ fn keep(
     runs: &[Reply],
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let mut record = |params: &[(&str, Value)], unit, samples| {
-        let mut all = cell.params();
-        all.extend(params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-        Record::new(EXPERIMENT, who.name(), all, unit, samples).map(|record| results.records.push(record))
+    let mut record = |measure: &str, forks: Option<usize>, unit, samples| {
+        let chosen = cell.chosen().into_iter().chain([("measure", json!(measure))]);
+        let chosen = chosen.chain(forks.map(|forks| ("forks", json!(forks))));
+        Record::new(EXPERIMENT, who.name(), chosen, unit, samples).map(|record| results.records.push(record))
     };
     let mut missing = Vec::new();
     for (i, &forks) in marks.iter().enumerate() {
@@ -127,11 +126,11 @@ fn keep(
         let before = |taken: &[f64]| if i == 0 { (0.0, 0) } else { (taken[i - 1], marks[i - 1]) };
         let all = reached.iter().map(|taken| taken[i] / forks as f64).collect();
         let latest = reached.iter().map(|taken| (taken[i] - before(taken).0) / (forks - before(taken).1) as f64);
-        record(&[("forks", json!(forks)), ("measure", json!("all"))], "us", all)?;
-        record(&[("forks", json!(forks)), ("measure", json!("latest"))], "us", latest.collect())?;
+        record("all", Some(forks), "us", all)?;
+        record("latest", Some(forks), "us", latest.collect())?;
     }
     let extra = runs.iter().map(|run| run.extra as f64 / cell.size as f64).collect();
-    record(&[("measure", json!("extra_memory"))], "times", extra)?;
+    record("extra_memory", None, "times", extra)?;
     if !missing.is_empty() {
         let why = format!("{} forks would take more than {} s", missing.join(", "), BUDGET / 1000);
         results.leave_out(format!("{}, {}", who.name(), cell.name()), why, progress);

@@ -1,26 +1,32 @@
-//! `data.csv`: one row a cell (RFC 4180), its chosen parameters in columns of their own.
+//! `data.csv`: one row a cell (RFC 4180), what was chosen for it in columns of their own.
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::CHOSEN;
-use crate::record::{Document, Record};
+use crate::record::{Document, Record, sort_names};
 
 /// All cells.
 pub(super) fn text(document: &Document) -> String {
-    let mut lines = vec![format!("experiment,method,{},unit,n,min,p50,p90,p99,max", CHOSEN.join(","))];
-    lines.extend(document.records.iter().map(row));
-    lines.join("\r\n") + "\r\n"
+    let names: BTreeSet<&str> =
+        document.records.iter().flat_map(|record| record.chosen.keys()).map(String::as_str).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    sort_names(&mut names);
+    let head = ["experiment", "method"].iter().chain(&names).chain(&["unit", "n", "min", "p50", "p90", "p99", "max"]);
+    let head = head.map(|name| quoted((*name).to_owned())).collect::<Vec<_>>().join(",");
+    let rows = document.records.iter().map(|record| row(record, &names));
+    [head].into_iter().chain(rows).map(|line| line + "\r\n").collect()
 }
 
-fn row(record: &Record) -> String {
-    let params = CHOSEN.iter().map(|name| match record.params.get(*name) {
+fn row(record: &Record, names: &[&str]) -> String {
+    let chosen = names.iter().map(|name| match record.chosen.get(*name) {
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Null) | None => String::new(),
+        None => String::new(),
         Some(other) => other.to_string(),
     });
-    let names = [record.experiment.clone(), record.method.clone()];
+    let cell = [record.experiment.clone(), record.method.clone()];
     let figures = [record.min, record.p50, record.p90, record.p99, record.max].map(|figure| figure.to_string());
-    let fields = names.into_iter().chain(params).chain([record.unit.clone(), record.n.to_string()]).chain(figures);
+    let fields = cell.into_iter().chain(chosen).chain([record.unit.clone(), record.n.to_string()]).chain(figures);
     fields.map(quoted).collect::<Vec<_>>().join(",")
 }
 
@@ -32,20 +38,24 @@ fn quoted(field: String) -> String {
 mod tests {
     use super::*;
     use crate::host::HostCard;
-    use crate::record::Params;
     use serde_json::json;
 
     #[test]
     fn each_cell_is_a_row_of_equal_length() {
-        let params =
-            [("measure", json!("call")), ("size", json!(1 << 20)), ("parent", json!("read all, wrote \"some\""))];
-        let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
-        let record = Record::new("fork", "seal", params, "us", vec![1.0, 2.5]).unwrap();
-        let text = text(&Document::new(HostCard::read().unwrap(), vec![record]));
+        let chosen =
+            [("parent", json!("read all, wrote \"some\"")), ("measure", json!("call")), ("size", json!(1 << 20))];
+        let records = vec![
+            Record::new("fork", "seal", chosen, "us", vec![1.0, 2.5]).unwrap(),
+            Record::new("redis", "odf", [("depth", json!(2000))], "1/s", vec![8.0]).unwrap(),
+        ];
+        let text = text(&Document::new(HostCard::read().unwrap(), records));
         let lines: Vec<&str> = text.split("\r\n").collect();
-        assert_eq!(lines.len(), 3);
-        assert!(lines[1].starts_with("fork,seal,call,1048576,,\"read all, wrote \"\"some\"\"\","), "{}", lines[1]);
-        assert!(lines[1].ends_with(",us,2,1,1.75,2.35,2.485,2.5"), "{}", lines[1]);
-        assert_eq!(lines[1].matches(',').count(), lines[0].matches(',').count() + 1, "one comma is quoted");
+        let expected = [
+            "experiment,method,measure,size,depth,parent,unit,n,min,p50,p90,p99,max",
+            "fork,seal,call,1048576,,\"read all, wrote \"\"some\"\"\",us,2,1,1.75,2.35,2.485,2.5",
+            "redis,odf,,,2000,,1/s,1,8,8,8,8,8",
+            "",
+        ];
+        assert_eq!(lines, expected);
     }
 }

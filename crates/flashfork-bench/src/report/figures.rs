@@ -72,7 +72,7 @@ fn drawn(plots: impl IntoIterator<Item = Plot>) -> Result<Vec<String>, BenchErro
     plots.into_iter().map(draw).collect()
 }
 
-/// The records of an experiment with these text parameters.
+/// The records of an experiment for which these texts were chosen.
 fn of<'a>(
     document: &'a Document,
     experiment: &'a str,
@@ -80,13 +80,13 @@ fn of<'a>(
 ) -> impl Iterator<Item = &'a Record> {
     document.records.iter().filter(move |record| {
         record.experiment == experiment
-            && texts.iter().all(|(name, value)| record.params.get(*name).and_then(Value::as_str) == Some(*value))
+            && texts.iter().all(|(name, value)| record.chosen.get(*name).and_then(Value::as_str) == Some(*value))
     })
 }
 
-/// A parameter that is a number.
+/// A chosen value that is a number.
 pub(super) fn number(record: &Record, name: &str) -> Option<f64> {
-    record.params.get(name).and_then(Value::as_f64)
+    record.chosen.get(name).and_then(Value::as_f64)
 }
 
 /// A logarithmic axis of the parent's memory.

@@ -17,10 +17,10 @@ pub fn findings(document: &Document) -> Vec<String> {
 }
 
 fn text<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
-    record.params.get(name)?.as_str()
+    record.chosen.get(name)?.as_str()
 }
 
-/// The records with these text parameters at the largest size there is.
+/// The records for which these texts were chosen, at the largest size there is.
 fn at_largest<'a>(document: &'a Document, experiment: &str, texts: &[(&str, &str)]) -> (u64, Vec<&'a Record>) {
     let fits = |record: &&Record| {
         record.experiment == experiment && texts.iter().all(|(name, value)| text(record, name) == Some(value))
@@ -149,14 +149,12 @@ fn accesses(document: &Document) -> Option<String> {
 mod tests {
     use super::*;
     use crate::host::HostCard;
-    use crate::record::Params;
     use serde_json::json;
 
     #[test]
     fn a_median_of_nothing_makes_no_finding() {
-        let of = |experiment: &str, method: &str, params: &[(&str, serde_json::Value)], figure: f64| {
-            let params: Params = params.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-            Record::new(experiment, method, params, "us", vec![figure; 8]).unwrap()
+        let of = |experiment: &str, method: &str, chosen: &[(&str, serde_json::Value)], figure: f64| {
+            Record::new(experiment, method, chosen.iter().cloned(), "us", vec![figure; 8]).unwrap()
         };
         let call = [("measure", json!("call")), ("parent", json!("idle")), ("size", json!(1 << 30))];
         let exit = [("measure", json!("cycle")), ("then", json!("exit")), ("size", json!(1 << 30))];

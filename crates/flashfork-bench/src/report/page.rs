@@ -2,9 +2,6 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
-
-use super::CHOSEN;
 use super::figures::Figure;
 use super::findings::findings;
 use super::plot::Ink;
@@ -165,24 +162,9 @@ fn row(record: &Record) -> String {
     format!(
         "<tr><td>{}</td><td>{}</td><td data-value=\"{n}\">{n}</td>{figures}<td data-value=\"{outliers}\">{outliers}</td></tr>\n",
         escaped(&record.method),
-        escaped(&cell(record)),
+        escaped(&record.cell()),
         n = record.n
     )
-}
-
-/// What was chosen, in words.
-fn cell(record: &Record) -> String {
-    let word = |name: &&str| {
-        let said = match (*name, record.params.get(*name)?) {
-            // What follows from the others.
-            ("pages_written", _) | (_, Value::Null) => return None,
-            ("measure" | "parent" | "beside" | "who" | "then", Value::String(text)) => text.clone(),
-            ("size" | "granule", value) => show(value.as_u64()?),
-            (name, value) => format!("{} {value}", name.replace('_', " ")),
-        };
-        Some(said)
-    };
-    CHOSEN.iter().filter_map(word).collect::<Vec<_>>().join(", ")
 }
 
 fn escaped(text: &str) -> String {

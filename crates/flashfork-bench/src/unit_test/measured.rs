@@ -8,7 +8,7 @@ use super::cycle::Phases;
 use super::subject::Ready;
 use crate::BenchError;
 use crate::fork::Method;
-use crate::record::{Params, Record};
+use crate::record::Record;
 use crate::stats::{Ratio, Rounds, ratio_of_medians};
 
 /// A part of a test's life.
@@ -123,21 +123,17 @@ impl Results {
     pub(super) fn records(&self) -> Result<Vec<Record>, BenchError> {
         let mut records = Vec::new();
         if let Some(seconds) = self.built_in {
-            records.push(self.record("image", [("phase", json!("build image"))], "s", vec![seconds])?);
+            records.push(self.once("image", "build image", "s", vec![seconds])?);
         }
         for method in self.methods() {
             self.preparation(method, &mut records)?;
             for case in Case::ALL {
                 for phase in Phase::ALL {
                     let rounds = self.rounds(method, case, phase);
-                    let per_round: Vec<usize> = rounds.0.iter().map(Vec::len).collect();
-                    let params = [
-                        ("phase", json!(phase.name())),
-                        ("test", json!(case.name())),
-                        ("samples_per_round", json!(per_round)),
-                        ("uncounted_clones_per_round", json!(self.jobs)),
-                    ];
-                    records.push(self.record(method.name(), params, "us", rounds.flat())?);
+                    let chosen = self.chosen(phase.name()).into_iter().chain([("test", json!(case.name()))]);
+                    let record = Record::of_rounds(EXPERIMENT, method.name(), chosen, "us", &rounds)?;
+                    let uncounted = [("uncounted_clones_per_round", json!(self.jobs))];
+                    records.push(record.beside(uncounted).beside(self.observed()));
                 }
             }
         }
@@ -149,39 +145,35 @@ impl Results {
             let own = self.harnesses.iter().filter(|harness| harness.method == method);
             own.filter_map(|harness| figure(&harness.ready)).collect()
         };
-        let phase = |name: &str| [("phase", json!(name))];
         let name = method.name();
-        records.push(self.record(name, phase("initialise"), "s", of(&|ready| Some(ready.initialise)))?);
-        records.push(self.record(
-            name,
-            phase("heap on huge pages before sealing"),
-            "fraction",
-            of(&|ready| Some(ready.pages.huge_fraction())),
-        )?);
+        records.push(self.once(name, "initialise", "s", of(&|ready| Some(ready.initialise)))?);
+        let huge = of(&|ready| Some(ready.pages.huge_fraction()));
+        records.push(self.once(name, "heap on huge pages before sealing", "fraction", huge)?);
         if method == Method::Seal {
             let sealed = |figure: fn(&crate::engine::Sealed) -> f64| of(&|ready| ready.sealed.as_ref().map(figure));
-            records.push(self.record(name, phase("seal"), "s", sealed(|sealed| sealed.seconds))?);
-            records.push(self.record(name, phase("sealed"), "bytes", sealed(|sealed| sealed.bytes as f64))?);
+            records.push(self.once(name, "seal", "s", sealed(|sealed| sealed.seconds))?);
+            records.push(self.once(name, "sealed", "bytes", sealed(|sealed| sealed.bytes as f64))?);
             let huge = sealed(|sealed| sealed.huge_fraction());
-            records.push(self.record(name, phase("sealed on 2 MB pages"), "fraction", huge)?);
+            records.push(self.once(name, "sealed on 2 MB pages", "fraction", huge)?);
         }
         Ok(())
     }
 
-    fn record<const N: usize>(
-        &self,
-        method: &str,
-        own: [(&str, Value); N],
-        unit: &str,
-        samples: Vec<f64>,
-    ) -> Result<Record, BenchError> {
+    /// A record of what each harness did once.
+    fn once(&self, method: &str, phase: &str, unit: &str, samples: Vec<f64>) -> Result<Record, BenchError> {
+        let record = Record::new(EXPERIMENT, method, self.chosen(phase), unit, samples)?;
+        Ok(record.beside(self.observed()))
+    }
+
+    fn chosen<'a>(&self, phase: &'a str) -> [(&'a str, Value); 3] {
+        [("phase", json!(phase)), ("database_bytes", json!(self.database_bytes)), ("jobs", json!(self.jobs))]
+    }
+
+    fn observed(&self) -> [(&'static str, Value); 1] {
         let mut cpus: Vec<usize> = self.harnesses.iter().map(|harness| harness.cpu).collect();
         cpus.sort_unstable();
         cpus.dedup();
-        let common =
-            [("database_bytes", json!(self.database_bytes)), ("jobs", json!(self.jobs)), ("cpus", json!(cpus))];
-        let params: Params = own.into_iter().chain(common).map(|(key, value)| (key.to_owned(), value)).collect();
-        Record::new(EXPERIMENT, method, params, unit, samples)
+        [("cpus", json!(cpus))]
     }
 }
 

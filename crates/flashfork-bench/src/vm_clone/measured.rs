@@ -1,10 +1,10 @@
 //! What was measured, cell by cell, on its way to records and tables.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{EXPERIMENT, GuestKind};
 use crate::BenchError;
-use crate::record::{Params, Record};
+use crate::record::Record;
 use crate::stats::Rounds;
 use crate::vm_host::MemoryPages;
 
@@ -73,17 +73,14 @@ impl Cell {
 
     fn records(&self) -> Result<Vec<Record>, BenchError> {
         let of = |measure: &&'static str| {
-            let rounds = self.rounds(measure);
-            let per_round: Vec<usize> = rounds.0.iter().map(Vec::len).collect();
-            let params = [
+            let chosen = [
                 ("measure", json!(measure)),
                 ("guest", json!(guest(self.guest))),
                 ("size", json!(self.size)),
                 ("vcpus", json!(1)),
-                ("template_huge_fraction", json!(self.huge_fraction)),
-                ("samples_per_round", json!(per_round)),
             ];
-            Record::new(EXPERIMENT, &self.method.name(), params_of(params), "us", rounds.flat())
+            let record = Record::of_rounds(EXPERIMENT, &self.method.name(), chosen, "us", &self.rounds(measure))?;
+            Ok(record.beside([("template_huge_fraction", json!(self.huge_fraction))]))
         };
         self.measures().iter().map(of).collect()
     }
@@ -116,7 +113,7 @@ impl Density {
         let mut records = Vec::new();
         for (what, counts) in [("waiting shell", &self.waiting), ("clone alive", &self.alive)] {
             for (part, of) in [("all", (|b: &Bytes| b.total) as fn(&Bytes) -> f64), ("user", |b| b.user)] {
-                let params = [
+                let chosen = [
                     ("measure", json!(format!("memory of a {what}"))),
                     ("part", json!(part)),
                     ("source", json!(if part == "user" { "sum of Pss" } else { self.source })),
@@ -126,7 +123,7 @@ impl Density {
                 ];
                 let method = Method::Clone(MemoryPages::Small).name();
                 let samples = counts.iter().map(of).collect();
-                records.push(Record::new(EXPERIMENT, &method, params_of(params), "bytes", samples)?);
+                records.push(Record::new(EXPERIMENT, &method, chosen, "bytes", samples)?);
             }
         }
         Ok(records)
@@ -171,10 +168,6 @@ pub(super) fn guest(kind: GuestKind) -> &'static str {
     }
 }
 
-fn params_of<const N: usize>(params: [(&str, Value); N]) -> Params {
-    params.map(|(key, value)| (key.to_owned(), value)).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,8 +184,8 @@ mod tests {
         assert_eq!(cell.rounds(FIRST_EXIT).0, [vec![2.0, 2.0], vec![4.0]]);
         let results = Results { cells: vec![cell], ..Results::default() };
         let records = results.records().unwrap();
-        let found: Vec<_> = records.iter().map(|r| (r.method.as_str(), &r.params["measure"], r.p50)).collect();
+        let found: Vec<_> = records.iter().map(|r| (r.method.as_str(), &r.chosen["measure"], r.p50)).collect();
         assert_eq!(found, [("clone-thp", &json!(FIRST_EXIT), 2.0), ("clone-thp", &json!(CYCLE), 5.0)]);
-        assert_eq!(records[0].params["samples_per_round"], json!([2, 1]));
+        assert_eq!(records[0].observed["samples_per_round"], json!([2, 1]));
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::EXPERIMENT;
 use super::code::{Access, FIRST, PAGE};
 use crate::BenchError;
-use crate::record::{Params, Record};
+use crate::record::Record;
 use crate::stats::{Ratio, Rounds, ratio_of_medians};
 use crate::vm_host::MemoryPages;
 
@@ -84,15 +84,14 @@ impl Results {
                 if samples.is_empty() {
                     continue;
                 }
-                let params = [
+                let chosen = [
                     ("pass", json!(pass.name())),
                     ("access", json!(cell.access.name())),
                     ("size", json!(self.size)),
                     ("pages_touched", json!(self.touched())),
-                    ("template_huge_fraction", json!(cell.huge_fraction)),
                 ];
-                let params: Params = params.map(|(key, value)| (key.to_owned(), value)).into();
-                records.push(Record::new(EXPERIMENT, cell.pages.name(), params, "us/page", samples)?);
+                let record = Record::new(EXPERIMENT, cell.pages.name(), chosen, "us/page", samples)?;
+                records.push(record.beside([("template_huge_fraction", json!(cell.huge_fraction))]));
             }
         }
         Ok(records)

@@ -79,12 +79,10 @@ fn row<'a>(program: Program, of: impl Fn(Way, Measure) -> Option<&'a Record>) ->
 mod tests {
     use super::*;
     use crate::host::HostCard;
-    use crate::record::Params;
 
     fn record(program: Program, way: Way, measure: Measure, samples: Vec<f64>) -> Record {
-        let params = [("program", Value::from(program.name())), ("measure", measure.name().into())];
-        let params: Params = params.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        Record::new(EXPERIMENT, way.name(), params, "us", samples).unwrap()
+        let chosen = [("program", Value::from(program.name())), ("measure", measure.name().into())];
+        Record::new(EXPERIMENT, way.name(), chosen, "us", samples).unwrap()
     }
 
     #[test]

@@ -124,12 +124,9 @@ pub(super) fn measure(
         let subject = &subjects[index];
         for series in series {
             let sealed = subject.template.as_ref().map_or(0, |template| template.sealed);
-            let params = [
-                ("measure", json!(series.measure.name())),
-                ("program", json!(subject.program.name())),
-                ("sealed_bytes", json!(sealed)),
-            ];
-            results.keep(way.name(), params, series.measure.unit(), series, sampled.ended)?;
+            let chosen = [("measure", json!(series.measure.name())), ("program", json!(subject.program.name()))];
+            let observed = [("sealed_bytes", json!(sealed))];
+            results.keep(way.name(), chosen, observed, series.measure.unit(), series, sampled.ended)?;
         }
     }
     done

@@ -59,7 +59,7 @@ pub(super) fn render_all(document: &Document) -> String {
 }
 
 /// The median of what each run had.
-fn middle(record: &Record, param: &str) -> Option<u64> {
-    let mut counts: Vec<f64> = record.params.get(param)?.as_array()?.iter().filter_map(Value::as_f64).collect();
+fn middle(record: &Record, name: &str) -> Option<u64> {
+    let mut counts: Vec<f64> = record.observed.get(name)?.as_array()?.iter().filter_map(Value::as_f64).collect();
     (!counts.is_empty()).then(|| median(&mut counts) as u64)
 }

@@ -11,7 +11,7 @@ use super::program::{Program, name};
 use super::snapshot::{Snapshot, populated};
 use super::stopping::Stopped;
 use crate::experiment::Results;
-use crate::record::{Params, Record};
+use crate::record::Record;
 use crate::{BenchError, Progress, memory};
 
 /// Measures what was asked for.
@@ -84,15 +84,11 @@ fn program(
 /// One record for the bytes, one for each size of block.
 fn keep(name: &str, changes: &[Change], results: &mut Results) -> Result<(), BenchError> {
     let mut record = |granule: u64, all: Vec<u64>, changed: Vec<u64>, shares: Vec<f64>| {
-        let params = [
-            ("measure", json!("changed_share")),
-            ("granule", json!(granule)),
-            ("in_use", json!(all)),
-            ("changed", json!(changed)),
-            ("ended", json!("rounds")),
-        ];
-        let params: Params = params.map(|(name, value)| (name.to_owned(), value)).into();
-        Record::new(EXPERIMENT, name, params, "ratio", shares).map(|record| results.records.push(record))
+        let chosen = [("measure", json!("changed_share")), ("granule", json!(granule))];
+        let observed = [("in_use", json!(all)), ("changed", json!(changed)), ("ended", json!("rounds"))];
+        let record = Record::new(EXPERIMENT, name, chosen, "ratio", shares)?;
+        results.records.push(record.beside(observed));
+        Ok::<(), BenchError>(())
     };
     let of = |get: fn(&Change) -> u64| changes.iter().map(get).collect::<Vec<u64>>();
     let shares = changes.iter().map(Change::byte_share).collect();

@@ -29,8 +29,8 @@ fn programs_are_measured_and_no_template_stays() {
     ] {
         let found = document["records"].as_array().unwrap().iter().any(|record| {
             record["method"] == method
-                && record["params"]["program"] == program
-                && record["params"]["measure"] == measure
+                && record["chosen"]["program"] == program
+                && record["chosen"]["measure"] == measure
                 && record["p50"].as_f64().unwrap() > 0.0
         });
         assert!(found, "{program} {method} {measure}: {document}");
