@@ -1,0 +1,70 @@
+//! The committed records: as this version writes them, and each row told from every other wherever they are shown.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use flashfork_bench::record::{Document, Record};
+use flashfork_bench::{compare, report};
+
+fn committed() -> Vec<(PathBuf, Document)> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let files = std::fs::read_dir(docs).unwrap().map(|entry| entry.unwrap().path());
+    let records = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let read: Vec<_> = records.map(|path| (path.clone(), Document::read(&path).unwrap())).collect();
+    assert!(!read.is_empty());
+    read
+}
+
+/// With `UPDATE=1` in the environment they are written anew, which brings them from an older schema to this one.
+#[test]
+fn the_committed_records_are_of_this_schema() {
+    for (path, document) in committed() {
+        if std::env::var_os("UPDATE").is_some() {
+            document.write(&path).unwrap();
+        }
+        let mut written = Vec::new();
+        document.write_to(&mut written).unwrap();
+        let same = std::fs::read(&path).unwrap() == written;
+        assert!(same, "{} is not what this version writes; run with UPDATE=1", path.display());
+    }
+}
+
+/// Rows without their figures, which might differ by chance alone.
+fn assert_apart<'a>(rows: impl Iterator<Item = &'a str>, number: usize, where_: &str) {
+    let mut seen = HashSet::new();
+    let alike: Vec<&str> = rows.filter(|row| !seen.insert(*row)).collect();
+    assert!(alike.is_empty(), "{where_}: nothing tells these rows from others: {alike:#?}");
+    assert_eq!(seen.len(), number, "{where_}");
+}
+
+#[test]
+fn no_two_rows_are_alike() {
+    for (path, mut document) in committed() {
+        // One equal sample each: all that is left to tell rows apart is what they are called.
+        for record in &mut document.records {
+            let chosen = record.chosen.iter().map(|(name, value)| (name.as_str(), value.clone()));
+            *record = Record::new(&record.experiment, &record.method, chosen, &record.unit, vec![1.0]).unwrap();
+        }
+        let number = document.records.len();
+        let dir = tempfile::tempdir().unwrap();
+        report::write(&document, dir.path()).unwrap();
+        let [csv, page] =
+            ["data.csv", "index.html"].map(|name| std::fs::read_to_string(dir.path().join(name)).unwrap());
+        let of = |what: &str| format!("{}, {what}", path.display());
+        assert_apart(csv.lines().skip(1), number, &of("CSV"));
+        // Each experiment has a table of its own.
+        let mut experiment = "";
+        let rows: Vec<String> = page
+            .lines()
+            .filter_map(|line| {
+                if let Some(summary) = line.strip_prefix("<summary>") {
+                    experiment = summary;
+                }
+                line.starts_with("<tr><td>").then(|| format!("{experiment} {line}"))
+            })
+            .collect();
+        assert_apart(rows.iter().map(String::as_str), number, &of("page"));
+        let compared = compare::documents(&document, &document).unwrap();
+        assert_apart(compared.cells.iter().map(|cell| cell.cell.as_str()), number, &of("compare"));
+    }
+}
