@@ -53,6 +53,7 @@ pub mod host;
 mod hugetlb;
 pub mod lock;
 pub mod memory;
+mod once;
 pub mod order;
 mod parent;
 pub mod pin;

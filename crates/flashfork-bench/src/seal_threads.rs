@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::engine::Pages;
 use crate::experiment::{self, Results, page};
 use crate::fork::Method;
+use crate::once::each_once;
 use crate::order::shuffled_rounds;
 use crate::parent::RESERVE;
 use crate::record::{Document, Record};
@@ -75,10 +76,10 @@ fn measure(options: &SealThreadsOptions, results: &mut Results, progress: &mut d
     let Some(other_cpu) = pin::allowed_cpus()?.into_iter().find(|other| *other != cpu) else {
         return Err(BenchError::Unable("with one CPU every thread waits for the others: two are needed".into()));
     };
-    for &Size(size) in &options.sizes {
+    for Size(size) in each_once(options.sizes.iter().copied()) {
         memory::require(&memory::headroom()?, format!("a process of {}", show(size)), size + RESERVE)?;
         let mut cells = Vec::new();
-        for &threads in &options.threads {
+        for threads in each_once(options.threads.iter().copied()) {
             for pages in [Pages::Small, Pages::Auto] {
                 let spec = Spec { size, threads, cpu, other_cpu };
                 let (pauses, stops, seconds, counts, means, longest) = Default::default();

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::once::each_once;
 use crate::size::Size;
 
 const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
@@ -47,11 +48,11 @@ fn percent(text: &str) -> Result<f64, String> {
 impl PolicyOptions {
     pub(super) fn sizes(&self) -> Vec<u64> {
         let default = if self.quick { &SIZES[..2] } else { &SIZES[..] };
-        self.sizes.as_ref().map_or_else(|| default.to_vec(), |sizes| sizes.iter().map(|size| size.0).collect())
+        self.sizes.as_ref().map_or_else(|| default.to_vec(), |sizes| each_once(sizes.iter().map(|size| size.0)))
     }
 
     pub(super) fn dirty(&self) -> Vec<f64> {
-        self.dirty.clone().unwrap_or_else(|| DIRTY.to_vec())
+        self.dirty.as_ref().map_or_else(|| DIRTY.to_vec(), |dirty| each_once(dirty.iter().copied()))
     }
 
     /// Ascending.
@@ -81,7 +82,7 @@ mod tests {
     fn defaults_and_what_is_asked_for() {
         let o = parse(&[]).unwrap();
         assert_eq!((o.sizes(), o.dirty(), o.forks(), o.rounds()), (SIZES.to_vec(), DIRTY.to_vec(), FORKS.to_vec(), 3));
-        let o = parse(&["--quick", "--dirty", "5", "--forks", "30,7,30"]).unwrap();
+        let o = parse(&["--quick", "--dirty", "5,5", "--forks", "30,7,30"]).unwrap();
         assert_eq!((o.sizes().len(), o.dirty(), o.forks(), o.rounds()), (2, vec![5.0], vec![7, 30], 1));
         for wrong in [["--dirty", "101"], ["--dirty", "x"], ["--forks", "0"], ["--rounds", "0"]] {
             assert!(parse(&wrong).is_err(), "{wrong:?}");

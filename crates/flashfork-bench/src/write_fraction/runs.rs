@@ -11,6 +11,7 @@ use super::program::{Program, name};
 use super::snapshot::{Snapshot, populated};
 use super::stopping::Stopped;
 use crate::experiment::Results;
+use crate::once::each_once;
 use crate::record::Record;
 use crate::{BenchError, Progress, memory};
 
@@ -30,7 +31,7 @@ pub(super) fn measure(
         let start = || Program::command(&options.command, options.after, options.during);
         return program(options.runs, start, results, progress);
     }
-    for &ready in options.ready.as_deref().unwrap_or(&Ready::ALL) {
+    for ready in each_once(options.ready.as_deref().unwrap_or(&Ready::ALL).iter().copied()) {
         if progress.interrupted() {
             break;
         }
