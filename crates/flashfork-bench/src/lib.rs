@@ -24,6 +24,9 @@
 //! - [`sampling::sample`] measures; `Effort::until` keeps it within [`Progress::deadline`], `Deadline::part` divides that among
 //!   stages.
 //!
+//! A [`record::Record`] is told from all others by what was chosen for it, and has what was observed beside it. The experiment
+//! says which is which where it makes its records; two that can't be told apart end its tests.
+//!
 //! To be part of `bench all` it needs a line in `parts` of `all.rs`, with its weight in time; to be a command, one in
 //! `crates/flashfork-cli/src/bench.rs`.
 //!
