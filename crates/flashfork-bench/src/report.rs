@@ -1,15 +1,13 @@
 //! The report: one page that needs nothing else, and the data beside it.
 //!
 //! [`write`] makes `index.html` (figures inline, no network, light and dark, tables that sort), `data.json` (every sample),
-//! `data.csv` (one row a cell), a Vega-Lite specification for each kind of figure and the pictures for themselves, from a
-//! [`Document`] alone: the same data make the same page.
+//! `data.csv` (one row a cell) and the pictures for themselves, from a [`Document`] alone: the same data make the same page.
 
 mod csv;
 mod figures;
 mod findings;
 mod page;
 mod plot;
-mod vega;
 
 pub use figures::{Figure, all as figures};
 pub use findings::findings;
@@ -29,7 +27,6 @@ pub fn write(document: &Document, dir: &Path) -> Result<(), BenchError> {
     let data = serde_json::to_vec(document).map_err(|error| failed(error.into()))?;
     let mut files: Vec<(String, Vec<u8>)> =
         vec![("data.json".to_owned(), data), ("data.csv".to_owned(), csv::text(document).into_bytes())];
-    files.extend(vega::all(document).into_iter().map(|(name, spec)| (name, format!("{spec:#}\n").into_bytes())));
     for figure in &figures {
         files.extend(figure.files(&document.host).into_iter().map(|(name, svg)| (name, svg.into_bytes())));
     }

@@ -123,18 +123,6 @@ fn the_files_are_whole_and_readable() {
     assert_eq!(csv.lines().count(), 1 + document.records.len());
     let names: Vec<String> =
         std::fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let specs: Vec<&String> = names.iter().filter(|name| name.ends_with(".vl.json")).collect();
-    assert_eq!(specs.len(), 5);
-    for name in specs {
-        let spec: Value = serde_json::from_slice(&std::fs::read(place.join(name)).unwrap()).unwrap();
-        assert!(spec["$schema"].as_str().unwrap().contains("vega-lite"));
-        let fields =
-            [&spec["encoding"]["x"]["field"], &spec["encoding"]["y"]["field"], &spec["encoding"]["facet"]["field"]];
-        let head = csv.lines().next().unwrap();
-        for field in fields.into_iter().filter_map(Value::as_str) {
-            assert!(head.split(',').any(|column| column == field), "{name}: no column {field}");
-        }
-    }
     for name in ["ladder-1.svg", "ladder-2.svg", "model-2.svg", "merit-1.svg", "mixes-5.svg"] {
         let svg = std::fs::read_to_string(place.join(name)).unwrap();
         let tree = roxmltree::Document::parse(&svg).unwrap();
