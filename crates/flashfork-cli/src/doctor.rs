@@ -27,6 +27,7 @@ pub struct DoctorArgs {
 pub fn main(args: &DoctorArgs) -> Result<ExitCode, CliError> {
     let host = Host::probe();
     let model = args.calibrate.then(CostModel::calibrate).transpose().map_err(|e| CliError::Unable(e.to_string()))?;
+    let kept = model.as_ref().map_or(Ok(()), keep);
     let vm = vm::host();
     if args.json {
         let vm =
@@ -39,9 +40,7 @@ pub fn main(args: &DoctorArgs) -> Result<ExitCode, CliError> {
         say(&text(&host, &vm, model.as_ref()))?;
         say(&format!("\n{}", conclusion(host.can_seal(), kvm)))?;
     }
-    if let Some(model) = model {
-        keep(&model)?;
-    }
+    kept?;
     if host.can_seal() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -123,7 +122,7 @@ fn costs(model: &CostModel) -> Vec<String> {
     let seconds = model.calibration_seconds;
     let mut lines = vec![
         String::new(),
-        format!("What a fork call costs here, predicted by the model calibrated just now ({seconds:.1} s) and kept:"),
+        format!("What a fork call costs here, predicted by the model calibrated just now ({seconds:.1} s):"),
         format!("{:>8} {:>12} {:>12} {:>12} {:>12}", "memory", "4 KB pages", "THP", "sealed", "on demand"),
     ];
     for mb in [64, 1024, 8192] {

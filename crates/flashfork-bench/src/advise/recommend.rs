@@ -116,11 +116,14 @@ fn price(forecast: &Forecast) -> String {
         None => String::new(),
     };
     let auto = if auto_seals(forecast) {
-        ""
+        "; the default engine, which seals part by part as forks lose time, comes to that later."
     } else {
-        " The default engine would not seal it: it goes by fork calls, which get no shorter, and the gain is in writes."
+        ". The default engine would not seal it: it goes by fork calls, which get no shorter, and the gain is in writes."
     };
-    format!(" The seal takes about {} once and pays from about {forks} forks on{huge}.{auto}", time(seal))
+    format!(
+        " The seal takes about {} once: with --engine seal it pays from about {forks} forks on{huge}{auto}",
+        time(seal)
+    )
 }
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ impl Report {
     /// "312 forks, 5.9 ms → 24 µs each"; the first figure is the model's where the process sealed before it ever forked.
     fn forks(&self, model: Option<&CostModel>) -> String {
         if let Some(us) = self.forks_on_demand.mean_us {
-            let mut text = format!("{} forks on demand, {} each", self.forks_on_demand.count, time(us));
+            let mut text = format!("{} on demand, {} each", forks(self.forks_on_demand.count), time(us));
             let others = self.plain_forks.count + self.forks_after_seal.count;
             if others > 0 {
                 text += &format!(", and {others} others");
@@ -164,7 +164,7 @@ impl Report {
         let Some(after) = self.forks_after_seal.mean_us else {
             return match self.plain_forks.mean_us {
                 None => "no forks".into(),
-                Some(us) => format!("{} forks, {} each, nothing sealed", self.plain_forks.count, time(us)),
+                Some(us) => format!("{}, {} each, nothing sealed", forks(self.plain_forks.count), time(us)),
             };
         };
         let memory = Memory::clean(self.largest_seal_bytes);
@@ -172,7 +172,7 @@ impl Report {
             || Some(format!("about {} on 4 KB pages", time(micros(model?.fork_time(cost::Engine::Fork, memory)?))));
         let before = self.forks_before_seal.mean_us.map(time).or_else(estimate);
         let before = before.map_or(String::new(), |b| format!("{b} → "));
-        let mut text = format!("{} forks, {before}{} each", self.forks_after_seal.count, time(after));
+        let mut text = format!("{}, {before}{} each", forks(self.forks_after_seal.count), time(after));
         if self.plain_forks.count > 0 {
             text += &format!(", and {} plain", self.plain_forks.count);
         }
@@ -224,14 +224,18 @@ impl Report {
     }
 }
 
+fn forks(count: u64) -> String {
+    if count == 1 { "1 fork".into() } else { format!("{count} forks") }
+}
+
 /// The same, by the number of forks from which on a seal pays against THP, if it ever does.
 fn beside_thp(forks: u64, pays: Option<u64>) -> Option<String> {
     match pays {
         Some(pays) if forks >= pays => None,
-        Some(pays) => {
-            Some(format!("so few forks would have been faster on THP: a seal pays from about {pays} on, writes aside"))
-        }
-        None => Some("forks would have been as fast on THP, writes aside".into()),
+        Some(pays) => Some(format!(
+            "so few forks would have been faster on transparent huge pages: against them a seal pays from about {pays} forks on, not counting writes"
+        )),
+        None => Some("forks would have been as fast on transparent huge pages, not counting writes".into()),
     }
 }
 

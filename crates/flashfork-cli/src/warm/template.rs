@@ -305,5 +305,11 @@ fn announcement(name: &Name, facts: &Facts) -> String {
         Some(row) => format!("its memory is not sealed ({}), so clones are plain forks", row.what),
         None => format!("{} of its memory are sealed", list::size(facts.sealed)),
     };
+    let sealed = match facts.at {
+        ReadyAt::Main => format!(
+            "{sealed}; none of its own code has run, so clones do all its work again (flashfork_ready in the program and --ready call change that)"
+        ),
+        _ => sealed,
+    };
     format!("{name} is ready {cloned} (process {}); {sealed}", facts.pid)
 }
