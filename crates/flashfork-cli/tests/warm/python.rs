@@ -239,7 +239,8 @@ fn a_script_can_be_the_warm_up_and_a_failed_one_is_told() {
 #[test]
 fn an_interrupt_is_a_keyboard_interrupt() {
     let place = warmed("import time");
-    let code = "import time\nprint('on', flush=True)\ntry: time.sleep(1000)\nexcept KeyboardInterrupt: print('caught')";
+    let code =
+        "import time\ntry:\n print('on', flush=True)\n time.sleep(1000)\nexcept KeyboardInterrupt: print('caught')";
     let mut clone = place.flashfork(&["clone", "t", "-c", code]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 3];
     std::io::Read::read_exact(clone.stdout.as_mut().unwrap(), &mut first).unwrap();
