@@ -177,6 +177,14 @@ static inline int descriptors(void)
     return count;
 }
 
+/* What a thread does that is only to be there: it ends when a byte comes out of the pipe whose end it is given. */
+static inline void *until_told(void *end)
+{
+    char byte;
+    CHECK(read(*(int *)end, &byte, 1) == 1);
+    return NULL;
+}
+
 /* Exit status of a child, or 128 plus the signal that ended it. */
 static inline int wait_for(pid_t pid)
 {

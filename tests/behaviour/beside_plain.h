@@ -50,13 +50,6 @@ static inline void note_child(char *p)
     note(wait_for(pid));
 }
 
-static inline void *until_told(void *end)
-{
-    char byte;
-    CHECK(read(*(int *)end, &byte, 1) == 1);
-    return NULL;
-}
-
 /* In pieces after a seal: in the middle it isn't dense enough to be sealed. */
 static inline char *sparse_in_the_middle(void)
 {

@@ -24,13 +24,6 @@ static void *serve(void *unused)
     return unused;
 }
 
-static void *until_told(void *end)
-{
-    char byte;
-    CHECK(read(*(int *)end, &byte, 1) == 1);
-    return NULL;
-}
-
 int main(void)
 {
     struct uffdio_api api = {.api = UFFD_API};

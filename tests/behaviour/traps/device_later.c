@@ -26,13 +26,6 @@ static void asks(int fd)
     CHECK(madvise(p + MB, PAGE, MADV_DONTNEED) == 0 && zeros(p + MB, PAGE));
 }
 
-static void *until_told(void *end)
-{
-    char byte;
-    CHECK(read(*(int *)end, &byte, 1) == 1);
-    return NULL;
-}
-
 int main(void)
 {
     int end[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);

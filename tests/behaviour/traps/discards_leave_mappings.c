@@ -6,13 +6,6 @@
 #define PLAIN 30000
 #define HOLES 3000
 
-static void *until_told(void *end)
-{
-    char byte;
-    CHECK(read(*(int *)end, &byte, 1) == 1);
-    return NULL;
-}
-
 static int mappings(void)
 {
     int count = 0, c;

@@ -10,13 +10,6 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
-static void *until_told(void *end)
-{
-    char byte;
-    CHECK(read(*(int *)end, &byte, 1) == 1);
-    return NULL;
-}
-
 static volatile int over;
 
 static void *start_programs(void *unused)

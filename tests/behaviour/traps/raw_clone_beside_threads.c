@@ -16,13 +16,6 @@ static void *calls(void *unused)
     return unused;
 }
 
-static void *until_told(void *end)
-{
-    char byte;
-    CHECK(read(*(int *)end, &byte, 1) == 1);
-    return NULL;
-}
-
 int main(void)
 {
     pthread_t caller[3];

@@ -39,13 +39,6 @@ static void all_calls(char *p)
     CALL(mremap(p + 4 * MB, MB, MB / 2, 0));
 }
 
-static void *until_told(void *end)
-{
-    char byte;
-    CHECK(read(*(int *)end, &byte, 1) == 1);
-    return NULL;
-}
-
 static volatile sig_atomic_t handled;
 
 static void needs_much_stack(int signal)
