@@ -206,8 +206,7 @@ fn differ(whole: Range, text: &mut [u8], runs: &mut [Run]) -> Result<bool> {
 /// # Safety
 /// As `mremap(2)`.
 unsafe fn unseen(whole: Range, len: usize, flags: usize, to: usize, e: Errno) -> Result<usize> {
-    let sealed = STATE.holds_sealed();
-    if !sealed || !STATE.places.touch(whole) {
+    if !STATE.holds_sealed() || !STATE.places.touch(whole) {
         // SAFETY: the program's own call.
         let moved = unsafe { sys::mremap(whole.start, whole.len(), len, flags, to) };
         // Anonymous memory that lies in pieces since it was sealed.

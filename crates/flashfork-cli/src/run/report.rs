@@ -264,8 +264,8 @@ mod tests {
 
     #[test]
     fn a_seal_is_held_against_huge_pages_by_the_number_of_forks() {
-        assert!(beside_thp(300, Some(1398)).unwrap().contains("from about 1398 on"));
+        assert!(beside_thp(300, Some(1398)).unwrap().contains("from about 1398 forks on"));
         assert_eq!(beside_thp(1398, Some(1398)), None);
-        assert!(beside_thp(300, None).unwrap().contains("as fast on THP"));
+        assert!(beside_thp(300, None).unwrap().contains("as fast on transparent huge pages"));
     }
 }
