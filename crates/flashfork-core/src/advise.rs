@@ -6,7 +6,7 @@
 
 use crate::discard::{discard, holds_sealed};
 pub use crate::grow::mremap;
-use crate::objects::Purpose;
+use crate::outcome::Purpose;
 use crate::range::Range;
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};

@@ -3,7 +3,7 @@
 
 use crate::code;
 use crate::never_seal::Reason;
-use crate::objects::Purpose;
+use crate::outcome::Purpose;
 use crate::pagemap::Region;
 use crate::range::Range;
 use crate::remap;

@@ -5,6 +5,8 @@
 
 use crate::generations::Memfds;
 use crate::odf::{self, Unavailable};
+use crate::outcome::Error;
+pub use crate::policy::Engine;
 use crate::policy::{Act, Process};
 use crate::sandbox;
 use crate::seal::{self, What, seal_for_policy};
@@ -14,22 +16,6 @@ use crate::sys;
 use crate::text::{decimal, read_file, words};
 use crate::unseal::unseal_for_policy;
 use core::sync::atomic::Ordering::Relaxed;
-
-/// How clones are made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Engine {
-    /// Fork on demand where the kernel can; elsewhere seal, part by part, what the time lost in forks would have paid for
-    /// (`docs/POLICY.md`), within 1.5 times the memory of a plain process.
-    #[default]
-    Auto = 0,
-    /// Plain forks only.
-    Fork = 1,
-    /// Seal before the first fork, whatever memory that takes.
-    Seal = 2,
-    /// The kernel shares page tables ([`crate::odf`]); nothing is sealed but on request.
-    Odf = 3,
-}
 
 /// The calling process, as the policy asks about it.
 struct Own;
@@ -108,7 +94,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         stop();
     }
     if policy.seals()
-        && let Err(seal::Error::Refused(reason)) = sandbox::allows()
+        && let Err(Error::Refused(reason)) = sandbox::allows()
     {
         stats().refuse(reason);
         stop();
@@ -123,7 +109,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         Act::Unseal => {
             // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a later fork.
             match unseal_for_policy() {
-                Err(seal::Error::Busy) => {}
+                Err(Error::Busy) => {}
                 Ok(_) if !STATE.holds_sealed() => policy.unsealed(),
                 _ => policy.unseal_failed(),
             }
@@ -164,8 +150,8 @@ fn carry_out(act: Act, what: What) {
     let outcome = sealed.outcome;
     drop(sealed);
     let outcome = match outcome {
-        Err(seal::Error::Busy) => return STATE.policy.busy(act),
-        Err(seal::Error::Refused(reason)) if reason.may_pass() => return STATE.policy.put_off(act),
+        Err(Error::Busy) => return STATE.policy.busy(act),
+        Err(Error::Refused(reason)) if reason.may_pass() => return STATE.policy.put_off(act),
         outcome => outcome.ok(),
     };
     let (count, ns) = STATE.policy.sealed(act, outcome.as_ref(), &Own);

@@ -1,7 +1,9 @@
 //! What was put into each memfd: the difference to what of it is still mapped is memory that serves nobody.
 
-use crate::plan::MAX_GENERATIONS;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Sealed memfds a process may hold at once. The next seal folds all of them into one.
+pub const MAX_GENERATIONS: usize = 8;
 
 /// More than are ever mapped at once: one is made before those it replaces are gone.
 const PLACES: usize = 2 * MAX_GENERATIONS;

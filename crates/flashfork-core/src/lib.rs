@@ -35,6 +35,7 @@ pub mod never_seal;
 mod objects;
 pub mod odf;
 mod offset;
+mod outcome;
 mod pagemap;
 mod park;
 pub mod pipes;
@@ -60,8 +61,9 @@ pub mod threads;
 mod unseal;
 mod vma;
 
+pub use outcome::{Error, Outcome, Pages, Step};
 pub use range::Range;
-pub use seal::{Error, Outcome, Pages, Sealed, Step, seal};
+pub use seal::{Sealed, seal};
 pub use sys::call as system_call;
 pub use syscalls::Errno;
 pub use unseal::unseal;

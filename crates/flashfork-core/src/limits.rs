@@ -4,7 +4,7 @@ use crate::arena::Arena;
 use crate::memory::Limits;
 use crate::never_seal::Reason;
 use crate::offset::FILE_LEN;
-use crate::seal::{Error, Step};
+use crate::outcome::{Error, Step};
 use crate::sys::{self, RLIMIT_FSIZE, Result};
 use crate::text::{decimal, read_file};
 

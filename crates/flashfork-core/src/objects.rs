@@ -5,6 +5,7 @@
 //! Files, pipes, sockets but for a few, and the objects below only write memory while a thread of the process waits in a call.
 
 use crate::never_seal::Reason;
+use crate::outcome::Purpose;
 use crate::state::STATE;
 use crate::stop;
 use crate::sys::{self, Errno, Result};
@@ -166,15 +167,6 @@ pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
         // Not allowed (a seccomp filter, as in containers): look around.
         Err(_) => Ok(tasks(buf)? == 1 && !shared_with_a_process(buf)),
     }
-}
-
-/// What memory is touched for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    Seal,
-    /// Of a device nobody has asked anything as long as there is sealed memory ([`is_device_to_mind`]): everything may still be made
-    /// anonymous, and should be.
-    Unseal,
 }
 
 /// Where the devices are.

@@ -3,7 +3,7 @@
 //! Only kernels with the series in `kernel/` of this project have it. It is found by asking for it, never by trying the
 //! clone flag: unknown flags and impossible combinations are `EINVAL` alike.
 
-use crate::fork::Engine;
+use crate::policy::Engine;
 use crate::state::STATE;
 use crate::sys::{self, Errno};
 

@@ -8,7 +8,8 @@
 //! ([`crate::stop::Others::lives_in`]), and at the helper's desk.
 
 use crate::never_seal::{Reason, TABLE};
-use crate::objects::{self, Purpose};
+use crate::objects;
+use crate::outcome::Purpose;
 use crate::state::STATE;
 use crate::stop::MAX_THREADS;
 use crate::sys::{self, Action, Errno, Result};

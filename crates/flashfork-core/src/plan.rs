@@ -6,7 +6,7 @@
 //! Of memory that is sealed already, blocks written since are sealed anew.
 
 use crate::arena::{Arena, Run, VmaRecord};
-use crate::generations::Memfds;
+use crate::generations::{MAX_GENERATIONS, Memfds};
 use crate::never_seal::{Reason, judge};
 use crate::objects;
 use crate::offset;
@@ -15,9 +15,6 @@ use crate::range::{Range, subtract};
 use crate::state::STATE;
 use crate::sys::{Errno, HUGE, PAGE, Result};
 use crate::vma::{self, Kind, Vma};
-
-/// Sealed memfds a process may hold at once. The next seal folds all of them into one.
-pub const MAX_GENERATIONS: usize = 8;
 
 /// What the plan found besides the runs.
 #[derive(Clone, Copy, Default)]

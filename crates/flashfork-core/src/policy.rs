@@ -9,11 +9,26 @@ mod forecast;
 #[cfg(test)]
 mod model;
 
-use crate::fork::Engine;
 use crate::generations::Memfds;
-use crate::seal::Outcome;
+use crate::outcome::Outcome;
 use crate::stats::Timed;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// How clones are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Engine {
+    /// Fork on demand where the kernel can; elsewhere seal, part by part, what the time lost in forks would have paid for
+    /// (`docs/POLICY.md`), within 1.5 times the memory of a plain process.
+    #[default]
+    Auto = 0,
+    /// Plain forks only.
+    Fork = 1,
+    /// Seal before the first fork, whatever memory that takes.
+    Seal = 2,
+    /// The kernel shares page tables ([`crate::odf`]); nothing is sealed but on request.
+    Odf = 3,
+}
 
 /// Nanoseconds that a fork of a sealed process takes, at most.
 const SEALED_FORK_NS: u64 = 60_000;

@@ -11,9 +11,10 @@
 use crate::copy::{CHUNK, Window};
 use crate::limits::ThpAllowed;
 use crate::memory::Limits;
+use crate::outcome::Pages;
 use crate::range::Range;
 use crate::remap::ATTEMPTS;
-use crate::seal::{Pages, SLACK};
+use crate::seal::SLACK;
 use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, RLIMIT_FSIZE};
 use crate::sys::{PROT_NONE, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;

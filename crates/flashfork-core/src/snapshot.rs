@@ -22,6 +22,7 @@ mod take;
 pub(crate) use table::Table;
 
 use crate::never_seal::Reason;
+use crate::outcome;
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno};
@@ -83,13 +84,13 @@ pub enum Error {
 }
 
 impl Error {
-    fn of_engine(e: crate::Error) -> Error {
+    fn of_engine(e: outcome::Error) -> Error {
         match e {
-            crate::Error::Refused(reason) => Error::Refused(reason),
-            crate::Error::Busy => Error::Busy,
-            crate::Error::System(crate::Step::CreateMemfd, e) => Error::System(Step::Memfd, e),
-            crate::Error::System(crate::Step::Begin, e) => Error::System(Step::Begin, e),
-            crate::Error::System(_, e) => Error::System(Step::Look, e),
+            outcome::Error::Refused(reason) => Error::Refused(reason),
+            outcome::Error::Busy => Error::Busy,
+            outcome::Error::System(outcome::Step::CreateMemfd, e) => Error::System(Step::Memfd, e),
+            outcome::Error::System(outcome::Step::Begin, e) => Error::System(Step::Begin, e),
+            outcome::Error::System(_, e) => Error::System(Step::Look, e),
         }
     }
 }

@@ -3,7 +3,8 @@
 use crate::code::process::{Culprit, culprit};
 use crate::name::{Name, device};
 use crate::never_seal::{Reason, Scope};
-use crate::seal::{Error, Outcome, Sealed};
+use crate::outcome::{Error, Outcome};
+use crate::seal::Sealed;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How many times something happened and how long it took in all.

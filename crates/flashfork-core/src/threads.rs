@@ -9,7 +9,7 @@
 //! ([`crate::park`]), looks again at everything that may have changed since the plan ([`crate::live`]), copies, remaps, and lets
 //! them go.
 
-use crate::objects::Purpose;
+use crate::outcome::Purpose;
 use crate::park;
 use crate::state::STATE;
 

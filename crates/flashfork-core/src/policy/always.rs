@@ -1,7 +1,7 @@
 //! The engine `seal`, and fork servers: sealed before the first fork, and anew when that would have paid.
 
 use super::{Act, Num, SEALED_FORK_NS};
-use crate::seal::Outcome;
+use crate::outcome::Outcome;
 
 /// What a seal is taken to cost until one was made, in nanoseconds.
 const GUESS_NS: u64 = 50_000_000;

@@ -8,7 +8,7 @@
 
 use super::forecast::{COPY_NS, FAULT_NS, Memory, ONE_IN, THERE_AND_BACK, page_ns};
 use super::{Act, Num, Process, SEALED_FORK_NS};
-use crate::seal::Outcome;
+use crate::outcome::Outcome;
 use crate::sys::{HUGE, PAGE};
 
 /// The parts, in 64ths of all memory, and the rent due before each, in thousandths of the price of all. With

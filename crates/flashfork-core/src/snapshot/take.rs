@@ -3,9 +3,10 @@
 use super::table::{Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
 use crate::never_seal::Reason;
+use crate::outcome::Pages;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
-use crate::seal::{Maker, Pages, take_calls};
+use crate::seal::{Maker, take_calls};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
 use crate::vma::{self, Kind, Vma};
