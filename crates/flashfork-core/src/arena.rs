@@ -50,7 +50,7 @@ pub const MAX_RUNS: usize = 16 * 1024;
 /// Most VMAs reported one by one; all are counted.
 pub const MAX_RECORDS: usize = 16 * 1024;
 /// Most excluded ranges: the program's own, the engine's, and twice those that a snapshot keeps.
-pub const MAX_HOLES: usize = 224;
+pub const MAX_HOLES: usize = 256;
 
 /// Roomy: code that is not optimised takes many times as much as code that is.
 const STACK: usize = 1024 * 1024;
@@ -66,7 +66,7 @@ pub struct Arena {
     /// For code.
     pub window: [u8; code::WINDOW],
     /// For the file whose code is being looked at.
-    pub(crate) object: code::process::Object,
+    pub(crate) object: code::mapped::Object,
     /// For the page map.
     pub regions: [Region; 2048],
     /// The plan.

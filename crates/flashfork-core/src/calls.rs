@@ -19,6 +19,7 @@ mod write;
 
 use crate::arena::Arena;
 use crate::code;
+use crate::code::remembered::CODE;
 use crate::live::Live;
 use crate::never_seal::Reason;
 use crate::objects;
@@ -231,7 +232,7 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
     let mut found = Found::default();
     found.look(buf)?;
     enter::prepare();
-    code::process::know_none();
+    CODE.know_none();
     for library in &found.libraries[..found.library_count] {
         let places = match rewrite(library, &found, buf, &executes) {
             // Whatever is in the way, its calls are found by crate::code then, and the process is refused for them.
@@ -243,7 +244,7 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
             Part::Runtime => {}
             _ => try_out(library, &places)?,
         }
-        code::process::know(library.code.start)?;
+        CODE.know(library.code.start)?;
     }
     // With the pages that were mapped meanwhile. Where something could not be read a C library may be missing: another look next time.
     let seen = if found.reader.failed() { NOTHING } else { sum(buf)? };

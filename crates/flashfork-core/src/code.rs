@@ -26,8 +26,10 @@
 mod decode;
 pub mod file;
 mod instruction;
+pub(crate) mod mapped;
 mod object;
 pub mod process;
+pub(crate) mod remembered;
 mod search;
 
 use crate::range::Range;

@@ -7,11 +7,11 @@ use crate::generations::Memfds;
 use crate::odf::{self, Unavailable};
 use crate::outcome::Error;
 pub use crate::policy::Engine;
-use crate::policy::{Act, Process};
+use crate::policy::{Act, POLICY, Process};
 use crate::sandbox;
 use crate::seal::{self, What, seal_for_policy};
 use crate::state::STATE;
-use crate::stats::{Kind, Stats};
+use crate::stats::{self, Kind};
 use crate::sys;
 use crate::text::{decimal, read_file, words};
 use crate::unseal::unseal_for_policy;
@@ -58,8 +58,8 @@ fn anonymous_memory() -> Option<u64> {
 /// goes on with seals; for [`Engine::Odf`] it is an error, and forks are plain. An administrator has to switch on-demand fork on,
 /// so where it is on it is wanted; it needs no seal, and works for processes that can't be sealed.
 pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
-    STATE.policy.set_at_once(at_once);
-    STATE.policy.set(if engine == Engine::Odf { Engine::Fork } else { engine });
+    POLICY.set_at_once(at_once);
+    POLICY.set(if engine == Engine::Odf { Engine::Fork } else { engine });
     match engine {
         Engine::Odf => odf::enable(),
         // A filter might end the program for a call that it doesn't know.
@@ -72,8 +72,8 @@ pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
 
 /// Has later forks of this process seal nothing. Explicit seals go on as before, and so do forks on demand.
 pub fn stop() {
-    if !STATE.policy.is(Engine::Odf) {
-        STATE.policy.set(Engine::Fork);
+    if !POLICY.is(Engine::Odf) {
+        POLICY.set(Engine::Fork);
     }
 }
 
@@ -88,7 +88,7 @@ pub fn enter_sandbox() {
 /// returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid. Where the program mustn't read
 /// the time at all (`PR_SET_TSC`) forks are not timed, and the policy, which lives on that, seals nothing any more.
 pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
-    let policy = &STATE.policy;
+    let policy = &*POLICY;
     let timed = STATE.has_clock();
     if !timed {
         stop();
@@ -96,7 +96,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     if policy.seals()
         && let Err(Error::Refused(reason)) = sandbox::allows()
     {
-        stats().refuse(reason);
+        stats::current().refuse(reason);
         stop();
     }
     let faults = policy.count_faults(sys::minor_faults);
@@ -128,7 +128,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     let pid = real();
     if pid > 0 {
         let ns = if timed { clock().saturating_sub(start) } else { 0 };
-        stats().fork(kind, ns);
+        stats::current().fork(kind, ns);
         policy.note(kind == Kind::Sealed, ns, faults);
         // Not the faults of the seal.
         policy.count_faults(sys::minor_faults);
@@ -146,34 +146,15 @@ pub(crate) fn measure() {
 
 fn carry_out(act: Act, what: What) {
     let sealed = seal_for_policy(what);
-    stats().seal(&sealed);
+    stats::current().seal(&sealed);
     let outcome = sealed.outcome;
     drop(sealed);
     let outcome = match outcome {
-        Err(Error::Busy) => return STATE.policy.busy(act),
-        Err(Error::Refused(reason)) if reason.may_pass() => return STATE.policy.put_off(act),
+        Err(Error::Busy) => return POLICY.busy(act),
+        Err(Error::Refused(reason)) if reason.may_pass() => return POLICY.put_off(act),
         outcome => outcome.ok(),
     };
-    let (count, ns) = STATE.policy.sealed(act, outcome.as_ref(), &Own);
-    stats().before.add(count, ns);
-    stats().largest_seal.fetch_max(STATE.policy.bought(), Relaxed);
-}
-
-/// The counters forks and seals are added to.
-pub fn stats() -> &'static Stats {
-    let shared = STATE.shared_stats.load(Relaxed);
-    if shared.is_null() {
-        return &STATE.own_stats;
-    }
-    // SAFETY: `share_stats` was given memory that stays mapped for good; all fields are atomics.
-    unsafe { &*shared }
-}
-
-/// Counts in memory shared with other processes from now on.
-///
-/// # Safety
-/// `stats` must be aligned, stay mapped and writable for the life of the process and all its clones, and hold nothing but a
-/// `Stats`.
-pub unsafe fn share_stats(stats: *mut Stats) {
-    STATE.shared_stats.store(stats, Relaxed);
+    let (count, ns) = POLICY.sealed(act, outcome.as_ref(), &Own);
+    stats::current().before.add(count, ns);
+    stats::current().largest_seal.fetch_max(POLICY.bought(), Relaxed);
 }

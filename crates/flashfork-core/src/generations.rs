@@ -1,5 +1,6 @@
 //! What was put into each memfd: the difference to what of it is still mapped is memory that serves nobody.
 
+use crate::apart::Apart;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Sealed memfds a process may hold at once. The next seal folds all of them into one.
@@ -7,6 +8,9 @@ pub const MAX_GENERATIONS: usize = 8;
 
 /// More than are ever mapped at once: one is made before those it replaces are gone.
 const PLACES: usize = 2 * MAX_GENERATIONS;
+
+/// What this process knows of them.
+pub(crate) static GENERATIONS: Apart<Generations> = Apart::new(Generations::new());
 
 /// Bytes in memfds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

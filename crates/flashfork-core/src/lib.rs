@@ -14,6 +14,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod advise;
+mod apart;
 pub mod arena;
 mod aside;
 pub mod calls;
@@ -36,6 +37,7 @@ mod objects;
 pub mod odf;
 mod offset;
 mod outcome;
+mod own_pages;
 mod pagemap;
 mod park;
 pub mod pipes;
@@ -46,6 +48,7 @@ mod properties;
 mod range;
 pub mod region;
 mod remap;
+mod report;
 pub mod rings;
 pub mod sandbox;
 mod seal;
@@ -63,7 +66,8 @@ mod vma;
 
 pub use outcome::{Error, Outcome, Pages, Step};
 pub use range::Range;
-pub use seal::{Sealed, seal};
+pub use report::Sealed;
+pub use seal::seal;
 pub use sys::call as system_call;
 pub use syscalls::Errno;
 pub use unseal::unseal;

@@ -1,6 +1,6 @@
 //! The name of what a refusal was about, where several processes and threads may read and write it.
 
-use crate::state::STATE;
+use crate::apart::Apart;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a name, a zero at its end among them.
@@ -47,9 +47,12 @@ impl Name {
     }
 }
 
+/// See [`device`].
+pub(crate) static DEVICE: Apart<Name> = Apart::new(Name::new());
+
 /// The device or object that the last refusal of this process as [`crate::never_seal::Reason::Driver`] was about.
 pub fn device() -> &'static Name {
-    &STATE.device
+    &DEVICE
 }
 
 impl Default for Name {

@@ -4,6 +4,7 @@
 //! What of this is harmless is listed, not what does harm: a device or kind of object that nobody has judged yet counts as harmful.
 //! Files, pipes, sockets but for a few, and the objects below only write memory while a thread of the process waits in a call.
 
+use crate::name::DEVICE;
 use crate::never_seal::Reason;
 use crate::outcome::Purpose;
 use crate::state::STATE;
@@ -240,7 +241,7 @@ pub fn of_mapping(v: &Vma) -> Option<Reason> {
 /// Keeps the name of what is refused as [`Reason::Driver`], which says little by itself.
 fn named(reason: Option<Reason>, name: &[u8]) -> Option<Reason> {
     if reason == Some(Reason::Driver) {
-        STATE.device.set(name);
+        DEVICE.set(name);
     }
     reason
 }

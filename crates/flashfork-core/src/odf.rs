@@ -3,8 +3,7 @@
 //! Only kernels with the series in `kernel/` of this project have it. It is found by asking for it, never by trying the
 //! clone flag: unknown flags and impossible combinations are `EINVAL` alike.
 
-use crate::policy::Engine;
-use crate::state::STATE;
+use crate::policy::{Engine, POLICY};
 use crate::sys::{self, Errno};
 
 /// Why a process can't fork on demand. Its forks stay plain, and correct.
@@ -26,7 +25,7 @@ pub fn enable() -> Result<(), Unavailable> {
         Errno::EPERM => Unavailable::SwitchedOff,
         other => Unavailable::Failed(other),
     })?;
-    STATE.policy.set(Engine::Odf);
+    POLICY.set(Engine::Odf);
     Ok(())
 }
 
@@ -34,7 +33,7 @@ pub fn enable() -> Result<(), Unavailable> {
 pub fn disable() -> Result<(), Unavailable> {
     is_enabled()?;
     sys::set_odf(false).map_err(Unavailable::Failed)?;
-    STATE.policy.set(Engine::Fork);
+    POLICY.set(Engine::Fork);
     Ok(())
 }
 

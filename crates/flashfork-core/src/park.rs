@@ -170,7 +170,7 @@ impl Handler {
         if before.handler != handler as *const () as usize {
             STATE.after_handler.store(before.handler, SeqCst);
         }
-        STATE.desk.store((&raw const *desk).cast_mut(), SeqCst);
+        STATE.desk.store((&raw const *desk).cast_mut().cast(), SeqCst);
         let ours = Action::new(handler as *const () as usize);
         if !nobody_execs() || sys::action(SIGNAL, Some(&ours)).is_err() {
             STATE.desk.store(core::ptr::null_mut(), SeqCst);
@@ -271,7 +271,7 @@ extern "C" fn handler(signal: i32, info: *const Info, context: *mut u8) {
 fn wait_at_desk(next: usize) {
     // Counted before the desk is looked for: who takes it away looks in the other order.
     STATE.handling.fetch_add(1, SeqCst);
-    let desk = STATE.desk.load(SeqCst);
+    let desk = STATE.desk.load(SeqCst).cast::<Desk>();
     if !desk.is_null() {
         // SAFETY: the desk stays as long as anybody is counted.
         let desk: &Desk = unsafe { &*desk };

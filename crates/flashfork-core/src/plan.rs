@@ -5,16 +5,19 @@
 //! memory ends where they begin: then they are what a seal that failed has left of a block.
 //! Of memory that is sealed already, blocks written since are sealed anew.
 
-use crate::arena::{Arena, Run, VmaRecord};
-use crate::generations::{MAX_GENERATIONS, Memfds};
+use crate::arena::{Arena, MAX_HOLES, Run, VmaRecord};
+use crate::generations::{GENERATIONS, MAX_GENERATIONS, Memfds};
 use crate::never_seal::{Reason, judge};
 use crate::objects;
 use crate::offset;
+use crate::own_pages;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
-use crate::state::STATE;
+use crate::state::{MAX_EXCLUDED, STATE};
 use crate::sys::{Errno, HUGE, PAGE, Result};
 use crate::vma::{self, Kind, Vma};
+
+const _: () = assert!(MAX_EXCLUDED + own_pages::COUNT + 8 < MAX_HOLES);
 
 /// What the plan found besides the runs.
 #[derive(Clone, Copy, Default)]
@@ -91,7 +94,7 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, seale
         // Nothing was ever written here: nothing to seal and nothing to explain.
         return Ok(0);
     }
-    let mut holes = [Range::default(); crate::arena::MAX_HOLES];
+    let mut holes = [Range::default(); MAX_HOLES];
     let count = arena.hole_count;
     holes[..count].copy_from_slice(&arena.holes[..count]);
     let mut blocks = Blocks {
@@ -270,7 +273,7 @@ fn for_each_generation(buf: &mut [u8], mut each: impl FnMut(u64, Memfds)) -> Res
         Ok(())
     })?;
     for (inode, mapped) in mapped.iter().filter(|(inode, _)| *inode != 0) {
-        each(*inode, STATE.generations.of(*inode, *mapped));
+        each(*inode, GENERATIONS.of(*inode, *mapped));
     }
     Ok(())
 }
@@ -293,7 +296,7 @@ pub fn note_generation(inode: u64, bytes: u64, buf: &mut [u8]) {
         }
     });
     // Without the list none may be forgotten.
-    STATE.generations.add(inode, bytes, |other| listed.is_err() || mapped.contains(&other));
+    GENERATIONS.add(inode, bytes, |other| listed.is_err() || mapped.contains(&other));
 }
 
 /// Bytes of sealed memory that were written since: the page and its sealed original both exist.
@@ -312,15 +315,15 @@ fn block_at(at: usize, piece: Range) -> Range {
     Range::new(start, start + HUGE).intersect(piece)
 }
 
-/// Fills the arena's holes: the engine's own data, what the program excluded, and the addresses the kernel writes for the
+/// Fills the arena's holes: the engine's own pages, what the program excluded, and the addresses the kernel writes for the
 /// calling thread. Whole VMAs won't do: a kernel may have merged them with a heap.
-pub fn set_holes(arena: &mut Arena, caller_stack: usize, excluded: &[Range]) -> Result<()> {
+pub fn set_holes(arena: &mut Arena, caller_stack: usize) -> Result<()> {
     use crate::sys;
     arena.hole_count = 0;
     let own = arena.range();
     arena.push_hole(own)?;
-    for range in excluded {
-        arena.push_hole(*range)?;
+    for range in own_pages::all().into_iter().chain(STATE.excluded()) {
+        arena.push_hole(range)?;
     }
     arena.push_hole(around(caller_stack, 64 * PAGE, 256 * PAGE))?;
     // glibc's control block, rseq area included, lies from the thread pointer up; thread-local variables below it.

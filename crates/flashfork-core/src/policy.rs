@@ -9,6 +9,7 @@ mod forecast;
 #[cfg(test)]
 mod model;
 
+use crate::apart::Apart;
 use crate::generations::Memfds;
 use crate::outcome::Outcome;
 use crate::stats::Timed;
@@ -61,6 +62,9 @@ pub(crate) enum Act {
     /// Make everything anonymous again.
     Unseal,
 }
+
+/// The policy of this process.
+pub(crate) static POLICY: Apart<Policy> = Apart::new(Policy::new());
 
 /// The policy of a process, and what it has seen of it. Several threads may fork at a time: what they see then may be counted in
 /// the wrong place, which can make a decision worse, not wrong.

@@ -10,33 +10,12 @@ use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::plan;
 use crate::range::Range;
+use crate::report::Sealed;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::{self, Threads};
 use crate::{calls, code, helper, limits, offset, remap, sandbox, unseal, vma};
 use core::ffi::CStr;
-
-/// The result of one seal with its report. Dropping it gives the scratch memory back.
-pub struct Sealed {
-    arena: Option<&'static mut Arena>,
-    /// What was done.
-    pub outcome: Result<Outcome, Error>,
-}
-
-impl Sealed {
-    /// One record for every VMA looked at.
-    pub fn records(&self) -> &[crate::arena::VmaRecord] {
-        self.arena.as_ref().map_or(&[], |a| &a.records[..a.record_count])
-    }
-}
-
-impl Drop for Sealed {
-    fn drop(&mut self) {
-        if let Some(arena) = self.arena.take() {
-            arena.unmap();
-        }
-    }
-}
 
 /// Seals what is eligible; memory sealed before and written since is sealed anew.
 ///
@@ -107,9 +86,9 @@ pub(crate) enum Wait {
 pub(crate) fn on_own_stack<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait: Wait, f: F) -> Sealed {
     const MILLISECONDS: usize = 10_000;
     if let Err(refused) = sandbox::allows() {
-        return Sealed { arena: None, outcome: Err(refused) };
+        return Sealed::not(refused);
     }
-    let begin = |e| Sealed { arena: None, outcome: Err(Error::System(Step::Begin, e)) };
+    let begin = |e| Sealed::not(Error::System(Step::Begin, e));
     let mut attempts = 0;
     // A handler must not find the engine taken by the thread that it interrupts: it would wait for itself, or jump away from it.
     let mask = loop {
@@ -123,7 +102,7 @@ pub(crate) fn on_own_stack<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait
         sys::restore_signals(mask);
         attempts += 1;
         if wait == Wait::No || threads::allowed() == Threads::Refuse || attempts > MILLISECONDS {
-            return Sealed { arena: None, outcome: Err(Error::Busy) };
+            return Sealed::not(Error::Busy);
         }
         sys::pause_briefly();
     };
@@ -153,13 +132,13 @@ fn with_arena<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(f: F) -> sys::Res
     // SAFETY: the arena's stack has room for these few frames (tested) and is used by this call only.
     unsafe { crate::stack::call_on(top, run::<F>, (&raw mut job).cast()) };
     let Job { arena, outcome, .. } = job;
-    Ok(Sealed { arena: Some(arena), outcome })
+    Ok(Sealed::new(arena, outcome))
 }
 
 fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Result<Outcome, Error> {
     let start = sys::now_ns();
     // The addresses that belong to the calling thread: the helper can't ask for them.
-    plan::set_holes(arena, caller_stack, &STATE.excluded()).map_err(|e| Error::System(Step::Look, e))?;
+    plan::set_holes(arena, caller_stack).map_err(|e| Error::System(Step::Look, e))?;
     let mut outcome = helper::run(arena, |arena, live| seal_planned(arena, pages, live))?;
     outcome.elapsed_ns = sys::now_ns() - start;
     Ok(outcome)

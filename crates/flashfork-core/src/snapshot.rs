@@ -15,11 +15,13 @@
 
 mod asm;
 mod compare;
+mod current;
 mod restore;
 mod table;
 mod take;
 
-pub(crate) use table::Table;
+pub(crate) use current::CURRENT;
+use table::Table;
 
 use crate::never_seal::Reason;
 use crate::outcome;
@@ -155,7 +157,7 @@ pub fn restore(value: u64) -> Error {
         // SAFETY: the table of the snapshot there is; only one call is in the engine.
         job.error = restore::restore(unsafe { &mut *job.table }, job.value);
     }
-    let table = STATE.snapshot.load(SeqCst);
+    let table = CURRENT.load(SeqCst);
     if table.is_null() {
         return Error::None;
     }
@@ -195,7 +197,7 @@ pub fn discard() -> Result<(), Error> {
 }
 
 fn discard_current() {
-    let table = STATE.snapshot.swap(core::ptr::null_mut(), SeqCst);
+    let table = CURRENT.swap(core::ptr::null_mut(), SeqCst);
     if !table.is_null() {
         // SAFETY: no longer the snapshot, and the engine is ours.
         unsafe { Table::release(table) };

@@ -1,15 +1,11 @@
-//! What the engine remembers between calls: one static, on pages of its own, itself never sealed.
+//! What all of the engine must know of this process between calls: who is inside, whether memory is sealed, what has come in its way.
+//!
+//! What one part alone remembers is that part's own ([`crate::own_pages`] has the list). What a clone begins anew with is here, because
+//! whoever first notices that it is one must be able to reset it.
 
-use crate::arena::MAX_HOLES;
-use crate::code::process::Code;
-use crate::generations::Generations;
-use crate::name::Name;
-use crate::park::Desk;
+use crate::apart::Apart;
 use crate::places::Places;
-use crate::policy::Policy;
 use crate::range::Range;
-use crate::snapshot::Table;
-use crate::stats::Stats;
 use crate::sys::{self, Errno, Result};
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst,
@@ -18,9 +14,8 @@ use core::sync::atomic::{
 /// Most ranges a program may exclude.
 pub const MAX_EXCLUDED: usize = 64;
 
-const _: () = assert!(MAX_EXCLUDED + 8 < MAX_HOLES);
-
-#[repr(C, align(4096))]
+/// See the module.
+#[repr(C)]
 pub(crate) struct State {
     /// Process that is inside the engine; a clone made meanwhile inherits its parent's id here, which is not its own.
     owner: AtomicI32,
@@ -34,7 +29,6 @@ pub(crate) struct State {
     holds: AtomicBool,
     beside_another: AtomicBool,
     generation: AtomicU32,
-    pub generations: Generations,
     /// Bytes of sealed memory that the program has discarded, ever.
     discarded: AtomicU64,
     /// [`crate::threads::Threads`].
@@ -55,8 +49,8 @@ pub(crate) struct State {
     spliced: AtomicBool,
     /// What is known of a seccomp filter ([`crate::sandbox`]).
     pub sandbox: AtomicU8,
-    /// Where threads wait that are stopped by a signal; null at other times.
-    pub desk: AtomicPtr<Desk>,
+    /// Where threads wait that are stopped by a signal ([`crate::park::Desk`]); null at other times.
+    pub desk: AtomicPtr<()>,
     /// Threads that are using the desk, or about to.
     pub handling: AtomicU32,
     /// The handler behind the engine's own ([`crate::park`]).
@@ -69,19 +63,9 @@ pub(crate) struct State {
     no_clock: AtomicBool,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
-    /// What was found in the process's code.
-    pub code: Code,
-    /// The device or object that the last refusal for [`crate::never_seal::Reason::Driver`] was about.
-    pub device: Name,
-    pub policy: Policy,
-    pub own_stats: Stats,
-    /// Counters in shared memory, when there are any.
-    pub shared_stats: AtomicPtr<Stats>,
-    /// The snapshot there is, or null.
-    pub snapshot: AtomicPtr<Table>,
 }
 
-pub(crate) static STATE: State = State {
+pub(crate) static STATE: Apart<State> = Apart::new(State {
     owner: AtomicI32::new(0),
     sealed: AtomicBool::new(false),
     places: Places::new(),
@@ -90,7 +74,6 @@ pub(crate) static STATE: State = State {
     holds: AtomicBool::new(false),
     beside_another: AtomicBool::new(false),
     generation: AtomicU32::new(0),
-    generations: Generations::new(),
     discarded: AtomicU64::new(0),
     threads: AtomicU8::new(0),
     forced: AtomicI32::new(0),
@@ -109,13 +92,7 @@ pub(crate) static STATE: State = State {
     no_clock: AtomicBool::new(false),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
-    code: Code::new(),
-    device: Name::new(),
-    policy: Policy::new(),
-    own_stats: Stats::new(),
-    shared_stats: AtomicPtr::new(core::ptr::null_mut()),
-    snapshot: AtomicPtr::new(core::ptr::null_mut()),
-};
+});
 
 /// See [`State::inside`].
 pub(crate) struct Inside<'a>(&'a State);
@@ -363,17 +340,10 @@ impl State {
         Ok(())
     }
 
-    /// The pages this state lies on.
-    pub fn range(&self) -> Range {
-        let own = &raw const *self as usize;
-        Range::new(own, own + size_of::<State>())
-    }
-
-    /// What the program excluded, and this state itself: it is written while a seal runs.
-    pub fn excluded(&self) -> [Range; MAX_EXCLUDED + 1] {
-        let mut out = [Range::default(); MAX_EXCLUDED + 1];
-        out[0] = self.range();
-        for (place, slot) in out[1..].iter_mut().zip(&self.excluded) {
+    /// What the program excluded.
+    pub fn excluded(&self) -> [Range; MAX_EXCLUDED] {
+        let mut out = [Range::default(); MAX_EXCLUDED];
+        for (place, slot) in out.iter_mut().zip(&self.excluded) {
             *place = Range::new(slot[0].load(SeqCst), slot[1].load(SeqCst));
         }
         out

@@ -1,11 +1,12 @@
 //! Counters of one process, or of a tree of processes when they lie in shared memory.
 
-use crate::code::process::{Culprit, culprit};
+use crate::apart::Apart;
+use crate::code::remembered::{CODE, Culprit};
 use crate::name::{Name, device};
 use crate::never_seal::{Reason, Scope};
 use crate::outcome::{Error, Outcome};
-use crate::seal::Sealed;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::report::Sealed;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// How many times something happened and how long it took in all.
 #[repr(C)]
@@ -131,7 +132,7 @@ impl Stats {
             Err(Error::Refused(reason)) => {
                 self.refuse(*reason);
                 match reason {
-                    Reason::SystemCalls => self.culprit.note(culprit()),
+                    Reason::SystemCalls => self.culprit.note(&CODE.culprit),
                     Reason::Driver if self.device.is_empty() => self.device.copy(device()),
                     _ => {}
                 }
@@ -177,4 +178,33 @@ impl Default for Stats {
     fn default() -> Stats {
         Stats::new()
     }
+}
+
+/// Where this process counts.
+pub(crate) struct Counters {
+    own: Stats,
+    /// Counters in shared memory, when there are any.
+    shared: AtomicPtr<Stats>,
+}
+
+pub(crate) static STATS: Apart<Counters> =
+    Apart::new(Counters { own: Stats::new(), shared: AtomicPtr::new(core::ptr::null_mut()) });
+
+/// The counters forks and seals are added to.
+pub fn current() -> &'static Stats {
+    let shared = STATS.shared.load(Relaxed);
+    if shared.is_null() {
+        return &STATS.own;
+    }
+    // SAFETY: [`share`] was given memory that stays mapped for good; all fields are atomics.
+    unsafe { &*shared }
+}
+
+/// Counts in memory shared with other processes from now on.
+///
+/// # Safety
+/// `stats` must be aligned, stay mapped and writable for the life of the process and all its clones, and hold nothing but a
+/// `Stats`.
+pub unsafe fn share(stats: *mut Stats) {
+    STATS.shared.store(stats, Relaxed);
 }

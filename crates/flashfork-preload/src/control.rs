@@ -1,14 +1,14 @@
 //! Calls for programs that know of the shim: tests, and the library when both are in one process.
 
 use core::ffi::{c_char, c_int};
-use flashfork_core::fork::stats;
+use flashfork_core::stats;
 use flashfork_core::{Pages, Range};
 
 /// Seals now. Returns 0, or -1 when the process was refused or a system call failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_preload_seal() -> c_int {
     let sealed = flashfork_core::seal(Pages::Auto);
-    stats().seal(&sealed);
+    stats::current().seal(&sealed);
     if sealed.outcome.is_ok() { 0 } else { -1 }
 }
 

@@ -3,9 +3,9 @@
 use crate::warm::environ;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
-use flashfork_core::fork::{Engine, configure, share_stats};
+use flashfork_core::fork::{Engine, configure};
 use flashfork_core::odf::Unavailable;
-use flashfork_core::stats::Stats;
+use flashfork_core::stats::{self, Stats};
 use flashfork_core::threads::{self, Threads};
 
 /// The descriptors on which an AFL fork server talks (AFL++ config.h, `FORKSRV_FD`).
@@ -60,7 +60,7 @@ extern "C" fn init() {
     if let Some(path) = variable(c"FLASHFORK_STATS") {
         match map_stats(path) {
             // SAFETY: the mapping is never unmapped, holds the right magic, and every clone inherits it.
-            Found::Stats(stats) => unsafe { share_stats(stats) },
+            Found::Stats(stats) => unsafe { stats::share(stats) },
             // The command has ended, or this program runs as another user: nothing to be told by every program of a tree.
             Found::Nothing => {}
             Found::Other => {

@@ -184,7 +184,7 @@ pub struct Stats {
 /// How many forks [`fork`] made and how long they took.
 pub fn stats() -> Stats {
     use std::sync::atomic::Ordering::Relaxed;
-    let s = core::fork::stats();
+    let s = core::stats::current();
     Stats {
         plain_forks: s.plain.count.load(Relaxed),
         plain_fork_time: Duration::from_nanos(s.plain.ns.load(Relaxed)),

@@ -1,12 +1,13 @@
 //! The code of the calling process: looked through before a seal, and when more is mapped later.
 //!
-//! What was found in a file is remembered by the file's device, inode, size and time of change, in the engine's state, which
+//! What was found in a file is remembered by the file's device, inode, size and time of change ([`super::remembered`]), which
 //! clones inherit. As long as no executable mapping of a file has come, gone or moved since all was well, not even that is asked.
 
+use super::mapped::Object;
+use super::remembered::{CODE, Culprit, WELL};
 use super::{Call, Kind, Memory, WINDOW, file, layout, sites};
 use crate::arena::Arena;
 use crate::lookup::{self, Wanted};
-use crate::name::{NAME, Name};
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Step};
 use crate::pagemap::{Pagemap, Region, Which};
@@ -14,145 +15,16 @@ use crate::range::Range;
 use crate::seal::{self, Wait};
 use crate::stack::roomy;
 use crate::state::STATE;
-use crate::sys::{self, Errno, PAGE, PROT_EXEC, PROT_READ, Result, Status};
+use crate::sys::{self, PAGE, PROT_EXEC, PROT_READ, Result, Status};
 use crate::vma::{self, Vma};
 use crate::{calls, objects, unseal};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-
-/// Files remembered.
-const FILES: usize = 128;
-/// Files that a caller answers for, and objects that are known.
-const TRUSTED: usize = 16;
-/// Words that tell a version of a file from others: device, inode, size, time of change in seconds and nanoseconds.
-const KEY: usize = 5;
-/// Executable ranges of one object.
-const PARTS: usize = 16;
-/// The word for a file in which nothing was found.
-const WELL: u64 = 1;
-
-/// What the engine remembers of code.
-pub(crate) struct Code {
-    /// A key, and [`Call::to_word`] or [`WELL`].
-    files: [[AtomicU64; KEY + 1]; FILES],
-    next: AtomicUsize,
-    /// Device and inode.
-    trusted: [[AtomicU64; 2]; TRUSTED],
-    trusted_count: AtomicUsize,
-    known: [AtomicUsize; TRUSTED],
-    known_count: AtomicUsize,
-    /// All executable mappings of files when all was well, as a number; 0: never.
-    well: AtomicU64,
-    culprit: Culprit,
-}
-
-/// What a refusal was about.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Culprit {
-    /// [`Call::to_word`]; 0: there was none.
-    call: AtomicU64,
-    /// The path of the file.
-    name: Name,
-}
-
-impl Culprit {
-    /// None.
-    pub const fn new() -> Culprit {
-        Culprit { call: AtomicU64::new(0), name: Name::new() }
-    }
-
-    fn set(&self, call: Call, path: &[u8]) {
-        self.name.set(path);
-        self.call.store(call.to_word(), Relaxed);
-    }
-
-    /// Takes over what another one says, unless it has something to say itself.
-    pub(crate) fn note(&self, other: &Culprit) {
-        let call = other.call.load(Relaxed);
-        if call != 0 && self.call.compare_exchange(0, call, Relaxed, Relaxed).is_ok() {
-            self.name.copy(&other.name);
-        }
-    }
-
-    /// What the file does, and its path, which is cut at its beginning where it is longer than `name`. `None`: no file was refused.
-    pub fn get<'a>(&self, name: &'a mut [u8; NAME]) -> Option<(Call, &'a [u8])> {
-        let call = Call::from_word(self.call.load(Relaxed))?;
-        Some((call, self.name.get(name)))
-    }
-}
-
-impl Default for Culprit {
-    fn default() -> Culprit {
-        Culprit::new()
-    }
-}
-
-impl Code {
-    pub const fn new() -> Code {
-        Code {
-            files: [const { [const { AtomicU64::new(0) }; KEY + 1] }; FILES],
-            next: AtomicUsize::new(0),
-            trusted: [const { [const { AtomicU64::new(0) }; 2] }; TRUSTED],
-            trusted_count: AtomicUsize::new(0),
-            known: [const { AtomicUsize::new(0) }; TRUSTED],
-            known_count: AtomicUsize::new(0),
-            well: AtomicU64::new(0),
-            culprit: Culprit::new(),
-        }
-    }
-
-    fn remembered(&self, key: &[u64; KEY]) -> Option<u64> {
-        let same = |file: &&[AtomicU64; KEY + 1]| file.iter().zip(key).all(|(a, b)| a.load(Relaxed) == *b);
-        self.files.iter().find(same).map(|file| file[KEY].load(Relaxed)).filter(|word| *word != 0)
-    }
-
-    fn remember(&self, key: &[u64; KEY], word: u64) {
-        let file = &self.files[self.next.fetch_add(1, Relaxed) % FILES];
-        for (place, word) in file.iter().zip(key.iter().chain([&word])) {
-            place.store(*word, Relaxed);
-        }
-    }
-
-    fn trusts(&self, file: &Status) -> bool {
-        let count = self.trusted_count.load(Relaxed).min(TRUSTED);
-        let same = |t: &[AtomicU64; 2]| t[0].load(Relaxed) == file.device && t[1].load(Relaxed) == file.inode;
-        self.trusted[..count].iter().any(same)
-    }
-
-    fn knows(&self, range: Range) -> bool {
-        let count = self.known_count.load(Relaxed).min(TRUSTED);
-        self.known[..count].iter().map(|at| at.load(Relaxed)).any(|at| range.start <= at && at < range.end)
-    }
-}
+use core::sync::atomic::Ordering::Relaxed;
 
 /// The caller answers for the system calls of a file, as it is now at this path: it is not looked at. `ENOSPC` for more than 16,
 /// or what `stat(2)` said.
 pub fn trust(path: &CStr) -> Result<()> {
-    let file = sys::status(path)?;
-    let code = &STATE.code;
-    if code.trusts(&file) {
-        return Ok(());
-    }
-    let count = code.trusted_count.load(Relaxed);
-    let place = code.trusted.get(count).ok_or(Errno::ENOSPC)?;
-    place[0].store(file.device, Relaxed);
-    place[1].store(file.inode, Relaxed);
-    code.trusted_count.store(count + 1, Relaxed);
-    Ok(())
-}
-
-/// Forgets what [`know`] was told.
-pub(crate) fn know_none() {
-    STATE.code.known_count.store(0, Relaxed);
-}
-
-/// The engine sees the system calls of the object whose code an address lies in. `ENOSPC` for more than 16.
-pub(crate) fn know(address: usize) -> Result<()> {
-    let count = STATE.code.known_count.load(Relaxed);
-    STATE.code.known.get(count).ok_or(Errno::ENOSPC)?.store(address, Relaxed);
-    STATE.code.known_count.store(count + 1, Relaxed);
-    Ok(())
+    CODE.trust(&sys::status(path)?)
 }
 
 /// Whether `is_known` says yes to every site in the code of an object that begins at `base`. To be called when nobody else runs.
@@ -169,22 +41,22 @@ pub(crate) fn all_sites(base: usize, code: Range, is_known: impl Fn(usize) -> bo
 
 /// What the last refusal for [`Reason::SystemCalls`] was about.
 pub fn culprit() -> &'static Culprit {
-    &STATE.code.culprit
+    &CODE.culprit
 }
 
 /// What is wrong with a file: as it is remembered, or as `look` says. What can't be told from other files is not remembered.
 fn judge(file: Option<&Status>, look: impl FnOnce() -> Option<Call>) -> Option<Call> {
-    if file.is_some_and(|file| STATE.code.trusts(file)) {
+    if file.is_some_and(|file| CODE.trusts(file)) {
         return None;
     }
     let key = file.map(|file| [file.device, file.inode, file.size, file.changed[0], file.changed[1]]);
-    if let Some(word) = key.and_then(|key| STATE.code.remembered(&key)) {
+    if let Some(word) = key.and_then(|key| CODE.remembered(&key)) {
         return Call::from_word(word);
     }
     let call = look();
     // What couldn't be read this time may be read the next.
     if let Some(key) = key.filter(|_| call != Some(Call::Unreadable)) {
-        STATE.code.remember(&key, call.map_or(WELL, Call::to_word));
+        CODE.remember(&key, call.map_or(WELL, Call::to_word));
     }
     call
 }
@@ -221,73 +93,29 @@ impl Memory for Own<'_> {
     }
 }
 
-/// The mappings of a file, from one with the file's beginning on.
-pub(crate) struct Object {
-    device: [u32; 2],
-    inode: u64,
-    /// Where the file begins, when that is mapped and can be read.
-    start: Option<usize>,
-    code: [Range; PARTS],
-    code_count: usize,
-    path: [u8; 4096],
-}
-
-impl Object {
-    /// Begins anew with a mapping.
-    fn begin(&mut self, v: &Vma, path: &[u8]) {
-        (self.device, self.inode, self.code_count) = (v.device, v.inode, 0);
-        self.start = (v.offset == 0 && v.prot & PROT_READ != 0).then_some(v.range.start);
-        // No path is longer, and the last byte stays zero.
-        let len = path.len().min(self.path.len() - 1);
-        self.path[..len].copy_from_slice(&path[..len]);
-        self.path[len] = 0;
+/// What is wrong with a file that is mapped.
+fn judge_mapped(object: &Object, memory: &mut Own) -> Option<Call> {
+    let code = &object.code[..object.code_count];
+    let all = Range::new(code.first()?.start, code.last()?.end);
+    // Who links the engine into an object answers for the rest of it: it is their own program, and its calls of the engine are
+    // there too.
+    let own = calls::enter::enter as *const () as usize;
+    if CODE.knows(all) || all.start <= own && own < all.end {
+        return None;
     }
-
-    fn goes_on_with(&self, v: &Vma) -> bool {
-        self.inode == v.inode && self.device == v.device && v.offset != 0
-    }
-
-    fn add(&mut self, v: &Vma) {
-        if v.prot & PROT_EXEC == 0 {
-            return;
+    // The file of that name may be another one by now, or out of sight.
+    let file = sys::status(object.path()).ok().filter(|file| file.inode == object.inode);
+    judge(file.as_ref(), || {
+        memory.failed = false;
+        let layout = object.start.and_then(|start| layout(memory, start)).unwrap_or_default();
+        if layout.go {
+            return Some(Call::Go);
         }
-        match self.code[..self.code_count].last_mut() {
-            Some(last) if last.end == v.range.start || self.code_count == PARTS => last.end = v.range.end,
-            _ => {
-                self.code[self.code_count] = v.range;
-                self.code_count += 1;
-            }
-        }
-    }
-
-    fn path(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.path).unwrap_or(c"")
-    }
-
-    /// What is wrong with it.
-    fn judge(&self, memory: &mut Own) -> Option<Call> {
-        let code = &self.code[..self.code_count];
-        let all = Range::new(code.first()?.start, code.last()?.end);
-        // Who links the engine into an object answers for the rest of it: it is their own program, and its calls of the engine are
-        // there too.
-        let own = calls::enter::enter as *const () as usize;
-        if STATE.code.knows(all) || all.start <= own && own < all.end {
-            return None;
-        }
-        // The file of that name may be another one by now, or out of sight.
-        let file = sys::status(self.path()).ok().filter(|file| file.inode == self.inode);
-        judge(file.as_ref(), || {
-            memory.failed = false;
-            let layout = self.start.and_then(|start| layout(memory, start)).unwrap_or_default();
-            if layout.go {
-                return Some(Call::Go);
-            }
-            let kind = layout.functions.map_or(Kind::Unlisted, Kind::Listed);
-            let found = code.iter().find_map(|code| first(memory, *code, kind));
-            // What was found without all that tells instructions from data need not be there.
-            if memory.failed { Some(Call::Unreadable) } else { found }
-        })
-    }
+        let kind = layout.functions.map_or(Kind::Unlisted, Kind::Listed);
+        let found = code.iter().find_map(|code| first(memory, *code, kind));
+        // What was found without all that tells instructions from data need not be there.
+        if memory.failed { Some(Call::Unreadable) } else { found }
+    })
 }
 
 /// The first thing found in a range of code. What can't be read is noted in `memory`.
@@ -307,10 +135,10 @@ pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
     let mut memory = Own::new((!alone).then_some(window));
     let (call, now) = generated(text, regions, &mut memory)?;
     if let Some(call) = call {
-        STATE.code.culprit.set(call, b"[anonymous memory]");
+        CODE.culprit.set(call, b"[anonymous memory]");
         return Ok(Some(Reason::SystemCalls));
     }
-    if now == STATE.code.well.load(Relaxed) {
+    if now == CODE.well.load(Relaxed) {
         return Ok(None);
     }
     let mut found = None;
@@ -321,7 +149,7 @@ pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
             return Ok(());
         }
         if !object.goes_on_with(v) {
-            found = object.judge(&mut memory);
+            found = judge_mapped(object, &mut memory);
             if found.is_some() {
                 return Ok(());
             }
@@ -330,11 +158,11 @@ pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
         object.add(v);
         Ok(())
     })?;
-    if let Some(call) = found.or_else(|| object.judge(&mut memory)) {
-        STATE.code.culprit.set(call, object.path().to_bytes());
+    if let Some(call) = found.or_else(|| judge_mapped(object, &mut memory)) {
+        CODE.culprit.set(call, object.path().to_bytes());
         return Ok(Some(Reason::SystemCalls));
     }
-    STATE.code.well.store(now, Relaxed);
+    CODE.well.store(now, Relaxed);
     Ok(None)
 }
 
@@ -363,7 +191,7 @@ pub fn time() -> core::result::Result<Times, Error> {
         looked.outcome.map(|_| took)
     };
     let first = look_once()?;
-    STATE.code.well.store(0, Relaxed);
+    CODE.well.store(0, Relaxed);
     Ok(Times { first, known: look_once()?, unchanged: look_once()? })
 }
 
@@ -481,7 +309,7 @@ fn mind_code(range: Range) -> Result<()> {
                     _ => first_generated(&mut memory, part),
                 };
                 if let Some(call) = found {
-                    STATE.code.culprit.set(call, path);
+                    CODE.culprit.set(call, path);
                 }
             }
             Ok(())

@@ -1,6 +1,7 @@
 //! What a snapshot remembers: one mapping of the engine's own, which no restore touches.
 
 use crate::arena::Arena;
+use crate::own_pages;
 use crate::range::Range;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
 use crate::vma::{Flags, Kind, Vma};
@@ -224,13 +225,12 @@ impl Table {
     }
 
     /// The addresses that belong to the engine and, page by page, those that the caller keeps: neither contents nor mappings go back there.
-    pub fn hands_off(&self) -> ([Range; MAX_NAMED + 4], usize) {
+    pub fn hands_off(&self) -> ([Range; MAX_NAMED + 3 + own_pages::COUNT], usize) {
         let own = &raw const *self as usize;
-        let mut out = [Range::default(); MAX_NAMED + 4];
-        let fixed =
-            [self.arena.range(), Range::new(own, own + size_of::<Table>()), self.view, crate::state::STATE.range()];
-        out[..4].copy_from_slice(&fixed);
-        let mut count = 4;
+        let mut out = [Range::default(); MAX_NAMED + 3 + own_pages::COUNT];
+        out[..3].copy_from_slice(&[self.arena.range(), Range::new(own, own + size_of::<Table>()), self.view]);
+        let mut count = 3 + own_pages::COUNT;
+        out[3..count].copy_from_slice(&own_pages::all());
         for keep in &self.keep[..self.keep_count] {
             let whole = Range::new(keep.start.next_multiple_of(sys::PAGE), keep.end & !(sys::PAGE - 1));
             if !whole.is_empty() {

@@ -1,5 +1,6 @@
 //! Takes a snapshot: seals what is large, copies the rest, writes down the mappings.
 
+use super::current::CURRENT;
 use super::table::{Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
 use crate::never_seal::Reason;
@@ -7,7 +8,6 @@ use crate::outcome::Pages;
 use crate::pagemap::{Pagemap, Which};
 use crate::range::{Range, subtract};
 use crate::seal::{Maker, take_calls};
-use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
 use crate::vma::{self, Kind, Vma};
 use crate::{dump, limits, objects, offset, plan, unseal};
@@ -66,7 +66,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     }
     // SAFETY: takes guards away where there are none.
     table.guards = unsafe { sys::madvise(table.arena.range().start, PAGE, k::MADV_GUARD_REMOVE) }.is_ok();
-    STATE.snapshot.store(table, SeqCst);
+    CURRENT.store(table, SeqCst);
     Ok(())
 }
 
@@ -74,7 +74,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
 fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
     let (hands_off, count) = table.hands_off();
-    plan::set_holes(table.arena, stack_pointer, &STATE.excluded()).map_err(look)?;
+    plan::set_holes(table.arena, stack_pointer).map_err(look)?;
     for range in hands_off[..count].iter().chain(options.keep) {
         // An excluded range too many is copied and not sealed, which is right as well; the arena has room for all of these.
         if table.arena.push_hole(Range::pages_of(range.start, range.len())).is_err() {

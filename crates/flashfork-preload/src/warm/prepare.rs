@@ -27,7 +27,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
     // SAFETY: the process's one thread.
     unsafe { super::files::note_objects() };
     let sealed = flashfork_core::seal(Pages::Auto);
-    flashfork_core::fork::stats().seal(&sealed);
+    flashfork_core::stats::current().seal(&sealed);
     let (bytes, unsealed) = match sealed.outcome {
         Ok(outcome) => (outcome.sealed, None),
         // Whatever would share with its clones what the kernel writes to must have none.
