@@ -67,7 +67,7 @@ fn files_are_long_enough(table: &Table) -> Result<(), Error> {
         let range = saved.range;
         // SAFETY: brings pages into memory, no more.
         let populated = unsafe { sys::madvise(range.start, range.len(), k::MADV_POPULATE_READ) };
-        if populated.is_err() && !sys::can_read_own(range) {
+        if populated.is_err() && !sys::can_read_own(range.start, range.end) {
             return Err(Error::Changed(range));
         }
     }

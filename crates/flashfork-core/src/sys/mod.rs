@@ -1,0 +1,23 @@
+//! The system calls the engine makes, each a thin typed wrapper over the raw instruction.
+//!
+//! Raw, because a seal runs where libc must not: libc may allocate, take locks or touch `errno` in thread-local
+//! storage, and all of these live in memory that is about to be copied.
+
+mod bytes;
+mod files;
+mod memory;
+mod process;
+mod raw;
+mod signals;
+mod threads;
+mod time;
+
+pub use bytes::{copy_bytes, same_page, zero_bytes};
+pub use files::*;
+pub use memory::*;
+pub use process::*;
+pub use raw::{Result, call};
+pub use signals::*;
+pub use syscalls::Errno;
+pub use threads::*;
+pub use time::{now_ns, pause_briefly, sleep_ns};

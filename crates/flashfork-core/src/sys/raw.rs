@@ -1,0 +1,56 @@
+//! The instruction, and functions for fewer arguments.
+
+use syscalls::{Errno, Sysno};
+
+pub type Result<T> = core::result::Result<T, Errno>;
+
+/// The engine's one system call instruction, a few that end in a place of their own apart. Where the engine is linked into a program with
+/// the C library, [`crate::calls`] tells it from the program's by the number, which isn't written beside it.
+#[unsafe(naked)]
+unsafe extern "C" fn raw(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> usize {
+    core::arch::naked_asm!(
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "syscall",
+        "ret",
+        // For crate::code.
+        ".ascii \"flashfork's call\"",
+    )
+}
+
+/// A system call as it is.
+///
+/// # Safety
+/// As the call of this number.
+pub unsafe fn call(number: Sysno, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
+    // SAFETY: as the caller says.
+    Errno::from_ret(unsafe { raw(number as usize, a, b, c, d, e, f) })
+}
+
+/// Functions of fewer arguments.
+macro_rules! calls {
+    ($($name:ident($($argument:ident),*);)*) => {$(
+        pub(super) unsafe fn $name(number: Sysno $(, $argument: usize)*) -> Result<usize> {
+            let mut arguments = [0; 6];
+            let given: &[usize] = &[$($argument),*];
+            arguments[..given.len()].copy_from_slice(given);
+            // SAFETY: as the caller says.
+            unsafe { call(number, arguments) }
+        }
+    )*};
+}
+
+calls! {
+    syscall0();
+    syscall1(a);
+    syscall2(a, b);
+    syscall3(a, b, c);
+    syscall4(a, b, c, d);
+    syscall5(a, b, c, d, e);
+    syscall6(a, b, c, d, e, f);
+}
