@@ -13,7 +13,7 @@
 //! An unseal looks at those pages alone that were written since the seal: nobody can write into a page of the memfd, because whoever
 //! gets hold of a page to write to it makes it the mapping's own first.
 
-use crate::pagemap::{Pagemap, Which};
+use crate::proc::pagemap::{Pagemap, Which};
 use crate::properties::is_guard;
 use crate::range::Range;
 use crate::remap::{self, ATTEMPTS};
@@ -463,7 +463,7 @@ mod tests {
         let copy = filled(BLOCK, 0).start;
         (*byte(copy + 3 * PAGE), *byte(copy + 70 * PAGE)) = (1, 1);
         // Page 511 was written behind the copy's back.
-        let mut regions = [crate::pagemap::Region::default(); 8];
+        let mut regions = [crate::proc::pagemap::Region::default(); 8];
         let mut aside = Aside::for_unseal().unwrap();
         let mut map = Pagemap::open(&mut regions).unwrap();
         // SAFETY: only this test uses these.
@@ -484,7 +484,7 @@ mod tests {
     fn an_exchange_that_fails_leaves_everything_as_it_was() {
         let _alone = alone();
         let (range, copy) = (filled(4 * PAGE, 1), filled(4 * PAGE, 1).start);
-        let mut regions = [crate::pagemap::Region::default(); 8];
+        let mut regions = [crate::proc::pagemap::Region::default(); 8];
         let mut map = Pagemap::open(&mut regions).unwrap();
         let mut aside = Aside::for_unseal().unwrap();
         // SAFETY: only this test uses these.

@@ -4,17 +4,19 @@
 //! program has asked for it; where that can't be had zeros are written, which keeps the mapping and all that holds for it.
 
 use crate::arena::Arena;
-use crate::lookup::{self, Wanted};
+use crate::errand;
+use crate::limits;
 use crate::never_seal::Reason;
 use crate::offset;
+use crate::proc::lookup::for_each;
+use crate::proc::lookup::{self, Wanted};
+use crate::proc::vma::Kind;
 use crate::properties::{self, Properties};
 use crate::range::Range;
 use crate::remap;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE, PROT_WRITE, Result};
 use crate::unseal::unseal_alone;
-use crate::vma::Kind;
-use crate::{errand, limits, lookup::for_each};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

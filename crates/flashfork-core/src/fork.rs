@@ -8,12 +8,12 @@ use crate::odf::{self, Unavailable};
 use crate::outcome::Error;
 pub use crate::policy::Engine;
 use crate::policy::{Act, POLICY, Process};
+use crate::proc::text::{decimal, read_file, words};
 use crate::sandbox;
 use crate::seal::{self, What, seal_for_policy};
 use crate::state::STATE;
 use crate::stats::{self, Kind};
 use crate::sys;
-use crate::text::{decimal, read_file, words};
 use crate::unseal::unseal_for_policy;
 use core::sync::atomic::Ordering::Relaxed;
 

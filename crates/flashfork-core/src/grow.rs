@@ -7,7 +7,11 @@
 
 use crate::advise::{self, Need};
 use crate::arena::{Arena, Run};
-use crate::lookup::{self, Wanted};
+use crate::errand;
+use crate::objects;
+use crate::offset;
+use crate::proc::lookup::{self, Wanted};
+use crate::proc::vma::Kind;
 use crate::properties::Properties;
 use crate::range::Range;
 use crate::remap::{self, ATTEMPTS};
@@ -18,8 +22,6 @@ use crate::sys::{
     PROT_WRITE, Result,
 };
 use crate::unseal::copy_pages;
-use crate::vma::Kind;
-use crate::{errand, objects, offset};
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

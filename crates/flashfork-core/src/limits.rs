@@ -1,12 +1,12 @@
 //! Limits and settings of the process that a seal lifts for its own duration, or minds.
 
 use crate::arena::Arena;
-use crate::memory::Limits;
 use crate::never_seal::Reason;
 use crate::offset::FILE_LEN;
 use crate::outcome::{Error, Step};
+use crate::proc::headroom::Limits;
+use crate::proc::text::{decimal, read_file};
 use crate::sys::{self, RLIMIT_FSIZE, Result};
-use crate::text::{decimal, read_file};
 
 /// How many more VMAs the process may have, some kept in reserve.
 pub fn vma_room(buf: &mut [u8], vmas: usize) -> Result<usize> {

@@ -5,17 +5,17 @@
 //! populated.
 
 use crate::arena::{Arena, Run};
-use crate::lookup::{self, Wanted};
 use crate::never_seal::Reason;
 use crate::objects::{self, Process};
-use crate::pagemap::{Pagemap, Which};
 use crate::park::Desk;
+use crate::proc::lookup::{self, Wanted};
+use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::text::{ProcPath, decimal, read_file, words};
+use crate::proc::vma::{Kind, Vma};
 use crate::range::Range;
 use crate::state::STATE;
 use crate::stop::Others;
 use crate::sys::{self, Errno};
-use crate::text::{ProcPath, decimal, read_file, words};
-use crate::vma::{Kind, Vma};
 use core::sync::atomic::AtomicU32;
 
 /// Nanoseconds to wait for threads to leave the engine's own calls.

@@ -1,9 +1,9 @@
 //! What is never sealed, and why: the table is code here, documentation in `docs/NEVER_SEAL.md` (made from it) and one
 //! test a row.
 
-use crate::pagemap::LARGEST_WITHOUT_SCAN;
+use crate::proc::pagemap::LARGEST_WITHOUT_SCAN;
+use crate::proc::vma::{Kind, Vma};
 use crate::sys::{self, PROT_READ};
-use crate::vma::{Kind, Vma};
 
 /// Why a VMA, or a whole process, is left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -528,7 +528,7 @@ mod tests {
         std::fs::write(&file, format!("1000-2000 {header}\nVmFlags: rd wr mr mw me ac {flags}\n")).unwrap();
         let path = std::ffi::CString::new(file.to_str().unwrap()).unwrap();
         let mut verdict = None;
-        crate::vma::for_each(&path, &mut [0; 4096], |v| {
+        crate::proc::vma::for_each(&path, &mut [0; 4096], |v| {
             verdict = Some(judge(v, true));
             Ok(())
         })

@@ -7,12 +7,12 @@
 use crate::name::DEVICE;
 use crate::never_seal::Reason;
 use crate::outcome::Purpose;
+use crate::proc::directory::for_each_entry;
+use crate::proc::text::{ProcPath, decimal, field, read_file, words};
+use crate::proc::vma::{Kind, Vma};
 use crate::state::STATE;
 use crate::stop;
 use crate::sys::{self, Errno, Result};
-use crate::text::{self, ProcPath, decimal, field, read_file, words};
-use crate::vma::{Kind, Vma};
-use core::ffi::CStr;
 
 const AF_XDP: i32 = 44;
 /// Its peers write registered memory (`RDS_GET_MR`).
@@ -263,22 +263,9 @@ fn tasks(buf: &mut [u8]) -> Result<usize> {
     let mut count = 0;
     for_each_entry(c"/proc/self/task", buf, |_| {
         count += 1;
-        None
+        None::<()>
     })?;
     Ok(count)
-}
-
-/// Calls `each` with every open descriptor but the one it looks through. `buf` is scratch.
-pub fn for_each_descriptor(buf: &mut [u8], mut each: impl FnMut(i32)) -> Result<()> {
-    let fd = text::open(c"/proc/thread-self/fd", sys::O_RDONLY | sys::O_DIRECTORY)?;
-    let result = walk(fd, buf, &mut |name| {
-        if let Some(found) = decimal(name).map(|n| n as i32).filter(|found| *found != fd) {
-            each(found);
-        }
-        None
-    });
-    sys::close(fd);
-    result.map(drop)
 }
 
 /// Whether another process runs in this address space (`clone(2)` with `CLONE_VM`, `vfork(2)`): parent and children are asked.
@@ -346,48 +333,6 @@ pub(crate) fn of_device(number: u64) -> Option<Reason> {
     if harmless { None } else { Some(Reason::Driver) }
 }
 
-/// Calls `each` with the names in a directory, `.` and `..` left out, until it gives a reason.
-pub fn for_each_entry(
-    path: &CStr,
-    buf: &mut [u8],
-    mut each: impl FnMut(&[u8]) -> Option<Reason>,
-) -> Result<Option<Reason>> {
-    let fd = text::open(path, sys::O_RDONLY | sys::O_DIRECTORY)?;
-    let result = walk(fd, buf, &mut each);
-    sys::close(fd);
-    result
-}
-
-fn walk(fd: i32, buf: &mut [u8], each: &mut impl FnMut(&[u8]) -> Option<Reason>) -> Result<Option<Reason>> {
-    loop {
-        let n = match sys::getdents(fd, buf)? {
-            0 => return Ok(None),
-            n => n,
-        };
-        if let Some(reason) = entries(&buf[..n], each)? {
-            return Ok(Some(reason));
-        }
-    }
-}
-
-/// Walks `struct linux_dirent64`: inode 8 bytes, offset 8, length 2, type 1, name.
-fn entries(mut list: &[u8], each: &mut impl FnMut(&[u8]) -> Option<Reason>) -> Result<Option<Reason>> {
-    while !list.is_empty() {
-        let header = list.get(..19).ok_or(Errno::EIO)?;
-        let len = usize::from(u16::from_ne_bytes([header[16], header[17]]));
-        let name = list.get(19..len).ok_or(Errno::EIO)?;
-        let name = name.split(|b| *b == 0).next().unwrap_or(name);
-        if name != b"."
-            && name != b".."
-            && let Some(reason) = each(name)
-        {
-            return Ok(Some(reason));
-        }
-        list = &list[len..];
-    }
-    Ok(None)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -419,18 +364,5 @@ mod tests {
         }
         assert_eq!(of_target(b"anon_inode:[made-up]"), Some(Reason::Driver));
         assert_eq!(of_target(b"/dmabuf:"), Some(Reason::Gpu));
-    }
-
-    #[test]
-    fn entries_are_walked_whole() {
-        let mut seen = Vec::new();
-        for_each_entry(c"/proc/thread-self/fd", &mut [0; 96], |n| {
-            seen.push(String::from_utf8(n.to_vec()).unwrap());
-            None
-        })
-        .unwrap();
-        for fd in ["0", "1", "2"] {
-            assert!(seen.contains(&fd.to_string()), "{seen:?}");
-        }
     }
 }

@@ -11,11 +11,11 @@ use crate::never_seal::{Reason, judge};
 use crate::objects;
 use crate::offset;
 use crate::own_pages;
-use crate::pagemap::{Pagemap, Which};
+use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
 use crate::state::{MAX_EXCLUDED, STATE};
 use crate::sys::{Errno, HUGE, PAGE, Result};
-use crate::vma::{self, Kind, Vma};
 
 const _: () = assert!(MAX_EXCLUDED + own_pages::COUNT + 8 < MAX_HOLES);
 

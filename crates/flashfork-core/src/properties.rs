@@ -2,10 +2,10 @@
 
 use crate::never_seal::Reason;
 use crate::offset;
-use crate::pagemap;
+use crate::proc::pagemap;
+use crate::proc::vma::{self, Flags};
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
-use crate::vma::{self, Flags};
 use linux_raw_sys::general as k;
 
 /// Advice that is a promise: new memory without it would not be like the old.

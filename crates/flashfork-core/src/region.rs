@@ -10,8 +10,8 @@
 
 use crate::copy::{CHUNK, Window};
 use crate::limits::ThpAllowed;
-use crate::memory::Limits;
 use crate::outcome::Pages;
+use crate::proc::headroom::Limits;
 use crate::range::Range;
 use crate::remap::ATTEMPTS;
 use crate::seal::SLACK;

@@ -8,22 +8,28 @@
 //! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can do all that
 //! the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
 
+use crate::advise;
 use crate::arena::Arena;
-use crate::lookup::{self, Wanted};
+use crate::calls;
+use crate::code;
+use crate::errand;
+use crate::fork;
 use crate::never_seal::Reason;
 use crate::objects;
 use crate::outcome::Error;
+use crate::proc::directory;
+use crate::proc::lookup::{self, Wanted};
+use crate::proc::text::{field, read_file};
+use crate::proc::vma::{Kind, Vma};
 use crate::properties::Properties;
 use crate::range::Range;
+use crate::remap;
 use crate::seal::{What, seal_for_policy};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
-use crate::text::{field, read_file};
 use crate::threads::{self, Threads};
 use crate::unseal::{for_good, unseal};
-use crate::vma::{Kind, Vma};
-use crate::{advise, calls, code, errand, fork, remap};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -98,7 +104,7 @@ fn try_everything() -> ! {
     }
     let mut buf = [0; 4096];
     // What stands in the way of the program's own seal may be gone by then.
-    let _ = objects::for_each_descriptor(&mut buf, sys::close);
+    let _ = directory::for_each_descriptor(&mut buf, sys::close);
     fork::measure();
     // As calls on sealed memory do where there are threads; where it fails they do without.
     let _ = errand::run(|| Ok(()));

@@ -2,19 +2,27 @@
 
 use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::aside::{Aside, STEP};
+use crate::calls;
+use crate::code;
 use crate::copy::{self, CHUNK, Window};
 use crate::generations::{MAX_GENERATIONS, Memfds};
+use crate::helper;
+use crate::limits;
 use crate::live::Live;
-use crate::memory::Limits;
 use crate::never_seal::Reason;
+use crate::offset;
 use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::plan;
+use crate::proc::headroom::Limits;
+use crate::proc::vma;
 use crate::range::Range;
+use crate::remap;
 use crate::report::Sealed;
+use crate::sandbox;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::{self, Threads};
-use crate::{calls, code, helper, limits, offset, remap, sandbox, unseal, vma};
+use crate::unseal;
 use core::ffi::CStr;
 
 /// Seals what is eligible; memory sealed before and written since is sealed anew.
@@ -159,7 +167,7 @@ fn seal_planned(arena: &mut Arena, pages: Pages, mut live: Option<Live>) -> Resu
     let raised = limits::Raised::begin(arena)?;
     let outcome = seal_runs(arena, &raised.memory, pages, live, fold)?;
     if outcome.sealed > 0 {
-        crate::dump::add_file_memory(&mut arena.small);
+        crate::proc::dump::add_file_memory(&mut arena.small);
     }
     Ok(outcome)
 }

@@ -6,11 +6,11 @@
 //! isn't stopped: a stopped thread starts no new one.
 
 use crate::never_seal::Reason;
-use crate::objects::for_each_entry;
 use crate::park::{Desk, Held};
+use crate::proc::directory::for_each_entry;
+use crate::proc::text::{self, ProcPath, decimal, read_file, words};
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
-use crate::text::{self, ProcPath, decimal, read_file, words};
 
 /// Most threads a process may have.
 pub const MAX_THREADS: usize = 4096;

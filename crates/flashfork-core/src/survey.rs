@@ -1,9 +1,9 @@
 //! What a seal would make of another process, from what `/proc` says about it. Nothing is changed.
 
 use crate::never_seal::{Reason, judge_described};
+use crate::proc::vma::{Kind, for_each};
 use crate::range::Range;
 use crate::sys::Result;
-use crate::vma::{Kind, for_each};
 use core::ffi::CStr;
 
 /// One VMA as a seal would see it.

@@ -18,7 +18,7 @@ static INIT: extern "C" fn() = init;
 
 extern "C" fn init() {
     threads::begin();
-    flashfork_core::dump::take_back();
+    flashfork_core::proc::dump::take_back();
     let engine = match variable(c"FLASHFORK_ENGINE").map(CStr::to_bytes) {
         None | Some(b"auto" | b"") => Engine::Auto,
         Some(b"seal") => Engine::Seal,

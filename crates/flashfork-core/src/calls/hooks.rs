@@ -1,10 +1,15 @@
 //! What takes the place of which system call.
 
 use super::{Arguments, Hook};
+use crate::advise;
+use crate::code;
+use crate::objects;
+use crate::pipes;
 use crate::range::Range;
+use crate::rings;
+use crate::sandbox;
 use crate::state::STATE;
 use crate::sys::{self, Result};
-use crate::{advise, code, objects, pipes, rings, sandbox};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;

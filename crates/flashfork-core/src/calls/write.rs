@@ -1,7 +1,7 @@
 //! Writing into code that is mapped to be executed, without it being anything else for a moment.
 
+use crate::proc::text;
 use crate::sys::{self, PAGE, Result};
-use crate::text;
 
 /// Writes to code.
 ///

@@ -1,8 +1,8 @@
 //! A file of which code is mapped, as the list of mappings tells of it.
 
+use crate::proc::vma::Vma;
 use crate::range::Range;
 use crate::sys::{PROT_EXEC, PROT_READ};
-use crate::vma::Vma;
 use core::ffi::CStr;
 
 /// Executable ranges of one object.

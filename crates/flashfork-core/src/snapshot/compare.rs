@@ -3,9 +3,9 @@
 use super::table::{Change, Lock, Table};
 use super::{Error, Step};
 use crate::never_seal::Reason;
+use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
 use crate::sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE};
-use crate::vma::{self, Kind, Vma};
 
 /// Fills the table's changes.
 pub fn compare(table: &mut Table) -> Result<(), Error> {

@@ -3,13 +3,14 @@
 use super::table::{Change, Entry, Saved, Table, Treatment};
 use super::{Error, Step, asm, compare};
 use crate::never_seal::Reason;
-use crate::pagemap::{Pagemap, Which};
+use crate::objects;
+use crate::offset;
+use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::vma::Kind;
 use crate::range::{Range, subtract};
 use crate::remap::ATTEMPTS;
 use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
-use crate::vma::Kind;
-use crate::{objects, offset};
 use linux_raw_sys::general as k;
 
 /// Checks, changes, and goes to where the snapshot was taken; returns only when it is refused, and has then changed nothing.

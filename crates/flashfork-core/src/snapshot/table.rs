@@ -2,9 +2,9 @@
 
 use crate::arena::Arena;
 use crate::own_pages;
+use crate::proc::vma::{Flags, Kind, Vma};
 use crate::range::Range;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
-use crate::vma::{Flags, Kind, Vma};
 use linux_raw_sys::general as k;
 
 /// Most pieces of mappings.

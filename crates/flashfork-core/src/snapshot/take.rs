@@ -3,14 +3,20 @@
 use super::current::CURRENT;
 use super::table::{Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
+use crate::limits;
 use crate::never_seal::Reason;
+use crate::objects;
+use crate::offset;
 use crate::outcome::Pages;
-use crate::pagemap::{Pagemap, Which};
+use crate::plan;
+use crate::proc::directory;
+use crate::proc::dump;
+use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
 use crate::seal::{Maker, take_calls};
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
-use crate::vma::{self, Kind, Vma};
-use crate::{dump, limits, objects, offset, plan, unseal};
+use crate::unseal;
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 
@@ -323,7 +329,7 @@ fn remember_descriptors(table: &mut Table, options: &Options) -> Result<(), Erro
 fn remember_open(table: &mut Table) -> Result<(), Error> {
     let mut count = 0;
     let open = &mut table.open;
-    objects::for_each_descriptor(&mut table.arena.text, |fd| {
+    directory::for_each_descriptor(&mut table.arena.text, |fd| {
         if count < MAX_OPEN {
             open[count] = fd;
         }

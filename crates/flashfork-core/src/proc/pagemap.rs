@@ -4,9 +4,9 @@
 //! VMA of terabytes costs milliseconds. Older kernels: `/proc/self/pagemap`, 8 bytes for every page
 //! (Documentation/admin-guide/mm/pagemap.rst).
 
+use crate::proc::text;
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
-use crate::text;
 
 /// Which pages are looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
 //! One virtual memory area as `/proc/self/smaps` describes it (`proc_pid_smaps(5)`).
 
+use crate::proc::text::{Lines, decimal, number, words};
 use crate::range::Range;
 use crate::sys::{Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
-use crate::text::{Lines, decimal, number, words};
 use core::ffi::CStr;
 
 /// Every memfd of the engine is named with this prefix and [`NUMBER`] digits, so that maps explain themselves and a sealed VMA is

@@ -2,8 +2,8 @@
 //!
 //! A cgroup over its limit kills instead of failing the copy, so this is asked before each chunk.
 
+use crate::proc::text::{Lines, decimal, field, read_file, words};
 use crate::sys::Result;
-use crate::text::{Lines, decimal, field, read_file, words};
 use core::ffi::CStr;
 
 /// The directory of the process's memory cgroup and how deep its hierarchy is mounted.

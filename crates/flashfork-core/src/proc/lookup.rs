@@ -4,10 +4,10 @@
 //! are. Older kernels: the whole list as text, up to the end of the range.
 
 use crate::arena::Arena;
+use crate::proc::text;
+use crate::proc::vma::{self, Vma};
 use crate::range::Range;
 use crate::sys::{self, Errno, PROT_EXEC, Result};
-use crate::text;
-use crate::vma::{self, Vma};
 
 /// `struct procmap_query` of linux/fs.h.
 #[repr(C)]
@@ -165,7 +165,7 @@ fn list_by(text: &mut [u8], range: Range, wanted: Wanted, each: &mut impl FnMut(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vma::Kind;
+    use crate::proc::vma::Kind;
 
     fn described(range: Range, wanted: Wanted, by_list: bool) -> Vec<String> {
         let mut all = Vec::new();

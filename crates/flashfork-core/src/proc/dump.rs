@@ -2,8 +2,8 @@
 //!
 //! A program that is started inherits the filter and has no sealed memory. So what was added is marked, and the shim takes it back there.
 
+use crate::proc::text::{number, read_file};
 use crate::sys::{self, Result};
-use crate::text::{number, read_file};
 use core::ffi::CStr;
 
 const FILTER: &CStr = c"/proc/self/coredump_filter";

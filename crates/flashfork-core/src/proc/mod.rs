@@ -1,0 +1,10 @@
+//! What the kernel says about a process, read from `/proc` without allocating. Nothing here changes
+//! memory; one setting is written, in [`dump`].
+
+pub(crate) mod directory;
+pub mod dump;
+pub(crate) mod headroom;
+pub(crate) mod lookup;
+pub(crate) mod pagemap;
+pub(crate) mod text;
+pub(crate) mod vma;
