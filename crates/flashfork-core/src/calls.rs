@@ -20,15 +20,15 @@ mod write;
 use crate::arena::Arena;
 use crate::code;
 use crate::code::remembered::CODE;
-use crate::live::Live;
 use crate::never_seal::Reason;
-use crate::objects;
 use crate::outcome::{Error, Step};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::Range;
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::threads::alone;
+use crate::threads::pauses::Pauses;
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use enter::Registers;
@@ -163,7 +163,7 @@ pub(crate) fn let_go() {
     SEEN.store(0, SeqCst);
     let Ok(arena) = Arena::map() else { return };
     // Instructions may be replaced only where nobody else executes them.
-    if objects::alone_now(&mut arena.text) == Ok(true) {
+    if alone::alone_now(&mut arena.text) == Ok(true) {
         let _ = roomy(|| restore(&mut arena.text));
     }
     arena.unmap();
@@ -189,19 +189,19 @@ fn restore(buf: &mut [u8]) -> Result<()> {
 }
 
 /// Sees to it that all of the program's calls that matter lead to [`HOOKS`], or refuses.
-pub(crate) fn take(arena: &mut Arena, live: &mut Option<Live>) -> core::result::Result<(), Error> {
+pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::result::Result<(), Error> {
     const ATTEMPTS: usize = 100;
     let look = |e| Error::System(Step::Look, e);
     if sum(&mut arena.text).map_err(look)? == SEEN.load(SeqCst) {
         return Ok(());
     }
-    let Some(live) = live else {
+    let Some(pauses) = pauses else {
         return take_stopped(&mut arena.text, |_| false).map_err(|_| Error::Refused(Reason::LibcCalls));
     };
     for _ in 0..ATTEMPTS {
-        live.stop(arena).map_err(Error::Refused)?;
-        let taken = take_stopped(&mut arena.text, |range| live.executes_in(range));
-        live.resume();
+        pauses.stop(arena).map_err(Error::Refused)?;
+        let taken = take_stopped(&mut arena.text, |range| pauses.executes_in(range));
+        pauses.resume();
         match taken {
             Ok(()) => return Ok(()),
             Err(Errno::EAGAIN) => sys::pause_briefly(),

@@ -4,7 +4,6 @@
 //! program has asked for it; where that can't be had zeros are written, which keeps the mapping and all that holds for it.
 
 use crate::arena::Arena;
-use crate::errand;
 use crate::limits;
 use crate::never_seal::Reason;
 use crate::offset;
@@ -16,6 +15,7 @@ use crate::range::Range;
 use crate::remap;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE, PROT_WRITE, Result};
+use crate::threads::errand;
 use crate::unseal::unseal_alone;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;

@@ -7,8 +7,6 @@
 
 use crate::advise::{self, Need};
 use crate::arena::{Arena, Run};
-use crate::errand;
-use crate::objects;
 use crate::offset;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::Kind;
@@ -21,6 +19,8 @@ use crate::sys::{
     self, ADDRESSES, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ,
     PROT_WRITE, Result,
 };
+use crate::threads::alone;
+use crate::threads::errand;
 use crate::unseal::copy_pages;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use linux_raw_sys::general as k;
@@ -352,7 +352,7 @@ impl Move {
     unsafe fn run_into_gap(&self) -> Result<usize> {
         let mut buf = [0; 1024];
         let mask = sys::block_signals()?;
-        let moved = objects::alone_now(&mut buf).and_then(|alone| {
+        let moved = alone::alone_now(&mut buf).and_then(|alone| {
             let to = if alone { by_any_means(|| gap(self.len, self.whole.start))? } else { None };
             // SAFETY: nothing is mapped there, and nobody else maps anything.
             to.map_or(Err(Errno::ENOMEM), |to| unsafe { self.run_to(to) })

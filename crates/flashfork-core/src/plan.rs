@@ -7,8 +7,8 @@
 
 use crate::arena::{Arena, MAX_HOLES, Run, VmaRecord};
 use crate::generations::{GENERATIONS, MAX_GENERATIONS, Memfds};
+use crate::kernel_writers;
 use crate::never_seal::{Reason, judge};
-use crate::objects;
 use crate::offset;
 use crate::own_pages;
 use crate::proc::pagemap::{Pagemap, Which};
@@ -50,7 +50,7 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     let mut sealed_to = 0;
     vma::for_each(c"/proc/thread-self/smaps", text, |v| {
         facts.vmas += 1;
-        facts.refused = objects::of_mapping(v).or(facts.refused);
+        facts.refused = kernel_writers::of_mapping(v).or(facts.refused);
         if v.range.intersect(own).len() == own.len() && v.flags.has(b"lo") {
             facts.refused = Some(Reason::LocksFuture);
         }

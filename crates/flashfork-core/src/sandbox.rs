@@ -12,10 +12,9 @@ use crate::advise;
 use crate::arena::Arena;
 use crate::calls;
 use crate::code;
-use crate::errand;
 use crate::fork;
+use crate::kernel_writers;
 use crate::never_seal::Reason;
-use crate::objects;
 use crate::outcome::Error;
 use crate::proc::directory;
 use crate::proc::lookup::{self, Wanted};
@@ -28,6 +27,7 @@ use crate::seal::{What, seal_for_policy};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
+use crate::threads::errand;
 use crate::threads::{self, Threads};
 use crate::unseal::{for_good, unseal};
 use core::sync::atomic::Ordering::SeqCst;
@@ -224,7 +224,7 @@ fn lets_work(number: Sysno, args: [usize; 6]) -> bool {
 fn work() -> Result<bool> {
     STATE.enter_sandbox();
     fork::measure();
-    objects::is_device_to_mind(0);
+    kernel_writers::is_device_to_mind(0);
     let _ = code::process::before_executable(Range::pages_of(calls::enter::enter as *const () as usize, 1));
     if let Ok(fd) = sys::open(c"/proc/thread-self/exe", sys::O_RDONLY) {
         let _ = code::process::before_mapping(fd);

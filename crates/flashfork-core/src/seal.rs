@@ -6,9 +6,7 @@ use crate::calls;
 use crate::code;
 use crate::copy::{self, CHUNK, Window};
 use crate::generations::{MAX_GENERATIONS, Memfds};
-use crate::helper;
 use crate::limits;
-use crate::live::Live;
 use crate::never_seal::Reason;
 use crate::offset;
 use crate::outcome::{Error, Outcome, Pages, Step};
@@ -21,6 +19,8 @@ use crate::report::Sealed;
 use crate::sandbox;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
+use crate::threads::exclusive;
+use crate::threads::pauses::Pauses;
 use crate::threads::{self, Threads};
 use crate::unseal;
 use core::ffi::CStr;
@@ -147,25 +147,25 @@ fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Re
     let start = sys::now_ns();
     // The addresses that belong to the calling thread: the helper can't ask for them.
     plan::set_holes(arena, caller_stack).map_err(|e| Error::System(Step::Look, e))?;
-    let mut outcome = helper::run(arena, |arena, live| seal_planned(arena, pages, live))?;
+    let mut outcome = exclusive::run(arena, |arena, pauses| seal_planned(arena, pages, pauses))?;
     outcome.elapsed_ns = sys::now_ns() - start;
     Ok(outcome)
 }
 
-fn seal_planned(arena: &mut Arena, pages: Pages, mut live: Option<Live>) -> Result<Outcome, Error> {
-    if live.is_some() {
+fn seal_planned(arena: &mut Arena, pages: Pages, mut pauses: Option<Pauses>) -> Result<Outcome, Error> {
+    if pauses.is_some() {
         // The plan counts on being told what threads do to memory meanwhile.
-        take_calls(arena, &mut live)?;
+        take_calls(arena, &mut pauses)?;
     }
-    let fold = plan_all(arena, &mut live)?;
+    let fold = plan_all(arena, &mut pauses)?;
     if arena.run_count == 0 {
         return Ok(Outcome::default());
     }
-    if live.is_none() {
-        take_calls(arena, &mut live)?;
+    if pauses.is_none() {
+        take_calls(arena, &mut pauses)?;
     }
     let raised = limits::Raised::begin(arena)?;
-    let outcome = seal_runs(arena, &raised.memory, pages, live, fold)?;
+    let outcome = seal_runs(arena, &raised.memory, pages, pauses, fold)?;
     if outcome.sealed > 0 {
         crate::proc::dump::add_file_memory(&mut arena.small);
     }
@@ -173,8 +173,8 @@ fn seal_planned(arena: &mut Arena, pages: Pages, mut live: Option<Live>) -> Resu
 }
 
 /// Sees to it that every call that means something else on sealed memory is seen, or refuses.
-pub(crate) fn take_calls(arena: &mut Arena, live: &mut Option<Live>) -> Result<(), Error> {
-    calls::take(arena, live)?;
+pub(crate) fn take_calls(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<(), Error> {
+    calls::take(arena, pauses)?;
     match code::process::look(arena).map_err(|e| Error::System(Step::Look, e))? {
         Some(reason) => Err(Error::Refused(reason)),
         None => Ok(()),
@@ -182,14 +182,14 @@ pub(crate) fn take_calls(arena: &mut Arena, live: &mut Option<Live>) -> Result<(
 }
 
 /// Makes the plan; says whether it folds all generations into one.
-fn plan_all(arena: &mut Arena, live: &mut Option<Live>) -> Result<bool, Error> {
+fn plan_all(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<bool, Error> {
     let look = |e| Error::System(Step::Look, e);
-    if let Some(live) = live {
-        live.plan_begins();
+    if let Some(pauses) = pauses {
+        pauses.plan_begins();
     }
     let whole = arena.only != 0;
     if whole {
-        unseal::growth(arena, live)?;
+        unseal::growth(arena, pauses)?;
     }
     let mut facts = plan::make(arena, whole).map_err(look)?;
     let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
@@ -201,7 +201,7 @@ fn plan_all(arena: &mut Arena, live: &mut Option<Live>) -> Result<bool, Error> {
     }
     if crowded && !whole {
         // Fold all generations into one: fewer memfds, fewer VMAs.
-        unseal::growth(arena, live)?;
+        unseal::growth(arena, pauses)?;
         facts = plan::make(arena, true).map_err(look)?;
     }
     if let Some(reason) = facts.refused {
@@ -218,11 +218,11 @@ fn seal_runs(
     arena: &mut Arena,
     memory: &Limits,
     pages: Pages,
-    live: Option<Live>,
+    pauses: Option<Pauses>,
     fold: bool,
 ) -> Result<Outcome, Error> {
     let mut maker = Maker::begin(memory, pages)?;
-    maker.with(live, fold);
+    maker.with(pauses, fold);
     maker.seal_all(arena);
     let (fd, outcome) = maker.finish();
     if let (Ok((_, inode)), true) = (sys::identity(fd), outcome.sealed > 0) {
@@ -259,7 +259,7 @@ pub(crate) struct Maker<'a> {
     aside: Option<Aside>,
     /// Whether 2 MB pages are wanted, and to be had.
     huge: bool,
-    live: Option<Live<'a>>,
+    pauses: Option<Pauses<'a>>,
     fold: bool,
     outcome: Outcome,
 }
@@ -278,15 +278,15 @@ impl<'a> Maker<'a> {
             Error::System(Step::Begin, e)
         })?;
         let huge = pages == Pages::Auto && window.holds_chunk();
-        Ok(Maker { fd, memory, window: Some(window), aside: Some(aside), huge, live: None, fold: false, outcome })
+        Ok(Maker { fd, memory, window: Some(window), aside: Some(aside), huge, pauses: None, fold: false, outcome })
     }
 
     /// Seals while other threads run; `fold`: what was sealed before is sealed anew.
-    fn with(&mut self, live: Option<Live<'a>>, fold: bool) {
-        (self.live, self.fold) = (live, fold);
-        let Some(live) = &mut self.live else { return };
+    fn with(&mut self, pauses: Option<Pauses<'a>>, fold: bool) {
+        (self.pauses, self.fold) = (pauses, fold);
+        let Some(pauses) = &mut self.pauses else { return };
         self.aside = None;
-        *live.window = self.window.as_ref().map(Window::range).unwrap_or_default();
+        *pauses.window = self.window.as_ref().map(Window::range).unwrap_or_default();
     }
 
     /// Seals the arena's runs, and tells in its records what became of each.
@@ -315,7 +315,7 @@ impl<'a> Maker<'a> {
                 }
             }
             // Memory got properties that the plan knows nothing of. What is sealed by now is not written, and not planned again.
-            match plan_all(arena, &mut self.live) {
+            match plan_all(arena, &mut self.pauses) {
                 Ok(false) => arena.run_count = arena.run_count.min(MAX_RUNS - first),
                 Err(Error::Refused(reason)) => {
                     self.outcome.cut_short = Some(reason);
@@ -335,13 +335,13 @@ impl<'a> Maker<'a> {
 
     /// Seals the memfd against writes; its descriptor is the caller's from here on.
     pub fn finish(self) -> (i32, Outcome) {
-        let Maker { fd, window, aside, live, mut outcome, .. } = self;
+        let Maker { fd, window, aside, pauses, mut outcome, .. } = self;
         drop(aside); // it looks at what the window shows
         drop(window); // the memfd can't be sealed while it is mapped shared and writable
-        if let Some(live) = live {
-            *live.window = Range::default();
-            (outcome.pauses, outcome.paused_ns) = (live.pauses, live.paused_ns);
-            outcome.longest_pause_ns = live.longest_ns;
+        if let Some(pauses) = pauses {
+            *pauses.window = Range::default();
+            (outcome.pauses, outcome.paused_ns) = (pauses.count, pauses.paused_ns);
+            outcome.longest_pause_ns = pauses.longest_ns;
         }
         outcome.write_sealed = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
         (fd, outcome)
@@ -369,7 +369,7 @@ impl<'a> Maker<'a> {
                 Err(Stop::Stale) => return true,
                 Err(Stop::Over(reason)) => {
                     record.reason = Some(reason);
-                    if self.live.is_some() {
+                    if self.pauses.is_some() {
                         self.outcome.cut_short = Some(reason);
                     }
                     return false;
@@ -395,14 +395,14 @@ impl<'a> Maker<'a> {
             let huge = ample && chunk.len() >= HUGE && self.make_huge(chunk, target(at));
             // A failed collapse may mean that memory is short: from there on small steps, each after a look. Small steps too where
             // threads wait meanwhile.
-            let step = if huge && self.live.is_none() { chunk.len() } else { HUGE };
+            let step = if huge && self.pauses.is_none() { chunk.len() } else { HUGE };
             let before = self.outcome.sealed;
             while at < chunk.end {
                 let piece = Range::new(at, (at + step).min(chunk.end));
                 if !ample && self.is_short_of(piece.len(), &mut arena.text)? {
                     return Err(Stop::Over(Reason::LowMemory));
                 }
-                if self.live.is_none() && !huge {
+                if self.pauses.is_none() && !huge {
                     self.show(target(at), chunk.end - at);
                 }
                 match self.seal_step(arena, piece, &run, target(at), huge) {
@@ -473,7 +473,7 @@ impl<'a> Maker<'a> {
     /// Seals a piece, in a pause when there are other threads.
     fn seal_step(&mut self, arena: &mut Arena, piece: Range, run: &Run, target: u64, huge: bool) -> Result<(), Stop> {
         let before = self.outcome.sealed;
-        let result = match self.live {
+        let result = match self.pauses {
             Some(_) => self.seal_in_pause(arena, piece, run, target, huge),
             None => self.seal_piece(piece, run.prot, target).map_err(|_| Stop::Skipped(Reason::CopyFailed)),
         };
@@ -494,24 +494,24 @@ impl<'a> Maker<'a> {
         target: u64,
         huge: bool,
     ) -> Result<(), Stop> {
-        let Some(live) = &mut self.live else { return Ok(()) };
+        let Some(pauses) = &mut self.pauses else { return Ok(()) };
         if let Some(window) = self.window.as_mut().filter(|_| !huge) {
             // So that the pause is for copying only. Where it fails the copy makes the pages, or fails too.
             let _ = window.populate(self.fd, target, piece.len());
         }
         // From here on the calls of the program's threads must ask whether memory is sealed.
         STATE.set_sealed(piece);
-        live.stop(arena).map_err(Stop::Over)?;
-        if live.plan_is_stale() {
-            live.resume();
+        pauses.stop(arena).map_err(Stop::Over)?;
+        if pauses.plan_is_stale() {
+            pauses.resume();
             return Err(Stop::Stale);
         }
-        let sealed = match live.check(arena, piece, run, self.fold) {
+        let sealed = match pauses.check(arena, piece, run, self.fold) {
             Ok(prot) => self.seal_piece(piece, prot, target).map_err(|_| Reason::CopyFailed),
             Err(reason) => Err(reason),
         };
-        if let Some(live) = &mut self.live {
-            live.resume();
+        if let Some(pauses) = &mut self.pauses {
+            pauses.resume();
         }
         sealed.map_err(Stop::Skipped)
     }

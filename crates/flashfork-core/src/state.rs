@@ -49,11 +49,11 @@ pub(crate) struct State {
     spliced: AtomicBool,
     /// What is known of a seccomp filter ([`crate::sandbox`]).
     pub sandbox: AtomicU8,
-    /// Where threads wait that are stopped by a signal ([`crate::park::Desk`]); null at other times.
+    /// Where threads wait that are stopped by a signal ([`crate::threads::stop_by_signal::Desk`]); null at other times.
     pub desk: AtomicPtr<()>,
     /// Threads that are using the desk, or about to.
     pub handling: AtomicU32,
-    /// The handler behind the engine's own ([`crate::park`]).
+    /// The handler behind the engine's own ([`crate::threads::stop_by_signal`]).
     pub after_handler: AtomicUsize,
     /// This process, as far as it was told, 0 before: a child of `vfork(2)` sees its parent's.
     process: AtomicI32,

@@ -38,12 +38,12 @@ pub fn memory(smaps: &CStr, buf: &mut [u8], mut each: impl FnMut(Surveyed)) -> R
 
 /// Why a process with a descriptor that points to `target` (`/proc/PID/fd/N`, proc_pid_fd(5)) would not be sealed at all.
 pub fn descriptor(target: &[u8]) -> Option<Reason> {
-    crate::objects::of_target(target)
+    crate::kernel_writers::known::of_target(target)
 }
 
 /// The same for a character device of this number (`st_rdev`) that is open.
 pub fn device(number: u64) -> Option<Reason> {
-    crate::objects::of_device(number)
+    crate::kernel_writers::known::of_device(number)
 }
 
 #[cfg(test)]

@@ -5,10 +5,7 @@ use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::aside::{Aside, BLOCK};
 use crate::copy::CHUNK;
 use crate::discard::holds_sealed;
-use crate::helper;
-use crate::live::Live;
 use crate::never_seal::Reason;
-use crate::objects;
 use crate::offset;
 use crate::offset::Shows;
 use crate::outcome::{Error, Outcome, Step};
@@ -24,6 +21,9 @@ use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE};
 use crate::threads;
+use crate::threads::alone;
+use crate::threads::exclusive;
+use crate::threads::pauses::Pauses;
 use linux_raw_sys::general as k;
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
@@ -43,7 +43,7 @@ pub(crate) fn unseal_for_policy() -> Result<u64, Error> {
 fn unseal_or_wait(range: Range, wait: Wait) -> Result<u64, Error> {
     let done = on_own_stack(wait, |arena| {
         (arena.hole_count, arena.unseals) = (0, true);
-        helper::run(arena, |arena, live| unseal_with(arena, range, live))
+        exclusive::run(arena, |arena, pauses| unseal_with(arena, range, pauses))
     });
     done.outcome.map(|o| o.sealed)
 }
@@ -53,7 +53,7 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
     let alone = match sys::unshare_memory() {
         // No look around where threads run: it would take a descriptor, for what is cheaper but no more right.
         Err(Errno::EINVAL) => Ok(false),
-        _ => objects::alone_now(&mut [0; 1024]),
+        _ => alone::alone_now(&mut [0; 1024]),
     };
     if !alone.map_err(|e| Error::System(Step::Look, e))? {
         return Err(Error::Refused(Reason::Threads));
@@ -116,10 +116,10 @@ impl Patience {
     }
 }
 
-fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Result<Outcome, Error> {
+fn unseal_with(arena: &mut Arena, range: Range, mut pauses: Option<Pauses>) -> Result<Outcome, Error> {
     let look = |e| Error::System(Step::Look, e);
     let mut outcome = Outcome::default();
-    let mut aside = Place::find(&live)?;
+    let mut aside = Place::find(&pauses)?;
     // More VMAs than the arena has room for are done in batches, and so is what threads split or moved meanwhile.
     loop {
         let complete = find_sealed(arena, range, Parts::All).map_err(look)?;
@@ -130,9 +130,9 @@ fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Resul
         let memory = Limits::find(text, small).map_err(look)?;
         let before = outcome.sealed;
         for i in 0..arena.run_count {
-            outcome.sealed += unseal_run(arena, i, &memory, &mut live, &mut aside)?;
+            outcome.sealed += unseal_run(arena, i, &memory, &mut pauses, &mut aside)?;
         }
-        if complete && live.is_none() || outcome.sealed == before {
+        if complete && pauses.is_none() || outcome.sealed == before {
             break;
         }
     }
@@ -141,20 +141,21 @@ fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Resul
     if range == Range::ALL {
         // Calls that discard memory ask the engine only as long as some is sealed: no thread may split or move any while it is
         // looked for.
-        if let Some(live) = &mut live {
-            live.stop(arena).map_err(Error::Refused)?;
+        if let Some(pauses) = &mut pauses {
+            pauses.stop(arena).map_err(Error::Refused)?;
         }
         let found = find_sealed(arena, range, Parts::All).map(|_| arena.run_count);
         if found == Ok(0) {
             STATE.all_unsealed();
         }
-        if let Some(live) = &mut live {
-            live.resume();
+        if let Some(pauses) = &mut pauses {
+            pauses.resume();
         }
         found.map_err(look)?;
     }
-    if let Some(live) = live {
-        (outcome.pauses, outcome.paused_ns, outcome.longest_pause_ns) = (live.pauses, live.paused_ns, live.longest_ns);
+    if let Some(pauses) = pauses {
+        (outcome.pauses, outcome.paused_ns, outcome.longest_pause_ns) =
+            (pauses.count, pauses.paused_ns, pauses.longest_ns);
     }
     Ok(outcome)
 }
@@ -163,8 +164,8 @@ fn unseal_with(arena: &mut Arena, range: Range, mut live: Option<Live>) -> Resul
 struct Place(Option<Aside>);
 
 impl Place {
-    fn find(live: &Option<Live>) -> Result<Place, Error> {
-        match live {
+    fn find(pauses: &Option<Pauses>) -> Result<Place, Error> {
+        match pauses {
             Some(_) => Ok(Place(None)),
             None => Aside::for_unseal().map(|aside| Place(Some(aside))).map_err(|e| Error::System(Step::Begin, e)),
         }
@@ -175,7 +176,7 @@ fn unseal_run(
     arena: &mut Arena,
     index: usize,
     memory: &Limits,
-    live: &mut Option<Live>,
+    pauses: &mut Option<Pauses>,
     place: &mut Place,
 ) -> Result<u64, Error> {
     let run = arena.runs[index];
@@ -183,7 +184,7 @@ fn unseal_run(
     let mut at = run.range.start;
     while at < run.range.end {
         // Threads wait for 2 MB at most.
-        let most = if live.is_some() { HUGE - at % HUGE } else { CHUNK };
+        let most = if pauses.is_some() { HUGE - at % HUGE } else { CHUNK };
         let chunk = Range::new(at, run.range.end.min(at + most));
         if let Place(Some(aside)) = place {
             aside.settle();
@@ -195,17 +196,17 @@ fn unseal_run(
         }
         let mut result = Ok(());
         let mut prot = Some(run.prot);
-        if let Some(live) = live {
-            live.stop(arena).map_err(Error::Refused)?;
+        if let Some(pauses) = pauses {
+            pauses.stop(arena).map_err(Error::Refused)?;
             // A thread may have discarded or unmapped it since.
-            prot = live.check_sealed(chunk);
+            prot = pauses.check_sealed(chunk);
         }
         if let Some(prot) = prot {
             result = unseal_chunk(chunk, Run { prot, ..run }, arena, place);
             done += chunk.len() as u64;
         }
-        if let Some(live) = live {
-            live.resume();
+        if let Some(pauses) = pauses {
+            pauses.resume();
         }
         result.map_err(|e| Error::System(Step::Unseal, e))?;
         at = chunk.end;
@@ -215,15 +216,15 @@ fn unseal_run(
 
 /// Before everything sealed is sealed anew: makes anonymous what sealed memory has grown by. There is nothing to seal, and it would
 /// keep its old memfd.
-pub(crate) fn growth(arena: &mut Arena, live: &mut Option<Live>) -> Result<(), Error> {
+pub(crate) fn growth(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
     find_sealed(arena, Range::ALL, Parts::Growth).map_err(look)?;
     if arena.run_count > 0 {
         let Arena { text, small, .. } = &mut *arena;
         let memory = Limits::find(text, small).map_err(look)?;
-        let mut place = Place::find(live)?;
+        let mut place = Place::find(pauses)?;
         for i in 0..arena.run_count {
-            unseal_run(arena, i, &memory, live, &mut place)?;
+            unseal_run(arena, i, &memory, pauses, &mut place)?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::{Arguments, Hook};
 use crate::advise;
 use crate::code;
-use crate::objects;
+use crate::kernel_writers;
 use crate::pipes;
 use crate::range::Range;
 use crate::rings;
@@ -112,7 +112,7 @@ unsafe fn ioctl(args: &Arguments) -> Result<usize> {
     // The kernel looks at the lower half of the request.
     if args[1] as u32 == USERFAULTFD_IOC_NEW {
         advise::before_userfaultfd()?;
-    } else if STATE.holds_sealed() && objects::is_device_to_mind(args[0] as i32) {
+    } else if STATE.holds_sealed() && kernel_writers::is_device_to_mind(args[0] as i32) {
         advise::before_later_writes()?;
     }
     // SAFETY: the program's own call.
@@ -178,7 +178,7 @@ unsafe fn mprotect(args: &Arguments) -> Result<usize> {
 
 /// `socket(2)`: with some kinds memory is registered, which the kernel or a peer writes later.
 unsafe fn socket(args: &Arguments) -> Result<usize> {
-    if objects::is_family_to_mind(args[0] as i32) {
+    if kernel_writers::is_family_to_mind(args[0] as i32) {
         advise::before_later_writes()?;
     }
     // SAFETY: the program's own call.

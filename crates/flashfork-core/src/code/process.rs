@@ -9,7 +9,6 @@ use super::{Call, Kind, Memory, WINDOW, file, layout, sites};
 use crate::arena::Arena;
 use crate::calls;
 use crate::never_seal::Reason;
-use crate::objects;
 use crate::outcome::{Error, Outcome, Step};
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Region, Which};
@@ -19,6 +18,7 @@ use crate::seal::{self, Wait};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, PAGE, PROT_EXEC, PROT_READ, Result, Status};
+use crate::threads::alone;
 use crate::unseal;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -132,7 +132,7 @@ fn first(memory: &mut Own, code: Range, kind: Kind) -> Option<Call> {
 
 /// Looks through all code of this process. None: nothing speaks against a seal.
 pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
-    let alone = objects::alone_now(&mut arena.text)?;
+    let alone = alone::alone_now(&mut arena.text)?;
     let Arena { text, window, object, regions, .. } = arena;
     let mut memory = Own::new((!alone).then_some(window));
     let (call, now) = generated(text, regions, &mut memory)?;
@@ -296,7 +296,7 @@ pub fn before_executable(range: Range) -> Result<()> {
 fn mind_code(range: Range) -> Result<()> {
     let looked = seal::on_own_stack(Wait::Yes, |arena| {
         let look = |e| Error::System(Step::Look, e);
-        let alone = objects::alone_now(&mut arena.text).map_err(look)?;
+        let alone = alone::alone_now(&mut arena.text).map_err(look)?;
         let Arena { text, window, .. } = arena;
         let mut memory = Own::new((!alone).then_some(window));
         let mut found = None;

@@ -3,7 +3,6 @@
 use super::table::{Change, Entry, Saved, Table, Treatment};
 use super::{Error, Step, asm, compare};
 use crate::never_seal::Reason;
-use crate::objects;
 use crate::offset;
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::Kind;
@@ -11,6 +10,7 @@ use crate::range::{Range, subtract};
 use crate::remap::ATTEMPTS;
 use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
+use crate::threads::alone;
 use linux_raw_sys::general as k;
 
 /// Checks, changes, and goes to where the snapshot was taken; returns only when it is refused, and has then changed nothing.
@@ -44,7 +44,7 @@ pub fn restore(table: &mut Table, value: u64) -> Error {
 /// Everything but the mappings that may stand in the way.
 fn check(table: &mut Table) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
-    if !objects::alone(&mut table.arena.text).map_err(look)? {
+    if !alone::alone(&mut table.arena.text).map_err(look)? {
         return Err(Error::Refused(Reason::Threads));
     }
     if sys::thread_pointer().map_err(look)? != table.thread_pointer {

@@ -5,7 +5,6 @@ use super::table::{Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
 use crate::limits;
 use crate::never_seal::Reason;
-use crate::objects;
 use crate::offset;
 use crate::outcome::Pages;
 use crate::plan;
@@ -16,6 +15,7 @@ use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
 use crate::seal::{Maker, take_calls};
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
+use crate::threads::exclusive;
 use crate::unseal;
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
@@ -39,7 +39,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
         return Err(Error::Keep(*wrong));
     }
     table.set_keep(options.keep);
-    if let Some(reason) = objects::refusal(&mut table.arena.text).map_err(look)? {
+    if let Some(reason) = exclusive::refusal(&mut table.arena.text).map_err(look)? {
         return Err(Error::Refused(reason));
     }
     remember_descriptors(table, options)?;

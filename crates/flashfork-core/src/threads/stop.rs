@@ -1,4 +1,4 @@
-//! Stops every thread of a process but one, and lets them go again, by `ptrace(2)`, or by a signal ([`crate::park`]) where that
+//! Stops every thread of a process but one, and lets them go again, by `ptrace(2)`, or by a signal ([`crate::threads::stop_by_signal`]) where that
 //! is refused.
 //!
 //! Each stop seizes, interrupts and, at the end, detaches: between the stops nobody is traced, so that signals, exec and exit go
@@ -6,14 +6,13 @@
 //! isn't stopped: a stopped thread starts no new one.
 
 use crate::never_seal::Reason;
-use crate::park::{Desk, Held};
 use crate::proc::directory::for_each_entry;
-use crate::proc::text::{self, ProcPath, decimal, read_file, words};
+use crate::proc::text::{ProcPath, decimal, read_file};
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
-
-/// Most threads a process may have.
-pub const MAX_THREADS: usize = 4096;
+use crate::threads::status;
+use crate::threads::status::Condition;
+use crate::threads::stop_by_signal::{Desk, Held, MAX_THREADS};
 
 /// How long a thread may keep the others waiting in the middle of a stop, and how long it is waited for with all others
 /// running, in nanoseconds.
@@ -139,23 +138,13 @@ impl Others {
             }
             // Whoever has ended meanwhile is off the list: look at the whole list once more. And it may have been cut short, or miss what a
             // thread started that was gone before it could be seized: the kernel's own count says so.
-            if !new && self.count == known && self.are_all() {
+            if !new && self.count == known && status::running(self.pid) == Some(self.count as u64 + 1) {
                 return Ok(true);
             }
             if sys::now_ns() > limit {
                 return Ok(false);
             }
         }
-    }
-
-    /// Whether no thread runs but the spared one, by the number of threads the kernel counts; all on the list are stopped.
-    fn are_all(&self) -> bool {
-        let mut buf = [0; 512];
-        let path = ProcPath::of(self.pid).push(b"/stat");
-        let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
-        let leader_has_ended = field(stat, STATE) == Some(b"Z");
-        let counted = field(stat, THREADS).and_then(decimal);
-        counted == Some((self.count + 1 + usize::from(leader_has_ended)) as u64)
     }
 
     /// Seizes threads not on the list yet; whether there were any.
@@ -184,7 +173,7 @@ impl Others {
                     Condition::Ended => return None,
                     Condition::Kernels => return Some(Reason::ThreadUnstoppable),
                     Condition::Ordinary => {
-                        *forbidden = !is_traced(*pid, tid);
+                        *forbidden = !status::is_traced(*pid, tid);
                         return Some(Reason::ThreadTraced);
                     }
                 },
@@ -284,58 +273,6 @@ impl Thread {
         (self.stack, self.pointer, self.next) = (regs[19], regs[21], regs[16]);
         true
     }
-}
-
-/// Numbers of fields in /proc/PID/stat (proc_pid_stat(5)).
-const STATE: usize = 3;
-const FLAGS: usize = 9;
-const THREADS: usize = 20;
-
-/// A field of /proc/PID/stat from the third on; the second, the name, may hold anything.
-fn field(stat: &[u8], number: usize) -> Option<&[u8]> {
-    let rest = stat.rsplit(|b| *b == b')').next()?;
-    words(rest).nth(number - STATE)
-}
-
-/// What is to be said about a thread.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
-    /// Only its name is left.
-    Ended,
-    /// A worker of the kernel's own.
-    Kernels,
-    Ordinary,
-}
-
-impl Condition {
-    fn of(pid: i32, tid: i32) -> Condition {
-        const PF_IO_WORKER: u64 = 0x10;
-        const PF_USER_WORKER: u64 = 0x4000;
-        let mut buf = [0; 512];
-        let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/stat");
-        let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
-        let flags = field(stat, FLAGS).and_then(decimal).unwrap_or(0);
-        match field(stat, STATE).unwrap_or(b"X") {
-            b"Z" | b"X" => Condition::Ended,
-            _ if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 => Condition::Kernels,
-            _ => Condition::Ordinary,
-        }
-    }
-}
-
-/// Whether this process's main thread has ended.
-pub fn main_has_ended() -> bool {
-    let main = sys::getpid();
-    sys::gettid() != main && Condition::of(main, main) == Condition::Ended
-}
-
-/// Whether somebody else traces a thread.
-fn is_traced(pid: i32, tid: i32) -> bool {
-    // The tracer is among the first lines.
-    let mut buf = [0; 512];
-    let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/status");
-    let status = read_file(path.as_c(), &mut buf).unwrap_or(b"");
-    text::field(status, b"TracerPid").is_some_and(|tracer| tracer != 0 && tracer != sys::getpid() as u64)
 }
 
 /// Allows `helper` to trace this process where Yama would not (`ptrace_scope` 1); the program's own `PR_SET_PTRACER` is lost

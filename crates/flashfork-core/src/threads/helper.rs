@@ -5,17 +5,15 @@
 //! all signals, and dies with the thread that made it. When it dies the kernel lets all threads go.
 
 use crate::arena::Arena;
-use crate::live::{Asks, Live};
-use crate::never_seal::Reason;
-use crate::objects::{self, Process};
+use crate::kernel_writers::Process;
 use crate::outcome::{Error, Outcome, Step};
-use crate::park::{ASKED, Desk, Handler};
 use crate::range::Range;
 use crate::remap;
 use crate::state::STATE;
-use crate::stop::{self, Others};
 use crate::sys::{self, Errno, Result};
-use crate::threads;
+use crate::threads::pauses::{Asks, Pauses};
+use crate::threads::stop::{self, Others};
+use crate::threads::stop_by_signal::{ASKED, Desk, Handler};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -63,22 +61,11 @@ struct Job<F> {
     outcome: core::result::Result<Outcome, Error>,
 }
 
-/// Runs `f` when nobody else uses this process's memory; with other threads, and where they may be stopped, in a helper that
-/// can stop them. What else forbids a seal is refused.
+/// Runs `f` in a helper that can stop the other threads. What else forbids a seal is refused.
 pub fn run<F>(arena: &mut Arena, f: F) -> core::result::Result<Outcome, Error>
 where
-    F: FnOnce(&mut Arena, Option<Live>) -> core::result::Result<Outcome, Error>,
+    F: FnOnce(&mut Arena, Option<Pauses>) -> core::result::Result<Outcome, Error>,
 {
-    let look = |e| Error::System(Step::Look, e);
-    if objects::alone(&mut arena.text).map_err(look)? {
-        return match objects::descriptors(arena.purpose(), &mut arena.text).map_err(look)? {
-            Some(reason) => Err(Error::Refused(reason)),
-            None => f(arena, None),
-        };
-    }
-    if !threads::may_stop(arena.purpose()) {
-        return Err(Error::Refused(Reason::Threads));
-    }
     let begin = |e| Error::System(Step::Begin, e);
     let memory = Memory::map().map_err(begin)?;
     let range = memory.range();
@@ -100,7 +87,7 @@ where
 /// By ptrace, or by a signal where that is refused. Says too whether a thread still uses the memory.
 fn by_any_means<F>(arena: &mut Arena, memory: *mut Memory, f: F) -> (core::result::Result<Outcome, Error>, bool)
 where
-    F: FnOnce(&mut Arena, Option<Live>) -> core::result::Result<Outcome, Error>,
+    F: FnOnce(&mut Arena, Option<Pauses>) -> core::result::Result<Outcome, Error>,
 {
     let mut f = Some(f);
     let outcome = with_helper(arena, memory, &mut f, false);
@@ -123,7 +110,7 @@ fn with_helper<F>(
     by_signals: bool,
 ) -> core::result::Result<Outcome, Error>
 where
-    F: FnOnce(&mut Arena, Option<Live>) -> core::result::Result<Outcome, Error>,
+    F: FnOnce(&mut Arena, Option<Pauses>) -> core::result::Result<Outcome, Error>,
 {
     const FLAGS: usize = (k::CLONE_VM | k::CLONE_FILES | k::CLONE_FS | k::CLONE_UNTRACED) as usize;
     const WCLONE: u32 = 0x8000_0000;
@@ -183,7 +170,7 @@ where
 
 extern "C" fn start<F>(job: *mut u8) -> !
 where
-    F: FnOnce(&mut Arena, Option<Live>) -> core::result::Result<Outcome, Error>,
+    F: FnOnce(&mut Arena, Option<Pauses>) -> core::result::Result<Outcome, Error>,
 {
     // SAFETY: the thread that made the helper passes its own Job<F> and leaves it alone until the helper has ended. The helper's
     // memory is mapped as long as it lives; the fields that others use too are atomics, taken by shared reference.
@@ -210,9 +197,9 @@ where
         let asks = job.by_signals.then_some(asks);
         others.set(job.pid, job.thread, asks.map(|a| a.desk));
         let process = Process::Other { pid: job.pid, tid: job.thread, pidfd };
-        let mut live = Live::new(others, window, process, asks);
-        live.first_look(arena).map_err(Error::Refused)?;
-        job.f.take().map_or(Err(Error::Busy), |f| f(arena, Some(live)))
+        let mut pauses = Pauses::new(others, window, process, asks);
+        pauses.first_look(arena).map_err(Error::Refused)?;
+        job.f.take().map_or(Err(Error::Busy), |f| f(arena, Some(pauses)))
     });
     sys::exit(0)
 }

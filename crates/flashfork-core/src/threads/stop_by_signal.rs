@@ -5,13 +5,12 @@
 //! seal and passes on whatever the helper did not send; what comes late meets glibc's, which ignores what another process sends.
 //!
 //! The handler uses no libc and no thread-local storage. What it writes lies near its stack pointer, which is left out of the seal
-//! ([`crate::stop::Others::lives_in`]), and at the helper's desk.
+//! ([`crate::threads::stop::Others::lives_in`]), and at the helper's desk.
 
+use crate::kernel_writers;
 use crate::never_seal::{Reason, TABLE};
-use crate::objects;
 use crate::outcome::Purpose;
 use crate::state::STATE;
-use crate::stop::MAX_THREADS;
 use crate::sys::{self, Action, Errno, Result};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::SeqCst};
 
@@ -19,6 +18,9 @@ const SIGNAL: i32 = 33;
 
 /// How long a thread sleeps at most before it looks whether it may go, in nanoseconds.
 const LOOK: u64 = 20_000_000;
+
+/// Most threads a process may have.
+pub const MAX_THREADS: usize = 4096;
 
 /// Where one thread waits.
 #[repr(C)]
@@ -139,7 +141,7 @@ impl Desk {
     pub fn answer(&self, alive: &AtomicU32) {
         let mut buf = [0; 4096];
         let purpose = if self.unseals.load(SeqCst) { Purpose::Unseal } else { Purpose::Seal };
-        let answer = match objects::descriptors(purpose, &mut buf) {
+        let answer = match kernel_writers::descriptors(purpose, &mut buf) {
             Ok(found) => found.map_or(0, |reason| reason as u32 + 1),
             Err(_) => UNKNOWN,
         };

@@ -4,13 +4,21 @@
 //! unless the program's owner says otherwise: stopping threads can be seen (`epoll_wait` returns `EINTR`, as after SIGSTOP and
 //! SIGCONT; docs/THREADS.md has the list).
 //!
-//! With threads allowed the work is done by a helper: a process of its own in the same memory ([`crate::helper`]), because a
-//! thread can't trace its siblings. It stops all threads ([`crate::stop`]) for 2 MB at a time, by a signal where ptrace is refused
-//! ([`crate::park`]), looks again at everything that may have changed since the plan ([`crate::live`]), copies, remaps, and lets
+//! With threads allowed the work is done by a helper: a process of its own in the same memory ([`crate::threads::helper`]), because a
+//! thread can't trace its siblings. It stops all threads ([`crate::threads::stop`]) for 2 MB at a time, by a signal where ptrace is refused
+//! ([`crate::threads::stop_by_signal`]), looks again at everything that may have changed since the plan ([`crate::threads::pauses`]), copies, remaps, and lets
 //! them go.
 
+pub(crate) mod alone;
+pub(crate) mod errand;
+pub(crate) mod exclusive;
+mod helper;
+pub(crate) mod pauses;
+mod status;
+mod stop;
+pub(crate) mod stop_by_signal;
+
 use crate::outcome::Purpose;
-use crate::park;
 use crate::state::STATE;
 
 /// What to do about the process's other threads.
@@ -63,10 +71,10 @@ pub fn begin() {
 /// Runs `real`, one of libc's exec functions. Where threads are being stopped by signals it first waits for the end of the seal: a
 /// signal on its way to this thread would end the new program, which has no handler for it.
 pub fn exec<T>(real: impl FnOnce() -> T) -> T {
-    let counted = park::before_exec();
+    let counted = stop_by_signal::before_exec();
     let failed = real();
     if counted {
-        park::after_exec();
+        stop_by_signal::after_exec();
     }
     failed
 }

@@ -5,17 +5,18 @@
 //! populated.
 
 use crate::arena::{Arena, Run};
+use crate::kernel_writers::{self, Process};
 use crate::never_seal::Reason;
-use crate::objects::{self, Process};
-use crate::park::Desk;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::text::{ProcPath, decimal, read_file, words};
 use crate::proc::vma::{Kind, Vma};
 use crate::range::Range;
 use crate::state::STATE;
-use crate::stop::Others;
 use crate::sys::{self, Errno};
+use crate::threads::alone;
+use crate::threads::stop::Others;
+use crate::threads::stop_by_signal::Desk;
 use core::sync::atomic::AtomicU32;
 
 /// Nanoseconds to wait for threads to leave the engine's own calls.
@@ -23,8 +24,8 @@ const PATIENCE: u64 = 1_000_000_000;
 /// A process that a thread has made for something short is gone by then.
 const SHORT: u64 = 5_000_000;
 
-/// The other threads during one seal or unseal.
-pub struct Live<'a> {
+/// The stops of the other threads during one seal or unseal.
+pub struct Pauses<'a> {
     others: &'a mut Others,
     /// Where the helper writes to a memfd; the program gives it back should the helper be killed.
     pub window: &'a mut Range,
@@ -33,7 +34,7 @@ pub struct Live<'a> {
     began: u64,
     properties: u32,
     /// How often threads were stopped, for how long in all, and for how long at most, in nanoseconds.
-    pub pauses: u32,
+    pub count: u32,
     pub paused_ns: u64,
     pub longest_ns: u64,
 }
@@ -46,10 +47,10 @@ pub struct Asks {
     pub alive: &'static AtomicU32,
 }
 
-impl<'a> Live<'a> {
-    pub fn new(others: &'a mut Others, window: &'a mut Range, process: Process, asks: Option<Asks>) -> Live<'a> {
+impl<'a> Pauses<'a> {
+    pub fn new(others: &'a mut Others, window: &'a mut Range, process: Process, asks: Option<Asks>) -> Pauses<'a> {
         let properties = STATE.properties();
-        Live { others, window, process, asks, began: 0, properties, pauses: 0, paused_ns: 0, longest_ns: 0 }
+        Pauses { others, window, process, asks, began: 0, properties, count: 0, paused_ns: 0, longest_ns: 0 }
     }
 
     /// Whether all threads can be stopped and nothing else stands in the way, before any work is done.
@@ -59,7 +60,7 @@ impl<'a> Live<'a> {
             return Err(Reason::Threads);
         }
         let began = sys::now_ns();
-        while objects::is_shared(&mut arena.text, |pid| pid != self.process.pid()) {
+        while alone::is_shared(&mut arena.text, |pid| pid != self.process.pid()) {
             // It may be one of the engine's own, which works for a thread inside.
             STATE.close(true);
             let patience = if STATE.anybody_inside() { PATIENCE } else { SHORT };
@@ -120,7 +121,7 @@ impl<'a> Live<'a> {
     pub fn resume(&mut self) {
         self.others.resume();
         let ns = sys::now_ns() - self.began;
-        self.pauses += 1;
+        self.count += 1;
         self.paused_ns += ns;
         self.longest_ns = self.longest_ns.max(ns);
     }
@@ -144,12 +145,12 @@ impl<'a> Live<'a> {
         }
         let mut ring = None;
         let listed = lookup::for_each(Range::ALL, Wanted::Files, |v| {
-            ring = ring.or(objects::of_mapping(v));
+            ring = ring.or(kernel_writers::of_mapping(v));
             Ok(())
         });
         let descriptors = listed.and_then(|()| match self.asks {
             Some(Asks { desk, alive }) => desk.ask(alive, arena.purpose()),
-            None => objects::descriptors_of(&self.process, arena.purpose(), &mut arena.small),
+            None => kernel_writers::descriptors_of(&self.process, arena.purpose(), &mut arena.small),
         });
         match descriptors {
             Ok(found) => ring.or(found).map_or(Ok(()), Err),

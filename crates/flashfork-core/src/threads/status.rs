@@ -1,0 +1,66 @@
+//! What `/proc/PID/stat` and `/proc/PID/status` say about threads.
+
+use crate::proc::text::{self, ProcPath, decimal, read_file, words};
+use crate::sys;
+
+/// Numbers of fields in /proc/PID/stat (proc_pid_stat(5)).
+const STATE: usize = 3;
+const FLAGS: usize = 9;
+const THREADS: usize = 20;
+
+/// A field of /proc/PID/stat from the third on; the second, the name, may hold anything.
+fn field(stat: &[u8], number: usize) -> Option<&[u8]> {
+    let rest = stat.rsplit(|b| *b == b')').next()?;
+    words(rest).nth(number - STATE)
+}
+
+/// How many threads of a process run, by the number that the kernel counts; none where it doesn't say.
+pub fn running(pid: i32) -> Option<u64> {
+    let mut buf = [0; 512];
+    let path = ProcPath::of(pid).push(b"/stat");
+    let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
+    let leader_has_ended = field(stat, STATE) == Some(b"Z");
+    field(stat, THREADS).and_then(decimal).map(|counted| counted.saturating_sub(u64::from(leader_has_ended)))
+}
+
+/// What is to be said about a thread.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// Only its name is left.
+    Ended,
+    /// A worker of the kernel's own.
+    Kernels,
+    Ordinary,
+}
+
+impl Condition {
+    /// Of a thread of a process.
+    pub fn of(pid: i32, tid: i32) -> Condition {
+        const PF_IO_WORKER: u64 = 0x10;
+        const PF_USER_WORKER: u64 = 0x4000;
+        let mut buf = [0; 512];
+        let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/stat");
+        let stat = read_file(path.as_c(), &mut buf).unwrap_or(b"");
+        let flags = field(stat, FLAGS).and_then(decimal).unwrap_or(0);
+        match field(stat, STATE).unwrap_or(b"X") {
+            b"Z" | b"X" => Condition::Ended,
+            _ if flags & (PF_IO_WORKER | PF_USER_WORKER) != 0 => Condition::Kernels,
+            _ => Condition::Ordinary,
+        }
+    }
+}
+
+/// Whether this process's main thread has ended.
+pub fn main_has_ended() -> bool {
+    let main = sys::getpid();
+    sys::gettid() != main && Condition::of(main, main) == Condition::Ended
+}
+
+/// Whether somebody else traces a thread.
+pub fn is_traced(pid: i32, tid: i32) -> bool {
+    // The tracer is among the first lines.
+    let mut buf = [0; 512];
+    let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/status");
+    let status = read_file(path.as_c(), &mut buf).unwrap_or(b"");
+    text::field(status, b"TracerPid").is_some_and(|tracer| tracer != 0 && tracer != sys::getpid() as u64)
+}
