@@ -8,11 +8,11 @@ use crate::discard::{discard, holds_sealed};
 pub use crate::grow::mremap;
 use crate::outcome::Purpose;
 use crate::range::Range;
+use crate::seal::unseal::{Patience, for_good, unseal};
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, ADDRESSES, Errno, PAGE, Result};
 use crate::threads::{self, Threads};
-use crate::unseal::{Patience, for_good, unseal};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_seal_that_is_planned_hears_of_properties_before_anything_is_sealed() {
-        let at = crate::remap::temporary(PAGE).unwrap();
+        let at = crate::scratch::temporary(PAGE).unwrap();
         for advice in PROPERTIES.into_iter().filter(|advice| *advice != k::MADV_GUARD_INSTALL) {
             let before = STATE.properties();
             // SAFETY: the mapping just made; no contents are lost.

@@ -6,7 +6,7 @@ use crate::never_seal::Reason;
 use crate::outcome::Purpose;
 use crate::proc::pagemap::Region;
 use crate::range::Range;
-use crate::remap;
+use crate::scratch;
 use crate::sys::{self, Errno, Result};
 
 /// A run of whole pages that is going to be sealed.
@@ -16,7 +16,7 @@ pub struct Run {
     pub range: Range,
     /// Protection to give the new mapping.
     pub prot: u32,
-    /// The advice of the VMA ([`crate::offset`]).
+    /// The advice of the VMA ([`crate::seal::offset`]).
     pub advice: u8,
     /// Index of the VMA's record.
     pub record: u32,
@@ -95,7 +95,7 @@ pub struct Arena {
 impl Arena {
     /// Maps an arena, all zeros. Memory is used only where it is touched.
     pub fn map() -> Result<&'static mut Arena> {
-        let at = remap::scratch(size_of::<Arena>())?;
+        let at = scratch::map(size_of::<Arena>())?;
         // SAFETY: a fresh mapping of the right size; all-zero bytes are a valid Arena (integers, None, empty ranges).
         Ok(unsafe { &mut *(at as *mut Arena) })
     }

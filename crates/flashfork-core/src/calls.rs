@@ -626,11 +626,11 @@ unsafe fn arrives(number: usize, function: usize, arguments: Arguments) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remap;
+    use crate::scratch;
 
     #[test]
     fn bytes_that_look_like_a_jump_to_a_page_of_stubs_are_none() {
-        let at = remap::temporary(2 * PAGE).unwrap();
+        let at = scratch::temporary(2 * PAGE).unwrap();
         let mut page = Page::new(at + PAGE, 0x1234);
         let line = [0xb8, 28, 0, 0, 0];
         let stub = page.add(&line, at + line.len() + SYSCALL.len()).unwrap();

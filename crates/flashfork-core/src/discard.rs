@@ -4,19 +4,20 @@
 //! program has asked for it; where that can't be had zeros are written, which keeps the mapping and all that holds for it.
 
 use crate::arena::Arena;
-use crate::limits;
 use crate::never_seal::Reason;
-use crate::offset;
 use crate::proc::lookup::for_each;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::Kind;
-use crate::properties::{self, Properties};
 use crate::range::Range;
-use crate::remap;
+use crate::scratch;
+use crate::seal::limits;
+use crate::seal::offset;
+use crate::seal::properties::{self, Properties};
+use crate::seal::remap;
+use crate::seal::unseal::unseal_alone;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE, PROT_WRITE, Result};
 use crate::threads::errand;
-use crate::unseal::unseal_alone;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -225,7 +226,7 @@ unsafe fn discard_marked(part: &Part, prot: u32) -> Result<()> {
 
 /// New memory like the old: made elsewhere, then moved into its place.
 unsafe fn replace(range: Range, prot: u32, properties: &Properties) -> Result<()> {
-    let new = remap::temporary(range.len())?;
+    let new = scratch::temporary(range.len())?;
     // SAFETY: the new memory is ours; the program gave the old pages up.
     let moved = unsafe {
         properties::copy_guards(range, new)

@@ -3,18 +3,18 @@
 //! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the policy says so,
 //! seals. It never allocates, parses configuration or calibrates.
 
-use crate::generations::Memfds;
 use crate::odf::{self, Unavailable};
 use crate::outcome::Error;
 pub use crate::policy::Engine;
 use crate::policy::{Act, POLICY, Process};
 use crate::proc::text::{decimal, read_file, words};
 use crate::sandbox;
+use crate::seal::generations::Memfds;
+use crate::seal::unseal::unseal_for_policy;
 use crate::seal::{self, What, seal_for_policy};
 use crate::state::STATE;
 use crate::stats::{self, Kind};
 use crate::sys;
-use crate::unseal::unseal_for_policy;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// The calling process, as the policy asks about it.

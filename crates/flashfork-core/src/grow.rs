@@ -7,12 +7,14 @@
 
 use crate::advise::{self, Need};
 use crate::arena::{Arena, Run};
-use crate::offset;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::Kind;
-use crate::properties::Properties;
 use crate::range::Range;
-use crate::remap::{self, ATTEMPTS};
+use crate::scratch;
+use crate::seal::offset;
+use crate::seal::properties::Properties;
+use crate::seal::remap::{self, ATTEMPTS};
+use crate::seal::unseal::copy_pages;
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{
@@ -21,7 +23,6 @@ use crate::sys::{
 };
 use crate::threads::alone;
 use crate::threads::errand;
-use crate::unseal::copy_pages;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -233,7 +234,7 @@ unsafe fn unseen(whole: Range, len: usize, flags: usize, to: usize, e: Errno) ->
     if flags & MAYMOVE == 0 {
         return Err(Errno::ENOMEM);
     }
-    let new = remap::temporary(len)?;
+    let new = scratch::temporary(len)?;
     // SAFETY: the copy is new; the program gives the old addresses up, and those at `to` with MREMAP_FIXED.
     let moved = unsafe {
         with_scratch(|text, _| copy_pages(whole, new, text)).and_then(|()| sys::mprotect(new, len, prot)).and_then(

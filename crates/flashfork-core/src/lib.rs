@@ -16,35 +16,29 @@
 pub mod advise;
 mod apart;
 pub mod arena;
-mod aside;
 pub mod calls;
 pub mod code;
-mod copy;
 mod discard;
 pub mod fork;
-mod generations;
 mod grow;
 mod kernel_writers;
-mod limits;
 pub mod name;
 pub mod never_seal;
 pub mod odf;
-mod offset;
 mod outcome;
 mod own_pages;
 pub mod pipes;
 mod places;
-mod plan;
 mod policy;
 pub mod proc;
-mod properties;
 mod range;
 pub mod region;
-mod remap;
 mod report;
 pub mod rings;
 pub mod sandbox;
+mod scratch;
 mod seal;
+mod session;
 pub mod snapshot;
 mod stack;
 mod state;
@@ -52,16 +46,15 @@ pub mod stats;
 pub mod survey;
 mod sys;
 pub mod threads;
-mod unseal;
 
 pub use outcome::{Error, Outcome, Pages, Step};
 pub use proc::vma::MEMFD_PREFIX;
 pub use range::Range;
 pub use report::Sealed;
 pub use seal::seal;
+pub use seal::unseal::unseal;
 pub use sys::call as system_call;
 pub use syscalls::Errno;
-pub use unseal::unseal;
 
 /// Keeps a range out of every later seal; what of it is sealed becomes anonymous again. Whole pages are meant.
 ///

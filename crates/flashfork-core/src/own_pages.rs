@@ -1,10 +1,10 @@
 //! The pages on which the engine keeps what it remembers: no seal takes them, and no restore puts them back ([`crate::apart`]).
 
 use crate::code::remembered::CODE;
-use crate::generations::GENERATIONS;
 use crate::name::DEVICE;
 use crate::policy::POLICY;
 use crate::range::Range;
+use crate::seal::generations::GENERATIONS;
 use crate::snapshot::CURRENT;
 use crate::state::STATE;
 use crate::stats::STATS;

@@ -3,9 +3,9 @@
 //!
 //! So the process is not sealed from then on. Its clones are: after a fork neither parent nor clone writes to the pages in a pipe.
 
+use crate::seal::unseal::for_good;
 use crate::state::STATE;
 use crate::sys::{self, Result};
-use crate::unseal::for_good;
 use syscalls::Sysno;
 
 /// Before pages may come into a pipe. `ENOMEM` when sealed memory can't be made anonymous.

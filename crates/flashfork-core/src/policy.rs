@@ -10,8 +10,8 @@ mod forecast;
 mod model;
 
 use crate::apart::Apart;
-use crate::generations::Memfds;
 use crate::outcome::Outcome;
+use crate::seal::generations::Memfds;
 use crate::stats::Timed;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 

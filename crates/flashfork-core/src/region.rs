@@ -8,13 +8,13 @@
 //! The memfd's name is not [`MEMFD_PREFIX`](crate::MEMFD_PREFIX): to a seal of the process a region is a file, which it leaves alone,
 //! and forks skip its page tables as those of sealed memory.
 
-use crate::copy::{CHUNK, Window};
-use crate::limits::ThpAllowed;
 use crate::outcome::Pages;
 use crate::proc::headroom::Limits;
 use crate::range::Range;
-use crate::remap::ATTEMPTS;
 use crate::seal::SLACK;
+use crate::seal::copy::{CHUNK, Window};
+use crate::seal::limits::ThpAllowed;
+use crate::seal::remap::ATTEMPTS;
 use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, RLIMIT_FSIZE};
 use crate::sys::{PROT_NONE, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;

@@ -20,16 +20,17 @@ use crate::proc::directory;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::text::{field, read_file};
 use crate::proc::vma::{Kind, Vma};
-use crate::properties::Properties;
 use crate::range::Range;
-use crate::remap;
+use crate::scratch;
+use crate::seal::properties::Properties;
+use crate::seal::remap;
+use crate::seal::unseal::{for_good, unseal};
 use crate::seal::{What, seal_for_policy};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
 use crate::threads::errand;
 use crate::threads::{self, Threads};
-use crate::unseal::{for_good, unseal};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -235,7 +236,7 @@ fn work() -> Result<bool> {
     let (from, len) = match largest_sealed()? {
         Some(v) if v.range.len() >= ENOUGH && v.prot == READ_WRITE => (v.range.start, v.range.len()),
         Some(_) => return Ok(false),
-        None => (remap::temporary(ENOUGH)?, ENOUGH),
+        None => (scratch::temporary(ENOUGH)?, ENOUGH),
     };
     let occupied = MAP_PRIVATE | MAP_ANONYMOUS | k::MAP_FIXED_NOREPLACE;
     // So that it must move to grow.
@@ -249,7 +250,7 @@ fn work() -> Result<bool> {
     arena.unmap();
     // SAFETY: as above.
     unsafe {
-        let new = remap::temporary(PAGE)?;
+        let new = scratch::temporary(PAGE)?;
         properties?.apply(new, PAGE, READ_WRITE)?;
         sys::mremap_fixed(new, PAGE, page(0).start)?;
         remap::fresh(page(1), READ_WRITE)?;

@@ -6,7 +6,7 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("flashfork-core supports Linux on x86-64 only");
 
-use crate::remap;
+use crate::scratch;
 use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
 use core::arch::asm;
@@ -49,7 +49,7 @@ pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
         job.result = job.f.take().map(|f| f());
     }
     let Ok(mask) = sys::block_signals() else { return f() };
-    let Ok(stack) = remap::scratch(STACK) else {
+    let Ok(stack) = scratch::map(STACK) else {
         sys::restore_signals(mask);
         return f();
     };

@@ -14,12 +14,12 @@ use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::proc::vma::{self, Vma};
 use crate::range::Range;
-use crate::seal::{self, Wait};
+use crate::seal::unseal;
+use crate::session::{self, Wait};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, PAGE, PROT_EXEC, PROT_READ, Result, Status};
 use crate::threads::alone;
-use crate::unseal;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -183,7 +183,7 @@ pub struct Times {
 pub fn time() -> core::result::Result<Times, Error> {
     let look_once = || {
         let mut took = 0;
-        let looked = seal::on_own_stack(Wait::Yes, |arena| {
+        let looked = session::run(Wait::Yes, |arena| {
             calls::take(arena, &mut None)?;
             let start = sys::now_ns();
             let found = look(arena).map_err(|e| Error::System(Step::Look, e))?;
@@ -262,7 +262,7 @@ pub fn before_mapping(fd: i32) -> Result<()> {
 
 fn mind_file(fd: i32) -> Result<()> {
     let file = sys::fstatus(fd)?;
-    let looked = seal::on_own_stack(Wait::Yes, |arena| {
+    let looked = session::run(Wait::Yes, |arena| {
         let found = judge(Some(&file), || {
             let mut found = None;
             let size = usize::try_from(file.size).unwrap_or(usize::MAX);
@@ -294,7 +294,7 @@ pub fn before_executable(range: Range) -> Result<()> {
 }
 
 fn mind_code(range: Range) -> Result<()> {
-    let looked = seal::on_own_stack(Wait::Yes, |arena| {
+    let looked = session::run(Wait::Yes, |arena| {
         let look = |e| Error::System(Step::Look, e);
         let alone = alone::alone_now(&mut arena.text).map_err(look)?;
         let Arena { text, window, .. } = arena;

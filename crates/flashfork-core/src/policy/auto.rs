@@ -498,7 +498,7 @@ fn nine_tenths(ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generations::Memfds;
+    use crate::seal::generations::Memfds;
     use core::cell::Cell;
 
     const GB: u64 = 1 << 30;

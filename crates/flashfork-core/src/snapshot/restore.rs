@@ -3,11 +3,11 @@
 use super::table::{Change, Entry, Saved, Table, Treatment};
 use super::{Error, Step, asm, compare};
 use crate::never_seal::Reason;
-use crate::offset;
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::Kind;
 use crate::range::{Range, subtract};
-use crate::remap::ATTEMPTS;
+use crate::seal::offset;
+use crate::seal::remap::ATTEMPTS;
 use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
 use crate::threads::alone;

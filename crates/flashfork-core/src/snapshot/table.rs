@@ -31,7 +31,7 @@ pub struct Entry {
     pub device: [u32; 2],
     /// Of the file, at the start of the range.
     pub offset: u64,
-    /// The advice it had ([`crate::offset`]).
+    /// The advice it had ([`crate::seal::offset`]).
     pub advice: u8,
     /// What forks, core dumps and the merging of pages do with it, which goes back; none where the kernel lets nobody change that.
     pub treatment: Option<Treatment>,

@@ -3,20 +3,20 @@
 use super::current::CURRENT;
 use super::table::{Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
-use crate::limits;
 use crate::never_seal::Reason;
-use crate::offset;
 use crate::outcome::Pages;
-use crate::plan;
 use crate::proc::directory;
 use crate::proc::dump;
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
+use crate::seal::limits;
+use crate::seal::offset;
+use crate::seal::plan;
+use crate::seal::unseal;
 use crate::seal::{Maker, take_calls};
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
 use crate::threads::exclusive;
-use crate::unseal;
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 

@@ -5,7 +5,7 @@
 //! The process has all signals blocked, is waited for, and leaves nothing behind. It is a child that only `__WALL` and `__WCLONE`
 //! wait for.
 
-use crate::remap;
+use crate::scratch;
 use crate::state::STATE;
 use crate::sys::{self, Errno, RLIMIT_NOFILE, Result};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -49,7 +49,7 @@ pub fn run<F: FnOnce() -> Result<()>>(f: F) -> Result<()> {
     const FLAGS: usize = (k::CLONE_VM | k::CLONE_FILES | k::CLONE_FS | k::CLONE_UNTRACED) as usize;
     const WCLONE: u32 = 0x8000_0000;
     let mask = sys::block_signals()?;
-    let stack = remap::scratch(STACK).inspect_err(|_| sys::restore_signals(mask))?;
+    let stack = scratch::map(STACK).inspect_err(|_| sys::restore_signals(mask))?;
     let (alive, mut job) = (AtomicU32::new(0), Job { f: Some(f), done: Err(Errno::ESRCH) });
     // SAFETY: the stack is its own; the job and the word outlive it, because it is waited for below, and nobody else uses them.
     let child = unsafe { crate::stack::clone_on(stack + STACK, FLAGS, &alive, start::<F>, (&raw mut job).cast()) };

@@ -8,7 +8,7 @@ use crate::arena::Arena;
 use crate::kernel_writers::Process;
 use crate::outcome::{Error, Outcome, Step};
 use crate::range::Range;
-use crate::remap;
+use crate::scratch;
 use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
 use crate::threads::pauses::{Asks, Pauses};
@@ -34,7 +34,7 @@ struct Memory {
 
 impl Memory {
     fn map() -> Result<&'static mut Memory> {
-        let at = remap::scratch(size_of::<Memory>())?;
+        let at = scratch::map(size_of::<Memory>())?;
         // SAFETY: a fresh mapping of the right size; all-zero bytes are a valid Memory (integers, empty ranges).
         unsafe {
             // Clones that other threads make have no use for it.

@@ -6,9 +6,7 @@
 
 use crate::range::Range;
 use crate::state::STATE;
-use crate::sys::{
-    self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result,
-};
+use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
 
 /// How often a step that must not fail is tried, a millisecond apart.
 pub const ATTEMPTS: usize = 1000;
@@ -126,25 +124,4 @@ pub unsafe fn fresh(range: Range, prot: u32) -> Result<()> {
             Err(Errno::ENOMEM)
         }
     }
-}
-
-/// Maps memory that the engine works with during one call, all zeros, far from where the kernel puts the program's: a mapping of the
-/// program's may grow in this call, and whatever else is mapped in it stays behind when this is gone.
-pub fn scratch(len: usize) -> Result<usize> {
-    const FAR: usize = 1 << 40;
-    const PLACES: usize = 1 << 12;
-    const APART: usize = 16 << 20;
-    // Another for each stack: where one is taken the kernel takes the next that is free, and that is close to the program's.
-    let here = 0u8;
-    let place = &raw const here as usize / PAGE % PLACES * APART;
-    let hint = (&raw const STATE as usize & !(PAGE - 1)).checked_sub(FAR).map_or(0, |at| at + place);
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: a fresh mapping.
-    unsafe { sys::mmap(hint, len, PROT_READ | PROT_WRITE, flags, -1, 0) }
-}
-
-/// Maps anonymous memory somewhere, for a copy of `len` bytes, at an address equal to `like` modulo 2 MB where that costs nothing.
-pub fn temporary(len: usize) -> Result<usize> {
-    // SAFETY: a fresh mapping.
-    unsafe { sys::mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) }
 }

@@ -2,10 +2,10 @@
 
 use crate::arena::Arena;
 use crate::never_seal::Reason;
-use crate::offset::FILE_LEN;
 use crate::outcome::{Error, Step};
 use crate::proc::headroom::Limits;
 use crate::proc::text::{decimal, read_file};
+use crate::seal::offset::FILE_LEN;
 use crate::sys::{self, RLIMIT_FSIZE, Result};
 
 /// How many more VMAs the process may have, some kept in reserve.

@@ -14,9 +14,9 @@
 //! gets hold of a page to write to it makes it the mapping's own first.
 
 use crate::proc::pagemap::{Pagemap, Which};
-use crate::properties::is_guard;
 use crate::range::Range;
-use crate::remap::{self, ATTEMPTS};
+use crate::seal::properties::is_guard;
+use crate::seal::remap::{self, ATTEMPTS};
 use crate::state::STATE;
 use crate::sys::{
     self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,

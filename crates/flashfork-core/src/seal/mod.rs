@@ -1,28 +1,32 @@
 //! Seal: plan, copy, remap, and the way back.
 
+mod aside;
+pub(crate) mod copy;
+pub(crate) mod generations;
+pub(crate) mod limits;
+pub(crate) mod offset;
+pub(crate) mod plan;
+pub(crate) mod properties;
+pub(crate) mod remap;
+pub(crate) mod unseal;
+
 use crate::arena::{Arena, MAX_RUNS, Run};
-use crate::aside::{Aside, STEP};
 use crate::calls;
 use crate::code;
-use crate::copy::{self, CHUNK, Window};
-use crate::generations::{MAX_GENERATIONS, Memfds};
-use crate::limits;
 use crate::never_seal::Reason;
-use crate::offset;
 use crate::outcome::{Error, Outcome, Pages, Step};
-use crate::plan;
 use crate::proc::headroom::Limits;
 use crate::proc::vma;
 use crate::range::Range;
-use crate::remap;
 use crate::report::Sealed;
-use crate::sandbox;
+use crate::seal::aside::{Aside, STEP};
+use crate::seal::copy::{CHUNK, Window};
+use crate::seal::generations::{MAX_GENERATIONS, Memfds};
+use crate::session::{self, Wait};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::exclusive;
 use crate::threads::pauses::Pauses;
-use crate::threads::{self, Threads};
-use crate::unseal;
 use core::ffi::CStr;
 
 /// Seals what is eligible; memory sealed before and written since is sealed anew.
@@ -33,7 +37,7 @@ use core::ffi::CStr;
 pub fn seal(pages: Pages) -> Sealed {
     let here = 0u8;
     let caller_stack = &raw const here as usize;
-    on_own_stack(Wait::Yes, |arena| seal_on_own_stack(arena, pages, caller_stack))
+    session::run(Wait::Yes, |arena| seal_on_own_stack(arena, pages, caller_stack))
 }
 
 /// What a seal in the middle of a program's fork is about.
@@ -51,7 +55,7 @@ pub(crate) enum What {
 pub(crate) fn seal_for_policy(what: What) -> Sealed {
     let here = 0u8;
     let caller_stack = &raw const here as usize;
-    on_own_stack(Wait::No, |arena| {
+    session::run(Wait::No, |arena| {
         match what {
             What::All => arena.leave_dense = true,
             What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
@@ -70,7 +74,7 @@ pub(crate) fn written() -> Option<u64> {
         let sealed = plan::written(arena).map_err(|e| Error::System(Step::Look, e))?;
         Ok(Outcome { sealed, ..Outcome::default() })
     };
-    on_own_stack(Wait::No, counted).outcome.map(|outcome| outcome.sealed).ok()
+    session::run(Wait::No, counted).outcome.map(|outcome| outcome.sealed).ok()
 }
 
 /// What is in the memfds; none when that can't be told now.
@@ -79,68 +83,6 @@ pub(crate) fn memfds() -> Option<Memfds> {
     let found = plan::memfds(&mut arena.text).ok();
     arena.unmap();
     found
-}
-
-/// What to do when another thread has the engine, where threads are allowed at all.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// Wait some seconds for it.
-    Yes,
-    /// Say [`Error::Busy`].
-    No,
-}
-
-/// Runs `f` with an arena, on the arena's stack, signals blocked, nobody else in here.
-pub(crate) fn on_own_stack<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait: Wait, f: F) -> Sealed {
-    const MILLISECONDS: usize = 10_000;
-    if let Err(refused) = sandbox::allows() {
-        return Sealed::not(refused);
-    }
-    let begin = |e| Sealed::not(Error::System(Step::Begin, e));
-    let mut attempts = 0;
-    // A handler must not find the engine taken by the thread that it interrupts: it would wait for itself, or jump away from it.
-    let mask = loop {
-        let mask = match sys::block_signals() {
-            Ok(mask) => mask,
-            Err(e) => return begin(e),
-        };
-        if STATE.enter() {
-            break mask;
-        }
-        sys::restore_signals(mask);
-        attempts += 1;
-        if wait == Wait::No || threads::allowed() == Threads::Refuse || attempts > MILLISECONDS {
-            return Sealed::not(Error::Busy);
-        }
-        sys::pause_briefly();
-    };
-    let sealed = with_arena(f).unwrap_or_else(begin);
-    STATE.leave();
-    sys::restore_signals(mask);
-    sealed
-}
-
-struct Job<F> {
-    arena: &'static mut Arena,
-    f: Option<F>,
-    outcome: Result<Outcome, Error>,
-}
-
-fn with_arena<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(f: F) -> sys::Result<Sealed> {
-    extern "C" fn run<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(job: *mut u8) {
-        // SAFETY: the caller passes its own Job<F>, which nobody else uses during the call.
-        let job = unsafe { &mut *job.cast::<Job<F>>() };
-        if let Some(f) = job.f.take() {
-            job.outcome = f(job.arena);
-        }
-    }
-    let arena = Arena::map()?;
-    let top = arena.stack_top();
-    let mut job = Job { arena, f: Some(f), outcome: Err(Error::Busy) };
-    // SAFETY: the arena's stack has room for these few frames (tested) and is used by this call only.
-    unsafe { crate::stack::call_on(top, run::<F>, (&raw mut job).cast()) };
-    let Job { arena, outcome, .. } = job;
-    Ok(Sealed::new(arena, outcome))
 }
 
 fn seal_on_own_stack(arena: &mut Arena, pages: Pages, caller_stack: usize) -> Result<Outcome, Error> {

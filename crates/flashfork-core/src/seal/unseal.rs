@@ -2,21 +2,23 @@
 
 use crate::advise::Need;
 use crate::arena::{Arena, MAX_RUNS, Run};
-use crate::aside::{Aside, BLOCK};
-use crate::copy::CHUNK;
 use crate::discard::holds_sealed;
 use crate::never_seal::Reason;
-use crate::offset;
-use crate::offset::Shows;
 use crate::outcome::{Error, Outcome, Step};
 use crate::proc::headroom::Limits;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::proc::vma::Kind;
-use crate::properties::{self, Properties};
 use crate::range::Range;
-use crate::remap;
-use crate::seal::{SLACK, Wait, on_own_stack};
+use crate::scratch;
+use crate::seal::SLACK;
+use crate::seal::aside::{Aside, BLOCK};
+use crate::seal::copy::CHUNK;
+use crate::seal::offset;
+use crate::seal::offset::Shows;
+use crate::seal::properties::{self, Properties};
+use crate::seal::remap;
+use crate::session::{self, Wait};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE};
@@ -41,7 +43,7 @@ pub(crate) fn unseal_for_policy() -> Result<u64, Error> {
 }
 
 fn unseal_or_wait(range: Range, wait: Wait) -> Result<u64, Error> {
-    let done = on_own_stack(wait, |arena| {
+    let done = session::run(wait, |arena| {
         (arena.hole_count, arena.unseals) = (0, true);
         exclusive::run(arena, |arena, pauses| unseal_with(arena, range, pauses))
     });
@@ -58,7 +60,7 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
     if !alone.map_err(|e| Error::System(Step::Look, e))? {
         return Err(Error::Refused(Reason::Threads));
     }
-    let done = on_own_stack(Wait::No, |arena| unseal_with(arena, range, None));
+    let done = session::run(Wait::No, |arena| unseal_with(arena, range, None));
     done.outcome.map(|o| o.sealed)
 }
 
@@ -281,7 +283,7 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) ->
         None => {}
     }
     let reserved = len + HUGE;
-    let base = remap::temporary(reserved)?;
+    let base = scratch::temporary(reserved)?;
     // Equal to the target modulo 2 MB: so that huge pages, where they are wanted, can move with it.
     let copy = base + (chunk.start.wrapping_sub(base) & (HUGE - 1));
     // SAFETY: the copy lies in the mapping just made; the source is readable (unreadable memory is never sealed, and

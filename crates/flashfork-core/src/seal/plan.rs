@@ -6,14 +6,14 @@
 //! Of memory that is sealed already, blocks written since are sealed anew.
 
 use crate::arena::{Arena, MAX_HOLES, Run, VmaRecord};
-use crate::generations::{GENERATIONS, MAX_GENERATIONS, Memfds};
 use crate::kernel_writers;
 use crate::never_seal::{Reason, judge};
-use crate::offset;
 use crate::own_pages;
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
+use crate::seal::generations::{GENERATIONS, MAX_GENERATIONS, Memfds};
+use crate::seal::offset;
 use crate::state::{MAX_EXCLUDED, STATE};
 use crate::sys::{Errno, HUGE, PAGE, Result};
 
