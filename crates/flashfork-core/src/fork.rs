@@ -103,7 +103,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     let act = policy.next(&Own, faults);
     match act {
         Act::Fork => {}
-        Act::Seal => carry_out(act, What::All),
+        Act::Seal => carry_out(act, What::AllButDense),
         Act::Buy(most) => carry_out(act, What::New(most)),
         Act::Renew => carry_out(act, What::MostWritten),
         Act::Unseal => {

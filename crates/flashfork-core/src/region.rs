@@ -11,8 +11,8 @@
 use crate::outcome::Pages;
 use crate::proc::headroom::Limits;
 use crate::range::Range;
-use crate::seal::SLACK;
 use crate::seal::copy::{CHUNK, Window};
+use crate::seal::limits::SLACK;
 use crate::seal::limits::ThpAllowed;
 use crate::seal::remap::ATTEMPTS;
 use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, RLIMIT_FSIZE};

@@ -13,22 +13,18 @@
 //! An unseal looks at those pages alone that were written since the seal: nobody can write into a page of the memfd, because whoever
 //! gets hold of a page to write to it makes it the mapping's own first.
 
+use super::kept::{BLOCK, Kept, Pages};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::range::Range;
 use crate::seal::properties::is_guard;
 use crate::seal::remap::{self, ATTEMPTS};
 use crate::state::STATE;
 use crate::sys::{
-    self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE,
-    Result,
+    self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE, Result,
 };
-use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
 /// Bytes that a seal replaces at a time: nothing is mapped there while they are compared, some tens of microseconds.
 pub const STEP: usize = 256 << 10;
-
-/// Bytes that an unseal replaces at a time: a 2 MB page of anonymous memory moves in one piece or in 512.
-pub const BLOCK: usize = HUGE;
 
 /// Most bytes kept at a time, where nobody is known to write and where somebody is. The former are still in the processor's cache when
 /// they are compared once more: 16 MB would make a seal take twice as long.
@@ -43,48 +39,6 @@ const GRACE: u64 = 5_000_000;
 
 /// How often what is kept is compared again, as long as each time something has changed.
 const LOOKS: usize = 20;
-
-/// A step whose old pages are kept.
-#[derive(Clone, Copy)]
-struct Kept {
-    range: Range,
-    prot: u32,
-    /// Where the old pages are.
-    old: usize,
-    /// Where the bytes are that were compared with them last, writable.
-    known: usize,
-    pages: Pages,
-}
-
-/// Pages of a step: a bit for each.
-#[derive(Clone, Copy, Default)]
-struct Pages([u64; BLOCK / PAGE / 64]);
-
-impl Pages {
-    /// The pages of the first `len` bytes.
-    fn first(len: usize) -> Pages {
-        let mut pages = Pages::default();
-        (0..len / PAGE).for_each(|page| pages.add(page));
-        pages
-    }
-
-    fn add(&mut self, page: usize) {
-        if let Some(word) = self.0.get_mut(page / 64) {
-            *word |= 1 << (page % 64);
-        }
-    }
-
-    /// Calls `each` with where each of them begins in the step.
-    fn for_each(&self, mut each: impl FnMut(usize)) {
-        for (i, word) in self.0.iter().enumerate() {
-            let mut left = *word;
-            while left != 0 {
-                each((64 * i + left.trailing_zeros() as usize) * PAGE);
-                left &= left - 1;
-            }
-        }
-    }
-}
 
 /// See the module. All of it is given up, after a last look, when it is dropped.
 pub struct Aside {
@@ -341,45 +295,6 @@ fn give_back(range: Range) {
         // SAFETY: the addresses are ours. A failure would leak them, no more.
         let _ = unsafe { sys::munmap(range.start, range.len()) };
     }
-}
-
-impl Kept {
-    /// Takes over the bytes of a page that differ. What was written to the new page meanwhile is younger, and stays.
-    fn follow(&self, at: usize) {
-        let page = Range::new(self.range.start + at, self.range.start + at + PAGE);
-        let writable = self.prot & PROT_WRITE != 0;
-        if !writable && protect(page, PROT_READ | PROT_WRITE).is_err() {
-            return;
-        }
-        for i in at..at + PAGE {
-            // SAFETY: within the step, whose pages are mapped at all three places; others write here only through the kernel.
-            let [old, known, new] = [self.old, self.known, self.range.start]
-                .map(|base| unsafe { AtomicU8::from_ptr((base + i) as *mut u8) });
-            let (value, before) = (old.load(SeqCst), known.load(SeqCst));
-            if value != before {
-                // Where the new page is still the copy itself it has the byte now.
-                known.store(value, SeqCst);
-                if new.load(SeqCst) == before {
-                    let _ = new.compare_exchange(before, value, SeqCst, SeqCst);
-                }
-            }
-        }
-        if !writable {
-            // Where memory is so short that this fails for a second, the page stays writable; its bytes are right.
-            let _ = protect(page, self.prot);
-        }
-    }
-}
-
-fn protect(page: Range, prot: u32) -> Result<()> {
-    for _ in 0..ATTEMPTS {
-        // SAFETY: a page of the program's, which does not run.
-        match unsafe { sys::mprotect(page.start, page.len(), prot) } {
-            Ok(()) => return Ok(()),
-            Err(_) => sys::pause_briefly(),
-        }
-    }
-    Err(Errno::ENOMEM)
 }
 
 #[cfg(test)]

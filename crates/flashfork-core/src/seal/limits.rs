@@ -8,6 +8,9 @@ use crate::proc::text::{decimal, read_file};
 use crate::seal::offset::FILE_LEN;
 use crate::sys::{self, RLIMIT_FSIZE, Result};
 
+/// Memory kept free beside what a step takes: page tables, and what others take meanwhile.
+pub const SLACK: u64 = 8 << 20;
+
 /// How many more VMAs the process may have, some kept in reserve.
 pub fn vma_room(buf: &mut [u8], vmas: usize) -> Result<usize> {
     const RESERVE: usize = 256;

@@ -1,0 +1,40 @@
+//! The plan of a seal, where there may be too many generations for one more.
+
+use super::generations::MAX_GENERATIONS;
+use super::{limits, plan, unseal};
+use crate::arena::Arena;
+use crate::never_seal::Reason;
+use crate::outcome::{Error, Step};
+use crate::threads::pauses::Pauses;
+
+/// Makes the plan; says whether it folds all generations into one.
+pub fn plan_or_fold(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<bool, Error> {
+    let look = |e| Error::System(Step::Look, e);
+    if let Some(pauses) = pauses {
+        pauses.plan_begins();
+    }
+    let whole = arena.only != 0;
+    if whole {
+        unseal::growth(arena, pauses)?;
+    }
+    let mut facts = plan::make(arena, whole).map_err(look)?;
+    let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
+    let crowded = facts.generations >= MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0;
+    let fold = whole || crowded;
+    if crowded && arena.most != 0 {
+        // A part is no occasion for copying everything, what a parent sealed included.
+        return Err(Error::Refused(facts.refused.unwrap_or(Reason::VmaLimit)));
+    }
+    if crowded && !whole {
+        // Fold all generations into one: fewer memfds, fewer VMAs.
+        unseal::growth(arena, pauses)?;
+        facts = plan::make(arena, true).map_err(look)?;
+    }
+    if let Some(reason) = facts.refused {
+        return Err(Error::Refused(reason));
+    }
+    if 2 * arena.run_count > room {
+        return Err(Error::Refused(Reason::VmaLimit));
+    }
+    Ok(fold)
+}

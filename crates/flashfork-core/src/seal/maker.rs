@@ -1,0 +1,387 @@
+//! Fills the memfd of one generation: run by run, chunk by chunk, each step copied and put in the place of what it is a copy of.
+
+use super::aside::{Aside, STEP};
+use super::copy::{self, CHUNK, Window};
+use super::fold::plan_or_fold;
+use super::limits::SLACK;
+use super::{offset, plan, remap};
+use crate::arena::{Arena, MAX_RUNS, Run};
+use crate::never_seal::Reason;
+use crate::outcome::{Error, Outcome, Pages, Step};
+use crate::proc::headroom::Limits;
+use crate::proc::vma;
+use crate::range::Range;
+use crate::state::STATE;
+use crate::sys::{self, Errno, HUGE};
+use crate::threads::pauses::Pauses;
+use core::ffi::CStr;
+
+/// Fills one memfd.
+pub(crate) struct Maker<'a> {
+    /// The memfd, not yet sealed against writes.
+    pub fd: i32,
+    memory: &'a Limits,
+    window: Option<Window>,
+    /// Where old pages stay for a while; none where threads run, whose stops are short.
+    aside: Option<Aside>,
+    /// Whether 2 MB pages are wanted, and to be had.
+    huge: bool,
+    pauses: Option<Pauses<'a>>,
+    fold: bool,
+    outcome: Outcome,
+}
+
+impl<'a> Maker<'a> {
+    /// Makes the memfd of the next generation.
+    pub fn begin(memory: &'a Limits, pages: Pages) -> Result<Maker<'a>, Error> {
+        let outcome = Outcome { generation: STATE.next_generation(), ..Outcome::default() };
+        let fd = make_memfd(outcome.generation).map_err(|e| Error::System(Step::CreateMemfd, e))?;
+        let places = Window::reserve().and_then(|window| Aside::reserve().map(|aside| (window, aside)));
+        let (window, aside) = places.map_err(|e| {
+            sys::close(fd);
+            Error::System(Step::Begin, e)
+        })?;
+        let huge = pages == Pages::Auto && window.holds_chunk();
+        Ok(Maker { fd, memory, window: Some(window), aside: Some(aside), huge, pauses: None, fold: false, outcome })
+    }
+
+    /// Seals while other threads run; `fold`: what was sealed before is sealed anew.
+    pub fn with(&mut self, pauses: Option<Pauses<'a>>, fold: bool) {
+        (self.pauses, self.fold) = (pauses, fold);
+        let Some(pauses) = &mut self.pauses else { return };
+        self.aside = None;
+        *pauses.window = self.window.as_ref().map(Window::range).unwrap_or_default();
+    }
+
+    /// Seals the arena's runs, and tells in its records what became of each.
+    pub fn seal_all(&mut self, arena: &mut Arena) {
+        const IN_VAIN: usize = 8;
+        const PLANS: usize = 64;
+        let (mut first, mut in_vain, most) = (0, 0, arena.most);
+        for plans in 1.. {
+            let before = self.outcome.sealed;
+            let stale = self.seal_plan(arena, first);
+            first += arena.run_count;
+            if !stale || first >= MAX_RUNS {
+                return;
+            }
+            in_vain = if self.outcome.sealed == before { in_vain + 1 } else { 0 };
+            // A thread that gives memory properties all the time makes every plan stale.
+            if in_vain == IN_VAIN || plans == PLANS {
+                self.outcome.cut_short = Some(Reason::CopyFailed);
+                return;
+            }
+            if most != 0 {
+                arena.most = most.saturating_sub(self.outcome.sealed as usize);
+                if arena.most == 0 {
+                    // Which would mean everything.
+                    return;
+                }
+            }
+            // Memory got properties that the plan knows nothing of. What is sealed by now is not written, and not planned again.
+            match plan_or_fold(arena, &mut self.pauses) {
+                Ok(false) => arena.run_count = arena.run_count.min(MAX_RUNS - first),
+                Err(Error::Refused(reason)) => {
+                    self.outcome.cut_short = Some(reason);
+                    return;
+                }
+                Ok(true) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Gives up what sealing took beside the memfd. Nothing can be sealed any more.
+    pub fn close_window(&mut self) {
+        // It looks at what the window shows.
+        self.aside = None;
+        self.window = None;
+    }
+
+    /// Seals the memfd against writes; its descriptor is the caller's from here on.
+    pub fn finish(self) -> (i32, Outcome) {
+        let Maker { fd, window, aside, pauses, mut outcome, .. } = self;
+        drop(aside); // it looks at what the window shows
+        drop(window); // the memfd can't be sealed while it is mapped shared and writable
+        if let Some(pauses) = pauses {
+            *pauses.window = Range::default();
+            (outcome.pauses, outcome.paused_ns) = (pauses.count, pauses.paused_ns);
+            outcome.longest_pause_ns = pauses.longest_ns;
+        }
+        outcome.write_sealed = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
+        (fd, outcome)
+    }
+
+    /// Whether `len` bytes more may be taken.
+    pub fn has_room(&self, len: usize, buf: &mut [u8]) -> bool {
+        self.memory.headroom(buf).is_ok_and(|free| free >= len as u64 + SLACK)
+    }
+
+    /// Seals the plan's runs; true when the plan has to be made again before going on. The run of index 0 is the memfd's `first`.
+    fn seal_plan(&mut self, arena: &mut Arena, first: usize) -> bool {
+        for i in 0..arena.run_count {
+            let run = arena.runs[i];
+            let before = self.outcome.sealed;
+            let result = self.seal_run(first + i, run, arena);
+            let sealed = self.outcome.sealed - before;
+            self.outcome.filled += plan::share_of(run.filled, run.range.len(), sealed as usize) as u64;
+            let record = &mut arena.records[run.record as usize];
+            record.sealed += sealed;
+            record.kept = record.kept.saturating_sub(sealed);
+            match result {
+                Ok(()) => {}
+                Err(Stop::Skipped(reason)) => record.reason = Some(reason),
+                Err(Stop::Stale) => return true,
+                Err(Stop::Over(reason)) => {
+                    record.reason = Some(reason);
+                    if self.pauses.is_some() {
+                        self.outcome.cut_short = Some(reason);
+                    }
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    /// Seals a run chunk by chunk. On an error the rest, or the chunk that failed, is as it was.
+    fn seal_run(&mut self, index: usize, run: Run, arena: &mut Arena) -> Result<(), Stop> {
+        let Some(base) = offset::of_run(index, run.advice, run.range) else {
+            return Err(Stop::Skipped(Reason::TooLarge));
+        };
+        let target = |at: usize| base + (at - run.range.start) as u64;
+        let mut result = Ok(());
+        let mut at = run.range.start;
+        while at < run.range.end {
+            let chunk = next_chunk(Range::new(at, run.range.end));
+            self.settle();
+            let free = self.headroom(&mut arena.text)?;
+            let ample = free >= chunk.len() as u64 + SLACK;
+            let huge = ample && chunk.len() >= HUGE && self.make_huge(chunk, target(at));
+            // A failed collapse may mean that memory is short: from there on small steps, each after a look. Small steps too where
+            // threads wait meanwhile.
+            let step = if huge && self.pauses.is_none() { chunk.len() } else { HUGE };
+            let before = self.outcome.sealed;
+            while at < chunk.end {
+                let piece = Range::new(at, (at + step).min(chunk.end));
+                if !ample && self.is_short_of(piece.len(), &mut arena.text)? {
+                    return Err(Stop::Over(Reason::LowMemory));
+                }
+                if self.pauses.is_none() && !huge {
+                    self.show(target(at), chunk.end - at);
+                }
+                match self.seal_step(arena, piece, &run, target(at), huge) {
+                    Ok(()) => {}
+                    Err(Stop::Skipped(reason)) => result = Err(Stop::Skipped(reason)),
+                    Err(over) => {
+                        // Pages made for what is not going to come.
+                        let _ = sys::punch_hole(self.fd, target(at), chunk.end - at);
+                        return Err(over);
+                    }
+                }
+                at = piece.end;
+            }
+            if huge && self.outcome.sealed - before == chunk.len() as u64 {
+                map_whole(chunk);
+            }
+        }
+        result
+    }
+
+    /// Whether so much more can't be taken, not even when what is kept for a last look is given up.
+    fn is_short_of(&mut self, len: usize, buf: &mut [u8]) -> Result<bool, Stop> {
+        let wanted = len as u64 + SLACK;
+        if self.headroom(buf)? >= wanted {
+            return Ok(false);
+        }
+        self.settle();
+        Ok(self.headroom(buf)? < wanted)
+    }
+
+    /// Has the window show what is going to be written, a chunk at most. Where that fails nothing is sealed there.
+    fn show(&mut self, target: u64, len: usize) {
+        if self.window.as_ref().is_some_and(|window| window.address(target, STEP.min(len)).is_some()) {
+            return;
+        }
+        self.settle();
+        if let Some(window) = &mut self.window {
+            let _ = window.open(self.fd, target, len);
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Some(aside) = &mut self.aside {
+            aside.settle();
+        }
+    }
+
+    fn headroom(&self, buf: &mut [u8]) -> Result<u64, Stop> {
+        self.memory.headroom(buf).map_err(|_| Stop::Over(Reason::LowMemory))
+    }
+
+    /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel has none.
+    fn make_huge(&mut self, chunk: Range, target: u64) -> bool {
+        let Some(window) = self.window.as_mut().filter(|_| self.huge) else { return false };
+        let extra = chunk.len() as u64 + self.outcome.filled;
+        self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
+        match window.make_huge(self.fd, target, chunk.len()) {
+            Ok(()) => true,
+            // No huge page free just now: the next chunk may find some.
+            Err(Errno::ENOMEM | Errno::EAGAIN | Errno::EBUSY) => false,
+            Err(_) => {
+                self.huge = false;
+                false
+            }
+        }
+    }
+
+    /// Seals a piece, in a pause when there are other threads.
+    fn seal_step(&mut self, arena: &mut Arena, piece: Range, run: &Run, target: u64, huge: bool) -> Result<(), Stop> {
+        let before = self.outcome.sealed;
+        let result = match self.pauses {
+            Some(_) => self.seal_in_pause(arena, piece, run, target, huge),
+            None => self.seal_piece(piece, run.prot, target).map_err(|_| Stop::Skipped(Reason::CopyFailed)),
+        };
+        let sealed = (self.outcome.sealed - before) as usize;
+        self.outcome.huge += if huge { sealed as u64 } else { 0 };
+        if let Err(Stop::Skipped(_)) = result {
+            // What was copied, or made for copies, is of no use. If it can't be given back it goes with the memfd.
+            let _ = sys::punch_hole(self.fd, target + sealed as u64, piece.len() - sealed);
+        }
+        result
+    }
+
+    fn seal_in_pause(
+        &mut self,
+        arena: &mut Arena,
+        piece: Range,
+        run: &Run,
+        target: u64,
+        huge: bool,
+    ) -> Result<(), Stop> {
+        let Some(pauses) = &mut self.pauses else { return Ok(()) };
+        if let Some(window) = self.window.as_mut().filter(|_| !huge) {
+            // So that the pause is for copying only. Where it fails the copy makes the pages, or fails too.
+            let _ = window.populate(self.fd, target, piece.len());
+        }
+        // From here on the calls of the program's threads must ask whether memory is sealed.
+        STATE.set_sealed(piece);
+        pauses.stop(arena).map_err(Stop::Over)?;
+        if pauses.plan_is_stale() {
+            pauses.resume();
+            return Err(Stop::Stale);
+        }
+        let sealed = match pauses.check(arena, piece, run, self.fold) {
+            Ok(prot) => self.seal_piece(piece, prot, target).map_err(|_| Reason::CopyFailed),
+            Err(reason) => Err(reason),
+        };
+        if let Some(pauses) = &mut self.pauses {
+            pauses.resume();
+        }
+        sealed.map_err(Stop::Skipped)
+    }
+
+    /// Seals a piece step by step. On an error what is sealed by then stays sealed, and counts.
+    fn seal_piece(&mut self, piece: Range, prot: u32, target: u64) -> sys::Result<()> {
+        // From here on discarding this memory must go through the engine.
+        STATE.set_sealed(piece);
+        let mut at = piece.start;
+        while at < piece.end {
+            let step = Range::new(at, piece.end.min(at + STEP));
+            self.replace(step, prot, target + (at - piece.start) as u64, piece.end - at)?;
+            self.outcome.sealed += step.len() as u64;
+            at = step.end;
+        }
+        Ok(())
+    }
+
+    /// Copies a step and puts the copy in its place. On an error it is as it was. `rest`: bytes to come, this step among them.
+    fn replace(&mut self, step: Range, prot: u32, target: u64, rest: usize) -> sys::Result<()> {
+        let kept = self.aside.as_ref().map_or(0, Aside::kept) + step.len();
+        self.outcome.peak_extra = self.outcome.peak_extra.max(kept as u64 + self.outcome.filled);
+        copy::copy(self.fd, step, target)?;
+        if self.aside.is_none() {
+            // SAFETY: the copy was just made; all threads are stopped and nobody has written to the step since.
+            return unsafe { remap::seal_range(step, prot, self.fd, target) };
+        }
+        self.show(target, rest);
+        let (Some(aside), Some(window)) = (&mut self.aside, &self.window) else { return Err(Errno::ENOMEM) };
+        let copy = window.address(target, step.len()).ok_or(Errno::ENOMEM)?;
+        // SAFETY: on our own stack, with the caller's signals blocked, and with no other thread running, nobody in this process uses
+        // the step until it is mapped again. What is shown at `copy` is the part of the memfd at `target`, which nobody else has.
+        unsafe {
+            let old = aside.take(step)?;
+            aside.amend(old, copy, step.len());
+            match remap::map_sealed(step, prot, self.fd, target) {
+                Ok(()) => aside.keep(step, prot, old, copy),
+                Err(e) => {
+                    aside.put_back(step, prot, old);
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Has the kernel map the 2 MB pages of a chunk as such. What was replaced in steps has its old, empty page tables still: every read
+/// would put small pages into them, and every fork after a write copy them. What has been written since is left as it is. Where it
+/// can't be done forks cost more.
+fn map_whole(chunk: Range) {
+    // SAFETY: no byte changes, and the pages are there already.
+    let _ = unsafe { sys::madvise(chunk.start, chunk.len(), linux_raw_sys::general::MADV_COLLAPSE) };
+}
+
+/// Why a run, or a part of it, was not sealed.
+enum Stop {
+    /// The rest can be.
+    Skipped(Reason),
+    /// Nothing more can be.
+    Over(Reason),
+    /// The plan has to be made again.
+    Stale,
+}
+
+/// The next part of a run to seal in one go: whole 2 MB blocks, or the odd end before or behind them.
+fn next_chunk(rest: Range) -> Range {
+    let whole = rest.len().min(CHUNK) & !(HUGE - 1);
+    let len = match rest.start % HUGE {
+        0 if whole > 0 => whole,
+        into => rest.len().min(HUGE - into),
+    };
+    Range::new(rest.start, rest.start + len)
+}
+
+/// The memfd of a generation, as long as any can be.
+fn make_memfd(generation: u32) -> sys::Result<i32> {
+    const PREFIX: &[u8] = b"flashfork:";
+    let mut name = *b"flashfork:0000000000\0";
+    let mut n = generation;
+    for digit in name[PREFIX.len()..][..vma::NUMBER].iter_mut().rev() {
+        *digit = b'0' + (n % 10) as u8;
+        n /= 10;
+    }
+    let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::EINVAL)?;
+    let fd = sys::memfd_create(name)?;
+    sys::ftruncate(fd, offset::FILE_LEN).inspect_err(|_| sys::close(fd))?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_a_run_and_align() {
+        for (start, end) in
+            [(HUGE, 2 * HUGE), (4096, 8192), (HUGE - 4096, 100 * HUGE + 8192), (3 * HUGE + 4096, 4 * HUGE)]
+        {
+            let mut at = start;
+            while at < end {
+                let c = next_chunk(Range::new(at, end));
+                assert!(c.start == at && c.end <= end && !c.is_empty() && c.len() <= CHUNK);
+                assert!(c.len() < HUGE || c.start.is_multiple_of(HUGE) && c.end.is_multiple_of(HUGE));
+                at = c.end;
+            }
+        }
+    }
+}
