@@ -53,7 +53,10 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
     let whole = Range::pages_of(from, old);
     let wrong = flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0
         || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0
-        || flags & FIXED != 0 && (!to.is_multiple_of(PAGE) || !whole.intersect(Range::pages_of(to, len)).is_empty());
+        || flags & FIXED != 0
+            && (!to.is_multiple_of(PAGE)
+                || !whole.intersect(Range::pages_of(to, len)).is_empty()
+                || to.checked_add(len).is_none_or(|end| end > ADDRESSES));
     if !STATE.sealed() || wrong || whole.start != from || whole.is_empty() || len == 0 {
         return real();
     }
@@ -79,23 +82,29 @@ unsafe fn in_steps(
     if flags & DONTUNMAP != 0 {
         inside = advise::make_anonymous(whole, inside, Need::Must)?;
     }
+    // Of a range that shrinks where it is the kernel cuts off the end, whatever lies there.
+    let cut_off = Range::new(from + len.min(whole.len()), whole.end);
+    let moves = flags & FIXED != 0;
+    let had_end = if moves && !cut_off.is_empty() { is_mapped(cut_off) } else { Ok(false) };
     // The scratch memory must be gone before anything grows: it may lie in the very place.
     let look = |whole| with_scratch(|_, runs| list(whole, runs).map(|(end, _)| end));
     let end = if len > whole.len() { look(whole) } else { Err(Errno::EFAULT) };
-    match end {
-        Ok(end) if end.sealed => {}
-        Ok(_) | Err(Errno::EFAULT) => match real() {
+    match (end, had_end) {
+        (Ok(end), _) if end.sealed => {}
+        (Ok(_) | Err(Errno::EFAULT), Ok(_)) => match real() {
             Err(Errno::EFAULT) => {}
             other => return other,
         },
         // SAFETY: the program's own call.
-        Err(e) => return unsafe { unseen(whole, len, flags, to, e) },
+        (Err(e), Ok(_)) | (_, Err(e)) => return unsafe { unseen(whole, len, flags, to, e) },
     }
-    if len < whole.len() {
-        // Kernels before 6.17 have cut this part off already.
-        // SAFETY: the program gives it up.
-        unsafe { sys::munmap(from + len, whole.len() - len) }?;
-        whole.end = from + len;
+    if !cut_off.is_empty() {
+        match had_end {
+            // Kernels before 6.17 have cut it off already, and ask about the rest alone. Later ones ask about all of it first.
+            Ok(true) if !is_mapped(cut_off)? => whole.end = cut_off.start,
+            Ok(true) => {}
+            _ => return Err(Errno::EFAULT),
+        }
     }
     let mut end = match end.or_else(|_| look(whole)) {
         Err(e) if e != Errno::EFAULT => {
@@ -111,7 +120,12 @@ unsafe fn in_steps(
     if STATE.properties() != 0 && with_scratch(|text, runs| differ(whole, text, runs))? {
         return Err(Errno::EFAULT);
     }
-    let to = (flags & FIXED != 0).then_some(to);
+    if whole.end > cut_off.start {
+        // SAFETY: the program gives it up.
+        unsafe { sys::munmap(cut_off.start, cut_off.len()) }?;
+        whole.end = cut_off.start;
+    }
+    let to = moves.then_some(to);
     // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.
     let moved = unsafe { Move { whole, len, end, flags }.run(to) };
     drop(inside);
@@ -184,6 +198,18 @@ fn by_any_means<T>(mut ask: impl FnMut() -> Result<T>) -> Result<T> {
         }
     })?;
     answer
+}
+
+/// Whether anything is mapped in a range.
+fn is_mapped(range: Range) -> Result<bool> {
+    let mut found = false;
+    by_any_means(|| {
+        lookup::for_each(range, Wanted::All, |v| {
+            found |= !v.range.intersect(range).is_empty();
+            Ok(())
+        })
+    })?;
+    Ok(found)
 }
 
 /// [`pieces`], by any means.

@@ -70,7 +70,8 @@ pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
 /// `clone(2)` of a task that runs `f(arg)` on a stack of its own, in the caller's memory, and never returns. Gives its id.
 ///
 /// The kernel sets `*alive` to 0 and wakes whoever waits there when the task no longer uses memory (`CLONE_CHILD_CLEARTID`). The
-/// task has the caller's thread pointer: nothing in `f` may use thread-local storage.
+/// task has the caller's thread pointer: nothing in `f` may use thread-local storage. `EAGAIN` where it would be the first of another
+/// namespace of processes.
 ///
 /// # Safety
 /// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else while the task lives. `arg` is
@@ -84,6 +85,9 @@ pub unsafe fn clone_on(
 ) -> Result<i32> {
     const CLONE: usize = 56;
     const CLONE_CHILD_CLEARTID: usize = 0x0020_0000;
+    if sys::children_go_elsewhere() {
+        return Err(Errno::EAGAIN);
+    }
     alive.store(1, SeqCst);
     let result: isize;
     // SAFETY: in the caller only rax, rcx and r11 change. The child starts on the empty stack, aligned to 16 bytes at the

@@ -1,5 +1,6 @@
 //! Processes: identity, limits, children, tracing.
 
+use super::files::readlink;
 use super::raw::{Result, syscall0, syscall1, syscall2, syscall4, syscall5};
 use linux_raw_sys::general as k;
 use linux_raw_sys::prctl as p;
@@ -32,11 +33,27 @@ pub unsafe fn clone_odf() -> Result<i32> {
     unsafe { syscall2(Sysno::clone3, args.as_ptr() as usize, size_of_val(&args)) }.map(|pid| pid as i32)
 }
 
-/// A fork without libc whose child sends no signal when it ends (`clone(2)`). 0 in the child.
+/// Whether the next child would be in another namespace of processes than the caller, after `unshare(CLONE_NEWPID)` or `setns(2)`: the
+/// first there ends the namespace when it ends, and must be the program's own (pid_namespaces(7)). False where /proc doesn't tell.
+pub fn children_go_elsewhere() -> bool {
+    let (mut own, mut next) = ([0; 32], [0; 32]);
+    let Ok(own_len) = readlink(c"/proc/thread-self/ns/pid", &mut own) else { return false };
+    // As long as there is no first child yet there is no link (`pidns_for_children_get`, kernel/pid_namespace.c).
+    match readlink(c"/proc/thread-self/ns/pid_for_children", &mut next) {
+        Ok(next_len) => own[..own_len] != next[..next_len],
+        Err(e) => e == Errno::ENOENT,
+    }
+}
+
+/// A fork without libc whose child sends no signal when it ends (`clone(2)`). 0 in the child. `EAGAIN` where it would be the first of
+/// another namespace.
 ///
 /// # Safety
 /// As `fork(2)` made without libc: the child may only do what is async-signal-safe.
 pub unsafe fn fork_in_silence() -> Result<i32> {
+    if children_go_elsewhere() {
+        return Err(Errno::EAGAIN);
+    }
     // SAFETY: without CLONE_VM parent and child go on with memory of their own.
     unsafe { syscall5(Sysno::clone, 0, 0, 0, 0, 0) }.map(|pid| pid as i32)
 }
