@@ -234,3 +234,26 @@ fn signals_that_mean_nothing_to_a_template_do_not_end_it() {
     }
     assert_eq!(place.template_pid(), pid);
 }
+
+#[test]
+fn objects_that_end_with_the_program_find_its_names() {
+    let code = "import sys, threading, os
+class Ends:
+    def __init__(self, name): self.name = name
+    def __del__(self): print('end of', self.name, sys.argv)
+alone = Ends('one')
+round = Ends('a circle')
+round.itself = round
+def closing():
+    try: yield
+    finally: print('closed', sys.argv)
+open_still = closing()
+next(open_still)
+print(threading.main_thread().native_id == os.getpid())
+";
+    let plain = Command::new(PYTHON).args(["-c", code]).stdin(Stdio::null()).output().unwrap();
+    let place = warmed("import threading");
+    for _ in 0..2 {
+        prints(&python(&place, code), stdout(&plain));
+    }
+}

@@ -11,6 +11,9 @@ import os, io, gc, _io, _signal, _weakref, atexit
 status = 0
 _SELF = globals()
 _FRESH = {k: v for k, v in sys.modules["__main__"].__dict__.items() if not k.startswith("__file") and k != "__loader__"}
+# What an end takes from `sys` before anything else (sys_deletes in pylifecycle.c).
+_GONE_FIRST = ("path argv ps1 ps2 last_type last_value last_traceback last_exc path_hooks path_importer_cache meta_path"
+               " __interactivehook__").split()
 _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
 
@@ -300,8 +303,16 @@ def restore():
     _SELF.update(status=0, _seeded=True)
 
 
+def _refresh_thread():
+    """The number of the main thread, which it has kept from the template."""
+    threading = sys.modules.get("threading")
+    if hasattr(threading, "get_native_id"):
+        threading.main_thread()._set_native_id()
+
+
 def begin():
     """A clone becomes its caller's program."""
+    _step(_refresh_thread)
     _refresh_signals()
     _refresh()
     if not _SELF.get("_seeded"):
@@ -383,8 +394,8 @@ def dismantle():
     _flush()
 
 
-def _new_modules():
-    """Those that the program has imported, the last one first."""
+def _new_names():
+    """Of the modules that the program has imported, in their order, its own first."""
     warmed = _SELF.get("_modules", set())
     names = []
     for name in reversed(sys.modules):
@@ -394,14 +405,27 @@ def _new_modules():
     # To look at a name is to write to it, and warmed ones lie all over memory. They come first, unless some were taken out.
     if len(names) != len(sys.modules) - len(warmed):
         names = [name for name in reversed(sys.modules) if name not in warmed]
-    return [sys.modules[name] for name in names]
+    return ["__main__", *reversed(names)]
 
 
 def _let_go():
-    # What the program holds ends, in the order of an ordinary end: its own module first, then those it has imported.
-    for module in [sys.modules.get("__main__"), *_new_modules()]:
-        if module is not _SELF.get("_warmed"):
-            _empty(module)
+    """What the program holds ends in the order of an ordinary end (finalize_modules in pylifecycle.c): whatever nothing but itself
+    holds any more, its names still there; then what is left of modules, emptied one after the other."""
+    for name in _GONE_FIRST:
+        if hasattr(sys, name):
+            setattr(sys, name, None)
+    _SELF.pop("main", None)
+    held = []
+    for name in _new_names():
+        if sys.modules.get(name) is _SELF.get("_warmed"):
+            continue
+        module = sys.modules.pop(name, None)
+        if isinstance(module, type(sys)):
+            held.append(_weakref.ref(module))
+        del module
+    gc.collect()
+    for module in reversed(held):
+        _empty(module())
 
 
 def _empty(module):
