@@ -14,20 +14,63 @@ pub use mix::{MIXES, SHARES};
 pub use options::{AccessMixOptions, FaultOptions};
 pub(crate) use subject::AccessSubject;
 
-use crate::{BenchError, Outcome, Progress, experiment};
+use crate::experiment::{Experiment, Places, Results};
+use crate::record::Document;
+use crate::size::Size;
+use crate::worker::Registered;
+use crate::{BenchError, Progress};
 
 /// The name of the experiment `bench fault` in records.
 pub const FAULT: &str = "fault";
 /// The name of the experiment `bench access-mix` in records.
 pub const ACCESS_MIX: &str = "access-mix";
+/// Memory of the parents in `bench all`, in a quick run and a full one.
+const TOUCHED: [u64; 2] = [128 << 20, 512 << 20];
 
-/// Runs `bench fault`: waits for the machine-wide lock, refuses a size that doesn't fit before allocating anything, measures.
-pub fn fault(options: &FaultOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    experiment::run(FAULT, progress, |results, progress| rounds::fault(options, results, progress), report::fault)
+impl Experiment for FaultOptions {
+    const NAME: &'static str = FAULT;
+    const ABOUT: &'static str = "The first write after a fork, where it costs most";
+    const WORKERS: &'static [Registered] = &[Registered::of::<AccessSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        rounds::fault(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report::fault(document)
+    }
+
+    fn in_all(quick: bool) -> Option<(Self, u64)> {
+        let options = Self { size: Size(TOUCHED[usize::from(!quick)]), quick };
+        Some((options, if quick { 10 } else { 70 }))
+    }
 }
 
-/// Runs `bench access-mix`, in the same way.
-pub fn access_mix(options: &AccessMixOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::access_mix(options, results, progress);
-    experiment::run(ACCESS_MIX, progress, measure, report::access_mix)
+impl Experiment for AccessMixOptions {
+    const NAME: &'static str = ACCESS_MIX;
+    const ABOUT: &'static str = "Fork and go through the memory, reading and writing it in five mixes";
+    const WORKERS: &'static [Registered] = &[Registered::of::<AccessSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        rounds::access_mix(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report::access_mix(document)
+    }
+
+    fn in_all(quick: bool) -> Option<(Self, u64)> {
+        let options = Self { size: Size(TOUCHED[usize::from(!quick)]), quick };
+        Some((options, if quick { 30 } else { 260 }))
+    }
 }

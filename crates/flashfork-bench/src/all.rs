@@ -6,26 +6,16 @@
 
 use std::time::Duration;
 
-use crate::access::{self, AccessMixOptions, FaultOptions};
-use crate::check::{self, CheckOptions};
-use crate::cow_model::{self, CowModelOptions, Grid};
-use crate::creation::{self, CreationOptions};
 use crate::deadline::Deadline;
-use crate::fork::{self, ForkOptions};
+use crate::experiment::Places;
+use crate::experiments::{self, Run};
 use crate::host::HostCard;
 use crate::lock::MachineLock;
 use crate::record::{Document, Missing};
-use crate::size::Size;
-use crate::write_fraction::{self, WriteFractionOptions};
-use crate::{BenchError, Outcome, Progress};
+use crate::{BenchError, Progress};
 
 /// How long a quick run and a full one may take: four minutes and forty, less what the report and the last children need.
 const TIME: [Duration; 2] = [Duration::from_secs(220), Duration::from_secs(38 * 60)];
-/// Memory of the parents whose pages are touched, in a quick run and a full one.
-const TOUCHED: [u64; 2] = [128 << 20, 512 << 20];
-
-/// Runs one experiment.
-type Run = Box<dyn Fn(&mut dyn Progress) -> Result<Outcome, BenchError>>;
 
 /// One experiment of the run.
 struct Part {
@@ -45,15 +35,20 @@ pub struct Whole {
 }
 
 /// Runs everything, with fewer samples and sizes when `quick`.
-pub fn run(quick: bool, progress: &mut dyn Progress) -> Result<Whole, BenchError> {
+pub fn run(quick: bool, here: &dyn Places, progress: &mut dyn Progress) -> Result<Whole, BenchError> {
     let _lock = MachineLock::acquire(progress)?;
-    let whole = run_parts(&parts(quick), TIME[usize::from(!quick)], progress)?;
+    let whole = run_parts(&parts(quick), TIME[usize::from(!quick)], here, progress)?;
     // A report without a figure would replace the one of an earlier run.
     let none = whole.document.records.is_empty() && whole.void.is_empty();
     if none && progress.interrupted() { Err(BenchError::Interrupted) } else { Ok(whole) }
 }
 
-fn run_parts(parts: &[Part], time: Duration, progress: &mut dyn Progress) -> Result<Whole, BenchError> {
+fn run_parts(
+    parts: &[Part],
+    time: Duration,
+    here: &dyn Places,
+    progress: &mut dyn Progress,
+) -> Result<Whole, BenchError> {
     let whole = Deadline::after(time);
     let (mut document, mut void) = (Document::new(HostCard::read()?, Vec::new()), Vec::new());
     let mut said = Vec::new();
@@ -69,7 +64,7 @@ fn run_parts(parts: &[Part], time: Duration, progress: &mut dyn Progress) -> Res
         let rest: u64 = parts[number..].iter().map(|part| part.seconds).sum();
         let own = whole.part(part.seconds as f64 / rest as f64);
         let before = format!("{}/{} {}", number + 1, parts.len(), part.name);
-        let outcome = match (part.run)(&mut Stage { inner: progress, before, own, whole, said: &mut said }) {
+        let outcome = match (part.run)(here, &mut Stage { inner: progress, before, own, whole, said: &mut said }) {
             Ok(outcome) => outcome,
             Err(BenchError::Unfinished { outcome, why }) => {
                 progress.note(&format!("{} ended early: {why}", part.name));
@@ -89,41 +84,16 @@ fn run_parts(parts: &[Part], time: Duration, progress: &mut dyn Progress) -> Res
     Ok(Whole { document, void })
 }
 
-/// The experiments in their order. The last one, whose parents are largest, has what time the others leave.
+/// The experiments that are part of it, the lightest first. The last one, whose parents are largest, has what time the others
+/// leave.
 fn parts(quick: bool) -> Vec<Part> {
-    let size = Size(TOUCHED[usize::from(!quick)]);
-    let part = |name, seconds: [u64; 2], run: Run| Part { name, seconds: seconds[usize::from(!quick)], run };
-    vec![
-        part(creation::EXPERIMENT, [35, 240], {
-            let options = CreationOptions { quick, ..CreationOptions::default() };
-            Box::new(move |progress| creation::run(&options, progress))
-        }),
-        part(cow_model::EXPERIMENT, [40, 200], {
-            let options = CowModelOptions { grid: Grid::Modern, quick };
-            Box::new(move |progress| cow_model::run(&options, progress))
-        }),
-        part(access::FAULT, [10, 70], {
-            let options = FaultOptions { size, quick };
-            Box::new(move |progress| access::fault(&options, progress))
-        }),
-        part(access::ACCESS_MIX, [30, 260], {
-            let options = AccessMixOptions { size, quick };
-            Box::new(move |progress| access::access_mix(&options, progress))
-        }),
-        part(write_fraction::EXPERIMENT, [15, 60], {
-            let runs = if quick { 1 } else { 5 };
-            let options = WriteFractionOptions { runs, ..WriteFractionOptions::default() };
-            Box::new(move |progress| write_fraction::run(&options, progress))
-        }),
-        part(check::EXPERIMENT, [20, 50], {
-            let options = CheckOptions { quick };
-            Box::new(move |progress| check::run(&options, progress))
-        }),
-        part(fork::EXPERIMENT, [70, 1200], {
-            let options = ForkOptions { quick, ..ForkOptions::default() };
-            Box::new(move |progress| fork::run(&options, progress))
-        }),
-    ]
+    let part = |entry: &experiments::Entry| {
+        let (run, seconds) = entry.in_all(quick)?;
+        Some(Part { name: entry.name, seconds, run })
+    };
+    let mut parts: Vec<Part> = experiments::ALL.iter().filter_map(part).collect();
+    parts.sort_by_key(|part| part.seconds);
+    parts
 }
 
 /// Progress of one experiment as part of all.
@@ -167,8 +137,9 @@ impl Progress for Stage<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Silent;
+    use crate::experiment::Nowhere;
     use crate::record::Record;
+    use crate::{Outcome, Silent};
 
     #[test]
     fn the_whole_keeps_to_its_time() {
@@ -193,11 +164,11 @@ mod tests {
 
     #[test]
     fn what_an_interrupted_run_left_out_is_said() {
-        let document = run_parts(&parts(true), TIME[0], &mut Stopped).unwrap().document;
+        let document = run_parts(&parts(true), TIME[0], &Nowhere, &mut Stopped).unwrap().document;
         assert!(document.records.is_empty());
         assert_eq!(document.missing.len(), parts(true).len());
         assert!(document.missing.iter().all(|missing| missing.reason.contains("interrupted")));
-        assert!(matches!(run(true, &mut Stopped), Err(BenchError::Interrupted)), "nothing is no report");
+        assert!(matches!(run(true, &Nowhere, &mut Stopped), Err(BenchError::Interrupted)), "nothing is no report");
     }
 
     fn measured(name: &'static str, deadline: Deadline) -> Outcome {
@@ -206,7 +177,7 @@ mod tests {
     }
 
     fn part(name: &'static str, end: fn(Outcome) -> Result<Outcome, BenchError>) -> Part {
-        Part { name, seconds: 10, run: Box::new(move |progress| end(measured(name, progress.deadline()))) }
+        Part { name, seconds: 10, run: Box::new(move |_, progress| end(measured(name, progress.deadline()))) }
     }
 
     fn missing_worker() -> BenchError {
@@ -227,7 +198,7 @@ mod tests {
             part("lies", |_| Err(BenchError::Void("a child's write reached its parent".into()))),
             part("last", Ok),
         ];
-        let Whole { document, void } = run_parts(&parts, Duration::from_secs(100), &mut Silent).unwrap();
+        let Whole { document, void } = run_parts(&parts, Duration::from_secs(100), &Nowhere, &mut Silent).unwrap();
         let names: Vec<&str> = document.records.iter().map(|record| record.experiment.as_str()).collect();
         assert_eq!(names, ["good", "ends early", "last"]);
         let missing: Vec<(&str, &str)> =

@@ -10,7 +10,9 @@ mod tool;
 
 pub use tool::{Checked, Tool};
 
-use crate::{BenchError, Outcome, Progress, experiment};
+use crate::experiment::{Experiment, Places, Results};
+use crate::record::Document;
+use crate::{BenchError, Progress};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "check";
@@ -24,8 +26,26 @@ pub struct CheckOptions {
     pub quick: bool,
 }
 
-/// Runs the experiment: waits for the machine-wide lock, asks every tool that is there and ourselves in turn.
-pub fn run(options: &CheckOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, results, progress);
-    experiment::run(EXPERIMENT, progress, measure, report::render_all)
+impl Experiment for CheckOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str =
+        "Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute";
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        rounds::measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
+
+    fn in_all(quick: bool) -> Option<(Self, u64)> {
+        let options = Self { quick };
+        Some((options, if quick { 20 } else { 50 }))
+    }
 }

@@ -10,14 +10,15 @@ pub(crate) use subject::ClonesSubject;
 
 use serde_json::json;
 
-use crate::experiment::{self, Results, page};
+use crate::experiment::{Experiment, Places, Results, page};
 use crate::fork::Method;
 use crate::parent::{RESERVE, Spec};
 use crate::record::{Document, Record};
 use crate::size::{Size, show};
 use crate::table::{render, time};
 use crate::vm_clone::held::Counter;
-use crate::{BenchError, Outcome, Progress, memory};
+use crate::worker::{Registered, Worker};
+use crate::{BenchError, Progress, memory};
 use subject::{Ask, Reply};
 
 /// The name of this experiment in records.
@@ -51,9 +52,23 @@ pub struct ClonesOptions {
     pub rounds: u32,
 }
 
-/// Runs the experiment.
-pub fn run(options: &ClonesOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    experiment::run(EXPERIMENT, progress, |results, progress| measure(options, results, progress), report)
+impl Experiment for ClonesOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "Many clones alive at once: how long until all are, and what each holds";
+    const WORKERS: &'static [Registered] = &[Registered::of::<ClonesSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
 }
 
 /// Samples of one method.
@@ -71,6 +86,13 @@ fn measure(options: &ClonesOptions, results: &mut Results, progress: &mut dyn Pr
     progress.begin("clones", methods.len() as u64 * u64::from(options.rounds));
     // One after the other: a thousand clones of one method would disturb the others.
     for method in methods {
+        if progress.interrupted() {
+            break;
+        }
+        if progress.deadline().passed() {
+            results.no_time_for(method.name(), progress);
+            continue;
+        }
         let count = if method == Method::Seal { options.count } else { options.others };
         let each = (u64::from(options.pages) << 12) + (256 << 10) + if method == Method::Seal { 0 } else { size / 256 };
         let needed = method.memory_needed(size) + u64::from(count) * each + RESERVE;
@@ -79,24 +101,39 @@ fn measure(options: &ClonesOptions, results: &mut Results, progress: &mut dyn Pr
         let spec = Spec::here(method, size)?;
         let mut worker = spec.start::<ClonesSubject>()?;
         let mut samples = Samples::default();
+        let mut done = Ok(());
         for round in 0..options.rounds {
-            if progress.interrupted() {
+            if done.is_err() || progress.over(round as usize) {
                 break;
             }
-            let before = counter.used()?;
             let ask = Ask::Make { count, pages: options.pages, seed: u64::from(round) };
-            let Reply::Made { seconds, forks } = worker.ask(&ask)? else {
-                return Err(BenchError::Unable("the worker gave another answer than asked for".into()));
-            };
-            samples.bytes.push((counter.used()? - before) / f64::from(count));
-            samples.seconds.push(seconds);
-            samples.forks.push(forks);
-            worker.ask(&Ask::End)?;
+            done = samples.take(&mut worker, &ask, count, &counter);
             progress.step();
         }
         keep(results, method, size, options, count, &counter, samples)?;
+        done?;
     }
     Ok(())
+}
+
+impl Samples {
+    /// Makes `count` clones, counts what they hold, and has them end.
+    fn take(
+        &mut self,
+        worker: &mut Worker<ClonesSubject>,
+        make: &Ask,
+        count: u32,
+        counter: &Counter,
+    ) -> Result<(), BenchError> {
+        let before = counter.used()?;
+        let Reply::Made { seconds, forks } = worker.ask(make)? else {
+            return Err(BenchError::Unable("the worker gave another answer than asked for".into()));
+        };
+        self.bytes.push((counter.used()? - before) / f64::from(count));
+        self.seconds.push(seconds);
+        self.forks.push(forks);
+        worker.ask(&Ask::End).map(drop)
+    }
 }
 
 fn keep(

@@ -18,13 +18,35 @@ pub use model::{Cell, Line, Model, PAPER, PAPER_MERIT, PaperLine, copy_rate, tim
 pub use options::CowModelOptions;
 pub(crate) use subject::{Ask, CowSubject};
 
-use crate::{BenchError, Outcome, Progress, experiment};
+use crate::experiment::{Experiment, Places, Results};
+use crate::record::Document;
+use crate::worker::Registered;
+use crate::{BenchError, Progress};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "cow-model";
 
-/// Runs the experiment: waits for the machine-wide lock, refuses sizes that don't fit before allocating anything, measures.
-pub fn run(options: &CowModelOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, results, progress);
-    experiment::run(EXPERIMENT, progress, measure, report::render_all)
+impl Experiment for CowModelOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str =
+        "The copy-on-write experiment of 1988 with today's figures: what a process, a page and a written page cost";
+    const WORKERS: &'static [Registered] = &[Registered::of::<CowSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        rounds::measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
+
+    fn in_all(quick: bool) -> Option<(Self, u64)> {
+        let options = Self { grid: Grid::Modern, quick };
+        Some((options, if quick { 40 } else { 200 }))
+    }
 }

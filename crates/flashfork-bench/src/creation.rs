@@ -18,13 +18,35 @@ pub use options::{CreationOptions, Touch};
 pub(crate) use subject::{Ask, CreationSubject, Spec};
 pub use way::{Phase, Then, Way};
 
-use crate::{BenchError, Outcome, Progress, experiment};
+use crate::experiment::{Experiment, Places, Results};
+use crate::record::Document;
+use crate::worker::Registered;
+use crate::{BenchError, Progress};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "creation";
 
-/// Runs the experiment: waits for the machine-wide lock, refuses sizes that don't fit before allocating anything, measures.
-pub fn run(options: &CreationOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, results, progress);
-    experiment::run(EXPERIMENT, progress, measure, |document| report::render_all(document, options))
+impl Experiment for CreationOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str =
+        "Every way to make a process beside the others: fork, vfork, clone, posix_spawn, threads, sealed";
+    const WORKERS: &'static [Registered] = &[Registered::of::<CreationSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        rounds::measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
+
+    fn in_all(quick: bool) -> Option<(Self, u64)> {
+        let options = Self { quick, ..Self::default() };
+        Some((options, if quick { 35 } else { 240 }))
+    }
 }

@@ -1,13 +1,83 @@
 //! What every experiment does in the same way: it runs alone on the machine, collects records and what it had to leave out,
 //! keeps what it has when something fails in the middle, and ends its tables with what to beware of.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use crate::host::HostCard;
 use crate::lock::MachineLock;
 use crate::record::{self, Document, Missing, Record};
 use crate::sampling::{Ended, Series};
+use crate::worker::Registered;
 use crate::{BenchError, Outcome, Progress, warnings};
+
+/// An experiment. The type that implements it is that of its options, with what `clap` needs to parse them.
+pub trait Experiment: clap::Args {
+    /// The name, in records and on the command line.
+    const NAME: &'static str;
+    /// What it finds out, in one line of help.
+    const ABOUT: &'static str;
+    /// The subjects of its workers.
+    const WORKERS: &'static [Registered] = &[];
+
+    /// Measures into `results`. An error in the middle, or an interruption, loses nothing that was kept there before.
+    ///
+    /// It stays within [`Progress::deadline`] and looks at [`Progress::interrupted`] at each step, or hands both to
+    /// [`crate::sampling::sample`].
+    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError>;
+
+    /// The page for people, drawn from the records alone, so that those of a file make the same page.
+    fn page(document: &Document) -> String;
+
+    /// The figure of its records, as SVG; `None` where it has no figure, or `document` no records of it.
+    fn figure(_document: &Document) -> Option<Result<String, BenchError>> {
+        None
+    }
+
+    /// The options with which it is part of `bench all`, and its weight in the sharing of time: about how many seconds it takes
+    /// on two CPUs. `None` when it is no part of it.
+    fn in_all(_quick: bool) -> Option<(Self, u64)> {
+        None
+    }
+}
+
+/// Where the parts of flashfork are that an experiment may need. An error says what to do.
+pub trait Places {
+    /// The command `flashfork`.
+    fn command(&self) -> Result<PathBuf, BenchError>;
+    /// The shim, `libflashfork_preload.so`.
+    fn shim(&self) -> Result<PathBuf, BenchError>;
+    /// `flashfork-shell`, which virtual machines run in.
+    fn shell(&self) -> Result<PathBuf, BenchError>;
+    /// The guest agent, a static program; it need not be there.
+    fn agent(&self) -> Result<PathBuf, BenchError>;
+    /// A directory of this name for what can be made or downloaded again; it need not be there.
+    fn cache(&self, name: &str) -> Result<PathBuf, BenchError>;
+}
+
+/// Nothing of flashfork is there.
+#[cfg(test)]
+pub(crate) struct Nowhere;
+
+#[cfg(test)]
+impl Places for Nowhere {
+    fn command(&self) -> Result<PathBuf, BenchError> {
+        Err(BenchError::Unable("nothing is installed".to_owned()))
+    }
+    fn shim(&self) -> Result<PathBuf, BenchError> {
+        self.command()
+    }
+    fn shell(&self) -> Result<PathBuf, BenchError> {
+        self.command()
+    }
+    fn agent(&self) -> Result<PathBuf, BenchError> {
+        self.command()
+    }
+    fn cache(&self, _name: &str) -> Result<PathBuf, BenchError> {
+        self.command()
+    }
+}
 
 /// What is left out for want of time says so.
 const NO_TIME: &str = "time was up before it began";
@@ -16,7 +86,7 @@ const INTERRUPTED: &str = "the run was interrupted";
 
 /// What an experiment has found so far.
 #[derive(Debug)]
-pub(crate) struct Results {
+pub struct Results {
     experiment: &'static str,
     /// What was measured.
     pub records: Vec<Record>,
@@ -95,18 +165,17 @@ impl Results {
     }
 }
 
-/// Runs an experiment: waits for the machine-wide lock, reads the host card, measures, renders the table.
-pub(crate) fn run(
-    experiment: &'static str,
+/// Runs an experiment: waits for the machine-wide lock, reads the host card, measures, renders the page.
+pub fn run<E: Experiment>(
+    experiment: &E,
+    here: &dyn Places,
     progress: &mut dyn Progress,
-    measure: impl FnOnce(&mut Results, &mut dyn Progress) -> Result<(), BenchError>,
-    table: impl FnOnce(&Document) -> String,
 ) -> Result<Outcome, BenchError> {
     let _lock = MachineLock::acquire(progress)?;
     let host = HostCard::read()?;
-    let mut results = Results::new(experiment);
-    let measured = measure(&mut results, progress);
-    results.conclude(host, measured, progress.interrupted(), table)
+    let mut results = Results::new(E::NAME);
+    let measured = experiment.measure(here, &mut results, progress);
+    results.conclude(host, measured, progress.interrupted(), E::page)
 }
 
 /// A page for people: the host, the `parts` that aren't empty, what to beware of, what was left out.

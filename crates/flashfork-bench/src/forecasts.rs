@@ -12,13 +12,13 @@ use flashfork::CostModel;
 use serde_json::json;
 
 use crate::advise::{self, Engine};
-use crate::experiment::{self, Results, page};
+use crate::experiment::{Experiment, Places, Results, page};
 use crate::parent::RESERVE;
 use crate::record::{Document, Record};
 use crate::stats::{Rounds, median};
 use crate::table::{render, time};
-use crate::worker::Worker;
-use crate::{BenchError, Outcome, Progress, memory};
+use crate::worker::{Registered, Worker};
+use crate::{BenchError, Progress, memory};
 use subject::Shape;
 
 /// The name of this experiment in records.
@@ -43,9 +43,23 @@ pub struct AdviseOptions {
     pub rounds: u32,
 }
 
-/// Runs the experiment.
-pub fn run(options: &AdviseOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    experiment::run(EXPERIMENT, progress, |results, progress| measure(options, results, progress), report)
+impl Experiment for AdviseOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "The forecasts of `advise` beside the forks of five processes of different shapes";
+    const WORKERS: &'static [Registered] = &[Registered::of::<ShapeSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
 }
 
 /// A process, and what was found, in microseconds.
@@ -90,8 +104,8 @@ fn measure(options: &AdviseOptions, results: &mut Results, progress: &mut dyn Pr
     let mut cells = Shape::ALL.into_iter().map(Cell::start).collect::<Result<Vec<_>, _>>()?;
     progress.begin("forecasts and forks", u64::from(options.rounds));
     let mut done = Ok(());
-    for _ in 0..options.rounds {
-        if progress.interrupted() {
+    for made in 0..options.rounds {
+        if progress.over(made as usize) {
             break;
         }
         done = round(&mut cells, progress);

@@ -11,7 +11,7 @@ mod concurrent;
 mod cycle;
 mod facts;
 mod footprint;
-mod measured;
+mod found;
 mod method;
 mod options;
 mod plan;
@@ -32,47 +32,60 @@ pub(crate) use region::{PAGE, Region, WORDS_PER_PAGE, word};
 pub(crate) use sealing::SealingSubject;
 pub(crate) use subject::{Ask, ForkSubject};
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
+use crate::experiment::{Experiment, Places, Results};
+use crate::record::Document;
 use crate::size::Size;
-use crate::{BenchError, Deadline, Outcome, Progress, parent};
-use measured::Results;
+use crate::worker::Registered;
+use crate::{BenchError, Deadline, Progress, parent};
 use plan::Plan;
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "fork";
 
-/// Runs the experiment: waits for the machine-wide lock, refuses sizes that don't fit before allocating anything, measures.
-pub fn run(options: &ForkOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(progress)?;
-    let host = HostCard::read()?;
-    let mut results = Results::default();
-    let plan = Plan::new(options, parent::methods(&mut results.found, progress)?)?;
-    plan.missing.iter().for_each(|(cell, why)| results.found.leave_out(cell, why, progress));
-    let measured = measure(&plan, &mut results, progress);
-    let found = results.take_found()?;
-    found.conclude(host, measured, progress.interrupted(), |document| report::render_all(document, &plan, &results))
-}
+impl Experiment for ForkOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "What a clone costs by size of the parent: 4 KB pages, THP, sealed";
+    const WORKERS: &'static [Registered] = &[Registered::of::<ForkSubject>(), Registered::of::<SealingSubject>()];
 
-/// The clones of every size, several at once where that was asked for, then the seals.
-fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-    for (index, &size) in plan.sizes.iter().enumerate() {
-        if progress.interrupted() {
-            return Ok(());
+    /// The clones of every size, several at once where that was asked for, then the seals.
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        let plan = Plan::new(self, parent::methods(results, progress)?)?;
+        plan.missing.iter().for_each(|(cell, why)| results.leave_out(cell, why, progress));
+        for (index, &size) in plan.sizes.iter().enumerate() {
+            if progress.interrupted() {
+                return Ok(());
+            }
+            if progress.deadline().passed() {
+                results.no_time_for(Size(size).to_string(), progress);
+                continue;
+            }
+            // Each size takes as much as another, the seals as much as one; what one leaves the next ones have.
+            let deadline = progress.deadline().part(1.0 / (plan.sizes.len() - index + 1) as f64);
+            let mut run = Run { plan: &plan, size, deadline, results: &mut *results, progress: &mut *progress };
+            rounds::measure(&mut run)?;
+            if plan.concurrent > 1 {
+                concurrent::measure(&mut run)?;
+            }
         }
-        if progress.deadline().passed() {
-            results.found.no_time_for(Size(size).to_string(), progress);
-            continue;
-        }
-        // Each size takes as much as another, the seals as much as one; what one leaves the next ones have.
-        let deadline = progress.deadline().part(1.0 / (plan.sizes.len() - index + 1) as f64);
-        let mut run = Run { plan, size, deadline, results: &mut *results, progress: &mut *progress };
-        rounds::measure(&mut run)?;
-        if plan.concurrent > 1 {
-            concurrent::measure(&mut run)?;
-        }
+        sealing::measure(&plan, results, progress)
     }
-    sealing::measure(plan, results, progress)
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
+
+    fn figure(document: &Document) -> Option<Result<String, BenchError>> {
+        document.records.iter().any(|record| record.experiment == EXPERIMENT).then(|| crate::figure::draw(document))
+    }
+
+    fn in_all(quick: bool) -> Option<(Self, u64)> {
+        Some((Self { quick, ..Self::default() }, if quick { 70 } else { 1200 }))
+    }
 }
 
 /// The measurement of one size.

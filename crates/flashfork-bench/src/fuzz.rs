@@ -8,7 +8,7 @@
 mod afl_stats;
 mod campaign;
 mod corpus;
-mod measured;
+mod found;
 mod options;
 mod process;
 mod report;
@@ -18,17 +18,14 @@ mod target;
 
 pub use options::FuzzOptions;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::database::{self, Image};
+use crate::experiment::{Experiment, Places, Results};
 use crate::fork::Method;
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::memory;
 use crate::record::Document;
 use crate::workdir::WorkDir;
-use crate::{BenchError, Outcome, Progress, pin, size};
-use measured::Results;
+use crate::{BenchError, Progress, memory, pin, size};
 use process::Setup;
 
 /// The name of this experiment in records.
@@ -37,49 +34,51 @@ pub const EXPERIMENT: &str = "fuzz";
 /// Left to AFL and the rest of the machine.
 const RESERVE: u64 = 512 << 20;
 
-/// Runs the experiment: waits for the machine-wide lock, refuses what doesn't fit before allocating anything, measures.
-pub fn run(options: &FuzzOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let shim = shim(options)?;
-    let _lock = MachineLock::acquire(progress)?;
-    let host = HostCard::read()?;
-    // SQLite and malloc need about a tenth more than the database; the methods run one at a time.
-    let needed = Method::Seal.memory_needed(options.size.0 + options.size.0 / 8) + RESERVE;
-    memory::require(&memory::headroom()?, format!("fuzzing with a database of {}", options.size), needed)?;
-    let work = WorkDir::new(options.cache.as_deref())?;
-    let keep = options.cache.as_deref().unwrap_or(work.path());
-    let target = target::obtain(keep, work.path(), progress)?;
-    progress.begin(&format!("database of {}", options.size), 1);
-    let image = Image::obtain(options.size.0, keep, work.path())?;
-    progress.step();
-    let setup = Setup {
-        target,
-        seeds: work.path().join("seeds"),
-        dictionary: work.path().join("dictionary"),
-        shim,
-        cpu: pin::chosen_cpu()?,
-        image: image.path,
-    };
-    corpus::write_seeds(&setup.seeds)?;
-    corpus::write_dictionary(&setup.dictionary, &names(&setup.image)?)?;
-    let mut results = Results::new(image.bytes, setup.cpu);
-    slices::measure(options, &setup, work.path(), &mut results, progress)?;
-    if let (Some(dir), Some(took)) = (&options.cache, image.built_in) {
-        progress.note(&format!(
-            "kept for later runs: the database image ({}, built in {:.0} s) and the fuzz target, in {}",
-            size::show(image.bytes),
-            took.as_secs_f64(),
-            dir.display()
-        ));
+impl Experiment for FuzzOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "Real AFL++ on SQLite with a warmed database, plain against the shim";
+
+    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        let shim = shim(self, here)?;
+        // SQLite and malloc need about a tenth more than the database; the methods run one at a time.
+        let needed = Method::Seal.memory_needed(self.size.0 + self.size.0 / 8) + RESERVE;
+        memory::require(&memory::headroom()?, format!("fuzzing with a database of {}", self.size), needed)?;
+        let cache = self.cache.clone().map_or_else(|| here.cache("bench"), Ok)?;
+        let work = WorkDir::new(Some(&cache))?;
+        let target = target::obtain(&cache, work.path(), progress)?;
+        progress.begin(&format!("database of {}", self.size), 1);
+        let image = Image::obtain(self.size.0, &cache, work.path())?;
+        progress.step();
+        let setup = Setup {
+            target,
+            seeds: work.path().join("seeds"),
+            dictionary: work.path().join("dictionary"),
+            shim,
+            cpu: pin::chosen_cpu()?,
+            image: image.path,
+        };
+        corpus::write_seeds(&setup.seeds)?;
+        corpus::write_dictionary(&setup.dictionary, &names(&setup.image)?)?;
+        if let Some(took) = image.built_in {
+            progress.note(&format!(
+                "kept for later runs: the database image ({}, built in {:.0} s) and the fuzz target, in {}",
+                size::show(image.bytes),
+                took.as_secs_f64(),
+                cache.display()
+            ));
+        }
+        let mut runs = slices::Runs { options: self, setup: &setup, database_bytes: image.bytes, results, progress };
+        runs.measure(work.path())
     }
-    let table = report::render(&host, options, &results);
-    Ok(Outcome { document: Document::new(host, results.records()?), table })
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
 }
 
 /// The shim to fuzz with.
-fn shim(options: &FuzzOptions) -> Result<std::path::PathBuf, BenchError> {
-    let path = options.preload.as_deref().ok_or_else(|| {
-        BenchError::Unable("bench fuzz needs the shim, libflashfork_preload.so; say where it is with --preload".into())
-    })?;
+fn shim(options: &FuzzOptions, here: &dyn Places) -> Result<PathBuf, BenchError> {
+    let path = options.preload.clone().map_or_else(|| here.shim(), Ok)?;
     // AFL changes into its own directories.
     path.canonicalize().map_err(|error| BenchError::system(format!("find the shim {}", path.display()), error))
 }

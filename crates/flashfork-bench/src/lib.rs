@@ -14,21 +14,19 @@
 //! - [`advise`]: no experiment: what a running process's forks cost, from the host's cost model; [`forecasts`] says how near that is.
 //!
 //! # Adding an experiment
-//! A module with an options struct (deriving `clap::Args`), a type implementing [`worker::Subject`], one line for it in
-//! `worker/registry.rs`, and a function `run(&Options, &mut dyn Progress) -> Result<Outcome, BenchError>`. Three helpers do what
-//! all have in common:
-//! - `experiment::run` takes the lock, reads the host card, hands a `Results` to the measurement and renders the table from the
-//!   document; what was measured before a failure is kept ([`BenchError::Unfinished`]), unless the failure makes it worthless
-//!   ([`BenchError::voids`]). `Results::leave_out` is for cells that can't be measured, `experiment::page` for the table.
+//! A module whose options (deriving `clap::Args`) implement [`Experiment`], and one line in [`experiments::ALL`]: command line,
+//! help, man page, `bench all` and workers follow. [`experiment::run`] does what all have in common: it takes the machine-wide
+//! lock, reads the host card, hands a [`experiment::Results`] to [`Experiment::measure`], and renders [`Experiment::page`] from the
+//! document. What was measured before a failure or an interruption is kept ([`BenchError::Unfinished`]), unless the failure
+//! makes it worthless ([`BenchError::voids`]). For what is left:
+//! - `Results::leave_out` is for cells that can't be measured, `experiment::page` for the page.
+//! - a type implementing [`worker::Subject`] measures in a process of its own; [`Experiment::WORKERS`] names it.
 //! - `parent::Spec` starts a worker whose memory is held in one way, and says when it isn't what it is called.
 //! - [`sampling::sample`] measures; `Effort::until` keeps it within [`Progress::deadline`], `Deadline::part` divides that among
 //!   stages.
 //!
 //! A [`record::Record`] is told from all others by what was chosen for it, and has what was observed beside it. The experiment
 //! says which is which where it makes its records; two that can't be told apart end its tests.
-//!
-//! To be part of `bench all` it needs a line in `parts` of `all.rs`, with its weight in time; to be a command, one in
-//! `crates/flashfork-cli/src/bench.rs`.
 //!
 //! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
 
@@ -44,7 +42,8 @@ pub mod database;
 mod deadline;
 pub mod engine;
 pub mod error;
-mod experiment;
+pub mod experiment;
+pub mod experiments;
 pub mod figure;
 #[cfg(test)]
 mod flags;
@@ -85,8 +84,8 @@ pub mod write_fraction;
 
 pub use deadline::Deadline;
 pub use error::BenchError;
+pub use experiment::{Experiment, Places};
 pub use progress::{Progress, Silent};
-pub use vm_host::Installed;
 pub use worker::worker_main;
 
 /// What an experiment hands back: the records for machines and the table for people.

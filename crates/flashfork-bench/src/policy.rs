@@ -13,26 +13,35 @@ mod subject;
 pub use options::PolicyOptions;
 pub(crate) use subject::PolicySubject;
 
-use std::fs::OpenOptions;
-use std::io::Write;
-
-use crate::{BenchError, Outcome, Progress, experiment};
+use crate::experiment::{Experiment, Places, Results};
+use crate::record::Document;
+use crate::worker::Registered;
+use crate::{BenchError, Progress};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "policy";
 
-/// Runs the experiment: waits for the machine-wide lock, refuses sizes that don't fit before allocating anything, measures; draws
-/// the figure that was asked for.
-pub fn run(options: &PolicyOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let failed = |e| BenchError::system("write the figure", e);
-    // Asked for before minutes are spent on what can't be drawn then.
-    let file = options.figure.as_ref().map(|path| OpenOptions::new().create(true).append(true).open(path));
-    let file = file.transpose().map_err(failed)?;
-    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, results, progress);
-    let outcome = experiment::run(EXPERIMENT, progress, measure, report::render_all)?;
-    if let Some(mut file) = file {
-        let svg = figure::draw(&report::cells(&outcome.document))?;
-        file.set_len(0).and_then(|()| file.write_all(svg.as_bytes())).map_err(failed)?;
+impl Experiment for PolicyOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str =
+        "What `auto` decides beside plain forks and a seal, by size, written share and number of forks";
+    const WORKERS: &'static [Registered] = &[Registered::of::<PolicySubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        rounds::measure(self, results, progress)
     }
-    Ok(outcome)
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
+
+    fn figure(document: &Document) -> Option<Result<String, BenchError>> {
+        let cells = report::cells(document);
+        (!cells.is_empty()).then(|| figure::draw(&cells))
+    }
 }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::experiment::{self, Results, page};
+use crate::experiment::{Experiment, Places, Results, page};
 use crate::fork::{Ask, Batch, ForkSubject, Method, Probe};
 use crate::parent::Spec;
 use crate::record::{Document, Record};
 use crate::size::Size;
 use crate::table::{render, three_figures};
 use crate::workdir::WorkDir;
-use crate::{BenchError, Outcome, Progress, memory};
+use crate::{BenchError, Progress, memory};
 use perf::Recording;
 
 /// The name of this experiment in records.
@@ -38,12 +38,22 @@ pub struct ProfileOptions {
     pub seconds: u64,
 }
 
-/// Runs the experiment: waits for the machine-wide lock, refuses a size that doesn't fit, forks under `perf`.
-///
-/// Fails in one line where `perf` is not installed or may not look.
-pub fn run(options: &ProfileOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let run = |results: &mut _, progress: &mut dyn Progress| measure(options, results, progress);
-    experiment::run(EXPERIMENT, progress, run, |document| text(document, options.size))
+impl Experiment for ProfileOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "Where the time of a plain fork goes in the kernel, by perf";
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        text(document)
+    }
 }
 
 fn measure(options: &ProfileOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
@@ -74,7 +84,8 @@ fn measure(options: &ProfileOptions, results: &mut Results, progress: &mut dyn P
     Ok(())
 }
 
-fn text(document: &Document, size: Size) -> String {
+fn text(document: &Document) -> String {
+    let size = document.records.first().and_then(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
     let rows: Vec<Vec<String>> = document
         .records
         .iter()
@@ -84,7 +95,8 @@ fn text(document: &Document, size: Size) -> String {
         })
         .collect();
     let table = format!(
-        "Where the time of a parent goes that forks {size} on 4 KB pages again and again ([k]: the kernel)\n{}",
+        "Where the time of a parent goes that forks {} on 4 KB pages again and again ([k]: the kernel)\n{}",
+        Size(size),
         render(&["function", "of the time"], &rows, 1)
     );
     page(document, [table])

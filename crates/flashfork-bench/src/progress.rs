@@ -23,6 +23,10 @@ pub trait Progress {
     fn deadline(&self) -> Deadline {
         Deadline::NEVER
     }
+    /// Whether another round should not begin, after `made` rounds: one is made in any case, unless the user wants to stop.
+    fn over(&self, made: usize) -> bool {
+        self.interrupted() || (made > 0 && self.deadline().passed())
+    }
 }
 
 /// Shows nothing.

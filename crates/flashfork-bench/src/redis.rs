@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::experiment::{self, Results, page};
+use crate::experiment::{Experiment, Places, Results, page};
 use crate::fork::Method;
 use crate::order::shuffled_round;
 use crate::parent::RESERVE;
 use crate::record::{Document, Record};
 use crate::size::{Size, show};
 use crate::table::{render, time};
-use crate::{BenchError, Outcome, Progress, memory};
+use crate::{BenchError, Progress, memory};
 use load::Load;
 use server::Server;
 
@@ -76,15 +76,27 @@ struct Samples {
     forks: Vec<f64>,
 }
 
-/// Runs the experiment.
-pub fn run(options: &RedisOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    experiment::run(EXPERIMENT, progress, |results, progress| measure(options, results, progress), report)
+impl Experiment for RedisOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str =
+        "Real Redis: what its clients see while it takes snapshots, and how long its forks take";
+
+    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        measure(self, here, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
 }
 
-fn measure(options: &RedisOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
-    let shim = options.preload.as_deref().ok_or_else(|| {
-        BenchError::Unable("bench redis needs the shim, libflashfork_preload.so; say where it is with --preload".into())
-    })?;
+fn measure(
+    options: &RedisOptions,
+    here: &dyn Places,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let shim = &options.preload.clone().map_or_else(|| here.shim(), Ok)?;
     let size = options.size.0;
     // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may be memory.
     memory::require(&memory::headroom()?, format!("a Redis with {}", show(size)), 3 * size + RESERVE)?;
@@ -94,10 +106,20 @@ fn measure(options: &RedisOptions, results: &mut Results, progress: &mut dyn Pro
     let mut left_out = vec![None; methods.len()];
     let mut random = fastrand::Rng::with_seed(size);
     progress.begin("servers", u64::from(options.rounds) * methods.len() as u64);
-    for _ in 0..options.rounds {
+    let mut done = Ok(());
+    'rounds: for round in 0..options.rounds {
         for index in shuffled_round(methods.len(), &mut random) {
-            if !progress.interrupted() && left_out[index].is_none() {
-                left_out[index] = visit(options, methods[index], shim, &mut samples[index], random.u64(..))?;
+            if progress.over(round as usize) {
+                break 'rounds;
+            }
+            if left_out[index].is_none() {
+                match visit(options, methods[index], shim, &mut samples[index], random.u64(..)) {
+                    Ok(why) => left_out[index] = why,
+                    Err(error) => {
+                        done = Err(error);
+                        break 'rounds;
+                    }
+                }
             }
             progress.step();
         }
@@ -108,7 +130,7 @@ fn measure(options: &RedisOptions, results: &mut Results, progress: &mut dyn Pro
             None => keep(results, method, options, samples)?,
         }
     }
-    Ok(())
+    done
 }
 
 /// One server's round; or why there can be none.

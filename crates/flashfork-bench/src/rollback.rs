@@ -13,7 +13,7 @@ use std::time::Instant;
 use flashfork::{Pages, Region};
 use serde_json::json;
 
-use crate::experiment::{self, Results, page};
+use crate::experiment::{Experiment, Places, Results, page};
 use crate::fork::Method;
 use crate::parent::{RESERVE, Spec};
 use crate::record::Document;
@@ -21,7 +21,8 @@ use crate::sampling::{Effort, Visit, sample};
 use crate::size::{Size, show};
 use crate::stats::Summary;
 use crate::table::{render, time, time_range};
-use crate::{BenchError, Outcome, Progress, memory, pin};
+use crate::worker::Registered;
+use crate::{BenchError, Progress, memory, pin};
 use std::time::Duration;
 use subject::Ask;
 
@@ -72,9 +73,23 @@ impl Measure {
     }
 }
 
-/// Runs the experiment.
-pub fn run(options: &RollbackOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    experiment::run(EXPERIMENT, progress, |results, progress| measure(options, results, progress), report)
+impl Experiment for RollbackOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "Going back to a state: a region's rollback, by pages written since";
+    const WORKERS: &'static [Registered] = &[Registered::of::<RollbackSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
 }
 
 fn measure(options: &RollbackOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use serde_json::json;
 
 use crate::engine::Pages;
-use crate::experiment::{self, Results, page};
+use crate::experiment::{Experiment, Places, Results, page};
 use crate::fork::Method;
 use crate::once::each_once;
 use crate::order::shuffled_rounds;
@@ -22,8 +22,8 @@ use crate::record::{Document, Record};
 use crate::size::{Size, show};
 use crate::stats::Summary;
 use crate::table::{render, time};
-use crate::worker::Worker;
-use crate::{BenchError, Outcome, Progress, memory, pin};
+use crate::worker::{Registered, Worker};
+use crate::{BenchError, Progress, memory, pin};
 use subject::{Ask, Reply, Spec};
 
 /// The name of this experiment in records.
@@ -52,9 +52,23 @@ pub struct SealThreadsOptions {
     pub rounds: u32,
 }
 
-/// Runs the experiment.
-pub fn run(options: &SealThreadsOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    experiment::run(EXPERIMENT, progress, |results, progress| measure(options, results, progress), report)
+impl Experiment for SealThreadsOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "How long threads stand still while their process is sealed";
+    const WORKERS: &'static [Registered] = &[Registered::of::<SealThreadsSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
 }
 
 /// One combination, and what was found.
@@ -88,9 +102,11 @@ fn measure(options: &SealThreadsOptions, results: &mut Results, progress: &mut d
         }
         progress.begin(&format!("{}: sealing", show(size)), u64::from(options.rounds) * cells.len() as u64);
         let mut done = Ok(());
-        'rounds: for order in shuffled_rounds(options.rounds as usize, cells.len(), size) {
+        'rounds: for (made, order) in
+            shuffled_rounds(options.rounds as usize, cells.len(), size).into_iter().enumerate()
+        {
             for index in order {
-                if progress.interrupted() {
+                if progress.over(made) {
                     break 'rounds;
                 }
                 done = cells[index].visit();

@@ -7,7 +7,7 @@
 
 mod case;
 mod cycle;
-mod measured;
+mod found;
 mod options;
 mod plan;
 mod report;
@@ -18,47 +18,43 @@ pub use options::UnitTestOptions;
 pub(crate) use subject::UnitTestSubject;
 
 use crate::database::Image;
+use crate::experiment::{Experiment, Places, Results};
 use crate::fork::Method;
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::memory;
 use crate::record::Document;
 use crate::workdir::WorkDir;
-use crate::{BenchError, Outcome, Progress, pin, size};
-use measured::Results;
+use crate::worker::Registered;
+use crate::{BenchError, Progress, memory, pin, size};
 use plan::Plan;
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "unit-test";
 
-/// Runs the experiment: waits for the machine-wide lock, refuses what doesn't fit before allocating anything, measures.
-pub fn run(options: &UnitTestOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let _lock = MachineLock::acquire(progress)?;
-    let host = HostCard::read()?;
-    let (methods, missing) = Method::here();
-    let plan = Plan::new(options, methods, &pin::allowed_cpus()?, &memory::headroom()?)?;
-    let notes: Vec<String> = missing.iter().map(|(method, why)| format!("left out: method {method}: {why}")).collect();
-    notes.iter().for_each(|note| progress.note(note));
-    progress.begin(&format!("database of {}", plan.size), 1);
-    let work = WorkDir::new(options.cache.as_deref())?;
-    let image = Image::obtain(plan.size.0, options.cache.as_deref().unwrap_or(work.path()), work.path())?;
-    progress.step();
-    if let (Some(_), Some(took)) = (&options.cache, image.built_in) {
-        progress.note(&format!(
-            "the database image ({}, built in {:.0} s) is kept for later runs: {}",
-            size::show(image.bytes),
-            took.as_secs_f64(),
-            image.path.display()
-        ));
+impl Experiment for UnitTestOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "Real SQLite: each test in a clone of one warmed database";
+    const WORKERS: &'static [Registered] = &[Registered::of::<UnitTestSubject>()];
+
+    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        let (methods, missing) = Method::here();
+        missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
+        let plan = Plan::new(self, methods, &pin::allowed_cpus()?, &memory::headroom()?)?;
+        progress.begin(&format!("database of {}", plan.size), 1);
+        let cache = self.cache.clone().map_or_else(|| here.cache("bench"), Ok)?;
+        let work = WorkDir::new(Some(&cache))?;
+        let image = Image::obtain(plan.size.0, &cache, work.path())?;
+        progress.step();
+        if let Some(took) = image.built_in {
+            progress.note(&format!(
+                "the database image ({}, built in {:.0} s) is kept for later runs: {}",
+                size::show(image.bytes),
+                took.as_secs_f64(),
+                image.path.display()
+            ));
+        }
+        rounds::measure(&plan, &image, results, progress)
     }
-    let mut results = Results {
-        database_bytes: image.bytes,
-        jobs: plan.jobs,
-        built_in: image.built_in.map(|took| took.as_secs_f64()),
-        notes,
-        ..Results::default()
-    };
-    rounds::measure(&plan, &image, &mut results, progress)?;
-    let table = report::render(&host, &plan, &results);
-    Ok(Outcome { document: Document::new(host, results.records()?), table })
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
 }

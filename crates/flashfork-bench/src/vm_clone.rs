@@ -8,9 +8,9 @@
 //! References: HyperFork (2020), section 4.3, figures 7 and 8.
 
 mod density;
+mod found;
 pub(crate) mod held;
 mod linux;
-mod measured;
 mod options;
 mod plan;
 mod report;
@@ -19,34 +19,48 @@ mod tiny;
 
 pub use options::{GuestKind, VmCloneOptions};
 
+use crate::experiment::{Experiment, Places, Results};
 use crate::record::Document;
-use crate::vm_host::{Ground, Installed};
-use crate::{BenchError, Outcome, Progress};
-use measured::Results;
+use crate::vm_host::Host;
+use crate::{BenchError, Progress};
 use plan::Plan;
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "vm-clone";
 
-/// Runs the experiment: waits for the machine-wide lock, refuses sizes that don't fit before allocating anything, measures.
-pub fn run(
-    options: &VmCloneOptions,
-    installed: &Installed,
-    progress: &mut dyn Progress,
-) -> Result<Outcome, BenchError> {
-    let ground = Ground::new(installed, progress)?;
-    let host = &ground.host;
-    let plan = Plan::new(options)?;
-    let mut results = Results { notes: plan.notes.clone(), ..Results::default() };
-    for guest in &plan.guests {
-        match guest {
-            GuestKind::Tiny => {
-                tiny::measure(host, &plan, &mut results, progress)?;
-                density::measure(host, &plan, &mut results, progress)?;
+impl Experiment for VmCloneOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "What a clone of a virtual machine costs by size of its memory, against booting one";
+
+    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        let host = Host::open(here)?;
+        let plan = Plan::new(self)?;
+        plan.missing.iter().for_each(|(cell, why)| results.leave_out(cell, why, progress));
+        for (index, guest) in plan.guests.iter().enumerate() {
+            if progress.interrupted() {
+                break;
             }
-            GuestKind::Linux => linux::measure(host, installed, &plan, &mut results, progress)?,
+            if progress.deadline().passed() {
+                results.no_time_for(format!("{} guests", guest.name()), progress);
+                continue;
+            }
+            let deadline = progress.deadline().part(1.0 / (plan.guests.len() - index) as f64);
+            match guest {
+                GuestKind::Tiny => {
+                    tiny::measure(&host, &plan, deadline, results, progress)?;
+                    density::measure(&host, &plan, results, progress)?;
+                }
+                GuestKind::Linux => linux::measure(&host, here, &plan, deadline, results, progress)?,
+            }
         }
+        Ok(())
     }
-    let table = report::render(&ground.card, &plan, &results);
-    Ok(Outcome { document: Document::new(ground.card, results.records()?), table })
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
+
+    fn figure(document: &Document) -> Option<Result<String, BenchError>> {
+        document.records.iter().any(|record| record.experiment == EXPERIMENT).then(|| crate::figure::draw(document))
+    }
 }

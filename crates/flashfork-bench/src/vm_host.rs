@@ -1,4 +1,4 @@
-//! What the experiments on virtual machines share: where the monitor is installed, its shells, its templates.
+//! What the experiments on virtual machines share: the monitor's shells, and templates.
 //!
 //! Shells are driven as the daemon drives them: `flashfork-shell` processes in their jail, each behind a Unix socket. Nothing
 //! in between adds to what is timed.
@@ -11,7 +11,6 @@ use memory::{huge_share, resident};
 pub(crate) use template::{Claimed, Template};
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use flashfork_proto::shape::{Pages, Shape};
@@ -20,42 +19,14 @@ use flashfork_vmm::machine::Blank;
 use flashfork_vmm::pool::{Program, Shell};
 use kvm_ioctls::Kvm;
 
-use crate::host::HostCard;
-use crate::lock::MachineLock;
-use crate::{BenchError, Progress};
+use crate::BenchError;
+use crate::experiment::Places;
 
 /// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The vsock context id of every guest here; they never meet.
 pub(crate) const CID: u32 = 3;
-
-/// Where the parts of the monitor are.
-#[derive(Debug, Clone)]
-pub struct Installed {
-    /// `flashfork-shell`.
-    pub shell: PathBuf,
-    /// The guest agent, a static program, for Linux guests.
-    pub agent: PathBuf,
-    /// Where the kernel and initramfs of Linux guests are kept.
-    pub cache: PathBuf,
-}
-
-/// What an experiment stands on. Nobody else measures on this machine as long as it lives.
-#[derive(Debug)]
-pub(crate) struct Ground {
-    pub card: HostCard,
-    pub host: Host,
-    _lock: MachineLock,
-}
-
-impl Ground {
-    /// Waits for the machine-wide lock.
-    pub(crate) fn new(installed: &Installed, progress: &mut dyn Progress) -> Result<Self, BenchError> {
-        let _lock = MachineLock::acquire(progress)?;
-        Ok(Self { card: HostCard::read()?, host: Host::open(installed)?, _lock })
-    }
-}
 
 /// KVM and the program that shells are.
 #[derive(Debug)]
@@ -67,7 +38,7 @@ pub(crate) struct Host {
 
 impl Host {
     /// Opens `/dev/kvm`.
-    pub(crate) fn open(installed: &Installed) -> Result<Self, BenchError> {
+    pub(crate) fn open(here: &dyn Places) -> Result<Self, BenchError> {
         let kvm = Kvm::new().map_err(|error| {
             BenchError::Unable(format!("no virtual machine runs here: {}", flashfork_vmm::kvm::unavailable(&error)))
         })?;
@@ -75,7 +46,7 @@ impl Host {
         let borrowed = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
         let descriptor =
             borrowed.try_clone_to_owned().map_err(|error| BenchError::system("duplicate /dev/kvm", error))?;
-        let program = Program { path: installed.shell.clone(), args: Vec::new() };
+        let program = Program { path: here.shell()?, args: Vec::new() };
         Ok(Self { kvm, descriptor, program })
     }
 

@@ -10,17 +10,17 @@
 //! page, not of writing 4 KB. Guests run a few bytes of code without a kernel, so the guest's own page tables have no part in it.
 
 mod code;
-mod measured;
+mod found;
 mod options;
 mod passes;
 mod report;
 
 pub use options::VmMemoryOptions;
 
+use crate::experiment::{Experiment, Places, Results};
 use crate::record::Document;
-use crate::vm_host::{Ground, Installed, available};
-use crate::{BenchError, Outcome, Progress, memory};
-use measured::Results;
+use crate::vm_host::{Host, available};
+use crate::{BenchError, Progress, memory};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "vm-memory";
@@ -28,24 +28,22 @@ pub const EXPERIMENT: &str = "vm-memory";
 /// Left to the rest of the machine.
 const RESERVE: u64 = 512 << 20;
 
-/// Runs the experiment: waits for the machine-wide lock, refuses a size that doesn't fit before allocating anything, measures.
-pub fn run(
-    options: &VmMemoryOptions,
-    installed: &Installed,
-    progress: &mut dyn Progress,
-) -> Result<Outcome, BenchError> {
-    let ground = Ground::new(installed, progress)?;
-    let host = &ground.host;
-    let size = options.size.0;
-    // The guest, a template that is a copy of it, and a clone that has copied it all.
-    memory::require(
-        &memory::headroom()?,
-        format!("a guest of {}, its template and its clone", options.size),
-        3 * size + RESERVE,
-    )?;
-    let (pages, missing) = available(size, 2)?;
-    let mut results = Results { size, notes: Vec::from_iter(missing), ..Results::default() };
-    passes::measure(host, &pages, options.rounds as usize, &mut results, progress)?;
-    let table = report::render(&ground.card, &results);
-    Ok(Outcome { document: Document::new(ground.card, results.records()?), table })
+impl Experiment for VmMemoryOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "What touching memory costs in a virtual machine that was booted, and in a clone";
+
+    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        let host = Host::open(here)?;
+        let size = self.size.0;
+        // The guest, a template that is a copy of it, and a clone that has copied it all.
+        let what = format!("a guest of {}, its template and its clone", self.size);
+        memory::require(&memory::headroom()?, what, 3 * size + RESERVE)?;
+        let (pages, short) = available(size, 2)?;
+        short.into_iter().for_each(|why| results.leave_out("hugetlb", why, progress));
+        passes::measure(&host, size, &pages, self.rounds as usize, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
 }

@@ -14,16 +14,23 @@ mod templates;
 pub use options::WarmOptions;
 pub use program::Program;
 
-use std::path::Path;
-
-use crate::{BenchError, Outcome, Progress, experiment};
+use crate::experiment::{Experiment, Places, Results};
+use crate::record::Document;
+use crate::{BenchError, Progress};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "warm";
 
-/// Runs the experiment with the command `flashfork`: waits for the machine-wide lock, warms a template of each program that is there, and
-/// leaves nothing of them behind.
-pub fn run(options: &WarmOptions, flashfork: &Path, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let measure = |results: &mut _, progress: &mut dyn Progress| rounds::measure(options, flashfork, results, progress);
-    experiment::run(EXPERIMENT, progress, measure, report::render_all)
+impl Experiment for WarmOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str =
+        "Programs from the shell, started anew and cloned from a warmed template: Python with numpy, Perl, Ruby";
+
+    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        rounds::measure(self, &here.command()?, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
 }

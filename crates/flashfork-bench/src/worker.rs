@@ -7,7 +7,6 @@
 
 mod channel;
 mod coordinator;
-mod registry;
 mod serve;
 
 use serde::Serialize;
@@ -16,7 +15,7 @@ use serde::de::DeserializeOwned;
 use crate::BenchError;
 
 pub use coordinator::Worker;
-pub use serve::{serve, worker_main};
+pub use serve::{Registered, worker_main};
 
 /// The first argument that turns the program into a worker.
 pub const ARGUMENT: &str = "bench-worker";

@@ -23,15 +23,32 @@ pub use report::PAPER;
 pub(crate) use runs::visit;
 pub use snapshot::Snapshot;
 
-use crate::{BenchError, Outcome, Progress, experiment};
+use crate::experiment::{Experiment, Places, Results};
+use crate::record::Document;
+use crate::{BenchError, Progress};
 
 /// The name of this experiment in records.
 pub const EXPERIMENT: &str = "write-fraction";
 
-/// Runs the experiment: waits for the machine-wide lock, runs or visits the program, compares its memory at two moments.
-///
-/// Errors: a command that can't be started or ends before the second moment, a process that isn't there or denies access.
-pub fn run(options: &WriteFractionOptions, progress: &mut dyn Progress) -> Result<Outcome, BenchError> {
-    let measure = |results: &mut _, progress: &mut dyn Progress| runs::measure(options, results, progress);
-    experiment::run(EXPERIMENT, progress, measure, report::render_all)
+impl Experiment for WriteFractionOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "How much of a program's memory changes between two moments: bytes, pages, huge pages";
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        runs::measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report::render_all(document)
+    }
+
+    fn in_all(quick: bool) -> Option<(Self, u64)> {
+        let options = Self { runs: if quick { 1 } else { 5 }, ..Self::default() };
+        Some((options, if quick { 15 } else { 60 }))
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! The programs are this executable started again; each prepares its memory, says so, and forks on request.
 
+mod here;
+
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -12,6 +14,7 @@ use flashfork::{CostModel, HostId};
 use flashfork_bench::advise::{self, Engine};
 use flashfork_bench::forecasts::{self, AdviseOptions};
 use flashfork_bench::{Silent, worker};
+use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const MB: usize = 1 << 20;
@@ -159,7 +162,7 @@ fn a_command_is_started_and_ended() -> Result<(), Failed> {
 }
 
 fn forecasts_are_kept_beside_what_forks_took() -> Result<(), Failed> {
-    let outcome = forecasts::run(&AdviseOptions { rounds: 2 }, &mut Silent)?;
+    let outcome = run(&AdviseOptions { rounds: 2 }, &mut Silent)?;
     for program in ["small", "64 MB on 4 KB pages", "256 MB on 4 KB pages", "256 MB on huge pages", "1000 mappings"] {
         for (method, samples) in [("forecast", 2), ("measured", 2 * 21)] {
             let found = outcome.document.find(forecasts::EXPERIMENT, method, &[("shape", program.into())]);
@@ -174,7 +177,9 @@ fn forecasts_are_kept_beside_what_forks_took() -> Result<(), Failed> {
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     match args.first().and_then(|arg| arg.to_str()) {
-        Some(worker::ARGUMENT) => return worker::worker_main(args.into_iter().skip(1)),
+        Some(worker::ARGUMENT) => {
+            return worker::worker_main(flashfork_bench::experiments::workers(), args.into_iter().skip(1));
+        }
         Some("be-a-program") => {
             let megabytes = args.get(1).and_then(|text| text.to_str()?.parse().ok());
             return megabytes.map_or(ExitCode::FAILURE, be_a_program);

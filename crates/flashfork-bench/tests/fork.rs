@@ -1,14 +1,18 @@
 //! `bench fork` at tiny sizes: what it records is complete and adds up. No times are judged.
 
+mod here;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use flashfork_bench::experiments::workers;
 use flashfork_bench::figure;
-use flashfork_bench::fork::{self, ForkOptions};
+use flashfork_bench::fork::ForkOptions;
 use flashfork_bench::record::{Document, Record};
 use flashfork_bench::size::Size;
 use flashfork_bench::{BenchError, Outcome, Progress, worker, worker_main};
+use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 
@@ -74,7 +78,7 @@ fn single<'a>(outcome: &'a Outcome, wanted: impl Fn(&Record) -> bool + 'a) -> im
 
 fn records_are_complete_and_add_up() -> Result<(), Failed> {
     let mut steps = Steps::default();
-    let outcome = fork::run(&options(&[0, SIZE], Some(2)), &mut steps)?;
+    let outcome = run(&options(&[0, SIZE], Some(2)), &mut steps)?;
     assert_eq!(steps.announced, steps.made);
     assert!(outcome.document.records.iter().all(|record| record.experiment == "fork"));
 
@@ -109,7 +113,7 @@ fn records_are_complete_and_add_up() -> Result<(), Failed> {
     for part in methods.iter().copied().chain(["empty process", "8 MB"]) {
         assert!(figure.contains(part), "'{part}' is missing in the figure");
     }
-    for part in ["Idle parent", "2 processes at once", "Sealing", "Promises", "fork-4k", "8M", "not measured"] {
+    for part in ["Idle parent", "Several processes at once", "Sealing", "Promises", "fork-4k", "8M", "not measured"] {
         assert!(outcome.table.contains(part), "'{part}' is missing in\n{}", outcome.table);
     }
     Ok(())
@@ -191,7 +195,7 @@ fn check_file(outcome: &Outcome) -> Result<(), Failed> {
 }
 
 fn an_empty_process_alone_can_be_measured() -> Result<(), Failed> {
-    let outcome = fork::run(&options(&[0], None), &mut flashfork_bench::Silent)?;
+    let outcome = run(&options(&[0], None), &mut flashfork_bench::Silent)?;
     let found: BTreeSet<(&str, &str)> =
         single(&outcome, |_| true).map(|record| (record.method.as_str(), text(record, "measure"))).collect();
     assert_eq!(found, BTreeSet::from([("fork-4k", "call"), ("fork-4k", "cycle"), ("seal", "call"), ("seal", "cycle")]));
@@ -200,7 +204,7 @@ fn an_empty_process_alone_can_be_measured() -> Result<(), Failed> {
 
 fn a_size_that_does_not_fit_is_refused_before_allocation() -> Result<(), Failed> {
     let mut steps = Steps::default();
-    let error = fork::run(&options(&[0, 1 << 50], None), &mut steps).unwrap_err();
+    let error = run(&options(&[0, 1 << 50], None), &mut steps).unwrap_err();
     assert!(matches!(error, BenchError::DoesNotFit { .. }), "{error:?}");
     assert!(error.to_string().starts_with("1024T, method"), "{error}");
     assert_eq!(steps.announced, 0);
@@ -210,7 +214,7 @@ fn a_size_that_does_not_fit_is_refused_before_allocation() -> Result<(), Failed>
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
-        return worker_main(args.into_iter().skip(1));
+        return worker_main(workers(), args.into_iter().skip(1));
     }
     let tests: [(&str, Test); 3] = [
         ("records_are_complete_and_add_up", records_are_complete_and_add_up),

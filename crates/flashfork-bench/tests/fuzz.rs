@@ -1,15 +1,18 @@
 //! `bench fuzz` at a tiny size: that every method really fuzzes, counts what it did, and leaves nothing behind.
 
+mod here;
+
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use flashfork_bench::fuzz::{self, FuzzOptions};
+use flashfork_bench::fuzz::FuzzOptions;
 use flashfork_bench::record::Record;
 use flashfork_bench::size::Size;
-use flashfork_bench::{Outcome, Silent};
+use flashfork_bench::{Outcome, Places, Silent};
+use here::{Here, run};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 
@@ -23,9 +26,8 @@ fn options(cache: &Path, preload: Option<PathBuf>, seconds: u32) -> FuzzOptions 
     FuzzOptions { size: Size(4 << 20), seconds, slices: 2, preload, cache: Some(cache.to_path_buf()) }
 }
 
-/// Kept between runs of the tests, because compiling SQLite takes a minute.
 fn cache() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz")
+    Here.cache("bench").unwrap()
 }
 
 fn shim() -> PathBuf {
@@ -44,7 +46,7 @@ fn number(value: &Value) -> f64 {
 }
 
 fn plain_and_sealed_do_the_same_work() -> Result<(), Failed> {
-    let outcome = fuzz::run(&options(&cache(), Some(shim()), 6), &mut Silent)?;
+    let outcome = run(&options(&cache(), Some(shim()), 6), &mut Silent)?;
     for method in ["fork-4k", "seal"] {
         let series = record(&outcome, method, "rate over time");
         let ends = series.observed["t_s"].as_array().unwrap();
@@ -128,10 +130,8 @@ fn a_missing_afl_is_named() -> Result<(), Failed> {
 
 fn without_a_shim_nothing_is_run() -> Result<(), Failed> {
     let cache = tempfile::tempdir()?;
-    let error = fuzz::run(&options(cache.path(), None, 1), &mut Silent).unwrap_err().to_string();
-    assert!(error.contains("--preload"), "{error}");
     let missing = Some(PathBuf::from("/nonexistent/libflashfork_preload.so"));
-    let error = fuzz::run(&options(cache.path(), missing, 1), &mut Silent).unwrap_err().to_string();
+    let error = run(&options(cache.path(), missing, 1), &mut Silent).unwrap_err().to_string();
     assert!(error.contains("/nonexistent"), "{error}");
     assert_eq!(std::fs::read_dir(cache.path())?.count(), 0);
     Ok(())
@@ -142,7 +142,7 @@ fn main() -> ExitCode {
     if let [first, cache, shim] = args.as_slice()
         && first == COORDINATOR
     {
-        let run = fuzz::run(&options(Path::new(cache), Some(shim.into()), 3600), &mut Silent);
+        let run = run(&options(Path::new(cache), Some(shim.into()), 3600), &mut Silent);
         return run.map_or_else(
             |error| {
                 eprintln!("{error}");

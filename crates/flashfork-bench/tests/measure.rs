@@ -1,21 +1,25 @@
 //! The experiments about process creation at tiny sizes: what they record is complete and adds up. No times are judged.
 
+mod here;
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use flashfork_bench::access::{self, AccessMixOptions, FaultOptions};
-use flashfork_bench::clones::{self, ClonesOptions};
+use flashfork_bench::access::{AccessMixOptions, FaultOptions};
+use flashfork_bench::clones::ClonesOptions;
 use flashfork_bench::compare;
-use flashfork_bench::cow_model::{self, CowModelOptions, Grid, Model};
-use flashfork_bench::creation::{self, CreationOptions, Touch};
-use flashfork_bench::fork::{self, ForkOptions, Method};
+use flashfork_bench::cow_model::{CowModelOptions, Grid, Model};
+use flashfork_bench::creation::{CreationOptions, Touch};
+use flashfork_bench::experiments::workers;
+use flashfork_bench::fork::{ForkOptions, Method};
 use flashfork_bench::lock::MachineLock;
 use flashfork_bench::record::{Document, Record};
-use flashfork_bench::rollback::{self, RollbackOptions};
+use flashfork_bench::rollback::RollbackOptions;
 use flashfork_bench::size::Size;
-use flashfork_bench::write_fraction::{self, Ready, WriteFractionOptions};
+use flashfork_bench::write_fraction::{Ready, WriteFractionOptions};
 use flashfork_bench::{BenchError, Outcome, Progress, Silent, worker, worker_main};
+use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// One test.
@@ -57,7 +61,7 @@ fn check_file(outcome: &Outcome) -> Result<(), Failed> {
 }
 
 fn every_way_is_measured_and_its_phases_add_up() -> Result<(), Failed> {
-    let outcome = creation::run(&tiny(Touch::All), &mut Silent)?;
+    let outcome = run(&tiny(Touch::All), &mut Silent)?;
     check_file(&outcome)?;
     let records = &outcome.document.records;
     let found: BTreeSet<(&str, &str)> =
@@ -95,7 +99,7 @@ fn every_way_is_measured_and_its_phases_add_up() -> Result<(), Failed> {
 
 fn untouched_memory_has_no_page_tables() -> Result<(), Failed> {
     let options = CreationOptions { sizes: Some(vec![Size(64 << 20)]), fds: 0, vmas: 0, ..tiny(Touch::None) };
-    let outcome = creation::run(&options, &mut Silent)?;
+    let outcome = run(&options, &mut Silent)?;
     let fork = outcome.document.records.iter().find(|record| record.method == "fork-4k").unwrap();
     // 64 MB touched would need 32 page tables of 4 KB.
     assert!(fork.observed["facts"]["page_table_bytes"].as_u64().unwrap() < 32 * 4096, "{fork:?}");
@@ -105,7 +109,7 @@ fn untouched_memory_has_no_page_tables() -> Result<(), Failed> {
 
 fn an_interrupted_run_keeps_what_is_measured() -> Result<(), Failed> {
     // Parents of four or five kinds are prepared, then some rounds are made.
-    let outcome = creation::run(&tiny(Touch::All), &mut StopAfter(9))?;
+    let outcome = run(&tiny(Touch::All), &mut StopAfter(9))?;
     let records = &outcome.document.records;
     assert!(
         !records.is_empty() && records.iter().all(|record| record.observed["ended"].as_str().unwrap() == "interrupted")
@@ -115,18 +119,19 @@ fn an_interrupted_run_keeps_what_is_measured() -> Result<(), Failed> {
 
 fn a_parent_that_does_not_fit_is_refused() -> Result<(), Failed> {
     let options = CreationOptions { sizes: Some(vec![Size(1 << 50)]), ..tiny(Touch::All) };
-    let error = creation::run(&options, &mut Silent).unwrap_err();
+    let error = run(&options, &mut Silent).unwrap_err();
     assert!(matches!(error, BenchError::DoesNotFit { .. }), "{error}");
     Ok(())
 }
 
 fn the_papers_grid_is_measured_and_fitted() -> Result<(), Failed> {
-    let outcome = cow_model::run(&CowModelOptions { grid: Grid::Paper, quick: true }, &mut Silent)?;
+    let outcome = run(&CowModelOptions { grid: Grid::Paper, quick: true }, &mut Silent)?;
     check_file(&outcome)?;
     let model = Model::of(&outcome.document, Method::Fork4k).ok_or("no fit")?;
     assert_eq!(model.cells.len(), 4 * 4);
     assert!(model.fit.coefficients.iter().all(|price| price.is_finite()), "{model:?}");
-    let forks: Vec<u64> = cow_model::times_by_forks(&outcome.document).iter().map(|(forks, _)| *forks).collect();
+    let forks: Vec<u64> =
+        flashfork_bench::cow_model::times_by_forks(&outcome.document).iter().map(|(forks, _)| *forks).collect();
     assert_eq!(forks, [1, 3, 10, 32, 100]);
     for part in ["each page written", "AT&T 3B2/310", "HP 9000/350", "this host, fork-4k", "0.823", "real", "wrote 0.9"]
     {
@@ -148,8 +153,7 @@ fn changed(outcome: &Outcome, name: &str, granule: u64) -> (f64, u64) {
 }
 
 fn ready_runs_change_some_of_their_memory() -> Result<(), Failed> {
-    let outcome =
-        write_fraction::run(&WriteFractionOptions { ready: Some(Ready::ALL.to_vec()), ..looks() }, &mut Silent)?;
+    let outcome = run(&WriteFractionOptions { ready: Some(Ready::ALL.to_vec()), ..looks() }, &mut Silent)?;
     for name in ["cpython", "emacs-hanoi", "sqlite", "redis"] {
         // Not every machine has all four; what is missing is said to be so.
         if outcome.document.missing.iter().any(|missing| missing.cell == name) {
@@ -176,7 +180,7 @@ fn a_command_that_stops_itself_sets_its_moments() -> Result<(), Failed> {
                   for i in range(300): m[i * 4096] = 2\nos.kill(os.getpid(), signal.SIGSTOP)\n";
     let command = ["python3", "-S", "-c", script].map(OsString::from).to_vec();
     let options = WriteFractionOptions { command, after: 60.0, during: 60.0, runs: 2, ..looks() };
-    let outcome = write_fraction::run(&options, &mut Silent)?;
+    let outcome = run(&options, &mut Silent)?;
     let pages = outcome.document.records.iter().find(|record| record.chosen["granule"] == 4096).unwrap();
     assert_eq!(pages.n, 2);
     for changed in pages.observed["changed"].as_array().unwrap() {
@@ -186,7 +190,7 @@ fn a_command_that_stops_itself_sets_its_moments() -> Result<(), Failed> {
 }
 
 fn what_can_not_be_looked_at_is_an_error_in_one_line() -> Result<(), Failed> {
-    let run = |options: WriteFractionOptions| write_fraction::run(&options, &mut Silent).unwrap_err().to_string();
+    let run = |options: WriteFractionOptions| run(&options, &mut Silent).unwrap_err().to_string();
     let command = |words: &[&str]| WriteFractionOptions {
         command: words.iter().map(OsString::from).collect(),
         after: 30.0,
@@ -201,7 +205,7 @@ fn what_can_not_be_looked_at_is_an_error_in_one_line() -> Result<(), Failed> {
 }
 
 fn first_writes_are_measured_for_every_method() -> Result<(), Failed> {
-    let outcome = access::fault(&FaultOptions { size: Size(8 << 20), quick: true }, &mut Silent)?;
+    let outcome = run(&FaultOptions { size: Size(8 << 20), quick: true }, &mut Silent)?;
     check_file(&outcome)?;
     for method in ["fork-4k", "seal"] {
         for measure in ["first_write", "next_write"] {
@@ -214,7 +218,7 @@ fn first_writes_are_measured_for_every_method() -> Result<(), Failed> {
 }
 
 fn walks_are_measured_for_every_mix() -> Result<(), Failed> {
-    let outcome = access::access_mix(&AccessMixOptions { size: Size(64 << 20), quick: true }, &mut Silent)?;
+    let outcome = run(&AccessMixOptions { size: Size(64 << 20), quick: true }, &mut Silent)?;
     check_file(&outcome)?;
     for method in ["fork-4k", "seal"] {
         let found: BTreeSet<(u64, u64)> = outcome
@@ -268,14 +272,11 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
     let size = Size(8 << 20);
     let sizes = Some(vec![size]);
     let outcomes = [
-        creation::run(
-            &CreationOptions { sizes: sizes.clone(), quick: true, ..CreationOptions::default() },
-            &mut Silent,
-        )?,
-        fork::run(&ForkOptions { sizes, rounds: Some(1), concurrent: Some(2), ..ForkOptions::default() }, &mut Silent)?,
-        access::fault(&FaultOptions { size, quick: true }, &mut Silent)?,
-        access::access_mix(&AccessMixOptions { size, quick: true }, &mut Silent)?,
-        cow_model::run(&CowModelOptions { grid: Grid::Modern, quick: true }, &mut Silent)?,
+        run(&CreationOptions { sizes: sizes.clone(), quick: true, ..CreationOptions::default() }, &mut Silent)?,
+        run(&ForkOptions { sizes, rounds: Some(1), concurrent: Some(2), ..ForkOptions::default() }, &mut Silent)?,
+        run(&FaultOptions { size, quick: true }, &mut Silent)?,
+        run(&AccessMixOptions { size, quick: true }, &mut Silent)?,
+        run(&CowModelOptions { grid: Grid::Modern, quick: true }, &mut Silent)?,
     ];
     for outcome in &outcomes {
         check_file(outcome)?;
@@ -294,7 +295,7 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
         [(1 << 20, "fork-hugetlb 1 MB", "no multiple"), (256 << 20, "fork-hugetlb 256 MB", "vm.nr_hugepages=")]
     {
         let options = CreationOptions { sizes: Some(vec![Size(size)]), fds: 0, vmas: 0, ..tiny(Touch::All) };
-        let missing = creation::run(&options, &mut StopAfter(7))?.document.missing;
+        let missing = run(&options, &mut StopAfter(7))?.document.missing;
         assert!(missing.iter().any(|left| left.cell == cell && left.reason.contains(why)), "{missing:?}");
     }
     Ok(())
@@ -303,11 +304,11 @@ fn pages_of_the_hosts_pool_are_measured_where_there_are_some() -> Result<(), Fai
 /// A clone that doesn't live, or a parent whose memory changed, is an error of the run.
 fn clones_live_at_once_and_their_memory_is_counted() -> Result<(), Failed> {
     let options = ClonesOptions { count: 12, others: 3, size: Size(8 << 20), pages: 4, rounds: 2 };
-    let outcome = clones::run(&options, &mut Silent)?;
+    let outcome = run(&options, &mut Silent)?;
     check_file(&outcome)?;
     for method in ["fork-4k", "seal"] {
         for measure in ["alive", "forks", "memory_each"] {
-            let found = outcome.document.find(clones::EXPERIMENT, method, &[("measure", measure.into())]);
+            let found = outcome.document.find("clones", method, &[("measure", measure.into())]);
             let found = found.ok_or(format!("no {measure} of {method}"))?;
             assert_eq!(found.n, 2, "{method} {measure}");
         }
@@ -317,12 +318,12 @@ fn clones_live_at_once_and_their_memory_is_counted() -> Result<(), Failed> {
 
 /// A page that isn't rolled back is an error of the run.
 fn regions_and_a_process_go_back() -> Result<(), Failed> {
-    let outcome = rollback::run(&RollbackOptions { size: Size(8 << 20), quick: true }, &mut Silent)?;
+    let outcome = run(&RollbackOptions { size: Size(8 << 20), quick: true }, &mut Silent)?;
     check_file(&outcome)?;
     for method in ["region-4k", "process"] {
         for pages in [1, 10, 100, 1000] {
             let wanted = [("measure", "rollback".into()), ("pages_written", pages.into())];
-            let found = outcome.document.find(rollback::EXPERIMENT, method, &wanted);
+            let found = outcome.document.find("rollback", method, &wanted);
             assert!(found.is_some_and(|found| found.min > 0.0), "{method} {pages}");
         }
     }
@@ -332,7 +333,7 @@ fn regions_and_a_process_go_back() -> Result<(), Failed> {
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if args.first().is_some_and(|arg| arg == worker::ARGUMENT) {
-        return worker_main(args.into_iter().skip(1));
+        return worker_main(workers(), args.into_iter().skip(1));
     }
     let tests: [(&str, Test); 13] = [
         ("clones::clones_live_at_once_and_their_memory_is_counted", clones_live_at_once_and_their_memory_is_counted),

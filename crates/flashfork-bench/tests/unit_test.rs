@@ -1,12 +1,16 @@
 //! `bench unit-test` at a tiny size: the clones' results, the records and the refusals, not the times.
 
+mod here;
+
 use std::path::Path;
 use std::process::ExitCode;
 
+use flashfork_bench::experiments::workers;
 use flashfork_bench::record::Record;
 use flashfork_bench::size::Size;
-use flashfork_bench::unit_test::{self, UnitTestOptions};
+use flashfork_bench::unit_test::UnitTestOptions;
 use flashfork_bench::{Outcome, Silent, worker};
+use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// One test.
@@ -23,7 +27,8 @@ fn records<'a>(outcome: &'a Outcome, method: &str, phase: &str) -> Vec<&'a Recor
 
 /// The run itself fails unless every clone found what its parent had counted and every checksum stayed the same.
 fn every_method_runs_every_test_in_clones() -> Result<(), Failed> {
-    let outcome = unit_test::run(&options(4 << 20, 1, None), &mut Silent)?;
+    let cache = tempfile::tempdir()?;
+    let outcome = run(&options(4 << 20, 1, Some(cache.path())), &mut Silent)?;
     for method in ["fork-4k", "seal"] {
         for phase in ["clone", "test", "reap", "whole"] {
             let records = records(&outcome, method, phase);
@@ -44,18 +49,18 @@ fn every_method_runs_every_test_in_clones() -> Result<(), Failed> {
 
 fn jobs_run_side_by_side_and_share_one_image() -> Result<(), Failed> {
     let cache = tempfile::tempdir()?;
-    let first = unit_test::run(&options(2 << 20, 2, Some(cache.path())), &mut Silent)?;
+    let first = run(&options(2 << 20, 2, Some(cache.path())), &mut Silent)?;
     assert_eq!(records(&first, "seal", "initialise")[0].n, 2);
     assert!(records(&first, "seal", "whole").iter().all(|record| record.n == 60));
     assert_eq!(std::fs::read_dir(cache.path())?.count(), 1);
-    let second = unit_test::run(&options(2 << 20, 2, Some(cache.path())), &mut Silent)?;
+    let second = run(&options(2 << 20, 2, Some(cache.path())), &mut Silent)?;
     assert!(records(&second, "image", "build image").is_empty(), "the kept image was not taken");
     Ok(())
 }
 
 fn what_does_not_fit_is_refused_before_anything_is_built() -> Result<(), Failed> {
     let cache = tempfile::tempdir()?;
-    let error = unit_test::run(&options(1 << 50, 1, Some(cache.path())), &mut Silent).unwrap_err().to_string();
+    let error = run(&options(1 << 50, 1, Some(cache.path())), &mut Silent).unwrap_err().to_string();
     assert!(error.contains("needs") && error.contains("1024T"), "{error}");
     assert_eq!(std::fs::read_dir(cache.path())?.count(), 0);
     Ok(())
@@ -64,7 +69,7 @@ fn what_does_not_fit_is_refused_before_anything_is_built() -> Result<(), Failed>
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|arg| arg == worker::ARGUMENT) {
-        return worker::worker_main(args);
+        return worker::worker_main(workers(), args);
     }
     let tests: [(&str, Test); 3] = [
         ("every_method_runs_every_test_in_clones", every_method_runs_every_test_in_clones),

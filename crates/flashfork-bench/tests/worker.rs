@@ -150,7 +150,9 @@ fn coordinate() -> ExitCode {
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     match args.first().and_then(|arg| arg.to_str()) {
-        Some(worker::ARGUMENT) => return worker::serve::<Counter>(args.into_iter().skip(1)),
+        Some(worker::ARGUMENT) => {
+            return worker::worker_main([worker::Registered::of::<Counter>()], args.into_iter().skip(1));
+        }
         Some("coordinate") => return coordinate(),
         _ => {}
     }

@@ -3,7 +3,6 @@
 use serde_json::Value;
 
 use super::EXPERIMENT;
-use super::options::{CreationOptions, Touch};
 use super::way::{PROGRAM, Phase, Then, Way};
 use crate::experiment::page;
 use crate::record::{Document, Record};
@@ -12,18 +11,21 @@ use crate::stats::{Summary, ratio_of_medians};
 use crate::table::{ratio, render, time, time_range};
 
 /// Everything, for people.
-pub(super) fn render_all(document: &Document, options: &CreationOptions) -> String {
+pub(super) fn render_all(document: &Document) -> String {
+    // The same for all records.
+    let chosen = |name: &str| document.records.first().and_then(|record| record.chosen.get(name));
+    let more = |name| chosen(name).and_then(Value::as_u64).unwrap_or(0);
     let mut sizes: Vec<u64> =
         document.records.iter().filter_map(|record| record.chosen.get("size").and_then(Value::as_u64)).collect();
     sizes.dedup();
-    let touched = match options.touch {
-        Touch::All => "The parent has written all its memory.",
-        Touch::None => {
+    let touched = match chosen("touch").and_then(Value::as_str) {
+        Some("none") => {
             "The parent has mapped its memory and not touched it: there are no pages to copy entries of, and the size changes \
              nothing. What costs is memory in use, not memory asked for."
         }
+        _ => "The parent has written all its memory.",
     };
-    let more = match (options.fds, options.vmas) {
+    let more = match (more("extra_fds"), more("extra_vmas")) {
         (0, 0) => String::new(),
         (fds, vmas) => format!(" It has {fds} more open files and {vmas} more mappings."),
     };

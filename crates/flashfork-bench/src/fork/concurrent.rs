@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::measured::Group;
-use super::probe::{Batch, Measure, Probe};
+use super::found::{Group, keep};
+use super::probe::{Batch, Probe};
 use super::rounds::{Member, by_measure};
 use super::subject::{Ask, monotonic};
 use super::touch::ParentState;
 use super::{Method, Run};
 use crate::BenchError;
-use crate::sampling::{Effort, Series, sample};
+use crate::sampling::{Effort, sample};
 use crate::size::Size;
 
 /// How long the workers clone side by side in one batch, in microseconds. Time ends a batch, not a count: the fast ones must
@@ -53,9 +53,9 @@ impl Run<'_> {
             Ok(by_measure(Probe::Exit, &samples))
         });
         for (team, series) in teams.iter().zip(&sampled.cells) {
-            let cell =
-                |of: &Series<Measure>| team[0].cell(&group, ParentState::Idle, of.measure, &of.rounds, sampled.ended);
-            self.results.cells.extend(series.iter().map(cell));
+            for series in series {
+                keep(self.results, &group, &team[0], ParentState::Idle, series, sampled.ended)?;
+            }
         }
         done.and_then(|()| teams.iter_mut().flatten().try_for_each(Member::verify))
     }
@@ -67,7 +67,7 @@ impl Run<'_> {
         let flaw = members.iter().find_map(Member::flaw);
         let Some(flaw) = flaw else { return Ok(Some(members)) };
         let cell = format!("{} × {}", self.plan.concurrent, members[0].spec.name());
-        self.results.found.leave_out(cell, flaw, self.progress);
+        self.results.leave_out(cell, flaw, self.progress);
         Ok(None)
     }
 }

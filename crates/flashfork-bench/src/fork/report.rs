@@ -1,47 +1,52 @@
 //! The tables of `bench fork`.
 
 use super::Method;
-use super::measured::{Cell, Results};
-use super::plan::Plan;
+use super::found::{concurrent as at_once, find, groups, number, sizes, states};
 use super::probe::Measure;
+use super::sealing::{self, EXTRA_REPORTED, EXTRA_SEEN, HUGE_FRACTION, TIME};
 use super::targets::{self, faster, to_empty};
 use super::touch::ParentState;
 use crate::engine::Pages;
 use crate::experiment::page;
-use crate::record::Document;
+use crate::record::{Document, Record};
 use crate::size::{Size, show};
 use crate::stats::Summary;
 use crate::table::{ratio, render, three_figures, time, time_range};
 use crate::target;
 
 /// Everything, for people.
-pub(super) fn render_all(document: &Document, plan: &Plan, results: &Results) -> String {
-    let mut parts = vec![
-        format!("Medians of at most {} interleaved rounds, parent and clones pinned to CPU {}.", plan.rounds, plan.cpu),
-        idle(plan, results),
-        speedups(plan, results),
-        touched(plan, results),
-        concurrent(plan, results),
-        sealing(results),
-        promises(results),
+pub(super) fn render_all(document: &Document) -> String {
+    let apart = sizes(document).into_iter().filter(|&size| groups(document, size) > 1).map(|size| {
+        format!(
+            "{}: the methods did not fit into memory together; measured one group after the other, each beside an empty process.",
+            Size(size)
+        )
+    });
+    let parts = [
+        "Medians of interleaved rounds, parent and clones pinned to one CPU.".to_owned(),
+        idle(document),
+        speedups(document),
+        touched(document),
+        concurrent(document),
+        sealing(document),
+        promises(document),
     ];
-    parts.extend(results.notes.iter().cloned());
-    page(document, parts)
+    page(document, parts.into_iter().chain(apart))
 }
 
 /// One row per size and method: the call and what the clone costs afterwards.
-fn idle(plan: &Plan, results: &Results) -> String {
+fn idle(document: &Document) -> String {
     let mut rows = Vec::new();
-    for (size, method) in configurations(plan) {
-        let cell = |measure| results.cell(method, size, ParentState::Idle, measure);
-        let Some(call) = cell(Measure::Call) else { continue };
-        let median = |measure| cell(measure).and_then(summary).map_or(String::new(), |summary| time(summary.p50));
+    for (size, method) in configurations(document) {
+        let record = |measure| find(document, method, size, ParentState::Idle, measure);
+        let Some(call) = record(Measure::Call) else { continue };
+        let median = |measure| record(measure).map_or(String::new(), |record| time(record.p50));
         rows.push(vec![
             Size(size).to_string(),
             method.name().to_owned(),
             median(Measure::Call),
             spread(call),
-            against_empty(results, call),
+            against_empty(document, call),
             median(Measure::Cycle),
             median(Measure::FirstWrite),
             median(Measure::Reads),
@@ -63,40 +68,41 @@ fn idle(plan: &Plan, results: &Results) -> String {
 }
 
 /// "1G: the fork call of seal is 270 × (251–291) as fast as fork-4k, ..."; the same for odf.
-fn speedups(plan: &Plan, results: &Results) -> String {
+fn speedups(document: &Document) -> String {
     let line = |size: u64, engine: Method| {
         let parts: Vec<String> = [Method::Fork4k, Method::ForkThp]
             .into_iter()
-            .filter_map(|plain| Some((plain, faster(results, plain, engine, size, Measure::Call)?)))
+            .filter_map(|plain| Some((plain, faster(document, plain, engine, size, Measure::Call)?)))
             .map(|(plain, found)| format!("{} as fast as {plain}", ratio(&found)))
             .collect();
         (size > 0 && !parts.is_empty())
             .then(|| format!("{}: the fork call of {engine} is {}", Size(size), parts.join(", ")))
     };
-    let lines = plan.sizes.iter().flat_map(|&size| [line(size, Method::Seal), line(size, Method::Odf)]);
+    let lines = sizes(document).into_iter().flat_map(|size| [line(size, Method::Seal), line(size, Method::Odf)]);
     lines.flatten().collect::<Vec<_>>().join("\n")
 }
 
 /// One row per size and method, one column per state of the parent.
-fn touched(plan: &Plan, results: &Results) -> String {
-    let states = &plan.states[1..];
+fn touched(document: &Document) -> String {
+    let mut states = states(document);
+    states.retain(|state| *state != ParentState::Idle);
     let mut rows = Vec::new();
-    for (size, method) in configurations(plan) {
-        let cells: Vec<Option<&Cell>> =
-            states.iter().map(|&state| results.cell(method, size, state, Measure::Call)).collect();
-        if cells.iter().all(Option::is_none) {
+    for (size, method) in configurations(document) {
+        let records: Vec<Option<&Record>> =
+            states.iter().map(|&state| find(document, method, size, state, Measure::Call)).collect();
+        if records.iter().all(Option::is_none) {
             continue;
         }
-        let figure = |cell: &Option<&Cell>| {
-            let median = cell.and_then(summary).map(|summary| time(summary.p50));
-            let empty = cell.and_then(|cell| to_empty(results, cell));
-            match (median, empty) {
-                (Some(median), Some(empty)) => format!("{median} ({} ×)", three_figures(empty.value)),
-                (median, _) => median.unwrap_or_default(),
+        let figure = |record: &Option<&Record>| {
+            let Some(record) = record else { return String::new() };
+            let median = time(record.p50);
+            match to_empty(document, record) {
+                Some(empty) => format!("{median} ({} ×)", three_figures(empty.value)),
+                None => median,
             }
         };
         let name = [Size(size).to_string(), method.name().to_owned()];
-        rows.push(name.into_iter().chain(cells.iter().map(figure)).collect());
+        rows.push(name.into_iter().chain(records.iter().map(figure)).collect());
     }
     if rows.is_empty() {
         return String::new();
@@ -106,55 +112,48 @@ fn touched(plan: &Plan, results: &Results) -> String {
     titled("Fork call, parent read everything and then (times the empty process)", render(&headers, &rows, 2))
 }
 
-fn concurrent(plan: &Plan, results: &Results) -> String {
-    let cells = |measure| results.cells.iter().filter(move |cell| cell.group.copies > 1 && cell.measure == measure);
-    let rows: Vec<Vec<String>> = cells(Measure::Call)
-        .zip(cells(Measure::Cycle))
-        .filter(|(call, _)| call.size == call.group.size)
+fn concurrent(document: &Document) -> String {
+    let rows: Vec<Vec<String>> = at_once(document, Measure::Call)
+        .zip(at_once(document, Measure::Cycle))
         .map(|(call, cycle)| {
             vec![
-                Size(call.size).to_string(),
-                call.method.name().to_owned(),
-                summary(call).map_or(String::new(), |summary| time(summary.p50)),
+                Size(number(call, "size").unwrap_or(0)).to_string(),
+                number(call, "concurrent").unwrap_or(0).to_string(),
+                call.method.clone(),
+                time(call.p50),
                 spread(call),
-                against_empty(results, call),
-                summary(cycle).map_or(String::new(), |summary| time(summary.p50)),
+                against_empty(document, call),
+                time(cycle.p50),
             ]
         })
         .collect();
     if rows.is_empty() {
         return String::new();
     }
-    let headers = ["size", "method", "fork call", "p10–p90", "÷ empty processes", "fork+exit+reap"];
-    let title = format!("{} processes at once on {} CPUs, idle", plan.concurrent, plan.cpus.len());
-    titled(&title, render(&headers, &rows, 2))
+    let headers = ["size", "at once", "method", "fork call", "p10–p90", "÷ empty processes", "fork+exit+reap"];
+    titled("Several processes at once, idle, on all CPUs", render(&headers, &rows, 3))
 }
 
-fn sealing(results: &Results) -> String {
-    let rows: Vec<Vec<String>> = results
-        .seals
-        .iter()
-        .filter_map(|sealing| {
-            let seconds = Summary::of(&sealing.seconds_per_gb())?;
-            let reported: Vec<f64> =
-                sealing.samples.iter().map(|sample| sample.sealed.peak_extra_bytes as f64).collect();
-            let seen: Vec<f64> = sealing.samples.iter().map(|sample| sample.rise as f64).collect();
-            let huge: Vec<f64> = sealing.samples.iter().map(|sample| sample.sealed.huge_fraction()).collect();
-            let pages = match sealing.pages {
-                Pages::Small => "4 KB",
-                Pages::Auto => "2 MB",
-            };
-            Some(vec![
-                Size(sealing.size).to_string(),
-                pages.to_owned(),
-                format!("{} s/GB", three_figures(seconds.p50)),
-                format!("{}–{}", three_figures(seconds.min), three_figures(seconds.max)),
-                format!("{:.0} %", Summary::of(&huge)?.p50 * 100.0),
-                show(Summary::of(&reported)?.max as u64),
-                show(Summary::of(&seen)?.max as u64),
-            ])
-        })
-        .collect();
+fn sealing(document: &Document) -> String {
+    let mut rows = Vec::new();
+    for (size, pages) in sizes(document).into_iter().flat_map(|size| [(size, Pages::Small), (size, Pages::Auto)]) {
+        let figure = |name| sealing::find(document, name, size, pages);
+        let (Some(seconds), Some(huge)) = (figure(TIME), figure(HUGE_FRACTION)) else { continue };
+        let most = |name| figure(name).map_or(String::new(), |record| show(record.max as u64));
+        let pages = match pages {
+            Pages::Small => "4 KB",
+            Pages::Auto => "2 MB",
+        };
+        rows.push(vec![
+            Size(size).to_string(),
+            pages.to_owned(),
+            format!("{} s/GB", three_figures(seconds.p50)),
+            format!("{}–{}", three_figures(seconds.min), three_figures(seconds.max)),
+            format!("{:.0} %", huge.p50 * 100.0),
+            most(EXTRA_REPORTED),
+            most(EXTRA_SEEN),
+        ]);
+    }
     if rows.is_empty() {
         return String::new();
     }
@@ -162,25 +161,21 @@ fn sealing(results: &Results) -> String {
     titled("Sealing", render(&headers, &rows, 2))
 }
 
-fn promises(results: &Results) -> String {
-    titled("Promises", target::render(&targets::check(results)))
+fn promises(document: &Document) -> String {
+    titled("Promises", target::render(&targets::check(document)))
 }
 
 /// Every size and method, in table order.
-fn configurations(plan: &Plan) -> impl Iterator<Item = (u64, Method)> {
-    plan.sizes.iter().flat_map(|&size| Method::ALL.map(|method| (size, method)))
+fn configurations(document: &Document) -> impl Iterator<Item = (u64, Method)> {
+    sizes(document).into_iter().flat_map(|size| Method::ALL.map(|method| (size, method)))
 }
 
-fn summary(cell: &Cell) -> Option<Summary> {
-    Summary::of(&cell.rounds.flat())
+fn spread(record: &Record) -> String {
+    Summary::of(&record.samples).map_or(String::new(), |summary| time_range(summary.p10, summary.p90))
 }
 
-fn spread(cell: &Cell) -> String {
-    summary(cell).map_or(String::new(), |summary| time_range(summary.p10, summary.p90))
-}
-
-fn against_empty(results: &Results, cell: &Cell) -> String {
-    to_empty(results, cell).map_or(String::new(), |found| ratio(&found))
+fn against_empty(document: &Document, record: &Record) -> String {
+    to_empty(document, record).map_or(String::new(), |found| ratio(&found))
 }
 
 fn titled(title: &str, table: String) -> String {

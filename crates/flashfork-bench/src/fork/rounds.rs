@@ -1,15 +1,14 @@
 //! One clone at a time: the methods of a size side by side, the parent in one state after another.
 
-use super::measured::{Cell, Group};
+use super::found::{Group, keep};
 use super::probe::{Batch, Measure, Probe, Samples};
 use super::subject::{Ask, ForkSubject, Ready, Reply};
 use super::touch::ParentState;
 use super::{Facts, Method, Run};
 use crate::engine::Sealed;
 use crate::parent::Spec;
-use crate::sampling::{Effort, Ended, Visit, sample};
+use crate::sampling::{Effort, Visit, sample};
 use crate::size::Size;
-use crate::stats::Rounds;
 use crate::worker::Worker;
 use crate::{BenchError, Deadline};
 
@@ -70,29 +69,6 @@ impl Member {
             other => Err(unexpected(&other)),
         }
     }
-
-    /// A cell for this member's `rounds`.
-    pub(super) fn cell(
-        &self,
-        group: &Group,
-        state: ParentState,
-        measure: Measure,
-        rounds: &Rounds,
-        ended: Ended,
-    ) -> Cell {
-        Cell {
-            group: group.clone(),
-            method: self.spec.method,
-            size: self.spec.size,
-            state,
-            written_pages: self.written_pages,
-            facts: self.facts,
-            sealed: self.sealed,
-            measure,
-            rounds: rounds.clone(),
-            ended,
-        }
-    }
 }
 
 fn unexpected(reply: &Reply) -> BenchError {
@@ -109,7 +85,6 @@ pub(super) fn measure(run: &mut Run) -> Result<(), BenchError> {
             Size(run.size)
         );
         run.progress.note(&note);
-        run.results.notes.push(note);
     }
     let number = groups.len();
     for (index, methods) in groups.into_iter().enumerate() {
@@ -129,7 +104,7 @@ impl Run<'_> {
             if let Some(why) = all.shortage(self.size.min(TOUCHED) * times)? {
                 methods.retain(|&method| method != Method::Hugetlb);
                 let cell = Spec { size: self.size, ..all }.name();
-                self.results.found.leave_out(cell, why, self.progress);
+                self.results.leave_out(cell, why, self.progress);
             }
         }
         Ok(methods)
@@ -146,7 +121,7 @@ impl Run<'_> {
             let member = Member::start(method, size, plan.cpu)?;
             match member.flaw() {
                 None => members.push(member),
-                Some(flaw) => self.results.found.leave_out(member.spec.name(), flaw, self.progress),
+                Some(flaw) => self.results.leave_out(member.spec.name(), flaw, self.progress),
             }
             self.progress.step();
         }
@@ -162,7 +137,7 @@ impl Run<'_> {
             }
             if deadline.passed() && index > 0 {
                 let cell = format!("{}, parent {state}", Size(size));
-                self.results.found.no_time_for(cell, self.progress);
+                self.results.no_time_for(cell, self.progress);
                 continue;
             }
             let effort = Effort::rounds(plan.rounds).until(deadline.part(1.0 / (states.len() - index) as f64));
@@ -197,9 +172,9 @@ impl Run<'_> {
             Ok(by_measure(probe, &[members[index].samples()?]))
         });
         for (&(index, _), series) in cells.iter().zip(&sampled.cells) {
-            let member = &members[index];
-            let cells = series.iter().map(|of| member.cell(group, state, of.measure, &of.rounds, sampled.ended));
-            self.results.cells.extend(cells);
+            for series in series {
+                keep(self.results, group, &members[index], state, series, sampled.ended)?;
+            }
         }
         done
     }

@@ -6,38 +6,46 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::footprint::held;
-use super::measured::Results;
 use super::plan::Plan;
 use super::region::Region;
 use super::{EXPERIMENT, Method};
 use crate::engine::{self, Pages, Sealed};
+use crate::experiment::Results;
 use crate::order::shuffled_rounds;
-use crate::record::Record;
+use crate::record::{Document, Record};
 use crate::size::Size;
 use crate::worker::{Subject, Worker};
 use crate::{BenchError, Progress, pin};
 
 /// Sealing is measured up to this size; the time grows in proportion.
 const LARGEST: u64 = 1 << 30;
+/// What a seal took, for each GB.
+pub(super) const TIME: &str = "seal_time";
+/// Extra bytes held at the peak, by the engine's own account.
+pub(super) const EXTRA_REPORTED: &str = "seal_peak_extra_reported";
+/// The same as seen from outside.
+pub(super) const EXTRA_SEEN: &str = "seal_peak_extra_seen";
+/// The share that got 2 MB pages.
+pub(super) const HUGE_FRACTION: &str = "seal_huge_fraction";
 /// How often a worker's memory is looked at while it seals.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// The sealings of one size on one kind of pages.
 #[derive(Debug, Clone)]
-pub(super) struct Sealing {
+struct Sealing {
     /// Bytes sealed.
-    pub size: u64,
+    size: u64,
     /// The path.
-    pub pages: Pages,
+    pages: Pages,
     /// The CPU the sealing process was pinned to.
     cpu: usize,
     /// Every sealing.
-    pub samples: Vec<Sample>,
+    samples: Vec<Sample>,
 }
 
 /// One sealing.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
+struct Sample {
     /// What the engine reports.
     pub sealed: Sealed,
     /// How far the memory the process held rose above its level before, seen from outside while it sealed, in bytes.
@@ -46,24 +54,22 @@ pub(super) struct Sample {
 
 impl Sealing {
     /// Seconds per GB, of each sealing.
-    pub(super) fn seconds_per_gb(&self) -> Vec<f64> {
+    fn seconds_per_gb(&self) -> Vec<f64> {
         let per_gb = |sealed: &Sealed| sealed.seconds / (sealed.bytes as f64 / f64::from(1 << 30));
         self.samples.iter().map(|sample| per_gb(&sample.sealed)).collect()
     }
 
-    /// Extra bytes held at the peak, of each sealing: the larger of what the engine reports and what was seen from outside.
-    pub(super) fn peak_extra(&self) -> Vec<f64> {
-        self.samples.iter().map(|sample| sample.sealed.peak_extra_bytes.max(sample.rise) as f64).collect()
-    }
-
-    /// One record per figure.
-    pub(super) fn records(&self) -> Result<Vec<Record>, BenchError> {
+    /// One record per figure; none when nothing was sealed.
+    fn records(&self) -> Result<Vec<Record>, BenchError> {
+        if self.samples.is_empty() {
+            return Ok(Vec::new());
+        }
         let of = |get: fn(&Sample) -> f64| self.samples.iter().map(get).collect::<Vec<f64>>();
         let figures = [
-            ("seal_time", "s/GB", self.seconds_per_gb()),
-            ("seal_peak_extra_reported", "bytes", of(|sample| sample.sealed.peak_extra_bytes as f64)),
-            ("seal_peak_extra_seen", "bytes", of(|sample| sample.rise as f64)),
-            ("seal_huge_fraction", "ratio", of(|sample| sample.sealed.huge_fraction())),
+            (TIME, "s/GB", self.seconds_per_gb()),
+            (EXTRA_REPORTED, "bytes", of(|sample| sample.sealed.peak_extra_bytes as f64)),
+            (EXTRA_SEEN, "bytes", of(|sample| sample.rise as f64)),
+            (HUGE_FRACTION, "ratio", of(|sample| sample.sealed.huge_fraction())),
         ];
         figures
             .into_iter()
@@ -93,16 +99,29 @@ pub(super) fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Pro
                 match sample(size, path.pages, plan.cpu) {
                     Ok(sample) => path.samples.push(sample),
                     Err(error) => {
-                        results.seals.extend(paths);
+                        keep(&paths, results)?;
                         return Err(error);
                     }
                 }
                 progress.step();
             }
         }
-        results.seals.extend(paths);
+        keep(&paths, results)?;
     }
     Ok(())
+}
+
+fn keep(paths: &[Sealing], results: &mut Results) -> Result<(), BenchError> {
+    for path in paths {
+        results.records.extend(path.records()?);
+    }
+    Ok(())
+}
+
+/// The record of one figure of sealing `size` bytes on `pages`.
+pub(super) fn find<'a>(document: &'a Document, figure: &str, size: u64, pages: Pages) -> Option<&'a Record> {
+    let wanted = [("measure", json!(figure)), ("size", json!(size)), ("pages", json!(pages))];
+    document.find(EXPERIMENT, Method::Seal.name(), &wanted)
 }
 
 fn sample(size: u64, pages: Pages, cpu: usize) -> Result<Sample, BenchError> {

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
 /// What AFL says it did. Lines are documented in AFL++'s docs/afl-fuzz_approach.md.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct AflStats {
     /// AFL's version.
     pub version: String,

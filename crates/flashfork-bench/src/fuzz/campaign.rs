@@ -75,7 +75,8 @@ impl Counter {
     }
 }
 
-/// Runs one campaign in the new directory `dir`. One step of `progress` per window.
+/// Runs one campaign in the new directory `dir`. One step of `progress` per window. An interruption ends it; `None` when that
+/// was before the first execution.
 pub(super) fn run(
     setup: &Setup,
     method: Method,
@@ -83,7 +84,7 @@ pub(super) fn run(
     until: Until,
     dir: &Path,
     progress: &mut dyn Progress,
-) -> Result<Campaign, BenchError> {
+) -> Result<Option<Campaign>, BenchError> {
     std::fs::create_dir(dir).map_err(|error| BenchError::system(format!("make {}", dir.display()), error))?;
     let counter = Counter::create(dir.join("counter"))?;
     let stats = match method {
@@ -99,6 +100,9 @@ pub(super) fn run(
     let mut fuzzer = Fuzzer::start(setup, method, seed, executions, &output, &counter.0, stats.as_ref())?;
     while counter.read()? == 0 {
         fuzzer.check_running()?;
+        if progress.interrupted() {
+            return Ok(None);
+        }
         if begin.elapsed() > STARTING {
             return Err(BenchError::Unable(format!("nothing was executed within {} s", STARTING.as_secs())));
         }
@@ -116,7 +120,7 @@ pub(super) fn run(
         )));
     }
     let shim = stats.map(|stats| stats.read()).transpose()?;
-    Ok(Campaign { startup, windows, executions, seconds, afl, pages, shim })
+    Ok(Some(Campaign { startup, windows, executions, seconds, afl, pages, shim }))
 }
 
 /// Watches the counter until the campaign is over and AFL has ended.
@@ -137,7 +141,9 @@ fn watch(
             (window_begin, window_first) = (now, count);
             progress.step();
         }
+        let interrupted = progress.interrupted();
         let over = match until {
+            _ if interrupted => true,
             Until::Time(time) => {
                 fuzzer.check_running()?;
                 now - begin >= time
@@ -152,7 +158,7 @@ fn watch(
             windows.push(Window { end: seconds, rate: (count - first) as f64 / seconds });
         }
         if over {
-            if matches!(until, Until::Time(_)) {
+            if interrupted || matches!(until, Until::Time(_)) {
                 fuzzer.stop()?;
             }
             return Ok((windows, count - first, (now - begin).as_secs_f64()));

@@ -20,21 +20,12 @@ pub struct FuzzOptions {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub slices: u32,
 
-    /// The shim, libflashfork_preload.so; `None` is refused, because only the caller knows where it was installed
-    #[arg(
-        long,
-        value_name = "FILE",
-        help = "The shim, libflashfork_preload.so [default: the one installed with this command]"
-    )]
+    /// The shim, libflashfork_preload.so [default: the one installed with this command]
+    #[arg(long, value_name = "FILE")]
     pub preload: Option<PathBuf>,
 
-    /// Where the database image and the compiled fuzz target are kept between runs; `None` makes both anew and removes them
-    /// afterwards
-    #[arg(
-        long,
-        value_name = "DIR",
-        help = "Where the database image and the fuzz target are kept between runs [default: the user's cache directory]"
-    )]
+    /// Where the database image and the fuzz target are kept between runs [default: the user's cache directory]
+    #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use flashfork_core::never_seal::TABLE;
 use flashfork_core::stats::{Stats, Timed};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 
@@ -16,7 +16,7 @@ pub(super) struct ShimStats {
 }
 
 /// What the shim did, as far as this experiment asks.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct ShimReport {
     /// Seconds all seals took.
     pub seal_seconds: f64,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::FuzzOptions;
 use super::campaign::{self, Until};
-use super::measured::{EqualWork, Results, Slice};
+use super::found::{self, Run};
 use super::process::Setup;
+use crate::experiment::Results;
 use crate::fork::Method;
 use crate::order::shuffled_rounds;
 use crate::{BenchError, Progress};
@@ -17,57 +18,95 @@ const MOSTLY_HUGE: f64 = 0.5;
 /// Added to the number of a slice for AFL's random seed: the same inputs for every method, others in every slice.
 const SEED: u64 = 9;
 
-/// Runs all campaigns, each in a directory of its own within `work`.
-pub(super) fn measure(
-    options: &FuzzOptions,
-    setup: &Setup,
-    work: &Path,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let mut methods = Method::STOCK.to_vec();
-    let time = Duration::from_secs_f64(f64::from(options.seconds) / f64::from(options.slices));
-    for (slice, order) in shuffled_rounds(options.slices as usize, methods.len(), SEED).into_iter().enumerate() {
-        for method in order.into_iter().map(|index| Method::STOCK[index]) {
-            if !methods.contains(&method) {
-                continue;
-            }
-            let what = format!("slice {} of {}, {method}", slice + 1, options.slices);
-            progress.begin(&what, time.as_secs());
-            let seed = SEED + slice as u64;
-            let dir = work.join(format!("{method}-{slice}"));
-            let campaign = campaign::run(setup, method, seed, Until::Time(time), &dir, progress)?;
-            let huge = campaign.pages.huge_fraction();
-            if method == Method::ForkThp && huge < MOSTLY_HUGE {
-                let share = huge * 100.0;
-                let flaw =
-                    format!("left out: method {method}: the heap got huge pages for only {share:.0} % of its memory");
-                progress.note(&flaw);
-                results.notes.push(flaw);
-                methods.retain(|&other| other != method);
-                continue;
-            }
-            results.slices.push(Slice { method, slice, seed, campaign });
-        }
-    }
-    equal_work(setup, &methods, work, results, progress)
+/// The campaigns of one run.
+pub(super) struct Runs<'a> {
+    pub options: &'a FuzzOptions,
+    pub setup: &'a Setup,
+    /// Bytes of the database.
+    pub database_bytes: u64,
+    pub results: &'a mut Results,
+    pub progress: &'a mut dyn Progress,
 }
 
-/// Runs every method for as many executions as the slowest managed in its first slice.
-fn equal_work(
-    setup: &Setup,
-    methods: &[Method],
-    work: &Path,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<(), BenchError> {
-    let first = results.slices.iter().filter(|slice| slice.slice == 0);
-    let Some(executions) = first.map(|slice| slice.campaign.afl.executions).min() else { return Ok(()) };
-    for &method in methods {
-        progress.begin(&format!("{executions} executions, {method}"), 0);
-        let dir = work.join(format!("{method}-equal"));
-        let campaign = campaign::run(setup, method, SEED, Until::Executions(executions), &dir, progress)?;
-        results.equal.push(EqualWork { method, executions: campaign.afl.executions, afl: campaign.afl });
+impl Runs<'_> {
+    /// Runs all campaigns, each in a directory of its own within `work`.
+    pub(super) fn measure(&mut self, work: &Path) -> Result<(), BenchError> {
+        let run = Run { database_bytes: self.database_bytes, cpu: self.setup.cpu };
+        let mut methods = Method::STOCK.to_vec();
+        let whole = self.slices(run, &mut methods, work);
+        for method in found::methods(&self.results.records).collect::<Vec<_>>() {
+            let slices = found::slices(&self.results.records, method);
+            self.results.records.extend(run.of_slices(method, &slices)?);
+        }
+        whole?;
+        self.equal_work(run, &methods, work)
     }
-    Ok(())
+
+    /// The methods in turn. One that can't be had as it is meant goes from `methods`.
+    fn slices(&mut self, run: Run, methods: &mut Vec<Method>, work: &Path) -> Result<(), BenchError> {
+        let (options, seconds) = (self.options, f64::from(self.options.seconds));
+        let number = options.slices as usize;
+        for (slice, order) in shuffled_rounds(number, methods.len(), SEED).into_iter().enumerate() {
+            for (place, method) in order.into_iter().map(|index| Method::STOCK[index]).enumerate() {
+                if self.progress.interrupted() {
+                    return Ok(());
+                }
+                if !methods.contains(&method) {
+                    continue;
+                }
+                let what = format!("slice {} of {number}, {method}", slice + 1);
+                if self.progress.deadline().passed() {
+                    self.results.no_time_for(what, self.progress);
+                    continue;
+                }
+                // The slices to come, and about as many for equal work.
+                let share =
+                    1.0 / ((number - slice) * methods.len() - place.min(methods.len() - 1) + methods.len()) as f64;
+                let time =
+                    Duration::from_secs_f64(seconds / number as f64).min(self.progress.deadline().part(share).left());
+                self.progress.begin(&what, time.as_secs());
+                let seed = SEED + slice as u64;
+                let dir = work.join(format!("{method}-{slice}"));
+                let Some(campaign) = campaign::run(self.setup, method, seed, Until::Time(time), &dir, self.progress)?
+                else {
+                    return Ok(());
+                };
+                let huge = campaign.pages.huge_fraction();
+                if method == Method::ForkThp && huge < MOSTLY_HUGE {
+                    let flaw = format!("the heap got huge pages for only {:.0} % of its memory", huge * 100.0);
+                    self.results.leave_out(method.name(), flaw, self.progress);
+                    methods.retain(|&other| other != method);
+                    continue;
+                }
+                self.results.records.push(run.slice(method, slice, seed, &campaign)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs every method for as many executions as the slowest managed in its first slice.
+    fn equal_work(&mut self, run: Run, methods: &[Method], work: &Path) -> Result<(), BenchError> {
+        let first = |&method: &Method| Some(found::slices(&self.results.records, method).first()?.afl.executions);
+        let Some(executions) = methods.iter().filter_map(first).min() else { return Ok(()) };
+        for &method in methods {
+            if self.progress.interrupted() {
+                return Ok(());
+            }
+            if self.progress.deadline().passed() {
+                self.results.no_time_for(format!("equal work, {method}"), self.progress);
+                continue;
+            }
+            self.progress.begin(&format!("{executions} executions, {method}"), 0);
+            let dir = work.join(format!("{method}-equal"));
+            let until = Until::Executions(executions);
+            match campaign::run(self.setup, method, SEED, until, &dir, self.progress)? {
+                // Less than the whole would be no equal work.
+                Some(campaign) if campaign.afl.executions >= executions => {
+                    self.results.records.push(run.equal(method, &campaign.afl)?);
+                }
+                Some(_) | None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
 }

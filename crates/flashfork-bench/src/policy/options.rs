@@ -1,7 +1,5 @@
 //! The flags of `bench policy`.
 
-use std::path::PathBuf;
-
 use crate::once::each_once;
 use crate::size::Size;
 
@@ -11,7 +9,9 @@ const FORKS: [usize; 4] = [10, 50, 200, 1000];
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(after_help = "Example: flashfork bench policy --sizes 256M --dirty 0,1 --figure policy.svg")]
+#[command(
+    after_help = "Example: flashfork bench policy --sizes 256M --dirty 0,1 --records policy.json && flashfork bench figure policy.json policy.svg"
+)]
 pub struct PolicyOptions {
     /// Sizes of the parent's memory [default: 64M,256M,1G; with --quick 64M,256M]
     #[arg(long, value_delimiter = ',', value_name = "SIZE,...")]
@@ -28,10 +28,6 @@ pub struct PolicyOptions {
     /// Runs of each kind; medians are shown [default: 3; with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
-
-    /// Draw where each engine loses
-    #[arg(long, value_name = "FILE.svg")]
-    pub figure: Option<PathBuf>,
 
     /// Fewer sizes, forks and runs: about a minute instead of ten
     #[arg(long)]

@@ -57,6 +57,10 @@ pub(super) fn measure(
         for thp in [false, true] {
             for &percent in &dirty {
                 let cell = Cell { thp, size, percent };
+                if progress.deadline().passed() {
+                    results.no_time_for(cell.name(), progress);
+                    continue;
+                }
                 match runs(&cell, &marks, options.rounds(), progress)? {
                     Runs::Interrupted => return Ok(()),
                     Runs::Flawed(why) => results.leave_out(cell.name(), why, progress),

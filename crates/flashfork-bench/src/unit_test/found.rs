@@ -1,14 +1,18 @@
-//! What was measured, on its way to records and tables.
+//! The records of `bench unit-test`: what tells them apart, and how they are found again.
 
 use serde_json::{Value, json};
 
 use super::EXPERIMENT;
 use super::case::Case;
 use super::cycle::Phases;
+use super::plan::Plan;
 use super::subject::Ready;
 use crate::BenchError;
+use crate::database::Image;
+use crate::engine::Sealed;
+use crate::experiment::Results;
 use crate::fork::Method;
-use crate::record::Record;
+use crate::record::{Document, Record};
 use crate::stats::{Ratio, Rounds, ratio_of_medians};
 
 /// A part of a test's life.
@@ -36,7 +40,7 @@ impl Phase {
         }
     }
 
-    fn of(self, phases: &Phases) -> f64 {
+    pub(super) fn of(self, phases: &Phases) -> f64 {
         match self {
             Self::Clone => phases.clone,
             Self::Test => phases.test,
@@ -46,166 +50,149 @@ impl Phase {
     }
 }
 
-/// One harness process.
-#[derive(Debug, Clone)]
-pub(super) struct Harness {
-    pub method: Method,
-    pub cpu: usize,
-    pub ready: Ready,
+/// What each harness does once, in records.
+pub(super) const INITIALISE: &str = "initialise";
+pub(super) const HUGE_HEAP: &str = "heap on huge pages before sealing";
+pub(super) const SEAL: &str = "seal";
+pub(super) const SEALED: &str = "sealed";
+pub(super) const SEALED_HUGE: &str = "sealed on 2 MB pages";
+
+/// What all records of a run share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run<'a> {
+    plan: &'a Plan,
+    image: &'a Image,
 }
 
-/// What one method's harnesses measured for one test, round by round.
-#[derive(Debug, Clone)]
-pub(super) struct Cell {
-    method: Method,
-    case: Case,
-    rounds: Vec<Vec<Phases>>,
-}
-
-/// Everything a run measured.
-#[derive(Debug, Default)]
-pub(super) struct Results {
-    /// Bytes of the database.
-    pub database_bytes: u64,
-    /// Harnesses per method.
-    pub jobs: usize,
-    /// The harnesses.
-    pub harnesses: Vec<Harness>,
-    /// Seconds to build the image, when it was built.
-    pub built_in: Option<f64>,
-    /// Methods that were left out and why.
-    pub notes: Vec<String>,
-    pub(super) cells: Vec<Cell>,
-}
-
-impl Results {
-    /// The methods that were measured, in table order.
-    pub(super) fn methods(&self) -> Vec<Method> {
-        let measured = |method: &Method| self.harnesses.iter().any(|harness| harness.method == *method);
-        Method::ALL.into_iter().filter(measured).collect()
+impl<'a> Run<'a> {
+    pub(super) fn new(plan: &'a Plan, image: &'a Image) -> Self {
+        Self { plan, image }
     }
 
-    /// Adds what one round brought.
-    pub(super) fn keep(&mut self, method: Method, case: Case, phases: Vec<Phases>) {
-        match self.cells.iter_mut().find(|cell| (cell.method, cell.case) == (method, case)) {
-            Some(cell) => cell.rounds.push(phases),
-            None => self.cells.push(Cell { method, case, rounds: vec![phases] }),
-        }
+    /// Keeps how long the image took to build, when it was built.
+    pub(super) fn keep_image(self, results: &mut Results) -> Result<(), BenchError> {
+        let Some(took) = self.image.built_in else { return Ok(()) };
+        self.keep_once("image", "build image", "s", vec![took.as_secs_f64()], results)
     }
 
-    /// The samples of one phase of one test, in microseconds; empty when it wasn't measured.
-    pub(super) fn rounds(&self, method: Method, case: Case, phase: Phase) -> Rounds {
-        let cell = self.cells.iter().find(|cell| (cell.method, cell.case) == (method, case));
-        let rounds = cell.into_iter().flat_map(|cell| &cell.rounds);
-        Rounds(rounds.map(|round| round.iter().map(|phases| phase.of(phases)).collect()).collect())
-    }
-
-    /// How many times as long as `other` the phase of `method` took, over the tests `cases`.
-    pub(super) fn ratio(&self, method: Method, other: Method, cases: &[Case], phase: Phase) -> Option<Ratio> {
-        ratio_of_medians(&self.pooled(method, cases, phase), &self.pooled(other, cases, phase))
-    }
-
-    /// The samples of several tests, those of the same round together.
-    pub(super) fn pooled(&self, method: Method, cases: &[Case], phase: Phase) -> Rounds {
-        let mut pooled = Rounds::default();
-        for case in cases {
-            for (round, samples) in self.rounds(method, *case, phase).0.into_iter().enumerate() {
-                match pooled.0.get_mut(round) {
-                    Some(pool) => pool.extend(samples),
-                    None => pooled.push(samples),
-                }
-            }
-        }
-        pooled
-    }
-
-    /// One record per method, test and phase, and per method those of its preparation.
-    pub(super) fn records(&self) -> Result<Vec<Record>, BenchError> {
-        let mut records = Vec::new();
-        if let Some(seconds) = self.built_in {
-            records.push(self.once("image", "build image", "s", vec![seconds])?);
-        }
-        for method in self.methods() {
-            self.preparation(method, &mut records)?;
-            for case in Case::ALL {
-                for phase in Phase::ALL {
-                    let rounds = self.rounds(method, case, phase);
-                    let chosen = self.chosen(phase.name()).into_iter().chain([("test", json!(case.name()))]);
-                    let record = Record::of_rounds(EXPERIMENT, method.name(), chosen, "us", &rounds)?;
-                    let uncounted = [("uncounted_clones_per_round", json!(self.jobs))];
-                    records.push(record.beside(uncounted).beside(self.observed()));
-                }
-            }
-        }
-        Ok(records)
-    }
-
-    fn preparation(&self, method: Method, records: &mut Vec<Record>) -> Result<(), BenchError> {
-        let of = |figure: &dyn Fn(&Ready) -> Option<f64>| -> Vec<f64> {
-            let own = self.harnesses.iter().filter(|harness| harness.method == method);
-            own.filter_map(|harness| figure(&harness.ready)).collect()
+    /// Keeps what the harnesses of `method` did once.
+    pub(super) fn keep_preparation(
+        self,
+        method: Method,
+        ready: &[&Ready],
+        results: &mut Results,
+    ) -> Result<(), BenchError> {
+        let of = |figure: fn(&Ready) -> f64| ready.iter().copied().map(figure).collect::<Vec<_>>();
+        let sealed = |figure: fn(&Sealed) -> f64| -> Vec<f64> {
+            ready.iter().filter_map(|ready| ready.sealed.as_ref().map(figure)).collect()
         };
         let name = method.name();
-        records.push(self.once(name, "initialise", "s", of(&|ready| Some(ready.initialise)))?);
-        let huge = of(&|ready| Some(ready.pages.huge_fraction()));
-        records.push(self.once(name, "heap on huge pages before sealing", "fraction", huge)?);
+        self.keep_once(name, INITIALISE, "s", of(|ready| ready.initialise), results)?;
+        self.keep_once(name, HUGE_HEAP, "fraction", of(|ready| ready.pages.huge_fraction()), results)?;
         if method == Method::Seal {
-            let sealed = |figure: fn(&crate::engine::Sealed) -> f64| of(&|ready| ready.sealed.as_ref().map(figure));
-            records.push(self.once(name, "seal", "s", sealed(|sealed| sealed.seconds))?);
-            records.push(self.once(name, "sealed", "bytes", sealed(|sealed| sealed.bytes as f64))?);
-            let huge = sealed(|sealed| sealed.huge_fraction());
-            records.push(self.once(name, "sealed on 2 MB pages", "fraction", huge)?);
+            self.keep_once(name, SEAL, "s", sealed(|sealed| sealed.seconds), results)?;
+            self.keep_once(name, SEALED, "bytes", sealed(|sealed| sealed.bytes as f64), results)?;
+            self.keep_once(name, SEALED_HUGE, "fraction", sealed(Sealed::huge_fraction), results)?;
         }
         Ok(())
     }
 
-    /// A record of what each harness did once.
-    fn once(&self, method: &str, phase: &str, unit: &str, samples: Vec<f64>) -> Result<Record, BenchError> {
+    fn keep_once(
+        self,
+        method: &str,
+        phase: &str,
+        unit: &str,
+        samples: Vec<f64>,
+        results: &mut Results,
+    ) -> Result<(), BenchError> {
         let record = Record::new(EXPERIMENT, method, self.chosen(phase), unit, samples)?;
-        Ok(record.beside(self.observed()))
+        results.records.push(record.beside(self.observed()));
+        Ok(())
     }
 
-    fn chosen<'a>(&self, phase: &'a str) -> [(&'a str, Value); 3] {
-        [("phase", json!(phase)), ("database_bytes", json!(self.database_bytes)), ("jobs", json!(self.jobs))]
+    /// What is chosen for all records of a phase.
+    pub(super) fn chosen(self, phase: &str) -> [(&'static str, Value); 3] {
+        [("phase", json!(phase)), ("database_bytes", json!(self.image.bytes)), ("jobs", json!(self.plan.jobs))]
     }
 
-    fn observed(&self) -> [(&'static str, Value); 1] {
-        let mut cpus: Vec<usize> = self.harnesses.iter().map(|harness| harness.cpu).collect();
+    /// What is observed beside all records.
+    pub(super) fn observed(self) -> [(&'static str, Value); 1] {
+        let mut cpus = self.plan.cpus.clone();
         cpus.sort_unstable();
         cpus.dedup();
         [("cpus", json!(cpus))]
     }
 }
 
+/// The record of what each harness of `method` did once.
+pub(super) fn once<'a>(document: &'a Document, method: Method, phase: &str) -> Option<&'a Record> {
+    document.find(EXPERIMENT, method.name(), &[("phase", json!(phase))])
+}
+
+/// The record of one phase of one test.
+pub(super) fn find(document: &Document, method: Method, case: Case, phase: Phase) -> Option<&Record> {
+    document.find(EXPERIMENT, method.name(), &[("phase", json!(phase.name())), ("test", json!(case.name()))])
+}
+
+/// The methods that were measured, in table order.
+pub(super) fn methods(document: &Document) -> Vec<Method> {
+    Method::ALL.into_iter().filter(|&method| once(document, method, INITIALISE).is_some()).collect()
+}
+
+/// How many times as long as `other` the phase of `method` took, over the tests `cases`.
+pub(super) fn ratio(document: &Document, method: Method, other: Method, cases: &[Case], phase: Phase) -> Option<Ratio> {
+    ratio_of_medians(&pooled(document, method, cases, phase), &pooled(document, other, cases, phase))
+}
+
+/// The samples of several tests, those of the same round together.
+pub(super) fn pooled(document: &Document, method: Method, cases: &[Case], phase: Phase) -> Rounds {
+    let mut pooled = Rounds::default();
+    for record in cases.iter().filter_map(|&case| find(document, method, case, phase)) {
+        for (round, samples) in record.rounds().0.into_iter().enumerate() {
+            match pooled.0.get_mut(round) {
+                Some(pool) => pool.extend(samples),
+                None => pooled.push(samples),
+            }
+        }
+    }
+    pooled
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::HostCard;
 
-    fn phases(clone: f64) -> Phases {
-        Phases { clone, test: 2.0, reap: 3.0, whole: 10.0 * clone }
+    fn record(method: Method, case: Case, phase: Phase, rounds: Vec<Vec<f64>>) -> Record {
+        let chosen = [("phase", json!(phase.name())), ("test", json!(case.name()))];
+        Record::of_rounds(EXPERIMENT, method.name(), chosen, "us", &Rounds(rounds)).unwrap()
+    }
+
+    fn document(records: Vec<Record>) -> Document {
+        Document::new(HostCard::read().unwrap(), records)
     }
 
     #[test]
     fn samples_of_a_round_stay_together_when_tests_are_pooled() {
-        let mut results = Results::default();
-        for round in 1..=2 {
-            for case in Case::ALL {
-                results.keep(Method::Seal, case, vec![phases(f64::from(round)); 2]);
-            }
-        }
-        let pooled = results.pooled(Method::Seal, &Case::ALL, Phase::Clone);
-        assert_eq!(pooled.0, [vec![1.0; 6], vec![2.0; 6]]);
-        assert_eq!(results.rounds(Method::Seal, Case::Update, Phase::Whole).flat(), [10.0, 10.0, 20.0, 20.0]);
-        assert!(results.rounds(Method::Fork4k, Case::Select, Phase::Clone).0.is_empty());
+        let rounds = vec![vec![1.0; 2], vec![2.0; 2]];
+        let all = Case::ALL.map(|case| record(Method::Seal, case, Phase::Clone, rounds.clone()));
+        let document = document(all.to_vec());
+        let of = |method| pooled(&document, method, &Case::ALL, Phase::Clone).0;
+        assert_eq!(of(Method::Seal), [vec![1.0; 6], vec![2.0; 6]]);
+        assert!(of(Method::Fork4k).is_empty());
     }
 
     #[test]
     fn a_ratio_compares_the_same_phase() {
-        let mut results = Results::default();
-        results.keep(Method::Fork4k, Case::Select, vec![phases(600.0); 3]);
-        results.keep(Method::Seal, Case::Select, vec![phases(6.0); 3]);
-        let ratio = |phase| results.ratio(Method::Fork4k, Method::Seal, &[Case::Select], phase).unwrap().value;
-        assert_eq!((ratio(Phase::Clone), ratio(Phase::Test)), (100.0, 1.0));
-        assert!(results.ratio(Method::Fork4k, Method::ForkThp, &[Case::Select], Phase::Clone).is_none());
+        let of = |method, phase, figure| record(method, Case::Select, phase, vec![vec![figure]; 3]);
+        let document = document(vec![
+            of(Method::Fork4k, Phase::Clone, 600.0),
+            of(Method::Seal, Phase::Clone, 6.0),
+            of(Method::Fork4k, Phase::Test, 2.0),
+            of(Method::Seal, Phase::Test, 2.0),
+        ]);
+        let of = |phase| ratio(&document, Method::Fork4k, Method::Seal, &[Case::Select], phase).unwrap().value;
+        assert_eq!((of(Phase::Clone), of(Phase::Test)), (100.0, 1.0));
+        assert!(ratio(&document, Method::Fork4k, Method::ForkThp, &[Case::Select], Phase::Clone).is_none());
     }
 }

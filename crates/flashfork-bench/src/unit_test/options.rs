@@ -20,12 +20,8 @@ pub struct UnitTestOptions {
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: u32,
 
-    /// Where the database image is kept between runs; `None` builds it anew and removes it afterwards
-    #[arg(
-        long,
-        value_name = "DIR",
-        help = "Where the database image is kept between runs [default: the user's cache directory]"
-    )]
+    /// Where the database image is kept between runs [default: the user's cache directory]
+    #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }
 

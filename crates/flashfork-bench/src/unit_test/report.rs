@@ -1,82 +1,81 @@
 //! The tables of `bench unit-test`.
 
+use super::EXPERIMENT;
 use super::case::Case;
-use super::measured::{Phase, Results};
-use super::plan::{Plan, harnesses};
+use super::found::{HUGE_HEAP, INITIALISE, Phase, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of};
+use super::plan::harnesses;
+use crate::experiment::page;
 use crate::fork::Method;
-use crate::host::HostCard;
+use crate::record::{Document, Record};
 use crate::size::show;
-use crate::stats::{Summary, median};
+use crate::stats::Summary;
 use crate::table::{ratio, time, time_range};
 use crate::target::{Bound, Target, Unit};
 use crate::{table, target};
 
 /// The size the project's promises are about.
 const PROMISED: u64 = 1 << 30;
+/// By how much of it an image may be larger or smaller.
+const ABOUT: u64 = PROMISED / 10;
 
 /// Everything, for people.
-pub(super) fn render(host: &HostCard, plan: &Plan, results: &Results) -> String {
-    let mut parts = vec![heading(host, plan, results), preparation(results), tests(results), speedups(results)];
-    if plan.size.0 == PROMISED {
-        parts.push(format!("Promises\n{}", target::render(&targets(results))));
+pub(super) fn render_all(document: &Document) -> String {
+    let mut parts = vec![heading(document), preparation(document), tests(document), speedups(document)];
+    if chosen(document, "database_bytes").is_some_and(|bytes| bytes.abs_diff(PROMISED) < ABOUT) {
+        parts.push(format!("Promises\n{}", target::render(&targets(document))));
     }
-    parts.extend(results.notes.iter().cloned());
-    parts.retain(|part| !part.is_empty());
-    parts.join("\n\n")
+    page(document, parts)
 }
 
-fn heading(host: &HostCard, plan: &Plan, results: &Results) -> String {
+/// What was chosen for all records alike.
+fn chosen(document: &Document, name: &str) -> Option<u64> {
+    document.records.iter().find(|record| record.experiment == EXPERIMENT)?.chosen.get(name)?.as_u64()
+}
+
+fn heading(document: &Document) -> String {
+    let jobs = chosen(document, "jobs").unwrap_or(1) as usize;
     format!(
-        "{}\nSQLite {}, database of {} in memory, {} per method{}, each pinned to one CPU. Medians of {} interleaved rounds.\n\
+        "SQLite {}, database of {} in memory, {} per method{}, each pinned to one CPU. Medians of interleaved rounds.\n\
          Every clone found what its parent had counted; every database was unchanged afterwards (checksum over all tables).",
-        host.line(),
         rusqlite::version(),
-        show(results.database_bytes),
-        harnesses(plan.jobs),
-        if plan.jobs > 1 { " at the same time" } else { "" },
-        plan.rounds,
+        show(chosen(document, "database_bytes").unwrap_or(0)),
+        harnesses(jobs),
+        if jobs > 1 { " at the same time" } else { "" },
     )
 }
 
 /// One row per method: what happens once.
-fn preparation(results: &Results) -> String {
-    let mut rows = Vec::new();
-    for method in results.methods() {
-        let own = || results.harnesses.iter().filter(|harness| harness.method == method).map(|harness| &harness.ready);
-        let middle = |mut figures: Vec<f64>| (!figures.is_empty()).then(|| median(&mut figures));
-        let seconds = |figures: Vec<f64>| middle(figures).map_or(String::new(), |seconds| time(seconds * 1e6));
-        let percent =
-            |figures: Vec<f64>| middle(figures).map_or(String::new(), |share| format!("{:.0} %", share * 100.0));
-        let sealed = || own().filter_map(|ready| ready.sealed);
-        let huge = match method {
-            Method::Seal => percent(sealed().map(|sealed| sealed.huge_fraction()).collect()),
-            Method::Fork4k | Method::ForkThp | Method::Hugetlb | Method::Odf => {
-                percent(own().map(|ready| ready.pages.huge_fraction()).collect())
-            }
+fn preparation(document: &Document) -> String {
+    let row = |method: Method| {
+        let figure = |phase, show: fn(f64) -> String| {
+            once(document, method, phase).map_or(String::new(), |record| show(record.p50))
         };
-        rows.push(vec![
+        let seconds = |phase| figure(phase, |seconds| time(seconds * 1e6));
+        let huge = if method == Method::Seal { SEALED_HUGE } else { HUGE_HEAP };
+        vec![
             method.name().to_owned(),
-            seconds(own().map(|ready| ready.initialise).collect()),
-            seconds(sealed().map(|sealed| sealed.seconds).collect()),
-            middle(sealed().map(|sealed| sealed.bytes as f64).collect())
-                .map_or(String::new(), |bytes| show(bytes as u64)),
-            huge,
-        ]);
-    }
+            seconds(INITIALISE),
+            seconds(SEAL),
+            figure(SEALED, |bytes| show(bytes as u64)),
+            figure(huge, |share| format!("{:.0} %", share * 100.0)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = methods(document).into_iter().map(row).collect();
     let headers = ["method", "initialise (load)", "seal", "sealed", "on 2 MB pages"];
     format!("Once per harness\n{}", table::render(&headers, &rows, 1))
 }
 
 /// One row per test and method.
-fn tests(results: &Results) -> String {
+fn tests(document: &Document) -> String {
     let mut rows = Vec::new();
     for case in Case::ALL {
-        for method in results.methods() {
-            let summary = |phase| Summary::of(&results.rounds(method, case, phase).flat());
-            let figure = |phase| summary(phase).map_or(String::new(), |summary| time(summary.p50));
+        for method in methods(document) {
+            let record = |phase| find(document, method, case, phase);
+            let figure = |phase| record(phase).map_or(String::new(), |record| time(record.p50));
+            let spread = |record: &Record| Summary::of(&record.samples).map(|s| time_range(s.p10, s.p90));
             let mut row = vec![case.name().to_owned(), method.name().to_owned()];
             row.extend(Phase::ALL.map(figure));
-            row.push(summary(Phase::Whole).map_or(String::new(), |summary| time_range(summary.p10, summary.p90)));
+            row.push(record(Phase::Whole).and_then(spread).unwrap_or_default());
             rows.push(row);
         }
     }
@@ -85,9 +84,9 @@ fn tests(results: &Results) -> String {
 }
 
 /// "seal against fork-4k: clone phase 270 × (251–291) faster, whole test 60 × (55–62)"; the same for odf.
-fn speedups(results: &Results) -> String {
+fn speedups(document: &Document) -> String {
     let line = |engine: Method, plain: Method| {
-        let times = |phase| results.ratio(plain, engine, &Case::ALL, phase).map(|found| ratio(&found));
+        let times = |phase| of(document, plain, engine, &Case::ALL, phase).map(|found| ratio(&found));
         Some(format!(
             "{engine} against {plain}: clone phase {} as fast, whole test {} as fast",
             times(Phase::Clone)?,
@@ -97,37 +96,34 @@ fn speedups(results: &Results) -> String {
     let pairs = [Method::Seal, Method::Odf]
         .into_iter()
         .flat_map(|engine| [Method::Fork4k, Method::ForkThp].into_iter().filter_map(move |plain| line(engine, plain)));
-    let lines = pairs.chain(without_clones(results));
+    let lines = pairs.chain(without_clones(document));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What cloning saves at all, as the paper's table 2 asks.
-fn without_clones(results: &Results) -> Option<String> {
-    let plain = results.harnesses.iter().filter(|harness| harness.method == Method::Fork4k);
-    let mut loads: Vec<f64> = plain.map(|harness| harness.ready.initialise * 1e6).collect();
-    let whole = Summary::of(&results.pooled(Method::Seal, &Case::ALL, Phase::Whole).flat())?;
-    (!loads.is_empty()).then(|| {
-        format!(
-            "a test in a clone: {}; loading the database for it instead: {}",
-            time(whole.p50),
-            time(median(&mut loads))
-        )
-    })
+fn without_clones(document: &Document) -> Option<String> {
+    let load = once(document, Method::Fork4k, INITIALISE)?;
+    let whole = Summary::of(&pooled(document, Method::Seal, &Case::ALL, Phase::Whole).flat())?;
+    Some(format!(
+        "a test in a clone: {}; loading the database for it instead: {}",
+        time(whole.p50),
+        time(load.p50 * 1e6)
+    ))
 }
 
-fn targets(results: &Results) -> Vec<Target> {
+fn targets(document: &Document) -> Vec<Target> {
     let faster = |what: &str, phase, times| Target {
         what: format!("{what}: fork-4k ÷ seal"),
         bound: Bound::AtLeast(times),
         unit: Unit::Times,
-        measured: results.ratio(Method::Fork4k, Method::Seal, &Case::ALL, phase),
+        measured: of(document, Method::Fork4k, Method::Seal, &Case::ALL, phase),
     };
     let mut targets = vec![faster("clone phase", Phase::Clone, 100.0), faster("whole test", Phase::Whole, 25.0)];
     targets.extend(Case::ALL.map(|case| Target {
         what: format!("test phase, {}: seal ÷ fork-4k", case.name()),
         bound: Bound::AtMost(2.0),
         unit: Unit::Times,
-        measured: results.ratio(Method::Seal, Method::Fork4k, &[case], Phase::Test),
+        measured: of(document, Method::Seal, Method::Fork4k, &[case], Phase::Test),
     }));
     targets
 }

@@ -1,13 +1,16 @@
 //! The harnesses, asked in turn.
 
+use serde_json::json;
+
 use super::case::Case;
 use super::cycle::Phases;
-use super::measured::{Harness, Results};
+use super::found::{Phase, Run};
 use super::plan::Plan;
-use super::subject::{Ask, Reply, Spec, UnitTestSubject};
+use super::subject::{Ask, Ready, Reply, Spec, UnitTestSubject};
 use crate::database::Image;
+use crate::experiment::Results;
 use crate::fork::Method;
-use crate::order::shuffled_rounds;
+use crate::sampling::{Effort, sample};
 use crate::worker::Worker;
 use crate::{BenchError, Progress};
 
@@ -32,49 +35,52 @@ pub(super) fn measure(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
+    let run = Run::new(plan, image);
+    run.keep_image(results)?;
     progress.begin("loading the database into each harness", (plan.methods.len() * plan.jobs) as u64);
     let mut teams = Vec::new();
     for &method in &plan.methods {
-        let team = start(plan, image, method, results, progress)?;
+        if progress.interrupted() {
+            return Ok(());
+        }
+        let team = start(plan, image, method, progress)?;
         match team.flaw() {
-            None => teams.push(team),
-            Some(flaw) => {
-                progress.note(&flaw);
-                results.harnesses.retain(|harness| harness.method != method);
-                results.notes.push(flaw);
+            Some(flaw) => results.leave_out(method.name(), flaw, progress),
+            None => {
+                let ready: Vec<&Ready> = team.workers.iter().map(Worker::ready).collect();
+                run.keep_preparation(method, &ready, results)?;
+                teams.push(team);
             }
         }
     }
-    progress.begin("interleaved rounds of tests in clones", plan.rounds as u64);
-    for (round, order) in shuffled_rounds(plan.rounds, teams.len(), image.bytes).into_iter().enumerate() {
-        for case in Case::ALL {
-            for &index in &order {
-                let team = &mut teams[index];
-                let phases = team.run(case, round * BATCH)?;
-                results.keep(team.method, case, phases);
-            }
+    let Some(expected) = teams.first().map(|team| team.workers[0].ready().checksum) else { return Ok(()) };
+    let cells: Vec<(usize, Case)> =
+        (0..teams.len()).flat_map(|team| Case::ALL.into_iter().map(move |case| (team, case))).collect();
+    let effort = Effort::rounds(plan.rounds).until(progress.deadline());
+    progress.begin("interleaved rounds of tests in clones", effort.steps());
+    let (sampled, done) = sample(cells.len(), &effort, image.bytes, progress, |cell, round| {
+        let (team, case) = cells[cell];
+        let phases = teams[team].run(case, round * BATCH)?;
+        Ok(Phase::ALL.map(|phase| (phase, phases.iter().map(|phases| phase.of(phases)).collect())).to_vec())
+    });
+    for (&(team, case), series) in cells.iter().zip(&sampled.cells) {
+        for series in series {
+            let chosen = run.chosen(series.measure.name()).into_iter().chain([("test", json!(case.name()))]);
+            let observed = run.observed().into_iter().chain([("uncounted_clones_per_round", json!(plan.jobs))]);
+            results.keep(teams[team].method.name(), chosen, observed, "us", series, sampled.ended)?;
         }
-        progress.step();
     }
+    done?;
     progress.begin("comparing the databases with what they were", (teams.len() * plan.jobs) as u64);
-    let expected = teams[0].workers[0].ready().checksum;
     teams.iter_mut().try_for_each(|team| team.verify(expected, progress))
 }
 
 /// Starts the harnesses of `method`, one after the other: loading is a phase that is timed.
-fn start(
-    plan: &Plan,
-    image: &Image,
-    method: Method,
-    results: &mut Results,
-    progress: &mut dyn Progress,
-) -> Result<Team, BenchError> {
+fn start(plan: &Plan, image: &Image, method: Method, progress: &mut dyn Progress) -> Result<Team, BenchError> {
     let mut workers: Vec<Worker<UnitTestSubject>> = Vec::new();
     for (job, &cpu) in plan.cpus.iter().enumerate() {
         let spec = Spec { method, image: image.path.clone(), cpu };
         let worker = Worker::<UnitTestSubject>::start(format!("{method} {}, harness {}", plan.size, job + 1), &spec)?;
-        let ready = worker.ready().clone();
-        results.harnesses.push(Harness { method, cpu, ready });
         workers.push(worker);
         progress.step();
     }
@@ -86,13 +92,8 @@ impl Team {
     fn flaw(&self) -> Option<String> {
         let shares = self.workers.iter().map(|worker| worker.ready().pages.huge_fraction());
         let least = shares.fold(1.0, f64::min);
-        (self.method == Method::ForkThp && least < MOSTLY_HUGE).then(|| {
-            format!(
-                "left out: method {}: the heap got huge pages for only {:.0} % of its memory",
-                self.method,
-                least * 100.0
-            )
-        })
+        (self.method == Method::ForkThp && least < MOSTLY_HUGE)
+            .then(|| format!("the heap got huge pages for only {:.0} % of its memory", least * 100.0))
     }
 
     /// One batch in every harness at the same time.
@@ -117,7 +118,7 @@ impl Team {
             match worker.ask(&Ask::Checksum)? {
                 Reply::Checksum(after) if [before, after] == [expected; 2] => progress.step(),
                 Reply::Checksum(after) => {
-                    return Err(BenchError::Unable(format!(
+                    return Err(BenchError::Void(format!(
                         "method {}: the database is not what it was: checksum {expected:016x} expected, {before:016x} when \
                          loaded, {after:016x} after the tests; this is a defect, please report it",
                         self.method

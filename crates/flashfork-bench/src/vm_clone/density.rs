@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use flashfork_vmm::pool::Shell;
 
+use super::found::{ALIVE, Bytes, WAITING, density};
 use super::held::{Counter, mapped};
-use super::measured::{Bytes, Density, Results};
 use super::plan::Plan;
+use crate::experiment::Results;
 use crate::size::Size;
 use crate::vm_host::{Host, MemoryPages, Template, shape};
 use crate::{BenchError, Progress};
@@ -36,31 +37,43 @@ pub(super) fn measure(
     let (Some(&least), Some(&most)) = (sizes.first(), sizes.last()) else { return Ok(()) };
     let sizes = if least == most { vec![least] } else { vec![least, most] };
     for size in sizes {
+        if progress.interrupted() {
+            return Ok(());
+        }
+        if progress.deadline().passed() {
+            results.no_time_for(format!("memory of {} clones of {}", plan.alive, Size(size)), progress);
+            continue;
+        }
         progress.begin(&format!("memory of {} clones of {}", plan.alive, Size(size)), plan.counts as u64);
         let shape = shape(size, MemoryPages::Small.of_shape());
         let template = Template::freeze(&host.boot(shape, CODE)?, shape, MemoryPages::Small, true)?;
         // Afterwards: the template is not what is counted.
         let counter = Counter::new();
-        let (waiting, alive) = (Vec::new(), Vec::new());
-        let mut density = Density { size, count: plan.alive, source: counter.name(), waiting, alive };
+        let (mut waiting, mut alive) = (Vec::new(), Vec::new());
         // The first time, caches of the kernel grow that stay.
         for repeat in 0..=plan.counts {
+            if progress.interrupted() {
+                break;
+            }
             std::thread::sleep(QUIET);
             let before = counter.used()?;
             let shells: Vec<Shell> = (0..plan.alive).map(|_| host.shell(shape)).collect::<Result<_, _>>()?;
-            let waiting = held(&counter, before, &shells)?;
+            let before_claims = held(&counter, before, &shells)?;
             for (index, shell) in (1..).zip(&shells) {
                 template.claim(shell, index)?;
             }
-            let alive = held(&counter, before, &shells)?;
+            let after_claims = held(&counter, before, &shells)?;
             drop(shells);
             if repeat > 0 {
-                density.waiting.push(waiting);
-                density.alive.push(alive);
+                waiting.push(before_claims);
+                alive.push(after_claims);
                 progress.step();
             }
         }
-        results.density.push(density);
+        if !alive.is_empty() {
+            results.records.extend(density(WAITING, size, plan.alive, counter.name(), &waiting)?);
+            results.records.extend(density(ALIVE, size, plan.alive, counter.name(), &alive)?);
+        }
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
-//! What was measured, cell by cell, on its way to records and tables.
+//! The records of `bench vm-clone`: what tells them apart, and how they are found again.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{EXPERIMENT, GuestKind};
 use crate::BenchError;
-use crate::record::Record;
+use crate::experiment::Results;
+use crate::record::{Document, Record};
+use crate::sampling::{Ended, Series, Visit};
 use crate::stats::Rounds;
 use crate::vm_host::MemoryPages;
 
@@ -18,6 +20,16 @@ pub(super) enum Method {
 }
 
 impl Method {
+    /// Every method there is, in table order.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Clone(MemoryPages::Small),
+        Self::Clone(MemoryPages::Thp),
+        Self::Clone(MemoryPages::Hugetlb),
+        Self::ColdBoot(MemoryPages::Small),
+        Self::ColdBoot(MemoryPages::Thp),
+        Self::ColdBoot(MemoryPages::Hugetlb),
+    ];
+
     /// As records name it.
     pub(super) fn name(self) -> String {
         match self {
@@ -47,8 +59,8 @@ pub(super) const BOOT_STEPS: [&str; 3] = ["create", "load", "run"];
 /// What one clone or boot took: measures and microseconds.
 pub(super) type Sample = Vec<(&'static str, f64)>;
 
-/// The samples of one method at one size.
-#[derive(Debug, Clone)]
+/// One method at one size.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Cell {
     pub guest: GuestKind,
     pub method: Method,
@@ -56,37 +68,37 @@ pub(super) struct Cell {
     pub size: u64,
     /// The share of the template's memory on 2 MB pages.
     pub huge_fraction: f64,
-    pub rounds: Vec<Vec<Sample>>,
 }
 
 impl Cell {
-    /// The samples of one measure, in microseconds, by rounds.
-    pub(super) fn rounds(&self, measure: &str) -> Rounds {
-        let of = |sample: &Sample| sample.iter().find(|(name, _)| *name == measure).map(|(_, value)| *value);
-        Rounds(self.rounds.iter().map(|round| round.iter().filter_map(of).collect()).collect())
-    }
-
-    fn measures(&self) -> Vec<&'static str> {
-        let first = self.rounds.iter().flatten().next();
-        first.map_or(Vec::new(), |sample| sample.iter().map(|(name, _)| *name).collect())
-    }
-
-    fn records(&self) -> Result<Vec<Record>, BenchError> {
-        let of = |measure: &&'static str| {
-            let chosen = [
-                ("measure", json!(measure)),
-                ("guest", json!(guest(self.guest))),
-                ("size", json!(self.size)),
-                ("vcpus", json!(1)),
-            ];
-            let record = Record::of_rounds(EXPERIMENT, &self.method.name(), chosen, "us", &self.rounds(measure))?;
-            Ok(record.beside([("template_huge_fraction", json!(self.huge_fraction))]))
-        };
-        self.measures().iter().map(of).collect()
+    /// Keeps the samples of one measure.
+    pub(super) fn keep(
+        self,
+        series: &Series<&'static str>,
+        ended: Ended,
+        results: &mut Results,
+    ) -> Result<(), BenchError> {
+        let chosen = [
+            ("measure", json!(series.measure)),
+            ("guest", json!(self.guest.name())),
+            ("size", json!(self.size)),
+            ("vcpus", json!(1)),
+        ];
+        let observed = [("template_huge_fraction", json!(self.huge_fraction))];
+        results.keep(&self.method.name(), chosen, observed, "us", series, ended)
     }
 }
 
-/// Bytes for each of several shells or clones, of one count.
+/// The samples of a batch, measure by measure.
+pub(super) fn visit(batch: &[Sample]) -> Visit<&'static str> {
+    let measures = batch.first().map_or(&[][..], Vec::as_slice).iter().map(|(name, _)| *name);
+    let of = |measure: &'static str| -> Vec<f64> {
+        batch.iter().flatten().filter(|(name, _)| *name == measure).map(|(_, value)| *value).collect()
+    };
+    measures.map(|measure| (measure, of(measure))).collect()
+}
+
+/// What a number of shells or clones held, each of them, at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bytes {
     /// All, kernel memory included.
@@ -95,77 +107,80 @@ pub(super) struct Bytes {
     pub user: f64,
 }
 
-/// What many shells and clones of one size hold.
-#[derive(Debug, Clone)]
-pub(super) struct Density {
-    pub size: u64,
-    /// How many were there at the same time.
-    pub count: usize,
-    /// How it was counted.
-    pub source: &'static str,
-    /// One entry a repetition: waiting shells, and clones that live.
-    pub waiting: Vec<Bytes>,
-    pub alive: Vec<Bytes>,
+/// What was counted in: the parts of [`Bytes`].
+pub(super) const ALL: &str = "all";
+pub(super) const USER: &str = "user";
+/// What was counted.
+pub(super) const WAITING: &str = "memory of a waiting shell";
+pub(super) const ALIVE: &str = "memory of a clone alive";
+
+/// The records of what `count` shells or clones of one size hold, one sample a repetition. `source`: how it was counted.
+pub(super) fn density(
+    what: &str,
+    size: u64,
+    count: usize,
+    source: &str,
+    counts: &[Bytes],
+) -> Result<[Record; 2], BenchError> {
+    let record = |part: &str, source: &str, of: fn(&Bytes) -> f64| {
+        let chosen = [
+            ("measure", json!(what)),
+            ("part", json!(part)),
+            ("source", json!(source)),
+            ("guest", json!(GuestKind::Tiny.name())),
+            ("size", json!(size)),
+            ("count", json!(count)),
+        ];
+        let method = Method::Clone(MemoryPages::Small).name();
+        Record::new(EXPERIMENT, &method, chosen, "bytes", counts.iter().map(of).collect())
+    };
+    Ok([record(ALL, source, |bytes| bytes.total)?, record(USER, "sum of Pss", |bytes| bytes.user)?])
 }
 
-impl Density {
-    fn records(&self) -> Result<Vec<Record>, BenchError> {
-        let mut records = Vec::new();
-        for (what, counts) in [("waiting shell", &self.waiting), ("clone alive", &self.alive)] {
-            for (part, of) in [("all", (|b: &Bytes| b.total) as fn(&Bytes) -> f64), ("user", |b| b.user)] {
-                let chosen = [
-                    ("measure", json!(format!("memory of a {what}"))),
-                    ("part", json!(part)),
-                    ("source", json!(if part == "user" { "sum of Pss" } else { self.source })),
-                    ("guest", json!(guest(GuestKind::Tiny))),
-                    ("size", json!(self.size)),
-                    ("count", json!(self.count)),
-                ];
-                let method = Method::Clone(MemoryPages::Small).name();
-                let samples = counts.iter().map(of).collect();
-                records.push(Record::new(EXPERIMENT, &method, chosen, "bytes", samples)?);
-            }
-        }
-        Ok(records)
-    }
+/// The record of one part of what was counted at `size`.
+pub(super) fn counted<'a>(document: &'a Document, what: &str, part: &str, size: u64) -> Option<&'a Record> {
+    let wanted = [("measure", json!(what)), ("part", json!(part)), ("size", json!(size))];
+    document.find(EXPERIMENT, &Method::Clone(MemoryPages::Small).name(), &wanted)
 }
 
-/// Everything a run measured.
-#[derive(Debug, Default)]
-pub(super) struct Results {
-    pub cells: Vec<Cell>,
-    pub density: Vec<Density>,
-    /// What was left out and why.
-    pub notes: Vec<String>,
+/// The record of one measure.
+pub(super) fn find<'a>(
+    document: &'a Document,
+    guest: GuestKind,
+    method: Method,
+    size: u64,
+    measure: &str,
+) -> Option<&'a Record> {
+    let wanted = [("measure", json!(measure)), ("guest", json!(guest.name())), ("size", json!(size))];
+    document.find(EXPERIMENT, &method.name(), &wanted)
 }
 
-impl Results {
-    pub(super) fn cell(&self, guest: GuestKind, method: Method, size: u64) -> Option<&Cell> {
-        self.cells.iter().find(|cell| (cell.guest, cell.method, cell.size) == (guest, method, size))
-    }
-
-    /// The samples of one measure.
-    pub(super) fn rounds(&self, guest: GuestKind, method: Method, size: u64, measure: &str) -> Option<Rounds> {
-        self.cell(guest, method, size).map(|cell| cell.rounds(measure))
-    }
-
-    pub(super) fn records(&self) -> Result<Vec<Record>, BenchError> {
-        let mut records = Vec::new();
-        for cell in &self.cells {
-            records.extend(cell.records()?);
-        }
-        for density in &self.density {
-            records.extend(density.records()?);
-        }
-        Ok(records)
-    }
+/// The samples of one measure.
+pub(super) fn rounds(
+    document: &Document,
+    guest: GuestKind,
+    method: Method,
+    size: u64,
+    measure: &str,
+) -> Option<Rounds> {
+    find(document, guest, method, size, measure).map(Record::rounds)
 }
 
-pub(super) fn guest(kind: GuestKind) -> &'static str {
-    match kind {
-        GuestKind::Tiny => "tiny",
-        GuestKind::Linux => "linux",
-    }
+/// The sizes measured with `guest`, ascending.
+pub(super) fn sizes(document: &Document, guest: GuestKind) -> Vec<u64> {
+    let own = document.records.iter().filter(|record| {
+        record.experiment == EXPERIMENT && record.chosen.get("guest").and_then(Value::as_str) == Some(guest.name())
+    });
+    let mut sizes: Vec<u64> = own.filter_map(|record| record.chosen.get("size")?.as_u64()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The sizes and methods with which `measure` was taken, in table order.
+pub(super) fn cells(document: &Document, guest: GuestKind, measure: &str) -> Vec<(u64, Method)> {
+    let all = sizes(document, guest).into_iter().flat_map(|size| Method::ALL.map(|method| (size, method)));
+    all.filter(|&(size, method)| find(document, guest, method, size, measure).is_some()).collect()
 }
 
 #[cfg(test)]
@@ -173,19 +188,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_a_measure() {
-        let cell = Cell {
-            guest: GuestKind::Tiny,
-            method: Method::Clone(MemoryPages::Thp),
-            size: 1 << 20,
-            huge_fraction: 1.0,
-            rounds: vec![vec![vec![(FIRST_EXIT, 2.0), (CYCLE, 5.0)]; 2], vec![vec![(FIRST_EXIT, 4.0), (CYCLE, 9.0)]]],
-        };
-        assert_eq!(cell.rounds(FIRST_EXIT).0, [vec![2.0, 2.0], vec![4.0]]);
-        let results = Results { cells: vec![cell], ..Results::default() };
-        let records = results.records().unwrap();
-        let found: Vec<_> = records.iter().map(|r| (r.method.as_str(), &r.chosen["measure"], r.p50)).collect();
-        assert_eq!(found, [("clone-thp", &json!(FIRST_EXIT), 2.0), ("clone-thp", &json!(CYCLE), 5.0)]);
-        assert_eq!(records[0].observed["samples_per_round"], json!([2, 1]));
+    fn a_batch_becomes_samples_of_each_measure() {
+        let batch = vec![vec![(FIRST_EXIT, 2.0), (CYCLE, 5.0)], vec![(FIRST_EXIT, 4.0), (CYCLE, 9.0)]];
+        assert_eq!(visit(&batch), [(FIRST_EXIT, vec![2.0, 4.0]), (CYCLE, vec![5.0, 9.0])]);
+        assert!(visit(&[]).is_empty());
     }
 }

@@ -14,12 +14,13 @@ use flashfork_vmm::machine::Blank;
 use flashfork_vmm::pool::Shell;
 
 use super::GuestKind;
-use super::measured::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Results, Sample};
+use super::found::{Cell, FIRST_EXIT, FIRST_REPLY, Method, READY, Sample, visit};
 use super::plan::Plan;
 use super::tiny::{steps, us};
-use crate::order::shuffled_rounds;
-use crate::vm_host::{CID, Host, Installed, MemoryPages, PATIENCE, Template, expect, shape, vm};
-use crate::{BenchError, Progress};
+use crate::experiment::{Places, Results};
+use crate::sampling::{Effort, sample};
+use crate::vm_host::{CID, Host, MemoryPages, PATIENCE, Template, expect, shape, vm};
+use crate::{BenchError, Deadline, Progress};
 
 /// Clones a round and size; a boot takes so much longer that one is enough.
 const BATCH: usize = 5;
@@ -39,56 +40,55 @@ struct Subject {
 
 pub(super) fn measure(
     host: &Host,
-    installed: &Installed,
+    here: &dyn Places,
     plan: &Plan,
+    deadline: Deadline,
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    if !installed.agent.is_file() {
+    let agent = here.agent()?;
+    if !agent.is_file() {
+        let agent = agent.display();
         return Err(BenchError::Unable(format!(
-            "Linux guests need the guest agent at {}: build it with scripts/build-agent",
-            installed.agent.display()
+            "Linux guests need the guest agent at {agent}: build it with scripts/build-agent"
         )));
     }
     progress.begin("the guests' kernel and initramfs", 1);
-    let guest = default_guest(&installed.cache, &installed.agent, &mut |line| progress.note(line)).map_err(vm)?;
+    let guest = default_guest(&here.cache("lab")?, &agent, &mut |line| progress.note(line)).map_err(vm)?;
     progress.step();
     progress.begin("booting Linux guests for templates", plan.linux_sizes.len() as u64);
     let mut subjects = Vec::new();
     for &size in &plan.linux_sizes {
+        if progress.interrupted() {
+            return Ok(());
+        }
         subjects.push(Subject::new(host, &guest, shape(size, MemoryPages::Small.of_shape()))?);
         progress.step();
     }
-    let mut cells: Vec<Cell> = Vec::new();
-    for subject in &subjects {
-        let cell = |method, huge_fraction| Cell {
-            guest: GuestKind::Linux,
-            method,
-            size: subject.shape.memory_bytes(),
-            huge_fraction,
-            rounds: Vec::new(),
+    let mut cells = Vec::new();
+    for (index, subject) in subjects.iter().enumerate() {
+        let cell = |method, huge_fraction| {
+            (index, Cell { guest: GuestKind::Linux, method, size: subject.shape.memory_bytes(), huge_fraction })
         };
         let clones = subject.templates.iter().map(|template| (Method::Clone(template.pages), template.huge_fraction));
-        cells.extend(
-            clones.chain([(Method::ColdBoot(MemoryPages::Small), 0.0)]).map(|(method, huge)| cell(method, huge)),
-        );
+        let all = clones.chain([(Method::ColdBoot(MemoryPages::Small), 0.0)]);
+        cells.extend(all.map(|(method, huge)| cell(method, huge)));
     }
-    progress.begin("interleaved rounds of clones and boots of Linux", plan.linux_rounds as u64);
-    for order in shuffled_rounds(plan.linux_rounds, cells.len(), cells.len() as u64) {
-        for index in order {
-            let cell = &mut cells[index];
-            let own = |subject: &&mut Subject| subject.shape.memory_bytes() == cell.size;
-            let subject = subjects.iter_mut().find(own).ok_or_else(|| vm("a cell without a template"))?;
-            let samples = match cell.method {
-                Method::Clone(pages) => (0..BATCH).map(|_| subject.clone(host, pages)).collect::<Result<_, _>>()?,
-                Method::ColdBoot(_) => vec![subject.cold_boot(host, &guest)?],
-            };
-            cell.rounds.push(samples);
-        }
-        progress.step();
+    let effort = Effort::rounds(plan.linux_rounds).until(deadline);
+    progress.begin("interleaved rounds of clones and boots of Linux", effort.steps());
+    let (sampled, done) = sample(cells.len(), &effort, cells.len() as u64, progress, |cell, _| {
+        let (subject, Cell { method, .. }) = cells[cell];
+        let subject = &mut subjects[subject];
+        let samples = match method {
+            Method::Clone(pages) => (0..BATCH).map(|_| subject.clone(host, pages)).collect::<Result<_, _>>()?,
+            Method::ColdBoot(_) => vec![subject.cold_boot(host, &guest)?],
+        };
+        Ok(visit(&samples))
+    });
+    for ((_, cell), series) in cells.iter().zip(&sampled.cells) {
+        series.iter().try_for_each(|series| cell.keep(series, sampled.ended, results))?;
     }
-    results.cells.extend(cells);
-    Ok(())
+    done
 }
 
 impl Subject {

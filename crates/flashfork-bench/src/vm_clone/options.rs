@@ -11,6 +11,16 @@ pub enum GuestKind {
     Linux,
 }
 
+impl GuestKind {
+    /// As records name it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Tiny => "tiny",
+            Self::Linux => "linux",
+        }
+    }
+}
+
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-clone --guests tiny --sizes 128M,1G")]

@@ -16,6 +16,9 @@ const LARGEST_QUICK: u64 = 512 << 20;
 /// Left to the rest of the machine and to the clones.
 const RESERVE: u64 = 1 << 30;
 
+/// A cell that won't be measured, and why.
+type LeftOut = (String, String);
+
 /// A decided run.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
@@ -34,15 +37,15 @@ pub(super) struct Plan {
     /// How often it is counted.
     pub counts: usize,
     /// What was left out and why.
-    pub notes: Vec<String>,
+    pub missing: Vec<LeftOut>,
 }
 
 impl Plan {
     /// Decides on a run, refusing sizes that were asked for and don't fit.
     pub(super) fn new(options: &VmCloneOptions) -> Result<Self, BenchError> {
         let headroom = memory::headroom()?;
-        let mut notes = Vec::new();
-        let mut choose = |usual: &[u64], kinds: u64| choose(options, usual, kinds, &headroom, &mut notes);
+        let mut missing = Vec::new();
+        let mut choose = |usual: &[u64], kinds: u64| choose(options, usual, kinds, &headroom, &mut missing);
         let measures = |guest| options.guests.contains(&guest);
         // A template on small pages and one on huge ones, and a third on pages that are set aside already.
         let tiny = if measures(GuestKind::Tiny) { choose(&SIZES, 2)? } else { Vec::new() };
@@ -50,12 +53,12 @@ impl Plan {
         let (mut sizes, mut lacking) = (Vec::new(), None);
         for size in tiny {
             // A template, a cold boot, and a clone that copies.
-            let (pages, missing) = available(size, 3)?;
+            let (pages, short) = available(size, 3)?;
             sizes.push((size, pages));
             // What is missing for the largest size says what to do for all.
-            lacking = missing.or(lacking);
+            lacking = short.or(lacking);
         }
-        notes.extend(lacking);
+        missing.extend(lacking.map(|why| ("hugetlb".to_owned(), why)));
         let rounds = |quick, full| options.rounds.map_or(if options.quick { quick } else { full }, |n| n as usize);
         Ok(Self {
             guests: options.guests.clone(),
@@ -65,7 +68,7 @@ impl Plan {
             linux_rounds: rounds(2, 5),
             alive: if options.quick { 10 } else { 50 },
             counts: if options.quick { 1 } else { 3 },
-            notes,
+            missing,
         })
     }
 }
@@ -76,7 +79,7 @@ fn choose(
     usual: &[u64],
     kinds: u64,
     headroom: &Headroom,
-    notes: &mut Vec<String>,
+    missing: &mut Vec<LeftOut>,
 ) -> Result<Vec<u64>, BenchError> {
     let mut sizes: Vec<u64> = match &options.sizes {
         Some(asked) => asked.iter().map(|size| size.0).collect(),
@@ -93,8 +96,8 @@ fn choose(
         let fits = memory::require(headroom, format!("guests of {}", names.join(", ")), needed);
         match (fits, sizes.last()) {
             (Ok(()), _) => return Ok(sizes),
-            (Err(why), Some(_)) if options.sizes.is_none() && sizes.len() > 1 => {
-                notes.push(format!("left out the largest: {why}"));
+            (Err(why), Some(largest)) if options.sizes.is_none() && sizes.len() > 1 => {
+                missing.push((Size(*largest).to_string(), why.to_string()));
                 sizes.pop();
             }
             (Err(why), _) => return Err(why),
@@ -112,13 +115,13 @@ mod tests {
 
     #[test]
     fn without_the_flag_only_what_fits_together_is_measured() {
-        let mut notes = Vec::new();
-        let sizes = choose(&VmCloneOptions::default(), &SIZES, 2, &room(5 << 30), &mut notes).unwrap();
+        let mut missing = Vec::new();
+        let sizes = choose(&VmCloneOptions::default(), &SIZES, 2, &room(5 << 30), &mut missing).unwrap();
         assert_eq!(sizes, SIZES[..4]);
-        assert_eq!(notes.len(), 3);
-        assert!(notes[0].contains("8G") && notes[0].contains("5 GB"), "{}", notes[0]);
+        assert_eq!(missing.len(), 3);
+        assert!(missing[0].0 == "8G" && missing[0].1.contains("5 GB"), "{:?}", missing[0]);
         let quick = VmCloneOptions { quick: true, ..VmCloneOptions::default() };
-        assert_eq!(choose(&quick, &SIZES, 2, &room(64 << 30), &mut notes).unwrap(), SIZES[..3]);
+        assert_eq!(choose(&quick, &SIZES, 2, &room(64 << 30), &mut missing).unwrap(), SIZES[..3]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The project's promises about clones of virtual machines, checked against what was measured: shown, never asserted.
 
 use super::GuestKind;
-use super::measured::{FIRST_EXIT, FIRST_REPLY, Method, Results};
+use super::found::{FIRST_EXIT, FIRST_REPLY, Method, rounds as of, sizes};
+use crate::record::Document;
 use crate::stats::{Ratio, quantile_of, ratio_of_medians};
 use crate::target::{Bound, Target, Unit};
 use crate::vm_host::MemoryPages;
@@ -10,16 +11,16 @@ const MB: u64 = 1 << 20;
 const CLONE: Method = Method::Clone(MemoryPages::Small);
 const COLD_BOOT: Method = Method::ColdBoot(MemoryPages::Small);
 
-/// The promises about guests that were measured, with what `results` say about them.
-pub(super) fn check(results: &Results, guest: GuestKind) -> Vec<Target> {
+/// The promises about guests that were measured, with what the records say about them.
+pub(super) fn check(document: &Document, guest: GuestKind) -> Vec<Target> {
     match guest {
-        GuestKind::Tiny => tiny(results),
-        GuestKind::Linux => linux(results),
+        GuestKind::Tiny => tiny(document),
+        GuestKind::Linux => linux(document),
     }
 }
 
-fn tiny(results: &Results) -> Vec<Target> {
-    let first_exit = results.rounds(GuestKind::Tiny, CLONE, 256 * MB, FIRST_EXIT);
+fn tiny(document: &Document) -> Vec<Target> {
+    let first_exit = of(document, GuestKind::Tiny, CLONE, 256 * MB, FIRST_EXIT);
     let time = |what: &str, limit, measured| Target {
         what: format!("tiny guest of 256M, request to first exit: {what}"),
         bound: Bound::AtMost(limit),
@@ -32,13 +33,13 @@ fn tiny(results: &Results) -> Vec<Target> {
     ]
 }
 
-fn linux(results: &Results) -> Vec<Target> {
-    let rounds = |method, size, measure| results.rounds(GuestKind::Linux, method, size, measure);
+fn linux(document: &Document) -> Vec<Target> {
+    let rounds = |method, size, measure| of(document, GuestKind::Linux, method, size, measure);
     let ratio = |over, under| -> Option<Ratio> { ratio_of_medians(&over?, &under?) };
     // What the monitor makes where it can.
     let made = Method::Clone(MemoryPages::Thp);
-    let of = |method| results.cells.iter().any(|cell| cell.guest == GuestKind::Linux && cell.method == method);
-    let clone = if of(made) { made } else { CLONE };
+    let there = |&size: &u64| rounds(made, size, FIRST_EXIT).is_some();
+    let clone = if sizes(document, GuestKind::Linux).iter().any(there) { made } else { CLONE };
     let faster = |size, name: &str| Target {
         what: format!("Linux guest of {name}, first agent reply: cold boot ÷ clone"),
         bound: Bound::AtLeast(60.0),
@@ -60,11 +61,12 @@ fn linux(results: &Results) -> Vec<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::HostCard;
 
     #[test]
     fn what_was_not_measured_is_said_to_be_so() {
         for guest in [GuestKind::Tiny, GuestKind::Linux] {
-            let targets = check(&Results::default(), guest);
+            let targets = check(&Document::new(HostCard::read().unwrap(), Vec::new()), guest);
             assert!(targets.iter().all(|target| target.row()[2] == "not measured"));
         }
     }

@@ -13,12 +13,13 @@ use flashfork_vmm::machine::Machine;
 use flashfork_vmm::pool::Shell;
 
 use super::GuestKind;
-use super::measured::{BOOT_STEPS, CYCLE, Cell, FIRST_EXIT, Method, PREPARE, Results, STEPS, Sample};
+use super::found::{BOOT_STEPS, CYCLE, Cell, FIRST_EXIT, Method, PREPARE, STEPS, Sample, visit};
 use super::plan::Plan;
-use crate::order::shuffled_rounds;
+use crate::experiment::Results;
+use crate::sampling::{Effort, sample};
 use crate::size::Size;
 use crate::vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, expect, shape, vm};
-use crate::{BenchError, Progress};
+use crate::{BenchError, Deadline, Progress};
 
 /// Clones or boots a round and cell.
 const BATCH: usize = 5;
@@ -55,6 +56,7 @@ struct Pool<'a> {
 pub(super) fn measure(
     host: &Host,
     plan: &Plan,
+    deadline: Deadline,
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
@@ -64,59 +66,47 @@ pub(super) fn measure(
     let mut templates = Vec::new();
     progress.begin("templates with all of their memory, and shells that wait", wanted.len() as u64);
     for (size, pages) in wanted {
+        if progress.interrupted() {
+            return Ok(());
+        }
         let shape = shape(size, pages.of_shape());
         let template = Template::freeze(&host.boot(shape, CODE)?, shape, pages, true)?;
         if pages == MemoryPages::Thp && !template.is_huge() {
-            let note = format!(
-                "left out: {} on transparent 2 MB pages: only {:.0} % of it got such pages",
-                Size(size),
-                template.huge_fraction * 100.0
-            );
-            progress.note(&note);
-            results.notes.push(note);
+            let cell = format!("{} on transparent 2 MB pages", Size(size));
+            let why = format!("only {:.0} % of it got such pages", template.huge_fraction * 100.0);
+            results.leave_out(cell, why, progress);
         } else {
             templates.push(template);
         }
         pool.fill(shape)?;
         progress.step();
     }
-    let first = results.cells.len();
-    for template in &templates {
-        let cell = |method, huge_fraction| Cell {
-            guest: GuestKind::Tiny,
-            method,
-            size: template.shape.memory_bytes(),
-            huge_fraction,
-            rounds: Vec::new(),
+    let mut cells = Vec::new();
+    for (index, template) in templates.iter().enumerate() {
+        let cell = |method, huge_fraction| {
+            (index, Cell { guest: GuestKind::Tiny, method, size: template.shape.memory_bytes(), huge_fraction })
         };
-        results.cells.push(cell(Method::Clone(template.pages), template.huge_fraction));
+        cells.push(cell(Method::Clone(template.pages), template.huge_fraction));
         // A machine that boots has the pages of its shape.
         if template.pages != MemoryPages::Thp {
-            results.cells.push(cell(Method::ColdBoot(template.pages), 0.0));
+            cells.push(cell(Method::ColdBoot(template.pages), 0.0));
         }
     }
-    let cells = &mut results.cells[first..];
-    progress.begin("interleaved rounds of clones and boots", plan.rounds as u64);
-    for order in shuffled_rounds(plan.rounds, cells.len(), cells.len() as u64) {
-        for index in order {
-            let cell = &mut cells[index];
-            let own = |template: &&Template| {
-                let pages = match cell.method {
-                    Method::Clone(pages) | Method::ColdBoot(pages) => pages,
-                };
-                (template.shape.memory_bytes(), template.pages) == (cell.size, pages)
-            };
-            let template = templates.iter().find(own).ok_or_else(|| vm("a cell without a template"))?;
-            let one = |_| match cell.method {
-                Method::Clone(_) => pool.clone(template),
-                Method::ColdBoot(_) => cold_boot(host, template.shape),
-            };
-            let samples = (0..BATCH).map(one).collect::<Result<_, _>>()?;
-            cell.rounds.push(samples);
-        }
-        progress.step();
+    let effort = Effort::rounds(plan.rounds).until(deadline);
+    progress.begin("interleaved rounds of clones and boots", effort.steps());
+    let (sampled, done) = sample(cells.len(), &effort, cells.len() as u64, progress, |cell, _| {
+        let (template, Cell { method, .. }) = cells[cell];
+        let template = &templates[template];
+        let one = |_| match method {
+            Method::Clone(_) => pool.clone(template),
+            Method::ColdBoot(_) => cold_boot(host, template.shape),
+        };
+        Ok(visit(&(0..BATCH).map(one).collect::<Result<Vec<_>, _>>()?))
+    });
+    for ((_, cell), series) in cells.iter().zip(&sampled.cells) {
+        series.iter().try_for_each(|series| cell.keep(series, sampled.ended, results))?;
     }
-    Ok(())
+    done
 }
 
 impl Pool<'_> {

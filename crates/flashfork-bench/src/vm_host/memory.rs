@@ -48,7 +48,7 @@ impl MemoryPages {
     }
 }
 
-/// What this host can have guest memory of `bytes` made of, `copies` of it at a time, and why not of more.
+/// What this host can have guest memory of `bytes` made of, `copies` of it at a time, and why not of pages of its pool.
 pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Option<String>), BenchError> {
     let failed = |error: procfs::ProcError| BenchError::system("read /proc/meminfo", std::io::Error::other(error));
     let free = procfs::Current::current().map(|info: procfs::Meminfo| info.hugepages_free).map_err(failed)?;
@@ -59,8 +59,7 @@ pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Op
         return Ok((pages, None));
     }
     let note = format!(
-        "left out: hugetlb for guests of {}: {free} pages of 2 MB are free, {needed} are needed; reserve them with \
-         `sysctl vm.nr_hugepages={needed}`",
+        "guests of {} need {needed} pages of 2 MB, and {free} are free; reserve them with `sysctl vm.nr_hugepages={needed}`",
         show(bytes)
     );
     Ok((pages, Some(note)))

@@ -1,12 +1,14 @@
-//! What was measured, on its way to records and tables.
+//! The records of `bench vm-memory`: what tells them apart, and how they are found again.
 
 use serde_json::json;
 
 use super::EXPERIMENT;
 use super::code::{Access, FIRST, PAGE};
 use crate::BenchError;
-use crate::record::Record;
-use crate::stats::{Ratio, Rounds, ratio_of_medians};
+use crate::experiment::Results;
+use crate::record::{Document, Record};
+use crate::sampling::{Ended, Series};
+use crate::stats::{Ratio, ratio_of_medians};
 use crate::vm_host::MemoryPages;
 
 /// One way over all memory.
@@ -31,91 +33,68 @@ impl Pass {
     }
 }
 
-/// The samples of one kind of guest: nanoseconds of the passes, round by round. Where the monitor's guests can't be booted on
-/// such pages the first two are missing.
-#[derive(Debug, Clone)]
+/// One kind of guest.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cell {
+    /// What it does to its memory.
     pub access: Access,
+    /// What its memory is made of.
     pub pages: MemoryPages,
-    pub huge_fraction: f64,
-    pub booted: Vec<[u64; 2]>,
-    pub clone: Vec<[u64; 2]>,
 }
 
-/// Everything a run measured.
-#[derive(Debug, Default)]
-pub(super) struct Results {
-    /// Of the guests' memory, in bytes.
-    pub size: u64,
-    pub cells: Vec<Cell>,
-    /// What was left out and why.
-    pub notes: Vec<String>,
-}
-
-impl Results {
-    /// Pages of 4 KB that a pass touches.
-    pub(super) fn touched(&self) -> u64 {
-        (self.size - u64::from(FIRST)) / u64::from(PAGE)
+impl Cell {
+    /// Keeps the samples of one pass: microseconds a page. `size`: bytes of the guest's memory.
+    pub(super) fn keep(
+        self,
+        size: u64,
+        huge_fraction: f64,
+        series: &Series<Pass>,
+        ended: Ended,
+        results: &mut Results,
+    ) -> Result<(), BenchError> {
+        let chosen = [
+            ("pass", json!(series.measure.name())),
+            ("access", json!(self.access.name())),
+            ("size", json!(size)),
+            ("pages_touched", json!(touched(size))),
+        ];
+        let observed = [("template_huge_fraction", json!(huge_fraction))];
+        results.keep(self.pages.name(), chosen, observed, "us/page", series, ended)
     }
 
-    /// Microseconds a page, one sample a round.
-    pub(super) fn per_page(&self, cell: &Cell, pass: Pass) -> Rounds {
-        let (passes, index) = match pass {
-            Pass::Unbacked => (&cell.booted, 0),
-            Pass::Backed => (&cell.booted, 1),
-            Pass::Shared => (&cell.clone, 0),
-            Pass::BackedClone => (&cell.clone, 1),
-        };
-        let pages = self.touched() as f64;
-        let samples: Vec<f64> = passes.iter().map(|ns| ns[index] as f64 / 1e3 / pages).collect();
-        Rounds::independent(&samples)
+    /// The record of a pass.
+    pub(super) fn find(self, document: &Document, pass: Pass) -> Option<&Record> {
+        let wanted = [("pass", json!(pass.name())), ("access", json!(self.access.name()))];
+        document.find(EXPERIMENT, self.pages.name(), &wanted)
     }
 
     /// How many times as long one pass took as another.
-    pub(super) fn ratio(&self, cell: &Cell, pass: Pass, other: Pass) -> Option<Ratio> {
-        ratio_of_medians(&self.per_page(cell, pass), &self.per_page(cell, other))
+    pub(super) fn ratio(self, document: &Document, pass: Pass, other: Pass) -> Option<Ratio> {
+        ratio_of_medians(&self.find(document, pass)?.rounds(), &self.find(document, other)?.rounds())
     }
+}
 
-    pub(super) fn records(&self) -> Result<Vec<Record>, BenchError> {
-        let mut records = Vec::new();
-        for cell in &self.cells {
-            for pass in Pass::ALL {
-                let samples = self.per_page(cell, pass).flat();
-                if samples.is_empty() {
-                    continue;
-                }
-                let chosen = [
-                    ("pass", json!(pass.name())),
-                    ("access", json!(cell.access.name())),
-                    ("size", json!(self.size)),
-                    ("pages_touched", json!(self.touched())),
-                ];
-                let record = Record::new(EXPERIMENT, cell.pages.name(), chosen, "us/page", samples)?;
-                records.push(record.beside([("template_huge_fraction", json!(cell.huge_fraction))]));
-            }
-        }
-        Ok(records)
-    }
+/// Pages of 4 KB that a pass over a guest of `size` bytes touches.
+pub(super) fn touched(size: u64) -> u64 {
+    (size - u64::from(FIRST)) / u64::from(PAGE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::HostCard;
 
     #[test]
-    fn times_are_told_by_the_page() {
-        let cell = Cell {
-            access: Access::Write,
-            pages: MemoryPages::Thp,
-            huge_fraction: 1.0,
-            booted: Vec::new(),
-            clone: vec![[1_024_000, 512_000]; 2],
+    fn passes_of_the_same_guests_are_compared() {
+        assert_eq!(touched(4 << 20), 512);
+        let cell = Cell { access: Access::Write, pages: MemoryPages::Thp };
+        let of = |pass: Pass, figure: f64| {
+            let chosen = [("pass", json!(pass.name())), ("access", json!(cell.access.name()))];
+            Record::new(EXPERIMENT, cell.pages.name(), chosen, "us/page", vec![figure; 2]).unwrap()
         };
-        let results = Results { size: 4 << 20, cells: vec![cell.clone()], notes: Vec::new() };
-        assert_eq!(results.touched(), 512);
-        assert_eq!(results.per_page(&cell, Pass::Shared).flat(), [2.0, 2.0]);
-        assert_eq!(results.ratio(&cell, Pass::Shared, Pass::BackedClone).unwrap().value, 2.0);
-        assert!(results.ratio(&cell, Pass::Shared, Pass::Unbacked).is_none());
-        assert_eq!(results.records().unwrap().len(), 2);
+        let records = vec![of(Pass::Shared, 2.0), of(Pass::BackedClone, 1.0)];
+        let document = Document::new(HostCard::read().unwrap(), records);
+        assert_eq!(cell.ratio(&document, Pass::Shared, Pass::BackedClone).unwrap().value, 2.0);
+        assert!(cell.ratio(&document, Pass::Shared, Pass::Unbacked).is_none());
     }
 }

@@ -4,8 +4,9 @@ use flashfork_proto::shell::{Ended, FromShell};
 use flashfork_vmm::pool::Shell;
 
 use super::code::{self, Access};
-use super::measured::{Cell, Results};
-use crate::order::shuffled_rounds;
+use super::found::{Cell, Pass, touched};
+use crate::experiment::Results;
+use crate::sampling::{Effort, Visit, sample};
 use crate::size::Size;
 use crate::vm_host::{Host, MemoryPages, Template, expect, shape, vm};
 use crate::{BenchError, Progress};
@@ -13,24 +14,27 @@ use crate::{BenchError, Progress};
 /// Boots and clones one guest of each kind a round.
 pub(super) fn measure(
     host: &Host,
+    size: u64,
     pages: &[MemoryPages],
     rounds: usize,
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let cell = |pages, access| Cell { access, pages, huge_fraction: 0.0, booted: Vec::new(), clone: Vec::new() };
-    results.cells = Access::ALL.iter().flat_map(|access| pages.iter().map(|pages| cell(*pages, *access))).collect();
-    progress.begin(&format!("four passes over {}", Size(results.size)), (rounds * results.cells.len()) as u64);
-    for order in shuffled_rounds(rounds, results.cells.len(), results.size) {
-        for index in order {
-            once(host, results.size, &mut results.cells[index])?;
-            progress.step();
-        }
+    let cell = |access| pages.iter().map(move |&pages| Cell { access, pages });
+    let cells: Vec<Cell> = Access::ALL.into_iter().flat_map(cell).collect();
+    let mut huge_fractions = vec![0.0; cells.len()];
+    let effort = Effort::rounds(rounds).until(progress.deadline());
+    progress.begin(&format!("four passes over {}", Size(size)), effort.steps());
+    let (sampled, done) = sample(cells.len(), &effort, size, progress, |cell, round| {
+        once(host, size, cells[cell], round as u64, &mut huge_fractions[cell])
+    });
+    for ((cell, series), huge) in cells.iter().zip(&sampled.cells).zip(&huge_fractions) {
+        series.iter().try_for_each(|series| cell.keep(size, *huge, series, sampled.ended, results))?;
     }
-    Ok(())
+    done
 }
 
-fn once(host: &Host, size: u64, cell: &mut Cell) -> Result<(), BenchError> {
+fn once(host: &Host, size: u64, cell: Cell, round: u64, huge_fraction: &mut f64) -> Result<Visit<Pass>, BenchError> {
     let shape = shape(size, cell.pages.of_shape());
     let end = u32::try_from(size).map_err(|_| vm("a guest of 32 bits has no such memory"))?;
     let shell = host.boot(shape, &code::passes(cell.access, end))?;
@@ -42,19 +46,22 @@ fn once(host: &Host, size: u64, cell: &mut Cell) -> Result<(), BenchError> {
         MemoryPages::Small | MemoryPages::Thp => Template::freeze(&shell, shape, cell.pages, false)?,
     };
     drop(shell);
-    // The monitor boots no guest on 2 MB pages of the kernel's making.
-    if cell.pages != MemoryPages::Thp {
-        cell.booted.push(booted);
-    }
-    cell.huge_fraction = template.huge_fraction;
+    *huge_fraction = template.huge_fraction;
     let shell = host.shell(shape)?;
-    template.claim(&shell, cell.clone.len() as u64)?;
-    cell.clone.push(laps(&shell)?);
+    template.claim(&shell, round)?;
+    let cloned = laps(&shell)?;
     let end = |message| if let FromShell::Ended(ended) = message { Some(ended) } else { None };
     match expect(&shell, end, "end")? {
-        Ended::Done(done) if done.status == 0 => Ok(()),
-        other => Err(vm(format!("a clone went over its memory and ended: {other:?}"))),
+        Ended::Done(done) if done.status == 0 => {}
+        other => return Err(vm(format!("a clone went over its memory and ended: {other:?}"))),
     }
+    let per_page = |ns: u64| vec![ns as f64 / 1e3 / touched(size) as f64];
+    let mut visit = vec![(Pass::Shared, per_page(cloned[0])), (Pass::BackedClone, per_page(cloned[1]))];
+    // The monitor boots no guest on 2 MB pages of the kernel's making.
+    if cell.pages != MemoryPages::Thp {
+        visit.extend([(Pass::Unbacked, per_page(booted[0])), (Pass::Backed, per_page(booted[1]))]);
+    }
+    Ok(visit)
 }
 
 /// The nanoseconds of two passes.

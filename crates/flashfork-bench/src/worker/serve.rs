@@ -7,39 +7,40 @@ use std::process::ExitCode;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use serde::Serialize;
 
-use super::{Line, Subject, registry};
+use super::{Line, Subject};
 use crate::BenchError;
 
-/// Serves one subject over the standard input and output.
-pub(super) type Serve = fn() -> Result<(), BenchError>;
-
-/// A subject's name and its server.
-pub(super) fn entry<S: Subject>() -> (&'static str, Serve) {
-    (S::NAME, converse::<S>)
+/// A subject that worker processes can be started for.
+#[derive(Debug, Clone, Copy)]
+pub struct Registered {
+    name: &'static str,
+    /// Serves it over the standard input and output.
+    converse: fn() -> Result<(), BenchError>,
 }
 
-/// The `main` of a worker process. `args` are the program's arguments after [`super::ARGUMENT`].
+impl Registered {
+    /// The entry of subject `S`.
+    pub const fn of<S: Subject>() -> Self {
+        Self { name: S::NAME, converse: converse::<S> }
+    }
+}
+
+/// The `main` of a worker process for one of `subjects`. `args` are the program's arguments after [`super::ARGUMENT`].
 ///
 /// Must be called before the program starts a thread. Problems are told to the coordinator; the exit status only says
 /// whether the conversation itself worked.
-pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    serve_from(args, registry::find)
-}
-
-/// [`worker_main`] for a subject that isn't in the registry.
-pub fn serve<S: Subject>(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    serve_from(args, |name| (name == S::NAME).then_some(converse::<S> as Serve))
-}
-
-fn serve_from(args: impl IntoIterator<Item = OsString>, find: impl Fn(&str) -> Option<Serve>) -> ExitCode {
+pub fn worker_main(
+    subjects: impl IntoIterator<Item = Registered>,
+    args: impl IntoIterator<Item = OsString>,
+) -> ExitCode {
     let mut args = args.into_iter().map(|arg| arg.into_string().unwrap_or_default());
     let (name, parent) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let conversation = || {
         die_with(&parent)?;
-        let serve = find(&name).ok_or_else(|| {
+        let subject = subjects.into_iter().find(|subject| subject.name == name).ok_or_else(|| {
             BenchError::Unable(format!("there is no worker '{name}'; workers are started by 'bench'"))
         })?;
-        serve()
+        (subject.converse)()
     };
     match conversation() {
         Ok(()) => ExitCode::SUCCESS,
