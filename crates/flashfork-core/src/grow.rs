@@ -302,6 +302,11 @@ struct End {
 }
 
 impl End {
+    /// The flag of `mmap(2)` that new memory behind it has in common with it, if it has.
+    fn unreserved(&self) -> u32 {
+        if self.properties.advice & offset::UNRESERVED != 0 { MAP_NORESERVE } else { 0 }
+    }
+
     /// Gives new memory what holds for this piece.
     fn apply(&self, at: usize, len: usize) -> Result<()> {
         self.properties.apply(at, len, self.prot)
@@ -355,6 +360,7 @@ impl Move {
                 return Err(Errno::ENOMEM);
             }
         }
+        self.may_grow()?;
         let to = match to {
             Some(to) => {
                 let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
@@ -369,6 +375,18 @@ impl Move {
         };
         // SAFETY: the destination is the program's, or reserved just now.
         unsafe { self.run_to(to) }
+    }
+
+    /// Whether the program may have more memory by what the mapping grows: where something is mapped already, as at the destination in
+    /// the end, `RLIMIT_DATA` isn't asked.
+    fn may_grow(&self) -> Result<()> {
+        let more = self.len - self.whole.len();
+        if more == 0 {
+            return Ok(());
+        }
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | self.end.unreserved();
+        // SAFETY: new memory that nobody uses.
+        unsafe { sys::mmap(0, more, self.end.prot, flags, -1, 0).and_then(|at| sys::munmap(at, more)) }
     }
 
     /// Where the address space may only grow by what the mapping grows (`RLIMIT_AS`) nothing can be reserved: goes to addresses that
@@ -410,6 +428,7 @@ impl Move {
             return true;
         }
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | k::MAP_FIXED_NOREPLACE;
+        let flags = flags | self.end.unreserved();
         // SAFETY: replaces nothing.
         match unsafe { sys::mmap(start, end - start, self.end.prot, flags, -1, 0) } {
             Ok(at) if at == start && self.end.apply(start, end - start).is_ok() => true,
@@ -427,7 +446,7 @@ impl Move {
         let len = self.len - self.whole.len();
         if len > 0 {
             // SAFETY: the caller's destination.
-            unsafe { remap::fresh(Range::new(at, at + len), self.end.prot) }?;
+            unsafe { remap::fresh_with(Range::new(at, at + len), self.end.prot, self.end.unreserved()) }?;
             self.end.apply(at, len)?;
         }
         Ok(())

@@ -48,10 +48,16 @@ pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
         let job = unsafe { &mut *job.cast::<Job<F, T>>() };
         job.result = job.f.take().map(|f| f());
     }
-    let Ok(mask) = sys::block_signals() else { return f() };
+    // Not in this function's own frame, which lies on the small stack whether this is done or not.
+    #[cold]
+    #[inline(never)]
+    fn here<T, F: FnOnce() -> T>(f: F) -> T {
+        f()
+    }
+    let Ok(mask) = sys::block_signals() else { return here(f) };
     let Ok(stack) = scratch::map(STACK) else {
         sys::restore_signals(mask);
-        return f();
+        return here(f);
     };
     let mut job = Job { f: Some(f), result: None };
     // SAFETY: the stack is used by this call only; no panic of the engine unwinds. A failure of munmap would leak it, no more.

@@ -1,6 +1,7 @@
 /* Calls on sealed memory from stacks as small as coroutines and signal handlers have them: they need no more than 4 KB, most of it for
-   vector registers, whatever they have to do. sigaltstack(2), makecontext(3).
-   cflags: -Wl,-z,now */
+   vector registers, whatever they have to do; nor does a fork that seals first. sigaltstack(2), makecontext(3).
+   cflags: -Wl,-z,now
+   env: FLASHFORK_ENGINE=seal */
 #include "../behaviour.h"
 #include <sys/ioctl.h>
 #include <sys/uio.h>
@@ -49,15 +50,28 @@ static void device(char *q) { CHECK(q && ioctl(-1, 0, 0) == -1); }
 static void ring(char *q) { CHECK(q && syscall(SYS_io_uring_setup, 0, NULL) == -1); }
 static void pipe_pages(char *q) { CHECK(vmsplice(-1, &(struct iovec){q, PAGE}, 1, 0) == -1); }
 
+static void fork_once(char *q)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(q != NULL ? 0 : 1);
+    CHECK(wait_for(pid) == 0);
+}
+
+static void at_most(size_t most, const char *called, size_t bytes)
+{
+    if (bytes <= most)
+        return;
+    fprintf(stderr, "%s takes %zu bytes\n", called, bytes);
+    _exit(1);
+}
+
 static void measure(const char *called, void (*f)(char *))
 {
     if (!in_clone())
         return;
-    size_t before = taken(nothing), bytes = taken(f) - before;
-    if (bytes > MOST) {
-        fprintf(stderr, "%s takes %zu bytes\n", called, bytes);
-        _exit(1);
-    }
+    size_t before = taken(nothing);
+    at_most(MOST, called, taken(f) - before);
     _exit(0);
 }
 
@@ -65,8 +79,13 @@ int main(void)
 {
     stack = map_alone(STACK, RW, MAP_PRIVATE);
     p = memory(16 * MB, 1);
+    CHECK(stack != NULL);
+    size_t first = taken(fork_once), second = taken(fork_once);
+    CHECK(sealed_bytes(p, 16 * MB) == 16 * MB);
+    at_most(MOST, "a fork that seals", first);
+    at_most(MOST, "a fork", second);
     seal();
-    CHECK(stack != NULL && sealed_bytes(p, 16 * MB) == 16 * MB);
+    CHECK(sealed_bytes(p, 16 * MB) == 16 * MB);
 #define MEASURE(f) measure(#f, f)
     MEASURE(discard_page);
     MEASURE(discard_much);

@@ -24,6 +24,10 @@ const ADVICE_SHIFT: u32 = 57;
 const ADVICES: [(&[u8; 2], u32); 4] =
     [(b"hg", k::MADV_HUGEPAGE), (b"nh", k::MADV_NOHUGEPAGE), (b"rr", k::MADV_RANDOM), (b"sr", k::MADV_SEQUENTIAL)];
 
+/// Among the bits of advice: the mapping was made with `MAP_NORESERVE`, and what it grows by isn't charged either (mmap(2)). Sealed
+/// memory itself always is such a mapping.
+pub const UNRESERVED: u8 = 16;
+
 /// The advice of a VMA as four bits.
 fn advice_of_flags(flags: &Flags) -> u8 {
     (0..).zip(ADVICES).filter(|(_, (letters, _))| flags.has(letters)).map(|(bit, _)| 1 << bit).sum()
@@ -31,14 +35,14 @@ fn advice_of_flags(flags: &Flags) -> u8 {
 
 /// The advice that a sealed VMA had before.
 pub fn advice_of_sealed(vma: &Vma) -> u8 {
-    (vma.offset >> ADVICE_SHIFT) as u8 & 15
+    (vma.offset >> ADVICE_SHIFT) as u8 & 31
 }
 
 /// The advice that a VMA has whose flags are known: sealed memory has what it had before, but for what was asked for since.
 pub fn advice_of(vma: &Vma) -> u8 {
     let now = advice_of_flags(&vma.flags);
     if vma.kind != Kind::Sealed {
-        return now;
+        return now | if vma.flags.has(b"nr") { UNRESERVED } else { 0 };
     }
     // Each of a pair takes the other away.
     let since = [0b0011, 0b1100].into_iter().filter(|pair| now & pair != 0).sum::<u8>();
@@ -47,7 +51,7 @@ pub fn advice_of(vma: &Vma) -> u8 {
 
 /// The `madvise` values for such bits.
 pub fn advices(bits: u8) -> impl Iterator<Item = u32> {
-    (0..).zip(ADVICES).filter(move |(bit, _)| bits & (1 << bit) != 0).map(|(_, (_, advice))| advice)
+    (0..4).zip(ADVICES).filter(move |(bit, _)| bits & (1 << bit) != 0).map(|(_, (_, advice))| advice)
 }
 
 /// The offset for a run, equal to its address modulo 2 MB so that huge pages fit. None for one that is too long for a window.
@@ -99,16 +103,18 @@ mod tests {
             assert_eq!(shows(at + rest + 4096), Shows::Growth(HALF - 4096));
             end = at + rest + HALF;
         }
-        let last = of(MAX_RUNS - 1, 15, 0, HUGE).unwrap();
+        let last = of(MAX_RUNS - 1, 31, 0, HUGE).unwrap();
         assert!(last + HALF + HUGE as u64 + (1 << 56) < FILE_LEN);
         const { assert!(COPIES + HALF < 1 << ADVICE_SHIFT) };
         assert!(of(MAX_RUNS - 1, 0, 0, HUGE).unwrap() + HALF < COPIES);
         assert_eq!(shows(COPIES), Shows::Run(HALF));
-        assert_eq!(last >> ADVICE_SHIFT, 15);
+        assert_eq!(last >> ADVICE_SHIFT, 31);
         assert_eq!(of(0, 0, 0, 1 << 41), None);
         let mut sealed = Vma::new(Range::new(0, HUGE), 1, b"/memfd:flashfork:0000000001 (deleted)", false);
         sealed.offset = of(0, 0b0101, 0, HUGE).unwrap();
         assert_eq!(advice_of(&sealed), 0b0101);
+        sealed.flags.push(*b"nr");
+        assert_eq!(advice_of(&sealed), 0b0101, "so is all sealed memory");
         sealed.flags.push(*b"nh");
         assert_eq!(advice_of(&sealed), 0b0110);
         assert_eq!(advices(0b101).collect::<Vec<_>>(), [k::MADV_HUGEPAGE, k::MADV_RANDOM]);

@@ -108,7 +108,16 @@ pub unsafe fn close(range: Range, prot: u32) {
 /// # Safety
 /// What was there is lost.
 pub unsafe fn fresh(range: Range, prot: u32) -> Result<()> {
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+    // SAFETY: the caller's.
+    unsafe { fresh_with(range, prot, 0) }
+}
+
+/// The same with `more` flags of `mmap(2)`.
+///
+/// # Safety
+/// What was there is lost.
+pub unsafe fn fresh_with(range: Range, prot: u32, more: u32) -> Result<()> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | more;
     // SAFETY: the caller gave the range up.
     match unsafe { sys::mmap(range.start, range.len(), prot, flags, -1, 0) } {
         Ok(_) => Ok(()),

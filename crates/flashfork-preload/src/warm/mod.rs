@@ -158,15 +158,23 @@ fn in_handlers(handlers: impl FnOnce()) {
 /// [`before_fork`] said.
 pub fn after_fork(pid: c_int, ours: bool) {
     // SAFETY: as above.
-    unsafe {
-        let Some(template) = TEMPLATE.get() else { return };
-        if !ours {
-            if pid == 0 {
-                ahead::let_go(template);
-            }
-            return;
+    if let Some(template) = unsafe { TEMPLATE.get() } {
+        after_fork_of(template, pid, ours);
+    }
+}
+
+/// Apart, because it takes much of the stack, and programs may fork from small ones.
+#[inline(never)]
+fn after_fork_of(template: &mut Template, pid: c_int, ours: bool) {
+    if !ours {
+        if pid == 0 {
+            ahead::let_go(template);
         }
-        template.forking = false;
+        return;
+    }
+    template.forking = false;
+    // SAFETY: as above.
+    unsafe {
         let Some(wanted) = template.wanted.take() else { return ahead::after_fork(template, pid) };
         if pid == 0 {
             *CLONE.get() = Some(take_over::take_over(template, &wanted));
