@@ -13,6 +13,8 @@ pub enum Place {
     File(PathBuf),
     /// A device or FIFO, or a file in a directory where no other can be made; open all the time, or a FIFO's reader would see its end.
     Open(File, PathBuf),
+    /// What a descriptor of this process leads to (`/dev/stdout`): others write there too, and what they wrote stays.
+    Descriptor(File, PathBuf),
 }
 
 impl Place {
@@ -20,6 +22,10 @@ impl Place {
     pub fn open(path: &Path) -> Result<Self, CliError> {
         let failed = || CliError::file("write", path);
         match std::fs::metadata(path) {
+            Ok(found) if found.is_file() && is_descriptor(path) => {
+                let file = File::options().append(true).open(path).map_err(failed())?;
+                Ok(Self::Descriptor(file, path.to_owned()))
+            }
             Ok(found) if found.is_dir() => Err(failed()(ErrorKind::IsADirectory.into())),
             Ok(found) if !found.is_file() => {
                 let mut file = File::options().write(true).open(path).map_err(failed())?;
@@ -44,6 +50,11 @@ impl Place {
                 }
                 aside(path).map_err(failed()).map(|_trial| Self::File(path.to_owned()))
             }
+            // One that leads to nothing yet.
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let leads_to = std::fs::read_link(path).map_err(failed())?;
+                Self::open(&directory(path).join(leads_to))
+            }
             Err(e) => Err(failed()(e)),
         }
     }
@@ -51,6 +62,7 @@ impl Place {
     /// Writes all of it.
     pub fn write(self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
         match self {
+            Self::Descriptor(mut file, path) => write(&mut file).map_err(CliError::file("write", path)),
             Self::Open(mut file, path) => {
                 let is_file = file.metadata().is_ok_and(|about| about.is_file());
                 let emptied = if is_file { file.set_len(0).and_then(|()| file.rewind()) } else { Ok(()) };
@@ -65,6 +77,23 @@ impl Place {
             }
         }
     }
+}
+
+/// Whether a path names a descriptor of this process, as proc_pid_fd(5) has them.
+fn is_descriptor(path: &Path) -> bool {
+    let mut at = path.to_owned();
+    // No more links than the kernel follows.
+    for _ in 0..40 {
+        let parent = directory(&at).canonicalize().unwrap_or_default();
+        if parent.starts_with("/proc") && parent.ends_with("fd") {
+            return true;
+        }
+        match std::fs::read_link(&at) {
+            Ok(next) => at = parent.join(next),
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 fn directory(path: &Path) -> &Path {

@@ -216,6 +216,24 @@ fn a_report_goes_into_what_is_no_file() {
     assert_eq!(report["programs"], 1);
 }
 
+#[test]
+fn a_report_to_standard_output_takes_nothing_from_what_the_program_wrote_there() {
+    let place = tempfile::tempdir().unwrap();
+    let (out, link, made) = (place.path().join("out"), place.path().join("link"), place.path().join("made"));
+    let file = std::fs::File::create(&out).unwrap();
+    let mut command = std::process::Command::new(exe());
+    command.args(["run", "--report", "/dev/stdout", "--", "echo", "written before"]).env_remove("LD_PRELOAD");
+    assert!(command.stdout(file).status().unwrap().success());
+    let text = std::fs::read_to_string(&out).unwrap();
+    let (first, report) = text.split_once('\n').unwrap();
+    let report: serde_json::Value = serde_json::from_str(report).unwrap();
+    assert_eq!((first, &report["programs"]), ("written before", &1.into()));
+    // And a link that leads to nothing yet is followed.
+    std::os::unix::fs::symlink("made", &link).unwrap();
+    run().arg("--report").arg(&link).args(["--", "true"]).assert().success();
+    assert!(link.is_symlink() && std::fs::read_to_string(&made).unwrap().contains("programs"));
+}
+
 /// Signals ignored and blocked, as a program finds them that was started with those given.
 fn signals(program: &mut std::process::Command, ignored: &'static [i32], blocked: &'static [i32]) -> String {
     program.args(["grep", "-E", "Sig(Ign|Blk|Pnd)|ShdPnd", "/proc/self/status"]);
