@@ -3,7 +3,8 @@
 //! The functions make the call they are named for, errors are its errno; seal, unseal and exclude say what went wrong in words.
 
 use crate::{own_code, past};
-use flashfork_core::{Pages, Range, advise};
+use flashfork_core::answers::{advise, mremap};
+use flashfork_core::{Pages, Range};
 use libc::{c_int, c_void};
 use std::str::FromStr;
 
@@ -96,7 +97,7 @@ impl Route {
     pub fn mremap(self, from: usize, old: usize, new: usize, flags: c_int, to: usize, via: Via) -> Outcome {
         if self == Route::Linked {
             // SAFETY: the addresses are those under test.
-            return unsafe { advise::mremap(from, old, new, flags as usize, to) }
+            return unsafe { mremap::mremap(from, old, new, flags as usize, to) }
                 .map(|at| at as u64)
                 .map_err(|e| e.into_raw());
         }

@@ -3,7 +3,8 @@
 //!
 //! `cargo run --release -p flashfork-core --example discards [VMAS]`
 
-use flashfork_core::{Pages, advise, seal};
+use flashfork_core::answers::advise;
+use flashfork_core::{Pages, seal};
 use std::time::Instant;
 
 const PAGE: usize = 4096;

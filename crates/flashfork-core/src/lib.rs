@@ -13,31 +13,28 @@
 //! ([`arena`]), with signals blocked, in a process with one thread.
 #![cfg_attr(not(test), no_std)]
 
-pub mod advise;
+pub mod answers;
 mod apart;
 pub mod arena;
 pub mod calls;
 pub mod code;
-mod discard;
 pub mod fork;
-mod grow;
 mod kernel_writers;
 pub mod name;
 pub mod never_seal;
 pub mod odf;
 mod outcome;
 mod own_pages;
-pub mod pipes;
 mod places;
 mod policy;
 pub mod proc;
 mod range;
 pub mod region;
 mod report;
-pub mod rings;
 pub mod sandbox;
 mod scratch;
 mod seal;
+mod sealed;
 mod session;
 pub mod snapshot;
 mod stack;

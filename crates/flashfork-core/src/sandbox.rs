@@ -8,7 +8,9 @@
 //! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can do all that
 //! the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
 
-use crate::advise;
+use crate::answers::advise;
+use crate::answers::anonymous::for_good;
+use crate::answers::mremap;
 use crate::arena::Arena;
 use crate::calls;
 use crate::code;
@@ -24,7 +26,7 @@ use crate::range::Range;
 use crate::scratch;
 use crate::seal::properties::Properties;
 use crate::seal::remap;
-use crate::seal::unseal::{for_good, unseal};
+use crate::seal::unseal::unseal;
 use crate::seal::{What, seal_for_policy};
 use crate::stack::roomy;
 use crate::state::STATE;
@@ -243,7 +245,7 @@ fn work() -> Result<bool> {
     // SAFETY: replaces nothing.
     let _ = unsafe { sys::mmap(from + len, PAGE, PROT_READ, occupied, -1, 0) };
     // SAFETY: here and below: memory of the child, which nobody uses.
-    let at = unsafe { advise::mremap(from, len, len + PAGE, k::MREMAP_MAYMOVE as usize, 0) }?;
+    let at = unsafe { mremap::mremap(from, len, len + PAGE, k::MREMAP_MAYMOVE as usize, 0) }?;
     let page = |i: usize| Range::new(at + i * PAGE, at + (i + 1) * PAGE);
     let arena = Arena::map()?;
     let properties = Properties::at(at, &mut arena.text);

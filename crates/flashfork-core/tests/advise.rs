@@ -2,7 +2,8 @@
 
 mod common;
 use common::{in_child, intact, maps_line, pattern, patterned};
-use flashfork_core::{Errno, Pages, advise, seal};
+use flashfork_core::answers::{advise, mremap::mremap};
+use flashfork_core::{Errno, Pages, seal};
 
 const LEN: usize = 8 << 20;
 
@@ -77,7 +78,7 @@ fn what_was_asked_for_a_mapping_in_pieces_holds_for_what_it_grows_by() {
         let moved = unsafe {
             advise::madvise(at + LEN / 2, LEN / 2, libc::MADV_DONTFORK as u32).unwrap();
             advise::madvise(at + LEN / 2, LEN / 2, libc::MADV_DONTDUMP as u32).unwrap();
-            let grown = || advise::mremap(at, LEN, LEN + grow, libc::MREMAP_MAYMOVE as usize, 0);
+            let grown = || mremap(at, LEN, LEN + grow, libc::MREMAP_MAYMOVE as usize, 0);
             assert_eq!(grown(), Err(Errno::EFAULT), "one half of plain memory is another mapping, too");
             advise::madvise(at, LEN, libc::MADV_DONTFORK as u32).unwrap();
             advise::madvise(at, LEN, libc::MADV_DONTDUMP as u32).unwrap();

@@ -2,8 +2,9 @@
 
 mod common;
 use common::{in_child, intact, patterned, wait};
+use flashfork_core::answers::advise;
 use flashfork_core::fork::{Engine, configure, fork};
-use flashfork_core::{MEMFD_PREFIX, Pages, advise, seal};
+use flashfork_core::{MEMFD_PREFIX, Pages, seal};
 use std::cell::Cell;
 use std::os::unix::fs::MetadataExt;
 

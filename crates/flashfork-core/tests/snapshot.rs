@@ -75,7 +75,7 @@ fn what_is_discarded_after_a_restore_is_zeros_though_all_was_anonymous_before() 
         assert!(maps_line(big.as_ptr()).contains("flashfork"));
         let (at, len) = (big.as_ptr() as usize, size_of_val(big));
         // SAFETY: memory of the test's own, of plain numbers.
-        unsafe { flashfork_core::advise::madvise(at, len, libc::MADV_DONTNEED as u32) }.unwrap();
+        unsafe { flashfork_core::answers::advise::madvise(at, len, libc::MADV_DONTNEED as u32) }.unwrap();
         assert!(big.iter().all(|word| *word == 0));
     });
 }

@@ -16,7 +16,7 @@ pub unsafe extern "C" fn vmsplice(fd: c_int, vectors: *const libc::iovec, count:
     if found.is_null() {
         return crate::answer::<()>(Err(flashfork_core::Errno::ENOSYS), |()| 0);
     }
-    if let Err(e) = flashfork_core::pipes::before_splice() {
+    if let Err(e) = flashfork_core::answers::pipes::before_splice() {
         return crate::answer::<()>(Err(e), |()| 0);
     }
     // SAFETY: libc's function of this name has this type.

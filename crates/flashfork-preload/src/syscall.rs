@@ -7,7 +7,8 @@
 use crate::sandbox;
 use core::ffi::{c_long, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
-use flashfork_core::{Errno, pipes, rings, system_call};
+use flashfork_core::answers::{pipes, rings};
+use flashfork_core::{Errno, system_call};
 use syscalls::Sysno;
 
 /// libc's own; until it is known the call itself.

@@ -1,12 +1,14 @@
 //! What takes the place of which system call.
 
 use super::{Arguments, Hook};
-use crate::advise;
+use crate::answers::advise;
+use crate::answers::anonymous;
+use crate::answers::mremap;
+use crate::answers::pipes;
+use crate::answers::rings;
 use crate::code;
 use crate::kernel_writers;
-use crate::pipes;
 use crate::range::Range;
-use crate::rings;
 use crate::sandbox;
 use crate::state::STATE;
 use crate::sys::{self, Result};
@@ -59,44 +61,44 @@ unsafe fn process_madvise(args: &Arguments) -> Result<usize> {
 /// `mremap(2)`: sealed memory that grows gets zeros that belong to this process alone.
 unsafe fn mremap(&[from, old, new, flags, to, _]: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
-    unsafe { advise::mremap(from, old, new, flags, to) }
+    unsafe { mremap::mremap(from, old, new, flags, to) }
 }
 
 /// `mlock(2)`: sealed memory becomes anonymous first.
 unsafe fn mlock(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
-    advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mlock, *args) })
+    anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mlock, *args) })
 }
 
 /// `mlock2(2)`: the same.
 unsafe fn mlock2(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
-    advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mlock2, *args) })
+    anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mlock2, *args) })
 }
 
 /// `mlockall(2)`: the same; with `MCL_FUTURE` no later seal is made.
 unsafe fn mlockall(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
-    advise::give_all_property(|| unsafe { sys::call(Sysno::mlockall, *args) })
+    anonymous::give_all_property(|| unsafe { sys::call(Sysno::mlockall, *args) })
 }
 
 /// `pkey_mprotect(2)`: the same, where it gives a key.
 unsafe fn pkey_mprotect(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     let call = || unsafe { sys::call(Sysno::pkey_mprotect, *args) };
-    if args[3] as i32 > 0 { advise::give_property(args[0], args[1], call) } else { call() }
+    if args[3] as i32 > 0 { anonymous::give_property(args[0], args[1], call) } else { call() }
 }
 
 /// `mseal(2)`: the same.
 unsafe fn mseal(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
-    advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mseal, *args) })
+    anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mseal, *args) })
 }
 
 /// `mbind(2)`: the same.
 unsafe fn mbind(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
-    advise::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mbind, *args) })
+    anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mbind, *args) })
 }
 
 /// `userfaultfd(2)`: faults on a file mapping mean something else to it, so it must find all memory anonymous.

@@ -6,6 +6,7 @@
 use super::mapped::Object;
 use super::remembered::{CODE, Culprit, WELL};
 use super::{Call, Kind, Memory, WINDOW, file, layout, sites};
+use crate::answers::anonymous;
 use crate::arena::Arena;
 use crate::calls;
 use crate::never_seal::Reason;
@@ -14,7 +15,6 @@ use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::proc::vma::{self, Vma};
 use crate::range::Range;
-use crate::seal::unseal;
 use crate::session::{self, Wait};
 use crate::stack::roomy;
 use crate::state::STATE;
@@ -285,7 +285,7 @@ fn mind_file(fd: i32) -> Result<()> {
         return Ok(());
     }
     drop(looked);
-    unseal::for_good()
+    anonymous::for_good()
 }
 
 /// The same for memory that is going to be executable: as far as it can be read now, what is in it now counts.
@@ -323,5 +323,5 @@ fn mind_code(range: Range) -> Result<()> {
         return Ok(());
     }
     drop(looked);
-    unseal::for_good()
+    anonymous::for_good()
 }

@@ -20,6 +20,8 @@ pub(crate) mod remap;
 pub(crate) mod unseal;
 
 use crate::arena::Arena;
+use crate::calls;
+use crate::code;
 use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::proc::dump;
 use crate::proc::headroom::Limits;
@@ -28,7 +30,6 @@ use crate::session::{self, Wait};
 use crate::sys;
 use crate::threads::exclusive;
 use crate::threads::pauses::Pauses;
-use crate::{calls, code};
 use fold::plan_or_fold;
 use generations::Memfds;
 use maker::Maker;

@@ -1,8 +1,6 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
-use crate::advise::Need;
 use crate::arena::{Arena, MAX_RUNS, Run};
-use crate::discard::holds_sealed;
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Step};
 use crate::proc::headroom::Limits;
@@ -20,10 +18,8 @@ use crate::seal::offset::Shows;
 use crate::seal::properties::{self, Properties};
 use crate::seal::remap;
 use crate::session::{self, Wait};
-use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE};
-use crate::threads;
 use crate::threads::alone;
 use crate::threads::exclusive;
 use crate::threads::pauses::Pauses;
@@ -63,60 +59,6 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
     }
     let done = session::run(Wait::No, |arena| unseal_with(arena, range, None));
     done.outcome.map(|o| o.sealed)
-}
-
-/// Makes all memory anonymous, before something that must find it so. Threads are stopped for it whatever was asked for: the
-/// alternative is a wrong byte. `ENOMEM` where it can't be done.
-pub(crate) fn for_good() -> sys::Result<()> {
-    if STATE.holds_sealed() { roomy(turn_back) } else { Ok(()) }
-}
-
-fn turn_back() -> sys::Result<()> {
-    let _forced = threads::force();
-    let mut patience = Patience::for_need(Need::Must);
-    while let Err(e) = unseal(Range::ALL)
-        && patience.is_for(e)
-    {}
-    if holds_sealed(Range::ALL) { Err(Errno::ENOMEM) } else { Ok(()) }
-}
-
-/// How often an unseal is tried that a call of the program's needs.
-pub(crate) struct Patience {
-    busy: usize,
-    unstoppable: usize,
-    shared: usize,
-}
-
-impl Patience {
-    pub fn for_need(need: Need) -> Patience {
-        match need {
-            Need::Must => Patience { busy: 5000, unstoppable: 10, shared: 1000 },
-            Need::Better => Patience { busy: 5000, unstoppable: 0, shared: 0 },
-        }
-    }
-
-    /// Whether it may go better the next time, which this waits for.
-    pub fn is_for(&mut self, error: Error) -> bool {
-        let left = match error {
-            // Milliseconds until another thread's seal is over.
-            Error::Busy => {
-                sys::pause_briefly();
-                &mut self.busy
-            }
-            // A second each, in which a busy machine hasn't let a thread run so that it could stop.
-            Error::Refused(Reason::ThreadUnstoppable) => &mut self.unstoppable,
-            // Milliseconds until a child of vfork has started its program.
-            Error::Refused(Reason::Threads) => {
-                if self.shared > 0 {
-                    sys::pause_briefly();
-                }
-                &mut self.shared
-            }
-            _ => return false,
-        };
-        *left = left.saturating_sub(1);
-        *left > 0
-    }
 }
 
 fn unseal_with(arena: &mut Arena, range: Range, mut pauses: Option<Pauses>) -> Result<Outcome, Error> {
@@ -398,7 +340,7 @@ pub(crate) unsafe fn copy_pages(from: Range, to: usize, buf: &mut [u8]) -> sys::
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::threads::Threads;
+    use crate::threads::{self, Threads};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
     /// How often a thread of this process has gone to sleep.

@@ -4,15 +4,13 @@
 //! Whether a range holds sealed memory is asked of the kernel each time, because memory moves without our knowing
 //! (glibc's realloc calls its own mremap).
 
-use crate::discard::{discard, holds_sealed};
-pub use crate::grow::mremap;
-use crate::outcome::Purpose;
+use crate::answers::anonymous::{Need, for_good, make_anonymous};
+use crate::answers::discard::discard;
 use crate::range::Range;
-use crate::seal::unseal::{Patience, for_good, unseal};
+use crate::sealed::holds_sealed;
 use crate::stack::roomy;
-use crate::state::{Inside, STATE};
+use crate::state::STATE;
 use crate::sys::{self, ADDRESSES, Errno, PAGE, Result};
-use crate::threads::{self, Threads};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -154,63 +152,6 @@ const PROPERTIES: [u32; 9] = [
     k::MADV_GUARD_INSTALL,
 ];
 
-/// What a call needs anonymous memory for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
-    /// It works on sealed memory too, only less well.
-    Better,
-    /// It fails or means something else on sealed memory: threads are stopped whatever was asked for, and waited for.
-    Must,
-}
-
-/// Prepares a range for a call. Nobody seals it again before the guard is dropped.
-pub(crate) fn make_anonymous(range: Range, inside: Inside<'static>, need: Need) -> Result<Inside<'static>> {
-    let _forced = (need == Need::Must).then(threads::force);
-    roomy(|| be_anonymous(range, inside, need))
-}
-
-fn be_anonymous(range: Range, mut inside: Inside<'static>, need: Need) -> Result<Inside<'static>> {
-    if need == Need::Better && holds_sealed(range) && beside_others() {
-        return Err(Errno::EINVAL);
-    }
-    let mut patience = Patience::for_need(need);
-    while holds_sealed(range) {
-        // The unseal would wait for ourselves.
-        drop(inside);
-        let done = unseal(range);
-        inside = STATE.inside();
-        match done {
-            // It can stay as it is only where a thread lives in it, and goes on living there.
-            Ok(0) if holds_sealed(range) => return Err(Errno::EINVAL),
-            Ok(_) => {}
-            Err(e) if patience.is_for(e) => {}
-            Err(_) => return Err(Errno::EINVAL),
-        }
-    }
-    Ok(inside)
-}
-
-/// Makes a call that gives memory a property (`mlock(2)`, `pkey_mprotect(2)`, `mseal(2)`): it works on sealed memory too, only less
-/// well. Where that can't be made anonymous it is remembered that a discard must carry the property over.
-pub(crate) fn give_property<T>(addr: usize, len: usize, call: impl FnOnce() -> T) -> T {
-    let range = Range::pages_of(addr, len);
-    let _quiet = STATE.quiet();
-    // Where threads may be stopped for a seal, one may come between this and the call.
-    if !make_ready(range) || threads::allowed() == Threads::Stop {
-        STATE.marked.add(range);
-    }
-    // One that was planned meanwhile hears of it when it is done, and before it can go on.
-    let _inside = STATE.inside();
-    let result = call();
-    STATE.properties_change();
-    result
-}
-
-/// The same for all memory (`mlockall(2)`).
-pub(crate) fn give_all_property<T>(call: impl FnOnce() -> T) -> T {
-    give_property(0, usize::MAX, call)
-}
-
 /// `PR_SET_VMA` of `prctl(2)` gives memory a name, in whose place maps would no longer show that it is sealed. Where it can't be made
 /// anonymous: `EINVAL`, as where the kernel has no names.
 ///
@@ -247,38 +188,10 @@ pub fn before_later_writes() -> Result<()> {
     for_good()
 }
 
-/// Whether the range holds no sealed memory any more.
-fn make_ready(range: Range) -> bool {
-    !STATE.holds_sealed() || roomy(|| be_ready(range))
-}
-
-/// Whether others run in this memory that may not be stopped: an unseal would wait some milliseconds for them to go.
-fn beside_others() -> bool {
-    !threads::may_stop(Purpose::Unseal) && sys::unshare_memory() == Err(Errno::EINVAL)
-}
-
-fn be_ready(range: Range) -> bool {
-    if beside_others() {
-        let _inside = STATE.inside();
-        return !holds_sealed(range);
-    }
-    let mut patience = Patience::for_need(Need::Better);
-    while STATE.holds_sealed() {
-        match unseal(range) {
-            Ok(_) => return true,
-            Err(e) if patience.is_for(e) => {}
-            Err(_) => {
-                let _inside = STATE.inside();
-                return !holds_sealed(range);
-            }
-        }
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answers::anonymous::give_property;
 
     #[test]
     fn a_seal_that_is_planned_hears_of_properties_before_anything_is_sealed() {

@@ -5,7 +5,7 @@
 //! and after a shrink the old bytes would come back. So where sealed memory grows, or a mapping in pieces moves, this does
 //! what the kernel does for a whole one: new memory behind the end, each piece moved by itself.
 
-use crate::advise::{self, Need};
+use crate::answers::anonymous::{self, Need};
 use crate::arena::{Arena, Run};
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::Kind;
@@ -80,7 +80,7 @@ unsafe fn in_steps(
 ) -> Result<usize> {
     let from = whole.start;
     if flags & DONTUNMAP != 0 {
-        inside = advise::make_anonymous(whole, inside, Need::Must)?;
+        inside = anonymous::make_anonymous(whole, inside, Need::Must)?;
     }
     // Of a range that shrinks where it is the kernel cuts off the end, whatever lies there.
     let cut_off = Range::new(from + len.min(whole.len()), whole.end);

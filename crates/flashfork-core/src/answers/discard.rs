@@ -5,8 +5,8 @@
 
 use crate::arena::Arena;
 use crate::never_seal::Reason;
+use crate::proc::lookup::Wanted;
 use crate::proc::lookup::for_each;
-use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::Kind;
 use crate::range::Range;
 use crate::scratch;
@@ -300,21 +300,4 @@ unsafe fn write_zeros_here(range: Range) -> Result<usize> {
 /// The 2 MB blocks that a part of a VMA touches, as far as they lie in it.
 fn blocks_around(part: Range, vma: Range) -> Range {
     Range::new(part.start & !(HUGE - 1), part.end.next_multiple_of(HUGE)).intersect(vma)
-}
-
-/// Whether a range holds sealed memory.
-pub fn holds_sealed(range: Range) -> bool {
-    if !STATE.holds_sealed() {
-        return false;
-    }
-    let mut found = false;
-    let mut ask = || {
-        lookup::for_each(range, Wanted::Files, |v| {
-            found |= v.kind == Kind::Sealed;
-            Ok(())
-        })
-    };
-    let asked = errand::ask(&mut ask);
-    // If maps can't be read, what was ever sealed counts as sealed, which is the careful answer for every caller.
-    if asked.is_err() { STATE.places.touch(range) } else { found }
 }
