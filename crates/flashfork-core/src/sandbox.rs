@@ -147,7 +147,7 @@ pub unsafe fn prctl(args: [usize; 6]) -> Result<usize> {
             for_good()?;
             fork::enter_sandbox();
             STATE.sandbox.store(FORBIDDEN, SeqCst);
-            calls::let_go();
+            calls::enter::let_go();
             real()
         }
         // SAFETY: as above.
@@ -228,7 +228,7 @@ fn work() -> Result<bool> {
     STATE.enter_sandbox();
     fork::measure();
     kernel_writers::is_device_to_mind(0);
-    let _ = code::process::before_executable(Range::pages_of(calls::enter::enter as *const () as usize, 1));
+    let _ = code::process::before_executable(Range::pages_of(calls::enter::address(), 1));
     if let Ok(fd) = sys::open(c"/proc/thread-self/exe", sys::O_RDONLY) {
         let _ = code::process::before_mapping(fd);
         sys::close(fd);

@@ -1,8 +1,58 @@
 //! Where the stubs lead: from machine code that expects a system call to a function that takes its place, and back.
 
-use super::{HOOKED, NUMBERS};
+use super::hooks::HOOKS;
+use super::rewrite::restore;
+use crate::arena::Arena;
+use crate::stack::roomy;
+use crate::threads::alone;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
+
+/// Numbers of system calls are below this.
+const NUMBERS: usize = 512;
+
+/// A bit for every number whose calls are looked at: [`WANTED`] until [`let_go`].
+static HOOKED: [AtomicU64; NUMBERS / 64] = {
+    let mut bits = [const { AtomicU64::new(0) }; NUMBERS / 64];
+    let mut i = 0;
+    while i < bits.len() {
+        bits[i] = AtomicU64::new(WANTED[i]);
+        i += 1;
+    }
+    bits
+};
+
+/// A bit for every number with a hook.
+const WANTED: [u64; NUMBERS / 64] = {
+    let mut bits = [0; NUMBERS / 64];
+    let mut i = 0;
+    while i < HOOKS.len() {
+        let number = HOOKS[i].number as usize;
+        bits[number / 64] |= 1 << (number % 64);
+        i += 1;
+    }
+    bits
+};
+
+/// Whether there is a hook for a number.
+pub fn is_hooked(number: u32) -> bool {
+    WANTED.get(number as usize / 64).is_some_and(|bits| bits >> (number % 64) & 1 == 1)
+}
+
+/// The number a trial call is to arrive with, or [`ARRIVED`]; [`NO_TRIAL`] at other times.
+pub static TRIAL: AtomicUsize = AtomicUsize::new(NO_TRIAL);
+/// See [`TRIAL`].
+pub const NO_TRIAL: usize = usize::MAX;
+/// See [`TRIAL`].
+pub const ARRIVED: usize = usize::MAX - 1;
+
+/// What was executable when all was last in place: a sum over the mappings.
+pub static SEEN: AtomicU64 = AtomicU64::new(NOTHING);
+/// See [`SEEN`].
+pub const NOTHING: u64 = 0;
 
 /// The registers of a system call; the answer goes to `rax`.
 #[repr(C)]
@@ -47,7 +97,7 @@ fn enabled() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-/// Takes a system call's registers, with the stub's `syscall` in rcx. Calls [`super::taken`] for those that are wanted; afterwards,
+/// Takes a system call's registers, with the stub's `syscall` in rcx. Calls [`taken`] for those that are wanted; afterwards,
 /// as after a system call, nothing but rax, rcx and r11 has changed, the bytes below the stack pointer and the flags included.
 ///
 /// # Safety
@@ -117,6 +167,42 @@ pub unsafe extern "C" fn enter() {
         hooked = sym HOOKED,
         room = sym ROOM,
         parts = sym PARTS,
-        taken = sym super::taken,
+        taken = sym taken,
     )
+}
+
+/// Where it is: what stubs lead to, by which they are known for those of this copy of the engine.
+pub fn address() -> usize {
+    enter as *const () as usize
+}
+
+/// A system call has arrived at a stub: does what its hook says.
+extern "C" fn taken(registers: &mut Registers) {
+    let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
+    // The kernel looks at the lower half.
+    let number = rax as u32 as usize;
+    if TRIAL.load(SeqCst) == number {
+        TRIAL.store(ARRIVED, SeqCst);
+        registers.rax = 0;
+        return;
+    }
+    let Some(hook) = HOOKS.iter().find(|h| h.number as usize == number) else { return };
+    // SAFETY: the program's own call.
+    let result = unsafe { (hook.take)(&[rdi, rsi, rdx, r10, r8, r9]) };
+    registers.rax = result.unwrap_or_else(|e| (-e.into_raw()) as isize as usize);
+}
+
+/// Has the program's calls go where they went before there was an engine: nothing is sealed, nor will be. Where that can't be written
+/// they are made by the stubs.
+pub(crate) fn let_go() {
+    for word in &HOOKED {
+        word.store(0, SeqCst);
+    }
+    SEEN.store(0, SeqCst);
+    let Ok(arena) = Arena::map() else { return };
+    // Instructions may be replaced only where nobody else executes them.
+    if alone::alone_now(&mut arena.text) == Ok(true) {
+        let _ = roomy(|| restore(address(), &mut arena.text));
+    }
+    arena.unmap();
 }

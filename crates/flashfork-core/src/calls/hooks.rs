@@ -1,6 +1,5 @@
 //! What takes the place of which system call.
 
-use super::{Arguments, Hook};
 use crate::answers::advise;
 use crate::answers::anonymous;
 use crate::answers::mremap;
@@ -15,6 +14,19 @@ use crate::sys::{self, Result};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
+
+/// A system call that the program makes: the kernel's arguments.
+pub type Arguments = [usize; 6];
+
+/// What takes the place of a system call. To add one: a row in [`HOOKS`].
+pub struct Hook {
+    /// Its number.
+    pub number: Sysno,
+    /// The C library's function that makes it, if it has one: called once with zeros, to see that it leads to the hook.
+    pub function: Option<&'static CStr>,
+    /// Answers as the kernel would.
+    pub take: unsafe fn(&Arguments) -> Result<usize>,
+}
 
 /// Every system call that means something on sealed memory.
 pub const HOOKS: &[Hook] = &[

@@ -5,6 +5,7 @@
 //! `clone` may return twice. Two bytes further on the stub leads back.
 
 use super::site::{JUMP, LINE, SYSCALL};
+use crate::code::Memory;
 use crate::sys::PAGE;
 use core::ops::Range;
 
@@ -97,6 +98,11 @@ pub fn line_of(page: &[u8; PAGE], start: usize) -> Option<Range<usize>> {
         rest.starts_with(&LOAD) && rest.get(7..9) == Some(&GO) && rest.get(13..15) == Some(&SYSCALL)
     })?;
     Some(start..start + len)
+}
+
+/// Whether an address lies in a page of stubs.
+pub fn is_stub(memory: &mut impl Memory, at: usize) -> bool {
+    memory.bytes(at & !(PAGE - 1), PAGE).is_some_and(is_page)
 }
 
 #[cfg(test)]

@@ -101,7 +101,7 @@ fn judge_mapped(object: &Object, memory: &mut Own) -> Option<Call> {
     let all = Range::new(code.first()?.start, code.last()?.end);
     // Who links the engine into an object answers for the rest of it: it is their own program, and its calls of the engine are
     // there too.
-    let own = calls::enter::enter as *const () as usize;
+    let own = calls::enter::address();
     if CODE.knows(all) || all.start <= own && own < all.end {
         return None;
     }
@@ -226,7 +226,7 @@ fn generated(text: &mut [u8], regions: &mut [Region], memory: &mut Own) -> Resul
 /// The first thing found in such memory, but for the engine's own stubs.
 fn first_generated(memory: &mut Own, mut code: Range) -> Option<Call> {
     // Most often there is nothing else.
-    while !code.is_empty() && calls::is_stub(memory, code.start) {
+    while !code.is_empty() && calls::stub::is_stub(memory, code.start) {
         code.start += PAGE;
     }
     let mut found = [None; 64];
@@ -236,7 +236,7 @@ fn first_generated(memory: &mut Own, mut code: Range) -> Option<Call> {
         count += 1;
         count < found.len()
     });
-    found.into_iter().flatten().find(|site| !calls::is_stub(memory, site.at)).map(|site| site.call)
+    found.into_iter().flatten().find(|site| !calls::stub::is_stub(memory, site.at)).map(|site| site.call)
 }
 
 /// Where the numbers of [`mix`] begin.

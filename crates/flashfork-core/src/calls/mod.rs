@@ -1,0 +1,150 @@
+//! The program's system calls, as far as they mean something else on sealed memory.
+//!
+//! A C library makes each of them at one or two places, and whoever calls it gets there: the program through its symbols, a
+//! library with symbols of its own (`RTLD_DEEPBIND`), `dlsym`, an interpreter's foreign functions, the library itself (`realloc`,
+//! the end of a thread). So these places are rewritten, in every C library that is loaded, before the first memory is sealed: a
+//! jump takes the place of `mov $number,%eax`, and leads to the functions of [`hooks::HOOKS`], which answer as the kernel would. Before the
+//! first seal nothing is rewritten: a process that is never sealed has nothing of this.
+//!
+//! What isn't recognised is left alone, and the process is refused ([`Reason::LibcCalls`]): [`site`] says what a place looks like,
+//! [`write`] how it is written. At last every function is called once, to see that it leads here: a translator of machine code may
+//! go on with what it read before.
+
+pub(crate) mod enter;
+mod found;
+mod hooks;
+mod object;
+mod rewrite;
+mod site;
+pub(crate) mod stub;
+mod write;
+
+pub use found::know_libc;
+
+use crate::arena::Arena;
+use crate::code;
+use crate::code::remembered::CODE;
+use crate::never_seal::Reason;
+use crate::outcome::{Error, Step};
+use crate::proc::vma;
+use crate::range::Range;
+use crate::sys::{self, Errno, PROT_EXEC, Result};
+use crate::threads::pauses::Pauses;
+use core::sync::atomic::Ordering::SeqCst;
+use enter::{ARRIVED, NO_TRIAL, NOTHING, SEEN, TRIAL, is_hooked};
+use found::{Found, Library, Part};
+use hooks::{Arguments, HOOKS};
+use object::{Object, Reader};
+use rewrite::{Places, rewrite};
+
+/// Sees to it that all of the program's calls that matter lead to [`hooks::HOOKS`], or refuses.
+pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::result::Result<(), Error> {
+    const ATTEMPTS: usize = 100;
+    let look = |e| Error::System(Step::Look, e);
+    if sum(&mut arena.text).map_err(look)? == SEEN.load(SeqCst) {
+        return Ok(());
+    }
+    let Some(pauses) = pauses else {
+        return take_stopped(&mut arena.text, |_| false).map_err(|_| Error::Refused(Reason::LibcCalls));
+    };
+    for _ in 0..ATTEMPTS {
+        pauses.stop(arena).map_err(Error::Refused)?;
+        let taken = take_stopped(&mut arena.text, |range| pauses.executes_in(range));
+        pauses.resume();
+        match taken {
+            Ok(()) => return Ok(()),
+            Err(Errno::EAGAIN) => sys::pause_briefly(),
+            Err(_) => return Err(Error::Refused(Reason::LibcCalls)),
+        }
+    }
+    Err(Error::Refused(Reason::ThreadUnstoppable))
+}
+
+/// What is executable, as one number.
+fn sum(buf: &mut [u8]) -> Result<u64> {
+    let mut sum = 1;
+    vma::for_each(c"/proc/thread-self/maps", buf, |v| {
+        if v.prot & PROT_EXEC != 0 {
+            for part in [v.range.start as u64, v.range.end as u64, v.inode, u64::from(v.device[1])] {
+                // FNV-1a, by words.
+                sum = (sum ^ part).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(sum)
+}
+
+/// With other threads stopped, if there are any. `executes` tells whether one of them is about to execute in a range: it must not be
+/// past a rewritten instruction with its call still to come. `EAGAIN` then.
+fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> {
+    let mut found = Found::default();
+    found.look(enter::address(), buf)?;
+    enter::prepare();
+    CODE.know_none();
+    for library in found.libraries() {
+        let places = match rewrite(library, &found, enter::address(), buf, is_hooked, &executes) {
+            // Whatever is in the way, its calls are found by crate::code then, and the process is refused for them.
+            Err(e) if library.kind == Part::Runtime && e != Errno::EAGAIN => continue,
+            places => places?,
+        };
+        match library.kind {
+            Part::Runtime if !are_all(library, &places) => continue,
+            Part::Runtime => {}
+            _ => try_out(library, &places)?,
+        }
+        CODE.know(library.code.start)?;
+    }
+    // With the pages that were mapped meanwhile. Where something could not be read a C library may be missing: another look next time.
+    let seen = if found.reader.failed() { NOTHING } else { sum(buf)? };
+    SEEN.store(seen, SeqCst);
+    Ok(())
+}
+
+/// Whether these are all places of a library that make a call with a hook, or one that can't be told.
+fn are_all(library: &Library, places: &Places) -> bool {
+    let is_known = |call: usize| places.all().iter().any(|jump| jump.call == call);
+    code::process::all_sites(library.base, library.code, is_known)
+}
+
+/// Calls every function of a library that should lead to a hook.
+fn try_out(library: &Library, places: &Places) -> Result<()> {
+    /// Bytes from a function's beginning within which it makes its call.
+    const FUNCTION: usize = 256;
+    // Or it would be called with a breakpoint in its way.
+    let is_rewritten = |function: usize, number: Option<u32>| {
+        let near = function..function + FUNCTION;
+        let found = places.all().iter().any(|jump| near.contains(&jump.at) && jump.number == number);
+        if found { Ok(function) } else { Err(Errno::EOPNOTSUPP) }
+    };
+    if library.kind == Part::Loader {
+        return Ok(());
+    }
+    let reader = Reader::default();
+    let syscall = library.by_number(&reader).ok_or(Errno::EOPNOTSUPP)?;
+    let object = (library.kind == Part::Libc).then(|| Object::at(&reader, library.base)).flatten();
+    for hook in HOOKS {
+        let number = hook.number as usize;
+        if let Some(function) = hook.function.zip(object.as_ref()).and_then(|(name, o)| o.function(name)) {
+            // SAFETY: the trial takes the place of the system call, and without it all arguments are zeros, which every call refuses or
+            // takes for nothing.
+            unsafe { arrives(number, is_rewritten(function, Some(number as u32))?, [0; 6]) }?;
+        }
+        // SAFETY: as above.
+        unsafe { arrives(number, is_rewritten(syscall, None)?, [number, 0, 0, 0, 0, 0]) }?;
+    }
+    Ok(())
+}
+
+/// # Safety
+/// A function of the C library, to which the arguments do no harm.
+unsafe fn arrives(number: usize, function: usize, arguments: Arguments) -> Result<()> {
+    // SAFETY: as the caller says; C functions of fewer arguments don't look at the rest.
+    let function: unsafe extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize =
+        unsafe { core::mem::transmute(function) };
+    let [a, b, c, d, e, f] = arguments;
+    TRIAL.store(number, SeqCst);
+    // SAFETY: see above.
+    unsafe { function(a, b, c, d, e, f) };
+    if TRIAL.swap(NO_TRIAL, SeqCst) == ARRIVED { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+}
