@@ -5,7 +5,7 @@ use crate::output::say;
 use clap::Args;
 use flashfork::code::{self, Examined, Verdict};
 use flashfork_core::code::Call;
-use flashfork_core::code::process::Times;
+use flashfork_core::code::times::Times;
 use serde::Serialize;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};

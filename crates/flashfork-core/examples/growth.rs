@@ -188,7 +188,7 @@ fn kernel_mremap(block: usize, old: usize, new: usize) -> Result<usize, Errno> {
 /// What the first look at libc takes more than the next, which finds its calls rewritten.
 fn rewriting() -> Duration {
     let without_code = || {
-        let (whole, looks) = timed(|| code::process::time().expect("nothing speaks against a seal"));
+        let (whole, looks) = timed(|| code::times::time().expect("nothing speaks against a seal"));
         whole.saturating_sub(Duration::from_nanos(looks.first + looks.known + looks.unchanged))
     };
     let first = without_code();

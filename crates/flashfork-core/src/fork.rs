@@ -3,53 +3,18 @@
 //! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the policy says so,
 //! seals. It never allocates, parses configuration or calibrates.
 
+use crate::filter::{self, trial};
 use crate::odf::{self, Unavailable};
 use crate::outcome::Error;
 pub use crate::policy::Engine;
-use crate::policy::{Act, POLICY, Process};
-use crate::proc::text::{decimal, read_file, words};
-use crate::sandbox;
-use crate::seal::generations::Memfds;
+use crate::policy::own::Own;
+use crate::policy::{Act, POLICY};
 use crate::seal::unseal::unseal_for_policy;
-use crate::seal::{self, What, seal_for_policy};
+use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
 use crate::stats::{self, Kind};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-
-/// The calling process, as the policy asks about it.
-struct Own;
-
-impl Process for Own {
-    fn holds_sealed(&self) -> bool {
-        STATE.holds_sealed()
-    }
-
-    fn anonymous(&self) -> u64 {
-        anonymous_memory().unwrap_or(0)
-    }
-
-    fn written(&self) -> Option<u64> {
-        seal::written()
-    }
-
-    fn discarded(&self) -> u64 {
-        STATE.discarded()
-    }
-
-    fn memfds(&self) -> Option<Memfds> {
-        seal::memfds()
-    }
-}
-
-/// Bytes of resident memory that no file holds (`/proc/self/statm`).
-fn anonymous_memory() -> Option<u64> {
-    let mut buf = [0; 128];
-    let text = read_file(c"/proc/thread-self/statm", &mut buf).ok()?;
-    let mut numbers = words(text).skip(1).filter_map(decimal);
-    let (resident, shared) = (numbers.next()?, numbers.next()?);
-    Some(resident.saturating_sub(shared) * sys::PAGE as u64)
-}
 
 /// Sets how clones are made; before the first call every fork is plain. `at_once`: seal before the first fork even under
 /// [`Engine::Auto`] (a fork server, whose warm-up is over when it first forks).
@@ -58,12 +23,13 @@ fn anonymous_memory() -> Option<u64> {
 /// goes on with seals; for [`Engine::Odf`] it is an error, and forks are plain. An administrator has to switch on-demand fork on,
 /// so where it is on it is wanted; it needs no seal, and works for processes that can't be sealed.
 pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
+    trial::prepare();
     POLICY.set_at_once(at_once);
     POLICY.set(if engine == Engine::Odf { Engine::Fork } else { engine });
     match engine {
         Engine::Odf => odf::enable(),
         // A filter might end the program for a call that it doesn't know.
-        Engine::Auto if sandbox::is_filtered() == Some(true) => Ok(()),
+        Engine::Auto if filter::is_filtered() == Some(true) => Ok(()),
         // Whatever stands against it: a seal does without.
         Engine::Auto => odf::enable().or(Ok(())),
         Engine::Fork | Engine::Seal => Ok(()),
@@ -72,16 +38,7 @@ pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
 
 /// Has later forks of this process seal nothing. Explicit seals go on as before, and so do forks on demand.
 pub fn stop() {
-    if !POLICY.is(Engine::Odf) {
-        POLICY.set(Engine::Fork);
-    }
-}
-
-/// The same for a program that has put itself into a sandbox (`seccomp(2)`), which might end it for a system call that it doesn't make
-/// itself.
-pub fn enter_sandbox() {
-    STATE.enter_sandbox();
-    stop();
+    POLICY.stop_sealing();
 }
 
 /// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what `real`
@@ -94,7 +51,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         stop();
     }
     if policy.seals()
-        && let Err(Error::Refused(reason)) = sandbox::allows()
+        && let Err(Error::Refused(reason)) = filter::allows()
     {
         stats::current().refuse(reason);
         stop();
@@ -137,11 +94,6 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         policy.forget();
     }
     pid
-}
-
-/// The looks that are taken around a fork, for nothing ([`crate::sandbox`]).
-pub(crate) fn measure() {
-    let _ = (sys::minor_faults(), anonymous_memory(), seal::written(), seal::memfds());
 }
 
 fn carry_out(act: Act, what: What) {

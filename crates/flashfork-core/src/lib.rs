@@ -18,6 +18,7 @@ mod apart;
 pub mod arena;
 pub mod calls;
 pub mod code;
+mod filter;
 pub mod fork;
 mod kernel_writers;
 pub mod name;
@@ -31,7 +32,6 @@ pub mod proc;
 mod range;
 pub mod region;
 mod report;
-pub mod sandbox;
 mod scratch;
 mod seal;
 mod sealed;
@@ -49,9 +49,10 @@ pub use proc::vma::MEMFD_PREFIX;
 pub use range::Range;
 pub use report::Sealed;
 pub use seal::seal;
-pub use seal::unseal::unseal;
 pub use sys::call as system_call;
 pub use syscalls::Errno;
+
+use filter::trial;
 
 /// Keeps a range out of every later seal; what of it is sealed becomes anonymous again. Whole pages are meant.
 ///
@@ -62,6 +63,16 @@ pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
     unseal(range).map(drop)
 }
 
+/// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
+///
+/// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages. With threads, what one
+/// of them lives in, where they are stopped by signals, stays sealed.
+/// On an error the memory so far is anonymous, the rest still sealed, and every byte is as it was.
+pub fn unseal(range: Range) -> Result<u64, Error> {
+    trial::prepare();
+    seal::unseal::unseal(range)
+}
+
 /// Whether this process, or one it was forked from, has sealed memory.
 pub fn has_sealed() -> bool {
     state::STATE.sealed()
@@ -69,5 +80,6 @@ pub fn has_sealed() -> bool {
 
 /// Tells the engine that another copy of it in this process seals memory (a library and the shim together).
 pub fn note_another() {
+    trial::prepare();
     state::STATE.note_another();
 }

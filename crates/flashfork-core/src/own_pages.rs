@@ -5,7 +5,7 @@ use crate::name::DEVICE;
 use crate::policy::POLICY;
 use crate::range::Range;
 use crate::seal::generations::GENERATIONS;
-use crate::snapshot::CURRENT;
+use crate::snapshot::current::CURRENT;
 use crate::state::STATE;
 use crate::stats::STATS;
 

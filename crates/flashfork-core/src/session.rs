@@ -2,9 +2,9 @@
 //! line to its last nothing of the program's memory is written but what the work is about.
 
 use crate::arena::Arena;
+use crate::filter;
 use crate::outcome::{Error, Outcome, Step};
 use crate::report::Sealed;
-use crate::sandbox;
 use crate::state::STATE;
 use crate::sys;
 use crate::threads::{self, Threads};
@@ -21,7 +21,7 @@ pub(crate) enum Wait {
 /// Runs `f` with an arena, on the arena's stack, signals blocked, nobody else in here.
 pub(crate) fn run<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait: Wait, f: F) -> Sealed {
     const MILLISECONDS: usize = 10_000;
-    if let Err(refused) = sandbox::allows() {
+    if let Err(refused) = filter::allows() {
         return Sealed::not(refused);
     }
     let begin = |e| Sealed::not(Error::System(Step::Begin, e));

@@ -47,7 +47,7 @@ pub(crate) struct State {
     hidden_ring: AtomicBool,
     /// Whether the program may have put pages of its memory into pipes ([`crate::answers::pipes`]).
     spliced: AtomicBool,
-    /// What is known of a seccomp filter ([`crate::sandbox`]).
+    /// What is known of a seccomp filter ([`crate::answers::sandbox`]).
     pub sandbox: AtomicU8,
     /// Where threads wait that are stopped by a signal ([`crate::threads::stop_by_signal::Desk`]); null at other times.
     pub desk: AtomicPtr<()>,

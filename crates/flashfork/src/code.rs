@@ -106,8 +106,8 @@ fn is_rewritten(path: &Path, bytes: &[u8]) -> bool {
 }
 
 /// How long the look before a seal takes in this process as it is.
-pub fn time() -> Result<code::process::Times, crate::SealError> {
-    Ok(code::process::time()?)
+pub fn time() -> Result<code::times::Times, crate::SealError> {
+    Ok(code::times::time()?)
 }
 
 /// The caller answers for the system calls of a file as it is now at this path: a process that has it mapped is sealed all the

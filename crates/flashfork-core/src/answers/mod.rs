@@ -7,3 +7,4 @@ mod discard;
 pub mod mremap;
 pub mod pipes;
 pub mod rings;
+pub mod sandbox;

@@ -5,10 +5,10 @@ use crate::answers::anonymous;
 use crate::answers::mremap;
 use crate::answers::pipes;
 use crate::answers::rings;
+use crate::answers::sandbox;
 use crate::code;
 use crate::kernel_writers;
 use crate::range::Range;
-use crate::sandbox;
 use crate::state::STATE;
 use crate::sys::{self, Result};
 use core::ffi::CStr;
@@ -174,7 +174,7 @@ unsafe fn vmsplice(args: &Arguments) -> Result<usize> {
 unsafe fn mmap(args: &Arguments) -> Result<usize> {
     let [_, _, prot, flags, fd, _] = *args;
     if prot as u32 & k::PROT_EXEC != 0 && flags as u32 & k::MAP_ANONYMOUS == 0 {
-        code::process::before_mapping(fd as i32)?;
+        code::guard::before_mapping(fd as i32)?;
     }
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::mmap, *args) }
@@ -184,7 +184,7 @@ unsafe fn mmap(args: &Arguments) -> Result<usize> {
 unsafe fn mprotect(args: &Arguments) -> Result<usize> {
     let [addr, len, prot, ..] = *args;
     if prot as u32 & k::PROT_EXEC != 0 {
-        code::process::before_executable(Range::pages_of(addr, len))?;
+        code::guard::before_executable(Range::pages_of(addr, len))?;
     }
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::mprotect, *args) }

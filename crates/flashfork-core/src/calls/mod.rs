@@ -104,7 +104,7 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
 /// Whether these are all places of a library that make a call with a hook, or one that can't be told.
 fn are_all(library: &Library, places: &Places) -> bool {
     let is_known = |call: usize| places.all().iter().any(|jump| jump.call == call);
-    code::process::all_sites(library.base, library.code, is_known)
+    code::own::all_sites(library.base, library.code, is_known)
 }
 
 /// Calls every function of a library that should lead to a hook.

@@ -18,10 +18,12 @@ pub(crate) mod plan;
 pub(crate) mod properties;
 pub(crate) mod remap;
 pub(crate) mod unseal;
+pub(crate) mod vain;
 
 use crate::arena::Arena;
 use crate::calls;
 use crate::code;
+use crate::filter::trial;
 use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::proc::dump;
 use crate::proc::headroom::Limits;
@@ -31,7 +33,6 @@ use crate::sys;
 use crate::threads::exclusive;
 use crate::threads::pauses::Pauses;
 use fold::plan_or_fold;
-use generations::Memfds;
 use maker::Maker;
 
 /// What a seal is about.
@@ -64,6 +65,7 @@ pub(crate) fn seal_for_policy(what: What) -> Sealed {
 /// The one way into a seal, whoever asks for it, with one thread and with many: takes the engine, keeps off what must not be sealed,
 /// and goes on when nobody else can touch memory, at once or in each pause.
 fn begin(what: What, pages: Pages, wait: Wait) -> Sealed {
+    trial::prepare();
     let here = 0u8;
     let caller_stack = &raw const here as usize;
     session::run(wait, |arena| {
@@ -136,21 +138,4 @@ fn seal_runs(
         Some(reason) if outcome.sealed == 0 => Err(Error::Refused(reason)),
         _ => Ok(outcome),
     }
-}
-
-/// Bytes of sealed memory that were written since; none when that can't be told now.
-pub(crate) fn written() -> Option<u64> {
-    let counted = |arena: &mut Arena| {
-        let sealed = plan::written(arena).map_err(|e| Error::System(Step::Look, e))?;
-        Ok(Outcome { sealed, ..Outcome::default() })
-    };
-    session::run(Wait::No, counted).outcome.map(|outcome| outcome.sealed).ok()
-}
-
-/// What is in the memfds; none when that can't be told now.
-pub(crate) fn memfds() -> Option<Memfds> {
-    let arena = Arena::map().ok()?;
-    let found = plan::memfds(&mut arena.text).ok();
-    arena.unmap();
-    found
 }

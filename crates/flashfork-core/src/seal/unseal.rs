@@ -27,9 +27,7 @@ use linux_raw_sys::general as k;
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
 ///
-/// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages. With threads, what one
-/// of them lives in, where they are stopped by signals, stays sealed.
-/// On an error the memory so far is anonymous, the rest still sealed, and every byte is as it was.
+/// [`crate::unseal`] says what it needs, and what holds after an error.
 pub fn unseal(range: Range) -> Result<u64, Error> {
     unseal_or_wait(range, Wait::Yes)
 }

@@ -1,5 +1,6 @@
 //! Compares the mappings there are with those that were there: lists what a restore must change, or says why it can't. Changes nothing.
 
+use super::hands_off::hands_off;
 use super::table::{Change, Lock, Table};
 use super::{Error, Step};
 use crate::never_seal::Reason;
@@ -10,7 +11,7 @@ use crate::sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE};
 /// Fills the table's changes.
 pub fn compare(table: &mut Table) -> Result<(), Error> {
     table.change_count = 0;
-    let (hands_off, count) = table.hands_off();
+    let (hands_off, count) = hands_off(table);
     let grown = grown_heap(table);
     let text = core::ptr::slice_from_raw_parts_mut(table.arena.text.as_mut_ptr(), table.arena.text.len());
     // SAFETY: nothing below uses this buffer of the arena in another way.

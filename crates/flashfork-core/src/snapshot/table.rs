@@ -1,7 +1,6 @@
 //! What a snapshot remembers: one mapping of the engine's own, which no restore touches.
 
 use crate::arena::Arena;
-use crate::own_pages;
 use crate::proc::vma::{Flags, Kind, Vma};
 use crate::range::Range;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
@@ -224,21 +223,10 @@ impl Table {
         }
     }
 
-    /// The addresses that belong to the engine and, page by page, those that the caller keeps: neither contents nor mappings go back there.
-    pub fn hands_off(&self) -> ([Range; MAX_NAMED + 3 + own_pages::COUNT], usize) {
-        let own = &raw const *self as usize;
-        let mut out = [Range::default(); MAX_NAMED + 3 + own_pages::COUNT];
-        out[..3].copy_from_slice(&[self.arena.range(), Range::new(own, own + size_of::<Table>()), self.view]);
-        let mut count = 3 + own_pages::COUNT;
-        out[3..count].copy_from_slice(&own_pages::all());
-        for keep in &self.keep[..self.keep_count] {
-            let whole = Range::new(keep.start.next_multiple_of(sys::PAGE), keep.end & !(sys::PAGE - 1));
-            if !whole.is_empty() {
-                out[count] = whole;
-                count += 1;
-            }
-        }
-        (out, count)
+    /// The addresses of the snapshot's own memory.
+    pub fn own(&self) -> [Range; 3] {
+        let at = &raw const *self as usize;
+        [self.arena.range(), Range::new(at, at + size_of::<Table>()), self.view]
     }
 
     /// What is held of a page.

@@ -1,6 +1,7 @@
 //! Takes a snapshot: seals what is large, copies the rest, writes down the mappings.
 
 use super::current::CURRENT;
+use super::hands_off::hands_off;
 use super::table::{Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
 use crate::never_seal::Reason;
@@ -80,7 +81,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
 /// Plans which runs are sealed in place: everything sealed before, so that no other memfd is needed, and what is large.
 fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
-    let (hands_off, count) = table.hands_off();
+    let (hands_off, count) = hands_off(table);
     plan::set_holes(table.arena, stack_pointer).map_err(look)?;
     for range in hands_off[..count].iter().chain(options.keep) {
         // An excluded range too many is copied and not sealed, which is right as well; the arena has room for all of these.
@@ -108,7 +109,7 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
 
 /// Writes down every mapping and copies the pages of private ones that the process has written; returns how many bytes that were.
 fn copy_all(table: &mut Table, maker: &Maker, stack_pointer: usize) -> Result<usize, Error> {
-    let (hands_off, count) = table.hands_off();
+    let (hands_off, count) = hands_off(table);
     // The buffers are used while the rest of the table is written: take them out for the time being.
     let text = core::ptr::slice_from_raw_parts_mut(table.arena.text.as_mut_ptr(), table.arena.text.len());
     let regions = core::ptr::slice_from_raw_parts_mut(table.arena.regions.as_mut_ptr(), table.arena.regions.len());

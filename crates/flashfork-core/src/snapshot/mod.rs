@@ -15,14 +15,16 @@
 
 mod asm;
 mod compare;
-mod current;
+pub(crate) mod current;
+mod hands_off;
 mod restore;
 mod table;
 mod take;
 
-pub(crate) use current::CURRENT;
+use current::CURRENT;
 use table::Table;
 
+use crate::filter::trial;
 use crate::never_seal::Reason;
 use crate::outcome;
 use crate::range::Range;
@@ -101,7 +103,8 @@ impl Error {
 ///
 /// The process must have one thread.
 pub fn snapshot(options: &Options) -> Result<u64, Error> {
-    crate::sandbox::allows().map_err(Error::of_engine)?;
+    trial::prepare();
+    crate::filter::allows().map_err(Error::of_engine)?;
     if !STATE.enter() {
         return Err(Error::Busy);
     }

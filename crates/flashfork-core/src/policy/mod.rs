@@ -8,6 +8,7 @@ mod auto;
 mod forecast;
 #[cfg(test)]
 mod model;
+pub(crate) mod own;
 
 use crate::apart::Apart;
 use crate::outcome::Outcome;
@@ -102,6 +103,13 @@ impl Policy {
 
     pub fn is(&self, engine: Engine) -> bool {
         self.engine.load(Relaxed) == engine as u8
+    }
+
+    /// Has later forks seal nothing. Forks on demand go on.
+    pub fn stop_sealing(&self) {
+        if !self.is(Engine::Odf) {
+            self.set(Engine::Fork);
+        }
     }
 
     /// Whether forks may seal.

@@ -25,12 +25,15 @@
 
 mod decode;
 pub mod file;
+pub(crate) mod guard;
 mod instruction;
 pub(crate) mod mapped;
 mod object;
+pub(crate) mod own;
 pub mod process;
 pub(crate) mod remembered;
 mod search;
+pub mod times;
 
 use crate::range::Range;
 use object::layout;

@@ -1,0 +1,77 @@
+//! The calling process's own memory, as code that is looked through.
+
+use super::{Call, Kind, Memory, WINDOW, layout, sites};
+use crate::calls::stub::is_stub;
+use crate::range::Range;
+use crate::sys::{self, PAGE};
+
+/// The process's own memory.
+pub struct Own<'a> {
+    /// Where other threads may unmap code meanwhile it is copied first, into this.
+    copy: Option<&'a mut [u8; WINDOW]>,
+    /// Whether something could not be read.
+    pub failed: bool,
+}
+
+impl<'a> Own<'a> {
+    /// To be read in place, or by way of `copy`.
+    pub fn new(copy: Option<&'a mut [u8; WINDOW]>) -> Own<'a> {
+        Own { copy, failed: false }
+    }
+}
+
+impl Memory for Own<'_> {
+    fn bytes(&mut self, at: usize, len: usize) -> Option<&[u8]> {
+        if let Some(copy) = &mut self.copy {
+            let copy = copy.get_mut(..len)?;
+            let read = sys::read_own(at, copy);
+            self.failed |= read.is_err();
+            return read.ok().map(|()| &*copy);
+        }
+        let pages = Range::pages_of(at, len);
+        // Brings the pages in, and says so where one can't be read: so no access below faults.
+        let populated = sys::populate(pages.start, pages.len());
+        self.failed |= populated.is_err();
+        populated.ok()?;
+        // SAFETY: nobody else runs in this memory who could unmap or write it, and the bytes have no other owner.
+        Some(unsafe { core::slice::from_raw_parts(at as *const u8, len) })
+    }
+}
+
+/// The first thing found in a range of code. What can't be read is noted in `memory`.
+pub fn first(memory: &mut Own, code: Range, kind: Kind) -> Option<Call> {
+    let mut found = None;
+    sites(memory, code, kind, &mut |site| {
+        found = Some(site.call);
+        false
+    });
+    found
+}
+
+/// The first thing found in memory that the program has filled itself, but for the engine's own stubs.
+pub fn first_generated(memory: &mut Own, mut code: Range) -> Option<Call> {
+    // Most often there is nothing else.
+    while !code.is_empty() && is_stub(memory, code.start) {
+        code.start += PAGE;
+    }
+    let mut found = [None; 64];
+    let mut count = 0;
+    sites(memory, code, Kind::Generated, &mut |site| {
+        found[count] = Some(site);
+        count += 1;
+        count < found.len()
+    });
+    found.into_iter().flatten().find(|site| !is_stub(memory, site.at)).map(|site| site.call)
+}
+
+/// Whether `is_known` says yes to every site in the code of an object that begins at `base`. To be called when nobody else runs.
+pub(crate) fn all_sites(base: usize, code: Range, is_known: impl Fn(usize) -> bool) -> bool {
+    let mut memory = Own::new(None);
+    let table = layout(&mut memory, base).and_then(|layout| layout.functions);
+    let mut all = true;
+    let readable = sites(&mut memory, code, table.map_or(Kind::Unlisted, Kind::Listed), &mut |site| {
+        all = is_known(site.at);
+        all
+    });
+    all && readable
+}

@@ -1,0 +1,94 @@
+//! Seccomp filters (seccomp(2)) that were there before the program started, because containers, services and browsers put them in place
+//! and they last over exec.
+//!
+//! A filter that refuses a call does no harm: every call of the engine may fail. One that ends the process for it would make a seal
+//! end the program. Nobody can read a filter, so where there is one a seal is tried in a child first, once: what ends the child
+//! would have ended the program. What a filter means that the program sets itself: [`crate::answers::sandbox`].
+
+pub(crate) mod trial;
+
+use crate::never_seal::Reason;
+use crate::outcome::Error;
+use crate::proc::text::{field, read_file};
+use crate::stack::roomy;
+use crate::state::STATE;
+use crate::sys;
+use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use linux_raw_sys::general as k;
+
+pub const ALLOWED: u8 = 1;
+pub const FORBIDDEN: u8 = 2;
+
+/// Whether this process is under a filter; none when nobody can tell, as without /proc.
+pub(crate) fn is_filtered() -> Option<bool> {
+    let mut buf = [0; 4096];
+    let status = read_file(c"/proc/thread-self/status", &mut buf).ok()?;
+    field(status, b"Seccomp").map(|mode| mode != 0)
+}
+
+/// What the child does: everything that the engine can. All of that begins with the question of this module, so it is known here by its
+/// address only.
+static TRIAL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Tells what the child does.
+pub(super) fn know_trial(try_everything: fn() -> !) {
+    let trial = try_everything as *mut ();
+    // A page that is not written needs no copy in a clone.
+    if TRIAL.load(SeqCst) != trial {
+        TRIAL.store(trial, SeqCst);
+    }
+}
+
+/// Whether a filter, if there is one, lets the engine work. Asked once a program, and before the engine makes any other call.
+pub(crate) fn allows() -> core::result::Result<(), Error> {
+    let allowed = match STATE.sandbox.load(SeqCst) {
+        ALLOWED => Some(true),
+        FORBIDDEN => Some(false),
+        _ => {
+            let found = roomy(|| match is_filtered() {
+                Some(true) => survives(),
+                unfiltered => Ok(unfiltered.map(|_| true)),
+            })?;
+            if let Some(allowed) = found {
+                STATE.sandbox.store(if allowed { ALLOWED } else { FORBIDDEN }, SeqCst);
+            }
+            found
+        }
+    };
+    // Where the child could not be made, or had nothing to seal for another reason, a seal fails for the same reason.
+    if allowed == Some(false) { Err(Error::Refused(Reason::SeccompFilter)) } else { Ok(()) }
+}
+
+/// Whether a child lives through a seal; none when it could not be tried to the end. [`Error::Busy`]: somebody killed it, who is no
+/// filter (those end a process by `SIGSYS`); the next seal tries again.
+fn survives() -> core::result::Result<Option<bool>, Error> {
+    const WCLONE: u32 = 0x8000_0000;
+    const SIGKILL: u32 = 9;
+    let trial = TRIAL.load(SeqCst);
+    debug_assert!(!trial.is_null(), "every way into the engine prepares the trial");
+    if trial.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: what `know_trial` has stored there.
+    let try_everything = unsafe { core::mem::transmute::<*mut (), fn() -> !>(trial) };
+    // It tells nobody when it ends, and only who asks for such children waits for it.
+    // SAFETY: the child makes system calls and ends.
+    let child = match unsafe { sys::fork_in_silence() } {
+        Ok(0) => try_everything(),
+        Ok(child) => child,
+        Err(_) => return Ok(None),
+    };
+    Ok(match sys::wait(child, WCLONE) {
+        Ok((_, 0)) => Some(true),
+        Ok((_, status)) if status as u32 & 0x7f == SIGKILL => return Err(Error::Busy),
+        Ok((_, status)) if status & 0x7f != 0 => Some(false),
+        _ => None,
+    })
+}
+
+/// In a child: no handler of the program's, and no core file, tells how a filter ends it.
+pub fn end_in_silence() {
+    const SIGSYS: i32 = 31;
+    let _ = sys::action(SIGSYS, Some(&sys::Action::default()));
+    let _ = sys::setrlimit(k::RLIMIT_CORE, [1, 1]);
+}

@@ -1,0 +1,50 @@
+//! What a child under a filter tries: all that the engine does.
+
+use super::{ALLOWED, end_in_silence, know_trial};
+use crate::answers::advise;
+use crate::policy::own;
+use crate::proc::directory;
+use crate::range::Range;
+use crate::seal::unseal::unseal;
+use crate::seal::{What, seal_for_policy};
+use crate::state::STATE;
+use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
+use crate::threads::{self, Threads, errand};
+use core::sync::atomic::Ordering::SeqCst;
+use linux_raw_sys::general as k;
+
+/// What the child seals.
+const TRIAL: usize = 2 * HUGE;
+
+/// To be called by every way into the engine: from then on it can be tried.
+pub fn prepare() {
+    know_trial(try_everything);
+}
+
+/// In the child: every call that the engine makes around forks, in a seal and after it.
+fn try_everything() -> ! {
+    STATE.sandbox.store(ALLOWED, SeqCst);
+    end_in_silence();
+    if threads::allowed() == Threads::Stop {
+        // Another thread may become another program meanwhile. A helper makes this call too.
+        let _ = sys::die_with_parent();
+    }
+    let mut buf = [0; 4096];
+    // What stands in the way of the program's own seal may be gone by then.
+    let _ = directory::for_each_descriptor(&mut buf, sys::close);
+    own::measure();
+    // As calls on sealed memory do where there are threads; where it fails they do without.
+    let _ = errand::run(|| Ok(()));
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    // SAFETY: a fresh mapping of the child's own.
+    let Ok(at) = (unsafe { sys::mmap(0, TRIAL, PROT_READ | PROT_WRITE, flags, -1, 0) }) else { sys::exit(1) };
+    for page in (at..at + TRIAL).step_by(PAGE) {
+        // SAFETY: inside it.
+        unsafe { (page as *mut u8).write_volatile(1) };
+    }
+    let sealed = seal_for_policy(What::AllButDense).outcome.is_ok_and(|outcome| outcome.sealed > 0);
+    // SAFETY: the child's own memory.
+    let discarded = unsafe { advise::madvise(at, HUGE, k::MADV_DONTNEED) };
+    let unsealed = unseal(Range::ALL);
+    sys::exit(i32::from(!sealed || discarded.is_err() || unsealed.is_err()))
+}

@@ -1,0 +1,24 @@
+//! What exists twice, or for nobody: what an engine that seals part by part asks about.
+
+use super::generations::Memfds;
+use super::plan;
+use crate::arena::Arena;
+use crate::outcome::{Error, Outcome, Step};
+use crate::session::{self, Wait};
+
+/// Bytes of sealed memory that were written since; none when that can't be told now.
+pub fn written() -> Option<u64> {
+    let counted = |arena: &mut Arena| {
+        let sealed = plan::written(arena).map_err(|e| Error::System(Step::Look, e))?;
+        Ok(Outcome { sealed, ..Outcome::default() })
+    };
+    session::run(Wait::No, counted).outcome.map(|outcome| outcome.sealed).ok()
+}
+
+/// What is in the memfds; none when that can't be told now.
+pub fn memfds() -> Option<Memfds> {
+    let arena = Arena::map().ok()?;
+    let found = plan::memfds(&mut arena.text).ok();
+    arena.unmap();
+    found
+}
