@@ -1,0 +1,304 @@
+//! The engine `auto`.
+//!
+//! Nobody knows how many forks are to come, so time lost in plain forks is the rent, and a seal is bought when enough of it was
+//! paid. It is bought in five parts, each in a generation of its own: a small one first, which tells what writes do to it, and the
+//! rest in quarters as more rent is paid. Thus no number of forks makes it pay much more than one and a half times the best in
+//! hindsight, no fork waits for more than a quarter of a seal (unless memory has come since), and what exists twice while a part
+//! is replaced is a quarter too. Unsealing is one step.
+//!
+//! The decisions are here; what they rest on is in [`observation`] (what forks and memory have shown), [`ledger`] (what was lost, paid
+//! and had) and [`hold`] (what has failed).
+
+mod hold;
+mod ledger;
+mod observation;
+#[cfg(test)]
+mod tests;
+
+use super::forecast::{Memory, ONE_IN, THERE_AND_BACK, page_ns};
+use super::{Act, Num, Process};
+use crate::outcome::Outcome;
+use crate::sys::PAGE;
+use hold::Hold;
+use ledger::{DOUBT, Ledger, MOST_PARTS, PARTS};
+use observation::{LOOK_EVERY, Observation};
+
+/// Cycles after a seal in which pages that are ever the same have been written, and during which those that come then are counted.
+const SETTLED: u64 = 2;
+const WATCHED: u64 = 4;
+
+/// See the module.
+pub(super) struct Auto {
+    ledger: Ledger,
+    seen: Observation,
+    /// Whether memory was sealed before by somebody else: the process this one is a clone of, or the program. Then nothing is
+    /// undone or sealed anew, because that would be too.
+    others: Num,
+    /// After what couldn't be sealed just then, and what couldn't be made anonymous.
+    no_seal: Hold,
+    no_unseal: Hold,
+}
+
+impl Auto {
+    pub const fn new() -> Auto {
+        Auto {
+            ledger: Ledger::new(),
+            seen: Observation::new(),
+            others: Num::new(0),
+            no_seal: Hold::new(),
+            no_unseal: Hold::new(),
+        }
+    }
+
+    pub fn next(&self, process: &impl Process, faults: u64) -> Act {
+        if self.ledger.sealed.get() == 0 {
+            return self.next_plain(process);
+        }
+        if !process.holds_sealed() {
+            // Somebody else made it anonymous.
+            self.begin_anew();
+            return Act::Fork;
+        }
+        if self.no_unseal.holds() {
+            self.seen.fresh.set(faults);
+            return Act::Fork;
+        }
+        match self.next_sealed(process, faults) {
+            Act::Unseal | Act::Renew if self.others.get() != 0 => {
+                self.unsealed();
+                Act::Fork
+            }
+            // Never a renewal: memory may exist twice.
+            Act::Buy(_) if self.no_seal.holds() => Act::Fork,
+            act => act,
+        }
+    }
+
+    fn next_plain(&self, process: &impl Process) -> Act {
+        let cycles = self.seen.cycles.get();
+        let fork = self.seen.forks_ns.get() / THERE_AND_BACK / cycles.max(1);
+        let look = || self.seen.look_at_plain_memory(process, fork);
+        let due = || self.ledger.due_at_first(self.seen.whole.get());
+        let is_early = || cycles == 0 || self.seen.whole.get() == 0 || self.ledger.rent.get() < due();
+        let looked = cycles % LOOK_EVERY == 1;
+        if looked {
+            look();
+        }
+        if is_early() {
+            return Act::Fork;
+        }
+        if !looked {
+            // Memory may have come since.
+            look();
+            if is_early() {
+                return Act::Fork;
+            }
+        }
+        let due = due();
+        let (plain, faults) = (self.seen.cycles_ns.get() / cycles, self.seen.faults.get() / cycles);
+        self.seen.page.set(page_ns(fork.saturating_sub(self.seen.floor.get()), self.seen.whole.get()));
+        let (memory, gains) = (self.memory(), |cycle| cycle < nine_tenths(plain));
+        if !gains(memory.cycle(faults, 0)) {
+            // What the program does may change: pay rent anew.
+            self.ledger.rent.set(0);
+            self.seen.changed();
+            return Act::Fork;
+        }
+        if gains(memory.cycle(0, faults)) || self.ledger.rent.get() >= due.saturating_mul(DOUBT) {
+            self.seen.plain.set(plain);
+            self.seen.plain_fork.set(fork);
+            self.others.set(u64::from(process.holds_sealed()));
+            return self.ledger.buy(self.seen.whole.get());
+        }
+        Act::Fork
+    }
+
+    fn next_sealed(&self, process: &impl Process, faults: u64) -> Act {
+        let (sealed, plain, cycles) = (self.ledger.sealed.get(), self.seen.plain.get(), self.seen.cycles.get());
+        let written = self.seen.look(process, faults, |vain| self.is_too_much(vain));
+        if self.ledger.round.take_one() {
+            return Act::Renew;
+        }
+        let price = self.ledger.price_of(sealed);
+        let pays = self.seen.cycles_ns.get() + price < plain * cycles;
+        if self.is_too_much(written) {
+            return if pays { self.renew_all() } else { Act::Unseal };
+        }
+        if self.seen.regret.get() > price / 4 * 3 {
+            return Act::Unseal;
+        }
+        if cycles < SETTLED {
+            return Act::Fork;
+        }
+        let now = self.seen.last_forks.iter().map(Num::get).min().unwrap_or(0);
+        let parts = self.ledger.parts.get() as usize;
+        if parts < PARTS.len() {
+            if parts > 1 {
+                // What is sealed by now tells what all will bring.
+                let gain = self.seen.plain_fork.get().saturating_sub(now / THERE_AND_BACK);
+                let all = gain.saturating_mul(self.seen.whole.get() >> 12) / (sealed >> 12).max(1);
+                self.seen.floor.set(self.seen.floor.get().min(self.seen.plain_fork.get().saturating_sub(all)));
+            }
+            if self.ledger.rent.get() < self.ledger.due_for(parts, self.seen.whole.get()) {
+                return Act::Fork;
+            }
+            return match self.would_gain(process, cycles) {
+                Some(true) => self.ledger.buy(self.seen.whole.get()),
+                Some(false) => Act::Unseal,
+                None => Act::Fork,
+            };
+        }
+        // A machine is replaced when it costs more than it did on average, its price included.
+        let costly = cycles >= 4 && (now * cycles).saturating_sub(self.seen.forks_ns.get()) >= price;
+        if costly && self.seen.cycles_ns.get() / cycles < nine_tenths(plain) {
+            return self.renew_all();
+        }
+        Act::Fork
+    }
+
+    /// Whether more of the seal would be worth it, by what writes do to the sealed part; none as long as that isn't known.
+    fn would_gain(&self, process: &impl Process, cycles: u64) -> Option<bool> {
+        let (memory, faults) = (self.memory(), self.seen.faults.get() / cycles);
+        let gains = |cycle| cycle < nine_tenths(self.seen.plain.get());
+        if gains(memory.cycle(0, faults)) {
+            return Some(true);
+        }
+        if self.seen.shown.get() == 0 {
+            let counted = self.seen.counted.get();
+            if counted == 0 {
+                self.seen.written.set(process.written()?);
+                self.seen.counted.set(cycles);
+                return None;
+            }
+            if cycles < counted + WATCHED {
+                return None;
+            }
+            let fresh = process.written()?.saturating_sub(self.seen.written.get()) / (cycles - counted);
+            let of_all =
+                u128::from(fresh) * u128::from(self.seen.whole.get()) / u128::from(self.ledger.sealed.get().max(1));
+            self.seen.shown.set(of_all as u64 / PAGE as u64 + 1);
+        }
+        let fresh = self.seen.shown.get().saturating_sub(1).min(faults);
+        Some(gains(memory.cycle(faults.saturating_sub(fresh), fresh)))
+    }
+
+    /// All memory, as far as it is known what it takes to seal it.
+    fn memory(&self) -> Memory {
+        self.seen.memory(self.ledger.price_of(self.seen.whole.get()))
+    }
+
+    /// Seals all generations anew, one before each fork from this one on. Memory that came since goes first.
+    fn renew_all(&self) -> Act {
+        let parts = self.ledger.parts.get();
+        let grown = self.seen.own.get() > self.ledger.sealed.get() / 4;
+        if grown && parts >= MOST_PARTS {
+            return Act::Unseal;
+        }
+        if grown {
+            self.ledger.round.set(parts);
+            return Act::Buy(u64::MAX);
+        }
+        self.ledger.round.set(parts.saturating_sub(1));
+        Act::Renew
+    }
+
+    /// Whether so many bytes are too many to exist in vain: twice, or for nobody.
+    fn is_too_much(&self, vain: u64) -> bool {
+        let filled = self.ledger.filled.get();
+        vain + filled
+            > (self.ledger.sealed.get() + self.seen.own.get()).saturating_sub(filled + self.seen.gone.get()) / ONE_IN
+    }
+
+    /// A fork took `ns`, and `faults` came in the cycle that ends with it.
+    pub fn note(&self, ns: u64, faults: u64) {
+        let holds = self.ledger.sealed.get() > 0;
+        let lost = self.seen.note(ns, faults, holds);
+        self.ledger.rent.add(lost);
+    }
+
+    pub fn sealed(&self, act: Act, outcome: Option<&Outcome>, process: &impl Process) {
+        match outcome {
+            Some(outcome) => {
+                self.ledger.forget_old_prices(self.seen.whole.get());
+                self.no_seal.end();
+                self.ledger.pay(outcome);
+                if act != Act::Renew {
+                    self.ledger.sealed.add(outcome.sealed);
+                    self.ledger.filled.add(outcome.filled);
+                    self.ledger.parts.add(1);
+                } else if let Some(memfds) = process.memfds().filter(|_| self.others.get() == 0) {
+                    // What was given back went with the memfd that was replaced, and so did the holes of blocks in it.
+                    let before = self.ledger.sealed.swap(memfds.bytes).max(1);
+                    let filled = u128::from(self.ledger.filled.get()) * u128::from(memfds.bytes) / u128::from(before);
+                    self.ledger.filled.set(self.ledger.filled.get().min(filled as u64));
+                }
+                self.seen.weigh(process, process.anonymous());
+            }
+            None if act == Act::Renew => {}
+            // There is no more to be had.
+            None if self.ledger.parts.get() > 0 => {
+                self.ledger.parts.set(self.ledger.parts.get().max(PARTS.len() as u64))
+            }
+            None => {
+                self.ledger.regrets.add(1);
+                self.ledger.rent.set(0);
+            }
+        }
+        self.seen.changed();
+    }
+
+    /// After a step that seals: whether too much exists in vain still, and there is more to be sealed anew.
+    pub fn renews_at_once(&self) -> bool {
+        self.is_too_much(self.seen.vain.get()) && self.ledger.round.take_one()
+    }
+
+    /// A generation was not sealed anew: it is still to be, but not before this fork.
+    pub fn give_back(&self) {
+        self.seen.vain.set(0);
+        self.ledger.round.add(1);
+    }
+
+    /// What was asked for can't be had just now.
+    pub fn put_off(&self, act: Act) {
+        if act != Act::Renew && self.ledger.parts.get() > 0 {
+            return self.no_seal.begin();
+        }
+        if act == Act::Renew {
+            // Should too much exist twice by now, that is to be undone.
+            self.ledger.round.set(0);
+        } else {
+            // More rent is due.
+            self.ledger.regrets.add(1);
+            self.ledger.rent.set(0);
+        }
+        self.seen.changed();
+    }
+
+    /// Some of it, or all, is still sealed.
+    pub fn unseal_failed(&self) {
+        self.no_unseal.begin();
+    }
+
+    pub fn bought(&self) -> u64 {
+        self.ledger.sealed.get()
+    }
+
+    pub fn unsealed(&self) {
+        self.ledger.regrets.add(1);
+        self.begin_anew();
+    }
+
+    /// In a clone, and when memory is no longer what it was.
+    pub fn begin_anew(&self) {
+        self.ledger.begin_anew();
+        self.seen.begin_anew();
+        self.no_seal.end();
+        self.no_unseal.end();
+        self.seen.changed();
+    }
+}
+
+/// A gain of less than a tenth is not worth a change.
+fn nine_tenths(ns: u64) -> u64 {
+    ns / 10 * 9
+}

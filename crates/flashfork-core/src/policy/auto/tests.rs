@@ -1,0 +1,264 @@
+use super::*;
+use crate::seal::generations::Memfds;
+use core::cell::Cell;
+
+const GB: u64 = 1 << 30;
+
+#[derive(Default)]
+struct Mock {
+    holds: Cell<bool>,
+    anonymous: Cell<u64>,
+    written: Cell<u64>,
+    discarded: Cell<u64>,
+    memfds: Cell<Memfds>,
+}
+
+impl Process for Mock {
+    fn holds_sealed(&self) -> bool {
+        self.holds.get()
+    }
+    fn anonymous(&self) -> u64 {
+        self.anonymous.get()
+    }
+    fn written(&self) -> Option<u64> {
+        Some(self.written.get())
+    }
+    fn discarded(&self) -> u64 {
+        self.discarded.get()
+    }
+    fn memfds(&self) -> Option<Memfds> {
+        Some(self.memfds.get())
+    }
+}
+
+/// Cycles until something is to be done.
+fn cycles(a: &Auto, process: &Mock, ns: u64, faults: u64, most: u64) -> (u64, Act) {
+    for cycle in 0..most {
+        let act = a.next(process, faults);
+        if act != Act::Fork {
+            return (cycle, act);
+        }
+        a.note(ns, faults);
+    }
+    (most, Act::Fork)
+}
+
+fn seal(a: &Auto, process: &Mock, act: Act, bytes: u64) {
+    process.holds.set(true);
+    process.anonymous.set(process.anonymous.get().saturating_sub(bytes));
+    if act != Act::Renew {
+        let Memfds { bytes: before, gone } = process.memfds.get();
+        process.memfds.set(Memfds { bytes: before + bytes, gone });
+    }
+    let outcome = Outcome { sealed: bytes, elapsed_ns: bytes / 2, ..Outcome::default() };
+    a.sealed(act, Some(&outcome), process);
+}
+
+fn all_bought() -> (Auto, Mock) {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB);
+    let mut left = GB;
+    for part in PARTS {
+        let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
+        let Act::Buy(most) = act else { panic!("{act:?}") };
+        assert!(most == GB / 64 * part || part == 15 && most == u64::MAX, "{most}");
+        let bytes = most.min(left);
+        left -= bytes;
+        seal(&a, &process, act, bytes);
+    }
+    (a, process)
+}
+
+#[test]
+fn rent_buys_part_by_part_and_the_last_part_is_the_rest() {
+    let (a, process) = all_bought();
+    assert_eq!(process.anonymous.get(), 0);
+    assert!(a.bought() >= GB);
+    assert_eq!(cycles(&a, &process, 60_000, 0, 10_000), (10_000, Act::Fork), "and that is that");
+}
+
+#[test]
+fn memory_that_was_given_back_exists_in_vain() {
+    // Discarded through the engine, which is seen at once; and unmapped, which is seen before long. Filled again or not.
+    for (discarded, within) in [(GB / 2, 1), (0, LOOK_EVERY)] {
+        for filled_again in [0, GB / 2] {
+            let (a, process) = all_bought();
+            process.discarded.set(discarded);
+            process.memfds.set(Memfds { bytes: GB, gone: GB / 2 });
+            process.anonymous.set(filled_again);
+            let (waited, act) = cycles(&a, &process, 60_000, 0, 1_000);
+            assert!(waited <= within && matches!(act, Act::Renew | Act::Unseal), "{act:?} after {waited}");
+        }
+    }
+    let (a, process) = all_bought();
+    process.discarded.set(GB / 16);
+    process.memfds.set(Memfds { bytes: GB, gone: GB / 16 });
+    process.anonymous.set(GB / 16);
+    assert_eq!(cycles(&a, &process, 60_000, 0, 1_000).1, Act::Fork, "a little may");
+}
+
+#[test]
+fn a_renewal_brings_down_what_counts_as_sealed() {
+    let (a, process) = all_bought();
+    process.discarded.set(1);
+    process.memfds.set(Memfds { bytes: GB, gone: GB / 2 });
+    (0..100).for_each(|_| a.note(60_000, 0));
+    assert_eq!(a.next(&process, 0), Act::Renew, "sealed memory pays");
+    process.memfds.set(Memfds { bytes: GB / 2, gone: 0 });
+    seal(&a, &process, Act::Renew, GB / 2);
+    assert_eq!(a.ledger.sealed.get(), GB / 2);
+    assert!(!a.is_too_much(GB / 8) && a.is_too_much(GB / 5));
+    assert!(!a.renews_at_once(), "the rest can wait");
+    process.memfds.set(Memfds { bytes: GB / 2, gone: GB / 3 });
+    seal(&a, &process, Act::Renew, GB / 8);
+    assert!(a.renews_at_once());
+}
+
+#[test]
+fn what_grows_dear_is_sealed_anew_and_what_stays_dear_is_not() {
+    let (a, process) = all_bought();
+    assert_eq!(cycles(&a, &process, 5_000_000, 0, 1_000).1, Act::Fork, "it was dear from the first cycle on");
+    a.seen.changed();
+    let mut renewed = 0;
+    for cycle in 1..1_000 {
+        let act = a.next(&process, 0);
+        if act == Act::Renew {
+            renewed += 1;
+            seal(&a, &process, act, GB / 5);
+        }
+        assert!(matches!(act, Act::Fork | Act::Renew), "{act:?}");
+        a.note(60_000 + 50_000 * cycle, 0);
+        if renewed == PARTS.len() {
+            return;
+        }
+    }
+    panic!("renewed {renewed} times");
+}
+
+#[test]
+fn what_loses_is_undone_and_bought_later_for_more() {
+    let (a, process) = all_bought();
+    let (lost, act) = cycles(&a, &process, 30_000_000, 0, 1_000);
+    assert_eq!(act, Act::Unseal);
+    assert!((15..25).contains(&lost), "half a second by 20 ms a cycle: {lost}");
+    a.unsealed();
+    process.holds.set(false);
+    process.anonymous.set(GB);
+    let (waited, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
+    assert!(matches!(act, Act::Buy(_)) && (10..20).contains(&waited), "{waited} {act:?}");
+}
+
+#[test]
+fn memory_that_exists_twice_ends_it_and_memory_that_came_does_not() {
+    let (a, process) = all_bought();
+    process.anonymous.set(GB / 2);
+    assert_eq!(a.next(&process, 1_000), Act::Fork, "the program has taken memory");
+    a.note(60_000, 1_000);
+    process.anonymous.set(GB);
+    assert_eq!(a.next(&process, 1_000), Act::Fork, "as much again");
+    process.written.set(GB * 3 / 4);
+    process.anonymous.set(GB * 7 / 4);
+    a.note(60_000, 1_000);
+    assert_eq!(a.next(&process, 1_000), Act::Unseal, "sealed anew after three cycles, it would not pay");
+}
+
+#[test]
+fn what_writes_would_eat_up_is_not_bought() {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB);
+    assert_eq!(cycles(&a, &process, 400_000, 5_000, 10_000).1, Act::Fork);
+    let a = Auto::new();
+    let (doubtful, act) = cycles(&a, &process, 20_000_000, 26_000, 10_000);
+    assert!(matches!(act, Act::Buy(_)), "a small part, to see which pages are written: {act:?}");
+    let a = Auto::new();
+    let (sure, _) = cycles(&a, &process, 20_000_000, 0, 10_000);
+    assert!(doubtful > 3 * sure, "{doubtful} {sure}");
+}
+
+#[test]
+fn what_others_sealed_is_not_undone() {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB);
+    process.holds.set(true);
+    let (_, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
+    seal(&a, &process, act, GB / 16);
+    for _ in 0..200 {
+        match a.next(&process, 0) {
+            Act::Fork => {}
+            act @ Act::Buy(_) => a.sealed(act, None, &process),
+            act => panic!("{act:?}"),
+        }
+        a.note(90_000_000, 0);
+    }
+}
+
+#[test]
+fn what_can_not_be_undone_is_not_forgotten_and_tried_ever_less_often() {
+    let (a, process) = all_bought();
+    let sealed = a.bought();
+    assert_eq!(cycles(&a, &process, 30_000_000, 0, 1_000).1, Act::Unseal);
+    for forks in [4, 8, 16] {
+        a.unseal_failed();
+        assert_eq!(cycles(&a, &process, 30_000_000, 0, 1_000), (forks, Act::Unseal));
+        assert_eq!(a.bought(), sealed);
+    }
+    a.unsealed();
+    assert_eq!(a.bought(), 0);
+}
+
+#[test]
+fn a_part_that_can_not_be_had_now_is_asked_for_again() {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB);
+    let (_, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
+    seal(&a, &process, act, GB / 16);
+    let (_, part) = cycles(&a, &process, 20_000_000, 0, 1_000);
+    assert!(matches!(part, Act::Buy(_)), "{part:?}");
+    for forks in [4, 8] {
+        a.put_off(part);
+        assert_eq!(cycles(&a, &process, 20_000_000, 0, 1_000), (forks, part));
+    }
+    seal(&a, &process, part, GB / 4);
+    assert_eq!(a.ledger.parts.get(), 2);
+}
+
+#[test]
+fn a_renewal_that_had_to_wait_is_still_to_be_made() {
+    let (a, process) = all_bought();
+    a.ledger.round.set(2);
+    assert_eq!(a.next(&process, 0), Act::Renew);
+    a.give_back();
+    assert_eq!(a.ledger.round.get(), 2, "another thread had the engine");
+    assert_eq!(a.next(&process, 0), Act::Renew);
+    a.put_off(Act::Renew);
+    assert_eq!(a.next(&process, 0), Act::Fork, "nothing forces it");
+    a.ledger.round.set(2);
+    process.written.set(GB / 2);
+    process.anonymous.set(GB / 2);
+    assert_eq!(a.next(&process, 1_000), Act::Renew);
+    a.put_off(Act::Renew);
+    assert_eq!(a.next(&process, 1_000), Act::Unseal, "too much exists twice");
+}
+
+#[test]
+fn memory_that_came_is_seen_before_the_first_part_is_bought() {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB / 16);
+    assert_eq!(cycles(&a, &process, 1_000_000, 0, 2), (2, Act::Fork));
+    process.anonymous.set(GB);
+    let (_, act) = cycles(&a, &process, 20_000_000, 0, 100);
+    assert_eq!(act, Act::Buy(GB / 16));
+}
+
+#[test]
+fn what_can_not_be_had_is_asked_for_ever_less_often() {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB);
+    let mut before = 0;
+    for _ in 0..4 {
+        let (waited, act) = cycles(&a, &process, 20_000_000, 0, 100_000);
+        assert!(matches!(act, Act::Buy(_)) && waited > 2 * before, "{waited} after {before}");
+        before = waited;
+        a.sealed(act, None, &process);
+    }
+}
