@@ -1,5 +1,5 @@
-//! What a discard of one page (`MADV_DONTNEED`) costs in a process with many VMAs: in plain memory and in sealed memory, each in
-//! turn, with one thread and with two.
+//! What a discard of one page (`MADV_DONTNEED`) costs in a process with many VMAs: in plain memory and in sealed
+//! memory, each in turn, with one thread and with two.
 //!
 //! `cargo run --release -p flashfork-core --example discards [VMAS]`
 

@@ -1,5 +1,6 @@
-//! What it costs a seal to lose no write by another process: 256 MB of memory are copied into a memfd and replaced by it, in turn by
-//! each of the ways of which ARCHITECTURE.md tells. Prints the processor time for a GB: the median of all rounds.
+//! What it costs a seal to lose no write by another process: 256 MB of memory are copied into a memfd and replaced by
+//! it, in turn by each of the ways of which ARCHITECTURE.md tells. Prints the processor time for a GB: the median of
+//! all rounds.
 //!
 //! `cargo run --release -p flashfork-core --example other_writers [ROUNDS]`
 

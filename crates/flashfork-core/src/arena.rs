@@ -1,5 +1,5 @@
-//! The scratch memory of one seal: an own stack, text and page-map buffers, the plan, the report. One mapping, made before
-//! and removed after, so that nothing here touches the program's memory.
+//! The scratch memory of one seal: an own stack, text and page-map buffers, the plan, the report. One mapping, made
+//! before and removed after, so that nothing here touches the program's memory.
 
 use crate::code;
 use crate::never_seal::Reason;
@@ -77,8 +77,8 @@ pub struct Arena {
     pub records: [VmaRecord; MAX_RECORDS],
     /// How many records there are.
     pub record_count: usize,
-    /// Whether blocks of sealed memory of which more than a quarter was written stay as they are: a page costs a fork less there than
-    /// it takes to seal it anew, and it will be written again.
+    /// Whether blocks of sealed memory of which more than a quarter was written stay as they are: a page costs a fork
+    /// less there than it takes to seal it anew, and it will be written again.
     pub leave_dense: bool,
     /// Whether sealed memory is made anonymous, and nothing is sealed.
     pub unseals: bool,

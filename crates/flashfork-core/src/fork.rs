@@ -1,7 +1,7 @@
 //! The fork path: what happens around a program's own fork.
 //!
-//! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the policy says so,
-//! seals. It never allocates, parses configuration or calibrates.
+//! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the
+//! policy says so, seals. It never allocates, parses configuration or calibrates.
 
 use crate::filter::{self, trial};
 use crate::odf::{self, Unavailable};
@@ -16,12 +16,13 @@ use crate::stats::{self, Kind};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Sets how clones are made; before the first call every fork is plain. `at_once`: seal before the first fork even under
-/// [`Engine::Auto`] (a fork server, whose warm-up is over when it first forks).
+/// Sets how clones are made; before the first call every fork is plain. `at_once`: seal before the first fork even
+/// under [`Engine::Auto`] (a fork server, whose warm-up is over when it first forks).
 ///
-/// [`Engine::Odf`], and [`Engine::Auto`] too, ask the kernel to fork on demand. [`Engine::Auto`] takes a no for an answer and
-/// goes on with seals; for [`Engine::Odf`] it is an error, and forks are plain. An administrator has to switch on-demand fork on,
-/// so where it is on it is wanted; it needs no seal, and works for processes that can't be sealed.
+/// [`Engine::Odf`], and [`Engine::Auto`] too, ask the kernel to fork on demand. [`Engine::Auto`] takes a no for an
+/// answer and goes on with seals; for [`Engine::Odf`] it is an error, and forks are plain. An administrator has to
+/// switch on-demand fork on, so where it is on it is wanted; it needs no seal, and works for processes that can't be
+/// sealed.
 pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
     trial::prepare();
     POLICY.set_at_once(at_once);
@@ -41,9 +42,10 @@ pub fn stop() {
     POLICY.stop_sealing();
 }
 
-/// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what `real`
-/// returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid. Where the program mustn't read
-/// the time at all (`PR_SET_TSC`) forks are not timed, and the policy, which lives on that, seals nothing any more.
+/// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what
+/// `real` returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid.
+/// Where the program mustn't read the time at all (`PR_SET_TSC`) forks are not timed, and the policy, which lives on
+/// that, seals nothing any more.
 pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     let policy = &*POLICY;
     let timed = STATE.has_clock();
@@ -64,7 +66,8 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         Act::Buy(most) => carry_out(act, What::New(most)),
         Act::Renew => carry_out(act, What::MostWritten),
         Act::Unseal => {
-            // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a later fork.
+            // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a
+            // later fork.
             match unseal_for_policy() {
                 Err(Error::Busy) => {}
                 Ok(_) if !STATE.holds_sealed() => policy.unsealed(),

@@ -2,14 +2,15 @@
 //! `fork(2)` has no page tables to copy.
 //!
 //! Why it works: fork skips the page tables of private file mappings that hold no anonymous page (`vma_needs_copy` in
-//! mm/memory.c, there since Linux 2.6.14); the child faults them in from the file, and writes are still copied on write.
+//! mm/memory.c, there since Linux 2.6.14); the child faults them in from the file, and writes are still copied on
+//! write.
 //!
-//! What it does not do: it never writes to the program's memory, never allocates from its heap, never calls libc, and never
-//! leaves memory other than it was, whatever system call fails. What can't be sealed stays anonymous, and a plain fork of it
-//! is correct. [`never_seal`] is the list of what is left alone and why.
+//! What it does not do: it never writes to the program's memory, never allocates from its heap, never calls libc, and
+//! never leaves memory other than it was, whatever system call fails. What can't be sealed stays anonymous, and a plain
+//! fork of it is correct. [`never_seal`] is the list of what is left alone and why.
 //!
-//! A seal goes through three steps, a module each: [`plan`] chooses runs of populated pages, [`copy`] brings them into a
-//! memfd, [`remap`] maps the memfd in their place. Everything happens on a stack and in scratch memory of its own
+//! A seal goes through three steps, a module each: [`plan`] chooses runs of populated pages, [`copy`] brings them into
+//! a memfd, [`remap`] maps the memfd in their place. Everything happens on a stack and in scratch memory of its own
 //! ([`arena`]), with signals blocked, in a process with one thread.
 #![cfg_attr(not(test), no_std)]
 
@@ -65,9 +66,9 @@ pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
 ///
-/// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages. With threads, what one
-/// of them lives in, where they are stopped by signals, stays sealed.
-/// On an error the memory so far is anonymous, the rest still sealed, and every byte is as it was.
+/// It needs as much free memory again as it turns back: clones, and the rest of a memfd, keep the sealed pages. With
+/// threads, what one of them lives in, where they are stopped by signals, stays sealed. On an error the memory so far
+/// is anonymous, the rest still sealed, and every byte is as it was.
 pub fn unseal(range: Range) -> Result<u64, Error> {
     trial::prepare();
     seal::unseal::unseal(range)

@@ -17,8 +17,8 @@ pub enum Unavailable {
     Failed(Errno),
 }
 
-/// Has every later fork of this process share page tables, libc's own included (`PR_SET_ODF`). Clones inherit that, `exec`
-/// ends it. Explicit seals go on as before.
+/// Has every later fork of this process share page tables, libc's own included (`PR_SET_ODF`). Clones inherit that,
+/// `exec` ends it. Explicit seals go on as before.
 pub fn enable() -> Result<(), Unavailable> {
     is_enabled()?;
     sys::set_odf(true).map_err(|e| match e {
@@ -50,8 +50,8 @@ pub fn is_enabled() -> Result<bool, Unavailable> {
 /// libc isn't asked: no `pthread_atfork` handler runs, and libc's locks are as they were in the parent.
 ///
 /// # Safety
-/// The clone may only do what is async-signal-safe, and must not return through frames that the parent still uses other than
-/// a fork's would.
+/// The clone may only do what is async-signal-safe, and must not return through frames that the parent still uses other
+/// than a fork's would.
 pub unsafe fn clone() -> Result<i32, Unavailable> {
     is_enabled()?;
     // SAFETY: a fork; the rest is the caller's to answer for.

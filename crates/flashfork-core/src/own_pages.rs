@@ -1,4 +1,5 @@
-//! The pages on which the engine keeps what it remembers: no seal takes them, and no restore puts them back ([`crate::apart`]).
+//! The pages on which the engine keeps what it remembers: no seal takes them, and no restore puts them back
+//! ([`crate::apart`]).
 
 use crate::code::remembered::CODE;
 use crate::name::DEVICE;

@@ -1,5 +1,5 @@
-//! A few address ranges that cover all that were ever added: what is kept in mind about memory that moves without our knowing can
-//! only be too much.
+//! A few address ranges that cover all that were ever added: what is kept in mind about memory that moves without our
+//! knowing can only be too much.
 
 use crate::range::Range;
 use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -20,7 +20,8 @@ impl Places {
         Range::new(self.ranges[i][0].load(SeqCst), self.ranges[i][1].load(SeqCst))
     }
 
-    /// The end first and the start last, or the other way round: whoever looks meanwhile sees too much and never too little.
+    /// The end first and the start last, or the other way round: whoever looks meanwhile sees too much and never too
+    /// little.
     fn set(&self, i: usize, to: Range) {
         let was = self.get(i);
         if was.is_empty() {

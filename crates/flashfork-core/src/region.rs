@@ -1,12 +1,12 @@
 //! Region: memory of the caller's own that goes back to how it was, as often as wanted, in microseconds.
 //!
-//! Its pages are born in a memfd, on 2 MB pages where the kernel gives them, mapped shared. Sealing it is then one `mmap`: the same
-//! memfd privately over the same addresses. From there on a written page is a copy, and dropping the copies (`MADV_DONTNEED`) is the
-//! rollback. Dropping the whole range beats looking for the written pages first: the page tables are walked in either case, and a
-//! run dropped by a call of its own costs a flush of its own.
+//! Its pages are born in a memfd, on 2 MB pages where the kernel gives them, mapped shared. Sealing it is then one
+//! `mmap`: the same memfd privately over the same addresses. From there on a written page is a copy, and dropping the
+//! copies (`MADV_DONTNEED`) is the rollback. Dropping the whole range beats looking for the written pages first: the
+//! page tables are walked in either case, and a run dropped by a call of its own costs a flush of its own.
 //!
-//! The memfd's name is not [`MEMFD_PREFIX`](crate::MEMFD_PREFIX): to a seal of the process a region is a file, which it leaves alone,
-//! and forks skip its page tables as those of sealed memory.
+//! The memfd's name is not [`MEMFD_PREFIX`](crate::MEMFD_PREFIX): to a seal of the process a region is a file, which it
+//! leaves alone, and forks skip its page tables as those of sealed memory.
 
 use crate::outcome::Pages;
 use crate::proc::headroom::Limits;
@@ -60,8 +60,8 @@ pub struct Region {
 impl Region {
     /// Maps a region of `len` bytes, rounded up to 2 MB, all zeros, at an address that is a multiple of 2 MB.
     ///
-    /// With [`Pages::Auto`] its memory is taken at once where there is enough of it; with [`Pages::Small`], and where there are no
-    /// 2 MB pages, as it is touched.
+    /// With [`Pages::Auto`] its memory is taken at once where there is enough of it; with [`Pages::Small`], and where
+    /// there are no 2 MB pages, as it is touched.
     pub fn map(len: usize, pages: Pages) -> core::result::Result<Region, Error> {
         let at = |step| move |e| Error::System(step, e);
         let len = len.checked_next_multiple_of(HUGE).filter(|len| *len > 0).ok_or(Error::Length)?;
@@ -117,7 +117,8 @@ impl Region {
             sys::add_seals(fd).map_err(|e| Error::System(Step::AddSeals, e))
         });
         if let Err(error) = done {
-            // Before Linux 6.12 a failed mmap may have left a hole, and running on with memory missing would be worse than ending.
+            // Before Linux 6.12 a failed mmap may have left a hole, and running on with memory missing would be worse
+            // than ending.
             for _ in 0..ATTEMPTS {
                 if self.map_shared(fd).is_ok() {
                     return Err(error);

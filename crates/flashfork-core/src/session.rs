@@ -1,5 +1,5 @@
-//! One piece of work of the engine: with the engine to itself, signals blocked, an arena, and a stack inside it. From its first
-//! line to its last nothing of the program's memory is written but what the work is about.
+//! One piece of work of the engine: with the engine to itself, signals blocked, an arena, and a stack inside it. From
+//! its first line to its last nothing of the program's memory is written but what the work is about.
 
 use crate::arena::Arena;
 use crate::filter;
@@ -26,7 +26,8 @@ pub(crate) fn run<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait: Wait, f
     }
     let begin = |e| Sealed::not(Error::System(Step::Begin, e));
     let mut attempts = 0;
-    // A handler must not find the engine taken by the thread that it interrupts: it would wait for itself, or jump away from it.
+    // A handler must not find the engine taken by the thread that it interrupts: it would wait for itself, or jump away
+    // from it.
     let mask = loop {
         let mask = match sys::block_signals() {
             Ok(mask) => mask,

@@ -15,7 +15,8 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 /// Calls `f(arg)` with the stack pointer at `top`.
 ///
 /// # Safety
-/// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else meanwhile. `f` must not unwind.
+/// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else meanwhile. `f` must not
+/// unwind.
 pub unsafe fn call_on(top: usize, f: extern "C" fn(*mut u8), arg: *mut u8) {
     let top = top & !15;
     // SAFETY: r12 is preserved by the callee under the System V ABI, so the old stack pointer survives the call there;
@@ -35,8 +36,8 @@ pub unsafe fn call_on(top: usize, f: extern "C" fn(*mut u8), arg: *mut u8) {
     }
 }
 
-/// Runs `f` on a new stack, signals blocked: for what the program calls from stacks that may be small. On its own where none can be
-/// mapped.
+/// Runs `f` on a new stack, signals blocked: for what the program calls from stacks that may be small. On its own where
+/// none can be mapped.
 pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
     const STACK: usize = 256 * 1024;
     struct Job<F, T> {
@@ -60,7 +61,8 @@ pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
         return here(f);
     };
     let mut job = Job { f: Some(f), result: None };
-    // SAFETY: the stack is used by this call only; no panic of the engine unwinds. A failure of munmap would leak it, no more.
+    // SAFETY: the stack is used by this call only; no panic of the engine unwinds. A failure of munmap would leak it,
+    // no more.
     unsafe {
         call_on(stack + STACK, run::<T, F>, (&raw mut job).cast());
         let _ = sys::munmap(stack, STACK);
@@ -73,15 +75,16 @@ pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
     }
 }
 
-/// `clone(2)` of a task that runs `f(arg)` on a stack of its own, in the caller's memory, and never returns. Gives its id.
+/// `clone(2)` of a task that runs `f(arg)` on a stack of its own, in the caller's memory, and never returns. Gives its
+/// id.
 ///
-/// The kernel sets `*alive` to 0 and wakes whoever waits there when the task no longer uses memory (`CLONE_CHILD_CLEARTID`). The
-/// task has the caller's thread pointer: nothing in `f` may use thread-local storage. `EAGAIN` where it would be the first of another
-/// namespace of processes.
+/// The kernel sets `*alive` to 0 and wakes whoever waits there when the task no longer uses memory
+/// (`CLONE_CHILD_CLEARTID`). The task has the caller's thread pointer: nothing in `f` may use thread-local storage.
+/// `EAGAIN` where it would be the first of another namespace of processes.
 ///
 /// # Safety
-/// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else while the task lives. `arg` is
-/// what `f` takes.
+/// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else while the task lives. `arg`
+/// is what `f` takes.
 pub unsafe fn clone_on(
     top: usize,
     flags: usize,
@@ -96,8 +99,8 @@ pub unsafe fn clone_on(
     }
     alive.store(1, SeqCst);
     let result: isize;
-    // SAFETY: in the caller only rax, rcx and r11 change. The child starts on the empty stack, aligned to 16 bytes at the
-    // call, and `f` does not return.
+    // SAFETY: in the caller only rax, rcx and r11 change. The child starts on the empty stack, aligned to 16 bytes at
+    // the call, and `f` does not return.
     unsafe {
         asm!(
             "syscall",

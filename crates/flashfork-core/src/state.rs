@@ -1,7 +1,8 @@
-//! What all of the engine must know of this process between calls: who is inside, whether memory is sealed, what has come in its way.
+//! What all of the engine must know of this process between calls: who is inside, whether memory is sealed, what has
+//! come in its way.
 //!
-//! What one part alone remembers is that part's own ([`crate::own_pages`] has the list). What a clone begins anew with is here, because
-//! whoever first notices that it is one must be able to reset it.
+//! What one part alone remembers is that part's own ([`crate::own_pages`] has the list). What a clone begins anew with
+//! is here, because whoever first notices that it is one must be able to reset it.
 
 use crate::apart::Apart;
 use crate::places::Places;
@@ -143,7 +144,8 @@ impl State {
         self.holds.store(true, SeqCst);
     }
 
-    /// Whether there may be sealed memory now. No means no: beside another copy of the engine, which seals by itself, it is always maybe.
+    /// Whether there may be sealed memory now. No means no: beside another copy of the engine, which seals by itself,
+    /// it is always maybe.
     pub fn holds_sealed(&self) -> bool {
         self.holds.load(SeqCst) || self.beside_another.load(SeqCst)
     }
@@ -160,8 +162,9 @@ impl State {
         self.holds.store(false, SeqCst);
     }
 
-    /// Where everything is anonymous, and nothing may be asked of the kernel but what the program asks: no call of the program's is more
-    /// than itself from now on. A mapping that lies in pieces can't be moved as one then (`EFAULT`), which allocators get over.
+    /// Where everything is anonymous, and nothing may be asked of the kernel but what the program asks: no call of the
+    /// program's is more than itself from now on. A mapping that lies in pieces can't be moved as one then (`EFAULT`),
+    /// which allocators get over.
     pub fn keep_hands_off(&self) {
         self.sealed.store(false, SeqCst);
         self.beside_another.store(false, SeqCst);
@@ -212,8 +215,8 @@ impl State {
         self.forced.load(SeqCst) > 0
     }
 
-    /// Keeps seals by other threads out until the guard is dropped: they wait for it with nobody stopped. One that has waited in vain
-    /// gets a few milliseconds first, in which nobody comes in anew.
+    /// Keeps seals by other threads out until the guard is dropped: they wait for it with nobody stopped. One that has
+    /// waited in vain gets a few milliseconds first, in which nobody comes in anew.
     pub fn inside(&self) -> Inside<'_> {
         const LOOKS: usize = 100;
         self.notice_clone();
@@ -227,14 +230,15 @@ impl State {
         Inside(self)
     }
 
-    /// Keeps signals waiting until the guard is dropped, once anything was sealed: for all of a call that goes [`State::inside`], on the
-    /// program's own stack. A handler that jumped away would keep seals out for ever, and might be called on a stack of the engine's.
+    /// Keeps signals waiting until the guard is dropped, once anything was sealed: for all of a call that goes
+    /// [`State::inside`], on the program's own stack. A handler that jumped away would keep seals out for ever, and
+    /// might be called on a stack of the engine's.
     pub fn quiet(&self) -> Quiet {
         Quiet { mask: if self.sealed() { sys::block_signals().ok() } else { None } }
     }
 
-    /// A child that the system call `clone` made by itself was told nothing: who was inside in the parent isn't here. A child of
-    /// `vfork(2)` shares its parent's memory, where they are.
+    /// A child that the system call `clone` made by itself was told nothing: who was inside in the parent isn't here. A
+    /// child of `vfork(2)` shares its parent's memory, where they are.
     fn notice_clone(&self) {
         // A sandbox may end the program for a question that it doesn't ask.
         if !self.sealed() || self.is_sandboxed() || self.is_known_process() {

@@ -203,8 +203,8 @@ pub fn current() -> &'static Stats {
 /// Counts in memory shared with other processes from now on.
 ///
 /// # Safety
-/// `stats` must be aligned, stay mapped and writable for the life of the process and all its clones, and hold nothing but a
-/// `Stats`.
+/// `stats` must be aligned, stay mapped and writable for the life of the process and all its clones, and hold nothing
+/// but a `Stats`.
 pub unsafe fn share(stats: *mut Stats) {
     STATS.shared.store(stats, Relaxed);
 }

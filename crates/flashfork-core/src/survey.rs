@@ -21,8 +21,8 @@ pub struct Surveyed {
     pub left_out: Option<Reason>,
 }
 
-/// Calls `each` with every VMA described in `smaps`, the file `/proc/PID/smaps` (`proc_pid_smaps(5)`), in order of address.
-/// `buf` is scratch, at least some KB.
+/// Calls `each` with every VMA described in `smaps`, the file `/proc/PID/smaps` (`proc_pid_smaps(5)`), in order of
+/// address. `buf` is scratch, at least some KB.
 pub fn memory(smaps: &CStr, buf: &mut [u8], mut each: impl FnMut(Surveyed)) -> Result<()> {
     for_each(smaps, buf, |vma| {
         each(Surveyed {
@@ -36,7 +36,8 @@ pub fn memory(smaps: &CStr, buf: &mut [u8], mut each: impl FnMut(Surveyed)) -> R
     })
 }
 
-/// Why a process with a descriptor that points to `target` (`/proc/PID/fd/N`, proc_pid_fd(5)) would not be sealed at all.
+/// Why a process with a descriptor that points to `target` (`/proc/PID/fd/N`, proc_pid_fd(5)) would not be sealed at
+/// all.
 pub fn descriptor(target: &[u8]) -> Option<Reason> {
     crate::kernel_writers::known::of_target(target)
 }

@@ -135,7 +135,8 @@ fn mappings_go_back() {
 #[test]
 fn the_break_goes_back_up_and_down() {
     in_child(|| {
-        // SAFETY: nothing in this child uses the break but this test (the Rust allocator does, but frees nothing below it meanwhile).
+        // SAFETY: nothing in this child uses the break but this test (the Rust allocator does, but frees nothing below
+        // it meanwhile).
         unsafe {
             let base = libc::sbrk(6 << 20);
             base.cast::<u8>().write_bytes(7, 6 << 20);

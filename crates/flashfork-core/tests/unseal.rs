@@ -14,7 +14,8 @@ fn status(field: &str) -> usize {
     line.split_whitespace().next().unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// Sealed memory that has grown into its memfd, as with an `mremap` that the engine did not see; two pages of the growth are written.
+/// Sealed memory that has grown into its memfd, as with an `mremap` that the engine did not see; two pages of the
+/// growth are written.
 fn sealed_and_grown(seed: u64) -> &'static mut [u64] {
     let words = patterned(LEN, seed);
     seal(Pages::Small).outcome.expect("seal");

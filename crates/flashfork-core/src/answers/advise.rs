@@ -131,7 +131,8 @@ unsafe fn madvise_each(vec: usize, count: usize, advice: u32) -> Result<usize> {
     Ok(done)
 }
 
-/// A seal may be planned at this moment, before anything is sealed: it hears of advice when that is given, and before it can go on.
+/// A seal may be planned at this moment, before anything is sealed: it hears of advice when that is given, and before
+/// it can go on.
 fn told<T>(advice: u32, result: T) -> T {
     if PROPERTIES.contains(&advice) {
         STATE.properties_change();
@@ -152,8 +153,8 @@ const PROPERTIES: [u32; 9] = [
     k::MADV_GUARD_INSTALL,
 ];
 
-/// `PR_SET_VMA` of `prctl(2)` gives memory a name, in whose place maps would no longer show that it is sealed. Where it can't be made
-/// anonymous: `EINVAL`, as where the kernel has no names.
+/// `PR_SET_VMA` of `prctl(2)` gives memory a name, in whose place maps would no longer show that it is sealed. Where it
+/// can't be made anonymous: `EINVAL`, as where the kernel has no names.
 ///
 /// # Safety
 /// As the call.
@@ -173,16 +174,16 @@ pub unsafe fn name(args: [usize; 6]) -> Result<usize> {
     result
 }
 
-/// Before something that must find all memory anonymous, now and later: a userfaultfd. `EPERM`, as where it isn't allowed, when
-/// sealed memory can't be made anonymous: faults on it would mean something else.
+/// Before something that must find all memory anonymous, now and later: a userfaultfd. `EPERM`, as where it isn't
+/// allowed, when sealed memory can't be made anonymous: faults on it would mean something else.
 pub fn before_userfaultfd() -> Result<()> {
     STATE.properties_change();
     for_good().map_err(|_| Errno::EPERM)
 }
 
-/// Before an object by which the kernel or a device writes or discards memory later (`io_setup(2)`, `io_uring_setup(2)`, whatever a
-/// driver's `ioctl(2)` does): it must find all memory anonymous; as long as it is there the process is not sealed. `ENOMEM` when sealed
-/// memory can't be made anonymous.
+/// Before an object by which the kernel or a device writes or discards memory later (`io_setup(2)`,
+/// `io_uring_setup(2)`, whatever a driver's `ioctl(2)` does): it must find all memory anonymous; as long as it is there
+/// the process is not sealed. `ENOMEM` when sealed memory can't be made anonymous.
 pub fn before_later_writes() -> Result<()> {
     STATE.properties_change();
     for_good()

@@ -1,4 +1,5 @@
-//! Makes memory anonymous because a call of the program's is about to need it so, and keeps it so until the call is made.
+//! Makes memory anonymous because a call of the program's is about to need it so, and keeps it so until the call is
+//! made.
 
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Purpose};
@@ -46,8 +47,9 @@ fn be_anonymous(range: Range, mut inside: Inside<'static>, need: Need) -> Result
     Ok(inside)
 }
 
-/// Makes a call that gives memory a property (`mlock(2)`, `pkey_mprotect(2)`, `mseal(2)`): it works on sealed memory too, only less
-/// well. Where that can't be made anonymous it is remembered that a discard must carry the property over.
+/// Makes a call that gives memory a property (`mlock(2)`, `pkey_mprotect(2)`, `mseal(2)`): it works on sealed memory
+/// too, only less well. Where that can't be made anonymous it is remembered that a discard must carry the property
+/// over.
 pub(crate) fn give_property<T>(addr: usize, len: usize, call: impl FnOnce() -> T) -> T {
     let range = Range::pages_of(addr, len);
     let _quiet = STATE.quiet();
@@ -67,8 +69,8 @@ pub(crate) fn give_all_property<T>(call: impl FnOnce() -> T) -> T {
     give_property(0, usize::MAX, call)
 }
 
-/// Makes all memory anonymous, before something that must find it so. Threads are stopped for it whatever was asked for: the
-/// alternative is a wrong byte. `ENOMEM` where it can't be done.
+/// Makes all memory anonymous, before something that must find it so. Threads are stopped for it whatever was asked
+/// for: the alternative is a wrong byte. `ENOMEM` where it can't be done.
 pub(crate) fn for_good() -> Result<()> {
     if STATE.holds_sealed() { roomy(turn_back) } else { Ok(()) }
 }

@@ -1,7 +1,8 @@
 //! Discards sealed memory: the next read gives zeros, as that of anonymous memory would.
 //!
-//! The kernel's own `MADV_DONTNEED` would give the sealed bytes back. So new memory takes the place of the old, with all that the
-//! program has asked for it; where that can't be had zeros are written, which keeps the mapping and all that holds for it.
+//! The kernel's own `MADV_DONTNEED` would give the sealed bytes back. So new memory takes the place of the old, with
+//! all that the program has asked for it; where that can't be had zeros are written, which keeps the mapping and all
+//! that holds for it.
 
 use crate::arena::Arena;
 use crate::never_seal::Reason;
@@ -92,10 +93,11 @@ fn look(range: Range) -> Found {
     found
 }
 
-/// Drops the contents of a range; the next read gives zeros, or a file's bytes where a file is mapped. Pages that are only to
-/// be freed may be gone at once, so zeros are right there too.
+/// Drops the contents of a range; the next read gives zeros, or a file's bytes where a file is mapped. Pages that are
+/// only to be freed may be gone at once, so zeros are right there too.
 ///
-/// It goes through the range in order, as the kernel does, because an error ends it there: what lies behind is not discarded.
+/// It goes through the range in order, as the kernel does, because an error ends it there: what lies behind is not
+/// discarded.
 ///
 /// # Safety
 /// The program asked for it.
@@ -179,8 +181,8 @@ unsafe fn discard_part(part: &Part, advice: u32) -> Result<Left> {
     Ok(Left::Zeros)
 }
 
-/// Whether more than half of all VMAs that a process may have are in use: the rest is for the program. Looked at now and then, as holes
-/// are made.
+/// Whether more than half of all VMAs that a process may have are in use: the rest is for the program. Looked at now
+/// and then, as holes are made.
 fn is_crowded() -> bool {
     const OFTEN: u32 = 1024;
     static HOLES: AtomicU32 = AtomicU32::new(0);
@@ -216,8 +218,8 @@ unsafe fn discard_marked(part: &Part, prot: u32) -> Result<()> {
     });
     match replaced {
         Ok(None) => Ok(()),
-        // Whoever has the userfaultfd would wait for faults that don't come: zeros are there, and an error says that this isn't all.
-        // SAFETY: the program gave the pages up.
+        // Whoever has the userfaultfd would wait for faults that don't come: zeros are there, and an error says that
+        // this isn't all. SAFETY: the program gave the pages up.
         Ok(Some(Reason::UserfaultRange)) => unsafe { zero(part) }.and(Err(Errno::EINVAL)),
         // SAFETY: as above.
         Ok(Some(_)) | Err(_) => unsafe { zero(part) },
@@ -240,8 +242,8 @@ unsafe fn replace(range: Range, prot: u32, properties: &Properties) -> Result<()
     moved
 }
 
-/// Writes zeros, as far as the program itself might. What is not writable is made so for a moment; immutable memory of that kind
-/// refuses a discard (`EPERM`), and so does this.
+/// Writes zeros, as far as the program itself might. What is not writable is made so for a moment; immutable memory of
+/// that kind refuses a discard (`EPERM`), and so does this.
 unsafe fn zero(part: &Part) -> Result<()> {
     let range = part.range;
     let writable = part.prot.is_none_or(|prot| prot & PROT_WRITE != 0);
@@ -282,8 +284,8 @@ unsafe fn write_zeros(range: Range) -> Result<()> {
     Ok(())
 }
 
-/// The same where only this process itself can write: of the whole range, or of its first page where there is a guard in it. Says how
-/// many bytes were done.
+/// The same where only this process itself can write: of the whole range, or of its first page where there is a guard
+/// in it. Says how many bytes were done.
 unsafe fn write_zeros_here(range: Range) -> Result<usize> {
     // SAFETY: where the kernel could make all pages writable a write is no signal.
     let zero = |len| unsafe {

@@ -1,5 +1,5 @@
-//! What the program's own calls mean on sealed memory: each is answered as the kernel would answer it on anonymous memory. The hooks of
-//! [`crate::calls`] lead here, and the shim.
+//! What the program's own calls mean on sealed memory: each is answered as the kernel would answer it on anonymous
+//! memory. The hooks of [`crate::calls`] lead here, and the shim.
 
 pub mod advise;
 pub(crate) mod anonymous;

@@ -1,9 +1,9 @@
 //! `mremap(2)` on sealed memory.
 //!
-//! What is one mapping to the program lies in several pieces after a seal, some sealed and some not, and the kernel grows and
-//! moves one piece at a time (`EFAULT`). And a sealed piece must not grow into its memfd: its clones would leave pages there,
-//! and after a shrink the old bytes would come back. So where sealed memory grows, or a mapping in pieces moves, this does
-//! what the kernel does for a whole one: new memory behind the end, each piece moved by itself.
+//! What is one mapping to the program lies in several pieces after a seal, some sealed and some not, and the kernel
+//! grows and moves one piece at a time (`EFAULT`). And a sealed piece must not grow into its memfd: its clones would
+//! leave pages there, and after a shrink the old bytes would come back. So where sealed memory grows, or a mapping in
+//! pieces moves, this does what the kernel does for a whole one: new memory behind the end, each piece moved by itself.
 
 use crate::answers::anonymous::{self, Need};
 use crate::arena::{Arena, Run};
@@ -217,7 +217,8 @@ fn list(whole: Range, runs: &mut [Run]) -> Result<(End, usize)> {
     by_any_means(|| pieces(runs, whole))
 }
 
-/// Whether the program asked for something on a part of a range only: then it is more than one mapping without any seal.
+/// Whether the program asked for something on a part of a range only: then it is more than one mapping without any
+/// seal.
 fn differ(whole: Range, text: &mut [u8], runs: &mut [Run]) -> Result<bool> {
     let (_, count) = list(whole, runs)?;
     let mut first = None;
@@ -230,7 +231,8 @@ fn differ(whole: Range, text: &mut [u8], runs: &mut [Run]) -> Result<bool> {
     Ok(false)
 }
 
-/// `mremap(2)` where nobody can tell what is mapped, for the reason `e`. What was sealed once moves to new memory, byte by byte.
+/// `mremap(2)` where nobody can tell what is mapped, for the reason `e`. What was sealed once moves to new memory, byte
+/// by byte.
 ///
 /// # Safety
 /// As `mremap(2)`.
@@ -280,8 +282,8 @@ unsafe fn unseen(whole: Range, len: usize, flags: usize, to: usize, e: Errno) ->
     moved
 }
 
-/// Whether a range is anonymous memory for which nothing was asked, by what the kernel allows there; no where a clone that another
-/// thread makes might notice the question.
+/// Whether a range is anonymous memory for which nothing was asked, by what the kernel allows there; no where a clone
+/// that another thread makes might notice the question.
 fn is_plain(whole: Range) -> bool {
     if STATE.properties() != 0 || sys::unshare_memory().is_err() {
         return false;
@@ -313,8 +315,8 @@ impl End {
     }
 }
 
-/// Lists the pieces of a range as runs; returns what the last one is like. `EFAULT`, as the kernel would say, unless they
-/// are one mapping to the program: private memory without a gap, of one protection. Gives their number too.
+/// Lists the pieces of a range as runs; returns what the last one is like. `EFAULT`, as the kernel would say, unless
+/// they are one mapping to the program: private memory without a gap, of one protection. Gives their number too.
 fn pieces(runs: &mut [Run], whole: Range) -> Result<(End, usize)> {
     let (mut at, mut count) = (whole.start, 0);
     let mut last = None;
@@ -389,8 +391,8 @@ impl Move {
         unsafe { sys::mmap(0, more, self.end.prot, flags, -1, 0).and_then(|at| sys::munmap(at, more)) }
     }
 
-    /// Where the address space may only grow by what the mapping grows (`RLIMIT_AS`) nothing can be reserved: goes to addresses that
-    /// nobody uses, as long as nobody else may come there.
+    /// Where the address space may only grow by what the mapping grows (`RLIMIT_AS`) nothing can be reserved: goes to
+    /// addresses that nobody uses, as long as nobody else may come there.
     ///
     /// # Safety
     /// As `mremap(2)`.
@@ -454,8 +456,8 @@ impl Move {
 
     /// Moves every piece; when one can't be moved, all are back where they were.
     ///
-    /// With `MREMAP_DONTUNMAP` the kernel leaves each piece's mapping behind as it moves the pages, empty and not locked: its
-    /// addresses are free at no moment, or another thread's new memory might come there.
+    /// With `MREMAP_DONTUNMAP` the kernel leaves each piece's mapping behind as it moves the pages, empty and not
+    /// locked: its addresses are free at no moment, or another thread's new memory might come there.
     unsafe fn move_to(&self, to: usize, pieces: &[Run]) -> Result<()> {
         let flags = MAYMOVE | FIXED | self.flags & DONTUNMAP;
         for (done, piece) in pieces.iter().enumerate() {
@@ -492,7 +494,8 @@ impl Move {
     }
 }
 
-/// The highest addresses for `len` bytes where nothing is mapped nor grows to, equal to `like` modulo 2 MB; none if there are none.
+/// The highest addresses for `len` bytes where nothing is mapped nor grows to, equal to `like` modulo 2 MB; none if
+/// there are none.
 fn gap(len: usize, like: usize) -> Result<Option<usize>> {
     const TOP: usize = 1 << 47;
     let (mut before, mut found) = (HUGE, None);

@@ -1,8 +1,8 @@
-//! io_urings that nothing shows: without a descriptor (`IORING_SETUP_REGISTERED_FD_ONLY`, `IORING_REGISTER_RING_FDS`) or in the
-//! program's own memory (`IORING_SETUP_NO_MMAP`). All others are found by their descriptor or mapping.
+//! io_urings that nothing shows: without a descriptor (`IORING_SETUP_REGISTERED_FD_ONLY`, `IORING_REGISTER_RING_FDS`)
+//! or in the program's own memory (`IORING_SETUP_NO_MMAP`). All others are found by their descriptor or mapping.
 //!
-//! The process is not sealed from then on, because nothing tells when such a ring is gone. Its clones are: a ring that is
-//! registered is its task's own.
+//! The process is not sealed from then on, because nothing tells when such a ring is gone. Its clones are: a ring that
+//! is registered is its task's own.
 
 use crate::answers::advise;
 use crate::state::STATE;

@@ -1,7 +1,7 @@
 //! A program that puts itself into a sandbox (seccomp(2)).
 //!
-//! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can do all that
-//! the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
+//! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can
+//! do all that the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
 
 use crate::answers::advise;
 use crate::answers::anonymous::for_good;
@@ -78,8 +78,8 @@ pub unsafe fn seccomp(args: [usize; 6]) -> Result<usize> {
     }
 }
 
-/// Has a program enter a sandbox of its own. `filter`: not the strict mode, in which the program can do nothing either that would mean
-/// something on sealed memory. `may_try`: whether a child may try the filter.
+/// Has a program enter a sandbox of its own. `filter`: not the strict mode, in which the program can do nothing either
+/// that would mean something on sealed memory. `may_try`: whether a child may try the filter.
 ///
 /// # Safety
 /// As the call.
@@ -106,8 +106,8 @@ fn enter_sandbox() {
     POLICY.stop_sealing();
 }
 
-/// Whether a child under the same filter can do what the engine does for calls on sealed memory. What stops threads is not tried, nor
-/// can a child be made where there is a filter already.
+/// Whether a child under the same filter can do what the engine does for calls on sealed memory. What stops threads is
+/// not tried, nor can a child be made where there is a filter already.
 fn lets_work(number: Sysno, args: [usize; 6]) -> bool {
     const WCLONE: u32 = 0x8000_0000;
     if STATE.is_sandboxed() || threads::allowed() == Threads::Stop {

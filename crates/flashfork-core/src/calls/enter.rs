@@ -97,8 +97,9 @@ fn enabled() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-/// Takes a system call's registers, with the stub's `syscall` in rcx. Calls [`taken`] for those that are wanted; afterwards,
-/// as after a system call, nothing but rax, rcx and r11 has changed, the bytes below the stack pointer and the flags included.
+/// Takes a system call's registers, with the stub's `syscall` in rcx. Calls [`taken`] for those that are wanted;
+/// afterwards, as after a system call, nothing but rax, rcx and r11 has changed, the bytes below the stack pointer and
+/// the flags included.
 ///
 /// # Safety
 /// For stubs alone.
@@ -192,8 +193,8 @@ extern "C" fn taken(registers: &mut Registers) {
     registers.rax = result.unwrap_or_else(|e| (-e.into_raw()) as isize as usize);
 }
 
-/// Has the program's calls go where they went before there was an engine: nothing is sealed, nor will be. Where that can't be written
-/// they are made by the stubs.
+/// Has the program's calls go where they went before there was an engine: nothing is sealed, nor will be. Where that
+/// can't be written they are made by the stubs.
 pub(crate) fn let_go() {
     for word in &HOOKED {
         word.store(0, SeqCst);

@@ -10,13 +10,14 @@ use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 /// Where a statically linked program's `syscall` is; 0: not known.
 static LINKED: AtomicUsize = AtomicUsize::new(0);
 
-/// Tells the address of the C library's `syscall` function, as the caller was linked with it. Needed where the C library is part of the
-/// program: there are no symbols to find it by.
+/// Tells the address of the C library's `syscall` function, as the caller was linked with it. Needed where the C
+/// library is part of the program: there are no symbols to find it by.
 pub fn know_libc(syscall: usize) {
     LINKED.store(syscall, SeqCst);
 }
 
-/// Most C libraries and loaders of one process that are rewritten: one each, and those of namespaces of their own (`dlmopen(3)`).
+/// Most C libraries and loaders of one process that are rewritten: one each, and those of namespaces of their own
+/// (`dlmopen(3)`).
 const MAX_LIBRARIES: usize = 16;
 /// Most pages of stubs that are known again.
 const MAX_PAGES: usize = 2 * MAX_LIBRARIES;

@@ -120,7 +120,8 @@ unsafe fn userfaultfd(args: &Arguments) -> Result<usize> {
     unsafe { sys::call(Sysno::userfaultfd, *args) }
 }
 
-/// `ioctl(2)`: the same for one that comes out of `/dev/userfaultfd`; and a driver may be told of memory that its device is to write to.
+/// `ioctl(2)`: the same for one that comes out of `/dev/userfaultfd`; and a driver may be told of memory that its
+/// device is to write to.
 unsafe fn ioctl(args: &Arguments) -> Result<usize> {
     const USERFAULTFD_IOC_NEW: u32 = 0xaa00; // _IO(0xAA, 0)
     // The kernel looks at the lower half of the request.

@@ -1,14 +1,15 @@
 //! The program's system calls, as far as they mean something else on sealed memory.
 //!
-//! A C library makes each of them at one or two places, and whoever calls it gets there: the program through its symbols, a
-//! library with symbols of its own (`RTLD_DEEPBIND`), `dlsym`, an interpreter's foreign functions, the library itself (`realloc`,
-//! the end of a thread). So these places are rewritten, in every C library that is loaded, before the first memory is sealed: a
-//! jump takes the place of `mov $number,%eax`, and leads to the functions of [`hooks::HOOKS`], which answer as the kernel would. Before the
-//! first seal nothing is rewritten: a process that is never sealed has nothing of this.
+//! A C library makes each of them at one or two places, and whoever calls it gets there: the program through its
+//! symbols, a library with symbols of its own (`RTLD_DEEPBIND`), `dlsym`, an interpreter's foreign functions, the
+//! library itself (`realloc`, the end of a thread). So these places are rewritten, in every C library that is loaded,
+//! before the first memory is sealed: a jump takes the place of `mov $number,%eax`, and leads to the functions of
+//! [`hooks::HOOKS`], which answer as the kernel would. Before the first seal nothing is rewritten: a process that is
+//! never sealed has nothing of this.
 //!
-//! What isn't recognised is left alone, and the process is refused ([`Reason::LibcCalls`]): [`site`] says what a place looks like,
-//! [`write`] how it is written. At last every function is called once, to see that it leads here: a translator of machine code may
-//! go on with what it read before.
+//! What isn't recognised is left alone, and the process is refused ([`Reason::LibcCalls`]): [`site`] says what a place
+//! looks like, [`write`] how it is written. At last every function is called once, to see that it leads here: a
+//! translator of machine code may go on with what it read before.
 
 pub(crate) mod enter;
 mod found;
@@ -75,8 +76,8 @@ fn sum(buf: &mut [u8]) -> Result<u64> {
     Ok(sum)
 }
 
-/// With other threads stopped, if there are any. `executes` tells whether one of them is about to execute in a range: it must not be
-/// past a rewritten instruction with its call still to come. `EAGAIN` then.
+/// With other threads stopped, if there are any. `executes` tells whether one of them is about to execute in a range:
+/// it must not be past a rewritten instruction with its call still to come. `EAGAIN` then.
 fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> {
     let mut found = Found::default();
     found.look(enter::address(), buf)?;
@@ -95,7 +96,8 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
         }
         CODE.know(library.code.start)?;
     }
-    // With the pages that were mapped meanwhile. Where something could not be read a C library may be missing: another look next time.
+    // With the pages that were mapped meanwhile. Where something could not be read a C library may be missing: another
+    // look next time.
     let seen = if found.reader.failed() { NOTHING } else { sum(buf)? };
     SEEN.store(seen, SeqCst);
     Ok(())
@@ -126,8 +128,8 @@ fn try_out(library: &Library, places: &Places) -> Result<()> {
     for hook in HOOKS {
         let number = hook.number as usize;
         if let Some(function) = hook.function.zip(object.as_ref()).and_then(|(name, o)| o.function(name)) {
-            // SAFETY: the trial takes the place of the system call, and without it all arguments are zeros, which every call refuses or
-            // takes for nothing.
+            // SAFETY: the trial takes the place of the system call, and without it all arguments are zeros, which every
+            // call refuses or takes for nothing.
             unsafe { arrives(number, is_rewritten(function, Some(number as u32))?, [0; 6]) }?;
         }
         // SAFETY: as above.

@@ -34,8 +34,8 @@ const LINKS: usize = 1 << 16;
 /// Entries of the dynamic section that are read at most.
 const ENTRIES: usize = 1 << 10;
 
-/// Reads what may lie anywhere, and knows whether all of it could be read. A file that is mapped for execution need not be whole,
-/// nor an object, nor loaded as one.
+/// Reads what may lie anywhere, and knows whether all of it could be read. A file that is mapped for execution need not
+/// be whole, nor an object, nor loaded as one.
 #[derive(Default)]
 pub struct Reader {
     failed: Cell<bool>,
@@ -77,8 +77,8 @@ fn nth(array: usize, size: usize, i: u32) -> usize {
 }
 
 impl<'a> Object<'a> {
-    /// The object that is mapped from its file's start at `base`. `None`: it is none, or has no dynamic symbols, or isn't mapped as
-    /// the loader would map it.
+    /// The object that is mapped from its file's start at `base`. `None`: it is none, or has no dynamic symbols, or
+    /// isn't mapped as the loader would map it.
     pub fn at(reader: &'a Reader, base: usize) -> Option<Object<'a>> {
         if reader.bytes(base)? != MAGIC {
             return None;
@@ -175,7 +175,8 @@ impl<'a> Object<'a> {
 
     /// The address of symbol `i`, if it is a function that is defined here and has this name.
     fn function_at(&self, i: u32, name: &CStr) -> Option<usize> {
-        // struct Elf64_Sym: name 4 bytes, type and binding 1, visibility 1, section 2, value 8, size 8. Names end with a NUL.
+        // struct Elf64_Sym: name 4 bytes, type and binding 1, visibility 1, section 2, value 8, size 8. Names end with
+        // a NUL.
         let symbol = nth(self.symbols, 24, i);
         let defined = self.reader.half(symbol.wrapping_add(6))? != 0
             && self.reader.bytes::<1>(symbol.wrapping_add(4))?[0] & 15 == STT_FUNC;

@@ -43,8 +43,8 @@ impl Places {
     }
 }
 
-/// Has all places of a library lead to stubs, and from there to the entry at `own`. `executes` tells whether another thread is about to
-/// execute in a range.
+/// Has all places of a library lead to stubs, and from there to the entry at `own`. `executes` tells whether another
+/// thread is about to execute in a range.
 pub fn rewrite(
     library: &Library,
     found: &Found,
@@ -66,7 +66,8 @@ pub fn rewrite(
             if entry == Some(own) {
                 return places.push(at, line, None).ok_or(unclear);
             }
-            // Another copy of the engine, in a library or in the shim, has been here: it stays so for what it has sealed.
+            // Another copy of the engine, in a library or in the shim, has been here: it stays so for what it has
+            // sealed.
             another |= entry.is_some();
             busy |= executes(Range::new(at + 1, call + 1));
             let stub = page.add(line, call + SYSCALL.len()).ok_or(unclear)?;
@@ -114,8 +115,8 @@ fn write_all(places: &Places, writer: &Writer) -> Result<()> {
     }
     set_apart(pages);
     for (at, bytes) in places.all().iter().filter_map(|jump| Some((jump.at, jump.bytes?))) {
-        // SAFETY: the jump replaces one whole instruction, or the beginning of one, that nobody is in the middle of, and leads to a
-        // stub that does the same.
+        // SAFETY: the jump replaces one whole instruction, or the beginning of one, that nobody is in the middle of,
+        // and leads to a stub that does the same.
         unsafe { writer.write(at, &bytes) }?;
         // SAFETY: code that can be read.
         if unsafe { code_of(Range::new(at, at + JUMP)) } != bytes {
@@ -125,8 +126,8 @@ fn write_all(places: &Places, writer: &Writer) -> Result<()> {
     Ok(())
 }
 
-/// A fork copies the page tables of a file mapping that has written pages: let that be the mapping of these pages alone. Advice on reading
-/// ahead tells it from its neighbours. Where that is refused forks are slower.
+/// A fork copies the page tables of a file mapping that has written pages: let that be the mapping of these pages
+/// alone. Advice on reading ahead tells it from its neighbours. Where that is refused forks are slower.
 fn set_apart(pages: Range) {
     if !pages.is_empty() {
         // SAFETY: nothing is discarded.
@@ -134,7 +135,8 @@ fn set_apart(pages: Range) {
     }
 }
 
-/// Calls `each` with the places that lead to stubs already: what the stub executes in their stead, and where it leads to.
+/// Calls `each` with the places that lead to stubs already: what the stub executes in their stead, and where it leads
+/// to.
 fn for_each_jump(
     code: &[u8],
     start: usize,
@@ -159,10 +161,10 @@ fn for_each_jump(
 
 /// A free page that jumps from everywhere in the library's code reach.
 ///
-/// Straight below a mapping, where the program's next one would have ended too: above one the program may let it grow. Best below the
-/// library itself, or another object: nobody discards what lies there, as a program may that has made a hole between mappings of its
-/// own. Last below what the engine has mapped for this call alone: the page would be left behind in the middle of a gap. Not below the
-/// stack, which grows down.
+/// Straight below a mapping, where the program's next one would have ended too: above one the program may let it grow.
+/// Best below the library itself, or another object: nobody discards what lies there, as a program may that has made a
+/// hole between mappings of its own. Last below what the engine has mapped for this call alone: the page would be left
+/// behind in the middle of a gap. Not below the stack, which grows down.
 fn place_near(library: &Library, buf: &mut [u8]) -> Result<usize> {
     const REACH: usize = (1 << 31) - (1 << 20);
     let here = 0u8;

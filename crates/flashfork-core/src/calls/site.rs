@@ -1,9 +1,9 @@
 //! Where a C library makes a system call, as its machine code shows it.
 //!
-//! A site is an instruction of at least five bytes, most often `mov $number,%eax`, from which a straight line of instructions leads
-//! to `syscall`. The five bytes are room for a jump: whoever is about to execute the instruction finds it whole or the jump, and
-//! whoever is past it goes on in bytes that stay as they are. The instructions of the line are executed elsewhere, so only those
-//! count that mean the same at any address.
+//! A site is an instruction of at least five bytes, most often `mov $number,%eax`, from which a straight line of
+//! instructions leads to `syscall`. The five bytes are room for a jump: whoever is about to execute the instruction
+//! finds it whole or the jump, and whoever is past it goes on in bytes that stay as they are. The instructions of the
+//! line are executed elsewhere, so only those count that mean the same at any address.
 
 /// Bytes of a jump, and least length of the instruction that it replaces.
 pub const JUMP: usize = 5;
@@ -36,8 +36,8 @@ pub fn number(line: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(number))
 }
 
-/// Calls `each` with every site of a number that is `wanted`, and with the one in the function `syscall`, when that begins at
-/// `by_number` and is understood.
+/// Calls `each` with every site of a number that is `wanted`, and with the one in the function `syscall`, when that
+/// begins at `by_number` and is understood.
 pub fn for_each(
     code: &[u8],
     by_number: Option<usize>,
@@ -65,8 +65,8 @@ pub fn for_each(
     }
 }
 
-/// The site in the function `syscall`, which goes straight to the instruction: from the last one that a jump fits in. Each build
-/// has these in another order.
+/// The site in the function `syscall`, which goes straight to the instruction: from the last one that a jump fits in.
+/// Each build has these in another order.
 fn site_by_number(code: &[u8], function: usize) -> Option<Site> {
     let mut at = function;
     if code.get(at..)?.starts_with(&CALLED_FROM_ELSEWHERE) {
@@ -101,8 +101,8 @@ pub fn places_of(byte: u8, code: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The first place of a byte. By the processor's own search: megabytes are looked through in a program's first seal, however this
-/// was compiled.
+/// The first place of a byte. By the processor's own search: megabytes are looked through in a program's first seal,
+/// however this was compiled.
 fn find(byte: u8, code: &[u8]) -> Option<usize> {
     let left: usize;
     let found: u8;

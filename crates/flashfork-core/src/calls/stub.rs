@@ -1,8 +1,9 @@
-//! What a site jumps to: a few instructions on a page near the library, because a jump of five bytes reaches two gigabytes.
+//! What a site jumps to: a few instructions on a page near the library, because a jump of five bytes reaches two
+//! gigabytes.
 //!
-//! A stub executes what the jump has replaced and leads to [`super::enter`], with the address of its own `syscall` instruction in
-//! rcx, which the kernel changes anyway. There the call goes on if nobody wants it: with the stack as it was, so that `vfork` and
-//! `clone` may return twice. Two bytes further on the stub leads back.
+//! A stub executes what the jump has replaced and leads to [`super::enter`], with the address of its own `syscall`
+//! instruction in rcx, which the kernel changes anyway. There the call goes on if nobody wants it: with the stack as it
+//! was, so that `vfork` and `clone` may return twice. Two bytes further on the stub leads back.
 
 use super::site::{JUMP, LINE, SYSCALL};
 use crate::code::Memory;
@@ -35,8 +36,8 @@ impl Page {
         page
     }
 
-    /// Adds the stub of a site: `line` is what it executes, `next` the address behind its `syscall`. Returns the stub's address, or
-    /// `None` when there is no room or the distance is too large.
+    /// Adds the stub of a site: `line` is what it executes, `next` the address behind its `syscall`. Returns the stub's
+    /// address, or `None` when there is no room or the distance is too large.
     pub fn add(&mut self, line: &[u8], next: usize) -> Option<usize> {
         if self.used + STUB > PAGE || line.len() > LINE {
             return None;

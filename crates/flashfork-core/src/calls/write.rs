@@ -5,9 +5,9 @@ use crate::sys::{self, PAGE, Result};
 
 /// Writes to code.
 ///
-/// First through `/proc/self/mem`, which asks for no right to write: that works where memory may never become writable and
-/// executable, or executable later (`PR_SET_MDWE`, SELinux). Where that file can't be used, with the right to write for a moment:
-/// other functions on the page may be executing.
+/// First through `/proc/self/mem`, which asks for no right to write: that works where memory may never become writable
+/// and executable, or executable later (`PR_SET_MDWE`, SELinux). Where that file can't be used, with the right to write
+/// for a moment: other functions on the page may be executing.
 pub struct Writer {
     file: Result<i32>,
 }

@@ -17,8 +17,9 @@ fn decode(code: &[u8], at: usize) -> Option<(Instruction, usize)> {
 
 /// Whether code before `at` may lead to an instruction there; `address` is the address of `at`.
 ///
-/// Of any 15 bytes in a row, code that is executed has an instruction begin at one. So when none of the farthest 15 leads to `at`,
-/// nothing does, unless code begins between: at a multiple of 16, as functions do, or with a constant of [`CALLS`].
+/// Of any 15 bytes in a row, code that is executed has an instruction begin at one. So when none of the farthest 15
+/// leads to `at`, nothing does, unless code begins between: at a multiple of 16, as functions do, or with a constant of
+/// [`CALLS`].
 pub fn lands(code: &[u8], at: usize, address: usize) -> bool {
     if at < STARTS {
         // The beginning of the code: it can't be told.
@@ -231,8 +232,8 @@ fn is_listed(number: u32) -> bool {
     CALLS.iter().any(|(native, compatible, _)| [*native, *compatible].contains(&number))
 }
 
-/// Whether the value of a register reaches a system call instruction as its number from `start` on. Says yes too where there
-/// are more ways than it follows.
+/// Whether the value of a register reaches a system call instruction as its number from `start` on. Says yes too where
+/// there are more ways than it follows.
 fn reaches(code: &[u8], start: usize, register: usize) -> bool {
     const WAYS: usize = 32;
     const STEPS: usize = 4096;

@@ -16,8 +16,8 @@ use crate::state::STATE;
 use crate::sys::{self, PROT_READ, Result};
 use crate::threads::alone;
 
-/// Before a file is mapped to be executed, or a mapping of it becomes executable. Where it has system calls of its own all memory
-/// becomes anonymous again, and stays so.
+/// Before a file is mapped to be executed, or a mapping of it becomes executable. Where it has system calls of its own
+/// all memory becomes anonymous again, and stays so.
 ///
 /// An error means that it could not: then the code must not become executable.
 pub fn before_mapping(fd: i32) -> Result<()> {

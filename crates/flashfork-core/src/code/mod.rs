@@ -1,27 +1,27 @@
 //! System calls that no libc makes: machine code that holds a system call instruction of its own.
 //!
-//! The shim and the rewritten entry points of libc see what goes through libc. A Go program, wasmtime, users of rustix or a
-//! sanitizer's runtime call the kernel themselves; where they discard or move sealed memory that way, old bytes come back.
-//! So before a seal, and when code is mapped later, the code of every file but libc, the loader and the shim is looked
-//! through ([`process`]), and a process that has such calls is not sealed.
+//! The shim and the rewritten entry points of libc see what goes through libc. A Go program, wasmtime, users of rustix
+//! or a sanitizer's runtime call the kernel themselves; where they discard or move sealed memory that way, old bytes
+//! come back. So before a seal, and when code is mapped later, the code of every file but libc, the loader and the shim
+//! is looked through ([`process`]), and a process that has such calls is not sealed.
 //!
-//! What is looked for is the instruction `syscall` (and `int 0x80`, which reaches the same calls below 4 GB; `sysenter` can't
-//! return to a 64-bit program) with the number of one of [`CALLS`]. [`search`] finds the two bytes, [`decode`] tells whether
-//! they are an instruction and which numbers reach it, [`object`] knows where functions begin.
+//! What is looked for is the instruction `syscall` (and `int 0x80`, which reaches the same calls below 4 GB; `sysenter`
+//! can't return to a 64-bit program) with the number of one of [`CALLS`]. [`search`] finds the two bytes, [`decode`]
+//! tells whether they are an instruction and which numbers reach it, [`object`] knows where functions begin.
 //!
 //! The rules, in order:
 //! 1. Two bytes that no way of decoding the bytes before them leads to are no instruction.
-//! 2. Inside a function that the object's unwind table lists, the function is decoded from its beginning. The number is the
-//!    constant that was last put into `eax`, directly or by way of another register. A number that is computed, loaded or
-//!    passed counts as one of [`CALLS`]. So does a number of [`CALLS`] in another place of the function from which a jump
-//!    leads to the instruction.
-//! 3. Elsewhere (data between functions, hand-written code, objects without a table) a number of [`CALLS`] counts that is put
-//!    into `eax` straight before; a number that isn't constant counts where the code looks like a function that is passed
-//!    one: a move into `eax` before, a return behind.
+//! 2. Inside a function that the object's unwind table lists, the function is decoded from its beginning. The number is
+//!    the constant that was last put into `eax`, directly or by way of another register. A number that is computed,
+//!    loaded or passed counts as one of [`CALLS`]. So does a number of [`CALLS`] in another place of the function from
+//!    which a jump leads to the instruction.
+//! 3. Elsewhere (data between functions, hand-written code, objects without a table) a number of [`CALLS`] counts that
+//!    is put into `eax` straight before; a number that isn't constant counts where the code looks like a function that
+//!    is passed one: a move into `eax` before, a return behind.
 //! 4. Objects built by Go count whatever is in them.
 //! 5. Anonymous executable memory (just-in-time compilers, trampolines) is looked through at each seal, for numbers of
-//!    [`CALLS`] straight before the instruction only. What is written there later is not seen: compilers that emit system
-//!    calls for memory have not been met.
+//!    [`CALLS`] straight before the instruction only. What is written there later is not seen: compilers that emit
+//!    system calls for memory have not been met.
 
 mod decode;
 pub mod file;
@@ -38,8 +38,8 @@ pub mod times;
 use crate::range::Range;
 use object::layout;
 
-/// Calls that mean something else on sealed memory when the shim doesn't see them: number on x86-64, number of `int 0x80`,
-/// name.
+/// Calls that mean something else on sealed memory when the shim doesn't see them: number on x86-64, number of `int
+/// 0x80`, name.
 ///
 /// Not among them, because they mean the same there: `munmap` and `mmap`, also with `MAP_FIXED`; `brk`; `mprotect` and
 /// `pkey_mprotect`, whose flags the shim finds in maps; `mlock` and its kin, which copy pages and change no byte.
@@ -122,7 +122,8 @@ pub trait Memory {
 pub const WINDOW: usize = 256 << 10;
 /// Bytes of a window that the one before has seen already: what is needed to decode the instructions before a match.
 const OVERLAP: usize = 64;
-/// Functions are decoded from their beginning, but from no farther away than this: by then any decoding has fallen in step.
+/// Functions are decoded from their beginning, but from no farther away than this: by then any decoding has fallen in
+/// step.
 const FUNCTION: usize = 32 << 10;
 
 /// What kind of code a range holds.

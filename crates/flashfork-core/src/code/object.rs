@@ -1,7 +1,7 @@
 //! What an object's headers say, as it lies in memory: where the table of its functions is, and whether Go built it.
 //!
-//! The table is the one that unwinders search (`.eh_frame_hdr`, Linux Standard Base, "Exception Frame Header"): begin of each
-//! function and its entry in `.eh_frame`, sorted.
+//! The table is the one that unwinders search (`.eh_frame_hdr`, Linux Standard Base, "Exception Frame Header"): begin
+//! of each function and its entry in `.eh_frame`, sorted.
 
 use super::Memory;
 use crate::range::Range;
@@ -72,7 +72,8 @@ fn headers(memory: &mut impl Memory, start: usize, mut each: impl FnMut(&Segment
     Some(())
 }
 
-/// Calls `each` with the segments that are loaded, of the object that begins at `start`. `None`: there is none for x86-64.
+/// Calls `each` with the segments that are loaded, of the object that begins at `start`. `None`: there is none for
+/// x86-64.
 pub fn segments(memory: &mut impl Memory, start: usize, mut each: impl FnMut(&Segment)) -> Option<()> {
     headers(memory, start, |segment| {
         if segment.kind == PT_LOAD {
@@ -107,8 +108,8 @@ fn is_go(memory: &mut impl Memory, at: usize, len: usize) -> bool {
     memory.bytes(at, len.min(4096)).is_some_and(|notes| notes.windows(8).any(|w| w == NOTE))
 }
 
-/// The function that holds an address, from the table at `table`; `None` where none does, or the table is of another form than
-/// linkers make.
+/// The function that holds an address, from the table at `table`; `None` where none does, or the table is of another
+/// form than linkers make.
 pub fn function(memory: &mut impl Memory, table: usize, at: usize) -> Option<Range> {
     let head: [u8; 12] = memory.bytes(table, 12)?.try_into().ok()?;
     // Version 1; the number of entries as 4 bytes; entries of twice 4 bytes, relative to the table.
@@ -127,8 +128,8 @@ pub fn function(memory: &mut impl Memory, table: usize, at: usize) -> Option<Ran
         if entry(middle)?.0 <= at { low = middle + 1 } else { high = middle }
     }
     let (start, description) = entry(low.checked_sub(1)?)?;
-    // Length, place of the common part, begin and length of the function: the latter two as the common part says, which is 4
-    // bytes relative to their own place wherever the table above can be made of 4 bytes.
+    // Length, place of the common part, begin and length of the function: the latter two as the common part says, which
+    // is 4 bytes relative to their own place wherever the table above can be made of 4 bytes.
     let description: [u8; 16] = memory.bytes(description, 16)?.try_into().ok()?;
     let end = start.checked_add(u32_at(&description, 12)? as usize)?;
     (at < end).then_some(Range::new(start, end))

@@ -64,7 +64,8 @@ pub fn first_generated(memory: &mut Own, mut code: Range) -> Option<Call> {
     found.into_iter().flatten().find(|site| !is_stub(memory, site.at)).map(|site| site.call)
 }
 
-/// Whether `is_known` says yes to every site in the code of an object that begins at `base`. To be called when nobody else runs.
+/// Whether `is_known` says yes to every site in the code of an object that begins at `base`. To be called when nobody
+/// else runs.
 pub(crate) fn all_sites(base: usize, code: Range, is_known: impl Fn(usize) -> bool) -> bool {
     let mut memory = Own::new(None);
     let table = layout(&mut memory, base).and_then(|layout| layout.functions);

@@ -1,7 +1,8 @@
 //! The code of the calling process, looked through before a seal.
 //!
-//! What was found in a file is remembered by the file's device, inode, size and time of change ([`super::remembered`]), which
-//! clones inherit. As long as no executable mapping of a file has come, gone or moved since all was well, not even that is asked.
+//! What was found in a file is remembered by the file's device, inode, size and time of change ([`super::remembered`]),
+//! which clones inherit. As long as no executable mapping of a file has come, gone or moved since all was well, not
+//! even that is asked.
 
 use super::mapped::Object;
 use super::own::{Own, first, first_generated};
@@ -18,8 +19,8 @@ use crate::threads::alone;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The caller answers for the system calls of a file, as it is now at this path: it is not looked at. `ENOSPC` for more than 16,
-/// or what `stat(2)` said.
+/// The caller answers for the system calls of a file, as it is now at this path: it is not looked at. `ENOSPC` for more
+/// than 16, or what `stat(2)` said.
 pub fn trust(path: &CStr) -> Result<()> {
     CODE.trust(&sys::status(path)?)
 }
@@ -29,7 +30,8 @@ pub fn culprit() -> &'static Culprit {
     &CODE.culprit
 }
 
-/// What is wrong with a file: as it is remembered, or as `look` says. What can't be told from other files is not remembered.
+/// What is wrong with a file: as it is remembered, or as `look` says. What can't be told from other files is not
+/// remembered.
 pub(super) fn judge(file: Option<&Status>, look: impl FnOnce() -> Option<Call>) -> Option<Call> {
     if file.is_some_and(|file| CODE.trusts(file)) {
         return None;
@@ -50,8 +52,8 @@ pub(super) fn judge(file: Option<&Status>, look: impl FnOnce() -> Option<Call>) 
 fn judge_mapped(object: &Object, memory: &mut Own) -> Option<Call> {
     let code = &object.code[..object.code_count];
     let all = Range::new(code.first()?.start, code.last()?.end);
-    // Who links the engine into an object answers for the rest of it: it is their own program, and its calls of the engine are
-    // there too.
+    // Who links the engine into an object answers for the rest of it: it is their own program, and its calls of the
+    // engine are there too.
     let own = look as *const () as usize;
     if CODE.knows(all) || all.start <= own && own < all.end {
         return None;
@@ -109,7 +111,8 @@ pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
     Ok(None)
 }
 
-/// Looks through executable memory that the program has filled itself; gives too the number of [`mix`] for all mappings.
+/// Looks through executable memory that the program has filled itself; gives too the number of [`mix`] for all
+/// mappings.
 fn generated(text: &mut [u8], regions: &mut [Region], memory: &mut Own) -> Result<(Option<Call>, u64)> {
     let mut pagemap = Pagemap::open(regions)?;
     let (mut found, mut number) = (None, FIRST);

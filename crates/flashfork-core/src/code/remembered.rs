@@ -64,7 +64,8 @@ impl Culprit {
         }
     }
 
-    /// What the file does, and its path, which is cut at its beginning where it is longer than `name`. `None`: no file was refused.
+    /// What the file does, and its path, which is cut at its beginning where it is longer than `name`. `None`: no file
+    /// was refused.
     pub fn get<'a>(&self, name: &'a mut [u8; NAME]) -> Option<(Call, &'a [u8])> {
         let call = Call::from_word(self.call.load(Relaxed))?;
         Some((call, self.name.get(name)))

@@ -12,8 +12,8 @@ const ROUND: usize = 64;
 /// The next page but a few lines: what hardware doesn't fetch ahead by itself.
 const AHEAD: usize = 4096;
 
-/// Writes the offsets of all matches that begin at `from` or behind into `found`. Gives how many, and up to which offset the
-/// search came: less than all but the last byte when `found` is full.
+/// Writes the offsets of all matches that begin at `from` or behind into `found`. Gives how many, and up to which
+/// offset the search came: less than all but the last byte when `found` is full.
 pub fn matches(bytes: &[u8], from: usize, found: &mut [u32]) -> (usize, usize) {
     let (mut at, mut count) = (from, 0);
     let last = bytes.len().saturating_sub(1);
@@ -38,8 +38,8 @@ pub fn matches(bytes: &[u8], from: usize, found: &mut [u32]) -> (usize, usize) {
 /// Whether a match begins in the 64 bytes at `at`; there must be 65.
 fn round_has_match(bytes: &[u8], at: usize) -> bool {
     let place = bytes[at..=at + ROUND].as_ptr();
-    // SAFETY: the slice above holds 65 bytes, and the last load ends at the 65th; SSE2 is part of x86-64, and a prefetch
-    // reads nothing.
+    // SAFETY: the slice above holds 65 bytes, and the last load ends at the 65th; SSE2 is part of x86-64, and a
+    // prefetch reads nothing.
     unsafe {
         let has = |offset: usize| -> __m128i {
             let first = _mm_loadu_si128(place.add(offset).cast());

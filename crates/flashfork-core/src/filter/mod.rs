@@ -1,9 +1,10 @@
-//! Seccomp filters (seccomp(2)) that were there before the program started, because containers, services and browsers put them in place
-//! and they last over exec.
+//! Seccomp filters (seccomp(2)) that were there before the program started, because containers, services and browsers
+//! put them in place and they last over exec.
 //!
-//! A filter that refuses a call does no harm: every call of the engine may fail. One that ends the process for it would make a seal
-//! end the program. Nobody can read a filter, so where there is one a seal is tried in a child first, once: what ends the child
-//! would have ended the program. What a filter means that the program sets itself: [`crate::answers::sandbox`].
+//! A filter that refuses a call does no harm: every call of the engine may fail. One that ends the process for it would
+//! make a seal end the program. Nobody can read a filter, so where there is one a seal is tried in a child first, once:
+//! what ends the child would have ended the program. What a filter means that the program sets itself:
+//! [`crate::answers::sandbox`].
 
 pub(crate) mod trial;
 
@@ -26,8 +27,8 @@ pub(crate) fn is_filtered() -> Option<bool> {
     field(status, b"Seccomp").map(|mode| mode != 0)
 }
 
-/// What the child does: everything that the engine can. All of that begins with the question of this module, so it is known here by its
-/// address only.
+/// What the child does: everything that the engine can. All of that begins with the question of this module, so it is
+/// known here by its address only.
 static TRIAL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Tells what the child does.
@@ -39,7 +40,8 @@ pub(super) fn know_trial(try_everything: fn() -> !) {
     }
 }
 
-/// Whether a filter, if there is one, lets the engine work. Asked once a program, and before the engine makes any other call.
+/// Whether a filter, if there is one, lets the engine work. Asked once a program, and before the engine makes any other
+/// call.
 pub(crate) fn allows() -> core::result::Result<(), Error> {
     let allowed = match STATE.sandbox.load(SeqCst) {
         ALLOWED => Some(true),
@@ -59,8 +61,8 @@ pub(crate) fn allows() -> core::result::Result<(), Error> {
     if allowed == Some(false) { Err(Error::Refused(Reason::SeccompFilter)) } else { Ok(()) }
 }
 
-/// Whether a child lives through a seal; none when it could not be tried to the end. [`Error::Busy`]: somebody killed it, who is no
-/// filter (those end a process by `SIGSYS`); the next seal tries again.
+/// Whether a child lives through a seal; none when it could not be tried to the end. [`Error::Busy`]: somebody killed
+/// it, who is no filter (those end a process by `SIGSYS`); the next seal tries again.
 fn survives() -> core::result::Result<Option<bool>, Error> {
     const WCLONE: u32 = 0x8000_0000;
     const SIGKILL: u32 = 9;

@@ -30,8 +30,8 @@ const DESCRIPTORS: &[(&[u8], Reason)] = &[
 
 const ANONYMOUS: &[u8] = b"anon_inode:";
 
-/// Objects without a file that are harmless, as `/proc/self/fd` and maps name them behind `anon_inode:`. What perf and BPF write is
-/// memory of their own; a BPF program writes the program's only while one of its threads is in the kernel.
+/// Objects without a file that are harmless, as `/proc/self/fd` and maps name them behind `anon_inode:`. What perf and
+/// BPF write is memory of their own; a BPF program writes the program's only while one of its threads is in the kernel.
 const HARMLESS_OBJECTS: &[&[u8]] = &[
     b"[eventfd]",
     b"[eventpoll]",

@@ -1,9 +1,9 @@
-//! Objects through which the kernel or a device writes this process's memory later. A process that holds one is refused, with the
-//! reason.
+//! Objects through which the kernel or a device writes this process's memory later. A process that holds one is
+//! refused, with the reason.
 //!
-//! What of this is harmless is listed ([`known`]), not what does harm: a device or kind of object that nobody has judged yet counts
-//! as harmful. Files, pipes, sockets but for a few, and the objects there only write memory while a thread of the process waits in a
-//! call.
+//! What of this is harmless is listed ([`known`]), not what does harm: a device or kind of object that nobody has
+//! judged yet counts as harmful. Files, pipes, sockets but for a few, and the objects there only write memory while a
+//! thread of the process waits in a call.
 
 pub(crate) mod known;
 
@@ -21,7 +21,8 @@ use known::{HARMLESS_MAPPINGS, of_device, of_family, of_target};
 pub enum Process {
     /// The calling process's own.
     Own,
-    /// Those of another process, which the caller may trace, as its thread `tid` has them: a thread that has ended has none.
+    /// Those of another process, which the caller may trace, as its thread `tid` has them: a thread that has ended has
+    /// none.
     Other { pid: i32, tid: i32, pidfd: i32 },
 }
 
@@ -72,13 +73,14 @@ impl Process {
 /// Where the devices are.
 const DEVICES: &[u8] = b"/dev/";
 
-/// Whether a descriptor is a character device that isn't known to be harmless. Before such a device is asked for anything (`ioctl(2)`)
-/// all memory becomes anonymous: it may be told of memory that it is to write to.
+/// Whether a descriptor is a character device that isn't known to be harmless. Before such a device is asked for
+/// anything (`ioctl(2)`) all memory becomes anonymous: it may be told of memory that it is to write to.
 pub fn is_device_to_mind(fd: i32) -> bool {
     matches!(sys::device_of(fd), Ok(Some(number)) if of_device(number).is_some())
 }
 
-/// Whether sockets of a family are such that memory is registered with them. Before there is one all memory becomes anonymous.
+/// Whether sockets of a family are such that memory is registered with them. Before there is one all memory becomes
+/// anonymous.
 pub fn is_family_to_mind(family: i32) -> bool {
     of_family(family).is_some()
 }
@@ -99,8 +101,8 @@ pub fn descriptors_of(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Re
         descriptor(process, purpose, name)
     });
     let found = match found {
-        // Not even its owner may list them after setuid(2). What matters has come since the seal, and then all memory was made
-        // anonymous first; nothing stands against that now.
+        // Not even its owner may list them after setuid(2). What matters has come since the seal, and then all memory
+        // was made anonymous first; nothing stands against that now.
         Err(Errno::EACCES) if purpose == Purpose::Unseal => return Ok(None),
         found => found?,
     };
@@ -132,8 +134,8 @@ fn named(reason: Option<Reason>, name: &[u8]) -> Option<Reason> {
     reason
 }
 
-/// Memory that a device or the kernel holds for good, by whatever object (`VmPin` in proc_pid_status(5)); and what nothing else
-/// shows: an io_uring, pages in pipes.
+/// Memory that a device or the kernel holds for good, by whatever object (`VmPin` in proc_pid_status(5)); and what
+/// nothing else shows: an io_uring, pages in pipes.
 fn unseen(process: &Process, purpose: Purpose, buf: &mut [u8]) -> Result<Option<Reason>> {
     if STATE.hidden_ring() {
         return Ok(Some(Reason::IoUring));

@@ -2,22 +2,22 @@
 
 use crate::sys::{HUGE, PAGE};
 
-/// What a page fault takes between two forks, in nanoseconds: of a page that is this process's alone again; and how much more of a
-/// sealed one, which is copied. What the fork after takes longer for a page table that came into being. Constants: nothing may be
-/// calibrated in a program's fork.
+/// What a page fault takes between two forks, in nanoseconds: of a page that is this process's alone again; and how
+/// much more of a sealed one, which is copied. What the fork after takes longer for a page table that came into being.
+/// Constants: nothing may be calibrated in a program's fork.
 pub(super) const FAULT_NS: u64 = 700;
 pub(super) const COPY_NS: u64 = 1_100;
 const TABLE_NS: u64 = 2_000;
 
-/// Hosts differ in what a page in such a table costs a fork: its plain forks tell, within these bounds (under THP they tell of
-/// larger pages).
+/// Hosts differ in what a page in such a table costs a fork: its plain forks tell, within these bounds (under THP they
+/// tell of larger pages).
 const PAGE_NS: (u64, u64) = (25, 100);
 
 /// A clone's end takes as long as its beginning: both go through the same page tables.
 pub(super) const THERE_AND_BACK: u64 = 2;
 
-/// At most one byte in so many may exist twice: then no more than 1.5 times what a plain process has is taken, also while a part is
-/// sealed anew or made anonymous again and the old one is still there.
+/// At most one byte in so many may exist twice: then no more than 1.5 times what a plain process has is taken, also
+/// while a part is sealed anew or made anonymous again and the old one is still there.
 pub(super) const ONE_IN: u64 = 3;
 
 /// Memory that is sealed, or is going to be.
@@ -38,11 +38,12 @@ pub(super) fn page_ns(plain_fork: u64, bytes: u64) -> u64 {
 }
 
 impl Memory {
-    /// Average nanoseconds of a cycle that writes `again` pages written before, and `fresh` ones, sealing anew included.
+    /// Average nanoseconds of a cycle that writes `again` pages written before, and `fresh` ones, sealing anew
+    /// included.
     ///
-    /// What is written afresh makes each fork longer than the one before, by `g`. Sealed anew every n cycles a cycle takes g·n/2 +
-    /// price/n more on average, at best √(2·g·price). Page tables, though, don't get more than there are; and sealing anew may come
-    /// earlier, because too much exists twice.
+    /// What is written afresh makes each fork longer than the one before, by `g`. Sealed anew every n cycles a cycle
+    /// takes g·n/2 + price/n more on average, at best √(2·g·price). Page tables, though, don't get more than there are;
+    /// and sealing anew may come earlier, because too much exists twice.
     pub fn cycle(&self, again: u64, fresh: u64) -> u64 {
         let (pages, tables) = (self.bytes / PAGE as u64, self.bytes / HUGE as u64);
         let renewed = |growth: u64| (2 * u128::from(growth) * u128::from(self.price)).isqrt() as u64;

@@ -1,7 +1,7 @@
 //! When a program's forks seal, renew and unseal. `docs/POLICY.md` says on what ground.
 //!
-//! Decisions only: [`crate::fork`] asks before each fork, carries out, and reports what it took. That keeps the rule free of system
-//! calls, so that tests can run it against a model of their costs.
+//! Decisions only: [`crate::fork`] asks before each fork, carries out, and reports what it took. That keeps the rule
+//! free of system calls, so that tests can run it against a model of their costs.
 
 mod always;
 mod auto;
@@ -20,8 +20,8 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Engine {
-    /// Fork on demand where the kernel can; elsewhere seal, part by part, what the time lost in forks would have paid for
-    /// (`docs/POLICY.md`), within 1.5 times the memory of a plain process.
+    /// Fork on demand where the kernel can; elsewhere seal, part by part, what the time lost in forks would have paid
+    /// for (`docs/POLICY.md`), within 1.5 times the memory of a plain process.
     #[default]
     Auto = 0,
     /// Plain forks only.
@@ -67,8 +67,8 @@ pub(crate) enum Act {
 /// The policy of this process.
 pub(crate) static POLICY: Apart<Policy> = Apart::new(Policy::new());
 
-/// The policy of a process, and what it has seen of it. Several threads may fork at a time: what they see then may be counted in
-/// the wrong place, which can make a decision worse, not wrong.
+/// The policy of a process, and what it has seen of it. Several threads may fork at a time: what they see then may be
+/// counted in the wrong place, which can make a decision worse, not wrong.
 pub(crate) struct Policy {
     engine: AtomicU8,
     at_once: AtomicU8,

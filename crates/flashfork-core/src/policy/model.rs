@@ -5,7 +5,8 @@ use crate::outcome::Outcome;
 use crate::seal::generations::Memfds;
 use core::cell::Cell;
 
-/// Costs in nanoseconds. `docs/FIGURES.md` has those of the first host; the second is three times as fast at page tables.
+/// Costs in nanoseconds. `docs/FIGURES.md` has those of the first host; the second is three times as fast at page
+/// tables.
 #[derive(Clone, Copy)]
 struct Host {
     page: f64,

@@ -1,6 +1,8 @@
-//! What core dumps contain (`core(5)`, `/proc/self/coredump_filter`): sealed memory is file memory, and would be missing.
+//! What core dumps contain (`core(5)`, `/proc/self/coredump_filter`): sealed memory is file memory, and would be
+//! missing.
 //!
-//! A program that is started inherits the filter and has no sealed memory. So what was added is marked, and the shim takes it back there.
+//! A program that is started inherits the filter and has no sealed memory. So what was added is marked, and the shim
+//! takes it back there.
 
 use crate::proc::text::{number, read_file};
 use crate::sys::{self, Result};
@@ -11,7 +13,8 @@ const FILTER: &CStr = c"/proc/self/coredump_filter";
 /// Private file memory.
 const FILE_PRIVATE: u64 = 1 << 2;
 
-/// Shared memory of files on persistent memory (DAX): the mark. Who dumps that dumps private file memory too, and then nothing is added.
+/// Shared memory of files on persistent memory (DAX): the mark. Who dumps that dumps private file memory too, and then
+/// nothing is added.
 const MARK: u64 = 1 << 8;
 
 /// Adds private file memory. Where that isn't allowed core dumps lack it; everything else works.

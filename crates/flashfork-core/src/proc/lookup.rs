@@ -1,7 +1,7 @@
 //! Which VMAs lie in a range, asked of the kernel: memory moves without our knowing.
 //!
-//! `PROCMAP_QUERY` (Linux 6.11, an ioctl of `/proc/PID/maps`) finds the next VMA of a file in one call, however many VMAs there
-//! are. Older kernels: the whole list as text, up to the end of the range.
+//! `PROCMAP_QUERY` (Linux 6.11, an ioctl of `/proc/PID/maps`) finds the next VMA of a file in one call, however many
+//! VMAs there are. Older kernels: the whole list as text, up to the end of the range.
 
 use crate::arena::Arena;
 use crate::proc::text;
@@ -49,8 +49,8 @@ pub enum Wanted {
     Executable,
 }
 
-/// Calls `each` with the VMAs that lie in `range`, wholly or in part, in order of address, stopping at the first error. Their flags
-/// are not known.
+/// Calls `each` with the VMAs that lie in `range`, wholly or in part, in order of address, stopping at the first error.
+/// Their flags are not known.
 pub fn for_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
     match ask(range, wanted, &mut each)? {
         Some(()) => Ok(()),

@@ -1,7 +1,7 @@
 //! Which pages of a range are populated: resident or swapped out, the zero page not among them.
 //!
-//! `PAGEMAP_SCAN` (Linux 6.7, `ioctl_pagemap_scan(2)`) where there is one: it skips what is not mapped, so that a sparse
-//! VMA of terabytes costs milliseconds. Older kernels: `/proc/self/pagemap`, 8 bytes for every page
+//! `PAGEMAP_SCAN` (Linux 6.7, `ioctl_pagemap_scan(2)`) where there is one: it skips what is not mapped, so that a
+//! sparse VMA of terabytes costs milliseconds. Older kernels: `/proc/self/pagemap`, 8 bytes for every page
 //! (Documentation/admin-guide/mm/pagemap.rst).
 
 use crate::proc::text;
@@ -92,8 +92,8 @@ impl<'a> Pagemap<'a> {
         self.for_each_told(range, which, |run, _| each(run))
     }
 
-    /// The same, and whether the pages of a run are out of memory: swapped out, or guards, which the kernel counts among these.
-    /// Without `PAGEMAP_SCAN`, which is older than guards, that is not told.
+    /// The same, and whether the pages of a run are out of memory: swapped out, or guards, which the kernel counts
+    /// among these. Without `PAGEMAP_SCAN`, which is older than guards, that is not told.
     pub fn for_each_told(&mut self, range: Range, which: Which, mut each: impl FnMut(Range, bool)) -> Result<()> {
         if !self.scan {
             return self.read(range, which, |run| each(run, false));

@@ -52,12 +52,12 @@ impl Drop for Lines<'_> {
     }
 }
 
-/// The directory under `/proc` of the calling thread. `/proc/self` is that of the thread-group leader, whose maps, descriptors and
-/// limits are empty, without an error, once it has ended by `pthread_exit(3)`.
+/// The directory under `/proc` of the calling thread. `/proc/self` is that of the thread-group leader, whose maps,
+/// descriptors and limits are empty, without an error, once it has ended by `pthread_exit(3)`.
 const OWN: &[u8] = b"/proc/thread-self/";
 
-/// Opens a file for the engine to read. What a thread's own directory lacks (`coredump_filter`; all of it where a sandbox shows
-/// `/proc/self` only) is looked for in the process's.
+/// Opens a file for the engine to read. What a thread's own directory lacks (`coredump_filter`; all of it where a
+/// sandbox shows `/proc/self` only) is looked for in the process's.
 pub fn open(path: &CStr, flags: u32) -> Result<i32> {
     match (sys::open(path, flags), path.to_bytes().strip_prefix(OWN)) {
         (Err(Errno::ENOENT), Some(name)) => {

@@ -5,14 +5,15 @@ use crate::range::Range;
 use crate::sys::{Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
 use core::ffi::CStr;
 
-/// Every memfd of the engine is named with this prefix and [`NUMBER`] digits, so that maps explain themselves and a sealed VMA is
-/// recognised wherever it was moved, split or inherited.
+/// Every memfd of the engine is named with this prefix and [`NUMBER`] digits, so that maps explain themselves and a
+/// sealed VMA is recognised wherever it was moved, split or inherited.
 pub const MEMFD_PREFIX: &[u8] = b"/memfd:flashfork:";
 
 /// Digits of a generation's number in the name of its memfd.
 pub const NUMBER: usize = 10;
 
-/// Whether a path in maps is that of a memfd of the engine. A program may name its own whatever it likes; not like this by chance.
+/// Whether a path in maps is that of a memfd of the engine. A program may name its own whatever it likes; not like this
+/// by chance.
 fn is_ours(path: &[u8]) -> bool {
     let name = path.strip_prefix(MEMFD_PREFIX).unwrap_or(b"");
     let end = name.iter().position(|c| !c.is_ascii_digit()).unwrap_or(name.len());
@@ -169,8 +170,8 @@ impl Vma {
 
 /// Calls `each` with every VMA of this process in order of address, stopping at the first error.
 ///
-/// `path` is `/proc/thread-self/smaps`, or `/proc/thread-self/maps` where address, protection and name are enough: smaps
-/// walks the page tables, maps doesn't. An empty list is an error (`ESRCH`).
+/// `path` is `/proc/thread-self/smaps`, or `/proc/thread-self/maps` where address, protection and name are enough:
+/// smaps walks the page tables, maps doesn't. An empty list is an error (`ESRCH`).
 pub fn for_each(path: &CStr, buf: &mut [u8], mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
     let mut lines = Lines::open(path, buf)?;
     let mut current: Option<Vma> = None;
@@ -189,8 +190,8 @@ pub fn for_each(path: &CStr, buf: &mut [u8], mut each: impl FnMut(&Vma) -> Resul
     current.map_or(Err(Errno::ESRCH), |last| each(&last))
 }
 
-/// Calls `each` with every VMA of this process in order of address, and with its whole path as the kernel gives it. Of a VMA only
-/// what maps says is known.
+/// Calls `each` with every VMA of this process in order of address, and with its whole path as the kernel gives it. Of
+/// a VMA only what maps says is known.
 pub fn for_each_mapping(buf: &mut [u8], mut each: impl FnMut(&Vma, &[u8]) -> Result<()>) -> Result<()> {
     let mut lines = Lines::open(c"/proc/thread-self/maps", buf)?;
     while let Some(line) = lines.next()? {

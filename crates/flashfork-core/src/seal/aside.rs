@@ -1,17 +1,19 @@
-//! Aside: the pages that a seal or an unseal replaces are kept until they have been compared with what took their place.
+//! Aside: the pages that a seal or an unseal replaces are kept until they have been compared with what took their
+//! place.
 //!
-//! Other processes write into this one's memory without asking: `process_vm_writev(2)`, `/proc/PID/mem`, `ptrace(2)`. The engine
-//! can't stop them, and what they write after the copy would go with the old pages. So a step's old pages are moved to addresses of
-//! the engine's own (`mremap(2)` takes the pages themselves, with whatever was written until then), compared with the copy, what
-//! differs is brought into the copy, and only then the copy takes their place. In between nothing is mapped there: who writes at that
-//! moment is told `EFAULT`, or `EIO` by `/proc/PID/mem`, and nothing is lost.
+//! Other processes write into this one's memory without asking: `process_vm_writev(2)`, `/proc/PID/mem`, `ptrace(2)`.
+//! The engine can't stop them, and what they write after the copy would go with the old pages. So a step's old pages
+//! are moved to addresses of the engine's own (`mremap(2)` takes the pages themselves, with whatever was written until
+//! then), compared with the copy, what differs is brought into the copy, and only then the copy takes their place. In
+//! between nothing is mapped there: who writes at that moment is told `EFAULT`, or `EIO` by `/proc/PID/mem`, and
+//! nothing is lost.
 //!
-//! Who had a page in hand before it was moved (`pin_user_pages_remote`), and was interrupted before he wrote, writes into the old one
-//! later. So old pages stay for a while and are compared once more before they are freed; and they stay for longer where somebody has
-//! been seen to write.
+//! Who had a page in hand before it was moved (`pin_user_pages_remote`), and was interrupted before he wrote, writes
+//! into the old one later. So old pages stay for a while and are compared once more before they are freed; and they
+//! stay for longer where somebody has been seen to write.
 //!
-//! An unseal looks at those pages alone that were written since the seal: nobody can write into a page of the memfd, because whoever
-//! gets hold of a page to write to it makes it the mapping's own first.
+//! An unseal looks at those pages alone that were written since the seal: nobody can write into a page of the memfd,
+//! because whoever gets hold of a page to write to it makes it the mapping's own first.
 
 use super::kept::{BLOCK, Kept, Pages};
 use crate::proc::pagemap::{Pagemap, Which};
@@ -26,15 +28,16 @@ use crate::sys::{
 /// Bytes that a seal replaces at a time: nothing is mapped there while they are compared, some tens of microseconds.
 pub const STEP: usize = 256 << 10;
 
-/// Most bytes kept at a time, where nobody is known to write and where somebody is. The former are still in the processor's cache when
-/// they are compared once more: 16 MB would make a seal take twice as long.
+/// Most bytes kept at a time, where nobody is known to write and where somebody is. The former are still in the
+/// processor's cache when they are compared once more: 16 MB would make a seal take twice as long.
 const FEW: usize = 1 << 20;
 const MOST: usize = 16 << 20;
 
 /// Most steps kept at a time: some are shorter.
 const STEPS: usize = 2 * MOST / STEP;
 
-/// Where somebody writes, old pages stay at least this long, in nanoseconds: longer than a process is usually kept from running.
+/// Where somebody writes, old pages stay at least this long, in nanoseconds: longer than a process is usually kept from
+/// running.
 const GRACE: u64 = 5_000_000;
 
 /// How often what is kept is compared again, as long as each time something has changed.
@@ -87,13 +90,14 @@ impl Aside {
         self.used
     }
 
-    /// Moves the pages of `range` out of the program's sight; gives their address. What is to be done next is [`Aside::keep`] or
-    /// [`Aside::put_back`].
+    /// Moves the pages of `range` out of the program's sight; gives their address. What is to be done next is
+    /// [`Aside::keep`] or [`Aside::put_back`].
     ///
     /// On an error they are where they were.
     ///
     /// # Safety
-    /// No thread of this process uses `range` until something is mapped there again. It is at most a step, in one mapping.
+    /// No thread of this process uses `range` until something is mapped there again. It is at most a step, in one
+    /// mapping.
     pub unsafe fn take(&mut self, range: Range) -> Result<usize> {
         let most = if self.somebody_writes { MOST } else { FEW };
         if self.used + range.len() > most.min(self.place.len()) || self.count == STEPS {
@@ -125,18 +129,20 @@ impl Aside {
         }
     }
 
-    /// Keeps the old pages of `range`, which holds its new ones with protection `prot`. `known`: the bytes of the old pages, as they
-    /// were compared, writable until the next [`Aside::settle`].
+    /// Keeps the old pages of `range`, which holds its new ones with protection `prot`. `known`: the bytes of the old
+    /// pages, as they were compared, writable until the next [`Aside::settle`].
     pub fn keep(&mut self, range: Range, prot: u32, old: usize, known: usize) {
         self.kept[self.count] = Kept { range, prot, old, known, pages: Pages::first(range.len()) };
         self.count += 1;
     }
 
-    /// Unseals `range`: puts the copy at `copy` in its place, with what was written meanwhile, and keeps the old pages. `finish` gives the
-    /// copy what the range has, protection `prot` among it. On an error the old pages are where they were.
+    /// Unseals `range`: puts the copy at `copy` in its place, with what was written meanwhile, and keeps the old pages.
+    /// `finish` gives the copy what the range has, protection `prot` among it. On an error the old pages are where they
+    /// were.
     ///
     /// # Safety
-    /// As [`Aside::take`]; the old pages are readable, and the copy is writable, nobody else's, and holds what they held a moment ago.
+    /// As [`Aside::take`]; the old pages are readable, and the copy is writable, nobody else's, and holds what they
+    /// held a moment ago.
     pub unsafe fn exchange(
         &mut self,
         range: Range,
@@ -148,7 +154,8 @@ impl Aside {
         // SAFETY: the caller answers for it.
         let old = unsafe { self.take(range) }?;
         let known = self.known.start + (old - self.place.start);
-        // SAFETY: the old pages are the engine's own now; the caller answers for the copy, which is moved to where nothing is mapped.
+        // SAFETY: the old pages are the engine's own now; the caller answers for the copy, which is moved to where
+        // nothing is mapped.
         let moved = unsafe {
             self.learn(old, known, copy, range.len(), pagemap).and_then(|pages| {
                 finish()?;
@@ -170,7 +177,8 @@ impl Aside {
         }
     }
 
-    /// Which of the old pages, just taken, were written since the seal; their bytes are brought to `known`, and into the copy.
+    /// Which of the old pages, just taken, were written since the seal; their bytes are brought to `known`, and into
+    /// the copy.
     ///
     /// # Safety
     /// As [`Aside::exchange`].
@@ -230,7 +238,8 @@ impl Aside {
         STATE.die()
     }
 
-    /// Compares all that is kept once more, or, where somebody writes, until nothing has changed for a while; gives it up then.
+    /// Compares all that is kept once more, or, where somebody writes, until nothing has changed for a while; gives it
+    /// up then.
     pub fn settle(&mut self) {
         for _ in 0..LOOKS {
             if self.somebody_writes {

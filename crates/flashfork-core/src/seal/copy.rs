@@ -1,8 +1,8 @@
 //! Copy: brings a run's bytes into the memfd, on 2 MB pages where possible.
 //!
-//! The memfd's pages are made before the bytes arrive: one small page in each 2 MB, then `MADV_COLLAPSE` (Linux 6.1) over a
-//! whole chunk, because each call waits for the other CPUs. The copy itself is `pwrite`: a bad source page is an errno, and
-//! the pages it frees are used again at once.
+//! The memfd's pages are made before the bytes arrive: one small page in each 2 MB, then `MADV_COLLAPSE` (Linux 6.1)
+//! over a whole chunk, because each call waits for the other CPUs. The copy itself is `pwrite`: a bad source page is an
+//! errno, and the pages it frees are used again at once.
 
 use crate::range::Range;
 use crate::seal::aside::STEP;
@@ -24,7 +24,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Reserves addresses for one chunk; or, where there are too few (`RLIMIT_AS`), for one step, which gives no 2 MB pages.
+    /// Reserves addresses for one chunk; or, where there are too few (`RLIMIT_AS`), for one step, which gives no 2 MB
+    /// pages.
     pub fn reserve() -> Result<Window> {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         // SAFETY: a fresh mapping that nothing may access.

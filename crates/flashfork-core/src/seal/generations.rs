@@ -29,7 +29,8 @@ impl Generations {
         Generations([const { [const { AtomicU64::new(0) }; 2] }; PLACES])
     }
 
-    /// Notes that the memfd of this inode was filled. Where there is no place left it is taken for as large as what is mapped of it.
+    /// Notes that the memfd of this inode was filled. Where there is no place left it is taken for as large as what is
+    /// mapped of it.
     pub fn add(&self, inode: u64, bytes: u64, is_mapped: impl Fn(u64) -> bool) {
         let free = |place: &&[AtomicU64; 2]| {
             let known = place[0].load(SeqCst);

@@ -60,7 +60,8 @@ impl Kept {
             return;
         }
         for i in at..at + PAGE {
-            // SAFETY: within the step, whose pages are mapped at all three places; others write here only through the kernel.
+            // SAFETY: within the step, whose pages are mapped at all three places; others write here only through the
+            // kernel.
             let [old, known, new] = [self.old, self.known, self.range.start]
                 .map(|base| unsafe { AtomicU8::from_ptr((base + i) as *mut u8) });
             let (value, before) = (old.load(SeqCst), known.load(SeqCst));

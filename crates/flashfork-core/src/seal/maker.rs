@@ -1,4 +1,5 @@
-//! Fills the memfd of one generation: run by run, chunk by chunk, each step copied and put in the place of what it is a copy of.
+//! Fills the memfd of one generation: run by run, chunk by chunk, each step copied and put in the place of what it is a
+//! copy of.
 
 use super::aside::{Aside, STEP};
 use super::copy::{self, CHUNK, Window};
@@ -78,7 +79,8 @@ impl<'a> Maker<'a> {
                     return;
                 }
             }
-            // Memory got properties that the plan knows nothing of. What is sealed by now is not written, and not planned again.
+            // Memory got properties that the plan knows nothing of. What is sealed by now is not written, and not
+            // planned again.
             match plan_or_fold(arena, &mut self.pauses) {
                 Ok(false) => arena.run_count = arena.run_count.min(MAX_RUNS - first),
                 Err(Error::Refused(reason)) => {
@@ -116,7 +118,8 @@ impl<'a> Maker<'a> {
         self.memory.headroom(buf).is_ok_and(|free| free >= len as u64 + SLACK)
     }
 
-    /// Seals the plan's runs; true when the plan has to be made again before going on. The run of index 0 is the memfd's `first`.
+    /// Seals the plan's runs; true when the plan has to be made again before going on. The run of index 0 is the
+    /// memfd's `first`.
     fn seal_plan(&mut self, arena: &mut Arena, first: usize) -> bool {
         for i in 0..arena.run_count {
             let run = arena.runs[i];
@@ -157,8 +160,8 @@ impl<'a> Maker<'a> {
             let free = self.headroom(&mut arena.text)?;
             let ample = free >= chunk.len() as u64 + SLACK;
             let huge = ample && chunk.len() >= HUGE && self.make_huge(chunk, target(at));
-            // A failed collapse may mean that memory is short: from there on small steps, each after a look. Small steps too where
-            // threads wait meanwhile.
+            // A failed collapse may mean that memory is short: from there on small steps, each after a look. Small
+            // steps too where threads wait meanwhile.
             let step = if huge && self.pauses.is_none() { chunk.len() } else { HUGE };
             let before = self.outcome.sealed;
             while at < chunk.end {
@@ -294,7 +297,8 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Copies a step and puts the copy in its place. On an error it is as it was. `rest`: bytes to come, this step among them.
+    /// Copies a step and puts the copy in its place. On an error it is as it was. `rest`: bytes to come, this step
+    /// among them.
     fn replace(&mut self, step: Range, prot: u32, target: u64, rest: usize) -> sys::Result<()> {
         let kept = self.aside.as_ref().map_or(0, Aside::kept) + step.len();
         self.outcome.peak_extra = self.outcome.peak_extra.max(kept as u64 + self.outcome.filled);
@@ -306,8 +310,9 @@ impl<'a> Maker<'a> {
         self.show(target, rest);
         let (Some(aside), Some(window)) = (&mut self.aside, &self.window) else { return Err(Errno::ENOMEM) };
         let copy = window.address(target, step.len()).ok_or(Errno::ENOMEM)?;
-        // SAFETY: on our own stack, with the caller's signals blocked, and with no other thread running, nobody in this process uses
-        // the step until it is mapped again. What is shown at `copy` is the part of the memfd at `target`, which nobody else has.
+        // SAFETY: on our own stack, with the caller's signals blocked, and with no other thread running, nobody in this
+        // process uses the step until it is mapped again. What is shown at `copy` is the part of the memfd at `target`,
+        // which nobody else has.
         unsafe {
             let old = aside.take(step)?;
             aside.amend(old, copy, step.len());
@@ -323,9 +328,9 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Has the kernel map the 2 MB pages of a chunk as such. What was replaced in steps has its old, empty page tables still: every read
-/// would put small pages into them, and every fork after a write copy them. What has been written since is left as it is. Where it
-/// can't be done forks cost more.
+/// Has the kernel map the 2 MB pages of a chunk as such. What was replaced in steps has its old, empty page tables
+/// still: every read would put small pages into them, and every fork after a write copy them. What has been written
+/// since is left as it is. Where it can't be done forks cost more.
 fn map_whole(chunk: Range) {
     // SAFETY: no byte changes, and the pages are there already.
     let _ = unsafe { sys::madvise(chunk.start, chunk.len(), linux_raw_sys::general::MADV_COLLAPSE) };

@@ -1,10 +1,10 @@
 //! Seal: plan, copy, remap, and the way back.
 //!
-//! The walk of a seal, from [`begin`] on, a file each: what must be left alone and what is worth it ([`plan`]), whether all that was
-//! sealed before is sealed anew ([`fold`]), limits that are lifted meanwhile ([`limits`]); then run by run ([`maker`]) where a run
-//! lies in the memfd ([`offset`]), its copy ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their
-//! place ([`remap`]). What is known of each memfd afterwards: [`generations`]. The way back: [`unseal`], with what the program has
-//! asked for the mapping ([`properties`]).
+//! The walk of a seal, from [`begin`] on, a file each: what must be left alone and what is worth it ([`plan`]), whether
+//! all that was sealed before is sealed anew ([`fold`]), limits that are lifted meanwhile ([`limits`]); then run by run
+//! ([`maker`]) where a run lies in the memfd ([`offset`]), its copy ([`copy`]), the old pages out of the way
+//! ([`aside`], [`kept`]) and the copy in their place ([`remap`]). What is known of each memfd afterwards:
+//! [`generations`]. The way back: [`unseal`], with what the program has asked for the mapping ([`properties`]).
 
 mod aside;
 pub(crate) mod copy;
@@ -50,9 +50,9 @@ pub(crate) enum What {
 
 /// Seals what is eligible; memory sealed before and written since is sealed anew.
 ///
-/// The calling thread must be the process's only one, unless [`crate::threads::allow`] says otherwise; its signals wait until the
-/// call is over. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its memory stays
-/// anonymous.
+/// The calling thread must be the process's only one, unless [`crate::threads::allow`] says otherwise; its signals wait
+/// until the call is over. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its
+/// memory stays anonymous.
 pub fn seal(pages: Pages) -> Sealed {
     begin(What::All, pages, Wait::Yes)
 }
@@ -62,8 +62,8 @@ pub(crate) fn seal_for_policy(what: What) -> Sealed {
     begin(what, Pages::Auto, Wait::No)
 }
 
-/// The one way into a seal, whoever asks for it, with one thread and with many: takes the engine, keeps off what must not be sealed,
-/// and goes on when nobody else can touch memory, at once or in each pause.
+/// The one way into a seal, whoever asks for it, with one thread and with many: takes the engine, keeps off what must
+/// not be sealed, and goes on when nobody else can touch memory, at once or in each pause.
 fn begin(what: What, pages: Pages, wait: Wait) -> Sealed {
     trial::prepare();
     let here = 0u8;

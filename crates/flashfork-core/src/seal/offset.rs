@@ -1,9 +1,10 @@
 //! Where a run lies in its generation's memfd.
 //!
-//! Each run has a window of 4 TiB of its own and ends where the window does. A mapping that grows (`mremap`) beyond its run
-//! goes on in the lower half of the next window, where nothing is: it reads zeros and never another run's bytes, and its offset
-//! tells that nothing was sealed there. The top bits remember the advice of the original VMA. All of this travels with the
-//! mapping through every split, move and fork, and an unseal finds it in `/proc/thread-self/maps`.
+//! Each run has a window of 4 TiB of its own and ends where the window does. A mapping that grows (`mremap`) beyond its
+//! run goes on in the lower half of the next window, where nothing is: it reads zeros and never another run's bytes,
+//! and its offset tells that nothing was sealed there. The top bits remember the advice of the original VMA. All of
+//! this travels with the mapping through every split, move and fork, and an unseal finds it in
+//! `/proc/thread-self/maps`.
 
 use crate::proc::vma::{Flags, Kind, Vma};
 use crate::range::Range;
@@ -38,7 +39,8 @@ pub fn advice_of_sealed(vma: &Vma) -> u8 {
     (vma.offset >> ADVICE_SHIFT) as u8 & 31
 }
 
-/// The advice that a VMA has whose flags are known: sealed memory has what it had before, but for what was asked for since.
+/// The advice that a VMA has whose flags are known: sealed memory has what it had before, but for what was asked for
+/// since.
 pub fn advice_of(vma: &Vma) -> u8 {
     let now = advice_of_flags(&vma.flags);
     if vma.kind != Kind::Sealed {
@@ -54,7 +56,8 @@ pub fn advices(bits: u8) -> impl Iterator<Item = u32> {
     (0..4).zip(ADVICES).filter(move |(bit, _)| bits & (1 << bit) != 0).map(|(_, (_, advice))| advice)
 }
 
-/// The offset for a run, equal to its address modulo 2 MB so that huge pages fit. None for one that is too long for a window.
+/// The offset for a run, equal to its address modulo 2 MB so that huge pages fit. None for one that is too long for a
+/// window.
 pub const fn of_run(index: usize, advice: u8, run: Range) -> Option<u64> {
     if run.len() as u64 > HALF - HUGE as u64 {
         return None;

@@ -1,9 +1,9 @@
 //! Plan: which runs of pages are worth sealing.
 //!
-//! A VMA less what is excluded falls into 2 MB blocks (its ends into smaller ones). A block that is at least three quarters
-//! populated is sealed whole; the rest stays anonymous. Neighbouring blocks form a run; runs under 2 MB stay too, unless sealed
-//! memory ends where they begin: then they are what a seal that failed has left of a block.
-//! Of memory that is sealed already, blocks written since are sealed anew.
+//! A VMA less what is excluded falls into 2 MB blocks (its ends into smaller ones). A block that is at least three
+//! quarters populated is sealed whole; the rest stays anonymous. Neighbouring blocks form a run; runs under 2 MB stay
+//! too, unless sealed memory ends where they begin: then they are what a seal that failed has left of a block. Of
+//! memory that is sealed already, blocks written since are sealed anew.
 
 use crate::arena::{Arena, MAX_HOLES, Run, VmaRecord};
 use crate::kernel_writers;
@@ -315,8 +315,8 @@ fn block_at(at: usize, piece: Range) -> Range {
     Range::new(start, start + HUGE).intersect(piece)
 }
 
-/// Fills the arena's holes: the engine's own pages, what the program excluded, and the addresses the kernel writes for the
-/// calling thread. Whole VMAs won't do: a kernel may have merged them with a heap.
+/// Fills the arena's holes: the engine's own pages, what the program excluded, and the addresses the kernel writes for
+/// the calling thread. Whole VMAs won't do: a kernel may have merged them with a heap.
 pub fn set_holes(arena: &mut Arena, caller_stack: usize) -> Result<()> {
     use crate::sys;
     arena.hole_count = 0;

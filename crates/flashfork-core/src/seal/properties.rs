@@ -78,7 +78,8 @@ impl Properties {
     }
 }
 
-/// Installs the guards of `range` in new memory at `to` (`MADV_GUARD_INSTALL`, Linux 6.13). No flag tells of them, the page map does.
+/// Installs the guards of `range` in new memory at `to` (`MADV_GUARD_INSTALL`, Linux 6.13). No flag tells of them, the
+/// page map does.
 pub fn copy_guards(range: Range, to: usize) -> Result<()> {
     pagemap::for_each_guard(range, |guards| {
         // SAFETY: new memory of the caller's.
@@ -86,8 +87,8 @@ pub fn copy_guards(range: Range, to: usize) -> Result<()> {
     })
 }
 
-/// Whether a page that is mapped, and may be read, is a guard: nothing else faults like that. The page map would tell too, but not
-/// everybody can open it.
+/// Whether a page that is mapped, and may be read, is a guard: nothing else faults like that. The page map would tell
+/// too, but not everybody can open it.
 pub fn is_guard(page: usize) -> bool {
     // SAFETY: reads.
     let read = unsafe { sys::madvise(page, PAGE, k::MADV_POPULATE_READ) };

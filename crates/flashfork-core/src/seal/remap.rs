@@ -1,8 +1,8 @@
 //! Remap: puts the copy in the place of the original, and back.
 //!
 //! Before Linux 6.12 an `mmap(MAP_FIXED)` may fail after it has unmapped what was there (`mmap_region`), and so may an
-//! `mremap` to a fixed address. The bytes are safe in the copy, so the hole is filled again: first the same call, then anonymous
-//! memory and a copy. If even that fails for a second, the process has lost memory and must not go on.
+//! `mremap` to a fixed address. The bytes are safe in the copy, so the hole is filled again: first the same call, then
+//! anonymous memory and a copy. If even that fails for a second, the process has lost memory and must not go on.
 
 use crate::range::Range;
 use crate::state::STATE;
@@ -57,8 +57,8 @@ pub unsafe fn seal_range(range: Range, prot: u32, fd: i32, offset: u64) -> Resul
 /// On an error the old memory is there, byte for byte, and the copy is still mapped.
 ///
 /// # Safety
-/// `copy` must be a mapping of the same length that holds exactly the bytes of `range` with protection `prot`, and nobody may
-/// write to `range` meanwhile.
+/// `copy` must be a mapping of the same length that holds exactly the bytes of `range` with protection `prot`, and
+/// nobody may write to `range` meanwhile.
 pub unsafe fn unseal_range(range: Range, prot: u32, copy: usize) -> Result<()> {
     // SAFETY: the caller vouches that the moved mapping holds the same bytes.
     let shift = || unsafe { sys::mremap_fixed(copy, range.len(), range.start) };
@@ -70,8 +70,8 @@ pub unsafe fn unseal_range(range: Range, prot: u32, copy: usize) -> Result<()> {
         if shift().is_ok() {
             return Ok(());
         }
-        // SAFETY: the hole is ours to fill; the bytes come from the copy, made readable for that: it has the protection of
-        // memory that the program may have closed after the seal.
+        // SAFETY: the hole is ours to fill; the bytes come from the copy, made readable for that: it has the protection
+        // of memory that the program may have closed after the seal.
         let filled = unsafe {
             fresh(range, prot | PROT_WRITE).and_then(|()| sys::mprotect(copy, range.len(), PROT_READ)).and_then(|()| {
                 sys::copy_bytes(copy, range.start, range.len());
@@ -88,8 +88,8 @@ pub unsafe fn unseal_range(range: Range, prot: u32, copy: usize) -> Result<()> {
     STATE.die()
 }
 
-/// Takes back protection that was lifted for a moment. Where memory is so short that this fails for a second, the range stays open;
-/// its bytes are what they were.
+/// Takes back protection that was lifted for a moment. Where memory is so short that this fails for a second, the range
+/// stays open; its bytes are what they were.
 ///
 /// # Safety
 /// As `mprotect(2)`.

@@ -82,8 +82,8 @@ fn unseal_with(arena: &mut Arena, range: Range, mut pauses: Option<Pauses>) -> R
     // With a last look at what is kept.
     drop(aside);
     if range == Range::ALL {
-        // Calls that discard memory ask the engine only as long as some is sealed: no thread may split or move any while it is
-        // looked for.
+        // Calls that discard memory ask the engine only as long as some is sealed: no thread may split or move any
+        // while it is looked for.
         if let Some(pauses) = &mut pauses {
             pauses.stop(arena).map_err(Error::Refused)?;
         }
@@ -157,8 +157,8 @@ fn unseal_run(
     Ok(done)
 }
 
-/// Before everything sealed is sealed anew: makes anonymous what sealed memory has grown by. There is nothing to seal, and it would
-/// keep its old memfd.
+/// Before everything sealed is sealed anew: makes anonymous what sealed memory has grown by. There is nothing to seal,
+/// and it would keep its old memfd.
 pub(crate) fn growth(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
     find_sealed(arena, Range::ALL, Parts::Growth).map_err(look)?;
@@ -255,7 +255,8 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) ->
 /// Puts the copy of a chunk in its place.
 ///
 /// # Safety
-/// The copy is new memory, nobody else's, and holds what the chunk held a moment ago; no thread of this process uses the chunk.
+/// The copy is new memory, nobody else's, and holds what the chunk held a moment ago; no thread of this process uses
+/// the chunk.
 unsafe fn put_in_place(
     chunk: Range,
     prot: u32,
@@ -282,7 +283,8 @@ unsafe fn put_in_place(
     Ok(())
 }
 
-/// Copies of what sealed memory has grown by what was written there. Reading the rest would take memory in the memfd for good.
+/// Copies of what sealed memory has grown by what was written there. Reading the rest would take memory in the memfd
+/// for good.
 ///
 /// # Safety
 /// As [`copy_pages`].
@@ -302,7 +304,8 @@ unsafe fn copy_written(from: Range, to: usize, buf: &mut [u8], regions: &mut [Re
     result
 }
 
-/// Copies what isn't zero to new memory, and guards as guards. The kernel reads it: what can't be read is an error, no signal.
+/// Copies what isn't zero to new memory, and guards as guards. The kernel reads it: what can't be read is an error, no
+/// signal.
 ///
 /// # Safety
 /// `to` is new memory of the same length.

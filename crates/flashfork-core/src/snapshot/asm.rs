@@ -1,5 +1,5 @@
-//! The registers: what a function must preserve under the System V ABI, and the floating-point environment, lie on the stack of the
-//! call that takes the snapshot; its stack pointer is all that is remembered.
+//! The registers: what a function must preserve under the System V ABI, and the floating-point environment, lie on the
+//! stack of the call that takes the snapshot; its stack pointer is all that is remembered.
 
 use core::arch::naked_asm;
 
@@ -9,7 +9,8 @@ pub const FRAME: usize = 40 + 7 * 8;
 /// Calls `f(arg, stack pointer)` on the stack that ends at `top`; returns 0, and again what [`resume`] is given.
 ///
 /// # Safety
-/// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else meanwhile. `f` must not unwind.
+/// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else meanwhile. `f` must not
+/// unwind.
 #[unsafe(naked)]
 pub unsafe extern "C" fn capture(top: usize, f: extern "C" fn(*mut u8, usize), arg: *mut u8) -> u64 {
     naked_asm!(

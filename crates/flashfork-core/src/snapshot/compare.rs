@@ -1,4 +1,5 @@
-//! Compares the mappings there are with those that were there: lists what a restore must change, or says why it can't. Changes nothing.
+//! Compares the mappings there are with those that were there: lists what a restore must change, or says why it can't.
+//! Changes nothing.
 
 use super::hands_off::hands_off;
 use super::table::{Change, Lock, Table};
@@ -18,7 +19,8 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
     let text = unsafe { &mut *text };
     let mut walk = Walk { table, next: 0, error: None, heap: 0, must_yield: (Range::default(), 0) };
     let mut at = 0;
-    // What is locked only smaps tells, which takes longer. Where nothing was, whatever is locked now is unlocked unasked.
+    // What is locked only smaps tells, which takes longer. Where nothing was, whatever is locked now is unlocked
+    // unasked.
     let list = if walk.table.locks { c"/proc/thread-self/smaps" } else { c"/proc/thread-self/maps" };
     let done = vma::for_each(list, text, |v| {
         walk.part(Range::new(at, v.range.start), None)?;
@@ -59,7 +61,8 @@ struct Walk<'a> {
     error: Option<Error>,
     /// Bytes of the grown heap that are mapped.
     heap: usize,
-    /// A range, protected so, that the restore unmaps, replaces, protects otherwise, or drops pages of while it can't be written.
+    /// A range, protected so, that the restore unmaps, replaces, protects otherwise, or drops pages of while it can't
+    /// be written.
     must_yield: (Range, u32),
 }
 
@@ -123,7 +126,8 @@ impl Walk<'_> {
         self.table.push_change(change)
     }
 
-    /// A piece of a mapping was locked in some way when the snapshot was taken. A lock that is gone might not be had again.
+    /// A piece of a mapping was locked in some way when the snapshot was taken. A lock that is gone might not be had
+    /// again.
     fn lock(&mut self, piece: Range, v: &Vma, was: Lock) -> sys::Result<()> {
         match Lock::of(&v.flags) {
             _ if !self.table.locks => Ok(()),

@@ -8,7 +8,8 @@ use crate::sys;
 /// Ranges of the engine's own.
 const OWN: usize = 3 + own_pages::COUNT;
 
-/// The addresses that belong to the engine and, page by page, those that the caller keeps: neither contents nor mappings go back there.
+/// The addresses that belong to the engine and, page by page, those that the caller keeps: neither contents nor
+/// mappings go back there.
 pub fn hands_off(table: &Table) -> ([Range; MAX_NAMED + OWN], usize) {
     let mut out = [Range::default(); MAX_NAMED + OWN];
     out[..3].copy_from_slice(&table.own());

@@ -1,17 +1,21 @@
-//! Snapshot: a process with one thread goes back to how it was, as often as wanted, and the call that took the snapshot returns again.
+//! Snapshot: a process with one thread goes back to how it was, as often as wanted, and the call that took the snapshot
+//! returns again.
 //!
-//! What goes back: the contents of all private memory (`.data` and `.bss` of every object, heap, anonymous memory, TLS, stack), which
-//! mappings there are, their protection and what was asked for them since (locks, advice for forks, dumps and merging), the break, registers with the floating-point control words, the signal mask, the offsets of
+//! What goes back: the contents of all private memory (`.data` and `.bss` of every object, heap, anonymous memory, TLS,
+//! stack), which mappings there are, their protection and what was asked for them since (locks, advice for forks, dumps
+//! and merging), the break, registers with the floating-point control words, the signal mask, the offsets of
 //! descriptors that the caller names. What doesn't: shared memory, other kernel state, what others have seen.
 //!
-//! How: [`take`] seals large anonymous memory in place, as a seal does, into a memfd of the snapshot's own, and copies every other page
-//! the process has written into the same memfd. A restore ([`restore`]) then has three things to do: make the mappings what they were
-//! ([`compare`]), drop the pages written since that had no content of their own before (sealed memory falls back to the memfd, fresh
-//! memory to zeros, a file mapping to its file), and copy back those copied pages that differ. It runs on a stack of its own, with raw
-//! system calls; the engine's own memory is left out. All that can be refused is refused before anything is changed; a step that fails
-//! after that is tried for a second, and then the process is killed: half a state is none.
+//! How: [`take`] seals large anonymous memory in place, as a seal does, into a memfd of the snapshot's own, and copies
+//! every other page the process has written into the same memfd. A restore ([`restore`]) then has three things to do:
+//! make the mappings what they were ([`compare`]), drop the pages written since that had no content of their own before
+//! (sealed memory falls back to the memfd, fresh memory to zeros, a file mapping to its file), and copy back those
+//! copied pages that differ. It runs on a stack of its own, with raw system calls; the engine's own memory is left out.
+//! All that can be refused is refused before anything is changed; a step that fails after that is tried for a second,
+//! and then the process is killed: half a state is none.
 //!
-//! Why returning twice is sound here, as it is for `fork(2)`: stack and registers are exactly those of the first return.
+//! Why returning twice is sound here, as it is for `fork(2)`: stack and registers are exactly those of the first
+//! return.
 
 mod asm;
 mod compare;
@@ -35,11 +39,12 @@ use core::sync::atomic::Ordering::SeqCst;
 /// What a snapshot covers beside what it always does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// Seal large anonymous memory in place. Without it all of it is copied, and compared at each restore; nothing in the process may rely
-    /// on `MADV_DONTNEED` giving zeros when it is set and the shim is not there.
+    /// Seal large anonymous memory in place. Without it all of it is copied, and compared at each restore; nothing in
+    /// the process may rely on `MADV_DONTNEED` giving zeros when it is set and the shim is not there.
     pub seal: bool,
-    /// Bytes that stay as they are, at most 64 ranges: what the kernel writes (the rseq area), and what the caller wants to keep. A range
-    /// that ends before it begins, or beyond the addresses a program has, or that covers where this call returns to, is refused.
+    /// Bytes that stay as they are, at most 64 ranges: what the kernel writes (the rseq area), and what the caller
+    /// wants to keep. A range that ends before it begins, or beyond the addresses a program has, or that covers where
+    /// this call returns to, is refused.
     pub keep: &'a [Range],
     /// Descriptors whose file offset goes back, at most 64.
     pub descriptors: &'a [i32],
@@ -99,7 +104,8 @@ impl Error {
     }
 }
 
-/// Takes a snapshot, in the place of the one there may be. Returns 0 when it is taken, and again, with the value given, at each [`restore`].
+/// Takes a snapshot, in the place of the one there may be. Returns 0 when it is taken, and again, with the value given,
+/// at each [`restore`].
 ///
 /// The process must have one thread.
 pub fn snapshot(options: &Options) -> Result<u64, Error> {
@@ -131,7 +137,8 @@ fn take_signals_blocked(options: &Options) -> Result<u64, Error> {
     let table = Table::map().inspect_err(|_| sys::restore_signals(mask)).map_err(|e| Error::System(Step::Begin, e))?;
     let top = table.arena.stack_top();
     let mut job = Job { table, options, outcome: Err(Error::Busy) };
-    // SAFETY: the arena's stack is used by this call only. When it returns again, everything in memory is as at its first return.
+    // SAFETY: the arena's stack is used by this call only. When it returns again, everything in memory is as at its
+    // first return.
     let value = unsafe { asm::capture(top, run, (&raw mut job).cast()) };
     let result = match (value, job.outcome) {
         // The job is as it was when its memory was copied: it doesn't know the outcome yet.
@@ -147,7 +154,8 @@ fn take_signals_blocked(options: &Options) -> Result<u64, Error> {
     result
 }
 
-/// Goes back to the snapshot, whose call returns `value` (at least 1, which 0 becomes). Returns only when it is refused.
+/// Goes back to the snapshot, whose call returns `value` (at least 1, which 0 becomes). Returns only when it is
+/// refused.
 pub fn restore(value: u64) -> Error {
     struct Job {
         table: *mut Table,

@@ -13,7 +13,8 @@ use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVA
 use crate::threads::alone;
 use linux_raw_sys::general as k;
 
-/// Checks, changes, and goes to where the snapshot was taken; returns only when it is refused, and has then changed nothing.
+/// Checks, changes, and goes to where the snapshot was taken; returns only when it is refused, and has then changed
+/// nothing.
 ///
 /// Runs on the arena's stack, with signals blocked.
 pub fn restore(table: &mut Table, value: u64) -> Error {
@@ -61,7 +62,8 @@ fn check(table: &mut Table) -> Result<(), Error> {
     Ok(())
 }
 
-/// Pages of file mappings to which copies come back are still there: those behind the end of a file that was cut since raise SIGBUS.
+/// Pages of file mappings to which copies come back are still there: those behind the end of a file that was cut since
+/// raise SIGBUS.
 fn files_are_long_enough(table: &Table) -> Result<(), Error> {
     let of_file = |saved: &&Saved| table.entries[saved.entry as usize].kind == Kind::File;
     for saved in table.saved[..table.saved_count].iter().filter(of_file) {
@@ -153,8 +155,8 @@ fn map(entry: &Entry, range: Range, memfd: Option<i32>) -> sys::Result<()> {
 
 /// Drops pages written since that had no content of their own.
 ///
-/// Sealed memory is dropped whole, as a region is ([`crate::region`]): looking for what was written there takes longer, and more each time,
-/// because what was only read stays mapped in small pages.
+/// Sealed memory is dropped whole, as a region is ([`crate::region`]): looking for what was written there takes longer,
+/// and more each time, because what was only read stays mapped in small pages.
 fn drop_written(table: &Table, pagemap: &mut Pagemap) {
     let entries = &table.entries[..table.entry_count];
     let saved = &table.saved[..table.saved_count];
@@ -232,8 +234,8 @@ fn remove_guards(range: Range) {
     });
 }
 
-/// What forks, core dumps and merging do with each mapping, as it was. Whole runs at once: the kernel passes over what is not mapped,
-/// and says so.
+/// What forks, core dumps and merging do with each mapping, as it was. Whole runs at once: the kernel passes over what
+/// is not mapped, and says so.
 fn put_advice_back(table: &Table) {
     let entries = &table.entries[..table.entry_count];
     for run in entries.chunk_by(|a, b| a.treatment == b.treatment && !b.apart) {

@@ -32,7 +32,8 @@ pub struct Entry {
     pub offset: u64,
     /// The advice it had ([`crate::seal::offset`]).
     pub advice: u8,
-    /// What forks, core dumps and the merging of pages do with it, which goes back; none where the kernel lets nobody change that.
+    /// What forks, core dumps and the merging of pages do with it, which goes back; none where the kernel lets nobody
+    /// change that.
     pub treatment: Option<Treatment>,
     pub lock: Lock,
     /// Whether something that no restore touches lies between it and the entry before.
@@ -194,8 +195,8 @@ impl Table {
                 return Err(e);
             }
         };
-        // SAFETY: the fields for which zeros need not be valid are set before a reference to the whole exists. Zeros are valid for the
-        // others: numbers, empty ranges, false, and the first variants of the enums.
+        // SAFETY: the fields for which zeros need not be valid are set before a reference to the whole exists. Zeros
+        // are valid for the others: numbers, empty ranges, false, and the first variants of the enums.
         unsafe {
             (&raw mut (*at).arena).write(arena);
             (&raw mut (*at).fd).write(None);
@@ -208,7 +209,8 @@ impl Table {
     /// # Safety
     /// Nobody uses the table any more.
     pub unsafe fn release(table: *mut Table) {
-        // SAFETY: the caller says so; the arena's reference is read once, and the table is gone then. A failing call leaks, no more.
+        // SAFETY: the caller says so; the arena's reference is read once, and the table is gone then. A failing call
+        // leaks, no more.
         unsafe {
             let arena = (&raw const (*table).arena).read();
             let (view, fd, identity) = ((*table).view, (*table).fd, (*table).identity);

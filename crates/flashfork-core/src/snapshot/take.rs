@@ -25,7 +25,8 @@ use linux_raw_sys::general as k;
 /// Where the copies lie in the memfd: behind the windows of all runs.
 const COPIES: u64 = offset::COPIES;
 
-/// Beyond the last address that a program can map (`TASK_SIZE_MAX` with page tables of five levels, arch/x86/include/asm/page_64.h).
+/// Beyond the last address that a program can map (`TASK_SIZE_MAX` with page tables of five levels,
+/// arch/x86/include/asm/page_64.h).
 const END_OF_ADDRESSES: usize = (1 << 56) - PAGE;
 
 /// Fills the table and makes it the snapshot. `stack_pointer`: where the caller's stack ends.
@@ -84,7 +85,8 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
     let (hands_off, count) = hands_off(table);
     plan::set_holes(table.arena, stack_pointer).map_err(look)?;
     for range in hands_off[..count].iter().chain(options.keep) {
-        // An excluded range too many is copied and not sealed, which is right as well; the arena has room for all of these.
+        // An excluded range too many is copied and not sealed, which is right as well; the arena has room for all of
+        // these.
         if table.arena.push_hole(Range::pages_of(range.start, range.len())).is_err() {
             return Err(Error::TooMany);
         }
@@ -107,7 +109,8 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
     Ok(())
 }
 
-/// Writes down every mapping and copies the pages of private ones that the process has written; returns how many bytes that were.
+/// Writes down every mapping and copies the pages of private ones that the process has written; returns how many bytes
+/// that were.
 fn copy_all(table: &mut Table, maker: &Maker, stack_pointer: usize) -> Result<usize, Error> {
     let (hands_off, count) = hands_off(table);
     // The buffers are used while the rest of the table is written: take them out for the time being.

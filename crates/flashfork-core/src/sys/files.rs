@@ -262,8 +262,8 @@ pub struct Status {
 }
 
 impl Status {
-    /// From struct stat, 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid, st_gid, st_rdev, st_size,
-    /// st_blksize, st_blocks, st_atim, st_mtim, st_ctim.
+    /// From struct stat, 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid, st_gid, st_rdev,
+    /// st_size, st_blksize, st_blocks, st_atim, st_mtim, st_ctim.
     fn new(stat: &[u64; 18]) -> Status {
         Status { device: stat[0], inode: stat[1], size: stat[6], changed: [stat[13], stat[14]] }
     }

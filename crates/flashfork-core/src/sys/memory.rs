@@ -92,7 +92,8 @@ pub fn read_memory(addr: usize, buf: &mut [u8]) -> Result<usize> {
     unsafe { syscall6(Sysno::process_vm_readv, me, local.as_ptr() as usize, 1, remote.as_ptr() as usize, 1, 0) }
 }
 
-/// Writes zeros over this process's own memory; how many bytes could be written (`process_vm_writev(2)`). As [`read_memory`].
+/// Writes zeros over this process's own memory; how many bytes could be written (`process_vm_writev(2)`). As
+/// [`read_memory`].
 ///
 /// # Safety
 /// The caller answers for what is overwritten.
@@ -136,7 +137,8 @@ pub fn munlockall() -> Result<()> {
     unsafe { syscall1(Sysno::munlockall, 0) }.map(drop)
 }
 
-/// Whether new memory comes locked (`mlockall(2)` with `MCL_FUTURE`): locked pages are refused to those that look for cold ones.
+/// Whether new memory comes locked (`mlockall(2)` with `MCL_FUTURE`): locked pages are refused to those that look for
+/// cold ones.
 pub fn locks_new_memory() -> Result<bool> {
     // SAFETY: a page of our own, gone at the end.
     unsafe {
@@ -153,13 +155,15 @@ pub fn is_mapped(addr: usize, len: usize) -> bool {
     unsafe { syscall3(Sysno::msync, addr, len, k::MS_ASYNC as usize) }.is_ok()
 }
 
-/// Reads memory of this process that may be unreadable or missing: `EFAULT` then, never a signal (`process_vm_readv(2)`).
+/// Reads memory of this process that may be unreadable or missing: `EFAULT` then, never a signal
+/// (`process_vm_readv(2)`).
 pub fn read_own(addr: usize, buf: &mut [u8]) -> Result<()> {
     let n = read_memory(addr, buf)?;
     if n == buf.len() { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Whether there is something to read in each page of this process's, whatever its protection allows (`proc_pid_mem(5)`).
+/// Whether there is something to read in each page of this process's, whatever its protection allows
+/// (`proc_pid_mem(5)`).
 pub fn can_read_own(start: usize, end: usize) -> bool {
     let Ok(fd) = open(c"/proc/thread-self/mem", O_RDONLY) else { return false };
     let all = (start..end).step_by(PAGE).all(|at| pread(fd, &mut [0], at as u64) == Ok(1));

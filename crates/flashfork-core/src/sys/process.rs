@@ -160,8 +160,8 @@ pub fn set_ptracer(pid: i32) -> Result<()> {
     unsafe { syscall5(Sysno::prctl, PR_SET_PTRACER, pid as usize, 0, 0, 0) }.map(drop)
 }
 
-/// A descriptor for a process (`pidfd_open(2)`, Linux 5.3), by one of its threads where the kernel has that (`PIDFD_THREAD`, 6.9):
-/// through a leader that has ended no descriptor can be had.
+/// A descriptor for a process (`pidfd_open(2)`, Linux 5.3), by one of its threads where the kernel has that
+/// (`PIDFD_THREAD`, 6.9): through a leader that has ended no descriptor can be had.
 pub fn pidfd_open(pid: i32, thread: i32) -> Result<i32> {
     // SAFETY: no memory is passed.
     let open = |id: i32, flags: u32| unsafe { syscall2(Sysno::pidfd_open, id as usize, flags as usize) };

@@ -4,8 +4,9 @@ use syscalls::{Errno, Sysno};
 
 pub type Result<T> = core::result::Result<T, Errno>;
 
-/// The engine's one system call instruction, a few that end in a place of their own apart. Where the engine is linked into a program with
-/// the C library, [`crate::calls`] tells it from the program's by the number, which isn't written beside it.
+/// The engine's one system call instruction, a few that end in a place of their own apart. Where the engine is linked
+/// into a program with the C library, [`crate::calls`] tells it from the program's by the number, which isn't written
+/// beside it.
 #[unsafe(naked)]
 unsafe extern "C" fn raw(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> usize {
     core::arch::naked_asm!(

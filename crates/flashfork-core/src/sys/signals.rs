@@ -36,8 +36,8 @@ pub fn alternate_stack() -> Option<(usize, usize)> {
     (s.flags & SS_DISABLE == 0 && s.size > 0).then_some((s.sp, s.size))
 }
 
-/// Sleeps until a child or tracee has something to tell, or for so many nanoseconds, under a second. All signals must be blocked,
-/// and SIGCHLD have its default action ([`expect_children`]).
+/// Sleeps until a child or tracee has something to tell, or for so many nanoseconds, under a second. All signals must
+/// be blocked, and SIGCHLD have its default action ([`expect_children`]).
 pub fn wait_for_children(ns: u64) {
     const SIGCHLD_SET: u64 = 1 << 16;
     let (set, t) = (SIGCHLD_SET, [0u64, ns]);
@@ -72,8 +72,8 @@ pub struct Action {
 }
 
 impl Action {
-    /// A handler of three arguments that runs with all signals blocked, on the alternate stack where there is one. Calls that can
-    /// go on after it do.
+    /// A handler of three arguments that runs with all signals blocked, on the alternate stack where there is one.
+    /// Calls that can go on after it do.
     pub fn new(handler: usize) -> Action {
         const SA_SIGINFO: usize = 4;
         const SA_RESTORER: usize = 0x0400_0000;

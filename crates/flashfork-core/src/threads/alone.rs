@@ -20,7 +20,8 @@ pub fn alone(buf: &mut [u8]) -> Result<bool> {
 
 /// The same without waiting for threads that are just ending.
 pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
-    // The kernel lets a process unshare its memory only when nobody else uses it, in whatever way they came to share it.
+    // The kernel lets a process unshare its memory only when nobody else uses it, in whatever way they came to share
+    // it.
     match sys::unshare_memory() {
         Ok(()) => Ok(true),
         // It counts a main thread that has ended, of which only the name is left: then everybody is asked.
@@ -33,16 +34,16 @@ pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
     }
 }
 
-/// Whether another process runs in this address space (`clone(2)` with `CLONE_VM`, `vfork(2)`): parent and children are asked.
-/// Where the kernel has no `kcmp(2)` or list of children we can't know, and such processes are rare.
+/// Whether another process runs in this address space (`clone(2)` with `CLONE_VM`, `vfork(2)`): parent and children are
+/// asked. Where the kernel has no `kcmp(2)` or list of children we can't know, and such processes are rare.
 fn shared_with_a_process(buf: &mut [u8]) -> bool {
     let children = read_file(c"/proc/thread-self/children", buf).unwrap_or(b"");
     let shares = |pid| sys::same_memory(sys::gettid(), pid);
     shares(sys::getppid()) || words(children).filter_map(decimal).any(|pid| shares(pid as i32))
 }
 
-/// Whether another process, of those that `counts` says matter, runs in the memory of the calling thread. Where `kcmp(2)` doesn't know
-/// that a thread shares its memory with itself, this tells nothing.
+/// Whether another process, of those that `counts` says matter, runs in the memory of the calling thread. Where
+/// `kcmp(2)` doesn't know that a thread shares its memory with itself, this tells nothing.
 pub fn is_shared(buf: &mut [u8], counts: impl Fn(i32) -> bool) -> bool {
     let (pid, me) = (sys::getpid(), sys::gettid());
     let found = for_each_entry(c"/proc", buf, |name| {

@@ -1,9 +1,9 @@
-//! Runs something short in a process of its own in the same memory, with descriptors of its own: where the program's table is full,
-//! or its limit low, `/proc` can still be read; and where other threads run, none of these descriptors is inherited by a child that
-//! one of them forks, or takes the number that one of them is about to get.
+//! Runs something short in a process of its own in the same memory, with descriptors of its own: where the program's
+//! table is full, or its limit low, `/proc` can still be read; and where other threads run, none of these descriptors
+//! is inherited by a child that one of them forks, or takes the number that one of them is about to get.
 //!
-//! The process has all signals blocked, is waited for, and leaves nothing behind. It is a child that only `__WALL` and `__WCLONE`
-//! wait for.
+//! The process has all signals blocked, is waited for, and leaves nothing behind. It is a child that only `__WALL` and
+//! `__WCLONE` wait for.
 
 use crate::scratch;
 use crate::state::STATE;
@@ -20,8 +20,8 @@ struct Job<F> {
     done: Result<()>,
 }
 
-/// Asks the kernel what is mapped: that way where threads run, or where it can't be done otherwise. A sandbox might end a program that
-/// starts a process.
+/// Asks the kernel what is mapped: that way where threads run, or where it can't be done otherwise. A sandbox might end
+/// a program that starts a process.
 pub fn ask(mut f: impl FnMut() -> Result<()>) -> Result<()> {
     if STATE.is_sandboxed() {
         return f();
@@ -51,7 +51,8 @@ pub fn run<F: FnOnce() -> Result<()>>(f: F) -> Result<()> {
     let mask = sys::block_signals()?;
     let stack = scratch::map(STACK).inspect_err(|_| sys::restore_signals(mask))?;
     let (alive, mut job) = (AtomicU32::new(0), Job { f: Some(f), done: Err(Errno::ESRCH) });
-    // SAFETY: the stack is its own; the job and the word outlive it, because it is waited for below, and nobody else uses them.
+    // SAFETY: the stack is its own; the job and the word outlive it, because it is waited for below, and nobody else
+    // uses them.
     let child = unsafe { crate::stack::clone_on(stack + STACK, FLAGS, &alive, start::<F>, (&raw mut job).cast()) };
     if let Ok(child) = child {
         loop {

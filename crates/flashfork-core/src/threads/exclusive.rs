@@ -1,4 +1,5 @@
-//! Works on memory while nobody else does: at once where there is nobody else, otherwise in pauses in which all others are stopped.
+//! Works on memory while nobody else does: at once where there is nobody else, otherwise in pauses in which all others
+//! are stopped.
 
 use super::alone::alone;
 use super::helper;
@@ -9,8 +10,8 @@ use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Purpose, Step};
 use crate::sys;
 
-/// Runs `f` when nobody else uses this process's memory; with other threads, and where they may be stopped, in a helper that
-/// can stop them. What else forbids a seal is refused.
+/// Runs `f` when nobody else uses this process's memory; with other threads, and where they may be stopped, in a helper
+/// that can stop them. What else forbids a seal is refused.
 pub fn run<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
 where
     F: FnOnce(&mut Arena, Option<Pauses>) -> Result<Outcome, Error>,

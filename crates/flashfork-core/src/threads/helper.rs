@@ -1,8 +1,9 @@
 //! The helper: a process of its own in the same memory, which works while threads are stopped.
 //!
-//! It shares nothing but memory with the program: its descriptors are its own, so that none of them shows in the program or is
-//! inherited by a clone that another thread makes meanwhile. It is a child that only `__WALL` and `__WCLONE` wait for, blocks
-//! all signals, and dies with the thread that made it. When it dies the kernel lets all threads go.
+//! It shares nothing but memory with the program: its descriptors are its own, so that none of them shows in the
+//! program or is inherited by a clone that another thread makes meanwhile. It is a child that only `__WALL` and
+//! `__WCLONE` wait for, blocks all signals, and dies with the thread that made it. When it dies the kernel lets all
+//! threads go.
 
 use crate::arena::Arena;
 use crate::kernel_writers::Process;
@@ -172,16 +173,17 @@ extern "C" fn start<F>(job: *mut u8) -> !
 where
     F: FnOnce(&mut Arena, Option<Pauses>) -> core::result::Result<Outcome, Error>,
 {
-    // SAFETY: the thread that made the helper passes its own Job<F> and leaves it alone until the helper has ended. The helper's
-    // memory is mapped as long as it lives; the fields that others use too are atomics, taken by shared reference.
+    // SAFETY: the thread that made the helper passes its own Job<F> and leaves it alone until the helper has ended. The
+    // helper's memory is mapped as long as it lives; the fields that others use too are atomics, taken by shared
+    // reference.
     let (job, others, window, asks, go) = unsafe {
         let job = &mut *job.cast::<Job<F>>();
         let memory = job.memory;
         let asks = Asks { desk: &(*memory).desk, alive: &(*memory).alive };
         (job, &mut (*memory).others, &mut (*memory).window, asks, &(*memory).go)
     };
-    // Whoever made it may have been killed meanwhile, or be another program by now, as which another thread took its place: nobody
-    // would ever say so.
+    // Whoever made it may have been killed meanwhile, or be another program by now, as which another thread took its
+    // place: nobody would ever say so.
     const LONG: u64 = 10_000_000_000;
     const LOOK: u64 = 100_000_000;
     let begun = sys::now_ns();

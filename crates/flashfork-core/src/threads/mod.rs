@@ -1,13 +1,14 @@
 //! What a seal does about other threads.
 //!
-//! A thread that writes between the copy of a page and the remap would lose its write. So a process with threads is refused,
-//! unless the program's owner says otherwise: stopping threads can be seen (`epoll_wait` returns `EINTR`, as after SIGSTOP and
-//! SIGCONT; docs/THREADS.md has the list).
+//! A thread that writes between the copy of a page and the remap would lose its write. So a process with threads is
+//! refused, unless the program's owner says otherwise: stopping threads can be seen (`epoll_wait` returns `EINTR`, as
+//! after SIGSTOP and SIGCONT; docs/THREADS.md has the list).
 //!
-//! With threads allowed the work is done by a helper: a process of its own in the same memory ([`crate::threads::helper`]), because a
-//! thread can't trace its siblings. It stops all threads ([`crate::threads::stop`]) for 2 MB at a time, by a signal where ptrace is refused
-//! ([`crate::threads::stop_by_signal`]), looks again at everything that may have changed since the plan ([`crate::threads::pauses`]), copies, remaps, and lets
-//! them go.
+//! With threads allowed the work is done by a helper: a process of its own in the same memory
+//! ([`crate::threads::helper`]), because a thread can't trace its siblings. It stops all threads
+//! ([`crate::threads::stop`]) for 2 MB at a time, by a signal where ptrace is refused
+//! ([`crate::threads::stop_by_signal`]), looks again at everything that may have changed since the plan
+//! ([`crate::threads::pauses`]), copies, remaps, and lets them go.
 
 pub(crate) mod alone;
 pub(crate) mod errand;
@@ -42,8 +43,8 @@ pub fn allowed() -> Threads {
     if STATE.threads() == Threads::Stop as u8 { Threads::Stop } else { Threads::Refuse }
 }
 
-/// Has threads stopped for unseals until the guard is dropped, whatever is set: for one without which a call of the program's would
-/// fail or mean something else.
+/// Has threads stopped for unseals until the guard is dropped, whatever is set: for one without which a call of the
+/// program's would fail or mean something else.
 pub(crate) fn force() -> Forced {
     STATE.force(1);
     Forced(())
@@ -68,8 +69,8 @@ pub fn begin() {
     STATE.know_process();
 }
 
-/// Runs `real`, one of libc's exec functions. Where threads are being stopped by signals it first waits for the end of the seal: a
-/// signal on its way to this thread would end the new program, which has no handler for it.
+/// Runs `real`, one of libc's exec functions. Where threads are being stopped by signals it first waits for the end of
+/// the seal: a signal on its way to this thread would end the new program, which has no handler for it.
 pub fn exec<T>(real: impl FnOnce() -> T) -> T {
     let counted = stop_by_signal::before_exec();
     let failed = real();

@@ -1,8 +1,8 @@
 //! Sealing a process while its threads run: what is looked at in each pause.
 //!
-//! The plan was made with threads running and is only a proposal. In each pause, before 2 MB are copied, everything is asked again
-//! that a thread may have changed since: who uses the memory, which descriptors are open, what is mapped there and how it is
-//! populated.
+//! The plan was made with threads running and is only a proposal. In each pause, before 2 MB are copied, everything is
+//! asked again that a thread may have changed since: who uses the memory, which descriptors are open, what is mapped
+//! there and how it is populated.
 
 use crate::arena::{Arena, Run};
 use crate::kernel_writers::{self, Process};
@@ -55,7 +55,8 @@ impl<'a> Pauses<'a> {
 
     /// Whether all threads can be stopped and nothing else stands in the way, before any work is done.
     pub fn first_look(&mut self, arena: &mut Arena) -> Result<(), Reason> {
-        // The helper, which this is, runs in the program's memory: a kernel or filter that doesn't say so hides others as well.
+        // The helper, which this is, runs in the program's memory: a kernel or filter that doesn't say so hides others
+        // as well.
         if !sys::same_memory(sys::getpid(), self.process.thread()) {
             return Err(Reason::Threads);
         }

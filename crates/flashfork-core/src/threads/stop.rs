@@ -1,9 +1,9 @@
-//! Stops every thread of a process but one, and lets them go again, by `ptrace(2)`, or by a signal ([`crate::threads::stop_by_signal`]) where that
-//! is refused.
+//! Stops every thread of a process but one, and lets them go again, by `ptrace(2)`, or by a signal
+//! ([`crate::threads::stop_by_signal`]) where that is refused.
 //!
-//! Each stop seizes, interrupts and, at the end, detaches: between the stops nobody is traced, so that signals, exec and exit go
-//! their ordinary way and a helper that dies leaves nothing behind. A stop ends when a whole list of threads holds none that
-//! isn't stopped: a stopped thread starts no new one.
+//! Each stop seizes, interrupts and, at the end, detaches: between the stops nobody is traced, so that signals, exec
+//! and exit go their ordinary way and a helper that dies leaves nothing behind. A stop ends when a whole list of
+//! threads holds none that isn't stopped: a stopped thread starts no new one.
 
 use crate::never_seal::Reason;
 use crate::proc::directory::for_each_entry;
@@ -66,8 +66,8 @@ impl Others {
         self.forbidden
     }
 
-    /// Whether threads are stopped by signals. They may still use their stacks then, and the kernel their control blocks: memory in
-    /// which one [lives](Others::lives_in) must be left alone.
+    /// Whether threads are stopped by signals. They may still use their stacks then, and the kernel their control
+    /// blocks: memory in which one [lives](Others::lives_in) must be left alone.
     pub fn use_their_stacks(&self) -> bool {
         self.desk.is_some()
     }
@@ -106,9 +106,10 @@ impl Others {
         self.count = left;
     }
 
-    /// Whether a thread uses memory in `range` as its stack, here and now, or as its control block. Such memory is written all the
-    /// time: sealed it would be copied again at once. Where ptrace stopped it it would be correct: nothing in the kernel is on its way
-    /// to a stopped thread's memory, and what the kernel writes later it writes by address.
+    /// Whether a thread uses memory in `range` as its stack, here and now, or as its control block. Such memory is
+    /// written all the time: sealed it would be copied again at once. Where ptrace stopped it it would be correct:
+    /// nothing in the kernel is on its way to a stopped thread's memory, and what the kernel writes later it writes by
+    /// address.
     pub fn lives_in(&self, range: Range) -> bool {
         let near = |at: usize, below: usize, above: usize| {
             at.saturating_add(above * PAGE) > range.start && at.saturating_sub(below * PAGE) < range.end
@@ -136,8 +137,9 @@ impl Others {
             if !self.wait(limit) {
                 return Ok(false);
             }
-            // Whoever has ended meanwhile is off the list: look at the whole list once more. And it may have been cut short, or miss what a
-            // thread started that was gone before it could be seized: the kernel's own count says so.
+            // Whoever has ended meanwhile is off the list: look at the whole list once more. And it may have been cut
+            // short, or miss what a thread started that was gone before it could be seized: the kernel's own count says
+            // so.
             if !new && self.count == known && status::running(self.pid) == Some(self.count as u64 + 1) {
                 return Ok(true);
             }
@@ -275,8 +277,8 @@ impl Thread {
     }
 }
 
-/// Allows `helper` to trace this process where Yama would not (`ptrace_scope` 1); the program's own `PR_SET_PTRACER` is lost
-/// there. Says whether that was done.
+/// Allows `helper` to trace this process where Yama would not (`ptrace_scope` 1); the program's own `PR_SET_PTRACER` is
+/// lost there. Says whether that was done.
 pub fn allow_tracer(helper: i32, buf: &mut [u8]) -> Result<bool> {
     let scope = match read_file(c"/proc/sys/kernel/yama/ptrace_scope", buf) {
         Ok(text) => decimal(text),

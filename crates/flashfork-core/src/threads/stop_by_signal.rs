@@ -1,11 +1,12 @@
 //! Stops threads by a signal, where ptrace is refused: each waits in a handler until it is let go.
 //!
-//! The signal is number 33, which glibc keeps for set*id in programs with threads. Its calls let no program block it, wait for it
-//! or handle it, so no thread misses it and nobody else gets it. The engine's handler stands before glibc's for the time of a
-//! seal and passes on whatever the helper did not send; what comes late meets glibc's, which ignores what another process sends.
+//! The signal is number 33, which glibc keeps for set*id in programs with threads. Its calls let no program block it,
+//! wait for it or handle it, so no thread misses it and nobody else gets it. The engine's handler stands before glibc's
+//! for the time of a seal and passes on whatever the helper did not send; what comes late meets glibc's, which ignores
+//! what another process sends.
 //!
-//! The handler uses no libc and no thread-local storage. What it writes lies near its stack pointer, which is left out of the seal
-//! ([`crate::threads::stop::Others::lives_in`]), and at the helper's desk.
+//! The handler uses no libc and no thread-local storage. What it writes lies near its stack pointer, which is left out
+//! of the seal ([`crate::threads::stop::Others::lives_in`]), and at the helper's desk.
 
 use crate::kernel_writers;
 use crate::never_seal::{Reason, TABLE};
@@ -121,8 +122,8 @@ impl Desk {
         self.places.iter().position(ended)
     }
 
-    /// For the helper: has the program look at its own descriptors, which a helper without ptrace can't do for it. `alive` is the word
-    /// on which the program's thread waits for the helper.
+    /// For the helper: has the program look at its own descriptors, which a helper without ptrace can't do for it.
+    /// `alive` is the word on which the program's thread waits for the helper.
     pub fn ask(&self, alive: &AtomicU32, purpose: Purpose) -> Result<Option<Reason>> {
         self.unseals.store(purpose == Purpose::Unseal, SeqCst);
         alive.store(ASKED, SeqCst);
@@ -181,8 +182,8 @@ impl Handler {
         Some(Handler { before })
     }
 
-    /// Lets everybody go, whatever became of the helper, and puts libc's handler back. False when a thread may still be on its way
-    /// out: the desk has to stay.
+    /// Lets everybody go, whatever became of the helper, and puts libc's handler back. False when a thread may still be
+    /// on its way out: the desk has to stay.
     pub fn end(self, desk: &'static Desk) -> bool {
         const MILLISECONDS: usize = 10_000;
         STATE.desk.store(core::ptr::null_mut(), SeqCst);
@@ -214,7 +215,8 @@ fn nobody_execs() -> bool {
     })
 }
 
-/// Waits until no signal is sent any more. False in a child of `vfork(2)`: it gets none, and counts in its parent's memory.
+/// Waits until no signal is sent any more. False in a child of `vfork(2)`: it gets none, and counts in its parent's
+/// memory.
 pub fn before_exec() -> bool {
     const MILLISECONDS: usize = 10_000;
     if !STATE.is_known_process() {

@@ -4,8 +4,8 @@ use crate::outcome::Outcome;
 use crate::policy::{Act, Num};
 use crate::sys::HUGE;
 
-/// The parts, in 64ths of all memory, and the rent due before each, in thousandths of the price of all. With
-/// these the time paid is at most 1.7 times the best in hindsight, whenever forks end (least where all five moments are equal).
+/// The parts, in 64ths of all memory, and the rent due before each, in thousandths of the price of all. With these the
+/// time paid is at most 1.7 times the best in hindsight, whenever forks end (least where all five moments are equal).
 pub const PARTS: [u64; 5] = [4, 15, 15, 15, 15];
 const RENT: [u64; 5] = [250, 400, 565, 655, 695];
 /// Later parts are memory that came after; with more it all begins anew, in five generations.

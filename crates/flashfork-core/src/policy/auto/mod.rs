@@ -1,13 +1,13 @@
 //! The engine `auto`.
 //!
-//! Nobody knows how many forks are to come, so time lost in plain forks is the rent, and a seal is bought when enough of it was
-//! paid. It is bought in five parts, each in a generation of its own: a small one first, which tells what writes do to it, and the
-//! rest in quarters as more rent is paid. Thus no number of forks makes it pay much more than one and a half times the best in
-//! hindsight, no fork waits for more than a quarter of a seal (unless memory has come since), and what exists twice while a part
-//! is replaced is a quarter too. Unsealing is one step.
+//! Nobody knows how many forks are to come, so time lost in plain forks is the rent, and a seal is bought when enough
+//! of it was paid. It is bought in five parts, each in a generation of its own: a small one first, which tells what
+//! writes do to it, and the rest in quarters as more rent is paid. Thus no number of forks makes it pay much more than
+//! one and a half times the best in hindsight, no fork waits for more than a quarter of a seal (unless memory has come
+//! since), and what exists twice while a part is replaced is a quarter too. Unsealing is one step.
 //!
-//! The decisions are here; what they rest on is in [`observation`] (what forks and memory have shown), [`ledger`] (what was lost, paid
-//! and had) and [`hold`] (what has failed).
+//! The decisions are here; what they rest on is in [`observation`] (what forks and memory have shown), [`ledger`] (what
+//! was lost, paid and had) and [`hold`] (what has failed).
 
 mod hold;
 mod ledger;
@@ -23,7 +23,8 @@ use hold::Hold;
 use ledger::{DOUBT, Ledger, MOST_PARTS, PARTS};
 use observation::{LOOK_EVERY, Observation};
 
-/// Cycles after a seal in which pages that are ever the same have been written, and during which those that come then are counted.
+/// Cycles after a seal in which pages that are ever the same have been written, and during which those that come then
+/// are counted.
 const SETTLED: u64 = 2;
 const WATCHED: u64 = 4;
 
@@ -31,8 +32,8 @@ const WATCHED: u64 = 4;
 pub(super) struct Auto {
     ledger: Ledger,
     seen: Observation,
-    /// Whether memory was sealed before by somebody else: the process this one is a clone of, or the program. Then nothing is
-    /// undone or sealed anew, because that would be too.
+    /// Whether memory was sealed before by somebody else: the process this one is a clone of, or the program. Then
+    /// nothing is undone or sealed anew, because that would be too.
     others: Num,
     /// After what couldn't be sealed just then, and what couldn't be made anonymous.
     no_seal: Hold,
@@ -156,7 +157,8 @@ impl Auto {
         Act::Fork
     }
 
-    /// Whether more of the seal would be worth it, by what writes do to the sealed part; none as long as that isn't known.
+    /// Whether more of the seal would be worth it, by what writes do to the sealed part; none as long as that isn't
+    /// known.
     fn would_gain(&self, process: &impl Process, cycles: u64) -> Option<bool> {
         let (memory, faults) = (self.memory(), self.seen.faults.get() / cycles);
         let gains = |cycle| cycle < nine_tenths(self.seen.plain.get());

@@ -4,8 +4,8 @@ use crate::policy::forecast::{COPY_NS, FAULT_NS, Memory, THERE_AND_BACK};
 use crate::policy::{Num, Process, SEALED_FORK_NS};
 use crate::sys::{HUGE, PAGE};
 
-/// What 2 MB of memory cost a plain fork at least, in nanoseconds. The rest of a fork, or the sealed fork of slow hosts, is what no
-/// seal will take away.
+/// What 2 MB of memory cost a plain fork at least, in nanoseconds. The rest of a fork, or the sealed fork of slow
+/// hosts, is what no seal will take away.
 const HUGE_PAGE_NS: u64 = 200;
 /// Faults of a cycle that are too few to look how many of them were new pages; but every so many cycles it is looked.
 const FEW: u64 = 16;
@@ -34,8 +34,8 @@ pub struct Observation {
     anonymous: Num,
     /// Pages written afresh in the cycle that ends with this fork.
     pub fresh: Num,
-    /// Since memory last changed: cycles, their time, that of their forks, their faults, and by how much they were longer than
-    /// plain ones in all.
+    /// Since memory last changed: cycles, their time, that of their forks, their faults, and by how much they were
+    /// longer than plain ones in all.
     pub cycles: Num,
     /// See `cycles`.
     pub cycles_ns: Num,
@@ -92,8 +92,9 @@ impl Observation {
         Memory { bytes: self.whole.get(), price, fork_ns: self.floor.get(), page_ns: self.page.get() }
     }
 
-    /// Looks how many of the pages that were written since the last fork were written for the first time since the seal. Gives
-    /// the bytes that exist in vain now, as far as it was worth a look; `is_too_much` says whether so many would be too many.
+    /// Looks how many of the pages that were written since the last fork were written for the first time since the
+    /// seal. Gives the bytes that exist in vain now, as far as it was worth a look; `is_too_much` says whether so many
+    /// would be too many.
     pub fn look(&self, process: &impl Process, faults: u64, is_too_much: impl Fn(u64) -> bool) -> u64 {
         let discarded = process.discarded();
         let regularly = self.cycles.get().is_multiple_of(LOOK_EVERY);
@@ -136,7 +137,8 @@ impl Observation {
         self.vain.get()
     }
 
-    /// A fork took `ns`, of memory that is sealed or not, and `faults` came in the cycle that ends with it. Gives what was lost by it.
+    /// A fork took `ns`, of memory that is sealed or not, and `faults` came in the cycle that ends with it. Gives what
+    /// was lost by it.
     pub fn note(&self, ns: u64, faults: u64, sealed: bool) -> u64 {
         let fork = THERE_AND_BACK * ns;
         let mut cycle = fork + FAULT_NS * faults;

@@ -79,7 +79,8 @@ fn rent_buys_part_by_part_and_the_last_part_is_the_rest() {
 
 #[test]
 fn memory_that_was_given_back_exists_in_vain() {
-    // Discarded through the engine, which is seen at once; and unmapped, which is seen before long. Filled again or not.
+    // Discarded through the engine, which is seen at once; and unmapped, which is seen before long. Filled again or
+    // not.
     for (discarded, within) in [(GB / 2, 1), (0, LOOK_EVERY)] {
         for filled_again in [0, GB / 2] {
             let (a, process) = all_bought();
