@@ -44,7 +44,7 @@ pub(crate) struct State {
     properties: AtomicU32,
     /// The helper process of a seal under way.
     helper: AtomicI32,
-    /// Whether the program set up an io_uring that nothing shows ([`crate::answers::advise::after_io_uring_setup`]).
+    /// Whether the program set up an io_uring that nothing shows ([`crate::answers::rings`]).
     hidden_ring: AtomicBool,
     /// Whether the program may have put pages of its memory into pipes ([`crate::answers::pipes`]).
     spliced: AtomicBool,
