@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use flashfork::CostModel;
 
-use crate::BenchError;
-use crate::write_fraction::{Program, visit};
-use crate::{Progress, memory};
+use crate::experiments::write_fraction::{Program, visit};
+use crate::subjects::memory;
+use flashfork_measure::BenchError;
+use flashfork_measure::Progress;
 
 /// How often memory is written between forks.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]

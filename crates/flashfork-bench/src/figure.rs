@@ -1,13 +1,11 @@
 //! Figures drawn from records: self-contained SVG, readable on a light or a dark page.
 
 mod chart;
-mod labels;
 mod series;
 
-use crate::BenchError;
-use crate::record::Document;
 use chart::Chart;
-pub(crate) use labels::apart;
+use flashfork_measure::BenchError;
+use flashfork_measure::record::Document;
 use series::Series;
 
 /// What a fork call of an idle parent costs by the parent's memory, as SVG: one line per method with medians and p10 to p90,
@@ -25,10 +23,11 @@ pub fn draw(document: &Document) -> Result<String, BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fork::{EXPERIMENT, Method};
-    use crate::host::HostCard;
-    use crate::record::Record;
-    use crate::vm_clone;
+    use crate::experiments::fork::EXPERIMENT;
+    use crate::experiments::vm_clone;
+    use crate::subjects::Method;
+    use flashfork_measure::host::HostCard;
+    use flashfork_measure::record::Record;
     use roxmltree::Node;
     use serde_json::json;
 

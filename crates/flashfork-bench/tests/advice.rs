@@ -12,8 +12,8 @@ use std::time::Duration;
 use flashfork::cost::{ForkPrices, SealPrice, WritePrices};
 use flashfork::{CostModel, HostId};
 use flashfork_bench::advise::{self, Engine};
-use flashfork_bench::forecasts::{self, AdviseOptions};
-use flashfork_bench::{Silent, worker};
+use flashfork_bench::experiments::forecasts::{self, AdviseOptions};
+use flashfork_measure::{Silent, worker};
 use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 

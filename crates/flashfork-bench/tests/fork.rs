@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use flashfork_bench::experiments::fork::ForkOptions;
 use flashfork_bench::experiments::workers;
 use flashfork_bench::figure;
-use flashfork_bench::fork::ForkOptions;
-use flashfork_bench::record::{Document, Record};
-use flashfork_bench::size::Size;
-use flashfork_bench::{BenchError, Outcome, Progress, worker, worker_main};
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::Size;
+use flashfork_measure::{BenchError, Outcome, Progress, worker, worker_main};
 use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
@@ -195,7 +195,7 @@ fn check_file(outcome: &Outcome) -> Result<(), Failed> {
 }
 
 fn an_empty_process_alone_can_be_measured() -> Result<(), Failed> {
-    let outcome = run(&options(&[0], None), &mut flashfork_bench::Silent)?;
+    let outcome = run(&options(&[0], None), &mut flashfork_measure::Silent)?;
     let found: BTreeSet<(&str, &str)> =
         single(&outcome, |_| true).map(|record| (record.method.as_str(), text(record, "measure"))).collect();
     assert_eq!(found, BTreeSet::from([("fork-4k", "call"), ("fork-4k", "cycle"), ("seal", "call"), ("seal", "cycle")]));

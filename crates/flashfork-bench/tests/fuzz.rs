@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use flashfork_bench::fuzz::FuzzOptions;
-use flashfork_bench::record::Record;
-use flashfork_bench::size::Size;
-use flashfork_bench::{Outcome, Places, Silent};
+use flashfork_bench::experiments::fuzz::FuzzOptions;
+use flashfork_measure::record::Record;
+use flashfork_measure::size::Size;
+use flashfork_measure::{Outcome, Places, Silent};
 use here::{Here, run};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;

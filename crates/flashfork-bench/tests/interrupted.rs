@@ -4,8 +4,9 @@ mod here;
 
 use std::process::{Command, ExitCode, Stdio};
 
-use flashfork_bench::experiments::{self, Entry, workers};
-use flashfork_bench::{BenchError, Progress, worker, worker_main};
+use flashfork_bench::experiments::{self, workers};
+use flashfork_measure::experiment::Entry;
+use flashfork_measure::{BenchError, Progress, worker, worker_main};
 use here::Here;
 use libtest_mimic::{Arguments, Failed, Trial};
 

@@ -6,19 +6,20 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use flashfork_bench::access::{AccessMixOptions, FaultOptions};
-use flashfork_bench::clones::ClonesOptions;
-use flashfork_bench::compare;
-use flashfork_bench::cow_model::{CowModelOptions, Grid, Model};
-use flashfork_bench::creation::{CreationOptions, Touch};
+use flashfork_bench::experiments::access::{AccessMixOptions, FaultOptions};
+use flashfork_bench::experiments::clones::ClonesOptions;
+use flashfork_bench::experiments::cow_model::{CowModelOptions, Grid, Model};
+use flashfork_bench::experiments::creation::{CreationOptions, Touch};
+use flashfork_bench::experiments::fork::ForkOptions;
+use flashfork_bench::experiments::rollback::RollbackOptions;
 use flashfork_bench::experiments::workers;
-use flashfork_bench::fork::{ForkOptions, Method};
-use flashfork_bench::lock::MachineLock;
-use flashfork_bench::record::{Document, Record};
-use flashfork_bench::rollback::RollbackOptions;
-use flashfork_bench::size::Size;
-use flashfork_bench::write_fraction::{Ready, WriteFractionOptions};
-use flashfork_bench::{BenchError, Outcome, Progress, Silent, worker, worker_main};
+use flashfork_bench::experiments::write_fraction::{Ready, WriteFractionOptions};
+use flashfork_bench::subjects::Method;
+use flashfork_measure::compare;
+use flashfork_measure::lock::MachineLock;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::Size;
+use flashfork_measure::{BenchError, Outcome, Progress, Silent, worker, worker_main};
 use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -130,8 +131,10 @@ fn the_papers_grid_is_measured_and_fitted() -> Result<(), Failed> {
     let model = Model::of(&outcome.document, Method::Fork4k).ok_or("no fit")?;
     assert_eq!(model.cells.len(), 4 * 4);
     assert!(model.fit.coefficients.iter().all(|price| price.is_finite()), "{model:?}");
-    let forks: Vec<u64> =
-        flashfork_bench::cow_model::times_by_forks(&outcome.document).iter().map(|(forks, _)| *forks).collect();
+    let forks: Vec<u64> = flashfork_bench::experiments::cow_model::times_by_forks(&outcome.document)
+        .iter()
+        .map(|(forks, _)| *forks)
+        .collect();
     assert_eq!(forks, [1, 3, 10, 32, 100]);
     for part in ["each page written", "AT&T 3B2/310", "HP 9000/350", "this host, fork-4k", "0.823", "real", "wrote 0.9"]
     {

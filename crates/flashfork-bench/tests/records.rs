@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use flashfork_bench::record::{Document, Record};
-use flashfork_bench::{compare, report};
+use flashfork_bench::report;
+use flashfork_measure::compare;
+use flashfork_measure::record::{Document, Record};
 
 fn committed() -> Vec<(PathBuf, Document)> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");

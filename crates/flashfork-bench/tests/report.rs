@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use flashfork_bench::host::HostCard;
-use flashfork_bench::record::{Document, Missing, Record};
 use flashfork_bench::report;
+use flashfork_measure::host::HostCard;
+use flashfork_measure::record::{Document, Missing, Record};
 use serde_json::{Value, json};
 
 fn record(experiment: &str, method: &str, chosen: &[(&str, Value)], unit: &str, median: f64) -> Record {
@@ -144,7 +144,12 @@ fn no_records_are_still_a_page_and_a_bad_place_is_an_error() {
     let empty = Document::new(HostCard::read().unwrap(), Vec::new());
     report::write(&empty, dir.path()).unwrap();
     assert!(dir.path().join("index.html").exists());
-    assert!(report::try_place(Path::new("/proc/nowhere")).unwrap_err().to_string().contains("/proc/nowhere"));
+    assert!(
+        flashfork_measure::report::try_place(Path::new("/proc/nowhere"))
+            .unwrap_err()
+            .to_string()
+            .contains("/proc/nowhere")
+    );
     assert!(report::write(&empty, Path::new("/proc/nowhere")).is_err());
 }
 

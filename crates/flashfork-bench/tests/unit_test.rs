@@ -5,11 +5,11 @@ mod here;
 use std::path::Path;
 use std::process::ExitCode;
 
+use flashfork_bench::experiments::unit_test::UnitTestOptions;
 use flashfork_bench::experiments::workers;
-use flashfork_bench::record::Record;
-use flashfork_bench::size::Size;
-use flashfork_bench::unit_test::UnitTestOptions;
-use flashfork_bench::{Outcome, Silent, worker};
+use flashfork_measure::record::Record;
+use flashfork_measure::size::Size;
+use flashfork_measure::{Outcome, Silent, worker};
 use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use flashfork_bench::BenchError;
-use flashfork_bench::worker::{self, Subject, Worker};
+use flashfork_measure::BenchError;
+use flashfork_measure::worker::{self, Subject, Worker};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde::{Deserialize, Serialize};
 

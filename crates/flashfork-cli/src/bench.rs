@@ -7,10 +7,11 @@ use crate::place::Place;
 use crate::places;
 use crate::progress::Bars;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
-use flashfork_bench::compare;
-use flashfork_bench::experiments::{self, Entry, Run};
-use flashfork_bench::record::Document;
-use flashfork_bench::{BenchError, Places};
+use flashfork_bench::experiments;
+use flashfork_measure::compare;
+use flashfork_measure::experiment::{Entry, Run};
+use flashfork_measure::record::Document;
+use flashfork_measure::{BenchError, Places};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -131,9 +132,9 @@ fn compare(args: &CompareArgs) -> Result<(), CliError> {
 
 fn all(args: &AllArgs) -> Result<(), CliError> {
     interrupt::catch()?;
-    flashfork_bench::report::try_place(&args.html)?;
+    flashfork_measure::report::try_place(&args.html)?;
     let mut bars = Bars::default();
-    let whole = flashfork_bench::all::run(args.quick, &Installed, &mut bars)?;
+    let whole = flashfork_measure::all::run(&experiments::ALL, args.quick, &Installed, &mut bars)?;
     drop(bars);
     flashfork_bench::report::write(&whole.document, &args.html)?;
     let findings = flashfork_bench::report::findings(&whole.document);

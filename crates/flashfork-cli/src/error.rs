@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum CliError {
     /// An experiment failed.
     #[error(transparent)]
-    Bench(#[from] flashfork_bench::BenchError),
+    Bench(#[from] flashfork_measure::BenchError),
     /// The lab failed.
     #[error(transparent)]
     Lab(#[from] flashfork_lab::LabError),

@@ -3,8 +3,8 @@
 use crate::error::CliError;
 use crate::places;
 use clap::{Args, Subcommand};
-use flashfork_bench::size::Size;
 use flashfork_lab::{GuestFile, Kernel, Lab, Options, Output, Thp};
+use flashfork_measure::size::Size;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;

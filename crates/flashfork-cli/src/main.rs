@@ -46,8 +46,8 @@ extern "C" fn early() {
 fn main() -> ExitCode {
     // A worker of an experiment is this program started again: it must come first, before any thread is started.
     let mut argv = std::env::args_os().skip(1);
-    if argv.next().is_some_and(|first| first == flashfork_bench::worker::ARGUMENT) {
-        return flashfork_bench::worker_main(flashfork_bench::experiments::workers(), argv);
+    if argv.next().is_some_and(|first| first == flashfork_measure::worker::ARGUMENT) {
+        return flashfork_measure::worker_main(flashfork_bench::experiments::workers(), argv);
     }
     output::end_with_the_pipe();
     end(match Args::parse().command {

@@ -1,7 +1,7 @@
 //! Progress bars on a terminal, nothing in a pipe; notes always.
 
 use crate::interrupt;
-use flashfork_bench::Progress;
+use flashfork_measure::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;

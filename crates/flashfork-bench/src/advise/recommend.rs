@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Engine, Forecast, Outlook, Survey};
-use crate::table::time;
+use flashfork_measure::table::time;
 
 /// Less of a gain than this share of a fork is not worth a change ...
 const WORTH: f64 = 0.25;

@@ -11,7 +11,7 @@ use procfs::process::{MMapExtension, Process};
 use serde::Serialize;
 
 use super::{ASSUMED, Dirtied};
-use crate::BenchError;
+use flashfork_measure::BenchError;
 
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;

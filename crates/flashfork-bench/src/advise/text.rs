@@ -1,8 +1,8 @@
 //! Advice for people.
 
 use super::{Advice, Engine};
-use crate::size::show;
-use crate::table::{render, time};
+use flashfork_measure::size::show;
+use flashfork_measure::table::{render, time};
 
 impl Advice {
     /// The recommendation first, then what it rests on.

@@ -10,12 +10,12 @@ use plotters::coord::combinators::{BindKeyPoints, IntoLogRange, LogCoord, WithKe
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::labels;
 use super::series::{Line, Point, Series};
-use crate::fork::Method;
-use crate::host::HostCard;
-use crate::size::show;
-use crate::table::time;
+use crate::subjects::Method;
+use flashfork_measure::host::HostCard;
+use flashfork_measure::plot;
+use flashfork_measure::size::show;
+use flashfork_measure::table::time;
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 520;
@@ -176,7 +176,7 @@ impl Chart<'_> {
         }
         let pixel = |value: f64| axes.backend_coord(&(end, value));
         let wanted: Vec<f64> = labels.iter().map(|&(.., value)| f64::from(pixel(value).1)).collect();
-        for ((name, what, ink, value), y) in labels.iter().zip(labels::apart(&wanted, f64::from(LABEL))) {
+        for ((name, what, ink, value), y) in labels.iter().zip(plot::apart(&wanted, f64::from(LABEL))) {
             let x = pixel(*value).0 + 10;
             let y = y.round() as i32;
             draw_text(area, name, 15, *ink, (x, y - ROW / 2))?;

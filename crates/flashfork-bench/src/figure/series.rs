@@ -4,12 +4,13 @@ use plotters::style::RGBColor;
 use serde_json::Value;
 
 use super::chart::{colour, explanation};
-use crate::BenchError;
-use crate::fork::{self, Method};
-use crate::record::{Document, Record};
-use crate::size::Size;
-use crate::stats::Summary;
-use crate::vm_clone;
+use crate::experiments::fork;
+use crate::experiments::vm_clone;
+use crate::subjects::Method;
+use flashfork_measure::BenchError;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::Size;
+use flashfork_measure::stats::Summary;
 
 /// Everything the figure shows, in microseconds.
 pub(super) struct Series {

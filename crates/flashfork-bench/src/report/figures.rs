@@ -9,52 +9,10 @@ mod writes;
 
 use serde_json::Value;
 
-use super::plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick};
-use crate::BenchError;
-use crate::host::HostCard;
-use crate::record::{Document, Record};
-
-/// A figure.
-#[derive(Debug, Clone)]
-pub struct Figure {
-    /// Its place in the page: `ladder-exit`, `sizes` and the like.
-    pub name: String,
-    /// Its title.
-    pub title: String,
-    /// What to see in it.
-    pub caption: String,
-    /// The pictures, side by side or one below the other, as SVG.
-    pub pictures: Vec<String>,
-}
-
-impl Figure {
-    /// The pictures as files of their own, with a white ground and the host card below, and their names: `ladder-1.svg`.
-    pub fn files(&self, host: &HostCard) -> Vec<(String, String)> {
-        let numbered = self.pictures.iter().zip(1..);
-        numbered.map(|(svg, number)| (format!("{}-{number}.svg", self.name), standalone(svg, host))).collect()
-    }
-}
-
-/// What a picture needs outside the page: a ground, and a line that says where it was measured.
-fn standalone(svg: &str, host: &HostCard) -> String {
-    const LINE: u32 = 20;
-    let body = svg.find('>').map_or(svg, |end| &svg[end + 1..]);
-    let size = |name: &str| {
-        let begin = svg.find(&format!("{name}=\""))? + name.len() + 2;
-        svg[begin..].split('"').next()?.parse::<u32>().ok()
-    };
-    let (width, height) = (size("width").unwrap_or(0), size("height").unwrap_or(0));
-    let card = host.line().replace('&', "&amp;").replace('<', "&lt;");
-    let card = format!(
-        "<text x=\"8\" y=\"{}\" font-family=\"sans-serif\" font-size=\"11\" fill=\"#595959\">{card}</text>",
-        height + LINE - 8
-    );
-    format!(
-        "<svg width=\"{width}\" height=\"{0}\" viewBox=\"0 0 {width} {0}\" xmlns=\"http://www.w3.org/2000/svg\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n{card}{body}",
-        height + LINE
-    )
-}
+use flashfork_measure::BenchError;
+use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style, decades, size_tick, time_tick};
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::report::Figure;
 
 /// All figures that `document` has records for.
 pub fn all(document: &Document) -> Result<Vec<Figure>, BenchError> {

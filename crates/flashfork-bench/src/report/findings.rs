@@ -1,12 +1,12 @@
 //! What this host's figures say, in a few sentences.
 
 use super::figures::number;
-use crate::cow_model::{Model, PAPER_MERIT, copy_rate};
-use crate::fork::Method;
-use crate::record::{Document, Record};
-use crate::size::show;
-use crate::stats::ratio_of_medians;
-use crate::table::{three_figures, time};
+use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
+use crate::subjects::Method;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::show;
+use flashfork_measure::stats::ratio_of_medians;
+use flashfork_measure::table::{three_figures, time};
 
 /// The findings of `document`, the most important first; as many as there are records for.
 pub fn findings(document: &Document) -> Vec<String> {
@@ -36,7 +36,8 @@ fn method<'a>(records: &[&'a Record], name: &str) -> Option<&'a Record> {
 }
 
 fn engines(document: &Document) -> Option<String> {
-    let (size, calls) = at_largest(document, crate::fork::EXPERIMENT, &[("measure", "call"), ("parent", "idle")]);
+    let (size, calls) =
+        at_largest(document, crate::experiments::fork::EXPERIMENT, &[("measure", "call"), ("parent", "idle")]);
     let (plain, sealed) = (method(&calls, "fork-4k")?, method(&calls, "seal")?);
     let faster = ratio_of_medians(&plain.rounds(), &sealed.rounds())?;
     // A median of nothing can't be divided by.
@@ -58,8 +59,10 @@ fn engines(document: &Document) -> Option<String> {
 }
 
 fn creation(document: &Document) -> Option<String> {
-    let (size, exits) = at_largest(document, crate::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exit")]);
-    let (_, execs) = at_largest(document, crate::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exec")]);
+    let (size, exits) =
+        at_largest(document, crate::experiments::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exit")]);
+    let (_, execs) =
+        at_largest(document, crate::experiments::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exec")]);
     let (fork, vfork) = (method(&exits, "fork-4k")?, method(&exits, "vfork").filter(|vfork| vfork.p50 > 0.0)?);
     let started = match (method(&execs, "fork-4k"), method(&execs, "vfork")) {
         (Some(fork), Some(vfork)) if vfork.p50 > 0.0 => {
@@ -103,7 +106,8 @@ fn nanoseconds(microseconds: f64) -> String {
 fn writes(document: &Document) -> Option<String> {
     let pages = |granule: f64| -> Vec<(&str, f64)> {
         let of = document.records.iter().filter(|record| {
-            record.experiment == crate::write_fraction::EXPERIMENT && number(record, "granule") == Some(granule)
+            record.experiment == crate::experiments::write_fraction::EXPERIMENT
+                && number(record, "granule") == Some(granule)
         });
         of.map(|record| (record.method.as_str(), record.p50 * 100.0)).collect()
     };
@@ -119,7 +123,7 @@ fn writes(document: &Document) -> Option<String> {
 }
 
 fn accesses(document: &Document) -> Option<String> {
-    let (size, walks) = at_largest(document, crate::access::ACCESS_MIX, &[("measure", "fork_and_access")]);
+    let (size, walks) = at_largest(document, crate::experiments::access::ACCESS_MIX, &[("measure", "fork_and_access")]);
     let all = |name: &str, read: f64| {
         walks.iter().copied().find(|record| {
             record.method == name
@@ -148,7 +152,7 @@ fn accesses(document: &Document) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::HostCard;
+    use flashfork_measure::host::HostCard;
     use serde_json::json;
 
     #[test]
@@ -168,14 +172,14 @@ mod tests {
         };
         let all = |divisor: f64| {
             let records = vec![
-                of(crate::fork::EXPERIMENT, "fork-4k", &call, 50.0),
-                of(crate::fork::EXPERIMENT, "seal", &call, divisor),
-                of(crate::creation::EXPERIMENT, "fork-4k", &exit, 50.0),
-                of(crate::creation::EXPERIMENT, "vfork", &exit, divisor),
-                of(crate::access::ACCESS_MIX, "seal", &walk(0), 5.0),
-                of(crate::access::ACCESS_MIX, "seal", &walk(100), 5.0),
-                of(crate::access::ACCESS_MIX, "fork-4k", &walk(0), divisor),
-                of(crate::access::ACCESS_MIX, "fork-4k", &walk(100), divisor),
+                of(crate::experiments::fork::EXPERIMENT, "fork-4k", &call, 50.0),
+                of(crate::experiments::fork::EXPERIMENT, "seal", &call, divisor),
+                of(crate::experiments::creation::EXPERIMENT, "fork-4k", &exit, 50.0),
+                of(crate::experiments::creation::EXPERIMENT, "vfork", &exit, divisor),
+                of(crate::experiments::access::ACCESS_MIX, "seal", &walk(0), 5.0),
+                of(crate::experiments::access::ACCESS_MIX, "seal", &walk(100), 5.0),
+                of(crate::experiments::access::ACCESS_MIX, "fork-4k", &walk(0), divisor),
+                of(crate::experiments::access::ACCESS_MIX, "fork-4k", &walk(100), divisor),
             ];
             findings(&Document::new(HostCard::read().unwrap(), records))
         };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flashfork_bench::{BenchError, Experiment, Outcome, Places, Progress, experiment};
+use flashfork_measure::{BenchError, Experiment, Outcome, Places, Progress, experiment};
 
 /// What cargo has built, and a cache that stays between runs, because compiling SQLite takes a minute.
 pub struct Here;

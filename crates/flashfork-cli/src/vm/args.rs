@@ -1,7 +1,7 @@
 //! The command line of `flashfork vm`.
 
 use clap::{Args, Subcommand};
-use flashfork_bench::size::{Size, SizeError};
+use flashfork_measure::size::{Size, SizeError};
 use flashfork_proto::api::{MAX_CLONES_AT_ONCE, NAME_RULE, is_name};
 use flashfork_proto::shape::{MAX_MEMORY_MIB, MAX_VCPUS, MIN_MEMORY_MIB};
 use std::ffi::OsString;

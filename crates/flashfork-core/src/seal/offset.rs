@@ -12,7 +12,7 @@ use crate::sys::HUGE;
 use linux_raw_sys::general as k;
 
 /// Length of every memfd: large enough that no mapping reaches the end.
-pub const FILE_LEN: u64 = 1 << 62;
+pub const FILE_LEN: u64 = 3 << 61;
 
 const WINDOW_SHIFT: u32 = 42;
 /// Most bytes of a run, and of growth behind it.

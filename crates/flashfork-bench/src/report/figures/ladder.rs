@@ -1,10 +1,11 @@
 //! All ways to make a process, by the parent's memory, on two logarithmic axes.
 
-use super::super::plot::{Plot, Series};
-use super::{Figure, distinct, drawn, line, memory_axis, number, of, time_axis, times};
-use crate::BenchError;
-use crate::creation::{EXPERIMENT, Then, Way};
-use crate::record::Document;
+use super::{distinct, drawn, line, memory_axis, number, of, time_axis, times};
+use crate::experiments::creation::{EXPERIMENT, Then, Way};
+use flashfork_measure::BenchError;
+use flashfork_measure::plot::{Plot, Series};
+use flashfork_measure::record::Document;
+use flashfork_measure::report::Figure;
 
 pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
     let mut plots = Vec::new();

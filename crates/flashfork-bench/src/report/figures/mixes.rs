@@ -1,11 +1,12 @@
 //! Fork and go through the memory: one small diagram for each mix of reads and writes.
 
-use super::super::plot::{Axis, Plot};
-use super::{Figure, distinct, drawn, line, number, of, time_axis};
-use crate::BenchError;
-use crate::access::{ACCESS_MIX, MIXES};
-use crate::fork::Method;
-use crate::record::Document;
+use super::{distinct, drawn, line, number, of, time_axis};
+use crate::experiments::access::{ACCESS_MIX, MIXES};
+use crate::subjects::Method;
+use flashfork_measure::BenchError;
+use flashfork_measure::plot::{Axis, Plot};
+use flashfork_measure::record::Document;
+use flashfork_measure::report::Figure;
 
 pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
     let wanted = [("measure", "fork_and_access")];

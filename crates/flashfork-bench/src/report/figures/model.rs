@@ -1,11 +1,12 @@
 //! The model of 1988: the fit with its residuals, and how much of a page fault is the copy, then and now.
 
-use super::super::plot::{Axis, Ink, Plot, Series, Style};
-use super::{Figure, distinct, drawn, memory_axis, time_axis, times};
-use crate::BenchError;
-use crate::cow_model::{Model, PAPER_MERIT, copy_rate};
-use crate::fork::Method;
-use crate::record::Document;
+use super::{distinct, drawn, memory_axis, time_axis, times};
+use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
+use crate::subjects::Method;
+use flashfork_measure::BenchError;
+use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style};
+use flashfork_measure::record::Document;
+use flashfork_measure::report::Figure;
 
 /// Copies of this size don't fit into a cache.
 const LARGE_COPY: u64 = 64 << 20;

@@ -1,21 +1,23 @@
 //! The samples behind the headlines: for each, how many were at most so long.
 
-use super::super::plot::{Axis, Ink, Plot, Series, Style};
-use super::{Figure, drawn, number, of, time_axis};
-use crate::BenchError;
-use crate::record::{Document, Record};
-use crate::size::show;
+use super::{drawn, number, of, time_axis};
+use flashfork_measure::BenchError;
+use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style};
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::report::Figure;
+use flashfork_measure::size::show;
 
 pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
     let size = |record: &Record| number(record, "size").unwrap_or(0.0);
     let largest = |records: Vec<&Record>| records.iter().map(|record| size(record)).fold(0.0, f64::max);
     let mut plots = Vec::new();
-    let calls: Vec<&Record> = of(document, crate::fork::EXPERIMENT, &[("measure", "call"), ("parent", "idle")])
-        .filter(|record| number(record, "concurrent") == Some(1.0))
-        .collect();
+    let calls: Vec<&Record> =
+        of(document, crate::experiments::fork::EXPERIMENT, &[("measure", "call"), ("parent", "idle")])
+            .filter(|record| number(record, "concurrent") == Some(1.0))
+            .collect();
     let made: Vec<&Record> =
-        of(document, crate::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exit")]).collect();
-    let faults: Vec<&Record> = of(document, crate::access::FAULT, &[("measure", "first_write")]).collect();
+        of(document, crate::experiments::creation::EXPERIMENT, &[("measure", "cycle"), ("then", "exit")]).collect();
+    let faults: Vec<&Record> = of(document, crate::experiments::access::FAULT, &[("measure", "first_write")]).collect();
     for (what, records) in [("fork call", calls), ("made, ended, reaped", made), ("first write after a fork", faults)] {
         let most = largest(records.clone());
         let records = records.into_iter().filter(|record| size(record) == most && record.min > 0.0);

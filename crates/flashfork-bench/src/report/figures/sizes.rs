@@ -1,10 +1,12 @@
 //! The fork call by the parent's memory, one line for each engine.
 
-use super::super::plot::{Plot, Series};
-use super::{Figure, distinct, drawn, line, memory_axis, number, of, time_axis, times};
-use crate::BenchError;
-use crate::fork::{EXPERIMENT, Method};
-use crate::record::Document;
+use super::{distinct, drawn, line, memory_axis, number, of, time_axis, times};
+use crate::experiments::fork::EXPERIMENT;
+use crate::subjects::Method;
+use flashfork_measure::BenchError;
+use flashfork_measure::plot::{Plot, Series};
+use flashfork_measure::record::Document;
+use flashfork_measure::report::Figure;
 
 pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
     let wanted = [("measure", "call"), ("parent", "idle")];

@@ -1,10 +1,11 @@
 //! How much of real programs' memory changes, counted in blocks of several sizes.
 
-use super::super::plot::{Axis, Ink, Plot, Series, Style};
-use super::{Figure, drawn, number};
-use crate::BenchError;
-use crate::record::Document;
-use crate::write_fraction::EXPERIMENT;
+use super::{drawn, number};
+use crate::experiments::write_fraction::EXPERIMENT;
+use flashfork_measure::BenchError;
+use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style};
+use flashfork_measure::record::Document;
+use flashfork_measure::report::Figure;
 
 const INKS: [Ink; 6] = [Ink::Fork4k, Ink::ForkThp, Ink::Seal, Ink::Odf, Ink::Spawn, Ink::Vfork];
 /// Bytes in the blocks, and where they stand on the axis.

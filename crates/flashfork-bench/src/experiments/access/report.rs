@@ -1,0 +1,92 @@
+//! The tables of `bench fault` and `bench access-mix`, from the records.
+
+use serde_json::Value;
+
+use super::mix::MIXES;
+use super::{ACCESS_MIX, FAULT};
+use crate::subjects::Method;
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::show;
+use flashfork_measure::stats::{Summary, ratio_of_medians};
+use flashfork_measure::table::{ratio, render, time, time_range};
+
+/// The paper's table 1, in microseconds, on its machine: plain fork, with huge pages, on demand.
+const PAPER: [(&str, f64); 3] = [("Fork", 2.3), ("Fork with huge pages", 198.4), ("On-demand fork", 12.2)];
+
+/// Everything about first writes, for people.
+pub(super) fn fault(document: &Document) -> String {
+    let of = |method: Method, measure: &str| document.find(FAULT, method.name(), &[("measure", measure.into())]);
+    let mut rows = Vec::new();
+    for method in Method::ALL {
+        let (Some(first), Some(next)) = (of(method, "first_write"), of(method, "next_write")) else { continue };
+        let Some(summary) = Summary::of(&first.samples) else { continue };
+        let against =
+            of(Method::Fork4k, "first_write").and_then(|base| ratio_of_medians(&first.rounds(), &base.rounds()));
+        rows.push(vec![
+            method.name().to_owned(),
+            time(summary.p50),
+            time_range(summary.p10, summary.p90),
+            against.map_or(String::new(), |found| ratio(&found)),
+            time(next.p50),
+        ]);
+    }
+    let paper: Vec<Vec<String>> = PAPER.iter().map(|&(how, us)| vec![how.to_owned(), time(us)]).collect();
+    let headers = ["method", "first write", "p10–p90", "÷ fork-4k", "write to the next page"];
+    let body = format!(
+        "The child's first write after the fork, in the middle of {}\n{}\n\nOn-demand-fork (EuroSys 2021), table 1, another machine\n{}",
+        size(document),
+        render(&headers, &rows, 1),
+        render(&["how", "worst fault"], &paper, 1)
+    );
+    page(document, [body])
+}
+
+/// Everything about walks, for people.
+pub(super) fn access_mix(document: &Document) -> String {
+    let number = |record: &Record, name: &str| record.chosen.get(name).and_then(Value::as_u64);
+    let mut shares: Vec<u64> = document.records.iter().filter_map(|r| number(r, "accessed_percent")).collect();
+    shares.sort_unstable();
+    shares.dedup();
+    let mut parts = Vec::new();
+    for read in MIXES {
+        let of = |method: Method, share: u64| {
+            let read = if share == 0 { MIXES[0] } else { read };
+            let wanted = [
+                ("measure", "fork_and_access".into()),
+                ("accessed_percent", share.into()),
+                ("read_percent", read.into()),
+            ];
+            document.find(ACCESS_MIX, method.name(), &wanted)
+        };
+        let mut rows = Vec::new();
+        for method in Method::ALL {
+            let cells: Vec<Option<&Record>> = shares.iter().map(|&share| of(method, share)).collect();
+            if cells.iter().all(Option::is_none) {
+                continue;
+            }
+            let cell = |(record, &share): (&Option<&Record>, &u64)| {
+                let Some(record) = record else { return String::new() };
+                let base = of(Method::Fork4k, share).filter(|_| method != Method::Fork4k);
+                let less = base.map(|base| (1.0 - record.p50 / base.p50) * 100.0);
+                less.map_or(time(record.p50), |less| format!("{} ({less:+.0} % saved)", time(record.p50)))
+            };
+            let row = [method.name().to_owned()].into_iter().chain(cells.iter().zip(&shares).map(cell)).collect();
+            rows.push(row);
+        }
+        let headers: Vec<String> =
+            ["method".to_owned()].into_iter().chain(shares.iter().map(|share| format!("{share} % accessed"))).collect();
+        let headers: Vec<&str> = headers.iter().map(String::as_str).collect();
+        parts.push(format!("{read} % read, {} % written\n{}", 100 - read, render(&headers, &rows, 1)));
+    }
+    let head = format!(
+        "Fork, then go through a part of the parent's {} while the child lives (sealed memory: sealed anew before, not counted)",
+        size(document)
+    );
+    page(document, [head].into_iter().chain(parts))
+}
+
+fn size(document: &Document) -> String {
+    let size = document.records.iter().find_map(|record| record.chosen.get("size").and_then(Value::as_u64));
+    size.map_or("no memory".to_owned(), show)
+}

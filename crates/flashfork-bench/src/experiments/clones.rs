@@ -1,0 +1,215 @@
+//! `bench clones`: many clones of one parent alive at once: how long until all are, and what each holds, the kernel's share included.
+//!
+//! Each clone writes a few pages of its own, says that it is alive, and waits. Memory is what the parent's memory cgroup is charged with
+//! more than before (page tables, stacks and task structures among it), where one can be made; else what the machine no longer has.
+//! Plain forks take so long and so much that fewer are made of them.
+
+mod subject;
+
+pub(crate) use subject::ClonesSubject;
+
+use serde_json::json;
+
+use crate::subjects::Method;
+use crate::subjects::held::Counter;
+use crate::subjects::memory;
+use crate::subjects::parent::{RESERVE, Spec};
+use flashfork_measure::experiment::{Experiment, Places, Results, page};
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::{Size, show};
+use flashfork_measure::table::{render, time};
+use flashfork_measure::worker::{Registered, Worker};
+use flashfork_measure::{BenchError, Progress};
+use subject::{Ask, Reply};
+
+/// The name of this experiment in records.
+pub const EXPERIMENT: &str = "clones";
+
+/// What SPECIFICATION.md promises of 1,000 sealed clones at 1 GB: seconds for all, bytes for each.
+const TARGETS: (f64, f64) = (1.0, 300.0 * 1024.0);
+
+/// Options of `bench clones`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench clones --count 1000 --size 1G")]
+pub struct ClonesOptions {
+    /// How many sealed clones live at once
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub count: u32,
+
+    /// How many clones of each other method
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub others: u32,
+
+    /// Size of the parent's memory
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub size: Size,
+
+    /// Random pages that each clone writes
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub pages: u32,
+
+    /// How often all are made
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+}
+
+impl Experiment for ClonesOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "Many clones alive at once: how long until all are, and what each holds";
+    const WORKERS: &'static [Registered] = &[Registered::of::<ClonesSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
+}
+
+/// Samples of one method.
+#[derive(Default)]
+struct Samples {
+    seconds: Vec<f64>,
+    forks: Vec<f64>,
+    bytes: Vec<f64>,
+}
+
+fn measure(options: &ClonesOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+    let size = options.size.0;
+    let (methods, missing) = Method::here();
+    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
+    progress.begin("clones", methods.len() as u64 * u64::from(options.rounds));
+    // One after the other: a thousand clones of one method would disturb the others.
+    for method in methods {
+        if progress.interrupted() {
+            break;
+        }
+        if progress.deadline().passed() {
+            results.no_time_for(method.name(), progress);
+            continue;
+        }
+        let count = if method == Method::Seal { options.count } else { options.others };
+        let each = (u64::from(options.pages) << 12) + (256 << 10) + if method == Method::Seal { 0 } else { size / 256 };
+        let needed = method.memory_needed(size) + u64::from(count) * each + RESERVE;
+        memory::require(&memory::headroom()?, format!("{count} clones of {}, method {method},", show(size)), needed)?;
+        let counter = Counter::new();
+        let spec = Spec::here(method, size)?;
+        let mut worker = spec.start::<ClonesSubject>()?;
+        let mut samples = Samples::default();
+        let mut done = Ok(());
+        for round in 0..options.rounds {
+            if done.is_err() || progress.over(round as usize) {
+                break;
+            }
+            let ask = Ask::Make { count, pages: options.pages, seed: u64::from(round) };
+            done = samples.take(&mut worker, &ask, count, &counter);
+            progress.step();
+        }
+        keep(results, method, size, options, count, &counter, samples)?;
+        done?;
+    }
+    Ok(())
+}
+
+impl Samples {
+    /// Makes `count` clones, counts what they hold, and has them end.
+    fn take(
+        &mut self,
+        worker: &mut Worker<ClonesSubject>,
+        make: &Ask,
+        count: u32,
+        counter: &Counter,
+    ) -> Result<(), BenchError> {
+        let before = counter.used()?;
+        let Reply::Made { seconds, forks } = worker.ask(make)? else {
+            return Err(BenchError::Unable("the worker gave another answer than asked for".into()));
+        };
+        self.bytes.push((counter.used()? - before) / f64::from(count));
+        self.seconds.push(seconds);
+        self.forks.push(forks);
+        worker.ask(&Ask::End).map(drop)
+    }
+}
+
+fn keep(
+    results: &mut Results,
+    method: Method,
+    size: u64,
+    options: &ClonesOptions,
+    count: u32,
+    counter: &Counter,
+    samples: Samples,
+) -> Result<(), BenchError> {
+    for (measure, unit, samples) in
+        [("alive", "s", samples.seconds), ("forks", "s", samples.forks), ("memory_each", "bytes", samples.bytes)]
+    {
+        if samples.is_empty() {
+            continue;
+        }
+        let chosen = [
+            ("measure", json!(measure)),
+            ("size", json!(size)),
+            ("count", json!(count)),
+            ("pages_written", json!(options.pages)),
+            ("counted_by", json!(counter.name())),
+        ];
+        results.records.push(Record::new(EXPERIMENT, method.name(), chosen, unit, samples)?);
+    }
+    Ok(())
+}
+
+fn report(document: &Document) -> String {
+    let mut rows = Vec::new();
+    for method in Method::ALL {
+        let of = |measure: &str| document.find(EXPERIMENT, method.name(), &[("measure", measure.into())]);
+        let (Some(alive), Some(forks), Some(memory)) = (of("alive"), of("forks"), of("memory_each")) else { continue };
+        let count = alive.chosen.get("count").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let size = alive.chosen.get("size").and_then(serde_json::Value::as_u64);
+        rows.push(vec![
+            method.name().to_owned(),
+            count.to_string(),
+            time(alive.p50 * 1e6),
+            time(alive.max * 1e6),
+            time(forks.p50 / count as f64 * 1e6),
+            show(memory.p50.max(0.0) as u64),
+            if method == Method::Seal { verdict(count, size, alive.p50, memory.p50) } else { String::new() },
+        ]);
+    }
+    let first = document.records.first();
+    let param = |name: &str| first.and_then(|record| record.chosen.get(name));
+    let headers = ["method", "clones", "until all live", "slowest round", "a fork", "memory of each", "target"];
+    let head = format!(
+        "Clones of {} that live at once, each having written {} pages; memory by {}",
+        show(param("size").and_then(serde_json::Value::as_u64).unwrap_or(0)),
+        param("pages_written").and_then(serde_json::Value::as_u64).unwrap_or(0),
+        param("counted_by").and_then(serde_json::Value::as_str).unwrap_or("nothing"),
+    );
+    page(document, [format!("{head}\n{}", render(&headers, &rows, 1))])
+}
+
+/// The promise is about 1,000 clones of 1 GB.
+fn verdict(count: u64, size: Option<u64>, seconds: f64, bytes: f64) -> String {
+    if (count, size) != (1000, Some(1 << 30)) {
+        return String::new();
+    }
+    let word = |met: bool| if met { "met" } else { "missed" };
+    format!("≤ 1 s: {}; ≤ 300 KB: {}", word(seconds <= TARGETS.0), word(bytes <= TARGETS.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_is_about_a_thousand_clones_of_a_gigabyte() {
+        assert_eq!(verdict(1000, Some(1 << 30), 0.4, 200e3), "≤ 1 s: met; ≤ 300 KB: met");
+        assert_eq!(verdict(1000, Some(1 << 30), 1.4, 400e3), "≤ 1 s: missed; ≤ 300 KB: missed");
+        assert_eq!(verdict(10, Some(1 << 30), 0.4, 200e3) + &verdict(1000, None, 0.1, 1.0), "");
+    }
+}

@@ -1,0 +1,208 @@
+//! The worker of `bench cow-model`: a parent whose children write some pages and exit.
+
+use std::time::Instant;
+
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
+
+use crate::subjects::engine;
+use crate::subjects::parent::Spec;
+use crate::subjects::{Facts, Method, Region, WORDS_PER_PAGE, word};
+use flashfork_measure::BenchError;
+use flashfork_measure::sampling::Visit;
+use flashfork_measure::worker::Subject;
+
+/// A prepared parent.
+#[derive(Debug)]
+pub(crate) struct CowSubject {
+    region: Region,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// Children one after the other, each writing so many pages, timed one by one, until there are `samples` or `budget`
+    /// microseconds are over; one more before, not counted.
+    Each { written: u64, samples: usize, budget: u64 },
+    /// So many children, timed together.
+    Together { written: u64, forks: u32 },
+    /// Copies of so many bytes from one warm buffer to another.
+    Copy { bytes: u64, samples: usize },
+    /// Check that the parent's memory still is what was written.
+    Verify,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Measure {
+    /// One child, from before the fork until it is reaped, in microseconds.
+    Cycle,
+    /// All children together, in microseconds: real time, and that of the processor in user and system mode.
+    Real,
+    /// In user mode.
+    User,
+    /// In system mode.
+    System,
+    /// Bytes per microsecond copied.
+    Copy,
+}
+
+impl Measure {
+    /// The name in records.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Cycle => "cycle",
+            Self::Real => "real",
+            Self::User => "user",
+            Self::System => "system",
+            Self::Copy => "copy_rate",
+        }
+    }
+
+    /// The unit in records.
+    pub(super) fn unit(self) -> &'static str {
+        if self == Self::Copy { "MB/s" } else { "us" }
+    }
+}
+
+impl Subject for CowSubject {
+    const NAME: &'static str = "cow-model";
+    type Spec = Spec;
+    type Ready = Facts;
+    type Ask = Ask;
+    type Reply = Visit<Measure>;
+
+    fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
+        let region = spec.fill()?;
+        let facts = Facts::read(&region)?;
+        Ok((Self { region }, facts))
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Self::Reply, BenchError> {
+        match ask {
+            Ask::Each { written, samples, budget } => self.each(written, samples, budget),
+            Ask::Together { written, forks } => self.together(written, forks),
+            Ask::Copy { bytes, samples } => copy(bytes, samples),
+            Ask::Verify => self.region.verify().map(|()| Vec::new()),
+        }
+    }
+}
+
+impl CowSubject {
+    fn each(&self, written: u64, samples: usize, budget: u64) -> Result<Visit<Measure>, BenchError> {
+        self.child(written)?;
+        let (begin, mut times) = (Instant::now(), Vec::new());
+        while times.is_empty() || (times.len() < samples && begin.elapsed().as_micros() < u128::from(budget)) {
+            let before = Instant::now();
+            self.child(written)?;
+            times.push(before.elapsed().as_nanos() as f64 / 1e3);
+        }
+        Ok(vec![(Measure::Cycle, times)])
+    }
+
+    fn together(&self, written: u64, forks: u32) -> Result<Visit<Measure>, BenchError> {
+        let (user, system) = cpu_time();
+        let begin = Instant::now();
+        for _ in 0..forks {
+            self.child(written)?;
+        }
+        let real = begin.elapsed().as_nanos() as f64 / 1e3;
+        let (user_after, system_after) = cpu_time();
+        Ok(vec![
+            (Measure::Real, vec![real]),
+            (Measure::User, vec![user_after - user]),
+            (Measure::System, vec![system_after - system]),
+        ])
+    }
+
+    /// Forks a child that writes one word in each of the first `written` pages, and checks that it did.
+    fn child(&self, written: u64) -> Result<(), BenchError> {
+        // SAFETY: the child writes to the region and ends in `_exit`.
+        match unsafe { engine::fork(Method::Fork4k) } {
+            Ok(engine::Side::Child) => {
+                for page in 0..written as usize {
+                    let index = page * WORDS_PER_PAGE;
+                    self.region.write(index, !word(index));
+                }
+                // SAFETY: ends the process without running anything of the parent's.
+                unsafe { libc::_exit(0) }
+            }
+            Ok(engine::Side::Parent(pid)) => reap(pid, written),
+            Err(error) => Err(BenchError::system("fork", error)),
+        }
+    }
+}
+
+fn reap(pid: Pid, written: u64) -> Result<(), BenchError> {
+    let status = engine::reap(pid)?;
+    if status.exit_status() == Some(0) {
+        return Ok(());
+    }
+    Err(BenchError::Clone {
+        what: format!("writing {written} pages"),
+        status: format!("wait status {}", status.as_raw()),
+    })
+}
+
+/// Time of the processor in user and system mode, of this process and its reaped children, in microseconds. `getrusage(2)`.
+fn cpu_time() -> (f64, f64) {
+    let mut sum = (0.0, 0.0);
+    for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
+        // SAFETY: all zeroes is a valid rusage, and the call fills it; it can't fail with these arguments.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(who, &mut usage);
+            usage
+        };
+        let microseconds = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
+        sum = (sum.0 + microseconds(usage.ru_utime), sum.1 + microseconds(usage.ru_stime));
+    }
+    sum
+}
+
+/// The rate of `memcpy(3)`, in bytes per microsecond: megabytes (10⁶) per second.
+fn copy(bytes: u64, samples: usize) -> Result<Visit<Measure>, BenchError> {
+    let bytes = bytes as usize;
+    let source: Vec<u8> = (0..bytes).map(|index| word(index / 8) as u8).collect();
+    let mut target = vec![1_u8; bytes];
+    let mut rates = Vec::new();
+    // Small copies are repeated: the clock's step must not show.
+    let times = (4_000_000 / bytes).max(1);
+    for _ in 0..=samples {
+        let begin = Instant::now();
+        for _ in 0..times {
+            std::hint::black_box(&mut target).copy_from_slice(std::hint::black_box(&source));
+        }
+        rates.push((times * bytes) as f64 / (begin.elapsed().as_nanos() as f64 / 1e3));
+    }
+    if target != source {
+        return Err(BenchError::Void("a copy differs from its source".into()));
+    }
+    // The first one found cold buffers.
+    rates.remove(0);
+    Ok(vec![(Measure::Copy, rates)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_write_their_own_pages_and_the_parents_stay() {
+        let mut subject = CowSubject { region: Region::filled(Method::Fork4k, 1 << 20).unwrap() };
+        let each = subject.answer(Ask::Each { written: 256, samples: 3, budget: 600_000_000 }).unwrap();
+        assert_eq!((each[0].0, each[0].1.len()), (Measure::Cycle, 3));
+        let together = subject.answer(Ask::Together { written: 128, forks: 5 }).unwrap();
+        let of = |wanted| together.iter().find(|(measure, _)| *measure == wanted).unwrap().1[0];
+        assert!(of(Measure::Real) > 0.0 && of(Measure::User) >= 0.0 && of(Measure::System) >= 0.0, "{together:?}");
+        subject.answer(Ask::Verify).unwrap();
+    }
+
+    #[test]
+    fn copies_have_a_rate() {
+        let rates = copy(316_228, 4).unwrap();
+        assert_eq!(rates[0].1.len(), 4);
+        assert!(rates[0].1.iter().all(|&rate| rate > 0.0), "{rates:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! What a parent has besides its memory: open files and mappings.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::ptr;
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use flashfork_measure::BenchError;
+
+const PAGE: usize = 4096;
+
+/// Opens `count` files, raising this process's own limit as far as needed.
+pub(super) fn open_files(count: u32) -> Result<Vec<OwnedFd>, BenchError> {
+    let limit = getrlimit(Resource::Nofile);
+    // Some more than asked for: what the program itself has open.
+    let wanted = u64::from(count) + 64;
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: Some(wanted), maximum: limit.maximum.map(|maximum| maximum.max(wanted)) };
+        setrlimit(Resource::Nofile, raised).map_err(|errno| {
+            BenchError::system(format!("raise the limit of open files to {wanted} (RLIMIT_NOFILE)"), errno)
+        })?;
+    }
+    let failed = |error| BenchError::system(format!("open {count} files"), error);
+    let null = File::open("/dev/null").map_err(failed)?;
+    (0..count).map(|_| null.try_clone().map(OwnedFd::from).map_err(failed)).collect()
+}
+
+/// Makes `count` mappings of one touched page each, for as long as the process lives.
+pub(super) fn map_pages(count: u32) -> Result<(), BenchError> {
+    let failed = |errno| BenchError::system(format!("make {count} mappings (vm.max_map_count limits them)"), errno);
+    // Every second page of an area, made unwritable, is a mapping of its own, and so is the one before it.
+    let pages = count as usize;
+    if pages == 0 {
+        return Ok(());
+    }
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let area =
+        unsafe { mmap_anonymous(ptr::null_mut(), pages * PAGE, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
+            .map_err(failed)?;
+    for page in 0..pages {
+        // SAFETY: within the new mapping.
+        unsafe { area.byte_add(page * PAGE).cast::<u64>().write_volatile(page as u64 + 1) };
+    }
+    for page in (1..pages).step_by(2) {
+        // SAFETY: within the new mapping, which nobody else uses.
+        unsafe { mprotect(area.byte_add(page * PAGE), PAGE, MprotectFlags::READ) }.map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mappings() -> usize {
+        std::fs::read_to_string("/proc/self/maps").unwrap().lines().count()
+    }
+
+    #[test]
+    fn so_many_files_and_mappings_are_there() {
+        assert_eq!(open_files(100).unwrap().len(), 100);
+        let before = mappings();
+        map_pages(500).unwrap();
+        // Neighbours may merge with the first or last; other tests map things at the same time.
+        assert!(mappings() + 20 >= before + 500, "{before} {}", mappings());
+    }
+}

@@ -1,0 +1,85 @@
+//! The tables of `bench creation`.
+
+use serde_json::Value;
+
+use super::EXPERIMENT;
+use super::way::{PROGRAM, Phase, Then, Way};
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::show;
+use flashfork_measure::stats::{Summary, ratio_of_medians};
+use flashfork_measure::table::{ratio, render, time, time_range};
+
+/// Everything, for people.
+pub(super) fn render_all(document: &Document) -> String {
+    // The same for all records.
+    let chosen = |name: &str| document.records.first().and_then(|record| record.chosen.get(name));
+    let more = |name| chosen(name).and_then(Value::as_u64).unwrap_or(0);
+    let mut sizes: Vec<u64> =
+        document.records.iter().filter_map(|record| record.chosen.get("size").and_then(Value::as_u64)).collect();
+    sizes.dedup();
+    let touched = match chosen("touch").and_then(Value::as_str) {
+        Some("none") => {
+            "The parent has mapped its memory and not touched it: there are no pages to copy entries of, and the size changes \
+             nothing. What costs is memory in use, not memory asked for."
+        }
+        _ => "The parent has written all its memory.",
+    };
+    let more = match (more("extra_fds"), more("extra_vmas")) {
+        (0, 0) => String::new(),
+        (fds, vmas) => format!(" It has {fds} more open files and {vmas} more mappings."),
+    };
+    let mut parts = vec![format!(
+        "{touched}{more} Medians; ways visited in random order, parent and children on one CPU. exec: of {}.",
+        PROGRAM.to_string_lossy()
+    )];
+    parts.extend(sizes.iter().map(|&size| of_size(document, size)));
+    parts.push(against(document, &sizes));
+    page(document, parts)
+}
+
+fn find(document: &Document, size: u64, way: Way, then: Then, phase: Phase) -> Option<&Record> {
+    let wanted = [("size", size.into()), ("then", then.name().into()), ("measure", phase.name().into())];
+    document.find(EXPERIMENT, way.name(), &wanted)
+}
+
+fn of_size(document: &Document, size: u64) -> String {
+    let mut rows = Vec::new();
+    for then in [Then::Exit, Then::Exec] {
+        for way in Way::ALL {
+            let Some(cycle) = find(document, size, way, then, Phase::Cycle) else { continue };
+            let Some(whole) = Summary::of(&cycle.samples) else { continue };
+            let of = |phase| find(document, size, way, then, phase).map_or(String::new(), |record| time(record.p50));
+            rows.push(vec![
+                way.name().to_owned(),
+                then.name().to_owned(),
+                time(whole.p50),
+                time_range(whole.p10, whole.p90),
+                format!("{:.0}", 1e6 / whole.p50),
+                of(Phase::Call),
+                of(Phase::First),
+                of(Phase::Exit),
+                of(Phase::Reap),
+            ]);
+        }
+    }
+    let headers =
+        ["way", "then", "whole", "p10–p90", "per second", "call returns", "child's first", "exit seen", "reap"];
+    format!("Parent with {}\n{}", show(size), render(&headers, &rows, 2))
+}
+
+/// "1 GB: fork-4k takes 700 × (690–710) as long as vfork; ...".
+fn against(document: &Document, sizes: &[u64]) -> String {
+    let line = |size: u64, then: Then| {
+        let rounds = |way| find(document, size, way, then, Phase::Cycle).map(Record::rounds);
+        let vfork = rounds(Way::Vfork)?;
+        let parts: Vec<String> = [Way::Fork, Way::ForkThp, Way::ForkHugetlb, Way::Seal, Way::Odf]
+            .into_iter()
+            .filter_map(|way| Some((way, ratio_of_medians(&rounds(way)?, &vfork)?)))
+            .map(|(way, found)| format!("{way} {}", ratio(&found)))
+            .collect();
+        Some(format!("{}, {}, times vfork: {}", show(size), then.name(), parts.join(", ")))
+    };
+    let lines = sizes.iter().flat_map(|&size| [line(size, Then::Exit), line(size, Then::Exec)]).flatten();
+    lines.collect::<Vec<_>>().join("\n")
+}

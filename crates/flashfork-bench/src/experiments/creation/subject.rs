@@ -1,0 +1,107 @@
+//! The worker of `bench creation`: a parent of one kind and size, which makes children on request.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::cycle::{Moments, cycle};
+use super::extras;
+use super::way::{Phase, Then, Way};
+use crate::subjects::engine;
+use crate::subjects::parent;
+use crate::subjects::{Facts, Region};
+use flashfork_measure::sampling::Visit;
+use flashfork_measure::worker::Subject;
+use flashfork_measure::{BenchError, pin};
+
+/// A prepared parent.
+#[derive(Debug)]
+pub(crate) struct CreationSubject {
+    region: Region,
+    touched: bool,
+    moments: &'static Moments,
+    /// Kept open.
+    _files: Vec<OwnedFd>,
+}
+
+/// What to prepare.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// The parent.
+    pub parent: parent::Spec,
+    /// Whether its memory is written before.
+    pub touch: bool,
+    /// More open files.
+    pub fds: u32,
+    /// More mappings.
+    pub vmas: u32,
+}
+
+/// What was prepared.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    /// The parent.
+    pub facts: Facts,
+    /// Bytes sealed.
+    pub sealed: u64,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum Ask {
+    /// Children, after one that isn't counted; until there are `samples` of them or `budget` microseconds are over.
+    Batch { way: Way, then: Then, samples: usize, budget: u64 },
+    /// Check that the memory still is what was written.
+    Verify,
+}
+
+impl Subject for CreationSubject {
+    const NAME: &'static str = "creation";
+    type Spec = Spec;
+    type Ready = Ready;
+    type Ask = Ask;
+    type Reply = Visit<Phase>;
+
+    fn prepare(spec: Spec) -> Result<(Self, Ready), BenchError> {
+        let parent::Spec { method, size, cpu } = spec.parent;
+        pin::pin(cpu)?;
+        let files = extras::open_files(spec.fds)?;
+        extras::map_pages(spec.vmas)?;
+        let region = if spec.touch { Region::filled(method, size)? } else { Region::mapped(method, size)? };
+        let moments = Moments::shared()?;
+        // A parent too small for a seal is found out by the bytes sealed.
+        let sealed = engine::prepare(method, 0)?.map_or(0, |sealed| sealed.bytes);
+        let facts = Facts::read(&region)?;
+        Ok((Self { region, touched: spec.touch, moments, _files: files }, Ready { facts, sealed }))
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Self::Reply, BenchError> {
+        match ask {
+            Ask::Batch { way, then, samples, budget } => self.batch(way, then, samples, Duration::from_micros(budget)),
+            Ask::Verify if self.touched => self.region.verify().map(|()| Vec::new()),
+            Ask::Verify => Ok(Vec::new()),
+        }
+    }
+}
+
+impl CreationSubject {
+    fn batch(&self, way: Way, then: Then, samples: usize, budget: Duration) -> Result<Visit<Phase>, BenchError> {
+        // The first child finds caches full of the other ways' data: it is made and checked, but not counted.
+        cycle(way, then, self.moments)?;
+        let mut taken: Visit<Phase> = Vec::new();
+        let begin = Instant::now();
+        for made in 0..samples.max(1) {
+            if made > 0 && begin.elapsed() >= budget {
+                break;
+            }
+            for (phase, time) in cycle(way, then, self.moments)? {
+                match taken.iter_mut().find(|(known, _)| *known == phase) {
+                    Some((_, times)) => times.push(time),
+                    None => taken.push((phase, vec![time])),
+                }
+            }
+        }
+        Ok(taken)
+    }
+}

@@ -1,0 +1,155 @@
+//! The ways to make a process, what it does then, and the phases that are timed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::subjects::Method;
+
+/// A way to make a process or thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// `pthread_create(3)` and join: the floor, nothing is copied.
+    Pthread,
+    /// `clone(2)` with `CLONE_VM | CLONE_VFORK | CLONE_FS | CLONE_SIGHAND | CLONE_FILES`, as in the book's table.
+    Clone,
+    /// `vfork(2)`.
+    Vfork,
+    /// `posix_spawn(3)`.
+    PosixSpawn,
+    /// `fork(3)` of the C library, memory on 4 KB pages.
+    Fork,
+    /// `clone3(2)` without sharing anything: a fork without what the C library adds.
+    Clone3,
+    /// `fork(3)`, memory on transparent huge pages.
+    ForkThp,
+    /// `fork(3)`, memory on huge pages of the host's pool.
+    ForkHugetlb,
+    /// A fork of sealed memory.
+    Seal,
+    /// A fork on demand.
+    Odf,
+}
+
+/// What the new process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Then {
+    /// Exits at once.
+    Exit,
+    /// Becomes [`PROGRAM`], which exits at once.
+    Exec,
+}
+
+/// The program of [`Then::Exec`].
+pub const PROGRAM: &std::ffi::CStr = c"/bin/true";
+
+/// What is timed, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// All: from before the call until the child is reaped.
+    Cycle,
+    /// The call, as the parent sees it. After `vfork` and the like the parent sleeps until the child exits or execs.
+    Call,
+    /// From before the call until the child's first instruction of ours.
+    First,
+    /// From the child's last instruction of ours until the parent learns that it is dead.
+    Exit,
+    /// The wait that removes it.
+    Reap,
+}
+
+impl Way {
+    /// Every way, cheapest first.
+    pub const ALL: [Self; 10] = [
+        Self::Pthread,
+        Self::Clone,
+        Self::Vfork,
+        Self::PosixSpawn,
+        Self::Fork,
+        Self::Clone3,
+        Self::ForkThp,
+        Self::ForkHugetlb,
+        Self::Seal,
+        Self::Odf,
+    ];
+
+    /// How the parent holds its memory for this way.
+    pub(crate) fn method(self) -> Method {
+        match self {
+            Self::ForkThp => Method::ForkThp,
+            Self::ForkHugetlb => Method::Hugetlb,
+            Self::Seal => Method::Seal,
+            Self::Odf => Method::Odf,
+            Self::Pthread | Self::Clone | Self::Vfork | Self::PosixSpawn | Self::Fork | Self::Clone3 => Method::Fork4k,
+        }
+    }
+
+    /// What children of this way can be made to do.
+    pub(crate) fn then(self) -> &'static [Then] {
+        match self {
+            Self::Pthread => &[Then::Exit],
+            Self::PosixSpawn => &[Then::Exec],
+            _ => &[Then::Exit, Then::Exec],
+        }
+    }
+
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pthread => "pthread_create",
+            Self::Clone => "clone-vm",
+            Self::Vfork => "vfork",
+            Self::PosixSpawn => "posix_spawn",
+            Self::Fork => "fork-4k",
+            Self::Clone3 => "clone3",
+            Self::ForkThp => "fork-thp",
+            Self::ForkHugetlb => "fork-hugetlb",
+            Self::Seal => "seal",
+            Self::Odf => "odf",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Then {
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exit => "exit",
+            Self::Exec => "exec",
+        }
+    }
+}
+
+impl Phase {
+    /// The name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cycle => "cycle",
+            Self::Call => "call",
+            Self::First => "first_instruction",
+            Self::Exit => "exit",
+            Self::Reap => "reap",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_does_something_and_no_two_share_a_name() {
+        let names: std::collections::HashSet<&str> = Way::ALL.iter().map(|way| way.name()).collect();
+        assert_eq!(names.len(), Way::ALL.len());
+        assert!(Way::ALL.iter().all(|way| !way.then().is_empty()));
+    }
+}

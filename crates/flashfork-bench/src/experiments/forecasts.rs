@@ -1,0 +1,182 @@
+//! `bench advise`: how near the forecasts of [`crate::advise`] are to what forks take.
+//!
+//! Five processes of different shapes are surveyed and then fork; in each round the cost model is calibrated anew, so that it is of
+//! the same minute. Fork calls count in time of the processor: what else runs on the machine is nobody's error, though it takes
+//! caches away.
+
+mod subject;
+
+pub(crate) use subject::ShapeSubject;
+
+use flashfork::CostModel;
+use serde_json::json;
+
+use crate::advise::{self, Engine};
+use crate::subjects::memory;
+use crate::subjects::parent::RESERVE;
+use flashfork_measure::experiment::{Experiment, Places, Results, page};
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::stats::{Rounds, median};
+use flashfork_measure::table::{render, time};
+use flashfork_measure::worker::{Registered, Worker};
+use flashfork_measure::{BenchError, Progress};
+use subject::Shape;
+
+/// The name of this experiment in records.
+pub const EXPERIMENT: &str = "advise";
+
+const FORECAST: &str = "forecast";
+const MEASURED: &str = "measured";
+
+/// Forks of a process in a round.
+const FORKS: u32 = 21;
+/// Processes whose forks differ by less than this factor may stand in either order.
+const CLOSE: f64 = 1.3;
+/// What SPECIFICATION.md aims at on a quiet machine, for the median error.
+const AIM: f64 = 0.3;
+
+/// Options of `bench advise`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench advise --rounds 5")]
+pub struct AdviseOptions {
+    /// How often the model is calibrated and each process surveyed and forked
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+}
+
+impl Experiment for AdviseOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "The forecasts of `advise` beside the forks of five processes of different shapes";
+    const WORKERS: &'static [Registered] = &[Registered::of::<ShapeSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
+}
+
+/// A process, and what was found, in microseconds.
+struct Cell {
+    shape: Shape,
+    worker: Worker<ShapeSubject>,
+    forecasts: Rounds,
+    forks: Rounds,
+}
+
+impl Cell {
+    fn start(shape: Shape) -> Result<Self, BenchError> {
+        let worker = Worker::start(shape.name(), &shape)?;
+        Ok(Self { shape, worker, forecasts: Rounds::default(), forks: Rounds::default() })
+    }
+
+    fn visit(&mut self, model: &CostModel, progress: &dyn Progress) -> Result<(), BenchError> {
+        let advice = advise::process(self.worker.pid() as i32, model, None, progress)?;
+        let now = advice.forecast.of(Engine::Now).and_then(|now| now.fork_us);
+        let now = now.ok_or_else(|| BenchError::Unable("there is no forecast for a process as it is".into()))?;
+        let forks = self.worker.ask(&FORKS)?;
+        self.forecasts.push(vec![now]);
+        self.forks.push(forks);
+        Ok(())
+    }
+
+    fn keep(self, results: &mut Results) -> Result<(), BenchError> {
+        if self.forecasts.0.is_empty() {
+            return Ok(());
+        }
+        for (method, rounds) in [(FORECAST, self.forecasts), (MEASURED, self.forks)] {
+            let chosen = [("measure", json!("call")), ("shape", json!(self.shape.name()))];
+            results.records.push(Record::of_rounds(EXPERIMENT, method, chosen, "us", &rounds)?);
+        }
+        Ok(())
+    }
+}
+
+fn measure(options: &AdviseOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+    let needed = Shape::ALL.iter().map(|shape| shape.bytes()).sum::<u64>() + RESERVE;
+    memory::require(&memory::headroom()?, "five processes of different shapes".to_owned(), needed)?;
+    let mut cells = Shape::ALL.into_iter().map(Cell::start).collect::<Result<Vec<_>, _>>()?;
+    progress.begin("forecasts and forks", u64::from(options.rounds));
+    let mut done = Ok(());
+    for made in 0..options.rounds {
+        if progress.over(made as usize) {
+            break;
+        }
+        done = round(&mut cells, progress);
+        if done.is_err() {
+            break;
+        }
+        progress.step();
+    }
+    for cell in cells {
+        cell.keep(results)?;
+    }
+    done
+}
+
+fn round(cells: &mut [Cell], progress: &mut dyn Progress) -> Result<(), BenchError> {
+    let model = CostModel::calibrate().map_err(|error| BenchError::Unable(error.to_string()))?;
+    cells.iter_mut().try_for_each(|cell| cell.visit(&model, progress))
+}
+
+/// A shape's forecast and its forks, medians in microseconds.
+type Pair = (f64, f64);
+
+fn report(document: &Document) -> String {
+    let (mut rows, mut pairs) = (Vec::new(), Vec::new());
+    for shape in Shape::ALL {
+        let of = |method: &str| document.find(EXPERIMENT, method, &[("shape", shape.name().into())]);
+        let (Some(forecast), Some(forks)) = (of(FORECAST), of(MEASURED)) else { continue };
+        let pair = (forecast.p50, forks.p50);
+        rows.push(vec![shape.name().to_owned(), time(pair.0), time(pair.1), format!("{:+.0} %", 100.0 * error(pair))]);
+        pairs.push(pair);
+    }
+    if pairs.is_empty() {
+        return page(document, []);
+    }
+    let headers = ["process", "forecast", "measured", "error"];
+    page(document, [format!("The fork call of a process as it is\n{}", render(&headers, &rows, 1)), verdict(&pairs)])
+}
+
+fn error((forecast, measured): Pair) -> f64 {
+    forecast / measured - 1.0
+}
+
+/// Whether the median error and the order are as promised.
+fn verdict(pairs: &[Pair]) -> String {
+    let mut errors: Vec<f64> = pairs.iter().map(|pair| error(*pair).abs()).collect();
+    let error = median(&mut errors);
+    let ordered = pairs.iter().all(|a| pairs.iter().all(|b| a.1 < b.1 * CLOSE || a.0 > b.0));
+    let word = |met: bool| if met { "met" } else { "missed" };
+    format!(
+        "Median error {:.0} %, aim ≤ {:.0} % on a quiet machine: {}; the order of what differs by more than {CLOSE} ×: {}",
+        100.0 * error,
+        100.0 * AIM,
+        word(error <= AIM),
+        if ordered { "right" } else { "wrong" }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verdict_is_about_the_median_error_and_the_order() {
+        let said = verdict(&[(110.0, 100.0), (210.0, 200.0), (100.0, 400.0)]);
+        assert!(
+            said.contains("Median error 10 %") && said.contains("machine: met") && said.ends_with("wrong"),
+            "{said}"
+        );
+        let said = verdict(&[(150.0, 100.0), (140.0, 110.0), (700.0, 400.0)]);
+        assert!(said.contains("Median error 50 %") && said.contains("machine: missed"), "{said}");
+        assert!(said.ends_with("right"), "100 and 110 are close: {said}");
+    }
+}

@@ -1,0 +1,128 @@
+//! The worker of `bench advise`: a process of one shape, which forks when asked.
+
+use std::ptr::null_mut;
+
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::subjects::Method;
+use crate::subjects::engine::{self, Side};
+use flashfork_measure::BenchError;
+use flashfork_measure::worker::Subject;
+
+const MB: usize = 1 << 20;
+const PAGE: usize = 4096;
+/// Mappings of [`Shape::Mappings`].
+const MAPPINGS: usize = 1000;
+
+/// What a process's memory looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Shape {
+    /// Nothing but the program.
+    Small,
+    /// 64 MB on 4 KB pages.
+    Pages64,
+    /// 256 MB on 4 KB pages.
+    Pages256,
+    /// 256 MB on huge pages.
+    Huge256,
+    /// A thousand mappings of a page.
+    Mappings,
+}
+
+impl Shape {
+    pub(super) const ALL: [Self; 5] = [Self::Small, Self::Pages64, Self::Pages256, Self::Huge256, Self::Mappings];
+
+    /// Its name in records and tables.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Pages64 => "64 MB on 4 KB pages",
+            Self::Pages256 => "256 MB on 4 KB pages",
+            Self::Huge256 => "256 MB on huge pages",
+            Self::Mappings => "1000 mappings",
+        }
+    }
+
+    /// The memory it takes, in bytes.
+    pub(super) fn bytes(self) -> u64 {
+        let bytes = match self {
+            Self::Small => 0,
+            Self::Pages64 => 64 * MB,
+            Self::Pages256 | Self::Huge256 => 256 * MB,
+            Self::Mappings => MAPPINGS * PAGE,
+        };
+        bytes as u64
+    }
+
+    /// Maps it, never to be unmapped.
+    fn map(self) -> Result<(), BenchError> {
+        let bytes = self.bytes() as usize;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let failed = |errno: rustix::io::Errno| BenchError::system(format!("map {}", self.name()), errno);
+        let advice = if self == Self::Huge256 { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        // SAFETY: a new mapping, touched within its bounds; nothing is written to a page after it is made read-only.
+        unsafe {
+            let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            let begin = mmap_anonymous(null_mut(), bytes + 2 * MB, prot, flags).map_err(failed)?;
+            let begin = begin.map_addr(|address| address.next_multiple_of(2 * MB)).cast::<u8>();
+            // Where the kernel knows no huge pages, pages are as they are.
+            let _ = madvise(begin.cast(), bytes, advice);
+            (0..bytes).step_by(PAGE).for_each(|at| begin.add(at).write_volatile(7));
+            if self == Self::Mappings {
+                for page in (1..MAPPINGS).step_by(2) {
+                    mprotect(begin.add(page * PAGE).cast(), PAGE, MprotectFlags::READ).map_err(failed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A process of one shape.
+#[derive(Debug)]
+pub(crate) struct ShapeSubject;
+
+impl Subject for ShapeSubject {
+    const NAME: &'static str = "shape";
+    type Spec = Shape;
+    type Ready = ();
+    /// How many forks.
+    type Ask = u32;
+    /// What each took, in microseconds of the processor.
+    type Reply = Vec<f64>;
+
+    fn prepare(shape: Shape) -> Result<(Self, ()), BenchError> {
+        shape.map()?;
+        Ok((Self, ()))
+    }
+
+    fn answer(&mut self, forks: u32) -> Result<Vec<f64>, BenchError> {
+        (0..forks).map(|_| timed_fork()).collect()
+    }
+}
+
+/// What the fork call takes, in microseconds.
+fn timed_fork() -> Result<f64, BenchError> {
+    let begin = processor_time();
+    // SAFETY: the child ends at once.
+    let side = unsafe { engine::fork(Method::Fork4k) };
+    let took = processor_time() - begin;
+    match side.map_err(|error| BenchError::system("fork", error))? {
+        // SAFETY: ends the process.
+        Side::Child => unsafe { libc::_exit(0) },
+        Side::Parent(pid) => match engine::reap(pid)?.exit_status() {
+            Some(0) => Ok(took),
+            _ => Err(BenchError::Void("a child that had only to end ended otherwise".into())),
+        },
+    }
+}
+
+/// Time of the processor spent by this thread, in microseconds.
+fn processor_time() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}

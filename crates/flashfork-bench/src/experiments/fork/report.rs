@@ -1,0 +1,183 @@
+//! The tables of `bench fork`.
+
+use super::found::{concurrent as at_once, find, groups, number, sizes, states};
+use super::probe::Measure;
+use super::sealing::{self, EXTRA_REPORTED, EXTRA_SEEN, HUGE_FRACTION, TIME};
+use super::targets::{self, faster, to_empty};
+use super::touch::ParentState;
+use crate::subjects::Method;
+use crate::subjects::engine::Pages;
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::{Size, show};
+use flashfork_measure::stats::Summary;
+use flashfork_measure::table::{ratio, render, three_figures, time, time_range};
+use flashfork_measure::target;
+
+/// Everything, for people.
+pub(super) fn render_all(document: &Document) -> String {
+    let apart = sizes(document).into_iter().filter(|&size| groups(document, size) > 1).map(|size| {
+        format!(
+            "{}: the methods did not fit into memory together; measured one group after the other, each beside an empty process.",
+            Size(size)
+        )
+    });
+    let parts = [
+        "Medians of interleaved rounds, parent and clones pinned to one CPU.".to_owned(),
+        idle(document),
+        speedups(document),
+        touched(document),
+        concurrent(document),
+        sealing(document),
+        promises(document),
+    ];
+    page(document, parts.into_iter().chain(apart))
+}
+
+/// One row per size and method: the call and what the clone costs afterwards.
+fn idle(document: &Document) -> String {
+    let mut rows = Vec::new();
+    for (size, method) in configurations(document) {
+        let record = |measure| find(document, method, size, ParentState::Idle, measure);
+        let Some(call) = record(Measure::Call) else { continue };
+        let median = |measure| record(measure).map_or(String::new(), |record| time(record.p50));
+        rows.push(vec![
+            Size(size).to_string(),
+            method.name().to_owned(),
+            median(Measure::Call),
+            spread(call),
+            against_empty(document, call),
+            median(Measure::Cycle),
+            median(Measure::FirstWrite),
+            median(Measure::Reads),
+            median(Measure::MixedCycle),
+        ]);
+    }
+    let headers = [
+        "size",
+        "method",
+        "fork call",
+        "p10–p90",
+        "÷ empty process",
+        "fork+exit+reap",
+        "first write",
+        "100 reads",
+        "25r+25w cycle",
+    ];
+    titled("Idle parent", render(&headers, &rows, 2))
+}
+
+/// "1G: the fork call of seal is 270 × (251–291) as fast as fork-4k, ..."; the same for odf.
+fn speedups(document: &Document) -> String {
+    let line = |size: u64, engine: Method| {
+        let parts: Vec<String> = [Method::Fork4k, Method::ForkThp]
+            .into_iter()
+            .filter_map(|plain| Some((plain, faster(document, plain, engine, size, Measure::Call)?)))
+            .map(|(plain, found)| format!("{} as fast as {plain}", ratio(&found)))
+            .collect();
+        (size > 0 && !parts.is_empty())
+            .then(|| format!("{}: the fork call of {engine} is {}", Size(size), parts.join(", ")))
+    };
+    let lines = sizes(document).into_iter().flat_map(|size| [line(size, Method::Seal), line(size, Method::Odf)]);
+    lines.flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// One row per size and method, one column per state of the parent.
+fn touched(document: &Document) -> String {
+    let mut states = states(document);
+    states.retain(|state| *state != ParentState::Idle);
+    let mut rows = Vec::new();
+    for (size, method) in configurations(document) {
+        let records: Vec<Option<&Record>> =
+            states.iter().map(|&state| find(document, method, size, state, Measure::Call)).collect();
+        if records.iter().all(Option::is_none) {
+            continue;
+        }
+        let figure = |record: &Option<&Record>| {
+            let Some(record) = record else { return String::new() };
+            let median = time(record.p50);
+            match to_empty(document, record) {
+                Some(empty) => format!("{median} ({} ×)", three_figures(empty.value)),
+                None => median,
+            }
+        };
+        let name = [Size(size).to_string(), method.name().to_owned()];
+        rows.push(name.into_iter().chain(records.iter().map(figure)).collect());
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let states: Vec<String> = states.iter().map(ParentState::to_string).collect();
+    let headers: Vec<&str> = ["size", "method"].into_iter().chain(states.iter().map(String::as_str)).collect();
+    titled("Fork call, parent read everything and then (times the empty process)", render(&headers, &rows, 2))
+}
+
+fn concurrent(document: &Document) -> String {
+    let rows: Vec<Vec<String>> = at_once(document, Measure::Call)
+        .zip(at_once(document, Measure::Cycle))
+        .map(|(call, cycle)| {
+            vec![
+                Size(number(call, "size").unwrap_or(0)).to_string(),
+                number(call, "concurrent").unwrap_or(0).to_string(),
+                call.method.clone(),
+                time(call.p50),
+                spread(call),
+                against_empty(document, call),
+                time(cycle.p50),
+            ]
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let headers = ["size", "at once", "method", "fork call", "p10–p90", "÷ empty processes", "fork+exit+reap"];
+    titled("Several processes at once, idle, on all CPUs", render(&headers, &rows, 3))
+}
+
+fn sealing(document: &Document) -> String {
+    let mut rows = Vec::new();
+    for (size, pages) in sizes(document).into_iter().flat_map(|size| [(size, Pages::Small), (size, Pages::Auto)]) {
+        let figure = |name| sealing::find(document, name, size, pages);
+        let (Some(seconds), Some(huge)) = (figure(TIME), figure(HUGE_FRACTION)) else { continue };
+        let most = |name| figure(name).map_or(String::new(), |record| show(record.max as u64));
+        let pages = match pages {
+            Pages::Small => "4 KB",
+            Pages::Auto => "2 MB",
+        };
+        rows.push(vec![
+            Size(size).to_string(),
+            pages.to_owned(),
+            format!("{} s/GB", three_figures(seconds.p50)),
+            format!("{}–{}", three_figures(seconds.min), three_figures(seconds.max)),
+            format!("{:.0} %", huge.p50 * 100.0),
+            most(EXTRA_REPORTED),
+            most(EXTRA_SEEN),
+        ]);
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let headers = ["size", "pages", "time", "min–max", "on 2 MB pages", "extra at the peak", "seen from outside"];
+    titled("Sealing", render(&headers, &rows, 2))
+}
+
+fn promises(document: &Document) -> String {
+    titled("Promises", target::render(&targets::check(document)))
+}
+
+/// Every size and method, in table order.
+fn configurations(document: &Document) -> impl Iterator<Item = (u64, Method)> {
+    sizes(document).into_iter().flat_map(|size| Method::ALL.map(|method| (size, method)))
+}
+
+fn spread(record: &Record) -> String {
+    Summary::of(&record.samples).map_or(String::new(), |summary| time_range(summary.p10, summary.p90))
+}
+
+fn against_empty(document: &Document, record: &Record) -> String {
+    to_empty(document, record).map_or(String::new(), |found| ratio(&found))
+}
+
+fn titled(title: &str, table: String) -> String {
+    format!("{title}\n{table}")
+}

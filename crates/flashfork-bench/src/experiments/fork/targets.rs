@@ -1,0 +1,100 @@
+//! The project's promises about forking, checked against what was measured: shown, never asserted.
+
+use super::found::{empty_beside, find};
+use super::probe::Measure;
+use super::sealing::{self, EXTRA_REPORTED, EXTRA_SEEN, TIME};
+use super::touch::ParentState;
+use crate::subjects::Method;
+use crate::subjects::engine::Pages;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::Size;
+use flashfork_measure::stats::{Ratio, Rounds, median, median_interval, ratio_of_medians};
+use flashfork_measure::target::{Bound, Target, Unit};
+
+const GB: u64 = 1 << 30;
+/// The share of pages in the promise about parents that write: 0.01 %.
+const FEW: ParentState = ParentState::Wrote(100);
+
+/// Every promise, with what the records say about it.
+pub(super) fn check(document: &Document) -> Vec<Target> {
+    let to_empty = |what: String, size, state, times| Target {
+        what,
+        bound: Bound::AtMost(times),
+        unit: Unit::Times,
+        measured: sealed_to_empty(document, size, state),
+    };
+    let times_faster = |what: &str, measure, plain, times| Target {
+        what: format!("1G, {what}: {plain} ÷ seal"),
+        bound: Bound::AtLeast(times),
+        unit: Unit::Times,
+        measured: faster(document, plain, Method::Seal, GB, measure),
+    };
+    let idle = |size| {
+        to_empty(format!("fork call, sealed {}, idle ÷ empty process", Size(size)), size, ParentState::Idle, 1.3)
+    };
+    let mixed = "cycle with 25 reads, 25 writes";
+    let small = |figure| sealing::find(document, figure, GB, Pages::Small).map(|record| record.samples.as_slice());
+    vec![
+        idle(GB),
+        idle(4 * GB),
+        idle(8 * GB),
+        times_faster("fork call", Measure::Call, Method::Fork4k, 100.0),
+        times_faster("fork call", Measure::Call, Method::ForkThp, 5.0),
+        to_empty("fork call, sealed 1G, read all, wrote 0.01 % ÷ empty process".to_owned(), GB, FEW, 5.0),
+        times_faster(mixed, Measure::MixedCycle, Method::Fork4k, 40.0),
+        times_faster(mixed, Measure::MixedCycle, Method::ForkThp, 3.0),
+        Target {
+            what: "sealing 1G on 4 KB pages".to_owned(),
+            bound: Bound::AtMost(0.4),
+            unit: Unit::SecondsPerGb,
+            measured: small(TIME).and_then(of_samples),
+        },
+        Target {
+            what: "sealing 1G on 4 KB pages, extra memory at the peak".to_owned(),
+            bound: Bound::AtMost(f64::from(128 << 20)),
+            unit: Unit::Bytes,
+            measured: small(EXTRA_REPORTED)
+                .zip(small(EXTRA_SEEN))
+                .and_then(|(own, seen)| of_samples(&larger(own, seen))),
+        },
+    ]
+}
+
+/// How many times longer than in the empty process beside it the fork call of a sealed parent took.
+fn sealed_to_empty(document: &Document, size: u64, state: ParentState) -> Option<Ratio> {
+    to_empty(document, find(document, Method::Seal, size, state, Measure::Call)?)
+}
+
+/// A record's median divided by that of the empty process measured beside it.
+pub(super) fn to_empty(document: &Document, record: &Record) -> Option<Ratio> {
+    ratio_of_medians(&record.rounds(), &empty_beside(document, record)?.rounds())
+}
+
+/// How many times faster than `plain` an idle parent of the same size with `engine` was.
+pub(super) fn faster(document: &Document, plain: Method, engine: Method, size: u64, measure: Measure) -> Option<Ratio> {
+    let record = |method| find(document, method, size, ParentState::Idle, measure);
+    ratio_of_medians(&record(plain)?.rounds(), &record(engine)?.rounds())
+}
+
+/// Of each seal, what it said itself or what was seen from outside.
+fn larger(own: &[f64], seen: &[f64]) -> Vec<f64> {
+    own.iter().zip(seen).map(|(own, seen)| own.max(*seen)).collect()
+}
+
+fn of_samples(samples: &[f64]) -> Option<Ratio> {
+    let interval = median_interval(&Rounds::independent(samples))?;
+    Some(Ratio { value: median(&mut samples.to_vec()), interval })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashfork_measure::host::HostCard;
+
+    #[test]
+    fn what_was_not_measured_is_said_to_be_so() {
+        let targets = check(&Document::new(HostCard::read().unwrap(), Vec::new()));
+        assert_eq!(targets.len(), 10);
+        assert!(targets.iter().all(|target| target.row()[2] == "not measured" && target.row()[3].is_empty()));
+    }
+}

@@ -1,0 +1,167 @@
+//! One campaign: AFL from its seeds on, watched from the first execution to the last.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::afl_stats::AflStats;
+use super::process::{Fuzzer, Setup};
+use super::shim::{ShimReport, ShimStats};
+use crate::subjects::Method;
+use crate::subjects::heap::HeapPages;
+use flashfork_measure::{BenchError, Progress};
+
+/// How often the counter is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// The length of a window of the time series.
+const WINDOW: Duration = Duration::from_secs(1);
+/// How long loading the database, sealing it and the first execution may take.
+const STARTING: Duration = Duration::from_secs(900);
+/// By how much AFL's count of executions may differ from the program's own, as a share.
+const DISAGREEMENT: f64 = 0.02;
+
+/// When a campaign ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Until {
+    /// After so long, counted from the first execution.
+    Time(Duration),
+    /// After so many executions, by AFL's count, which stops a little later.
+    Executions(u64),
+}
+
+/// What a campaign brought.
+#[derive(Debug, Clone)]
+pub(super) struct Campaign {
+    /// From AFL's start to the first execution, in seconds: loading, and sealing.
+    pub startup: f64,
+    /// Executions per second, window by window, with the window's end in seconds since the first execution.
+    pub windows: Vec<Window>,
+    /// Executions since the first.
+    pub executions: u64,
+    /// Seconds since the first.
+    pub seconds: f64,
+    /// AFL's own account.
+    pub afl: AflStats,
+    /// The fork server's memory.
+    pub pages: HeapPages,
+    /// What the shim did, where there was one.
+    pub shim: Option<ShimReport>,
+}
+
+/// A part of the time series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Window {
+    /// Its end, in seconds since the first execution.
+    pub end: f64,
+    /// Executions per second in it.
+    pub rate: f64,
+}
+
+/// The number that every clone of the fuzzed program adds one to.
+#[derive(Debug)]
+struct Counter(PathBuf);
+
+impl Counter {
+    fn create(path: PathBuf) -> Result<Self, BenchError> {
+        std::fs::write(&path, [0; 8])
+            .map_err(|error| BenchError::system(format!("write {}", path.display()), error))?;
+        Ok(Self(path))
+    }
+
+    fn read(&self) -> Result<u64, BenchError> {
+        let failed = |error| BenchError::system(format!("read {}", self.0.display()), error);
+        let bytes = std::fs::read(&self.0).map_err(failed)?;
+        let bytes = bytes.try_into().map_err(|_| failed(std::io::ErrorKind::UnexpectedEof.into()))?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
+/// Runs one campaign in the new directory `dir`. One step of `progress` per window. An interruption ends it; `None` when that
+/// was before the first execution.
+pub(super) fn run(
+    setup: &Setup,
+    method: Method,
+    seed: u64,
+    until: Until,
+    dir: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Option<Campaign>, BenchError> {
+    std::fs::create_dir(dir).map_err(|error| BenchError::system(format!("make {}", dir.display()), error))?;
+    let counter = Counter::create(dir.join("counter"))?;
+    let stats = match method {
+        Method::Seal => Some(ShimStats::create(dir.join("shim-stats"))?),
+        Method::Fork4k | Method::ForkThp | Method::Hugetlb | Method::Odf => None,
+    };
+    let executions = match until {
+        Until::Executions(executions) => Some(executions),
+        Until::Time(_) => None,
+    };
+    let output = dir.join("out");
+    let begin = Instant::now();
+    let mut fuzzer = Fuzzer::start(setup, method, seed, executions, &output, &counter.0, stats.as_ref())?;
+    while counter.read()? == 0 {
+        fuzzer.check_running()?;
+        if progress.interrupted() {
+            return Ok(None);
+        }
+        if begin.elapsed() > STARTING {
+            return Err(BenchError::Unable(format!("nothing was executed within {} s", STARTING.as_secs())));
+        }
+        std::thread::sleep(LOOK);
+    }
+    let startup = begin.elapsed().as_secs_f64();
+    let pages = HeapPages::of(fuzzer.fork_server()?)?;
+    let (windows, executions, seconds) = watch(&mut fuzzer, &counter, until, progress)?;
+    let afl = AflStats::read(&output.join("default/fuzzer_stats"))?;
+    let counted = counter.read()?;
+    if counted.abs_diff(afl.executions) as f64 > 10.0 + DISAGREEMENT * counted as f64 {
+        return Err(BenchError::Unable(format!(
+            "AFL counted {} executions, the fuzzed program {counted}: one of them did not do what it should",
+            afl.executions
+        )));
+    }
+    let shim = stats.map(|stats| stats.read()).transpose()?;
+    Ok(Some(Campaign { startup, windows, executions, seconds, afl, pages, shim }))
+}
+
+/// Watches the counter until the campaign is over and AFL has ended.
+fn watch(
+    fuzzer: &mut Fuzzer,
+    counter: &Counter,
+    until: Until,
+    progress: &mut dyn Progress,
+) -> Result<(Vec<Window>, u64, f64), BenchError> {
+    let (begin, first) = (Instant::now(), counter.read()?);
+    let (mut windows, mut window_begin, mut window_first) = (Vec::new(), begin, first);
+    loop {
+        std::thread::sleep(LOOK);
+        let (now, count) = (Instant::now(), counter.read()?);
+        if now - window_begin >= WINDOW {
+            let rate = (count - window_first) as f64 / (now - window_begin).as_secs_f64();
+            windows.push(Window { end: (now - begin).as_secs_f64(), rate });
+            (window_begin, window_first) = (now, count);
+            progress.step();
+        }
+        let interrupted = progress.interrupted();
+        let over = match until {
+            _ if interrupted => true,
+            Until::Time(time) => {
+                fuzzer.check_running()?;
+                now - begin >= time
+            }
+            Until::Executions(_) => match fuzzer.ended()? {
+                Some(status) if !status.success() => return Err(fuzzer.died(status)),
+                ended => ended.is_some(),
+            },
+        };
+        if over && windows.is_empty() {
+            let seconds = (now - begin).as_secs_f64();
+            windows.push(Window { end: seconds, rate: (count - first) as f64 / seconds });
+        }
+        if over {
+            if interrupted || matches!(until, Until::Time(_)) {
+                fuzzer.stop()?;
+            }
+            return Ok((windows, count - first, (now - begin).as_secs_f64()));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! One `afl-fuzz`: started the same way for every method, and never left behind.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::shim::ShimStats;
+use crate::subjects::Method;
+use crate::subjects::heap;
+use flashfork_measure::BenchError;
+
+/// How long one input may take, in milliseconds.
+const TIMEOUT: &str = "1000";
+/// How long AFL waits for the program to load its database, in milliseconds.
+const LOADING: &str = "600000";
+/// How long AFL may take to write its files and end.
+const ENDING: Duration = Duration::from_secs(30);
+/// How much of AFL's last words is quoted, in bytes.
+const QUOTED: u64 = 1500;
+
+/// What a campaign is made of; the same for all methods but for `method` and `shim`.
+#[derive(Debug, Clone)]
+pub(super) struct Setup {
+    /// The fuzzed program.
+    pub target: PathBuf,
+    /// The database image it loads.
+    pub image: PathBuf,
+    /// The directory of seeds.
+    pub seeds: PathBuf,
+    /// The dictionary.
+    pub dictionary: PathBuf,
+    /// The shim.
+    pub shim: PathBuf,
+    /// The CPU AFL and the fuzzed program share.
+    pub cpu: usize,
+}
+
+/// A running `afl-fuzz`. Dropping it kills and reaps it.
+#[derive(Debug)]
+pub(super) struct Fuzzer {
+    process: Child,
+    log: File,
+}
+
+impl Fuzzer {
+    /// Starts fuzzing in the new directory `output`. Ends by itself after `executions`, where given.
+    pub(super) fn start(
+        setup: &Setup,
+        method: Method,
+        seed: u64,
+        executions: Option<u64>,
+        output: &Path,
+        counter: &Path,
+        stats: Option<&ShimStats>,
+    ) -> Result<Self, BenchError> {
+        let failed = |error: io::Error| BenchError::system("start afl-fuzz", error);
+        let log_path = output.with_extension("log");
+        let log = File::options().create(true).truncate(true).read(true).write(true).open(log_path).map_err(failed)?;
+        let mut command = Command::new("afl-fuzz");
+        command.arg("-i").arg(&setup.seeds).arg("-o").arg(output).arg("-x").arg(&setup.dictionary);
+        command.args(["-t", TIMEOUT, "-m", "none", "-s", &seed.to_string()]);
+        if let Some(executions) = executions {
+            command.args(["-E", &executions.to_string()]);
+        }
+        command.arg("--").arg(&setup.target).arg(&setup.image).arg(counter);
+        environment(&mut command, setup, method, stats);
+        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log.try_clone().map_err(failed)?);
+        command.process_group(0);
+        let cpu = setup.cpu;
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe { command.pre_exec(move || prepare(method, cpu)) };
+        let process = command.spawn().map_err(failed)?;
+        Ok(Self { process, log })
+    }
+
+    /// The process that forks the clones, once it is there: the child of `afl-fuzz`.
+    pub(super) fn fork_server(&self) -> Result<i32, BenchError> {
+        let failed = |error: procfs::ProcError| BenchError::system("look for the fork server", io::Error::other(error));
+        let parent = self.process.id() as i32;
+        // Processes may end while the list is read.
+        let stats = procfs::process::all_processes().map_err(failed)?.flatten().flat_map(|process| process.stat());
+        let mut children = stats.filter(|stat| stat.ppid == parent).map(|stat| stat.pid);
+        children.next().ok_or_else(|| BenchError::Unable("afl-fuzz runs no fork server".into()))
+    }
+
+    /// Fails when AFL has ended, with its last words.
+    pub(super) fn check_running(&mut self) -> Result<(), BenchError> {
+        match self.ended()? {
+            None => Ok(()),
+            Some(status) => Err(self.died(status)),
+        }
+    }
+
+    /// How AFL has ended, if it has.
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>, BenchError> {
+        self.process.try_wait().map_err(|error| BenchError::system("wait for afl-fuzz", error))
+    }
+
+    /// Has AFL write its files and end.
+    pub(super) fn stop(&mut self) -> Result<(), BenchError> {
+        // AFL tells its fork server to end; it is the one that must be told.
+        kill_process(self.pid(), Signal::INT).map_err(|errno| BenchError::system("stop afl-fuzz", errno))?;
+        let begin = Instant::now();
+        loop {
+            match self.ended()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(self.died(status)),
+                None if begin.elapsed() > ENDING => {
+                    return Err(BenchError::Unable(format!("afl-fuzz did not end within {} s", ENDING.as_secs())));
+                }
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+
+    /// The error for an AFL that ended by itself, with its last words.
+    pub(super) fn died(&mut self, status: ExitStatus) -> BenchError {
+        let words = self.last_words().unwrap_or_else(|error| format!("its output can't be read: {error}"));
+        BenchError::Unable(format!("afl-fuzz ended early ({status}): {words}"))
+    }
+
+    fn last_words(&mut self) -> io::Result<String> {
+        let length = self.log.seek(SeekFrom::End(0))?;
+        self.log.seek(SeekFrom::Start(length.saturating_sub(QUOTED)))?;
+        let mut bytes = Vec::new();
+        self.log.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        Ok(lines[lines.len().saturating_sub(6)..].join(" | "))
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+}
+
+impl Drop for Fuzzer {
+    fn drop(&mut self) {
+        if let Ok(None) = self.process.try_wait() {
+            // The fork server has a session of its own, but ends when AFL's end of its pipe closes.
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+            let _ = self.process.wait();
+        }
+    }
+}
+
+/// Everything AFL and the program see of the environment: nothing of the user's, so that runs are alike.
+fn environment(command: &mut Command, setup: &Setup, method: Method, stats: Option<&ShimStats>) {
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C");
+    for name in
+        ["AFL_NO_UI", "AFL_NO_AFFINITY", "AFL_SKIP_CPUFREQ", "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES", "AFL_NO_COLOR"]
+    {
+        command.env(name, "1");
+    }
+    command.env("AFL_FORKSRV_INIT_TMOUT", LOADING);
+    let (name, value) = heap::tunable(method);
+    command.env(name, value);
+    if let Some(stats) = stats {
+        command.env("AFL_PRELOAD", &setup.shim).env("FLASHFORK_ENGINE", "seal").env("FLASHFORK_STATS", stats.path());
+    }
+}
+
+/// Runs in the new process: its heap's pages, its CPU, and that it dies with this program.
+fn prepare(method: Method, cpu: usize) -> io::Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus)?;
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    heap::choose(method)
+}

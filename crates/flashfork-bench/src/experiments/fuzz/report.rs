@@ -1,0 +1,130 @@
+//! The tables of `bench fuzz`.
+
+use super::EXPERIMENT;
+use super::afl_stats::AflStats;
+use super::found::{Slice, equal, mean_rate, methods, rates, ratio as of, slices};
+use crate::subjects::Method;
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::show;
+use flashfork_measure::stats::{Summary, median};
+use flashfork_measure::table::{ratio, three_figures, time};
+use flashfork_measure::target::{Bound, Target, Unit};
+use flashfork_measure::{table, target};
+
+/// The size the project's promise is about.
+const PROMISED: u64 = 1 << 30;
+/// By how much of it an image may be larger or smaller.
+const ABOUT: u64 = PROMISED / 10;
+
+/// Everything, for people.
+pub(super) fn render_all(document: &Document) -> String {
+    let mut parts = vec![heading(document), throughput(document), coverage(document), speedups(document)];
+    if database(document).abs_diff(PROMISED) < ABOUT {
+        let promise = Target {
+            what: "executions per second: seal ÷ fork-4k".to_owned(),
+            bound: Bound::AtLeast(10.0),
+            unit: Unit::Times,
+            measured: of(document, Method::Seal, Method::Fork4k),
+        };
+        parts.push(format!("Promises\n{}", target::render(&[promise])));
+    }
+    page(document, parts)
+}
+
+fn first(document: &Document) -> Option<&Record> {
+    document.records.iter().find(|record| record.experiment == EXPERIMENT)
+}
+
+/// Bytes of the database.
+fn database(document: &Document) -> u64 {
+    first(document).and_then(|record| record.chosen.get("database_bytes")?.as_u64()).unwrap_or(0)
+}
+
+fn heading(document: &Document) -> String {
+    let measured: Vec<Slice> =
+        methods(&document.records).flat_map(|method| slices(&document.records, method)).collect();
+    let version = measured.first().map_or("", |slice| slice.afl.version.as_str());
+    let cpu = first(document).and_then(|record| record.observed.get("cpu")?.as_u64()).unwrap_or(0);
+    format!(
+        "AFL {version}, deferred fork server, SQLite {} with a database of {} in memory, pinned to CPU {cpu}.\n\
+         The methods take turns in slices, each from the same seeds and the same random seed.",
+        rusqlite::version(),
+        show(database(document)),
+    )
+}
+
+/// One row per method: how fast.
+fn throughput(document: &Document) -> String {
+    let row = |method: Method| {
+        let slices = slices(&document.records, method);
+        let summary = Summary::of(&rates(document, method).flat());
+        let middle = |mut figures: Vec<f64>| (!figures.is_empty()).then(|| median(&mut figures));
+        let shim = || slices.iter().filter_map(|slice| slice.shim);
+        let huge = match method {
+            Method::Seal => shim().map(|shim| shim.huge_bytes as f64 / shim.sealed_bytes as f64).collect(),
+            Method::Fork4k | Method::ForkThp | Method::Hugetlb | Method::Odf => {
+                slices.iter().map(|slice| slice.heap_huge_fraction).collect()
+            }
+        };
+        vec![
+            method.name().to_owned(),
+            summary.map_or(String::new(), |rates| three_figures(rates.p50)),
+            summary.map_or(String::new(), |rates| format!("{}–{}", three_figures(rates.p10), three_figures(rates.p90))),
+            three_figures(mean_rate(&slices)),
+            slices.len().to_string(),
+            middle(shim().map(|shim| shim.fork_us).collect()).map_or(String::new(), time),
+            middle(slices.iter().map(|slice| slice.startup_s * 1e6).collect()).map_or(String::new(), time),
+            middle(shim().map(|shim| shim.seal_seconds * 1e6).collect()).map_or(String::new(), time),
+            middle(huge).map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = methods(&document.records).map(row).collect();
+    let headers = [
+        "method",
+        "executions/s",
+        "p10–p90",
+        "mean",
+        "slices",
+        "fork call (mean)",
+        "start-up",
+        "of it sealing",
+        "on 2 MB pages",
+    ];
+    format!("Throughput, by the second\n{}", table::render(&headers, &rows, 1))
+}
+
+/// One row per method: what was found, in all slices and for equal work.
+fn coverage(document: &Document) -> String {
+    let row = |method: Method| {
+        let slices = slices(&document.records, method);
+        let most = |figure: fn(&AflStats) -> u64| slices.iter().map(|slice| figure(&slice.afl)).max().unwrap_or(0);
+        let all = |figure: fn(&Slice) -> u64| slices.iter().map(figure).sum::<u64>();
+        let equal = equal(document, method);
+        let percent = slices.iter().map(|slice| slice.afl.coverage_percent).fold(0.0, f64::max);
+        vec![
+            method.name().to_owned(),
+            all(|slice| slice.executions).to_string(),
+            most(|afl| afl.edges).to_string(),
+            format!("{percent:.2} %"),
+            most(|afl| afl.corpus).to_string(),
+            all(|slice| slice.afl.crashes).to_string(),
+            all(|slice| slice.afl.hangs).to_string(),
+            equal.as_ref().map_or(String::new(), |afl| afl.edges.to_string()),
+            equal.as_ref().map_or(String::new(), |afl| afl.executions.to_string()),
+        ]
+    };
+    let rows: Vec<Vec<String>> = methods(&document.records).map(row).collect();
+    let headers =
+        ["method", "executions", "edges", "map", "corpus", "crashes", "hangs", "equal work: edges", "executions"];
+    format!("Coverage: the best slice, and after equally many executions\n{}", table::render(&headers, &rows, 1))
+}
+
+/// "seal against fork-4k: 30 × (28–32) the executions per second"
+fn speedups(document: &Document) -> String {
+    let line = |plain: Method| {
+        let found = of(document, Method::Seal, plain)?;
+        Some(format!("seal against {plain}: {} the executions per second", ratio(&found)))
+    };
+    [Method::Fork4k, Method::ForkThp].into_iter().filter_map(line).collect::<Vec<_>>().join("\n")
+}

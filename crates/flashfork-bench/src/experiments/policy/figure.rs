@@ -1,0 +1,107 @@
+//! Where each engine loses: a panel for each engine, kind of memory and number of forks; in it sizes over written shares.
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::report::{Cell, PROMISE};
+use super::subject::Who;
+use flashfork_measure::BenchError;
+use flashfork_measure::size::show;
+
+const BOX: (i32, i32) = (38, 22);
+const GAP: i32 = 26;
+const LEFT: i32 = 96;
+const TOP: i32 = 64;
+
+/// The figure as SVG.
+pub(super) fn draw(cells: &[Cell]) -> Result<String, BenchError> {
+    paint(cells).map_err(|e| BenchError::Unable(format!("can't draw the figure: {e}")))
+}
+
+fn paint(cells: &[Cell]) -> Result<String, Box<dyn std::error::Error>> {
+    let mut sizes: Vec<u64> = cells.iter().map(|c| c.size).collect();
+    let mut dirty: Vec<f64> = cells.iter().map(|c| c.dirty).collect();
+    let mut columns: Vec<(bool, u64)> = cells.iter().map(|c| (c.thp, c.forks)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    dirty.sort_by(f64::total_cmp);
+    dirty.dedup();
+    columns.sort_unstable();
+    columns.dedup();
+    let panel = (BOX.0 * dirty.len() as i32 + GAP, BOX.1 * sizes.len() as i32 + GAP);
+    let width = LEFT + panel.0 * columns.len() as i32;
+    let height = TOP + panel.1 * Who::ALL.len() as i32 + 24;
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (width.max(420) as u32, height as u32)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let font = |size: i32| ("sans-serif", size).into_font().color(&RGBColor(34, 34, 34));
+        let centred = |size: i32| font(size).pos(Pos::new(HPos::Center, VPos::Center));
+        let title = "Time of all cycles, seals included: times the better of fork and seal (white: at most 1.1)";
+        area.draw(&Text::new(title, (8, 8), font(14)))?;
+        for (column, &(thp, forks)) in columns.iter().enumerate() {
+            let left = LEFT + panel.0 * column as i32;
+            let head = format!("{}, {forks} forks", if thp { "THP" } else { "4 KB" });
+            area.draw(&Text::new(head, (left, 36), font(12)))?;
+            for (row, who) in Who::ALL.into_iter().enumerate() {
+                let top = TOP + panel.1 * row as i32;
+                if column == 0 {
+                    area.draw(&Text::new(who.name(), (8, top), font(14)))?;
+                }
+                for (y, &size) in sizes.iter().enumerate() {
+                    let at = top + BOX.1 * y as i32;
+                    if column == 0 {
+                        area.draw(&Text::new(show(size), (46, at + 5), font(11)))?;
+                    }
+                    for (x, &percent) in dirty.iter().enumerate() {
+                        let found = cells.iter().find(|c| {
+                            (c.thp, c.forks, c.size) == (thp, forks, size) && c.dirty.total_cmp(&percent).is_eq()
+                        });
+                        let from = (left + BOX.0 * x as i32, at);
+                        let to = (from.0 + BOX.0 - 1, from.1 + BOX.1 - 1);
+                        let ratio = found.map(|c| c.ratio(who, false));
+                        area.draw(&Rectangle::new([from, to], colour(ratio).filled()))?;
+                        area.draw(&Rectangle::new([from, to], RGBColor(200, 200, 200).stroke_width(1)))?;
+                        if let Some(ratio) = ratio {
+                            let middle = (from.0 + BOX.0 / 2, from.1 + BOX.1 / 2);
+                            area.draw(&Text::new(format!("{ratio:.1}"), middle, centred(11)))?;
+                        }
+                    }
+                }
+                if row + 1 == Who::ALL.len() {
+                    for (x, percent) in dirty.iter().enumerate() {
+                        let at = (left + BOX.0 * x as i32 + BOX.0 / 2, top + panel.1 - GAP + 8);
+                        area.draw(&Text::new(format!("{percent} %"), at, centred(10)))?;
+                    }
+                }
+            }
+        }
+        area.present()?;
+    }
+    Ok(svg)
+}
+
+/// The worse the darker; grey where nothing was measured.
+fn colour(ratio: Option<f64>) -> RGBColor {
+    match ratio {
+        None => RGBColor(225, 225, 225),
+        Some(r) if r <= PROMISE => WHITE,
+        Some(r) if r <= 2.0 => RGBColor(255, 236, 190),
+        Some(r) if r <= 5.0 => RGBColor(255, 196, 130),
+        Some(_) => RGBColor(240, 140, 110),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_of_every_engine_is_drawn() {
+        let cell = |size, dirty| Cell { thp: true, size, dirty, forks: 10, all: [1.0, 7.0, 1.5], latest: [1.0; 3] };
+        let svg = draw(&[cell(1 << 20, 0.0), cell(1 << 30, 1.0)]).unwrap();
+        for text in ["7.0", "1.5", "1 GB", "1 MB", "THP, 10 forks", "auto"] {
+            assert!(svg.contains(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The grid as a table.
+
+use serde_json::Value;
+
+use super::subject::Who;
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::show;
+use flashfork_measure::table::{render, time};
+
+/// What `auto` promises: at most so many times the best, in the long run; and at most so many times a plain process's memory.
+pub(super) const PROMISE: f64 = 1.1;
+const MEMORY: f64 = 1.5;
+
+/// One cell of the grid.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cell {
+    pub thp: bool,
+    pub size: u64,
+    pub dirty: f64,
+    pub forks: u64,
+    /// Microseconds a cycle over all forks, and over the latest, in the order of [`Who::ALL`].
+    pub all: [f64; 3],
+    pub latest: [f64; 3],
+}
+
+impl Cell {
+    /// How many times as long as the best engine without a policy one takes, by the latest cycles or by all.
+    pub fn ratio(&self, who: Who, latest: bool) -> f64 {
+        let times = if latest { &self.latest } else { &self.all };
+        times[who as usize] / times[Who::Fork as usize].min(times[Who::Seal as usize])
+    }
+}
+
+/// The cells of which every engine has a figure.
+pub(super) fn cells(document: &Document) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for record in &document.records {
+        let get = |name: &str| record.chosen.get(name);
+        let (Some(thp), Some(size), Some(dirty), Some(forks)) = (
+            get("thp").and_then(Value::as_bool),
+            get("size").and_then(Value::as_u64),
+            get("dirty_percent").and_then(Value::as_f64),
+            get("forks").and_then(Value::as_u64),
+        ) else {
+            continue;
+        };
+        let Some(who) = Who::ALL.into_iter().find(|who| who.name() == record.method) else { continue };
+        let same = |c: &&mut Cell| (c.thp, c.size, c.forks) == (thp, size, forks) && c.dirty.total_cmp(&dirty).is_eq();
+        if cells.iter_mut().find(same).is_none() {
+            cells.push(Cell { thp, size, dirty, forks, all: [f64::NAN; 3], latest: [f64::NAN; 3] });
+        }
+        if let Some(cell) = cells.iter_mut().find(same) {
+            let times =
+                if get("measure").and_then(Value::as_str) == Some("latest") { &mut cell.latest } else { &mut cell.all };
+            times[who as usize] = record.p50;
+        }
+    }
+    cells.retain(|cell| cell.all.iter().chain(&cell.latest).all(|time| time.is_finite()));
+    cells
+}
+
+pub(super) fn render_all(document: &Document) -> String {
+    let cells = cells(document);
+    let rows: Vec<Vec<String>> = cells
+        .iter()
+        .map(|c| {
+            vec![
+                pages(c.thp).to_owned(),
+                show(c.size),
+                format!("{} %", c.dirty),
+                c.forks.to_string(),
+                time(c.all[0]),
+                time(c.all[1]),
+                time(c.all[2]),
+                format!("{:.2}", c.ratio(Who::Auto, false)),
+                format!("{:.2}", c.ratio(Who::Auto, true)),
+            ]
+        })
+        .collect();
+    let headers =
+        ["pages", "size", "written", "forks", "fork", "seal", "auto", "auto : best, all", "auto : best, latest"];
+    let parts = [
+        "Time of a cycle (writes, fork, a clone that ends at once; seals included) over all forks so far; auto against the better of \
+         the other two, over all forks and over those since the row before. Medians."
+            .to_owned(),
+        render(&headers, &rows, 1),
+        kept(&cells),
+        memory(document),
+    ];
+    page(document, parts)
+}
+
+fn pages(thp: bool) -> &'static str {
+    if thp { "THP" } else { "4 KB" }
+}
+
+/// In how many cells the promise was kept, and where it was missed by most: over all forks, and over the latest of the cells with
+/// the most forks of their kind.
+fn kept(cells: &[Cell]) -> String {
+    let longest = |c: &&Cell| {
+        let same = |o: &&Cell| (o.thp, o.size) == (c.thp, c.size) && o.dirty.total_cmp(&c.dirty).is_eq();
+        cells.iter().filter(same).all(|other| other.forks <= c.forks)
+    };
+    let line = |what: &str, latest: bool, cells: &mut dyn Iterator<Item = &Cell>| {
+        let cells: Vec<&Cell> = cells.collect();
+        let ratio = |c: &&&Cell| c.ratio(Who::Auto, latest);
+        let worst = cells.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
+        let over = cells.iter().filter(|c| ratio(c) > PROMISE).count();
+        Some(format!(
+            "auto {what}: above {PROMISE} times the best in {over} of {} cells; {:.2} times at worst ({}, {}, {} % written, {} forks)",
+            cells.len(),
+            ratio(&worst),
+            show(worst.size),
+            pages(worst.thp),
+            worst.dirty,
+            worst.forks
+        ))
+    };
+    let lines = [
+        line("over all forks", false, &mut cells.iter()),
+        line("over the latest forks of each run", true, &mut cells.iter().filter(longest)),
+    ];
+    lines.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// Most memory after a fork, in times of a process with nothing sealed.
+fn memory(document: &Document) -> String {
+    let most = |who: Who| {
+        let of = |r: &&Record| r.method == who.name() && r.chosen.get("measure") == Some(&"extra_memory".into());
+        document.records.iter().filter(of).map(|record| 1.0 + record.max).max_by(f64::total_cmp)
+    };
+    let (Some(auto), Some(seal)) = (most(Who::Auto), most(Who::Seal)) else { return String::new() };
+    format!("most memory after a fork, times a plain process's: auto {auto:.2} (promised: {MEMORY}), seal {seal:.2}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashfork_measure::host::HostCard;
+
+    #[test]
+    fn auto_is_held_against_the_better_of_the_others() {
+        let c = Cell { thp: false, size: 1, dirty: 0.0, forks: 1, all: [10.0, 20.0, 12.0], latest: [30.0, 20.0, 21.0] };
+        assert!((c.ratio(Who::Auto, false) - 1.2).abs() < 1e-9 && (c.ratio(Who::Auto, true) - 1.05).abs() < 1e-9);
+        assert!((c.ratio(Who::Seal, false) - 2.0).abs() < 1e-9);
+        let early = Cell { latest: [1.0, 1.0, 9.0], forks: 0, ..c.clone() };
+        let text = kept(&[early, c]);
+        assert!(text.contains("in 2 of 2 cells; 1.20 times at worst"), "{text}");
+        assert!(text.contains("latest forks of each run: above 1.1 times the best in 0 of 1 cells; 1.05"), "{text}");
+    }
+
+    #[test]
+    fn memory_is_told_for_both() {
+        let record = |who: Who, size: u64, extra| {
+            let chosen = [("measure", "extra_memory".into()), ("size", size.into())];
+            Record::new("policy", who.name(), chosen, "times", vec![extra]).unwrap()
+        };
+        let records = vec![record(Who::Seal, 1, 0.9), record(Who::Auto, 1, 0.3), record(Who::Auto, 2, 0.25)];
+        let text = memory(&Document::new(HostCard::read().unwrap(), records));
+        assert!(text.contains("auto 1.30") && text.contains("seal 1.90"), "{text}");
+    }
+}

@@ -1,0 +1,193 @@
+//! One run: a fresh parent that writes and forks.
+
+use std::time::{Duration, Instant};
+
+use flashfork_core::fork::{Engine, configure};
+use procfs::{Current, Meminfo};
+use serde::{Deserialize, Serialize};
+
+use crate::subjects::parent;
+use crate::subjects::{Facts, Method, Region};
+use flashfork_measure::BenchError;
+use flashfork_measure::worker::Subject;
+
+/// Words in a page.
+const WORDS: usize = 512;
+
+/// Who decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Who {
+    /// Nobody: plain forks.
+    Fork,
+    /// Sealed before the first fork, and anew as the engine `seal` does.
+    Seal,
+    /// The policy.
+    Auto,
+}
+
+impl Who {
+    pub(crate) const ALL: [Self; 3] = [Self::Fork, Self::Seal, Self::Auto];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fork => "fork",
+            Self::Seal => "seal",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+/// What to prepare.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub who: Who,
+    pub thp: bool,
+    pub size: u64,
+    pub cpu: usize,
+}
+
+impl Spec {
+    /// The memory it begins with.
+    pub(crate) fn parent(&self) -> parent::Spec {
+        let method = if self.thp { Method::ForkThp } else { Method::Fork4k };
+        parent::Spec { method, size: self.size, cpu: self.cpu }
+    }
+}
+
+/// A request: cycles that write so many pages each, with the time taken at each of `marks`, ascending.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Ask {
+    pub pages: usize,
+    pub marks: Vec<usize>,
+    /// A mark that would come later than so many milliseconds is not waited for.
+    pub budget: u64,
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    /// Microseconds from the first cycle to each mark that was reached.
+    pub taken: Vec<f64>,
+    /// Most bytes of memory used after a fork, beyond those at the beginning.
+    pub extra: u64,
+}
+
+/// A parent.
+#[derive(Debug)]
+pub(crate) struct PolicySubject {
+    region: Region,
+    who: Who,
+}
+
+impl Subject for PolicySubject {
+    const NAME: &'static str = "policy";
+    type Spec = Spec;
+    type Ready = Facts;
+    type Ask = Ask;
+    type Reply = Reply;
+
+    fn prepare(spec: Spec) -> Result<(Self, Facts), BenchError> {
+        let region = spec.parent().fill()?;
+        let facts = Facts::read(&region)?;
+        Ok((Self { region, who: spec.who }, facts))
+    }
+
+    fn answer(&mut self, ask: Ask) -> Result<Reply, BenchError> {
+        let engine = match self.who {
+            Who::Fork => Engine::Fork,
+            Who::Seal => Engine::Seal,
+            Who::Auto => Engine::Auto,
+        };
+        configure(engine, false).map_err(|e| BenchError::Unable(format!("engine {engine:?}: {e:?}")))?;
+        let mut random = fastrand::Rng::with_seed(1);
+        let (mut taken, mut spent, mut cycle) = (Vec::new(), Duration::ZERO, 0);
+        let (begin, mut extra) = (memory_used()?, 0);
+        for &mark in &ask.marks {
+            if spent * mark as u32 / cycle.max(1) as u32 > Duration::from_millis(ask.budget) {
+                break;
+            }
+            while cycle < mark {
+                let start = Instant::now();
+                for _ in 0..ask.pages {
+                    let at = random.usize(..self.region.pages()) * WORDS;
+                    // What is there already: the check at the end stays simple, and a write is a write.
+                    self.region.write(at, self.region.read(at));
+                }
+                clone_that_ends()?;
+                spent += start.elapsed();
+                cycle += 1;
+                extra = extra.max(memory_used()?.saturating_sub(begin));
+            }
+            taken.push(spent.as_secs_f64() * 1e6);
+        }
+        self.region.verify()?;
+        Ok(Reply { taken, extra })
+    }
+}
+
+/// Bytes of the machine's memory that hold no file: no process is charged with a sealed page that nobody has mapped.
+fn memory_used() -> Result<u64, BenchError> {
+    let memory = Meminfo::current().map_err(|e| BenchError::system("read /proc/meminfo", std::io::Error::other(e)))?;
+    Ok(memory.anon_pages.unwrap_or(0) + memory.shmem.unwrap_or(0))
+}
+
+/// A fork whose child ends at once.
+fn clone_that_ends() -> Result<(), BenchError> {
+    let failed = |what: &str| BenchError::Unable(format!("{what}: {}", std::io::Error::last_os_error()));
+    // SAFETY: the child ends at once, by a call that is async-signal-safe.
+    let pid = flashfork_core::fork::fork(|| unsafe { libc::fork() }, clock);
+    match pid {
+        // SAFETY: ends the child without the parent's exit handlers.
+        0 => unsafe { libc::_exit(0) },
+        pid if pid < 0 => Err(failed("fork")),
+        pid => {
+            let mut status = 0;
+            // SAFETY: waits for our own child.
+            match unsafe { libc::waitpid(pid, &raw mut status, 0) } {
+                ended if ended == pid && status == 0 => Ok(()),
+                _ => Err(failed(&format!("a clone ended with status {status:#x}"))),
+            }
+        }
+    }
+}
+
+fn clock() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one struct timespec to a local; with this clock it can't fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_reaches_its_marks_unless_they_take_too_long() {
+        // Pinned, and with an engine of its own, in a child: neither must outlive the test.
+        // SAFETY: glibc keeps its allocator usable across fork; the child ends without the harness's exit handlers.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            let right = std::panic::catch_unwind(|| {
+                let cpu = flashfork_measure::pin::chosen_cpu().unwrap();
+                for who in Who::ALL {
+                    let spec = Spec { who, thp: false, size: 16 << 20, cpu };
+                    let (mut subject, facts) = PolicySubject::prepare(spec).unwrap();
+                    assert_eq!(spec.parent().flaw(&facts), None);
+                    let mut ask = Ask { pages: 10, marks: vec![2, 5], budget: 600_000 };
+                    let reply = subject.answer(ask.clone()).unwrap();
+                    assert!(reply.taken.len() == 2 && reply.taken[0] < reply.taken[1], "{reply:?}");
+                    ask.budget = 0;
+                    assert_eq!(subject.answer(ask).unwrap().taken.len(), 1, "the first mark is always waited for");
+                }
+            });
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(right.is_err())) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child just made.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+    }
+}

@@ -1,0 +1,242 @@
+//! `bench redis`: what clients of a Redis see while it takes snapshots, and how long its forks take.
+//!
+//! Tables 4 and 5 of on-demand-fork (EuroSys 2021): a Redis with 1 GB of data answers three connections, each with 2,000 requests under way
+//! (one in eleven writes, as memtier_benchmark has it), and saves its data to disk again and again. Latency is from sending a request until its
+//! answer is read; the time of a fork is what Redis says (`latest_fork_usec`), which with a seal includes sealing anew what was written.
+//! Each round starts each server anew, in a random order, and its first snapshot, which may seal everything, is not counted.
+
+mod client;
+mod load;
+mod server;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::subjects::Method;
+use crate::subjects::memory;
+use crate::subjects::parent::RESERVE;
+use flashfork_measure::experiment::{Experiment, Places, Results, page};
+use flashfork_measure::order::shuffled_round;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::{Size, show};
+use flashfork_measure::table::{render, time};
+use flashfork_measure::{BenchError, Progress};
+use load::Load;
+use server::Server;
+
+/// The name of this experiment in records.
+pub const EXPERIMENT: &str = "redis";
+
+/// Percentiles of the paper's table 4, with its latencies in milliseconds: fork and on-demand fork.
+const PAPER: [(f64, f64, f64); 6] = [
+    (50.0, 4.319, 3.871),
+    (90.0, 5.247, 4.159),
+    (95.0, 5.343, 4.255),
+    (99.0, 5.695, 4.575),
+    (99.9, 6.335, 4.799),
+    (99.99, 16.255, 5.535),
+];
+
+/// Options of `bench redis`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench redis --size 256M --rounds 2")]
+pub struct RedisOptions {
+    /// Size of the data
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub size: Size,
+
+    /// How often each method is measured
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+
+    /// Snapshots counted in each round
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub snapshots: u32,
+
+    /// Connections
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub connections: u32,
+
+    /// Requests under way on each connection
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub depth: u32,
+
+    /// The shim [default: the installed one]
+    #[arg(long, value_name = "FILE")]
+    pub preload: Option<PathBuf>,
+}
+
+/// What one method's rounds gave.
+#[derive(Debug, Default)]
+struct Samples {
+    /// Microseconds, one vector for each percentile of the table.
+    latencies: [Vec<f64>; PAPER.len()],
+    rates: Vec<f64>,
+    forks: Vec<f64>,
+}
+
+impl Experiment for RedisOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str =
+        "Real Redis: what its clients see while it takes snapshots, and how long its forks take";
+
+    fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        measure(self, here, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
+}
+
+fn measure(
+    options: &RedisOptions,
+    here: &dyn Places,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let shim = &options.preload.clone().map_or_else(|| here.shim(), Ok)?;
+    let size = options.size.0;
+    // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may be memory.
+    memory::require(&memory::headroom()?, format!("a Redis with {}", show(size)), 3 * size + RESERVE)?;
+    let (methods, missing) = Method::here();
+    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
+    let mut samples: Vec<Samples> = methods.iter().map(|_| Samples::default()).collect();
+    let mut left_out = vec![None; methods.len()];
+    let mut random = fastrand::Rng::with_seed(size);
+    progress.begin("servers", u64::from(options.rounds) * methods.len() as u64);
+    let mut done = Ok(());
+    'rounds: for round in 0..options.rounds {
+        for index in shuffled_round(methods.len(), &mut random) {
+            if progress.over(round as usize) {
+                break 'rounds;
+            }
+            if left_out[index].is_none() {
+                match visit(options, methods[index], shim, &mut samples[index], random.u64(..)) {
+                    Ok(why) => left_out[index] = why,
+                    Err(error) => {
+                        done = Err(error);
+                        break 'rounds;
+                    }
+                }
+            }
+            progress.step();
+        }
+    }
+    for ((method, samples), why) in methods.into_iter().zip(samples).zip(left_out) {
+        match why {
+            Some(why) => results.leave_out(method.name(), why, progress),
+            None => keep(results, method, options, samples)?,
+        }
+    }
+    done
+}
+
+/// One server's round; or why there can be none.
+fn visit(
+    options: &RedisOptions,
+    method: Method,
+    shim: &std::path::Path,
+    samples: &mut Samples,
+    seed: u64,
+) -> Result<Option<String>, BenchError> {
+    let mut server = Server::start(method, shim)?;
+    let keys = server.fill(options.size.0)?;
+    server.snapshot()?;
+    if method == Method::Seal && !server.is_sealed()? {
+        return Ok(Some("Redis was not sealed: it has threads, and this version doesn't stop them".into()));
+    }
+    let load = Load::start(server.socket(), options.connections, options.depth, keys, seed)?;
+    // The connections' buffers fill, and the server's caches.
+    std::thread::sleep(Duration::from_millis(500));
+    load.begin();
+    for _ in 0..options.snapshots {
+        samples.forks.push(server.snapshot()?);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let (mut latencies, seconds) = load.end()?;
+    server.stop()?;
+    latencies.sort_unstable();
+    if latencies.is_empty() {
+        return Err(BenchError::Unable("Redis answered nothing".into()));
+    }
+    samples.rates.push(latencies.len() as f64 / seconds);
+    for (kept, (percentile, ..)) in samples.latencies.iter_mut().zip(PAPER) {
+        let rank = (percentile / 100.0 * (latencies.len() - 1) as f64).round() as usize;
+        kept.push(f64::from(latencies[rank]));
+    }
+    Ok(None)
+}
+
+fn keep(results: &mut Results, method: Method, options: &RedisOptions, samples: Samples) -> Result<(), BenchError> {
+    let mut record = |measure: &str, percentile: Option<f64>, unit: &str, samples: Vec<f64>| {
+        if samples.is_empty() {
+            return Ok(());
+        }
+        let chosen = [
+            ("measure", json!(measure)),
+            ("size", json!(options.size.0)),
+            ("connections", json!(options.connections)),
+            ("depth", json!(options.depth)),
+        ];
+        let chosen = chosen.into_iter().chain(percentile.map(|percentile| ("percentile", json!(percentile))));
+        results.records.push(Record::new(EXPERIMENT, method.name(), chosen, unit, samples)?);
+        Ok::<(), BenchError>(())
+    };
+    for (latencies, (percentile, ..)) in samples.latencies.into_iter().zip(PAPER) {
+        record("latency", Some(percentile), "us", latencies)?;
+    }
+    record("rate", None, "1/s", samples.rates)?;
+    record("fork", None, "us", samples.forks)
+}
+
+fn report(document: &Document) -> String {
+    let methods = || Method::ALL.into_iter();
+    let of = |method: Method, wanted: &[(&str, serde_json::Value)]| document.find(EXPERIMENT, method.name(), wanted);
+    let here: Vec<Method> = methods().filter(|method| of(*method, &[("measure", "fork".into())]).is_some()).collect();
+    let mut latency = Vec::new();
+    for (percentile, fork, on_demand) in PAPER {
+        let wanted = [("measure", "latency".into()), ("percentile", percentile.into())];
+        let cell = |method: &Method| of(*method, &wanted).map_or(String::new(), |found| time(found.p50));
+        let paper = [time(fork * 1e3), time(on_demand * 1e3)];
+        latency.push([format!("{percentile} %")].into_iter().chain(here.iter().map(cell)).chain(paper).collect());
+    }
+    let rate = |method: &Method| {
+        of(*method, &[("measure", "rate".into())]).map_or(String::new(), |found| format!("{:.0}/s", found.p50))
+    };
+    latency.push(["answers".to_owned()].into_iter().chain(here.iter().map(rate)).collect());
+    let names: Vec<&str> = here.iter().map(|method| method.name()).collect();
+    let headers: Vec<&str> =
+        ["latency"].into_iter().chain(names.iter().copied()).chain(["paper: fork", "paper: on demand"]).collect();
+    let mut forks: Vec<Vec<String>> = Vec::new();
+    for method in &here {
+        if let Some(found) = of(*method, &[("measure", "fork".into())]) {
+            forks.push(vec![
+                method.name().to_owned(),
+                time(found.p50),
+                time(found.min),
+                time(found.max),
+                found.n.to_string(),
+            ]);
+        }
+    }
+    forks.push(vec!["paper: fork (mean)".into(), time(7400.0), String::new(), String::new(), "5".into()]);
+    forks.push(vec!["paper: on demand (mean)".into(), time(120.0), String::new(), String::new(), "5".into()]);
+    let size = document.records.iter().find_map(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
+    page(
+        document,
+        [
+            format!(
+                "Redis with {}: latency of requests while it takes snapshots (median of the rounds)\n{}",
+                show(size),
+                render(&headers, &latency, 1)
+            ),
+            format!(
+                "Its forks, as Redis tells; with a seal, sealing anew what was written is part of them\n{}",
+                render(&["method", "median", "least", "most", "forks"], &forks, 1)
+            ),
+        ],
+    )
+}

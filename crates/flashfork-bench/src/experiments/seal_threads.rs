@@ -1,0 +1,240 @@
+//! `bench seal-threads`: how long threads stand still while their process is sealed.
+//!
+//! A thread reads the clock without a break and keeps each gap; the others write a page each millisecond. Beside that the same thread's
+//! gaps while somebody stops and continues the process with SIGSTOP and SIGCONT. Each seal is made in a fresh process.
+
+mod subject;
+
+pub(crate) use subject::SealThreadsSubject;
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use serde_json::json;
+
+use crate::once::each_once;
+use crate::subjects::Method;
+use crate::subjects::engine::Pages;
+use crate::subjects::memory;
+use crate::subjects::parent::RESERVE;
+use flashfork_measure::experiment::{Experiment, Places, Results, page};
+use flashfork_measure::order::shuffled_rounds;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::{Size, show};
+use flashfork_measure::stats::Summary;
+use flashfork_measure::table::{render, time};
+use flashfork_measure::worker::{Registered, Worker};
+use flashfork_measure::{BenchError, Progress, pin};
+use subject::{Ask, Reply, Spec};
+
+/// The name of this experiment in records.
+pub const EXPERIMENT: &str = "seal-threads";
+
+/// SIGSTOP and SIGCONT in records.
+const BASELINE: &str = "sigstop";
+/// How often they are sent to each process.
+const STOPS: u32 = 100;
+
+/// Options of `bench seal-threads`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench seal-threads --sizes 256M --threads 1,4")]
+pub struct SealThreadsOptions {
+    /// Sizes of the process's memory
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "256M,1G,4G")]
+    pub sizes: Vec<Size>,
+
+    /// Numbers of threads beside the one that seals
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,4,16",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub threads: Vec<u32>,
+
+    /// How often each is sealed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+}
+
+impl Experiment for SealThreadsOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "How long threads stand still while their process is sealed";
+    const WORKERS: &'static [Registered] = &[Registered::of::<SealThreadsSubject>()];
+
+    fn measure(
+        &self,
+        _here: &dyn Places,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
+}
+
+/// One combination, and what was found.
+struct Cell {
+    spec: Spec,
+    pages: Pages,
+    /// Microseconds, as a thread saw them.
+    pauses: Vec<f64>,
+    stops: Vec<f64>,
+    seconds: Vec<f64>,
+    /// By the engine's account: how many, microseconds of one, and of the longest.
+    counts: Vec<f64>,
+    means: Vec<f64>,
+    longest: Vec<f64>,
+}
+
+fn measure(options: &SealThreadsOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+    let cpu = pin::chosen_cpu()?;
+    let Some(other_cpu) = pin::allowed_cpus()?.into_iter().find(|other| *other != cpu) else {
+        return Err(BenchError::Unable("with one CPU every thread waits for the others: two are needed".into()));
+    };
+    for Size(size) in each_once(options.sizes.iter().copied()) {
+        memory::require(&memory::headroom()?, format!("a process of {}", show(size)), size + RESERVE)?;
+        let mut cells = Vec::new();
+        for threads in each_once(options.threads.iter().copied()) {
+            for pages in [Pages::Small, Pages::Auto] {
+                let spec = Spec { size, threads, cpu, other_cpu };
+                let (pauses, stops, seconds, counts, means, longest) = Default::default();
+                cells.push(Cell { spec, pages, pauses, stops, seconds, counts, means, longest });
+            }
+        }
+        progress.begin(&format!("{}: sealing", show(size)), u64::from(options.rounds) * cells.len() as u64);
+        let mut done = Ok(());
+        'rounds: for (made, order) in
+            shuffled_rounds(options.rounds as usize, cells.len(), size).into_iter().enumerate()
+        {
+            for index in order {
+                if progress.over(made) {
+                    break 'rounds;
+                }
+                done = cells[index].visit();
+                if done.is_err() {
+                    break 'rounds;
+                }
+                progress.step();
+            }
+        }
+        for cell in cells {
+            cell.keep(results)?;
+        }
+        done?;
+    }
+    Ok(())
+}
+
+impl Cell {
+    /// A process is made, stopped and continued, sealed, and looked at.
+    fn visit(&mut self) -> Result<(), BenchError> {
+        let name = format!("seal-threads {}, {} threads", show(self.spec.size), self.spec.threads);
+        let mut worker = Worker::<SealThreadsSubject>::start(name, &self.spec)?;
+        worker.ask(&Ask::Watch)?;
+        for _ in 0..STOPS {
+            stop_and_continue(worker.pid())?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.stops.extend(worker.ask(&Ask::Gaps)?.gaps);
+        let Reply { gaps, seconds, pauses, total, longest } = worker.ask(&Ask::Seal(self.pages))?;
+        self.pauses.extend(gaps);
+        self.seconds.push(seconds);
+        self.counts.push(f64::from(pauses));
+        self.means.push(total / f64::from(pauses.max(1)));
+        self.longest.push(longest);
+        worker.ask(&Ask::Verify)?;
+        Ok(())
+    }
+
+    fn keep(self, results: &mut Results) -> Result<(), BenchError> {
+        let method = Method::Seal.name();
+        for (method, measure, unit, samples) in [
+            (method, "gap", "us", self.pauses),
+            (method, "seal_time", "s", self.seconds),
+            (method, "pauses", "count", self.counts),
+            (method, "pause_mean", "us", self.means),
+            (method, "pause_longest", "us", self.longest),
+            (BASELINE, "gap", "us", self.stops),
+        ] {
+            if samples.is_empty() {
+                continue;
+            }
+            let chosen = [
+                ("measure", json!(measure)),
+                ("size", json!(self.spec.size)),
+                ("threads", json!(self.spec.threads)),
+                ("pages", json!(self.pages)),
+            ];
+            results.records.push(Record::new(EXPERIMENT, method, chosen, unit, samples)?);
+        }
+        Ok(())
+    }
+}
+
+/// What a shell's `kill -STOP` and `kill -CONT` do, one right after the other has taken hold.
+fn stop_and_continue(pid: u32) -> Result<(), BenchError> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(BenchError::Unable("a worker has no id".into()))?;
+    let send = |signal| kill_process(pid, signal).map_err(|e| BenchError::system("stop or continue a worker", e));
+    send(Signal::STOP)?;
+    match waitpid(Some(pid), WaitOptions::UNTRACED) {
+        Ok(Some((_, status))) if status.stopped() => {}
+        Ok(_) => return Err(BenchError::Unable("a worker ended when it should have stopped".into())),
+        Err(errno) => return Err(BenchError::system("wait for a worker to stop", errno)),
+    }
+    send(Signal::CONT)
+}
+
+fn report(document: &Document) -> String {
+    let mut rows = Vec::new();
+    for gaps in &document.records {
+        let is_gap = |record: &Record| record.chosen.get("measure") == Some(&json!("gap"));
+        if gaps.method != Method::Seal.name() || !is_gap(gaps) {
+            continue;
+        }
+        let same = |method: &str, measure: &str| {
+            let key = |name: &str| gaps.chosen.get(name).cloned().unwrap_or_default();
+            let wanted = [
+                ("measure", json!(measure)),
+                ("size", key("size")),
+                ("threads", key("threads")),
+                ("pages", key("pages")),
+            ];
+            document.find(EXPERIMENT, method, &wanted)
+        };
+        let number = |name: &str| gaps.chosen.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+        let count = same(Method::Seal.name(), "pauses").map_or(0.0, |r| r.samples.iter().sum());
+        let seconds = same(Method::Seal.name(), "seal_time").map_or(0.0, |r| r.p50);
+        let mean = same(Method::Seal.name(), "pause_mean").map_or(0.0, |r| r.p50);
+        let longest = same(Method::Seal.name(), "pause_longest").map_or(0.0, |r| r.max);
+        let mut row = vec![
+            show(number("size")),
+            if gaps.chosen.get("pages") == Some(&json!(Pages::Small)) { "4 KB".into() } else { "2 MB".into() },
+            number("threads").to_string(),
+            format!("{:.2} s", seconds),
+            count.to_string(),
+            time(mean),
+            time(longest),
+        ];
+        row.extend(spread(&gaps.samples));
+        row.extend(spread(&same(BASELINE, "gap").map_or(Vec::new(), |r| r.samples.clone())));
+        rows.push(row);
+    }
+    let headers = [
+        "size", "pages", "threads", "seal", "pauses", "mean", "longest", "seen", "p99", "longest", "SIGSTOP", "p99",
+        "longest",
+    ];
+    let head = format!(
+        "How often and how long threads were stopped by the engine's account; gaps of {} µs or more that a thread which never rests saw \
+         during the seal, and at SIGSTOP and SIGCONT",
+        subject::LEAST_US
+    );
+    page(document, [format!("{head}\n{}", render(&headers, &rows, 1))])
+}
+
+/// Median, p99 and longest.
+fn spread(samples: &[f64]) -> [String; 3] {
+    match Summary::of(samples) {
+        Some(summary) => [summary.p50, summary.p99, summary.max].map(time),
+        None => Default::default(),
+    }
+}

@@ -1,0 +1,129 @@
+//! The tables of `bench unit-test`.
+
+use super::EXPERIMENT;
+use super::case::Case;
+use super::found::{HUGE_HEAP, INITIALISE, Phase, SEAL, SEALED, SEALED_HUGE, find, methods, once, pooled, ratio as of};
+use super::plan::harnesses;
+use crate::subjects::Method;
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::size::show;
+use flashfork_measure::stats::Summary;
+use flashfork_measure::table::{ratio, time, time_range};
+use flashfork_measure::target::{Bound, Target, Unit};
+use flashfork_measure::{table, target};
+
+/// The size the project's promises are about.
+const PROMISED: u64 = 1 << 30;
+/// By how much of it an image may be larger or smaller.
+const ABOUT: u64 = PROMISED / 10;
+
+/// Everything, for people.
+pub(super) fn render_all(document: &Document) -> String {
+    let mut parts = vec![heading(document), preparation(document), tests(document), speedups(document)];
+    if chosen(document, "database_bytes").is_some_and(|bytes| bytes.abs_diff(PROMISED) < ABOUT) {
+        parts.push(format!("Promises\n{}", target::render(&targets(document))));
+    }
+    page(document, parts)
+}
+
+/// What was chosen for all records alike.
+fn chosen(document: &Document, name: &str) -> Option<u64> {
+    document.records.iter().find(|record| record.experiment == EXPERIMENT)?.chosen.get(name)?.as_u64()
+}
+
+fn heading(document: &Document) -> String {
+    let jobs = chosen(document, "jobs").unwrap_or(1) as usize;
+    format!(
+        "SQLite {}, database of {} in memory, {} per method{}, each pinned to one CPU. Medians of interleaved rounds.\n\
+         Every clone found what its parent had counted; every database was unchanged afterwards (checksum over all tables).",
+        rusqlite::version(),
+        show(chosen(document, "database_bytes").unwrap_or(0)),
+        harnesses(jobs),
+        if jobs > 1 { " at the same time" } else { "" },
+    )
+}
+
+/// One row per method: what happens once.
+fn preparation(document: &Document) -> String {
+    let row = |method: Method| {
+        let figure = |phase, show: fn(f64) -> String| {
+            once(document, method, phase).map_or(String::new(), |record| show(record.p50))
+        };
+        let seconds = |phase| figure(phase, |seconds| time(seconds * 1e6));
+        let huge = if method == Method::Seal { SEALED_HUGE } else { HUGE_HEAP };
+        vec![
+            method.name().to_owned(),
+            seconds(INITIALISE),
+            seconds(SEAL),
+            figure(SEALED, |bytes| show(bytes as u64)),
+            figure(huge, |share| format!("{:.0} %", share * 100.0)),
+        ]
+    };
+    let rows: Vec<Vec<String>> = methods(document).into_iter().map(row).collect();
+    let headers = ["method", "initialise (load)", "seal", "sealed", "on 2 MB pages"];
+    format!("Once per harness\n{}", table::render(&headers, &rows, 1))
+}
+
+/// One row per test and method.
+fn tests(document: &Document) -> String {
+    let mut rows = Vec::new();
+    for case in Case::ALL {
+        for method in methods(document) {
+            let record = |phase| find(document, method, case, phase);
+            let figure = |phase| record(phase).map_or(String::new(), |record| time(record.p50));
+            let spread = |record: &Record| Summary::of(&record.samples).map(|s| time_range(s.p10, s.p90));
+            let mut row = vec![case.name().to_owned(), method.name().to_owned()];
+            row.extend(Phase::ALL.map(figure));
+            row.push(record(Phase::Whole).and_then(spread).unwrap_or_default());
+            rows.push(row);
+        }
+    }
+    let headers = ["test", "method", "clone", "test", "reap", "whole", "p10–p90"];
+    format!("Each test, in a clone\n{}", table::render(&headers, &rows, 2))
+}
+
+/// "seal against fork-4k: clone phase 270 × (251–291) faster, whole test 60 × (55–62)"; the same for odf.
+fn speedups(document: &Document) -> String {
+    let line = |engine: Method, plain: Method| {
+        let times = |phase| of(document, plain, engine, &Case::ALL, phase).map(|found| ratio(&found));
+        Some(format!(
+            "{engine} against {plain}: clone phase {} as fast, whole test {} as fast",
+            times(Phase::Clone)?,
+            times(Phase::Whole)?
+        ))
+    };
+    let pairs = [Method::Seal, Method::Odf]
+        .into_iter()
+        .flat_map(|engine| [Method::Fork4k, Method::ForkThp].into_iter().filter_map(move |plain| line(engine, plain)));
+    let lines = pairs.chain(without_clones(document));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What cloning saves at all, as the paper's table 2 asks.
+fn without_clones(document: &Document) -> Option<String> {
+    let load = once(document, Method::Fork4k, INITIALISE)?;
+    let whole = Summary::of(&pooled(document, Method::Seal, &Case::ALL, Phase::Whole).flat())?;
+    Some(format!(
+        "a test in a clone: {}; loading the database for it instead: {}",
+        time(whole.p50),
+        time(load.p50 * 1e6)
+    ))
+}
+
+fn targets(document: &Document) -> Vec<Target> {
+    let faster = |what: &str, phase, times| Target {
+        what: format!("{what}: fork-4k ÷ seal"),
+        bound: Bound::AtLeast(times),
+        unit: Unit::Times,
+        measured: of(document, Method::Fork4k, Method::Seal, &Case::ALL, phase),
+    };
+    let mut targets = vec![faster("clone phase", Phase::Clone, 100.0), faster("whole test", Phase::Whole, 25.0)];
+    targets.extend(Case::ALL.map(|case| Target {
+        what: format!("test phase, {}: seal ÷ fork-4k", case.name()),
+        bound: Bound::AtMost(2.0),
+        unit: Unit::Times,
+        measured: of(document, Method::Seal, Method::Fork4k, &[case], Phase::Test),
+    }));
+    targets
+}

@@ -1,0 +1,196 @@
+//! The records of `bench vm-clone`: what tells them apart, and how they are found again.
+
+use serde_json::{Value, json};
+
+use super::{EXPERIMENT, GuestKind};
+use crate::subjects::vm_host::MemoryPages;
+use flashfork_measure::BenchError;
+use flashfork_measure::experiment::Results;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::sampling::{Ended, Series, Visit};
+use flashfork_measure::stats::Rounds;
+
+/// How a running machine comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Method {
+    /// By claiming a shell that waits.
+    Clone(MemoryPages),
+    /// From nothing.
+    ColdBoot(MemoryPages),
+}
+
+impl Method {
+    /// Every method there is, in table order.
+    pub(super) const ALL: [Self; 6] = [
+        Self::Clone(MemoryPages::Small),
+        Self::Clone(MemoryPages::Thp),
+        Self::Clone(MemoryPages::Hugetlb),
+        Self::ColdBoot(MemoryPages::Small),
+        Self::ColdBoot(MemoryPages::Thp),
+        Self::ColdBoot(MemoryPages::Hugetlb),
+    ];
+
+    /// As records name it.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Clone(pages) => format!("clone-{}", pages.name()),
+            Self::ColdBoot(pages) => format!("cold-boot-{}", pages.name()),
+        }
+    }
+}
+
+/// From the request until the client knows that the guest has left for the first time.
+pub(super) const FIRST_EXIT: &str = "first exit";
+/// From the request until the clone's process is reaped; its guest ends by itself.
+pub(super) const CYCLE: &str = "cycle";
+/// Preparing a shell, before anybody asks.
+pub(super) const PREPARE: &str = "prepare a shell";
+/// From the request until the agent's word that the guest has entropy, clock and hooks.
+pub(super) const READY: &str = "ready";
+/// From the request until the guest is ready and its agent has answered a call: the hello over its socket.
+pub(super) const FIRST_REPLY: &str = "first reply";
+
+/// The steps of a claim as they follow one another. The first is the client's; the last is what nobody measures: both
+/// processes' way through the scheduler.
+pub(super) const STEPS: [&str; 8] = ["send", "check", "map", "vcpus", "machine", "devices", "run", "wake-ups"];
+/// The steps of a cold boot.
+pub(super) const BOOT_STEPS: [&str; 3] = ["create", "load", "run"];
+
+/// What one clone or boot took: measures and microseconds.
+pub(super) type Sample = Vec<(&'static str, f64)>;
+
+/// One method at one size.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cell {
+    pub guest: GuestKind,
+    pub method: Method,
+    /// Bytes of guest memory.
+    pub size: u64,
+    /// The share of the template's memory on 2 MB pages.
+    pub huge_fraction: f64,
+}
+
+impl Cell {
+    /// Keeps the samples of one measure.
+    pub(super) fn keep(
+        self,
+        series: &Series<&'static str>,
+        ended: Ended,
+        results: &mut Results,
+    ) -> Result<(), BenchError> {
+        let chosen = [
+            ("measure", json!(series.measure)),
+            ("guest", json!(self.guest.name())),
+            ("size", json!(self.size)),
+            ("vcpus", json!(1)),
+        ];
+        let observed = [("template_huge_fraction", json!(self.huge_fraction))];
+        results.keep(&self.method.name(), chosen, observed, "us", series, ended)
+    }
+}
+
+/// The samples of a batch, measure by measure.
+pub(super) fn visit(batch: &[Sample]) -> Visit<&'static str> {
+    let measures = batch.first().map_or(&[][..], Vec::as_slice).iter().map(|(name, _)| *name);
+    let of = |measure: &'static str| -> Vec<f64> {
+        batch.iter().flatten().filter(|(name, _)| *name == measure).map(|(_, value)| *value).collect()
+    };
+    measures.map(|measure| (measure, of(measure))).collect()
+}
+
+/// What a number of shells or clones held, each of them, at one moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bytes {
+    /// All, kernel memory included.
+    pub total: f64,
+    /// Of it, the processes' own.
+    pub user: f64,
+}
+
+/// What was counted in: the parts of [`Bytes`].
+pub(super) const ALL: &str = "all";
+pub(super) const USER: &str = "user";
+/// What was counted.
+pub(super) const WAITING: &str = "memory of a waiting shell";
+pub(super) const ALIVE: &str = "memory of a clone alive";
+
+/// The records of what `count` shells or clones of one size hold, one sample a repetition. `source`: how it was counted.
+pub(super) fn density(
+    what: &str,
+    size: u64,
+    count: usize,
+    source: &str,
+    counts: &[Bytes],
+) -> Result<[Record; 2], BenchError> {
+    let record = |part: &str, source: &str, of: fn(&Bytes) -> f64| {
+        let chosen = [
+            ("measure", json!(what)),
+            ("part", json!(part)),
+            ("source", json!(source)),
+            ("guest", json!(GuestKind::Tiny.name())),
+            ("size", json!(size)),
+            ("count", json!(count)),
+        ];
+        let method = Method::Clone(MemoryPages::Small).name();
+        Record::new(EXPERIMENT, &method, chosen, "bytes", counts.iter().map(of).collect())
+    };
+    Ok([record(ALL, source, |bytes| bytes.total)?, record(USER, "sum of Pss", |bytes| bytes.user)?])
+}
+
+/// The record of one part of what was counted at `size`.
+pub(super) fn counted<'a>(document: &'a Document, what: &str, part: &str, size: u64) -> Option<&'a Record> {
+    let wanted = [("measure", json!(what)), ("part", json!(part)), ("size", json!(size))];
+    document.find(EXPERIMENT, &Method::Clone(MemoryPages::Small).name(), &wanted)
+}
+
+/// The record of one measure.
+pub(super) fn find<'a>(
+    document: &'a Document,
+    guest: GuestKind,
+    method: Method,
+    size: u64,
+    measure: &str,
+) -> Option<&'a Record> {
+    let wanted = [("measure", json!(measure)), ("guest", json!(guest.name())), ("size", json!(size))];
+    document.find(EXPERIMENT, &method.name(), &wanted)
+}
+
+/// The samples of one measure.
+pub(super) fn rounds(
+    document: &Document,
+    guest: GuestKind,
+    method: Method,
+    size: u64,
+    measure: &str,
+) -> Option<Rounds> {
+    find(document, guest, method, size, measure).map(Record::rounds)
+}
+
+/// The sizes measured with `guest`, ascending.
+pub(super) fn sizes(document: &Document, guest: GuestKind) -> Vec<u64> {
+    let own = document.records.iter().filter(|record| {
+        record.experiment == EXPERIMENT && record.chosen.get("guest").and_then(Value::as_str) == Some(guest.name())
+    });
+    let mut sizes: Vec<u64> = own.filter_map(|record| record.chosen.get("size")?.as_u64()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The sizes and methods with which `measure` was taken, in table order.
+pub(super) fn cells(document: &Document, guest: GuestKind, measure: &str) -> Vec<(u64, Method)> {
+    let all = sizes(document, guest).into_iter().flat_map(|size| Method::ALL.map(|method| (size, method)));
+    all.filter(|&(size, method)| find(document, guest, method, size, measure).is_some()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_becomes_samples_of_each_measure() {
+        let batch = vec![vec![(FIRST_EXIT, 2.0), (CYCLE, 5.0)], vec![(FIRST_EXIT, 4.0), (CYCLE, 9.0)]];
+        assert_eq!(visit(&batch), [(FIRST_EXIT, vec![2.0, 4.0]), (CYCLE, vec![5.0, 9.0])]);
+        assert!(visit(&[]).is_empty());
+    }
+}

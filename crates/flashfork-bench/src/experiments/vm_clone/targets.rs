@@ -1,0 +1,73 @@
+//! The project's promises about clones of virtual machines, checked against what was measured: shown, never asserted.
+
+use super::GuestKind;
+use super::found::{FIRST_EXIT, FIRST_REPLY, Method, rounds as of, sizes};
+use crate::subjects::vm_host::MemoryPages;
+use flashfork_measure::record::Document;
+use flashfork_measure::stats::{Ratio, quantile_of, ratio_of_medians};
+use flashfork_measure::target::{Bound, Target, Unit};
+
+const MB: u64 = 1 << 20;
+const CLONE: Method = Method::Clone(MemoryPages::Small);
+const COLD_BOOT: Method = Method::ColdBoot(MemoryPages::Small);
+
+/// The promises about guests that were measured, with what the records say about them.
+pub(super) fn check(document: &Document, guest: GuestKind) -> Vec<Target> {
+    match guest {
+        GuestKind::Tiny => tiny(document),
+        GuestKind::Linux => linux(document),
+    }
+}
+
+fn tiny(document: &Document) -> Vec<Target> {
+    let first_exit = of(document, GuestKind::Tiny, CLONE, 256 * MB, FIRST_EXIT);
+    let time = |what: &str, limit, measured| Target {
+        what: format!("tiny guest of 256M, request to first exit: {what}"),
+        bound: Bound::AtMost(limit),
+        unit: Unit::Microseconds,
+        measured,
+    };
+    vec![
+        time("median", 350.0, first_exit.as_ref().and_then(|rounds| quantile_of(rounds, 0.5))),
+        time("99 %", 1000.0, first_exit.as_ref().and_then(|rounds| quantile_of(rounds, 0.99))),
+    ]
+}
+
+fn linux(document: &Document) -> Vec<Target> {
+    let rounds = |method, size, measure| of(document, GuestKind::Linux, method, size, measure);
+    let ratio = |over, under| -> Option<Ratio> { ratio_of_medians(&over?, &under?) };
+    // What the monitor makes where it can.
+    let made = Method::Clone(MemoryPages::Thp);
+    let there = |&size: &u64| rounds(made, size, FIRST_EXIT).is_some();
+    let clone = if sizes(document, GuestKind::Linux).iter().any(there) { made } else { CLONE };
+    let faster = |size, name: &str| Target {
+        what: format!("Linux guest of {name}, first agent reply: cold boot ÷ clone"),
+        bound: Bound::AtLeast(60.0),
+        unit: Unit::Times,
+        measured: ratio(rounds(COLD_BOOT, size, FIRST_REPLY), rounds(clone, size, FIRST_REPLY)),
+    };
+    vec![
+        faster(128 * MB, "128M"),
+        faster(1024 * MB, "1G"),
+        Target {
+            what: "Linux guest, request to first exit: 1G ÷ 128M".into(),
+            bound: Bound::AtMost(1.2),
+            unit: Unit::Times,
+            measured: ratio(rounds(clone, 1024 * MB, FIRST_EXIT), rounds(clone, 128 * MB, FIRST_EXIT)),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flashfork_measure::host::HostCard;
+
+    #[test]
+    fn what_was_not_measured_is_said_to_be_so() {
+        for guest in [GuestKind::Tiny, GuestKind::Linux] {
+            let targets = check(&Document::new(HostCard::read().unwrap(), Vec::new()), guest);
+            assert!(targets.iter().all(|target| target.row()[2] == "not measured"));
+        }
+    }
+}

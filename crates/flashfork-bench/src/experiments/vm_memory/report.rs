@@ -1,0 +1,38 @@
+//! The table of `bench vm-memory`.
+
+use super::EXPERIMENT;
+use super::code::Access;
+use super::found::{Cell, Pass, touched};
+use crate::subjects::vm_host::MemoryPages;
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::Document;
+use flashfork_measure::size::show;
+use flashfork_measure::table::{ratio, render as table, time};
+
+/// Everything, for people.
+pub(super) fn render_all(document: &Document) -> String {
+    let own = document.records.iter().find(|record| record.experiment == EXPERIMENT);
+    let size = own.and_then(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
+    let heading = format!(
+        "Guests of {}, one word in each of {} pages of 4 KB; medians a page, each pass in a virtual machine of its own kind: a guest\n\
+         just booted (1), once more (2), its clone (3), once more (4).",
+        show(size),
+        touched(size)
+    );
+    let all = Access::ALL.into_iter().flat_map(|access| MemoryPages::ALL.map(|pages| Cell { access, pages }));
+    let cells = all.filter(|cell| Pass::ALL.iter().any(|&pass| cell.find(document, pass).is_some()));
+    let row = |cell: Cell| {
+        let mut row = vec![cell.access.name().to_owned(), cell.pages.name().to_owned()];
+        row.extend(Pass::ALL.map(|pass| cell.find(document, pass).map_or(String::new(), |record| time(record.p50))));
+        let pairs =
+            [(Pass::Shared, Pass::Unbacked), (Pass::Shared, Pass::BackedClone), (Pass::BackedClone, Pass::Backed)];
+        row.extend(
+            pairs.map(|(pass, other)| cell.ratio(document, pass, other).map_or(String::new(), |found| ratio(&found))),
+        );
+        row
+    };
+    let rows: Vec<Vec<String>> = cells.map(row).collect();
+    let headers = ["access", "pages", "1", "2", "3", "4", "3 ÷ 1", "3 ÷ 4", "4 ÷ 2"];
+    let table: Vec<_> = table(&headers, &rows, 2).lines().map(|line| line.trim_end().to_owned()).collect();
+    page(document, [heading, table.join("\n")])
+}

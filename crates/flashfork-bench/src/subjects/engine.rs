@@ -1,0 +1,127 @@
+//! The one place where experiments call the engines: prepare this process, clone it, wait for a clone.
+
+use std::io;
+use std::path::PathBuf;
+
+use flashfork::{Forked, SealOptions, SealReport, odf};
+use rustix::process::{Pid, WaitOptions, WaitStatus, waitpid};
+use serde::{Deserialize, Serialize};
+
+use crate::subjects::Method;
+use flashfork_measure::BenchError;
+use flashfork_measure::size::show;
+
+/// Which pages sealed memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pages {
+    /// 2 MB pages where possible.
+    Auto,
+    /// 4 KB pages.
+    Small,
+}
+
+/// What a seal did and took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sealed {
+    /// How long the call took.
+    pub seconds: f64,
+    /// Bytes sealed.
+    pub bytes: u64,
+    /// Of these, bytes on 2 MB pages.
+    pub huge_bytes: u64,
+    /// Of these, bytes that held no page before.
+    pub filled_bytes: u64,
+    /// Most extra memory the seal held at any moment, by its own account, in bytes.
+    pub peak_extra_bytes: u64,
+}
+
+impl Sealed {
+    /// The share of sealed bytes on 2 MB pages, 0 to 1.
+    pub fn huge_fraction(&self) -> f64 {
+        if self.bytes == 0 { 0.0 } else { self.huge_bytes as f64 / self.bytes as f64 }
+    }
+}
+
+/// Which process one is after a fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The process that forked, and its child.
+    Parent(Pid),
+    /// The clone.
+    Child,
+}
+
+/// The program itself: it holds code with system calls of its own, none of which discards memory.
+pub fn own_code() -> Vec<PathBuf> {
+    vec!["/proc/self/exe".into()]
+}
+
+/// Seals this process. Fails when less than `expected` bytes were sealed: what would be measured then is not a seal.
+pub fn seal(pages: Pages, expected: u64) -> Result<Sealed, BenchError> {
+    let pages = match pages {
+        Pages::Auto => flashfork::Pages::Auto,
+        Pages::Small => flashfork::Pages::Small,
+    };
+    let report = flashfork::seal(&SealOptions { pages, trust: own_code(), ..SealOptions::default() })
+        .map_err(|error| BenchError::Unable(error.to_string()))?;
+    if report.sealed_bytes < expected {
+        return Err(BenchError::Unable(shortfall(&report, expected)));
+    }
+    Ok(Sealed {
+        seconds: report.elapsed.as_secs_f64(),
+        bytes: report.sealed_bytes,
+        huge_bytes: report.huge_bytes,
+        filled_bytes: report.filled_bytes,
+        peak_extra_bytes: report.peak_extra_bytes,
+    })
+}
+
+/// Why not everything was sealed, in one line: the reason given for the largest mapping left out.
+fn shortfall(report: &SealReport, expected: u64) -> String {
+    let left = |vma: &&flashfork::VmaReport| vma.range.len() as u64 - vma.sealed_bytes;
+    let largest = report.vmas.iter().filter(|vma| vma.reason.is_some()).max_by_key(left);
+    let why = largest.and_then(|vma| vma.reason).map_or("no reason given".to_owned(), |reason| reason.to_string());
+    format!("only {} of {} were sealed: {why}", show(report.sealed_bytes), show(expected))
+}
+
+/// Prepares this process for clones by `method`: seals it, at least `expected` bytes of it, or asks the kernel to fork on demand.
+pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>, BenchError> {
+    match method {
+        Method::Fork4k | Method::ForkThp | Method::Hugetlb => Ok(None),
+        Method::Seal => seal(Pages::Auto, expected).map(Some),
+        Method::Odf => odf::enable().map(|()| None).map_err(|error| BenchError::Unable(error.to_string())),
+    }
+}
+
+/// `fork(2)`: through the library where an engine is at work, else through the C library, as a program of each kind calls it.
+///
+/// # Safety
+/// In the child of a process with several threads only async-signal-safe functions may be called.
+pub unsafe fn fork(method: Method) -> io::Result<Side> {
+    let parent = |pid| Side::Parent(Pid::from_raw(pid).unwrap_or_else(|| unreachable!("a child's id is positive")));
+    if matches!(method, Method::Seal | Method::Odf) {
+        // SAFETY: the caller keeps to what may be done in the child.
+        return match unsafe { flashfork::fork() }? {
+            Forked::Child => Ok(Side::Child),
+            Forked::Parent(pid) => Ok(parent(pid)),
+        };
+    }
+    // SAFETY: the caller keeps to what may be done in the child.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Side::Child),
+        pid => Ok(parent(pid)),
+    }
+}
+
+/// Waits for the end of a clone.
+pub fn reap(pid: Pid) -> Result<WaitStatus, BenchError> {
+    loop {
+        match waitpid(Some(pid), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(status),
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(BenchError::system("reap a clone", errno)),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The prepared parents of the experiments: what is asked for, and whether what came is that.
+
+use serde::{Deserialize, Serialize};
+
+use crate::subjects::hugetlb::{HUGE, Pool};
+use crate::subjects::{Facts, Method, Region};
+use flashfork_measure::experiment::Results;
+use flashfork_measure::size::show;
+use flashfork_measure::worker::{Subject, Worker};
+use flashfork_measure::{BenchError, Progress, pin};
+
+/// Memory left to the rest of the machine, in bytes.
+pub(crate) const RESERVE: u64 = 256 << 20;
+/// Below this share of huge pages, what is measured would not be huge pages.
+const MOSTLY_HUGE: f64 = 0.9;
+
+/// A parent to prepare.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// How its memory is held.
+    pub method: Method,
+    /// Bytes of memory.
+    pub size: u64,
+    /// The CPU to stay on, children included.
+    pub cpu: usize,
+}
+
+impl Spec {
+    /// On the CPU that experiments use.
+    pub(crate) fn here(method: Method, size: u64) -> Result<Self, BenchError> {
+        Ok(Self { method, size, cpu: pin::chosen_cpu()? })
+    }
+
+    /// "fork-thp 1 GB", for messages and for what is left out.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.method, show(self.size))
+    }
+
+    /// Why the host's pool has not enough for it now, if so. `copied`: bytes that are copied on write meanwhile. To be asked
+    /// before each start: what was started before has taken its part.
+    pub(crate) fn shortage(&self, copied: u64) -> Result<Option<String>, BenchError> {
+        match self.method {
+            Method::Hugetlb if self.size > 0 => Ok(Pool::read()?.lacks(self.size, copied)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Starts the worker that prepares it, and waits until it has.
+    pub(crate) fn start<S: Subject<Spec = Self>>(&self) -> Result<Worker<S>, BenchError> {
+        Worker::start(self.name(), self)
+    }
+
+    /// In the worker: stays on the CPU and fills the memory.
+    pub(crate) fn fill(&self) -> Result<Region, BenchError> {
+        pin::pin(self.cpu)?;
+        Region::filled(self.method, self.size)
+    }
+
+    /// Why the parent is not what its method means, if so.
+    pub(crate) fn flaw(&self, facts: &Facts) -> Option<String> {
+        let (whole, huge) = (self.size / HUGE * HUGE, facts.huge_fraction * self.size as f64);
+        match self.method {
+            Method::ForkThp if self.size > 0 && whole == 0 => {
+                Some("the memory is smaller than one huge page".to_owned())
+            }
+            Method::ForkThp | Method::Hugetlb if huge < MOSTLY_HUGE * whole as f64 => {
+                Some(format!("the kernel gave huge pages for only {:.0} % of the memory", facts.huge_fraction * 100.0))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The methods this host can at the moment, those of the host's pool of huge pages included; the others are left out. Whether
+/// the pool has enough for a parent is [`Spec::shortage`]'s to say.
+pub(crate) fn methods(results: &mut Results, progress: &mut dyn Progress) -> Result<Vec<Method>, BenchError> {
+    let (mut methods, missing) = Method::here();
+    match Pool::read()?.unusable() {
+        // Behind the other plain forks.
+        None => methods.insert(2, Method::Hugetlb),
+        Some(why) => results.leave_out(Method::Hugetlb.name(), why, progress),
+    }
+    missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));
+    Ok(methods)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parent_without_its_huge_pages_is_not_what_it_is_called() {
+        let facts = |huge_fraction| Facts { vmas: 1, page_table_bytes: 0, resident_bytes: 0, huge_fraction };
+        let flaw = |method, size, share| Spec { method, size, cpu: 0 }.flaw(&facts(share));
+        assert!(flaw(Method::ForkThp, 64 << 20, 0.5).unwrap().contains("only 50 %"));
+        assert!(flaw(Method::ForkThp, 1 << 20, 0.0).unwrap().contains("smaller than one huge page"));
+        // 1.7 of 2.7 MB lie beside the one huge page there can be.
+        assert_eq!(flaw(Method::ForkThp, 2_831_155, 0.74), None);
+        assert_eq!(flaw(Method::ForkThp, 64 << 20, 0.95), None);
+        assert_eq!(flaw(Method::ForkThp, 0, 0.0), None);
+        assert_eq!(flaw(Method::Fork4k, 64 << 20, 0.0), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! What the experiments on virtual machines share: the monitor's shells, and templates.
+//!
+//! Shells are driven as the daemon drives them: `flashfork-shell` processes in their jail, each behind a Unix socket. Nothing
+//! in between adds to what is timed.
+
+mod memory;
+mod template;
+
+pub(crate) use memory::{MemoryPages, available};
+use memory::{huge_share, resident};
+pub(crate) use template::{Claimed, Template};
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use flashfork_proto::shape::{Pages, Shape};
+use flashfork_proto::shell::{Boot, BootGuest, Ended, FromShell, ToShell};
+use flashfork_vmm::machine::Blank;
+use flashfork_vmm::pool::{Program, Shell};
+use kvm_ioctls::Kvm;
+
+use flashfork_measure::BenchError;
+use flashfork_measure::experiment::Places;
+
+/// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// The vsock context id of every guest here; they never meet.
+pub(crate) const CID: u32 = 3;
+
+/// KVM and the program that shells are.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub kvm: Kvm,
+    descriptor: OwnedFd,
+    program: Program,
+}
+
+impl Host {
+    /// Opens `/dev/kvm`.
+    pub(crate) fn open(here: &dyn Places) -> Result<Self, BenchError> {
+        let kvm = Kvm::new().map_err(|error| {
+            BenchError::Unable(format!("no virtual machine runs here: {}", flashfork_vmm::kvm::unavailable(&error)))
+        })?;
+        // SAFETY: open as long as `kvm`.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(kvm.as_raw_fd()) };
+        let descriptor =
+            borrowed.try_clone_to_owned().map_err(|error| BenchError::system("duplicate /dev/kvm", error))?;
+        let program = Program { path: here.shell()?, args: Vec::new() };
+        Ok(Self { kvm, descriptor, program })
+    }
+
+    /// A shell of `shape`, prepared and locked in.
+    pub(crate) fn shell(&self, shape: Shape) -> Result<Shell, BenchError> {
+        Shell::start(&self.program, &self.descriptor, shape, None).map_err(vm)
+    }
+
+    /// Boots a tiny guest in a new shell; it runs when this returns.
+    pub(crate) fn boot(&self, shape: Shape, code: &[u8]) -> Result<Shell, BenchError> {
+        let shell = self.shell(shape)?;
+        let guest = BootGuest::Tiny(code.to_vec());
+        let blank = Blank::new(&shape, None).map_err(vm)?;
+        let request = ToShell::Boot(Box::new(Boot { cid: CID, guest, disk: None }));
+        shell.send(&request, &[blank.ram.as_fd()]).map_err(vm)?;
+        expect(&shell, |message| matches!(message, FromShell::Done).then_some(()), "start")?;
+        Ok(shell)
+    }
+}
+
+/// A machine with one CPU and no disk.
+pub(crate) fn shape(bytes: u64, pages: Pages) -> Shape {
+    Shape { memory_mib: u32::try_from(bytes >> 20).unwrap_or(u32::MAX), vcpus: 1, pages, disk: false }
+}
+
+/// The next message that `wanted` takes; others that a running guest causes are passed over.
+pub(crate) fn expect<T>(
+    shell: &Shell,
+    mut wanted: impl FnMut(FromShell) -> Option<T>,
+    what: &str,
+) -> Result<T, BenchError> {
+    loop {
+        let (message, _) = shell.receive(PATIENCE).map_err(vm)?;
+        let ended = match &message {
+            FromShell::Ended(ended @ Ended::Kvm(_)) => {
+                Some(format!("{ended}; where this KVM runs no such guests, the lab's does: docs/VIRTUAL_MACHINES.md"))
+            }
+            FromShell::Ended(ended) => Some(ended.to_string()),
+            FromShell::Failed(why) => Some(why.clone()),
+            _ => None,
+        };
+        match (wanted(message), ended) {
+            (Some(found), _) => return Ok(found),
+            (None, Some(ended)) => {
+                return Err(BenchError::Unable(format!("a guest that should {what} did not: {ended}")));
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+/// For `map_err` on what the monitor says.
+pub(crate) fn vm(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Unable(format!("a virtual machine failed: {error}"))
+}

@@ -1,0 +1,108 @@
+//! Templates and their clones.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use flashfork_proto::agent::CloneIdentity;
+use flashfork_proto::shape::Shape;
+use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Renewal, ToShell};
+use flashfork_vmm::pool::Shell;
+
+use super::{CID, MemoryPages, PATIENCE, expect, huge_share, resident, vm};
+use flashfork_measure::BenchError;
+
+/// What clones are made of.
+#[derive(Debug)]
+pub(crate) struct Template {
+    pub shape: Shape,
+    pub pages: MemoryPages,
+    /// The share of its memory on 2 MB pages, 0 to 1.
+    pub huge_fraction: f64,
+    ram: OwnedFd,
+    state: Vec<u8>,
+}
+
+/// A claim as its client saw it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimed {
+    /// From before the request was encoded until the answer, which comes with the guest's first exit.
+    pub total: Duration,
+    /// Of it, encoding the request and handing it to the socket.
+    pub send: Duration,
+    /// What the shell measured in between.
+    pub times: ClaimTimes,
+}
+
+impl Template {
+    /// Freezes the guest that runs in `shell`, once it has signalled that it is ready. If `noise`, every page of its memory is
+    /// there afterwards, and what the guest had not touched holds noise; otherwise zeros.
+    pub(crate) fn freeze(shell: &Shell, shape: Shape, pages: MemoryPages, noise: bool) -> Result<Self, BenchError> {
+        let (ram, state) = freeze(shell)?;
+        let (ram, huge_fraction) = resident(&ram, shape.memory_bytes(), pages, noise)?;
+        Ok(Self { shape, pages, huge_fraction, ram, state })
+    }
+
+    /// The same template, its memory on other pages of the same shape.
+    pub(crate) fn on(&self, pages: MemoryPages) -> Result<Self, BenchError> {
+        let (ram, huge_fraction) = resident(&self.ram, self.shape.memory_bytes(), pages, false)?;
+        Ok(Self { shape: self.shape, pages, huge_fraction, ram, state: self.state.clone() })
+    }
+
+    /// As [`Template::freeze`], its memory as guest and monitor left it: the huge share is of what is there.
+    pub(crate) fn freeze_as_it_is(shell: &Shell, shape: Shape, pages: MemoryPages) -> Result<Self, BenchError> {
+        let (ram, state) = freeze(shell)?;
+        let huge_fraction = huge_share(&ram, shape.memory_bytes(), pages)?;
+        Ok(Self { shape, pages, huge_fraction, ram, state })
+    }
+
+    /// Whether what is measured of it is about 2 MB pages.
+    pub(crate) fn is_huge(&self) -> bool {
+        self.huge_fraction > 0.5
+    }
+
+    /// Makes a prepared shell of the same shape the clone number `index`.
+    pub(crate) fn claim(&self, shell: &Shell, index: u64) -> Result<Claimed, BenchError> {
+        let renewal = renewal(index);
+        let start = Instant::now();
+        let claim = Claim { renewal, cid: CID, state: self.state.clone() };
+        shell.send(&ToShell::Claim(Box::new(claim)), &[self.ram.as_fd()]).map_err(vm)?;
+        let send = start.elapsed();
+        match shell.receive(PATIENCE).map_err(vm)?.0 {
+            FromShell::Claimed(times) => Ok(Claimed { total: start.elapsed(), send, times }),
+            FromShell::Failed(why) => Err(vm(why)),
+            other => Err(vm(format!("an answer out of turn: {other:?}"))),
+        }
+    }
+}
+
+fn freeze(shell: &Shell) -> Result<(OwnedFd, Vec<u8>), BenchError> {
+    expect(shell, |message| matches!(message, FromShell::Forked).then_some(()), "signal that it is ready")?;
+    shell.send(&ToShell::Freeze, &[]).map_err(vm)?;
+    loop {
+        match shell.receive(PATIENCE).map_err(vm)? {
+            (FromShell::Frozen { state }, descriptors) => {
+                let ram = descriptors.into_iter().next().ok_or_else(|| vm("a template without memory"))?;
+                return Ok((ram, state));
+            }
+            (FromShell::Failed(why), _) => return Err(vm(why)),
+            (FromShell::Ended(ended), _) => return Err(vm(format!("a guest ended while it was frozen: {ended:?}"))),
+            _ => {}
+        }
+    }
+}
+
+/// What makes clone number `index` one of its own.
+fn renewal(index: u64) -> Renewal {
+    let mut random = fastrand::Rng::new();
+    let mut bytes = [0; 48];
+    random.fill(&mut bytes);
+    let (generation, entropy) = bytes.split_at(16);
+    let copy = "of the right length";
+    let identity = CloneIdentity {
+        name: format!("bench-{index}"),
+        index,
+        generation: generation.try_into().expect(copy),
+        job: Vec::new(),
+    };
+    Renewal { identity, entropy: entropy.try_into().expect(copy) }
+}

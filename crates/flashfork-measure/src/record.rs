@@ -1,0 +1,332 @@
+//! Benchmark records: the host card, and for every configuration what was chosen, what was observed, summary and every sample.
+
+mod cell;
+mod v1;
+
+pub use cell::sort_names;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::BenchError;
+use crate::host::HostCard;
+use crate::sampling::{Ended, Series};
+use crate::stats::{Rounds, Summary};
+
+/// The schema this version writes. It also reads `flashfork.bench/1`.
+pub const SCHEMA: &str = "flashfork.bench/2";
+
+/// How many samples each round had, among what was observed.
+const SAMPLES_PER_ROUND: &str = "samples_per_round";
+
+/// Values by name.
+pub type Values = BTreeMap<String, Value>;
+
+/// All records of one run, with the machine they were taken on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The machine.
+    pub host: HostCard,
+    /// The records.
+    pub records: Vec<Record>,
+    /// Cells that could not be measured, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<Missing>,
+}
+
+/// A cell that could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The experiment.
+    pub experiment: String,
+    /// Which cell, in words: "odf, 1 GB".
+    pub cell: String,
+    /// Why, in one line.
+    pub reason: String,
+}
+
+/// The samples of one configuration and their summary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The experiment, for example `fork`.
+    pub experiment: String,
+    /// The method measured, for example `seal`.
+    pub method: String,
+    /// What was decided before measuring, size and measure for example: it tells this record from the others of its experiment.
+    pub chosen: Values,
+    /// What was measured beside the samples or found on the host. It tells nothing apart.
+    pub observed: Values,
+    /// Unit of the samples: `us`, `s`, `s/GB`, `bytes`, `1/s`, `count` and the like.
+    pub unit: String,
+    /// Number of samples.
+    pub n: usize,
+    /// Smallest sample.
+    pub min: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90 % quantile.
+    pub p90: f64,
+    /// 99 % quantile.
+    pub p99: f64,
+    /// Largest sample.
+    pub max: f64,
+    /// Every sample, in the order it was taken.
+    pub samples: Vec<f64>,
+}
+
+impl Record {
+    /// A record of `samples`, of which nothing else was observed. Fails when there are none, or one is not a finite number.
+    pub fn new<'a>(
+        experiment: &str,
+        method: &str,
+        chosen: impl IntoIterator<Item = (&'a str, Value)>,
+        unit: &str,
+        samples: Vec<f64>,
+    ) -> Result<Self, BenchError> {
+        let Some(Summary { n, min, p50, p90, p99, max, .. }) = Summary::of(&samples) else {
+            return Err(BenchError::Unable(format!(
+                "{experiment}, method {method}: no usable samples ({} taken)",
+                samples.len()
+            )));
+        };
+        let (experiment, method, unit) = (experiment.to_owned(), method.to_owned(), unit.to_owned());
+        let (chosen, observed) = (named(chosen), Values::new());
+        Ok(Self { experiment, method, chosen, observed, unit, n, min, p50, p90, p99, max, samples })
+    }
+
+    /// The same of samples by rounds, with how many each round had.
+    pub fn of_rounds<'a>(
+        experiment: &str,
+        method: &str,
+        chosen: impl IntoIterator<Item = (&'a str, Value)>,
+        unit: &str,
+        rounds: &Rounds,
+    ) -> Result<Self, BenchError> {
+        let counts: Vec<usize> = rounds.0.iter().map(Vec::len).collect();
+        let record = Self::new(experiment, method, chosen, unit, rounds.flat())?;
+        Ok(record.beside([(SAMPLES_PER_ROUND, counts.into())]))
+    }
+
+    /// The record with what was observed beside the samples.
+    pub fn beside<'a>(mut self, observed: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
+        self.observed.append(&mut named(observed));
+        self
+    }
+
+    /// What was chosen, in words: "measure call, size 1G".
+    pub fn cell(&self) -> String {
+        cell::words(&self.chosen)
+    }
+
+    /// Experiment, method and cell: "fork seal: measure call, size 1G". No other record of a document is called that.
+    pub fn name(&self) -> String {
+        format!("{} {}: {}", self.experiment, self.method, self.cell())
+    }
+
+    /// Experiment and method, for messages.
+    pub fn label(&self) -> String {
+        let size = self.chosen.get("size").and_then(Value::as_u64);
+        let measure = self.chosen.get("measure").and_then(Value::as_str);
+        let size = size.map_or(String::new(), |size| format!(", {}", crate::size::show(size)));
+        let measure = measure.map_or(String::new(), |measure| format!(", {measure}"));
+        format!("{} {}{size}{measure}", self.experiment, self.method)
+    }
+
+    /// The samples by round where the record says how many each round had, else each for itself.
+    pub fn rounds(&self) -> Rounds {
+        let counts: Option<Vec<usize>> =
+            self.observed.get(SAMPLES_PER_ROUND).and_then(|counts| serde_json::from_value(counts.clone()).ok());
+        match counts
+            .filter(|counts| counts.iter().fold(0_usize, |sum, &count| sum.saturating_add(count)) == self.samples.len())
+        {
+            None => Rounds::independent(&self.samples),
+            Some(counts) => {
+                let mut rest = self.samples.as_slice();
+                let mut next = |count| {
+                    let (round, after) = rest.split_at(count);
+                    rest = after;
+                    round.to_vec()
+                };
+                Rounds(counts.into_iter().map(&mut next).collect())
+            }
+        }
+    }
+
+    /// What contradicts the samples in this record's summary, if anything.
+    fn contradiction(&self) -> Option<String> {
+        let said = (self.n, self.min, self.p50, self.p90, self.p99, self.max);
+        let follows =
+            Summary::of(&self.samples).is_some_and(|it| (it.n, it.min, it.p50, it.p90, it.p99, it.max) == said);
+        (!follows)
+            .then(|| format!("the summary of {} {} does not follow from its samples", self.experiment, self.method))
+    }
+}
+
+fn named<'a>(values: impl IntoIterator<Item = (&'a str, Value)>) -> Values {
+    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A record of what [`crate::sampling`] took, with the warm-up and why it ended.
+pub fn of_series<'a, M>(
+    experiment: &str,
+    method: &str,
+    chosen: impl IntoIterator<Item = (&'a str, Value)>,
+    unit: &str,
+    series: &Series<M>,
+    ended: Ended,
+) -> Result<Record, BenchError> {
+    let observed = [("warm_up", series.warm_up.clone().into()), ("ended", ended.name().into())];
+    Ok(Record::of_rounds(experiment, method, chosen, unit, &series.rounds)?.beside(observed))
+}
+
+impl Document {
+    /// A document of `records` taken on `host`.
+    ///
+    /// Every experiment's records come through here, so this is where one that makes two records which can't be told apart is
+    /// caught: in every test of it. Nobody's figures are lost for that, so it isn't an error elsewhere.
+    pub fn new(host: HostCard, records: Vec<Record>) -> Self {
+        debug_assert_eq!(cell::shared_name(&records), None, "nothing that was chosen tells these records apart");
+        Self { schema: SCHEMA.to_owned(), host, records, missing: Vec::new() }
+    }
+
+    /// The record of `method` in `experiment` for which this was chosen.
+    pub fn find(&self, experiment: &str, method: &str, wanted: &[(&str, Value)]) -> Option<&Record> {
+        self.records.iter().find(|record| {
+            record.experiment == experiment
+                && record.method == method
+                && wanted.iter().all(|(name, value)| record.chosen.get(*name) == Some(value))
+        })
+    }
+
+    /// Writes the document to `path` as one line of JSON.
+    pub fn write(&self, path: &Path) -> Result<(), BenchError> {
+        let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
+        File::create(path).and_then(|mut file| self.write_to(&mut file)).map_err(failed)
+    }
+
+    /// The same into something that is open.
+    pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let mut out = BufWriter::new(out);
+        serde_json::to_writer(&mut out, self)?;
+        writeln!(out)?;
+        out.flush()
+    }
+
+    /// Reads a document written by [`Document::write`], or of schema `flashfork.bench/1`; refuses other schemas, and summaries
+    /// that contradict their samples.
+    pub fn read(path: &Path) -> Result<Self, BenchError> {
+        let file = File::open(path).map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
+        let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };
+        let mut value: Value = serde_json::from_reader(BufReader::new(file))
+            .map_err(|error| wrong(format!("no records, which experiments write with --records: {error}")))?;
+        match value.get("schema").and_then(Value::as_str) {
+            Some(SCHEMA) => {}
+            Some(v1::SCHEMA) => v1::renew(&mut value),
+            Some(other) => {
+                return Err(wrong(format!("its schema is '{other}', this program reads '{SCHEMA}'")));
+            }
+            None => {
+                return Err(wrong(format!("it names no schema, this program reads '{SCHEMA}'")));
+            }
+        }
+        let document: Self = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+        match document.records.iter().find_map(Record::contradiction) {
+            Some(why) => Err(wrong(why)),
+            None => Ok(document),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn record() -> Record {
+        let chosen = [("size", json!(1u64 << 30)), ("parent", json!("idle"))];
+        let samples = vec![22.314, 21.0, 25.125, 1.0 / 3.0];
+        Record::new("fork", "seal", chosen, "us", samples).unwrap().beside([("vmas", json!(37))])
+    }
+
+    #[test]
+    fn a_document_survives_the_file() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        document.write(&path).unwrap();
+        assert_eq!(Document::read(&path).unwrap(), document);
+    }
+
+    #[test]
+    fn the_json_has_the_documented_shape() {
+        let value = serde_json::to_value(Document::new(HostCard::read().unwrap(), vec![record()])).unwrap();
+        assert_eq!(value["schema"], "flashfork.bench/2");
+        assert!(value["host"]["kernel"].is_string());
+        let record = value["records"][0].as_object().unwrap();
+        let keys: Vec<&str> = record.keys().map(String::as_str).collect();
+        let mut expected =
+            ["experiment", "method", "chosen", "observed", "unit", "n", "min", "p50", "p90", "p99", "max", "samples"];
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        assert_eq!((record["n"].as_u64(), record["chosen"]["size"].as_u64()), (Some(4), Some(1 << 30)));
+        assert_eq!(record["observed"], json!({ "vmas": 37 }));
+    }
+
+    #[test]
+    fn refuses_other_schemas_and_false_summaries() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let mut document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        document.records[0].p50 += 1.0;
+        document.write(&path).unwrap();
+        assert!(Document::read(&path).unwrap_err().to_string().contains("does not follow"));
+        document.records[0] = record();
+        document.schema = "flashfork.bench/3".into();
+        document.write(&path).unwrap();
+        assert!(Document::read(&path).unwrap_err().to_string().contains("flashfork.bench/3"));
+        std::fs::write(&path, "[1]").unwrap();
+        assert!(Document::read(&path).unwrap_err().to_string().contains("no schema"));
+    }
+
+    #[test]
+    fn the_first_schema_is_still_read() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        let mut old = serde_json::to_value(&document).unwrap();
+        old["schema"] = v1::SCHEMA.into();
+        let record = old["records"][0].as_object_mut().unwrap();
+        record.retain(|name, _| name != "chosen" && name != "observed");
+        record.insert("params".to_owned(), json!({ "size": 1u64 << 30, "parent": "idle", "vmas": 37 }));
+        std::fs::write(&path, old.to_string()).unwrap();
+        assert_eq!(Document::read(&path).unwrap(), document);
+    }
+
+    #[test]
+    fn samples_go_back_into_their_rounds() {
+        let mut record = record();
+        assert_eq!(record.rounds(), Rounds::independent(&record.samples));
+        record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([3, 0, 1]));
+        assert_eq!(record.rounds().0, [vec![22.314, 21.0, 25.125], vec![], vec![1.0 / 3.0]]);
+        record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([3]));
+        assert_eq!(record.rounds(), Rounds::independent(&record.samples), "counts that don't add up are no counts");
+        record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([u64::MAX, 5]));
+        assert_eq!(record.rounds(), Rounds::independent(&record.samples), "nor are those nobody can add");
+    }
+
+    #[test]
+    #[should_panic(expected = "nothing that was chosen tells these records apart")]
+    fn records_that_can_not_be_told_apart_are_a_mistake_of_who_makes_them() {
+        Document::new(HostCard::read().unwrap(), vec![record(), record()]);
+    }
+
+    #[test]
+    fn no_samples_no_record() {
+        assert!(Record::new("fork", "seal", [], "us", vec![]).is_err());
+        assert!(Record::new("fork", "seal", [], "us", vec![f64::NAN]).is_err());
+    }
+}

@@ -1,0 +1,133 @@
+//! Figures the project promises, checked against what was measured: shown, never asserted.
+
+use crate::size::show;
+use crate::stats::{Interval, Ratio};
+use crate::table::{self, three_figures};
+
+/// A bound promised in the specification.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Bound {
+    /// Kept by figures of this or less.
+    AtMost(f64),
+    /// Kept by figures of this or more.
+    AtLeast(f64),
+}
+
+/// What the figures are figures of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Unit {
+    /// Ratios.
+    Times,
+    /// Times in microseconds.
+    Microseconds,
+    /// Seconds for each GB.
+    SecondsPerGb,
+    /// Bytes.
+    Bytes,
+}
+
+/// One promise and how it fared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// The figure, in words.
+    pub what: String,
+    /// What is promised of it.
+    pub bound: Bound,
+    /// Its unit.
+    pub unit: Unit,
+    /// The figure and its 95 % interval; `None` when this run didn't measure it.
+    pub measured: Option<Ratio>,
+}
+
+/// The targets as a table.
+pub fn render(targets: &[Target]) -> String {
+    let rows: Vec<Vec<String>> = targets.iter().map(Target::row).collect();
+    table::render(&["what", "target", "measured (95 %)", "met?"], &rows, 1)
+}
+
+impl Target {
+    /// The cells of its table row: what, target, measured, met?
+    pub fn row(&self) -> Vec<String> {
+        let bound = match self.bound {
+            Bound::AtMost(limit) => format!("≤ {}", self.unit.show(limit)),
+            Bound::AtLeast(limit) => format!("≥ {}", self.unit.show(limit)),
+        };
+        let measured = self.measured.as_ref().map_or("not measured".to_owned(), |found| {
+            format!("{} ({})", self.unit.show(found.value), self.unit.show_interval(found.interval))
+        });
+        vec![self.what.clone(), bound, measured, self.verdict().to_owned()]
+    }
+
+    /// Whether the promise was kept; "too close" when the interval holds both answers.
+    fn verdict(&self) -> &'static str {
+        let Some(found) = self.measured else { return "" };
+        let holds = |value: f64| match self.bound {
+            Bound::AtMost(limit) => value <= limit,
+            Bound::AtLeast(limit) => value >= limit,
+        };
+        match (holds(found.interval.low), holds(found.interval.high)) {
+            (true, true) => "yes",
+            (false, false) => "no",
+            _ => "too close",
+        }
+    }
+}
+
+impl Unit {
+    /// Both ends, the unit once where it is the same.
+    fn show_interval(self, Interval { low, high }: Interval) -> String {
+        let (low, high) = (self.show(low), self.show(high));
+        let unit = high.find(' ').map_or("", |space| &high[space..]);
+        let low = low.strip_suffix(unit).unwrap_or(&low).to_owned();
+        match self {
+            Self::Times => format!("{low}–{}", high.trim_end_matches(unit)),
+            Self::Microseconds | Self::SecondsPerGb | Self::Bytes => format!("{low}–{high}"),
+        }
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            Self::Times => format!("{} ×", three_figures(value)),
+            Self::Microseconds => table::time(value),
+            Self::SecondsPerGb => format!("{} s/GB", three_figures(value)),
+            Self::Bytes => show(value.max(0.0) as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(bound: Bound, low: f64, high: f64) -> Target {
+        let measured = Some(Ratio { value: (low + high) / 2.0, interval: Interval { low, high } });
+        Target { what: "x".into(), bound, unit: Unit::Times, measured }
+    }
+
+    #[test]
+    fn a_verdict_needs_the_whole_interval() {
+        assert_eq!(target(Bound::AtMost(1.3), 1.0, 1.2).verdict(), "yes");
+        assert_eq!(target(Bound::AtMost(1.3), 1.2, 1.4).verdict(), "too close");
+        assert_eq!(target(Bound::AtMost(1.3), 1.4, 1.5).verdict(), "no");
+        assert_eq!(target(Bound::AtLeast(100.0), 200.0, 300.0).verdict(), "yes");
+        assert_eq!(target(Bound::AtLeast(100.0), 20.0, 30.0).verdict(), "no");
+    }
+
+    #[test]
+    fn an_interval_names_its_unit_once() {
+        let show = |unit: Unit, low, high| unit.show_interval(Interval { low, high });
+        assert_eq!(show(Unit::Times, 2.0, 3.0), "2.00–3.00");
+        assert_eq!(show(Unit::Microseconds, 340.0, 1200.0), "340 µs–1.20 ms");
+        assert_eq!(show(Unit::SecondsPerGb, 0.45, 0.5), "0.45–0.50 s/GB");
+        assert_eq!(show(Unit::Bytes, 2e6, 1e7), "1.9–9.5 MB");
+        assert_eq!(show(Unit::Bytes, 3072.0, 1e7), "3 KB–9.5 MB");
+    }
+
+    #[test]
+    fn a_row_names_target_and_figure() {
+        let row = target(Bound::AtLeast(100.0), 200.0, 300.0).row();
+        assert_eq!(row, ["x", "≥ 100 ×", "250 × (200–300)", "yes"]);
+        let missing = Target { measured: None, ..target(Bound::AtMost(1.0), 0.0, 0.0) };
+        assert_eq!(missing.row()[2..], ["not measured", ""]);
+    }
+}
