@@ -64,7 +64,7 @@ pub struct Arena {
     /// For small text files read while `text` is in use.
     pub small: [u8; 16 * 1024],
     /// For code.
-    pub window: [u8; code::WINDOW],
+    pub window: [u8; code::memory::WINDOW],
     /// For the file whose code is being looked at.
     pub(crate) object: code::mapped::Object,
     /// For the page map.

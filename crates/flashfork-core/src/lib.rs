@@ -51,7 +51,6 @@ pub use outcome::{Error, Outcome, Pages, Step};
 pub use proc::vma::MEMFD_PREFIX;
 pub use range::Range;
 pub use report::Sealed;
-pub use seal::seal;
 pub use sys::call as system_call;
 pub use syscalls::Errno;
 
@@ -64,6 +63,16 @@ pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
     let range = Range::pages_of(addr, len);
     state::STATE.exclude(range).map_err(|e| Error::System(Step::Begin, e))?;
     unseal(range).map(drop)
+}
+
+/// Seals what is eligible; memory sealed before and written since is sealed anew.
+///
+/// The calling thread must be the process's only one, unless [`threads::allow`] says otherwise; its signals wait
+/// until the call is over. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its
+/// memory stays anonymous.
+pub fn seal(pages: Pages) -> Sealed {
+    trial::prepare();
+    seal::seal(pages)
 }
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.

@@ -71,8 +71,8 @@ pub fn of_process(pid: i32) -> std::io::Result<Vec<(PathBuf, Examined)>> {
 pub fn examine(path: &Path) -> std::io::Result<Examined> {
     let file = File::open(path)?;
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    let mut window = vec![0; code::WINDOW].into_boxed_slice();
-    let window: &mut [u8; code::WINDOW] = window.as_mut().try_into().map_err(std::io::Error::other)?;
+    let mut window = vec![0; code::memory::WINDOW].into_boxed_slice();
+    let window: &mut [u8; code::memory::WINDOW] = window.as_mut().try_into().map_err(std::io::Error::other)?;
     let start = Instant::now();
     let mut calls = Vec::new();
     let seen = code::file::examine(file.as_raw_fd(), size, window, &mut |site: Site| {

@@ -6,7 +6,7 @@
 //! was, so that `vfork` and `clone` may return twice. Two bytes further on the stub leads back.
 
 use super::site::{JUMP, LINE, SYSCALL};
-use crate::code::Memory;
+use crate::code::memory::Memory;
 use crate::sys::PAGE;
 use core::ops::Range;
 

@@ -1,6 +1,7 @@
 //! The code of a file that is not mapped, or not yet.
 
-use super::{Kind, Memory, Site, WINDOW, layout, object, sites};
+use super::memory::{Memory, WINDOW};
+use super::{Kind, Site, layout, object, sites};
 use crate::range::Range;
 use crate::sys;
 

@@ -28,6 +28,7 @@ pub mod file;
 pub(crate) mod guard;
 mod instruction;
 pub(crate) mod mapped;
+pub mod memory;
 mod object;
 pub(crate) mod own;
 pub mod process;
@@ -36,6 +37,7 @@ mod search;
 pub mod times;
 
 use crate::range::Range;
+use memory::{Memory, WINDOW};
 use object::layout;
 
 /// Calls that mean something else on sealed memory when the shim doesn't see them: number on x86-64, number of `int
@@ -112,14 +114,6 @@ pub struct Site {
     pub call: Call,
 }
 
-/// Memory that code is read from.
-pub trait Memory {
-    /// `len` bytes at `at`; `None` where not all of them can be read. At most [`WINDOW`] bytes are asked for.
-    fn bytes(&mut self, at: usize, len: usize) -> Option<&[u8]>;
-}
-
-/// Most bytes asked for at a time.
-pub const WINDOW: usize = 256 << 10;
 /// Bytes of a window that the one before has seen already: what is needed to decode the instructions before a match.
 const OVERLAP: usize = 64;
 /// Functions are decoded from their beginning, but from no farther away than this: by then any decoding has fallen in

@@ -1,6 +1,7 @@
 //! The calling process's own memory, as code that is looked through.
 
-use super::{Call, Kind, Memory, WINDOW, layout, sites};
+use super::memory::{Memory, WINDOW};
+use super::{Call, Kind, layout, sites};
 use crate::calls::stub::is_stub;
 use crate::range::Range;
 use crate::sys::{self, PAGE};

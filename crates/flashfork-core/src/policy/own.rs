@@ -32,7 +32,7 @@ impl Process for Own {
     }
 }
 
-/// Bytes of resident memory that no file holds (`/proc/self/statm`).
+/// Bytes of resident memory that no file holds (`/proc/thread-self/statm`).
 fn anonymous_memory() -> Option<u64> {
     let mut buf = [0; 128];
     let text = read_file(c"/proc/thread-self/statm", &mut buf).ok()?;

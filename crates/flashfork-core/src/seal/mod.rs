@@ -23,7 +23,6 @@ pub(crate) mod vain;
 use crate::arena::Arena;
 use crate::calls;
 use crate::code;
-use crate::filter::trial;
 use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::proc::dump;
 use crate::proc::headroom::Limits;
@@ -48,11 +47,7 @@ pub(crate) enum What {
     MostWritten,
 }
 
-/// Seals what is eligible; memory sealed before and written since is sealed anew.
-///
-/// The calling thread must be the process's only one, unless [`crate::threads::allow`] says otherwise; its signals wait
-/// until the call is over. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its
-/// memory stays anonymous.
+/// [`crate::seal()`].
 pub fn seal(pages: Pages) -> Sealed {
     begin(What::All, pages, Wait::Yes)
 }
@@ -65,7 +60,6 @@ pub(crate) fn seal_for_policy(what: What) -> Sealed {
 /// The one way into a seal, whoever asks for it, with one thread and with many: takes the engine, keeps off what must
 /// not be sealed, and goes on when nobody else can touch memory, at once or in each pause.
 fn begin(what: What, pages: Pages, wait: Wait) -> Sealed {
-    trial::prepare();
     let here = 0u8;
     let caller_stack = &raw const here as usize;
     session::run(wait, |arena| {
