@@ -4,7 +4,9 @@
 pub mod advise;
 pub(crate) mod anonymous;
 mod discard;
+mod moving;
 pub mod mremap;
+mod pieces;
 pub mod pipes;
 pub mod rings;
 pub mod sandbox;
