@@ -4,8 +4,8 @@
 //! Whether a range holds sealed memory is asked of the kernel each time, because memory moves without our knowing
 //! (glibc's realloc calls its own mremap).
 
-use crate::answers::anonymous::{Need, for_good, make_anonymous};
-use crate::answers::discard::discard;
+use super::anonymous::{Need, for_good, make_anonymous};
+use super::discard::discard;
 use crate::range::Range;
 use crate::sealed::holds_sealed;
 use crate::stack::roomy;

@@ -5,9 +5,9 @@
 //! leave pages there, and after a shrink the old bytes would come back. So where sealed memory grows, or a mapping in
 //! pieces moves, this does what the kernel does for a whole one: new memory behind the end, each piece moved by itself.
 
+use super::anonymous::{self, Need};
 use super::moving::{DONTUNMAP, FIXED, MAYMOVE, Move};
 use super::pieces::{End, by_any_means, differ, is_mapped, list, with_scratch};
-use crate::answers::anonymous::{self, Need};
 use crate::range::Range;
 use crate::scratch;
 use crate::seal::properties::Properties;

@@ -4,7 +4,7 @@
 //! So the process is not sealed from then on. Its clones are: after a fork neither parent nor clone writes to the pages
 //! in a pipe.
 
-use crate::answers::anonymous::for_good;
+use super::anonymous::for_good;
 use crate::state::STATE;
 use crate::sys::{self, Result};
 use syscalls::Sysno;

@@ -4,7 +4,7 @@
 //! The process is not sealed from then on, because nothing tells when such a ring is gone. Its clones are: a ring that
 //! is registered is its task's own.
 
-use crate::answers::advise;
+use super::advise;
 use crate::state::STATE;
 use crate::sys::{self, Result};
 

@@ -3,9 +3,9 @@
 //! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can
 //! do all that the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
 
-use crate::answers::advise;
-use crate::answers::anonymous::for_good;
-use crate::answers::mremap;
+use super::advise;
+use super::anonymous::for_good;
+use super::mremap;
 use crate::arena::Arena;
 use crate::calls::enter::{self as entry, let_go};
 use crate::code;

@@ -4,7 +4,7 @@
 //! A program that is started inherits the filter and has no sealed memory. So what was added is marked, and the shim
 //! takes it back there.
 
-use crate::proc::text::{number, read_file};
+use super::text::{number, read_file};
 use crate::sys::{self, Result};
 use core::ffi::CStr;
 

@@ -2,7 +2,7 @@
 //!
 //! A cgroup over its limit kills instead of failing the copy, so this is asked before each chunk.
 
-use crate::proc::text::{Lines, decimal, field, read_file, words};
+use super::text::{Lines, decimal, field, read_file, words};
 use crate::sys::Result;
 use core::ffi::CStr;
 

@@ -3,9 +3,9 @@
 //! `PROCMAP_QUERY` (Linux 6.11, an ioctl of `/proc/PID/maps`) finds the next VMA of a file in one call, however many
 //! VMAs there are. Older kernels: the whole list as text, up to the end of the range.
 
+use super::text;
+use super::vma::{self, Vma};
 use crate::arena::Arena;
-use crate::proc::text;
-use crate::proc::vma::{self, Vma};
 use crate::range::Range;
 use crate::sys::{self, Errno, PROT_EXEC, Result};
 

@@ -4,7 +4,7 @@
 //! sparse VMA of terabytes costs milliseconds. Older kernels: `/proc/self/pagemap`, 8 bytes for every page
 //! (Documentation/admin-guide/mm/pagemap.rst).
 
-use crate::proc::text;
+use super::text;
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
 

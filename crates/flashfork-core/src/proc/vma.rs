@@ -1,6 +1,6 @@
 //! One virtual memory area as `/proc/self/smaps` describes it (`proc_pid_smaps(5)`).
 
-use crate::proc::text::{Lines, decimal, number, words};
+use super::text::{Lines, decimal, number, words};
 use crate::range::Range;
 use crate::sys::{Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
 use core::ffi::CStr;

@@ -16,10 +16,10 @@
 //! because whoever gets hold of a page to write to it makes it the mapping's own first.
 
 use super::kept::{BLOCK, Kept, Pages};
+use super::properties::is_guard;
+use super::remap::{self, ATTEMPTS};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::range::Range;
-use crate::seal::properties::is_guard;
-use crate::seal::remap::{self, ATTEMPTS};
 use crate::state::STATE;
 use crate::sys::{
     self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE, Result,

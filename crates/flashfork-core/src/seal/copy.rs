@@ -4,8 +4,8 @@
 //! over a whole chunk, because each call waits for the other CPUs. The copy itself is `pwrite`: a bad source page is an
 //! errno, and the pages it frees are used again at once.
 
+use super::aside::STEP;
 use crate::range::Range;
-use crate::seal::aside::STEP;
 use crate::sys::{
     self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_NONE, PROT_READ,
     PROT_WRITE, Result,

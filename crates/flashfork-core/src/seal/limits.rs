@@ -1,11 +1,11 @@
 //! Limits and settings of the process that a seal lifts for its own duration, or minds.
 
+use super::offset::FILE_LEN;
 use crate::arena::Arena;
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Step};
 use crate::proc::headroom::Limits;
 use crate::proc::text::{decimal, read_file};
-use crate::seal::offset::FILE_LEN;
 use crate::sys::{self, RLIMIT_FSIZE, Result};
 
 /// Memory kept free beside what a step takes: page tables, and what others take meanwhile.

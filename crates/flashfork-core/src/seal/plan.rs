@@ -5,6 +5,8 @@
 //! too, unless sealed memory ends where they begin: then they are what a seal that failed has left of a block. Of
 //! memory that is sealed already, blocks written since are sealed anew.
 
+use super::generations::{GENERATIONS, MAX_GENERATIONS, Memfds};
+use super::offset;
 use crate::arena::{Arena, MAX_HOLES, Run, VmaRecord};
 use crate::kernel_writers;
 use crate::never_seal::{Reason, judge};
@@ -12,8 +14,6 @@ use crate::own_pages;
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
-use crate::seal::generations::{GENERATIONS, MAX_GENERATIONS, Memfds};
-use crate::seal::offset;
 use crate::state::{MAX_EXCLUDED, STATE};
 use crate::sys::{Errno, HUGE, PAGE, Result};
 

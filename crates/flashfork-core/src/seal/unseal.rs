@@ -1,5 +1,13 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
+use super::aside::Aside;
+use super::copy::CHUNK;
+use super::kept::BLOCK;
+use super::limits::SLACK;
+use super::offset;
+use super::offset::Shows;
+use super::properties::{self, Properties};
+use super::remap;
 use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Step};
@@ -9,14 +17,6 @@ use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::proc::vma::Kind;
 use crate::range::Range;
 use crate::scratch;
-use crate::seal::aside::Aside;
-use crate::seal::copy::CHUNK;
-use crate::seal::kept::BLOCK;
-use crate::seal::limits::SLACK;
-use crate::seal::offset;
-use crate::seal::offset::Shows;
-use crate::seal::properties::{self, Properties};
-use crate::seal::remap;
 use crate::session::{self, Wait};
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, PAGE};

@@ -5,6 +5,9 @@
 //! `__WCLONE` wait for, blocks all signals, and dies with the thread that made it. When it dies the kernel lets all
 //! threads go.
 
+use super::pauses::{Asks, Pauses};
+use super::stop::{self, Others};
+use super::stop_by_signal::{ASKED, Desk, Handler};
 use crate::arena::Arena;
 use crate::kernel_writers::Process;
 use crate::outcome::{Error, Outcome, Step};
@@ -12,9 +15,6 @@ use crate::range::Range;
 use crate::scratch;
 use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
-use crate::threads::pauses::{Asks, Pauses};
-use crate::threads::stop::{self, Others};
-use crate::threads::stop_by_signal::{ASKED, Desk, Handler};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 

@@ -4,6 +4,9 @@
 //! asked again that a thread may have changed since: who uses the memory, which descriptors are open, what is mapped
 //! there and how it is populated.
 
+use super::alone;
+use super::stop::Others;
+use super::stop_by_signal::Desk;
 use crate::arena::{Arena, Run};
 use crate::kernel_writers::{self, Process};
 use crate::never_seal::Reason;
@@ -14,9 +17,6 @@ use crate::proc::vma::{Kind, Vma};
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno};
-use crate::threads::alone;
-use crate::threads::stop::Others;
-use crate::threads::stop_by_signal::Desk;
 use core::sync::atomic::AtomicU32;
 
 /// Nanoseconds to wait for threads to leave the engine's own calls.
