@@ -1,9 +1,9 @@
 //! Linking of the shim.
 
 fn main() {
-    // The precompiled `core` names the unwinder's personality routine in its frame tables. Nothing unwinds here (panic = "abort"),
-    // and without std there is no such routine: an optimised build drops the reference, a debug build keeps it and would not load.
-    // Nil is never called; the linker's version script keeps the name inside this object.
+    // The precompiled `core` names the unwinder's personality routine in its frame tables. Nothing unwinds here (panic
+    // = "abort"), and without std there is no such routine: an optimised build drops the reference, a debug build keeps
+    // it and would not load. Nil is never called; the linker's version script keeps the name inside this object.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym=rust_eh_personality=0");
     // The libc crate links libc itself only when no other crate of the same build asks it for std.
     println!("cargo::rustc-cdylib-link-arg=-lc");

@@ -89,9 +89,9 @@ const FORK_SAFETY: &str = "\
 # What a clone shares, and what it must renew
 
 A clone of a process is a fork of it, whatever the engine: nothing here comes from sealing, and all
-of it is as old as fork(2). But a template lives long and has many clones, so that what a short-lived
-child may overlook matters here. Each row links to a small C program that shows it in a clone of a
-sealed process.
+of it is as old as fork(2). But a template lives long and has many clones, so that what a
+short-lived child may overlook matters here. Each row links to a small C program that shows it in a
+clone of a sealed process.
 
 Made from the programs in `tests/behaviour/fork_safety`: change those, then
 `UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
@@ -120,8 +120,8 @@ behaviour.
 const TRAPS: &str = "
 ## Traps
 
-What sealed memory would do otherwise than ordinary memory, if nothing were done about it. Each has a
-program.
+What sealed memory would do otherwise than ordinary memory, if nothing were done about it. Each has
+a program.
 
 ";
 

@@ -1,6 +1,7 @@
-//! The programs once more on other kernels, and what this machine may lack: swap, THP=always, huge pages in reserve, a machine-wide
-//! setting that may be changed. Linux 6.1, which is unlike this machine's in most, runs all but those that stop threads for long, the
-//! others those that show something only there; with `FLASHFORK_TEST_ALL=1` every kernel runs everything it can.
+//! The programs once more on other kernels, and what this machine may lack: swap, THP=always, huge pages in reserve, a
+//! machine-wide setting that may be changed. Linux 6.1, which is unlike this machine's in most, runs all but those that
+//! stop threads for long, the others those that show something only there; with `FLASHFORK_TEST_ALL=1` every kernel
+//! runs everything it can.
 
 use crate::program::{self, Program};
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, cache_dir};
@@ -29,8 +30,8 @@ const ON_DEMAND: &[&str] = &[
     "overcommit_never",
 ];
 
-/// Programs whose threads are stopped: they must not be skipped. Not `threads_helper`: at an emulator's speed no helper is caught in
-/// the middle.
+/// Programs whose threads are stopped: they must not be skipped. Not `threads_helper`: at an emulator's speed no helper
+/// is caught in the middle.
 const WITH_THREADS: &[&str] =
     &["threads_live", "threads_live_signals", "threads_interrupted", "threads_interrupted_signals"];
 

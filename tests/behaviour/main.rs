@@ -1,5 +1,5 @@
-//! Runs the programs of this directory under the shim, one test for each, all of them on other kernels in the lab, and keeps
-//! `docs/NEVER_SEAL.md` and `docs/FORK_SAFETY.md` in step.
+//! Runs the programs of this directory under the shim, one test for each, all of them on other kernels in the lab, and
+//! keeps `docs/NEVER_SEAL.md` and `docs/FORK_SAFETY.md` in step.
 //!
 //! `cargo test -p flashfork-tests --test behaviour -- FILTER`
 

@@ -1,5 +1,5 @@
-//! Which system calls can fail, and how: what their man pages list, what memory pressure and sandboxes do, and what kernels
-//! before 6.12 did.
+//! Which system calls can fail, and how: what their man pages list, what memory pressure and sandboxes do, and what
+//! kernels before 6.12 did.
 
 use libc::{c_int, user_regs_struct};
 

@@ -28,7 +28,8 @@ pub struct Case<'a> {
 }
 
 /// Runs a case with the plan; `leak_allowed`: scratch memory may stay mapped. Returns the system calls
-/// between the marks, each as it was entered; with a plan, up to its last fault. The error is what the victim said, or how it ended.
+/// between the marks, each as it was entered; with a plan, up to its last fault. The error is what the victim said, or
+/// how it ended.
 pub fn run(case: &Case, plan: &Plan, leak_allowed: bool) -> Result<Vec<user_regs_struct>, String> {
     let mut child = start(case, leak_allowed)?;
     let pid = Pid::from_raw(child.id() as i32);

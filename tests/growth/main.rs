@@ -1,5 +1,5 @@
-//! Forks many children that write where nothing was before: holes inside and next to sealed memory, new heap, grown mappings.
-//! The memfds must not grow by a page: what a clone writes has to go with it.
+//! Forks many children that write where nothing was before: holes inside and next to sealed memory, new heap, grown
+//! mappings. The memfds must not grow by a page: what a clone writes has to go with it.
 //!
 //!     growth ROUTE FORKS
 //!
@@ -75,8 +75,8 @@ fn run(route: Route, forks: usize) -> Result<String, String> {
     if before == after { Ok(text) } else { Err(text) }
 }
 
-/// Fills the main mapping and a heap; returns the end of the heap. Among the blocks: a full one, some with a few holes (sealed
-/// whole), some with many (left anonymous), some with none of it written.
+/// Fills the main mapping and a heap; returns the end of the heap. Among the blocks: a full one, some with a few holes
+/// (sealed whole), some with many (left anonymous), some with none of it written.
 fn prepare() -> Result<usize, String> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -117,8 +117,8 @@ fn live(route: Route, heap: usize, i: usize) -> Result<(), String> {
     let block = AT + (i % WRITTEN) * BLOCK;
     route.madvise(block, 64 * PAGE, libc::MADV_DONTNEED, Via::Function).map_err(|e| fail("madvise", e))?;
     (0..64).step_by(9).for_each(|k| write(block + k * PAGE));
-    // The sealed front of the mapping cut off from the rest, shrunk, and grown over what it had before, in place or elsewhere.
-    // SAFETY: the child's own memory.
+    // The sealed front of the mapping cut off from the rest, shrunk, and grown over what it had before, in place or
+    // elsewhere. SAFETY: the child's own memory.
     if unsafe { libc::munmap((AT + 2 * BLOCK) as *mut _, WRITTEN * BLOCK) } != 0 {
         return Err(fail("munmap", flashfork_tests::route::errno()));
     }

@@ -1,5 +1,5 @@
-//! How much memory the sealed memfds of this process hold, mapped or not: the blocks of the files behind `/proc/self/map_files`.
-//! The engine has closed its descriptors, so that there is no other way to them.
+//! How much memory the sealed memfds of this process hold, mapped or not: the blocks of the files behind
+//! `/proc/self/map_files`. The engine has closed its descriptors, so that there is no other way to them.
 
 use std::collections::BTreeMap;
 use std::fs;

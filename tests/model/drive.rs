@@ -37,8 +37,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs one seed; `engine` is the route to the engine, or `None` to stop after the run on plain memory. `disk` is overwritten with
-/// the template's contents where the seed has direct reads; a file takes its place.
+/// Runs one seed; `engine` is the route to the engine, or `None` to stop after the run on plain memory. `disk` is
+/// overwritten with the template's contents where the seed has direct reads; a file takes its place.
 pub fn run(
     seed: &Seed,
     engine: Option<Route>,
@@ -106,7 +106,8 @@ impl Run<'_> {
         if matches!(self.seed.mode, Mode::PastShim | Mode::Raw | Mode::Flags) {
             past::build(self.dir)?;
         }
-        // Between a snapshot and its restores all turns are one process's; plainly each is taken by one that begins anew.
+        // Between a snapshot and its restores all turns are one process's; plainly each is taken by one that begins
+        // anew.
         for turn in 0..if self.seed.mode == Mode::Rollback { TURNS } else { 1 } {
             self.tested(Route::Plain, &plain, None, None, turn)?;
         }

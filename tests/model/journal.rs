@@ -1,5 +1,5 @@
-//! The journal of one process: every call and what it gave. A run on plain memory comes first; the journal of the run with the
-//! engine must read the same, call by call.
+//! The journal of one process: every call and what it gave. A run on plain memory comes first; the journal of the run
+//! with the engine must read the same, call by call.
 
 use flashfork_tests::route::Outcome;
 use std::fs::{self, File};
@@ -11,12 +11,13 @@ use std::path::PathBuf;
 pub enum Expect {
     /// The model knows it.
     Exactly(Outcome),
-    /// The model knows it if the kernel has this feature; one that has not answers EINVAL or EOPNOTSUPP and does nothing.
+    /// The model knows it if the kernel has this feature; one that has not answers EINVAL or EOPNOTSUPP and does
+    /// nothing.
     IfSupported(Outcome),
     /// The kernel knows it: whatever plain memory gave.
     AsPlain,
-    /// As plain memory, but where that answered EFAULT the call is left out: the kernel promises nothing for a range of more
-    /// than one VMA, and how many there are is not for the program to know.
+    /// As plain memory, but where that answered EFAULT the call is left out: the kernel promises nothing for a range of
+    /// more than one VMA, and how many there are is not for the program to know.
     AsPlainUnlessFault,
     /// Advice that may or may not be taken.
     Anything,

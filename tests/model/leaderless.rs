@@ -1,9 +1,11 @@
-//! The main thread ends, and another one goes on: what `/proc/self` says of memory is the main thread's, which has none any more.
+//! The main thread ends, and another one goes on: what `/proc/self` says of memory is the main thread's, which has none
+//! any more.
 
 use std::fs;
 use std::time::Duration;
 
-/// Ends the calling thread, the main one, and lets another take its place, which ends the process with what `rest` returns.
+/// Ends the calling thread, the main one, and lets another take its place, which ends the process with what `rest`
+/// returns.
 pub fn go_on(rest: impl FnOnce() -> i32 + Send + 'static) -> ! {
     std::thread::spawn(|| {
         let ended = wait_for_the_end_of_the_leader();
@@ -12,7 +14,8 @@ pub fn go_on(rest: impl FnOnce() -> i32 + Send + 'static) -> ! {
         }
         std::process::exit(if ended.is_ok() { rest() } else { 1 })
     });
-    // SAFETY: ends this thread alone, as pthread_exit does in the end; its stack stays, and nothing on it is used by the other one.
+    // SAFETY: ends this thread alone, as pthread_exit does in the end; its stack stays, and nothing on it is used by
+    // the other one.
     unsafe { libc::syscall(libc::SYS_exit, 0) };
     unreachable!("the thread has ended")
 }

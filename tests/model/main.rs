@@ -1,10 +1,11 @@
-//! The randomised model checker: processes do random things to their memory, under the engine and without it, and compare every
-//! byte with a model and every result with plain memory.
+//! The randomised model checker: processes do random things to their memory, under the engine and without it, and
+//! compare every byte with a model and every result with plain memory.
 //!
 //!     cargo run -p flashfork-tests --bin model -- --steps 5000 --seed 7
 //!
-//! A run is decided by its seed and its number of steps. First it runs on plain memory, which also checks the model; then with the
-//! engine. Journals of both stay when a run fails. Failing seeds are kept in `seeds.txt` and replayed first from then on.
+//! A run is decided by its seed and its number of steps. First it runs on plain memory, which also checks the model;
+//! then with the engine. Journals of both stay when a run fails. Failing seeds are kept in `seeds.txt` and replayed
+//! first from then on.
 
 mod content;
 mod drive;

@@ -12,7 +12,8 @@ pub enum Mode {
     Threads,
     /// Another process writes into the memory while it is sealed, and looks whether its writes stay.
     Writers,
-    /// Calls reach libc past the shim's symbols: through `dlsym` on libc's handle, or from an object bound to libc first.
+    /// Calls reach libc past the shim's symbols: through `dlsym` on libc's handle, or from an object bound to libc
+    /// first.
     PastShim,
     /// From some step on, calls are made by system call instructions of an object that is loaded then.
     Raw,

@@ -1,8 +1,8 @@
-//! The model checker on engine odf, in guests whose kernel can fork on demand. Each guest ends with no page table found shared where
-//! it should not be, no fault told by the kernel, and some tables shared in every run.
+//! The model checker on engine odf, in guests whose kernel can fork on demand. Each guest ends with no page table found
+//! shared where it should not be, no fault told by the kernel, and some tables shared in every run.
 //!
-//! `FLASHFORK_ODF_STEPS` says how many steps the first processes take in all; those of their children come on top. Without it 1,200,
-//! with `FLASHFORK_TEST_ALL=1` a million.
+//! `FLASHFORK_ODF_STEPS` says how many steps the first processes take in all; those of their children come on top.
+//! Without it 1,200, with `FLASHFORK_TEST_ALL=1` a million.
 
 use flashfork_lab::{GuestFile, Kernel, Lab, Options, Output, cache_dir};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};

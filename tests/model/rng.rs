@@ -1,4 +1,5 @@
-//! The random numbers of a run: the same for a seed for ever, whatever a library does, because seeds are kept in a file.
+//! The random numbers of a run: the same for a seed for ever, whatever a library does, because seeds are kept in a
+//! file.
 
 /// SplitMix64 (Steele, Lea, Flood 2014): 64 bits of state, passes the usual tests, five lines.
 #[derive(Clone)]

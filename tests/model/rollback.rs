@@ -1,6 +1,6 @@
-//! Steps between a snapshot and its restores. A process prepares memory, takes a snapshot, and then takes turns, each of other steps,
-//! with a restore between two. The reference takes the same steps to prepare and one turn, for each turn a process of its own; so
-//! whatever a turn leaves behind is a difference.
+//! Steps between a snapshot and its restores. A process prepares memory, takes a snapshot, and then takes turns, each
+//! of other steps, with a restore between two. The reference takes the same steps to prepare and one turn, for each
+//! turn a process of its own; so whatever a turn leaves behind is a difference.
 
 use crate::journal::Journal;
 use crate::rng::Rng;

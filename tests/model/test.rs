@@ -1,5 +1,5 @@
-//! The model checker as a test: the seeds that failed once, then some thousand steps of new ones by both routes, and 2,000 of each mode
-//! and each allocator.
+//! The model checker as a test: the seeds that failed once, then some thousand steps of new ones by both routes, and
+//! 2,000 of each mode and each allocator.
 //!
 //! `FLASHFORK_TEST_ALL=1` takes many more, 10⁵ of each of these.
 

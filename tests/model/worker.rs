@@ -30,7 +30,8 @@ pub struct Job {
     pub turn: u64,
 }
 
-/// Runs a seed in this process and prints how much the engine did: the most pages that were sealed at once, or page tables shared.
+/// Runs a seed in this process and prints how much the engine did: the most pages that were sealed at once, or page
+/// tables shared.
 pub fn run(job: &Job, places: &Places) -> ExitCode {
     match prepare(job, places) {
         Ok((mut world, shared)) => {
@@ -169,8 +170,8 @@ impl Shared {
     }
 }
 
-/// Gives libc as much of the heap as it will need, so that it does not move the break itself any more; what lies behind is under
-/// test. Returns where that starts.
+/// Gives libc as much of the heap as it will need, so that it does not move the break itself any more; what lies behind
+/// is under test. Returns where that starts.
 fn own_heap() -> Result<usize, String> {
     const FOR_LIBC: i32 = 16 << 20;
     // SAFETY: one thread; the first allocation after the change makes room, and the rest goes to mmap.

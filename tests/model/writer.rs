@@ -1,8 +1,8 @@
-//! Another process that writes into the tested one's memory, by `process_vm_writev(2)` and `/proc/PID/mem`, for as long as it is told
-//! to, and looks before each write whether the one before is still there.
+//! Another process that writes into the tested one's memory, by `process_vm_writev(2)` and `/proc/PID/mem`, for as long
+//! as it is told to, and looks before each write whether the one before is still there.
 //!
-//! Which pages it writes to, and how, the seed decides; how often it comes by depends on time, so what the pages hold in the end is
-//! told by the writer, and nothing else depends on that.
+//! Which pages it writes to, and how, the seed decides; how often it comes by depends on time, so what the pages hold
+//! in the end is told by the writer, and nothing else depends on that.
 
 use crate::content::{PAGE, Tag, WORDS, fill, holds};
 use crate::world::memory::bytes;
@@ -60,8 +60,8 @@ impl Writer {
     /// Starts it, to write to the calling process.
     pub fn start() -> Result<Writer, String> {
         let (mut begin, mut done) = ([0; 2], [0; 2]);
-        // SAFETY: the kernel writes descriptors; a fresh mapping, of zeros, which are a valid desk with no orders; the child of a process
-        // with one thread goes on with a copy.
+        // SAFETY: the kernel writes descriptors; a fresh mapping, of zeros, which are a valid desk with no orders; the
+        // child of a process with one thread goes on with a copy.
         unsafe {
             if libc::pipe2(begin.as_mut_ptr(), libc::O_CLOEXEC) < 0
                 || libc::pipe2(done.as_mut_ptr(), libc::O_CLOEXEC) < 0
@@ -92,8 +92,8 @@ impl Writer {
         }
     }
 
-    /// Lets it write to these pages, each with the tag that the first write puts there, until `meanwhile` is over and it has been
-    /// everywhere at least once. Returns what the pages hold.
+    /// Lets it write to these pages, each with the tag that the first write puts there, until `meanwhile` is over and
+    /// it has been everywhere at least once. Returns what the pages hold.
     pub fn write_while(
         &mut self,
         pages: impl Iterator<Item = (usize, How, Tag)>,
@@ -191,7 +191,8 @@ impl Order {
         Ok(())
     }
 
-    /// Reads or writes the page. Where memory is replaced at this moment nothing is mapped, and the kernel says so: then once more.
+    /// Reads or writes the page. Where memory is replaced at this moment nothing is mapped, and the kernel says so:
+    /// then once more.
     fn transfer(&self, target: i32, file: &File, words: &mut [u64; WORDS], write: bool) -> Result<(), String> {
         const ATTEMPTS: usize = 100_000;
         let mut result = Ok(());

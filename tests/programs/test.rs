@@ -1,5 +1,5 @@
-//! Programs that are not ours, under the shim: Redis, CPython; PostgreSQL and Apache too with `FLASHFORK_TEST_ALL=1`. Each script says at
-//! its head what it checks.
+//! Programs that are not ours, under the shim: Redis, CPython; PostgreSQL and Apache too with `FLASHFORK_TEST_ALL=1`.
+//! Each script says at its head what it checks.
 
 use flashfork_tests::shim;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};

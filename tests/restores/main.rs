@@ -1,5 +1,6 @@
-//! Goes back to a snapshot many times in a program that uses malloc, stdio and SQLite, and does something else after each restore.
-//! First, each time, it does the same: what comes out, and the addresses malloc gives, must be what they were the first time.
+//! Goes back to a snapshot many times in a program that uses malloc, stdio and SQLite, and does something else after
+//! each restore. First, each time, it does the same: what comes out, and the addresses malloc gives, must be what they
+//! were the first time.
 //!
 //!     restores TIMES
 //!

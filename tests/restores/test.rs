@@ -1,4 +1,5 @@
-//! Restores without a difference, in a program that uses malloc, stdio and SQLite: 2,000, or 100,000 with `FLASHFORK_TEST_ALL=1`.
+//! Restores without a difference, in a program that uses malloc, stdio and SQLite: 2,000, or 100,000 with
+//! `FLASHFORK_TEST_ALL=1`.
 
 use flashfork_tests::own_code::TRUST;
 use std::process::Command;

@@ -1,8 +1,9 @@
 //! What the system tests share.
 //!
-//! The tests lie beside this directory, one directory for each kind: `model/` is a randomised model checker, `faults/` lets the
-//! system calls of the engine fail one by one, `growth/` forks clones that write where nothing was, `restores/` goes back to a snapshot
-//! many times, `programs/` runs programs that are not ours, `behaviour/` has one small C program for every row and trap.
+//! The tests lie beside this directory, one directory for each kind: `model/` is a randomised model checker, `faults/`
+//! lets the system calls of the engine fail one by one, `growth/` forks clones that write where nothing was,
+//! `restores/` goes back to a snapshot many times, `programs/` runs programs that are not ours, `behaviour/` has one
+//! small C program for every row and trap.
 
 pub mod content;
 pub mod odf;

@@ -1,6 +1,6 @@
-//! Calls that don't pass the shim's symbols, as libraries and interpreters make them: through `dlsym` on libc's own handle
-//! (`ctypes.CDLL("libc.so.6")`), from an object whose symbols are bound to libc first (`RTLD_DEEPBIND`), and by system call
-//! instructions of an object's own.
+//! Calls that don't pass the shim's symbols, as libraries and interpreters make them: through `dlsym` on libc's own
+//! handle (`ctypes.CDLL("libc.so.6")`), from an object whose symbols are bound to libc first (`RTLD_DEEPBIND`), and by
+//! system call instructions of an object's own.
 
 use crate::route::Via;
 use libc::{c_int, c_uint, c_void, size_t};

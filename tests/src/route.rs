@@ -1,6 +1,7 @@
 //! How a tested process reaches the engine.
 //!
-//! The functions make the call they are named for, errors are its errno; seal, unseal and exclude say what went wrong in words.
+//! The functions make the call they are named for, errors are its errno; seal, unseal and exclude say what went wrong
+//! in words.
 
 use crate::{own_code, past};
 use flashfork_core::answers::{advise, mremap};

@@ -67,8 +67,8 @@ fn disk(dir: &Path, flashfork: &Path) -> PathBuf {
     image
 }
 
-/// The directory with [`PROGRAMS`], as `make build` makes them: emulated, others would take too long. The packages are the same
-/// too, with which features are chosen, so that nothing is compiled twice.
+/// The directory with [`PROGRAMS`], as `make build` makes them: emulated, others would take too long. The packages are
+/// the same too, with which features are chosen, so that nothing is compiled twice.
 fn programs() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     // target/PROFILE/deps/this

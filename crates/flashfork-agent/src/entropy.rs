@@ -1,5 +1,5 @@
-//! The kernel's random number generator: random(4), ioctls RNDADDENTROPY and RNDRESEEDCRNG; and what it keeps of a hardware
-//! generator's bytes, hw_random (Documentation/admin-guide/hw_random.rst).
+//! The kernel's random number generator: random(4), ioctls RNDADDENTROPY and RNDRESEEDCRNG; and what it keeps of a
+//! hardware generator's bytes, hw_random (Documentation/admin-guide/hw_random.rst).
 
 use std::fs::File;
 use std::io::{self, ErrorKind as Io, Read};
@@ -29,12 +29,12 @@ struct PoolInfo {
 /// The guest's hardware generator, which is the monitor's virtio-rng.
 const HARDWARE: &str = "/dev/hwrng";
 
-/// What Linux may have fetched from it ahead of its readers: 64 bytes in the core (`rng_buffer`, drivers/char/hw_random/core.c)
-/// and 64 in the driver (`data`, virtio-rng.c), each SMP_CACHE_BYTES.
+/// What Linux may have fetched from it ahead of its readers: 64 bytes in the core (`rng_buffer`,
+/// drivers/char/hw_random/core.c) and 64 in the driver (`data`, virtio-rng.c), each SMP_CACHE_BYTES.
 const PREFETCHED: usize = 128;
 
-/// Credits `seed` as entropy and has the generator use it at once, for all that is drawn from now on. What was fetched from a
-/// hardware generator before, the same in every clone, is thrown away.
+/// Credits `seed` as entropy and has the generator use it at once, for all that is drawn from now on. What was fetched
+/// from a hardware generator before, the same in every clone, is thrown away.
 pub fn reseed(seed: &[u8]) -> Result<(), AgentError> {
     if !(LEAST..=MOST).contains(&seed.len()) {
         let message = format!("{} bytes to reseed with: give {LEAST} to {MOST}", seed.len());

@@ -1,9 +1,10 @@
-//! Everything else in the guest stands still from before its template is made until a clone is one of its own: what ran on would
-//! draw random numbers that are the same in every clone, and read the template's clock.
+//! Everything else in the guest stands still from before its template is made until a clone is one of its own: what ran
+//! on would draw random numbers that are the same in every clone, and read the template's clock.
 //!
-//! Processes are frozen by cgroup v2 (`cgroup.freeze`, Documentation/admin-guide/cgroup-v2.rst), which no process can tell from having
-//! had no processor, but for calls like epoll_wait(2) that may end with `EINTR` as after SIGCONT (signal(7)). Those in
-//! cgroups of their own are frozen there; those in the root, which can't be frozen, are moved to one for the time.
+//! Processes are frozen by cgroup v2 (`cgroup.freeze`, Documentation/admin-guide/cgroup-v2.rst), which no process can
+//! tell from having had no processor, but for calls like epoll_wait(2) that may end with `EINTR` as after SIGCONT
+//! (signal(7)). Those in cgroups of their own are frozen there; those in the root, which can't be frozen, are moved to
+//! one for the time.
 
 use std::fs;
 use std::io;

@@ -11,8 +11,8 @@ use crate::log;
 /// Where programs look a name up before they ask anybody.
 const HOSTS: &str = "/etc/hosts";
 
-/// Makes `new` the guest's host name. What [`HOSTS`] says of the old one holds for the new one too: a name that resolved goes on
-/// resolving.
+/// Makes `new` the guest's host name. What [`HOSTS`] says of the old one holds for the new one too: a name that
+/// resolved goes on resolving.
 pub fn set(new: &str) -> Result<(), String> {
     let old = uname().nodename().to_string_lossy().into_owned();
     sethostname(new.as_bytes()).map_err(|errno| format!("the host name can't be set to {new}: {errno}"))?;

@@ -220,7 +220,8 @@ struct VsockAddress {
     port: u32,
 }
 
-// SAFETY: `with_sockaddr` passes a valid `sockaddr_vm` with its length, as the trait demands; it lives until `f` returns.
+// SAFETY: `with_sockaddr` passes a valid `sockaddr_vm` with its length, as the trait demands; it lives until `f`
+// returns.
 unsafe impl SocketAddrArg for VsockAddress {
     unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
         // SAFETY: all zeros are a value of this plain C structure.

@@ -79,8 +79,8 @@ fn send_greeting(conn: &Conn) -> std::io::Result<()> {
     conn.write(|file| std::io::Write::write_all(file, &bytes))
 }
 
-/// What tells this boot of the kernel from others, a template's clones not from one another: the kernel makes it up when it is
-/// first read, so the agent reads it before there is a template.
+/// What tells this boot of the kernel from others, a template's clones not from one another: the kernel makes it up
+/// when it is first read, so the agent reads it before there is a template.
 pub fn boot_id() -> [u8; 16] {
     static ID: OnceLock<[u8; 16]> = OnceLock::new();
     *ID.get_or_init(|| fs::read_to_string(BOOT_ID).ok().and_then(|text| parse_uuid(&text)).unwrap_or_default())

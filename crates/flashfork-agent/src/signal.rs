@@ -37,7 +37,8 @@ fn open() -> Result<Ports, String> {
 }
 
 /// Says that the guest is warm. In a clone, makes it one of its own and says that it is alive, or,
-/// if that fails, ends it: a clone that is not one of its own must not be used. No other process of the guest runs meanwhile.
+/// if that fails, ends it: a clone that is not one of its own must not be used. No other process of the guest runs
+/// meanwhile.
 pub fn fork(reaper: &Reaper) -> Result<Role, String> {
     let mut signals = find()?;
     let others = freeze::others()?;

@@ -1,7 +1,8 @@
 //! What a running process's forks cost, what they would cost otherwise, and what to do about it.
 //!
-//! The process is read through `/proc` ([`Survey`]) and priced by this host's [`CostModel`] ([`Forecast`]). Nothing in it is
-//! changed; only when its writes are to be counted ([`watch`]) it is stopped twice for as long as copying its memory takes.
+//! The process is read through `/proc` ([`Survey`]) and priced by this host's [`CostModel`] ([`Forecast`]). Nothing in
+//! it is changed; only when its writes are to be counted ([`watch`]) it is stopped twice for as long as copying its
+//! memory takes.
 
 mod forecast;
 mod recommend;

@@ -8,10 +8,10 @@ use flashfork_measure::BenchError;
 use flashfork_measure::record::Document;
 use series::Series;
 
-/// What a fork call of an idle parent costs by the parent's memory, as SVG: one line per method with medians and p10 to p90,
-/// a dashed line for the empty process, both axes logarithmic, the host card below. Drawn from the records of `bench fork` in
-/// `document` whose clones were made one at a time; or, if it has those of `bench vm-clone`, the same of clones and boots of
-/// virtual machines with tiny guests.
+/// What a fork call of an idle parent costs by the parent's memory, as SVG: one line per method with medians and p10 to
+/// p90, a dashed line for the empty process, both axes logarithmic, the host card below. Drawn from the records of
+/// `bench fork` in `document` whose clones were made one at a time; or, if it has those of `bench vm-clone`, the same
+/// of clones and boots of virtual machines with tiny guests.
 ///
 /// Fails when there are none with memory, or one of them is zero or less, which has no place on a logarithmic axis.
 pub fn draw(document: &Document) -> Result<String, BenchError> {

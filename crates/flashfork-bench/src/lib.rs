@@ -1,20 +1,22 @@
 //! Experiments on real software. How they measure is [`flashfork_measure`]'s; what they measure is in [`subjects`].
 //!
 //! # Adding an experiment
-//! A module in [`experiments`] whose options (deriving `clap::Args`) implement [`flashfork_measure::Experiment`], and one line in
+//! A module in [`experiments`] whose options (deriving `clap::Args`) implement [`flashfork_measure::Experiment`], and
+//! one line in
 //! [`experiments::ALL`]: command line, help, man page, `bench all` and workers follow.
-//! [`flashfork_measure::experiment::run`] does what all have in common: it takes the machine-wide lock, reads the host card, hands
-//! a [`Results`] to [`Experiment::measure`], and renders [`Experiment::page`] from the document. What was measured before a
-//! failure or an interruption is kept ([`BenchError::Unfinished`]), unless the failure makes it worthless
-//! ([`BenchError::voids`]). For what is left:
+//! [`flashfork_measure::experiment::run`] does what all have in common: it takes the machine-wide lock, reads the host
+//! card, hands a [`Results`] to [`Experiment::measure`], and renders [`Experiment::page`] from the document. What was
+//! measured before a failure or an interruption is kept ([`BenchError::Unfinished`]), unless the failure makes it
+//! worthless ([`BenchError::voids`]). For what is left:
 //! - [`Results::leave_out`] is for cells that can't be measured, [`flashfork_measure::experiment::page`] for the page.
 //! - a type implementing [`Subject`] measures in a process of its own; [`Experiment::WORKERS`] names it.
-//! - `subjects::parent::Spec` starts a worker whose memory is held in one way, and says when it isn't what it is called.
-//! - [`flashfork_measure::sampling::sample`] measures; `Effort::until` keeps it within [`Progress::deadline`], `Deadline::part`
-//!   divides that among stages.
+//! - `subjects::parent::Spec` starts a worker whose memory is held in one way, and says when it isn't what it is
+//!   called.
+//! - [`flashfork_measure::sampling::sample`] measures; `Effort::until` keeps it within [`Progress::deadline`],
+//!   `Deadline::part` divides that among stages.
 //!
-//! [`figure`] and [`report`] draw what was found; [`advise`] is no experiment: what a running process's forks cost, from the
-//! host's cost model.
+//! [`figure`] and [`report`] draw what was found; [`advise`] is no experiment: what a running process's forks cost,
+//! from the host's cost model.
 //!
 //! The crate prints nothing and reads no environment variable.
 //!

@@ -1,4 +1,5 @@
-//! Values that the user gave in a list. One given twice is measured once: two cells with nothing to tell them apart say nothing.
+//! Values that the user gave in a list. One given twice is measured once: two cells with nothing to tell them apart say
+//! nothing.
 
 /// Each value once, in the order given.
 pub(crate) fn each_once<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {

@@ -1,4 +1,5 @@
-//! What `advise` says of programs of different sizes, and that these go on. How near its forecasts are: `flashfork bench advise`.
+//! What `advise` says of programs of different sizes, and that these go on. How near its forecasts are: `flashfork
+//! bench advise`.
 //!
 //! The programs are this executable started again; each prepares its memory, says so, and forks on request.
 

@@ -51,7 +51,8 @@ fn plain_and_sealed_do_the_same_work() -> Result<(), Failed> {
         let series = record(&outcome, method, "rate over time");
         let ends = series.observed["t_s"].as_array().unwrap();
         assert!(series.n >= 1 && ends.len() == series.n, "{method}: {ends:?}");
-        // One clone per execution, the clones' own count and AFL's agree (else the run fails), and they found something.
+        // One clone per execution, the clones' own count and AFL's agree (else the run fails), and they found
+        // something.
         assert!(number(&series.observed["executions"]) > 0.0 && series.max > 0.0, "{method}: {series:?}");
         assert!(number(&series.observed["afl"]["edges"]) > 1000.0 && number(&series.observed["afl"]["corpus"]) >= 9.0);
         assert!(outcome.table.contains(method), "{}", outcome.table);

@@ -1,4 +1,5 @@
-//! Every experiment, interrupted once it has measured something: what it measured is there, and it says what is missing.
+//! Every experiment, interrupted once it has measured something: what it measured is there, and it says what is
+//! missing.
 
 mod here;
 

@@ -12,7 +12,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Say what a running program's forks cost, with huge pages, sealed and on demand, and what to do; nothing in it is changed
+/// Say what a running program's forks cost, with huge pages, sealed and on demand, and what to do; nothing in it is
+/// changed
 #[derive(Args)]
 #[command(
     arg_required_else_help = true,
@@ -23,7 +24,8 @@ pub struct AdviseArgs {
     /// The running process
     #[arg(required_unless_present = "command", conflicts_with = "command", value_parser = process)]
     pid: Option<i32>,
-    /// Count what is written during so many seconds instead of assuming it; the process is stopped (SIGSTOP) for two looks
+    /// Count what is written during so many seconds instead of assuming it; the process is stopped (SIGSTOP) for two
+    /// looks
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     watch: Option<Duration>,
     /// How long the command runs before it is looked at, in seconds; it is ended afterwards

@@ -1,7 +1,7 @@
 //! The `flashfork` command: parses, calls, prints.
 //!
-//! Exit codes: 0 done, 1 failed (one line on standard error: what, why, what to do), 2 wrong usage. `run` and `lab run` pass
-//! on the exit code of the command they ran.
+//! Exit codes: 0 done, 1 failed (one line on standard error: what, why, what to do), 2 wrong usage. `run` and `lab run`
+//! pass on the exit code of the command they ran.
 
 mod advise;
 mod args;
@@ -24,7 +24,8 @@ use args::{Args, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
-/// Run by the loader before Rust's runtime starts and the command line is parsed: together these last longer than all that `clone` does.
+/// Run by the loader before Rust's runtime starts and the command line is parsed: together these last longer than all
+/// that `clone` does.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -1,4 +1,5 @@
-//! Standard output, whose failures are failures: a full disk is reported, a closed pipe ends the command as it would any other.
+//! Standard output, whose failures are failures: a full disk is reported, a closed pipe ends the command as it would
+//! any other.
 
 use crate::error::CliError;
 use std::io::Write;
@@ -8,7 +9,8 @@ pub fn say(text: &str) -> Result<(), CliError> {
     writeln!(std::io::stdout().lock(), "{text}").map_err(CliError::file("write", "standard output"))
 }
 
-/// Prints an error, one line, at once: a clone may write there at the same time. Nobody could be told that standard error is full.
+/// Prints an error, one line, at once: a clone may write there at the same time. Nobody could be told that standard
+/// error is full.
 pub fn complain(error: &CliError) {
     let _ = std::io::stderr().lock().write_all(format!("flashfork: {error}\n").as_bytes());
 }

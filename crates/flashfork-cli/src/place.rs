@@ -11,7 +11,8 @@ use tempfile::NamedTempFile;
 pub enum Place {
     /// A file.
     File(PathBuf),
-    /// A device or FIFO, or a file in a directory where no other can be made; open all the time, or a FIFO's reader would see its end.
+    /// A device or FIFO, or a file in a directory where no other can be made; open all the time, or a FIFO's reader
+    /// would see its end.
     Open(File, PathBuf),
     /// What a descriptor of this process leads to (`/dev/stdout`): others write there too, and what they wrote stays.
     Descriptor(File, PathBuf),

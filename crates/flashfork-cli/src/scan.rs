@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Say which files make system calls of their own, so that processes with them are not sealed
 ///
-/// Code that calls the kernel without libc can discard or move sealed memory without the engine's knowing; docs/SYSTEM_CALLS.md has
-/// the rules. `flashfork run --trust FILE` seals such a process all the same.
+/// Code that calls the kernel without libc can discard or move sealed memory without the engine's knowing;
+/// docs/SYSTEM_CALLS.md has the rules. `flashfork run --trust FILE` seals such a process all the same.
 #[derive(Args)]
 #[command(after_help = "Examples: flashfork scan /usr/lib/x86_64-linux-gnu/libasan.so.8
           flashfork scan --pid 4711")]
@@ -85,8 +85,8 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
 /// Most looks at one set of files: single ones of microseconds are no figures.
 const LOOKS: usize = 9;
 
-/// Says how long the look takes: for the files when they are new, and for this process with them when they are known. The process has
-/// files of its own, whose share in the first figure is told by looking without the others.
+/// Says how long the look takes: for the files when they are new, and for this process with them when they are known.
+/// The process has files of its own, whose share in the first figure is told by looking without the others.
 fn time(paths: &[PathBuf]) -> Result<ExitCode, CliError> {
     let before = code::time()?.first;
     let mut bytes = 0;
@@ -116,8 +116,8 @@ fn time(paths: &[PathBuf]) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Maps a file as the loader does, or all of it as code where it is no object; it stays mapped. Gives the bytes of code, which are in
-/// memory then: reading them from a disk is not what is measured.
+/// Maps a file as the loader does, or all of it as code where it is no object; it stays mapped. Gives the bytes of
+/// code, which are in memory then: reading them from a disk is not what is measured.
 fn map(file: &std::fs::File) -> std::io::Result<usize> {
     use elf::abi::{PF_X, PT_LOAD};
     // SAFETY: nothing is made of the bytes but what the headers say.

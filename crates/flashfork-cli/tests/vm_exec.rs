@@ -1,5 +1,5 @@
-//! `flashfork vm exec` as users meet it: terminals, signals, statuses. The agent is the real one, an ordinary process here; the
-//! daemon between is a few lines that pass bytes on.
+//! `flashfork vm exec` as users meet it: terminals, signals, statuses. The agent is the real one, an ordinary process
+//! here; the daemon between is a few lines that pass bytes on.
 
 use flashfork_proto::api;
 use flashfork_proto::shell::ClaimTimes;
@@ -92,7 +92,8 @@ impl Drop for Guest {
     }
 }
 
-/// What a daemon with one template and one clone answers to a request; one without a line asks whether somebody listens.
+/// What a daemon with one template and one clone answers to a request; one without a line asks whether somebody
+/// listens.
 fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

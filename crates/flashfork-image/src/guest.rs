@@ -14,8 +14,8 @@ use crate::{ImageError, KernelFiles, Module, Tree};
 /// The series whose cloud kernel guests run: the first of Debian's with VMGENID.
 pub const SERIES: &str = "6.12";
 
-/// The guest's command line: its console, an end when it panics, kvmclock (a clone's TSC says nothing of the time), the agent.
-/// `flashfork.ready=fork` added, it gives the fork signal once the agent is up.
+/// The guest's command line: its console, an end when it panics, kvmclock (a clone's TSC says nothing of the time), the
+/// agent. `flashfork.ready=fork` added, it gives the fork signal once the agent is up.
 pub const CMDLINE: &str = "console=ttyS0 quiet panic=-1 clocksource=kvm-clock flashfork.serve=vsock";
 
 /// Where the agent is in the guest.

@@ -1,8 +1,8 @@
 //! `bench all`: every experiment about process creation, one after the other, for the report.
 //!
-//! The run has so much time, and each experiment its share of what is left: what one doesn't need, the next ones have. An
-//! experiment that can't run here, or fails in the middle, is in the report with its reason and with what it measured before;
-//! the others go on. A run that is interrupted ends with what it has.
+//! The run has so much time, and each experiment its share of what is left: what one doesn't need, the next ones have.
+//! An experiment that can't run here, or fails in the middle, is in the report with its reason and with what it
+//! measured before; the others go on. A run that is interrupted ends with what it has.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::lock::MachineLock;
 use crate::record::{Document, Missing};
 use crate::{BenchError, Progress};
 
-/// How long a quick run and a full one may take: four minutes and forty, less what the report and the last children need.
+/// How long a quick run and a full one may take: four minutes and forty, less what the report and the last children
+/// need.
 pub const TIME: [Duration; 2] = [Duration::from_secs(220), Duration::from_secs(38 * 60)];
 
 /// One experiment of the run.
@@ -88,8 +89,8 @@ fn run_parts(
     Ok(Whole { document, void })
 }
 
-/// The experiments that are part of it, the lightest first. The last one, whose parents are largest, has what time the others
-/// leave.
+/// The experiments that are part of it, the lightest first. The last one, whose parents are largest, has what time the
+/// others leave.
 fn parts(experiments: &[Entry], quick: bool) -> Vec<Part> {
     let part = |entry: &Entry| {
         let (run, seconds) = entry.in_all(quick)?;

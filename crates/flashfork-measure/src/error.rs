@@ -106,8 +106,8 @@ pub enum BenchError {
     Unable(String),
 }
 
-/// Whether a program could not be started because it isn't there. Where PATH has a directory that may not be searched, that is what the
-/// system says instead.
+/// Whether a program could not be started because it isn't there. Where PATH has a directory that may not be searched,
+/// that is what the system says instead.
 pub fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
@@ -126,8 +126,8 @@ impl BenchError {
         Self::System { what: what.into(), source: source.into() }
     }
 
-    /// Whether it means that what was measured can't be believed: a child or a parent had other bytes or another end than it
-    /// must have.
+    /// Whether it means that what was measured can't be believed: a child or a parent had other bytes or another end
+    /// than it must have.
     pub fn voids(&self) -> bool {
         match self {
             Self::Clone { .. } | Self::Void(_) => true,

@@ -1,5 +1,5 @@
-//! What every experiment does in the same way: it runs alone on the machine, collects records and what it had to leave out,
-//! keeps what it has when something fails in the middle, and ends its tables with what to beware of.
+//! What every experiment does in the same way: it runs alone on the machine, collects records and what it had to leave
+//! out, keeps what it has when something fails in the middle, and ends its tables with what to beware of.
 
 use std::path::PathBuf;
 
@@ -36,8 +36,8 @@ pub trait Experiment: clap::Args {
         None
     }
 
-    /// The options with which it is part of `bench all`, and its weight in the sharing of time: about how many seconds it takes
-    /// on two CPUs. `None` when it is no part of it.
+    /// The options with which it is part of `bench all`, and its weight in the sharing of time: about how many seconds
+    /// it takes on two CPUs. `None` when it is no part of it.
     fn in_all(_quick: bool) -> Option<(Self, u64)> {
         None
     }
@@ -113,7 +113,8 @@ impl Results {
         self.leave_out(cell, NO_TIME, progress);
     }
 
-    /// Keeps what [`crate::sampling`] took, unless that is nothing, with what was `chosen` and what was `observed` beside.
+    /// Keeps what [`crate::sampling`] took, unless that is nothing, with what was `chosen` and what was `observed`
+    /// beside.
     pub fn keep<'a, M>(
         &mut self,
         method: &str,
@@ -131,8 +132,8 @@ impl Results {
         Ok(())
     }
 
-    /// What the experiment hands back. When `measured` is an error, what was measured before is kept beside it, unless the
-    /// error says that figures can't be believed, or there are none. `interrupted`: the user wanted to stop.
+    /// What the experiment hands back. When `measured` is an error, what was measured before is kept beside it, unless
+    /// the error says that figures can't be believed, or there are none. `interrupted`: the user wanted to stop.
     pub fn conclude(
         mut self,
         host: HostCard,

@@ -27,8 +27,8 @@ pub struct HostCard {
     pub architecture: String,
     /// Kernel release.
     pub kernel: String,
-    /// Whether the machine is virtual, as far as the CPU's hypervisor flag or the firmware tells. Page-table work and page
-    /// faults may cost more there.
+    /// Whether the machine is virtual, as far as the CPU's hypervisor flag or the firmware tells. Page-table work and
+    /// page faults may cost more there.
     pub virtualised: bool,
     /// What the firmware says about the maker and model, where readable.
     pub product: Option<String>,

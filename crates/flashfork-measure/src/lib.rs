@@ -1,20 +1,24 @@
 //! How flashfork measures, whatever is measured: it knows no engine and no virtual machine.
 //!
-//! - [`worker`]: each measured configuration lives in its own process, prepared once, then asked for batches of samples.
-//! - [`order`]: the coordinator asks the workers in a random order within each round, so that drift can't pass for a ratio.
-//! - [`sampling`]: the rules in one loop: random order, warm-up, as many rounds as it takes or there is time for, every sample
-//!   kept, and a run that is interrupted or fails keeps what it has.
-//! - [`lock`], [`pin`]: one experiment at a time on a machine, on a known CPU; [`workdir`]: a temporary directory that is gone
-//!   however a run ends.
-//! - [`stats`], [`record`], [`host`], [`table`], [`target`]: what was measured, where, how sure it is, and whether promises hold.
+//! - [`worker`]: each measured configuration lives in its own process, prepared once, then asked for batches of
+//!   samples.
+//! - [`order`]: the coordinator asks the workers in a random order within each round, so that drift can't pass for a
+//!   ratio.
+//! - [`sampling`]: the rules in one loop: random order, warm-up, as many rounds as it takes or there is time for, every
+//!   sample kept, and a run that is interrupted or fails keeps what it has.
+//! - [`lock`], [`pin`]: one experiment at a time on a machine, on a known CPU; [`workdir`]: a temporary directory that
+//!   is gone however a run ends.
+//! - [`stats`], [`record`], [`host`], [`table`], [`target`]: what was measured, where, how sure it is, and whether
+//!   promises hold.
 //! - [`experiment`]: what all experiments do in the same way; [`all`]: every one of a list in one run.
-//! - [`report`], [`plot`], [`compare`], [`warnings`]: the page about a run, its figures, two runs beside each other, and what to
-//!   beware of.
+//! - [`report`], [`plot`], [`compare`], [`warnings`]: the page about a run, its figures, two runs beside each other,
+//!   and what to beware of.
 //!
-//! A [`record::Record`] is told from all others by what was chosen for it, and has what was observed beside it. The experiment
-//! says which is which where it makes its records; two that can't be told apart end its tests.
+//! A [`record::Record`] is told from all others by what was chosen for it, and has what was observed beside it. The
+//! experiment says which is which where it makes its records; two that can't be told apart end its tests.
 //!
-//! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and [`Outcome::table`].
+//! The crate prints nothing and reads no environment variable; the caller shows [`progress::Progress`] and
+//! [`Outcome::table`].
 
 pub mod all;
 pub mod compare;

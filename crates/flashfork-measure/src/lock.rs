@@ -22,15 +22,16 @@ thread_local! {
     static HELD: RefCell<Weak<File>> = const { RefCell::new(Weak::new()) };
 }
 
-/// The machine-wide lock, held until dropped. Programs started meanwhile do not inherit it. A thread that holds it gets it
-/// again at once.
+/// The machine-wide lock, held until dropped. Programs started meanwhile do not inherit it. A thread that holds it gets
+/// it again at once.
 #[derive(Debug, Clone)]
 pub struct MachineLock {
     _file: Rc<File>,
 }
 
 impl MachineLock {
-    /// Waits for the lock. When it isn't free within a second, `progress` is told once. Fails when the user wants to stop.
+    /// Waits for the lock. When it isn't free within a second, `progress` is told once. Fails when the user wants to
+    /// stop.
     pub fn acquire(progress: &mut dyn Progress) -> Result<Self, BenchError> {
         if let Some(file) = HELD.with_borrow(Weak::upgrade) {
             return Ok(Self { _file: file });
@@ -80,8 +81,8 @@ fn default_path() -> PathBuf {
 
 /// Opens the lock file, creating it readable for all.
 ///
-/// Opening comes first and without `O_CREAT`: where `fs.protected_regular` is set, `O_CREAT` on another user's file in a
-/// sticky directory fails with EACCES even when the file could be opened (proc_sys_fs(5)).
+/// Opening comes first and without `O_CREAT`: where `fs.protected_regular` is set, `O_CREAT` on another user's file in
+/// a sticky directory fails with EACCES even when the file could be opened (proc_sys_fs(5)).
 ///
 /// Every user may have put something else there: a FIFO would be opened when somebody writes, and not before.
 fn open(path: &Path) -> io::Result<File> {

@@ -1,7 +1,7 @@
 //! The order in which the coordinator asks its workers: every worker once per round, shuffled anew in each round.
 //!
-//! Interleaving makes slow drift (temperature, other load) hit all methods alike; the random order within a round keeps one
-//! method from always following the same other one.
+//! Interleaving makes slow drift (temperature, other load) hit all methods alike; the random order within a round keeps
+//! one method from always following the same other one.
 
 /// `rounds` random permutations of `0..workers`, the same ones for the same `seed`.
 pub fn shuffled_rounds(rounds: usize, workers: usize, seed: u64) -> Vec<Vec<usize>> {

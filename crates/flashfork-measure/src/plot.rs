@@ -44,8 +44,8 @@ pub enum Ink {
 }
 
 impl Ink {
-    /// All of them, with the colour on a light and on a dark page. Okabe and Ito's palette, darkened or lightened so that text
-    /// in them can be read.
+    /// All of them, with the colour on a light and on a dark page. Okabe and Ito's palette, darkened or lightened so
+    /// that text in them can be read.
     pub const ALL: [(Self, &'static str, u32, u32); 13] = [
         (Self::Text, "text", 0x22_22_22, 0xe8_e8_e8),
         (Self::Faint, "faint", 0x59_59_59, 0xa8_a8_a8),

@@ -12,8 +12,8 @@ pub trait Progress {
     fn step(&mut self);
     /// Something the user should read now: waiting for the machine-wide lock, a method left out and why.
     fn note(&mut self, line: &str);
-    /// Everything, this experiment and those after it, takes about so long from now at most; told at each stage and step of
-    /// runs that have such a limit.
+    /// Everything, this experiment and those after it, takes about so long from now at most; told at each stage and
+    /// step of runs that have such a limit.
     fn remaining(&mut self, _time: Duration) {}
     /// Whether the user wants to stop: what is measured so far is kept and written, the rest left out.
     fn interrupted(&self) -> bool {
@@ -23,7 +23,8 @@ pub trait Progress {
     fn deadline(&self) -> Deadline {
         Deadline::NEVER
     }
-    /// Whether another round should not begin, after `made` rounds: one is made in any case, unless the user wants to stop.
+    /// Whether another round should not begin, after `made` rounds: one is made in any case, unless the user wants to
+    /// stop.
     fn over(&self, made: usize) -> bool {
         self.interrupted() || (made > 0 && self.deadline().passed())
     }

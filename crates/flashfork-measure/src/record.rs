@@ -1,4 +1,5 @@
-//! Benchmark records: the host card, and for every configuration what was chosen, what was observed, summary and every sample.
+//! Benchmark records: the host card, and for every configuration what was chosen, what was observed, summary and every
+//! sample.
 
 mod cell;
 mod v1;
@@ -59,7 +60,8 @@ pub struct Record {
     pub experiment: String,
     /// The method measured, for example `seal`.
     pub method: String,
-    /// What was decided before measuring, size and measure for example: it tells this record from the others of its experiment.
+    /// What was decided before measuring, size and measure for example: it tells this record from the others of its
+    /// experiment.
     pub chosen: Values,
     /// What was measured beside the samples or found on the host. It tells nothing apart.
     pub observed: Values,
@@ -82,7 +84,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// A record of `samples`, of which nothing else was observed. Fails when there are none, or one is not a finite number.
+    /// A record of `samples`, of which nothing else was observed. Fails when there are none, or one is not a finite
+    /// number.
     pub fn new<'a>(
         experiment: &str,
         method: &str,
@@ -189,8 +192,8 @@ pub fn of_series<'a, M>(
 impl Document {
     /// A document of `records` taken on `host`.
     ///
-    /// Every experiment's records come through here, so this is where one that makes two records which can't be told apart is
-    /// caught: in every test of it. Nobody's figures are lost for that, so it isn't an error elsewhere.
+    /// Every experiment's records come through here, so this is where one that makes two records which can't be told
+    /// apart is caught: in every test of it. Nobody's figures are lost for that, so it isn't an error elsewhere.
     pub fn new(host: HostCard, records: Vec<Record>) -> Self {
         debug_assert_eq!(cell::shared_name(&records), None, "nothing that was chosen tells these records apart");
         Self { schema: SCHEMA.to_owned(), host, records, missing: Vec::new() }
@@ -219,8 +222,8 @@ impl Document {
         out.flush()
     }
 
-    /// Reads a document written by [`Document::write`], or of schema `flashfork.bench/1`; refuses other schemas, and summaries
-    /// that contradict their samples.
+    /// Reads a document written by [`Document::write`], or of schema `flashfork.bench/1`; refuses other schemas, and
+    /// summaries that contradict their samples.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         let file = File::open(path).map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
         let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };

@@ -1,7 +1,7 @@
 //! A report: one page that needs nothing else, and the data beside it.
 //!
-//! [`write`] makes `index.html` (figures inline, no network, light and dark, tables that sort), `data.json` (every sample),
-//! `data.csv` (one row a cell) and the pictures for themselves: the same data make the same page.
+//! [`write`] makes `index.html` (figures inline, no network, light and dark, tables that sort), `data.json` (every
+//! sample), `data.csv` (one row a cell) and the pictures for themselves: the same data make the same page.
 
 mod csv;
 mod page;
@@ -28,7 +28,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The pictures as files of their own, with a white ground and the host card below, and their names: `ladder-1.svg`.
+    /// The pictures as files of their own, with a white ground and the host card below, and their names:
+    /// `ladder-1.svg`.
     pub fn files(&self, host: &HostCard) -> Vec<(String, String)> {
         let numbered = self.pictures.iter().zip(1..);
         numbered.map(|(svg, number)| (format!("{}-{number}.svg", self.name), standalone(svg, host))).collect()
@@ -56,8 +57,8 @@ fn standalone(svg: &str, host: &HostCard) -> String {
     )
 }
 
-/// Writes the report about `document`, with its `findings` in a few sentences and its `figures`, into `dir`, which is made if it
-/// isn't there. Each file is put in place whole; the page comes last.
+/// Writes the report about `document`, with its `findings` in a few sentences and its `figures`, into `dir`, which is
+/// made if it isn't there. Each file is put in place whole; the page comes last.
 pub fn write(document: &Document, findings: &[String], figures: &[Figure], dir: &Path) -> Result<(), BenchError> {
     let failed = |error: std::io::Error| BenchError::system(format!("write the report in {}", dir.display()), error);
     let data = serde_json::to_vec(document).map_err(|error| failed(error.into()))?;

@@ -1,9 +1,9 @@
 //! The rules of measuring, in one loop: cells taken in random order round by round, warmed up, repeated until they are
 //! precise or time is up, every sample kept.
 //!
-//! A cell is one configuration (a method at a size). Each round visits every cell once, in an order of its own ([`order`]):
-//! drift of the machine hits all cells alike. All cells go on until the last one is precise, so that they keep equally many
-//! rounds and ratios between them stay ratios of what was measured side by side.
+//! A cell is one configuration (a method at a size). Each round visits every cell once, in an order of its own
+//! ([`order`]): drift of the machine hits all cells alike. All cells go on until the last one is precise, so that they
+//! keep equally many rounds and ratios between them stay ratios of what was measured side by side.
 //!
 //! [`order`]: crate::order
 
@@ -19,8 +19,8 @@ use crate::{BenchError, Progress};
 pub struct Effort {
     /// Rounds whose samples are kept apart and not counted.
     pub warm_up: usize,
-    /// Counted rounds that are made in any case, unless the run is interrupted or out of time; at least 1. With fewer than 6
-    /// there is no interval of 95 %.
+    /// Counted rounds that are made in any case, unless the run is interrupted or out of time; at least 1. With fewer
+    /// than 6 there is no interval of 95 %.
     pub least: usize,
     /// Counted rounds after which it ends, precise or not.
     pub most: usize,
@@ -238,7 +238,8 @@ mod tests {
         assert_eq!((steady.ended, rounds(&steady, 0)), (Ended::Precise, 5));
         let noisy = run(&EFFORT, &[(10.0, 0.001), (99.0, 0.1)]);
         assert_eq!(noisy.ended, Ended::Precise);
-        // Even noise of 10 %: the median of n has a standard error of 0.1 / sqrt(n), so 96 are due; luck ends it sooner.
+        // Even noise of 10 %: the median of n has a standard error of 0.1 / sqrt(n), so 96 are due; luck ends it
+        // sooner.
         assert!((12..200).contains(&rounds(&noisy, 1)), "{}", rounds(&noisy, 1));
         assert_eq!(rounds(&noisy, 0), rounds(&noisy, 1), "cells stay side by side");
         let interval = median_interval(&noisy.cells[1][0].rounds).unwrap();

@@ -42,8 +42,8 @@ pub fn of_host(host: &HostCard) -> Vec<String> {
     warnings
 }
 
-/// What samples of times warn of: too few, or so spread out that only their median says something. One line each, naming how
-/// many records and the worst of them.
+/// What samples of times warn of: too few, or so spread out that only their median says something. One line each,
+/// naming how many records and the worst of them.
 pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<String> {
     let (mut few, mut short, mut noisy, mut late) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for record in records.into_iter().filter(|record| record.unit == "us") {

@@ -1,8 +1,8 @@
 //! A temporary directory that is gone afterwards, however this process ends.
 //!
-//! A database image is a gigabyte: left behind by every Ctrl-C, it would fill the user's disk. A library can't catch signals,
-//! and nobody catches SIGKILL, so a small shell stands by: it waits for this process's end of a pipe to close, which the
-//! kernel does whatever happens, and then removes the directory.
+//! A database image is a gigabyte: left behind by every Ctrl-C, it would fill the user's disk. A library can't catch
+//! signals, and nobody catches SIGKILL, so a small shell stands by: it waits for this process's end of a pipe to close,
+//! which the kernel does whatever happens, and then removes the directory.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use crate::BenchError;
 use crate::error::if_denied;
 
-/// Reads until the pipe is closed, then removes the directory. Several attempts, because a process that is being killed at
-/// the same moment may still be writing there.
+/// Reads until the pipe is closed, then removes the directory. Several attempts, because a process that is being killed
+/// at the same moment may still be writing there.
 const STAND_BY: &str = "trap '' HUP INT TERM; cat >/dev/null; \
                         for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- \"$1\" && exit 0; sleep 0.2; done; exit 1";
 

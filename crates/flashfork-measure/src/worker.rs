@@ -1,9 +1,9 @@
 //! Worker processes: each measured configuration lives in its own, prepared once, then asked for batches of samples.
 //!
-//! A worker is this same executable started again with the hidden argument [`ARGUMENT`]; the program's `main` must pass such
-//! calls to [`worker_main`] before it starts a thread (a process with other threads is not sealed). Requests and replies are
-//! lines of JSON over the worker's standard input and output. A worker ends when its input closes, and is killed when the
-//! coordinator's thread that started it dies.
+//! A worker is this same executable started again with the hidden argument [`ARGUMENT`]; the program's `main` must pass
+//! such calls to [`worker_main`] before it starts a thread (a process with other threads is not sealed). Requests and
+//! replies are lines of JSON over the worker's standard input and output. A worker ends when its input closes, and is
+//! killed when the coordinator's thread that started it dies.
 
 mod channel;
 mod coordinator;
@@ -33,8 +33,8 @@ pub trait Subject: Sized {
     /// The answer.
     type Reply: Serialize + DeserializeOwned;
 
-    /// Environment variables the worker's process is started with, on top of the coordinator's: for settings that libc reads
-    /// once, before `main`.
+    /// Environment variables the worker's process is started with, on top of the coordinator's: for settings that libc
+    /// reads once, before `main`.
     fn environment(_spec: &Self::Spec) -> Vec<(&'static str, String)> {
         Vec::new()
     }

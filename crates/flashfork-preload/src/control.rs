@@ -24,14 +24,16 @@ pub extern "C" fn flashfork_preload_note_sealed() {
     flashfork_core::note_another();
 }
 
-/// Keeps a range out of every seal the shim makes. Returns 0, or -1 when there are too many or it could not be unsealed.
+/// Keeps a range out of every seal the shim makes. Returns 0, or -1 when there are too many or it could not be
+/// unsealed.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_preload_exclude(addr: *const u8, len: usize) -> c_int {
     if flashfork_core::exclude(addr as usize, len).is_ok() { 0 } else { -1 }
 }
 
-/// The program is warm. Under `flashfork warm --ready call` this returns once in each clone, with 1 and the caller's arguments behind those
-/// of `*argc` and `*argv`; anywhere else at once, with 0. The library has the function, too, for programs that run without the shim.
+/// The program is warm. Under `flashfork warm --ready call` this returns once in each clone, with 1 and the caller's
+/// arguments behind those of `*argc` and `*argv`; anywhere else at once, with 0. The library has the function, too, for
+/// programs that run without the shim.
 ///
 /// # Safety
 /// Both are null, or `argc` and `argv` are those of `main`.

@@ -61,7 +61,8 @@ extern "C" fn init() {
         match map_stats(path) {
             // SAFETY: the mapping is never unmapped, holds the right magic, and every clone inherits it.
             Found::Stats(stats) => unsafe { stats::share(stats) },
-            // The command has ended, or this program runs as another user: nothing to be told by every program of a tree.
+            // The command has ended, or this program runs as another user: nothing to be told by every program of a
+            // tree.
             Found::Nothing => {}
             Found::Other => {
                 complain(b"flashfork: FLASHFORK_STATS names no statistics file of this version; not counted\n");
@@ -81,8 +82,8 @@ static PLAIN: Variable<22> = Variable(UnsafeCell::new(*b"FLASHFORK_ENGINE=fork\0
 static REFUSE: Variable<25> = Variable(UnsafeCell::new(*b"FLASHFORK_THREADS=refuse\0"));
 static UNCOUNTED: Variable<17> = Variable(UnsafeCell::new(*b"FLASHFORK_STATS=\0"));
 
-/// Puts in a variable's place what it was taken for: programs that this one starts do the same, and don't say again what is wrong. Not by
-/// `setenv`, which may be the program's own (bash has one) and not be ready yet.
+/// Puts in a variable's place what it was taken for: programs that this one starts do the same, and don't say again
+/// what is wrong. Not by `setenv`, which may be the program's own (bash has one) and not be ready yet.
 fn set_for_children<const N: usize>(name: &CStr, instead: &'static Variable<N>) {
     let name = name.to_bytes();
     // SAFETY: the environment is not changed while the loader runs; a null ends it, and each of its strings.
@@ -135,7 +136,8 @@ enum Found {
 
 /// Maps the statistics file shared, if it is one.
 fn map_stats(path: &CStr) -> Found {
-    // SAFETY: plain calls with valid arguments; the result is checked; the file's length is checked before it is mapped.
+    // SAFETY: plain calls with valid arguments; the result is checked; the file's length is checked before it is
+    // mapped.
     unsafe {
         let fd = libc::open(path.as_ptr(), libc::O_RDWR | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC);
         if fd < 0 {

@@ -1,8 +1,9 @@
 //! The shim: gives unmodified programs the engine through `LD_PRELOAD` or `AFL_PRELOAD`.
 //!
-//! It takes the place of libc's `fork` (to seal first, when the policy says so); the memory calls whose meaning would differ on sealed
-//! memory are the core's business from the first seal on. It stands on the core alone: no std, no allocator, nothing to parse or
-//! calibrate when a program forks. Programs that make system calls without libc are not seen.
+//! It takes the place of libc's `fork` (to seal first, when the policy says so); the memory calls whose meaning would
+//! differ on sealed memory are the core's business from the first seal on. It stands on the core alone: no std, no
+//! allocator, nothing to parse or calibrate when a program forks. Programs that make system calls without libc are not
+//! seen.
 #![no_std]
 
 mod control;

@@ -1,7 +1,8 @@
-//! Programs that put themselves under seccomp: from then on the system calls of a seal might end them, so there are no more seals.
+//! Programs that put themselves under seccomp: from then on the system calls of a seal might end them, so there are no
+//! more seals.
 //!
-//! Memory sealed before stays sealed where the filter lets the engine work on it ([`flashfork_core::answers::sandbox`]): a clone that goes into a
-//! sandbox keeps what it was cloned for.
+//! Memory sealed before stays sealed where the filter lets the engine work on it
+//! ([`flashfork_core::answers::sandbox`]): a clone that goes into a sandbox keeps what it was cloned for.
 
 use core::ffi::{c_int, c_ulong};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -1,8 +1,8 @@
-//! libc's `syscall()`: forks made by number, as the policy must see them, and what must be known before the first seal. From then on
-//! libc's own leads to the engine for what means something on sealed memory ([`flashfork_core::calls`]).
+//! libc's `syscall()`: forks made by number, as the policy must see them, and what must be known before the first seal.
+//! From then on libc's own leads to the engine for what means something on sealed memory ([`flashfork_core::calls`]).
 //!
-//! Naked, so that every other call leaves the stack exactly as libc's own would: a `vfork` or `clone` made this way returns twice
-//! through the same frame.
+//! Naked, so that every other call leaves the stack exactly as libc's own would: a `vfork` or `clone` made this way
+//! returns twice through the same frame.
 
 use crate::sandbox;
 use core::ffi::{c_long, c_void};

@@ -97,8 +97,8 @@ pub struct CreateTemplate {
     /// The disk's image, which must not change from now on; needed if the shape has a disk.
     #[serde(default)]
     pub disk: Option<PathBuf>,
-    /// MiB that the guest may write to its disk, and each clone over that. It is memory of the host; beyond it the guest
-    /// gets I/O errors.
+    /// MiB that the guest may write to its disk, and each clone over that. It is memory of the host; beyond it the
+    /// guest gets I/O errors.
     #[serde(default = "default_disk_limit_mib")]
     pub disk_limit_mib: u64,
     /// The disk's serial number, up to [`MAX_SERIAL`] printable ASCII characters; `flashfork` by default.
@@ -110,8 +110,8 @@ pub struct CreateTemplate {
     /// What makes the guest ready.
     #[serde(default)]
     pub ready: Ready,
-    /// The template is retired after this many clones, which share its address-space layout. A rollback counts as a clone; each
-    /// load of a saved template counts anew from what was saved.
+    /// The template is retired after this many clones, which share its address-space layout. A rollback counts as a
+    /// clone; each load of a saved template counts anew from what was saved.
     #[serde(default)]
     pub max_clones: Option<u64>,
     /// Seconds until the guest must be ready.
@@ -235,9 +235,10 @@ pub struct Clone {
     pub trouble: Option<String>,
     /// How it ended, if it has: one line.
     pub ended: Option<String>,
-    /// Bytes of memory that it adds to its template's: pages of memory and disk that it wrote, its monitor's own, page tables, and
-    /// what KVM holds for it; swapped out or not. Counted by its control group where it has one; elsewhere with 2 MB pages all that
-    /// it touched, and KVM's share estimated from its shape, because the host charges that to nobody. None once it has ended.
+    /// Bytes of memory that it adds to its template's: pages of memory and disk that it wrote, its monitor's own, page
+    /// tables, and what KVM holds for it; swapped out or not. Counted by its control group where it has one; elsewhere
+    /// with 2 MB pages all that it touched, and KVM's share estimated from its shape, because the host charges that to
+    /// nobody. None once it has ended.
     pub memory_bytes: Option<u64>,
 }
 
@@ -249,7 +250,8 @@ pub enum CloneState {
     Starting,
     /// It may be used.
     Ready,
-    /// Its guest has ended. It is shown until it is removed, or as many others as the daemon remembers have ended since.
+    /// Its guest has ended. It is shown until it is removed, or as many others as the daemon remembers have ended
+    /// since.
     Ended,
 }
 

@@ -1,6 +1,6 @@
-//! Boots a Linux guest with a disk, has its agent mount and write it, freezes it from outside, and shows that clones write
-//! each for itself and that a rollback undoes it: `disk KERNEL INITRD EXT4_IMAGE [MEMORY_MIB] [VCPUS]`. Every step's
-//! output goes to standard output; the guests' consoles to standard error.
+//! Boots a Linux guest with a disk, has its agent mount and write it, freezes it from outside, and shows that clones
+//! write each for itself and that a rollback undoes it: `disk KERNEL INITRD EXT4_IMAGE [MEMORY_MIB] [VCPUS]`. Every
+//! step's output goes to standard output; the guests' consoles to standard error.
 
 use flashfork_proto::agent::{Client, CloneIdentity, Exec, PORT};
 use flashfork_proto::shape::{Pages, Shape};

@@ -58,8 +58,9 @@ pub fn queue() -> io::Result<(Outbox, Inbox)> {
 impl Outbox {
     /// Puts an event in. A machine that is going away listens no more; nothing is lost by that.
     ///
-    /// Laps and signs of life the guest makes as fast as it likes: of each kind at most [`WAITING`] are kept until they are taken, and a new
-    /// one takes the place of the last. Of all others there are no more than the machine's owner asked for.
+    /// Laps and signs of life the guest makes as fast as it likes: of each kind at most [`WAITING`] are kept until they
+    /// are taken, and a new one takes the place of the last. Of all others there are no more than the machine's owner
+    /// asked for.
     pub(crate) fn put(&self, event: Event) {
         let Shared { events, some, wake } = &*self.0;
         let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! What a shell asks of the kernel, seen by ptrace: nothing that creates in a claim, and everything in its order. The only test of
-//! its program, because it waits for every process.
+//! What a shell asks of the kernel, seen by ptrace: nothing that creates in a claim, and everything in its order. The
+//! only test of its program, because it waits for every process.
 
 mod common;
 #[path = "common/shell.rs"]
@@ -54,8 +54,8 @@ impl Call {
     }
 }
 
-/// Starts a shell that is traced from its first instruction, and gives every call of its main thread and the others when it
-/// has ended.
+/// Starts a shell that is traced from its first instruction, and gives every call of its main thread and the others
+/// when it has ended.
 fn traced(vcpus: u8) -> (Shell, thread::JoinHandle<Vec<Call>>) {
     let (sender, started) = mpsc::channel();
     let tracer = thread::spawn(move || {
@@ -98,8 +98,8 @@ fn traced(vcpus: u8) -> (Shell, thread::JoinHandle<Vec<Call>>) {
     (Shell { channel, child, shape: shape(16, vcpus), console: Vec::new() }, tracer)
 }
 
-/// Prepares a traced shell, claims it and lets it end; gives what it did before it was ready, and from then until it reported
-/// that it was claimed.
+/// Prepares a traced shell, claims it and lets it end; gives what it did before it was ready, and from then until it
+/// reported that it was claimed.
 fn life(vcpus: u8, template: &Template) -> (Vec<Call>, Vec<Call>) {
     let (mut shell, tracer) = traced(vcpus);
     shell.channel.greet().unwrap();

@@ -10,8 +10,8 @@ use flashfork_vmm::cpu::Exit;
 use flashfork_vmm::machine::Machine;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Arms the local APIC's timer `cycles` from now and signals FORK, with `wait` not before the deadline has passed; its interrupt
-/// handler signals DONE. Interrupts are off until after the fork.
+/// Arms the local APIC's timer `cycles` from now and signals FORK, with `wait` not before the deadline has passed; its
+/// interrupt handler signals DONE. Interrupts are off until after the fork.
 fn deadline(cycles: u32, wait: bool) -> Source {
     let code = [
         &[0xfa, 0x31, 0xc0, 0x8e, 0xd8][..], // cli; xor ax, ax; mov ds, ax
@@ -117,8 +117,8 @@ fn tsc() -> Source {
     Source::Tiny(code.concat())
 }
 
-/// On Linux 5.18 to 6.6 a TSC that is written within a second of a VM's own is taken for the VM's own: then this clone, of a
-/// machine younger than its template was, has an older TSC.
+/// On Linux 5.18 to 6.6 a TSC that is written within a second of a VM's own is taken for the VM's own: then this clone,
+/// of a machine younger than its template was, has an older TSC.
 #[test]
 fn the_tsc_of_a_clone_does_not_go_back() {
     let Some(kvm) = kvm() else { return };
@@ -171,7 +171,8 @@ fn counters_and_deadlines_are_right_on_linux_6_1_too() {
 /// Turns kvmclock on, reads it, forks, reads it again, and gives back both readings: the structure and the TSC.
 fn clock() -> Source {
     let code = [
-        &[0x66, 0xb9, 0x01, 0x4d, 0x56, 0x4b, 0x66, 0xb8, 0x01, 0x30, 0x00, 0x00][..], // mov ecx, MSR_KVM_SYSTEM_TIME_NEW; mov eax, 0x3001
+        // mov ecx, MSR_KVM_SYSTEM_TIME_NEW; mov eax, 0x3001
+        &[0x66, 0xb9, 0x01, 0x4d, 0x56, 0x4b, 0x66, 0xb8, 0x01, 0x30, 0x00, 0x00][..],
         &[0x66, 0x31, 0xd2, 0x0f, 0x30],                                               // xor edx, edx; wrmsr
         &[0xbe, 0x00, 0x30, 0xbf, 0x00, 0x31],                                         // mov si, 0x3000; mov di, 0x3100
         &[0xb9, 0x10, 0x00, 0xfc, 0xf3, 0xa5],                                         // mov cx, 16; cld; rep movsw
@@ -186,7 +187,8 @@ fn clock() -> Source {
     Source::Tiny(code.concat())
 }
 
-/// Nanoseconds of `pvclock_vcpu_time_info` (Documentation/virt/kvm/x86/msr.rst) at the TSC that follows it, and its flags.
+/// Nanoseconds of `pvclock_vcpu_time_info` (Documentation/virt/kvm/x86/msr.rst) at the TSC that follows it, and its
+/// flags.
 fn reading(bytes: &[u8]) -> (u64, u8) {
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     let (then, time, factor) = (word(8), word(16), word(24) as u32);

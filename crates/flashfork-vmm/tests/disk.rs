@@ -1,5 +1,5 @@
-//! Debian's kernel on the monitor's disk and vsock, under nested KVM in the lab: an ext4 file system that a template has
-//! mounted goes on in clones, each for itself.
+//! Debian's kernel on the monitor's disk and vsock, under nested KVM in the lab: an ext4 file system that a template
+//! has mounted goes on in clones, each for itself.
 
 use flashfork_image::guest::default_guest;
 use flashfork_lab::{Collected, GuestFile, Kernel, Lab, Options, Status};

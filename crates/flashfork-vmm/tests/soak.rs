@@ -1,5 +1,5 @@
-//! A daemon that runs for long: clones that come and go, and many at once, leave nothing, in the kernel neither. 300 cycles;
-//! 10,000 with `FLASHFORK_TEST_ALL=1`.
+//! A daemon that runs for long: clones that come and go, and many at once, leave nothing, in the kernel neither. 300
+//! cycles; 10,000 with `FLASHFORK_TEST_ALL=1`.
 
 #[path = "common/daemon.rs"]
 mod client;

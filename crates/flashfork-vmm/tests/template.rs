@@ -232,7 +232,8 @@ fn an_overlay_of_another_disk_is_refused_however_well_it_is_vouched_for() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().join("t");
     save(&template(&kvm), &directory, &kvm).unwrap();
-    // One more block in the overlay, zeros, which no checksum counts; the manifest agrees. Lengths are postcard's varints.
+    // One more block in the overlay, zeros, which no checksum counts; the manifest agrees. Lengths are postcard's
+    // varints.
     let (image, overlay, longer) = ([0x80, 0xa0, 0x04], [0x80, 0xc0, 0x04], [0x80, 0xe0, 0x04]);
     let file = File::options().write(true).open(directory.join("overlay")).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 18 * 4096);

@@ -1,8 +1,9 @@
 //! What the command `flashfork` and a template say to each other.
 //!
-//! They talk over a Unix socket of type `SOCK_SEQPACKET`, so a message is never cut or joined. Both ends run on one machine and come
-//! from one build directory or package; numbers are in the machine's byte order. A template is a process in which neither an allocator
-//! nor a panic is welcome: everything here has a fixed size, and bytes that make no sense give `None`.
+//! They talk over a Unix socket of type `SOCK_SEQPACKET`, so a message is never cut or joined. Both ends run on one
+//! machine and come from one build directory or package; numbers are in the machine's byte order. A template is a
+//! process in which neither an allocator nor a panic is welcome: everything here has a fixed size, and bytes that make
+//! no sense give `None`.
 //!
 //! - [`Ask`]: command to template. [`Ask::Clone`] carries the descriptors listed in [`DESCRIPTORS`].
 //! - [`Tell`]: template to command.
@@ -21,14 +22,15 @@ pub use tell::{Step, Tell};
 
 use core::ffi::CStr;
 
-/// The variable by which `flashfork warm` tells the shim that the program becomes a template. Its value is six decimal numbers and a
-/// name, with commas between: descriptors of the control socket, the listening socket and the directory of the names; where the program
-/// is ready ([`ReadyAt`], 0 for wherever it suits the program); most clones to make, 0 for any number; the process that starts the
-/// program, by which this one is told from what it starts in turn; the template's name.
+/// The variable by which `flashfork warm` tells the shim that the program becomes a template. Its value is six decimal
+/// numbers and a name, with commas between: descriptors of the control socket, the listening socket and the directory
+/// of the names; where the program is ready ([`ReadyAt`], 0 for wherever it suits the program); most clones to make, 0
+/// for any number; the process that starts the program, by which this one is told from what it starts in turn; the
+/// template's name.
 pub const VARIABLE: &CStr = c"FLASHFORK_WARM";
 
-/// Descriptors that come with [`Ask::Clone`], in this order: the memfd with [`Start`], the working directory, and the three standard
-/// streams.
+/// Descriptors that come with [`Ask::Clone`], in this order: the memfd with [`Start`], the working directory, and the
+/// three standard streams.
 pub const DESCRIPTORS: usize = 5;
 
 /// Clones of one template that may run at a time.
@@ -40,21 +42,23 @@ pub const WAITING: i32 = 4095;
 /// Longest name of a template, in bytes.
 pub const LONGEST_NAME: usize = 64;
 
-/// Number of the system call that the shim answers in place of the kernel, for programs in languages whose only way to C is `syscall`.
-/// Its first argument is one of the `CALL_` constants; outside a template and its clones it fails with `ENOSYS`, as it does without the
-/// shim.
+/// Number of the system call that the shim answers in place of the kernel, for programs in languages whose only way to
+/// C is `syscall`. Its first argument is one of the `CALL_` constants; outside a template and its clones it fails with
+/// `ENOSYS`, as it does without the shim.
 pub const CALL: i32 = 0x666f_726b;
 /// The program is ready: returns 0 when the caller has to fork, once for each clone.
 pub const CALL_READY: usize = 0;
-/// In a clone: copies argument number `a` of the caller to the buffer at `b` of `c` bytes. Returns its length, or -1 with `ENOENT` behind
-/// the last one; copies nothing when the buffer is too small.
+/// In a clone: copies argument number `a` of the caller to the buffer at `b` of `c` bytes. Returns its length, or -1
+/// with `ENOENT` behind the last one; copies nothing when the buffer is too small.
 pub const CALL_ARGUMENT: usize = 1;
 /// The same for the strings of the environment.
 pub const CALL_VARIABLE: usize = 2;
-/// In a clone: signals are blocked as its caller has them. For runtimes whose fork puts back what was blocked before it.
+/// In a clone: signals are blocked as its caller has them. For runtimes whose fork puts back what was blocked before
+/// it.
 pub const CALL_UNBLOCK: usize = 3;
 
-/// Before it is ready: a file that the program was made of, by its name from the root, at `a`. Callers are told when it has changed.
+/// Before it is ready: a file that the program was made of, by its name from the root, at `a`. Callers are told when it
+/// has changed.
 pub const CALL_FILE: usize = 4;
 
 /// Bytes of the name of a file that has changed: the end of a longer one.

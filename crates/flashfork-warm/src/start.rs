@@ -6,11 +6,12 @@ pub const START_MAGIC: u64 = 0x0002_7472_6174_5346;
 /// Resource limits there are on Linux (`RLIM_NLIMITS`).
 pub const LIMITS: usize = 16;
 
-/// Head of the memfd that comes with [`crate::Ask::Clone`]; of a pipe where the caller may not write files (`RLIMIT_FSIZE`).
+/// Head of the memfd that comes with [`crate::Ask::Clone`]; of a pipe where the caller may not write files
+/// (`RLIMIT_FSIZE`).
 ///
-/// Behind it lie, as 64-bit words: the offset in the memfd of each argument, a zero, the offset of each string of the environment, a zero.
-/// Behind these the strings, each with its NUL; the last byte of the memfd is a NUL. The clone makes pointers of the offsets where they
-/// stand.
+/// Behind it lie, as 64-bit words: the offset in the memfd of each argument, a zero, the offset of each string of the
+/// environment, a zero. Behind these the strings, each with its NUL; the last byte of the memfd is a NUL. The clone
+/// makes pointers of the offsets where they stand.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -39,7 +40,8 @@ pub struct Start {
 }
 
 impl Start {
-    /// Whether the numbers fit a memfd of that length: then every offset can be looked at, and every string ends within it.
+    /// Whether the numbers fit a memfd of that length: then every offset can be looked at, and every string ends within
+    /// it.
     #[must_use]
     pub fn fits(&self, len: u64) -> bool {
         let words = self.arguments.checked_add(self.variables).and_then(|n| n.checked_add(2));

@@ -54,7 +54,8 @@ pub enum Tell {
         /// Its status as of `wait(2)`.
         status: i32,
     },
-    /// Before [`Tell::Started`]: the clone runs what was in these files when its template was warmed, and something else is there now.
+    /// Before [`Tell::Started`]: the clone runs what was in these files when its template was warmed, and something
+    /// else is there now.
     Changed {
         /// How many.
         count: u64,

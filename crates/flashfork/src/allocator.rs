@@ -1,7 +1,7 @@
 //! Runtimes that trust `MADV_DONTNEED` to give zeros and make that call without libc, and the shim.
 //!
-//! Go's heap does (mheap.go): on sealed memory the old bytes would come back. Allocators that call libc, jemalloc among them, are the
-//! core's business.
+//! Go's heap does (mheap.go): on sealed memory the old bytes would come back. Allocators that call libc, jemalloc among
+//! them, are the core's business.
 
 use std::ffi::CStr;
 
@@ -42,7 +42,8 @@ pub fn tell_core() {
     flashfork_core::calls::know_libc(libc::syscall as *const () as usize);
 }
 
-/// Lets the shim know that there is sealed memory to look after, and the core that there is a shim, which seals by itself.
+/// Lets the shim know that there is sealed memory to look after, and the core that there is a shim, which seals by
+/// itself.
 pub fn tell_shim() {
     if let Some(note) = symbol(NOTE) {
         // SAFETY: the shim defines this symbol as a function without arguments or result.

@@ -41,15 +41,15 @@ pub struct CSealOptions {
     pub pages: u32,
     /// Not 0: the caller vouches that nothing in the process relies on MADV_DONTNEED giving zeros.
     pub trust_allocator: u32,
-    /// Called once for every mapping, in order of address, when the seal is over. The report and its texts are valid during the
-    /// call only. May be NULL.
+    /// Called once for every mapping, in order of address, when the seal is over. The report and its texts are valid
+    /// during the call only. May be NULL.
     pub each_vma: Option<unsafe extern "C" fn(report: *const CVmaReport, data: *mut c_void)>,
     /// Passed to `each_vma`.
     pub each_vma_data: *mut c_void,
     /// FLASHFORK_THREADS_REFUSE or FLASHFORK_THREADS_STOP.
     pub threads: u64,
-    /// Paths of files that the caller answers for: code in them makes system calls of its own, but none that discards, moves or grows
-    /// sealed memory (docs/SYSTEM_CALLS.md). Ends with NULL. May be NULL.
+    /// Paths of files that the caller answers for: code in them makes system calls of its own, but none that discards,
+    /// moves or grows sealed memory (docs/SYSTEM_CALLS.md). Ends with NULL. May be NULL.
     pub trust: *const *const c_char,
     /// Must be 0.
     pub reserved: [u64; 2],
@@ -171,16 +171,17 @@ unsafe fn paths(list: *const *const c_char) -> Vec<std::path::PathBuf> {
     all
 }
 
-/// Seals the process's private anonymous memory where that is safe and pays, so that forks don't copy its page tables. Called
-/// again it seals what was written since.
+/// Seals the process's private anonymous memory where that is safe and pays, so that forks don't copy its page tables.
+/// Called again it seals what was written since.
 ///
-/// `options` may be NULL (defaults), `report` may be NULL. The process must have one thread, or `options` must allow the others to be
-/// stopped. Signals wait until the call is over.
+/// `options` may be NULL (defaults), `report` may be NULL. The process must have one thread, or `options` must allow
+/// the others to be stopped. Signals wait until the call is over.
 ///
-/// Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are correct:
-/// EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a userfaultfd …; seal without it),
-/// EOPNOTSUPP (an allocator relies on MADV_DONTNEED giving zeros), ENOMEM (memory or mappings are short),
-/// EFBIG (a hard RLIMIT_FSIZE), EALREADY (called within itself), EINVAL (wrong options), or what a system call gave.
+/// Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are
+/// correct: EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a
+/// userfaultfd …; seal without it), EOPNOTSUPP (an allocator relies on MADV_DONTNEED giving zeros), ENOMEM (memory or
+/// mappings are short), EFBIG (a hard RLIMIT_FSIZE), EALREADY (called within itself), EINVAL (wrong options), or what a
+/// system call gave.
 ///
 /// # Safety
 /// The pointers are NULL or valid, as in any C call.
@@ -238,7 +239,8 @@ fn tell(vma: &crate::VmaReport, each: impl FnOnce(&CVmaReport)) {
     });
 }
 
-/// Makes all sealed memory anonymous again; needs as much free memory. `bytes` receives how many bytes that were; it may be NULL.
+/// Makes all sealed memory anonymous again; needs as much free memory. `bytes` receives how many bytes that were; it
+/// may be NULL.
 ///
 /// Returns 0, or -1 with `errno` as `flashfork_seal`; what was not done is then still sealed, and every byte as it was.
 ///
@@ -274,12 +276,14 @@ pub unsafe extern "C" fn flashfork_fork() -> pid_t {
     }
 }
 
-/// The program is warm: under `flashfork warm --ready call` it becomes a template here, and this returns once in each clone.
+/// The program is warm: under `flashfork warm --ready call` it becomes a template here, and this returns once in each
+/// clone.
 ///
-/// Returns 1 in a clone: the arguments of `flashfork clone` are behind those of `*argc` and `*argv`, which may both be NULL; environment,
-/// working directory and standard streams are those of its caller. Returns 0, at once, wherever there is nothing to wait for: the program
-/// was started without `flashfork warm` or with another ready point, or this is a clone already. A process that has other threads then,
-/// or something else that forbids clones, ends, and `flashfork warm` says why.
+/// Returns 1 in a clone: the arguments of `flashfork clone` are behind those of `*argc` and `*argv`, which may both be
+/// NULL; environment, working directory and standard streams are those of its caller. Returns 0, at once, wherever
+/// there is nothing to wait for: the program was started without `flashfork warm` or with another ready point, or this
+/// is a clone already. A process that has other threads then, or something else that forbids clones, ends, and
+/// `flashfork warm` says why.
 ///
 /// # Safety
 /// As fork(2), which this is for the clones; the pointers are NULL or those of `main`.
@@ -289,11 +293,12 @@ pub unsafe extern "C" fn flashfork_ready(argc: *mut c_int, argv: *mut *mut *mut 
     unsafe { crate::ready::in_shim(argc, argv) }
 }
 
-/// Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's fork
-/// included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have threads.
+/// Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's
+/// fork included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have
+/// threads.
 ///
-/// Returns 0, or -1 with `errno`; forks are plain and correct then: ENOSYS (this kernel has no on-demand fork), EPERM (the sysctl
-/// vm.on_demand_fork is 0), or what prctl(2) gave.
+/// Returns 0, or -1 with `errno`; forks are plain and correct then: ENOSYS (this kernel has no on-demand fork), EPERM
+/// (the sysctl vm.on_demand_fork is 0), or what prctl(2) gave.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_on_demand(on: c_int) -> c_int {
     let done = if on != 0 { crate::odf::enable() } else { crate::odf::disable() };
@@ -308,8 +313,8 @@ fn odf_errno(error: &OdfError) -> c_int {
     }
 }
 
-/// Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again. For secrets, and for
-/// memory that is written all the time. At most 64 ranges (ENOSPC).
+/// Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again. For
+/// secrets, and for memory that is written all the time. At most 64 ranges (ENOSPC).
 ///
 /// Returns 0, or -1 with `errno` as `flashfork_unseal`.
 #[unsafe(no_mangle)]
@@ -337,8 +342,8 @@ pub unsafe extern "C" fn flashfork_stats(stats: *mut CStats) -> c_int {
     0
 }
 
-/// What, why and what to do about the last call of this thread that returned -1, in one line; "" when none has. Valid until the
-/// thread's next call that fails.
+/// What, why and what to do about the last call of this thread that returned -1, in one line; "" when none has. Valid
+/// until the thread's next call that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_last_error() -> *const c_char {
     LAST_ERROR.try_with(|text| text.borrow().as_ptr()).unwrap_or(c"".as_ptr())

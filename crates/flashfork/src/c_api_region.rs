@@ -18,11 +18,12 @@ fn refuse(error: &RegionError) -> c_int {
     fail(&error.to_string(), errno)
 }
 
-/// Makes a region: memory that goes back to how it was, as often as wanted, in microseconds. `len` is rounded up to 2 MB; it begins
-/// with zeros, at a multiple of 2 MB. FLASHFORK_PAGES_AUTO takes all its memory at once, FLASHFORK_PAGES_SMALL as it is touched.
+/// Makes a region: memory that goes back to how it was, as often as wanted, in microseconds. `len` is rounded up to 2
+/// MB; it begins with zeros, at a multiple of 2 MB. FLASHFORK_PAGES_AUTO takes all its memory at once,
+/// FLASHFORK_PAGES_SMALL as it is touched.
 ///
-/// Sound only when all of a thing's state lies inside: a rolled-back heap whose allocator keeps its lists elsewhere is corrupt. Until it
-/// is sealed, clones don't have it; once sealed, each clone has a copy of its own.
+/// Sound only when all of a thing's state lies inside: a rolled-back heap whose allocator keeps its lists elsewhere is
+/// corrupt. Until it is sealed, clones don't have it; once sealed, each clone has a copy of its own.
 ///
 /// Returns NULL with `errno` and a text from `flashfork_last_error`: EINVAL (len or pages), or what a system call gave.
 #[unsafe(no_mangle)]
@@ -56,8 +57,8 @@ pub unsafe extern "C" fn flashfork_region_length(region: *const CRegion) -> usiz
 
 /// Makes what a region holds now the state to go back to; copies nothing. Nobody else may use it meanwhile.
 ///
-/// Returns 0, or -1 with `errno`, the region unsealed and its bytes as they were: EALREADY (sealed before), EBUSY (a device or
-/// unfinished I/O writes into it), or what a system call gave.
+/// Returns 0, or -1 with `errno`, the region unsealed and its bytes as they were: EALREADY (sealed before), EBUSY (a
+/// device or unfinished I/O writes into it), or what a system call gave.
 ///
 /// # Safety
 /// The region is one that `flashfork_region_create` gave and nobody freed.
@@ -69,7 +70,8 @@ pub unsafe extern "C" fn flashfork_region_seal(region: *mut CRegion) -> c_int {
 
 /// Undoes every write to a region since its seal, in this process. Nobody else may use it meanwhile.
 ///
-/// Returns 0, or -1 with `errno`: ENOENT (not sealed yet), EFAULT (a part of the region was unmapped; the rest is rolled back).
+/// Returns 0, or -1 with `errno`: ENOENT (not sealed yet), EFAULT (a part of the region was unmapped; the rest is
+/// rolled back).
 ///
 /// # Safety
 /// The region is one that `flashfork_region_create` gave and nobody freed.

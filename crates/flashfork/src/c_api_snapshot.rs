@@ -49,14 +49,17 @@ fn refuse(error: &SnapshotError) -> c_int {
     fail(&error.to_string(), errno)
 }
 
-/// Takes a snapshot of the process, in the place of the one there may be, and returns 0. `flashfork_restore(n)` then makes this call return
-/// n, as often as wanted, with all private memory, mappings, registers and the signal mask as they were. The process must have one thread.
+/// Takes a snapshot of the process, in the place of the one there may be, and returns 0. `flashfork_restore(n)` then
+/// makes this call return n, as often as wanted, with all private memory, mappings, registers and the signal mask as
+/// they were. The process must have one thread.
 ///
-/// `options` may be NULL. What does not go back: shared memory, descriptors and other kernel state (but see the options), what others saw.
+/// `options` may be NULL. What does not go back: shared memory, descriptors and other kernel state (but see the
+/// options), what others saw.
 ///
-/// Returns -1 with `errno` and a text from `flashfork_last_error`, nothing taken: EBUSY (the process holds what can't be put back: other
-/// threads, an io_uring, hugetlb pages …), ENOMEM, EFBIG, ENOSPC (too many ranges, descriptors, mappings), EBADF (a named descriptor),
-/// EALREADY (called within itself), EINVAL (wrong options), or what a system call gave.
+/// Returns -1 with `errno` and a text from `flashfork_last_error`, nothing taken: EBUSY (the process holds what can't
+/// be put back: other threads, an io_uring, hugetlb pages …), ENOMEM, EFBIG, ENOSPC (too many ranges, descriptors,
+/// mappings), EBADF (a named descriptor), EALREADY (called within itself), EINVAL (wrong options), or what a system
+/// call gave.
 ///
 /// # Safety
 /// The pointers are NULL or valid, as in any C call.
@@ -95,12 +98,14 @@ fn take(options: &SnapshotOptions) -> c_int {
     crate::snapshot(options).map_or_else(|e| refuse(&e), |value| value as c_int)
 }
 
-/// Goes back to the snapshot: `flashfork_snapshot` returns `value`, which is at least 1. Does not return, unless it is refused; nothing has
-/// changed then. What memory says about things outside of it (descriptors, children, timers) must still be true, or not be relied on.
+/// Goes back to the snapshot: `flashfork_snapshot` returns `value`, which is at least 1. Does not return, unless it is
+/// refused; nothing has changed then. What memory says about things outside of it (descriptors, children, timers) must
+/// still be true, or not be relied on.
 ///
-/// Returns -1 with `errno`: EINVAL (value), ENOENT (no snapshot), EPERM (a clone of the process that took it, or another thread), EBUSY
-/// (threads, an io_uring), EFAULT (a file's or other mapping that can't be made again is gone), EBADF (a descriptor), EALREADY, or what a
-/// system call gave. A step that fails after the first change is tried for a second; then the process is killed.
+/// Returns -1 with `errno`: EINVAL (value), ENOENT (no snapshot), EPERM (a clone of the process that took it, or
+/// another thread), EBUSY (threads, an io_uring), EFAULT (a file's or other mapping that can't be made again is gone),
+/// EBADF (a descriptor), EALREADY, or what a system call gave. A step that fails after the first change is tried for a
+/// second; then the process is killed.
 ///
 /// # Safety
 /// As longjmp(3), and see above.
@@ -113,7 +118,8 @@ pub unsafe extern "C" fn flashfork_restore(value: c_int) -> c_int {
     }
 }
 
-/// Forgets the snapshot, if there is one, and gives its memory back; what was sealed for it stays sealed. Returns 0, or -1 with EALREADY.
+/// Forgets the snapshot, if there is one, and gives its memory back; what was sealed for it stays sealed. Returns 0, or
+/// -1 with EALREADY.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_snapshot_discard() -> c_int {
     crate::discard_snapshot().map_or_else(|e| refuse(&e), |()| 0)

@@ -48,7 +48,8 @@ impl Examined {
     }
 }
 
-/// Looks through the files that a process has mapped to be executed. Those that were replaced or removed since are left out.
+/// Looks through the files that a process has mapped to be executed. Those that were replaced or removed since are left
+/// out.
 pub fn of_process(pid: i32) -> std::io::Result<Vec<(PathBuf, Examined)>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let path = |line: &str| {
@@ -92,7 +93,8 @@ pub fn examine(path: &Path) -> std::io::Result<Examined> {
     Ok(Examined { verdict, go: seen.go, code_bytes: seen.code as u64, calls, elapsed })
 }
 
-/// Whether it is a libc, a loader, or has a sanitizer's runtime in it. In a process the engine looks for the functions themselves.
+/// Whether it is a libc, a loader, or has a sanitizer's runtime in it. In a process the engine looks for the functions
+/// themselves.
 fn is_rewritten(path: &Path, bytes: &[u8]) -> bool {
     /// Every sanitizer's runtime has one of these functions.
     const RUNTIME: [&[u8]; 2] = [b"__sanitizer_print_stack_trace", b"__sanitizer_set_death_callback"];
@@ -110,8 +112,8 @@ pub fn time() -> Result<code::times::Times, crate::SealError> {
     Ok(code::times::time()?)
 }
 
-/// The caller answers for the system calls of a file as it is now at this path: a process that has it mapped is sealed all the
-/// same. At most 16 files.
+/// The caller answers for the system calls of a file as it is now at this path: a process that has it mapped is sealed
+/// all the same. At most 16 files.
 pub fn trust(path: &Path) -> std::io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     code::process::trust(&path).map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))

@@ -1,13 +1,14 @@
 //! What a clone costs on this host: the model of 1988, with today's prices.
 //!
-//! J. M. Smith and G. Q. Maguire ("Effects of copy-on-write memory management on the response time of UNIX fork operations",
-//! 1988) found that a fork with copy-on-write takes
+//! J. M. Smith and G. Q. Maguire ("Effects of copy-on-write memory management on the response time of UNIX fork
+//! operations", 1988) found that a fork with copy-on-write takes
 //!
 //! > r(new process) + r(page-table entry) · pages + r(copy of one page) · pages · share written
 //!
-//! where the three prices belong to the host and can be measured in advance, and the rest to the program. That still holds. Three
-//! mechanisms have changed which entries there are: huge pages (one entry for 2 MB), sealing (none, until pages are
-//! written again) and forks on demand (one for 2 MB, until it is written), and each piece of memory written has a price of its own besides that of its pages.
+//! where the three prices belong to the host and can be measured in advance, and the rest to the program. That still
+//! holds. Three mechanisms have changed which entries there are: huge pages (one entry for 2 MB), sealing (none, until
+//! pages are written again) and forks on demand (one for 2 MB, until it is written), and each piece of memory written
+//! has a price of its own besides that of its pages.
 
 mod cache;
 mod calibrate;
@@ -134,8 +135,8 @@ pub struct CostModel {
 }
 
 impl CostModel {
-    /// How long the fork call takes. `None` for [`Engine::ForkThp`] on a host without huge pages, and for [`Engine::Odf`] where
-    /// forks on demand were not to be had.
+    /// How long the fork call takes. `None` for [`Engine::ForkThp`] on a host without huge pages, and for
+    /// [`Engine::Odf`] where forks on demand were not to be had.
     pub fn fork_time(&self, engine: Engine, memory: Memory) -> Option<Duration> {
         self.price(&self.fork, engine, memory).map(nanoseconds)
     }
@@ -155,8 +156,9 @@ impl CostModel {
         nanoseconds(self.seal_price(pages, bytes))
     }
 
-    /// The number of clones from which on a seal has paid, compared with plain forks by `instead`: the seal and that many cycles
-    /// with their writes take less time than the plain ones. `None`: never, sealed clones aren't faster here.
+    /// The number of clones from which on a seal has paid, compared with plain forks by `instead`: the seal and that
+    /// many cycles with their writes take less time than the plain ones. `None`: never, sealed clones aren't faster
+    /// here.
     pub fn break_even_forks(&self, instead: Engine, memory: Memory, writes: Writes) -> Option<u64> {
         let cycle = |engine| Some(self.price(&self.cycle, engine, memory)? + self.write_price(engine, writes)?);
         let gain = cycle(instead)? - cycle(Engine::Seal)?;

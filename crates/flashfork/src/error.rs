@@ -10,8 +10,8 @@ pub enum SealError {
     /// The process holds something that forbids sealing, or memory is short. [`cure`](crate::cure) says what to do.
     #[error("refused: {}; memory is unchanged and forks are correct", explain(*.0))]
     Refused(Reason),
-    /// Code in this process makes system calls of its own, which the engine doesn't see. [`code::trust`](crate::code::trust) is for
-    /// who knows better.
+    /// Code in this process makes system calls of its own, which the engine doesn't see.
+    /// [`code::trust`](crate::code::trust) is for who knows better.
     #[error(
         "refused: {0}, and where it discards, moves or grows sealed memory that way old bytes would come back; {cure}; \
          memory is unchanged and forks are correct", cure = crate::cure(Reason::SystemCalls).unwrap_or_default()

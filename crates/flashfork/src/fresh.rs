@@ -1,8 +1,8 @@
 //! Work in a fresh child: a process with next to nothing of the caller's memory, descriptors and signals.
 //!
 //! Probing and measuring change a process: limits, `/proc/self` files, pinned CPUs, sealed memory. So they happen in a
-//! child that the caller doesn't notice: it is made by the bare system call (no `pthread_atfork` handler runs, no fork is
-//! counted), its end sends no `SIGCHLD` and a `wait` of the caller's doesn't see it.
+//! child that the caller doesn't notice: it is made by the bare system call (no `pthread_atfork` handler runs, no fork
+//! is counted), its end sends no `SIGCHLD` and a `wait` of the caller's doesn't see it.
 //!
 //! The caller may have threads, one of which may hold the allocator's lock: work in the child never allocates and never
 //! panics. It goes through rustix, which makes system calls itself.
@@ -64,8 +64,8 @@ impl<T: Results> Drop for Shared<T> {
 /// Runs `work` in a fresh child and waits for its end, at most `seconds`.
 ///
 /// # Safety
-/// `work` must not allocate, panic, take locks or return early by unwinding: it runs in the child of a process that may have
-/// threads.
+/// `work` must not allocate, panic, take locks or return early by unwinding: it runs in the child of a process that may
+/// have threads.
 pub(crate) unsafe fn run<T: Results>(seconds: u32, work: impl FnOnce(&T)) -> Result<Shared<T>, ChildError> {
     let results = Shared::<T>::new().map_err(ChildError::Start)?;
     let mask = settle::block_signals();
@@ -87,7 +87,8 @@ pub(crate) unsafe fn run<T: Results>(seconds: u32, work: impl FnOnce(&T)) -> Res
 /// `clone(2)` without any flag: a fork whose end sends no signal. In the child: 0.
 ///
 /// # Safety
-/// The child must not use what other threads of the caller may hold, the allocator above all, and must end in [`leave`].
+/// The child must not use what other threads of the caller may hold, the allocator above all, and must end in
+/// [`leave`].
 pub(crate) unsafe fn clone() -> Result<i32, io::Error> {
     // SAFETY: with neither CLONE_VM nor a new stack this is a fork; the rest is the caller's to answer for.
     match unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) } {

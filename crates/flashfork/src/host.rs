@@ -25,8 +25,9 @@ pub struct Host {
 impl Host {
     /// Tries everything, in some tens of milliseconds and 17 MB of memory.
     ///
-    /// Limits are those of the calling process. What could disturb it happens in a child that it doesn't notice: no signal, nothing
-    /// to wait for, no fork handler. Processes with threads may call it. What can't be tried is reported as missing, with the error.
+    /// Limits are those of the calling process. What could disturb it happens in a child that it doesn't notice: no
+    /// signal, nothing to wait for, no fork handler. Processes with threads may call it. What can't be tried is
+    /// reported as missing, with the error.
     pub fn probe() -> Host {
         let id = HostId::read();
         let mut capabilities = tried();

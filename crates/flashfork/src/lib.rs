@@ -13,8 +13,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it refuses to do: seal a process with other threads (unless told that they may be stopped), or one through whose memory a device or the kernel writes
-//! (io_uring, KVM, userfaultfd …); seal what [`Reason`] lists. All that stays anonymous, and forks of it are plain.
+//! What it refuses to do: seal a process with other threads (unless told that they may be stopped), or one through
+//! whose memory a device or the kernel writes (io_uring, KVM, userfaultfd …); seal what [`Reason`] lists. All that
+//! stays anonymous, and forks of it are plain.
 //!
 //! Two engines: sealed memory, which works on any kernel, and [`odf`], forks that share page tables, on a patched one.
 //!

@@ -1,7 +1,7 @@
 //! On-demand fork: the engine `odf`, for kernels that share page tables between parent and clone.
 //!
-//! Nothing is sealed, nothing is copied ahead, and processes that can't be sealed (threads, io_uring, KVM …) may use it. It takes a
-//! kernel with the series in `kernel/` and an administrator who set the sysctl `vm.on_demand_fork` to 1.
+//! Nothing is sealed, nothing is copied ahead, and processes that can't be sealed (threads, io_uring, KVM …) may use
+//! it. It takes a kernel with the series in `kernel/` and an administrator who set the sysctl `vm.on_demand_fork` to 1.
 //!
 //! ```no_run
 //! use flashfork::odf;
@@ -42,8 +42,8 @@ impl From<Unavailable> for OdfError {
     }
 }
 
-/// Has every later fork of this process share page tables: [`fork`](crate::fork), libc's, a runtime's (`PR_SET_ODF`). Clones
-/// inherit that, `exec` ends it.
+/// Has every later fork of this process share page tables: [`fork`](crate::fork), libc's, a runtime's (`PR_SET_ODF`).
+/// Clones inherit that, `exec` ends it.
 pub fn enable() -> Result<(), OdfError> {
     Ok(core::enable()?)
 }

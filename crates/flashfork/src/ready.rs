@@ -9,15 +9,16 @@ const READY: &CStr = c"flashfork_preload_ready";
 
 type Ready = unsafe extern "C" fn(*mut libc::c_int, *mut *mut *mut libc::c_char) -> libc::c_int;
 
-/// The program is warm. Under `flashfork warm --ready call` this returns in each clone, once, with the arguments that its caller gave to
-/// `flashfork clone`; environment, working directory and standard streams are the caller's then. `None`, at once, wherever there is
-/// nothing to wait for: the program was started without `flashfork warm` or with another ready point, or this is a clone already.
+/// The program is warm. Under `flashfork warm --ready call` this returns in each clone, once, with the arguments that
+/// its caller gave to `flashfork clone`; environment, working directory and standard streams are the caller's then.
+/// `None`, at once, wherever there is nothing to wait for: the program was started without `flashfork warm` or with
+/// another ready point, or this is a clone already.
 ///
 /// What this process has in buffers of Rust's standard output is flushed first: clones would each print it.
 ///
 /// # Safety
-/// As `fork(2)`, which this is for the clones. A process that has other threads then is refused, and ends: `flashfork warm` says why. No
-/// thread may hold on to strings of the environment, which is replaced.
+/// As `fork(2)`, which this is for the clones. A process that has other threads then is refused, and ends: `flashfork
+/// warm` says why. No thread may hold on to strings of the environment, which is replaced.
 #[must_use]
 pub unsafe fn ready() -> Option<Vec<OsString>> {
     // A failure would be told by the program's next output.

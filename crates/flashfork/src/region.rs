@@ -19,12 +19,12 @@ use std::io;
 /// # Ok::<(), flashfork::RegionError>(())
 /// ```
 ///
-/// Sound only when **all** of a thing's state lies inside: a rolled-back heap whose allocator keeps its lists elsewhere is corrupt.
-/// Nothing else of the process goes back; [`snapshot`](crate::snapshot()) is for that. What was mapped, protected or advised inside the
-/// region stays so.
+/// Sound only when **all** of a thing's state lies inside: a rolled-back heap whose allocator keeps its lists elsewhere
+/// is corrupt. Nothing else of the process goes back; [`snapshot`](crate::snapshot()) is for that. What was mapped,
+/// protected or advised inside the region stays so.
 ///
-/// Until it is sealed a region belongs to the process that made it: clones don't have it. Once sealed, each clone has a copy of its own,
-/// which it can roll back. Seals of the process leave regions alone.
+/// Until it is sealed a region belongs to the process that made it: clones don't have it. Once sealed, each clone has a
+/// copy of its own, which it can roll back. Seals of the process leave regions alone.
 #[derive(Debug)]
 pub struct Region(core::Region);
 
@@ -77,8 +77,9 @@ impl From<core::Error> for RegionError {
 impl Region {
     /// A region of `len` bytes, rounded up to 2 MB, all zeros, at an address that is a multiple of 2 MB.
     ///
-    /// With [`Pages::Auto`] all of its memory is taken at once, in 2 MB pages where the kernel gives them (some tenths of a second for
-    /// each GB); with [`Pages::Small`] as it is touched, and a rollback then costs the more the more of it was read since the last.
+    /// With [`Pages::Auto`] all of its memory is taken at once, in 2 MB pages where the kernel gives them (some tenths
+    /// of a second for each GB); with [`Pages::Small`] as it is touched, and a rollback then costs the more the more of
+    /// it was read since the last.
     pub fn new(len: usize, pages: Pages) -> Result<Region, RegionError> {
         Ok(Region(core::Region::map(len, pages)?))
     }
@@ -106,18 +107,21 @@ impl Region {
 
     /// Its bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: mapped, readable and writable as long as `self` lives; whoever unmaps or protects it by raw calls answers for that.
+        // SAFETY: mapped, readable and writable as long as `self` lives; whoever unmaps or protects it by raw calls
+        // answers for that.
         unsafe { std::slice::from_raw_parts_mut(self.as_ptr(), self.len()) }
     }
 
-    /// Makes what it holds now the state to go back to. Copies nothing: about a millisecond for each GB, much less on 2 MB pages.
+    /// Makes what it holds now the state to go back to. Copies nothing: about a millisecond for each GB, much less on 2
+    /// MB pages.
     pub fn seal(&mut self) -> Result<(), RegionError> {
         Ok(self.0.seal()?)
     }
 
     /// Undoes every write since the seal, in this process: about a microsecond for each page written.
     ///
-    /// What raw pointers and other threads see of the region changes under them: as with [`Region::bytes`], nobody else may use it meanwhile.
+    /// What raw pointers and other threads see of the region changes under them: as with [`Region::bytes`], nobody else
+    /// may use it meanwhile.
     pub fn rollback(&mut self) -> Result<(), RegionError> {
         Ok(self.0.rollback()?)
     }

@@ -17,8 +17,8 @@ pub struct SealOptions {
     pub trust_allocator: bool,
     /// What to do about other threads. What is set here holds for later calls of [`unseal`] too.
     pub threads: Threads,
-    /// Files that the caller answers for: code in them makes system calls of its own, but none that discards, moves or grows sealed
-    /// memory. Once trusted they stay so.
+    /// Files that the caller answers for: code in them makes system calls of its own, but none that discards, moves or
+    /// grows sealed memory. Once trusted they stay so.
     pub trust: Vec<std::path::PathBuf>,
 }
 
@@ -73,11 +73,12 @@ pub struct VmaReport {
     pub reason: Option<Reason>,
 }
 
-/// Seals the process's private anonymous memory where that is safe and pays; called again it seals what was written since
-/// (a reseal: a new generation, at most eight at a time).
+/// Seals the process's private anonymous memory where that is safe and pays; called again it seals what was written
+/// since (a reseal: a new generation, at most eight at a time).
 ///
-/// Sealing 1 GB takes a few tenths of a second and at most 128 MB of extra memory; after that a fork costs what it costs for a
-/// process without that memory, until the process writes. The process must have one thread, or allow [`Threads::Stop`].
+/// Sealing 1 GB takes a few tenths of a second and at most 128 MB of extra memory; after that a fork costs what it
+/// costs for a process without that memory, until the process writes. The process must have one thread, or allow
+/// [`Threads::Stop`].
 pub fn seal(options: &SealOptions) -> Result<SealReport, SealError> {
     if !options.trust_allocator
         && !allocator::shim_is_loaded()

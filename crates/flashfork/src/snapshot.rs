@@ -1,4 +1,5 @@
-//! Snapshot and restore: a process with one thread goes back to how it was, and the call that took the snapshot returns again.
+//! Snapshot and restore: a process with one thread goes back to how it was, and the call that took the snapshot returns
+//! again.
 
 use crate::{Reason, allocator};
 use flashfork_core::Range;
@@ -14,8 +15,9 @@ pub struct SnapshotOptions<'a> {
     pub keep: &'a [std::ops::Range<usize>],
     /// Close descriptors that weren't open when the snapshot was taken (at most 4,096 were).
     pub close_new: bool,
-    /// The caller vouches that nothing in this process relies on `MADV_DONTNEED` giving zeros, or that the shim is there. Without it, large
-    /// memory in a process with such a runtime (Go) is copied and compared instead of sealed, which takes longer.
+    /// The caller vouches that nothing in this process relies on `MADV_DONTNEED` giving zeros, or that the shim is
+    /// there. Without it, large memory in a process with such a runtime (Go) is copied and compared instead of sealed,
+    /// which takes longer.
     pub trust_allocator: bool,
 }
 
@@ -96,8 +98,8 @@ impl From<core::Error> for SnapshotError {
     }
 }
 
-/// Takes a snapshot of the process, in the place of the one there may be. Returns 0, and again at each [`restore`] with the number given
-/// there, as `setjmp` does; but unlike there, everything in memory is then what it was.
+/// Takes a snapshot of the process, in the place of the one there may be. Returns 0, and again at each [`restore`] with
+/// the number given there, as `setjmp` does; but unlike there, everything in memory is then what it was.
 ///
 /// ```no_run
 /// use flashfork::{SnapshotOptions, restore, snapshot};
@@ -133,13 +135,16 @@ pub fn snapshot(options: &SnapshotOptions) -> Result<u64, SnapshotError> {
     Ok(core::snapshot(&options)?)
 }
 
-/// Goes back to the snapshot, whose call returns `value` (0 becomes 1). Returns only when that is refused; nothing has changed then.
+/// Goes back to the snapshot, whose call returns `value` (0 becomes 1). Returns only when that is refused; nothing has
+/// changed then.
 ///
-/// A step that fails after the first change is tried for a second; then the process is killed, because half a state would be worse.
+/// A step that fails after the first change is tried for a second; then the process is killed, because half a state
+/// would be worse.
 ///
 /// # Safety
-/// What memory says about things outside of it must still be true, or not be relied on: open descriptors, children, timers, signal
-/// handlers, shared memory, what the kernel writes later. No reference to memory written since the snapshot is used afterwards.
+/// What memory says about things outside of it must still be true, or not be relied on: open descriptors, children,
+/// timers, signal handlers, shared memory, what the kernel writes later. No reference to memory written since the
+/// snapshot is used afterwards.
 pub unsafe fn restore(value: u64) -> SnapshotError {
     core::restore(value).into()
 }

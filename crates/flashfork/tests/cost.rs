@@ -59,8 +59,8 @@ fn measured(engine: Engine) -> Duration {
     Duration::from_nanos(u64::from_ne_bytes(ns))
 }
 
-/// Other programs may keep the machine busy while one of the two is measured: up to three attempts, and in `make test-all` only, since
-/// it compares times.
+/// Other programs may keep the machine busy while one of the two is measured: up to three attempts, and in `make
+/// test-all` only, since it compares times.
 #[test]
 #[ignore = "compares times: make test-all"]
 fn predictions_are_near_what_is_measured() {

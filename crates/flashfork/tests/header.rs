@@ -1,4 +1,5 @@
-//! `include/flashfork.h` is what cbindgen makes of the C API. After a change of the API: `UPDATE=1 cargo test -p flashfork --test header`
+//! `include/flashfork.h` is what cbindgen makes of the C API. After a change of the API: `UPDATE=1 cargo test -p
+//! flashfork --test header`
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! On-demand fork from Rust, on whatever kernel runs the tests: granted and shared, or refused in words with forks as before.
+//! On-demand fork from Rust, on whatever kernel runs the tests: granted and shared, or refused in words with forks as
+//! before.
 
 mod common;
 use common::{in_child, populated, wait};

@@ -1,5 +1,6 @@
-//! The program whose system calls are made to fail: it fills memory, makes one call of the engine between two marks, and then looks
-//! whether anything is other than it should be. Exit status 0: all is well; 1: not, with the reason on standard error.
+//! The program whose system calls are made to fail: it fills memory, makes one call of the engine between two marks,
+//! and then looks whether anything is other than it should be. Exit status 0: all is well; 1: not, with the reason on
+//! standard error.
 
 mod memory;
 mod process;

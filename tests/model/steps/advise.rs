@@ -86,7 +86,8 @@ impl World {
     pub fn step_advise(&mut self) -> Result<(), String> {
         let advice = self.rng.weighted(if self.mode == Mode::Flags { FLAGS } else { ADVICE });
         let range = match advice {
-            // What this does to the first of several kinds of memory before it fails at the second is nobody's business.
+            // What this does to the first of several kinds of memory before it fails at the second is nobody's
+            // business.
             libc::MADV_REMOVE => self.uniform(),
             _ => self.range(),
         };
@@ -161,7 +162,8 @@ impl World {
         Ok(())
     }
 
-    /// Where the kernel will stop, and what it will answer (mm/madvise.c): gaps are skipped and remembered, an error ends it.
+    /// Where the kernel will stop, and what it will answer (mm/madvise.c): gaps are skipped and remembered, an error
+    /// ends it.
     fn foresee(&self, range: Range<usize>, advice: c_int) -> (usize, Outcome) {
         let mut gap = false;
         for page in range.clone() {

@@ -24,7 +24,8 @@ impl World {
         if look { self.check_all(Depth::Written) } else { Ok(()) }
     }
 
-    /// Whether code of a file, or of shared memory, can't be read: then nobody knows what it would call, and a seal is refused.
+    /// Whether code of a file, or of shared memory, can't be read: then nobody knows what it would call, and a seal is
+    /// refused.
     fn hides_code(&self) -> bool {
         const HIDDEN: u32 = attr::EXEC | attr::GUARD;
         let of_file = |page| self.table.attr(page) & (attr::FILE | attr::SHARED) != 0;

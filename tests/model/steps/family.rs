@@ -110,7 +110,8 @@ impl Signal {
 
     /// The same signal once more, for somebody else to give.
     pub(super) fn again(&self) -> Signal {
-        // SAFETY: no memory is passed. A failure leaves -1, which nothing comes from: the waiter is told that the giver is gone.
+        // SAFETY: no memory is passed. A failure leaves -1, which nothing comes from: the waiter is told that the giver
+        // is gone.
         Signal { ends: self.ends.map(|end| unsafe { libc::fcntl(end, libc::F_DUPFD_CLOEXEC, 0) }) }
     }
 
@@ -125,7 +126,8 @@ impl Signal {
         unsafe { libc::close(self.ends[1]) };
         self.ends[1] = -1;
         let mut byte = [0u8; 1];
-        // SAFETY: one byte into a local. An error or the end means that the giver is gone; whoever waits for a child will be told.
+        // SAFETY: one byte into a local. An error or the end means that the giver is gone; whoever waits for a child
+        // will be told.
         unsafe { libc::read(self.ends[0], byte.as_mut_ptr().cast(), 1) == 1 }
     }
 }

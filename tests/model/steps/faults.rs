@@ -1,4 +1,5 @@
-//! `userfaultfd(2)` on memory that was sealed: another process puts in what is missing after a discard, and must be asked to.
+//! `userfaultfd(2)` on memory that was sealed: another process puts in what is missing after a discard, and must be
+//! asked to.
 
 use super::visit::fault::Faults;
 use crate::content::{PAGE, Tag, WORDS, fill};

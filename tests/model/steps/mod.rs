@@ -1,4 +1,5 @@
-//! The steps a tested process takes: each draws its arguments, makes one call, notes the effect in the model and compares.
+//! The steps a tested process takes: each draws its arguments, makes one call, notes the effect in the model and
+//! compares.
 
 mod access;
 mod advise;

@@ -44,7 +44,8 @@ impl World {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let (route, space) = (self.route, self.space);
         let label = format!("another process writes to {} pages", chosen.len());
-        // Of what may be dropped nobody knows what it holds. What that is, the kernel decides: nothing above may depend on it.
+        // Of what may be dropped nobody knows what it holds. What that is, the kernel decides: nothing above may depend
+        // on it.
         chosen.retain(|(page, ..)| !self.table.has(*page, attr::LAZY));
         let mut tags = Err(String::new());
         self.journal.call(&label, Expect::Exactly(Ok(0)), || {

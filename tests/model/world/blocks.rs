@@ -1,8 +1,9 @@
-//! Blocks of an allocator and what they should hold. The list lies in a shared mapping, which is never sealed: the model is outside of
-//! what it tests.
+//! Blocks of an allocator and what they should hold. The list lies in a shared mapping, which is never sealed: the
+//! model is outside of what it tests.
 //!
-//! Every word written into a block says that it is one, whose it is, and where it stands. A block is wiped before it is freed, so that
-//! no such word may be in what the allocator hands out anew, but for those of blocks that `realloc` moved: it leaves a copy behind.
+//! Every word written into a block says that it is one, whose it is, and where it stands. A block is wiped before it is
+//! freed, so that no such word may be in what the allocator hands out anew, but for those of blocks that `realloc`
+//! moved: it leaves a copy behind.
 
 use crate::rng::Rng;
 use std::sync::atomic::Ordering::SeqCst;
@@ -163,8 +164,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Looks through memory that the allocator handed out just now, `from..to` of a block, for words of blocks that were wiped, or
-    /// that belong to somebody else: two in a row, because the remains of one may look like another.
+    /// Looks through memory that the allocator handed out just now, `from..to` of a block, for words of blocks that
+    /// were wiped, or that belong to somebody else: two in a row, because the remains of one may look like another.
     pub fn find_secrets(&self, block: &Block, from: usize, to: usize) -> Result<(), String> {
         let mut before = 0;
         for i in from.div_ceil(WORD)..to / WORD {
@@ -191,8 +192,8 @@ impl std::fmt::Debug for Block {
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        // SAFETY: the mappings are ours, and nothing refers to them any more: other threads' lists end before the owner's. A failure
-        // would only keep them.
+        // SAFETY: the mappings are ours, and nothing refers to them any more: other threads' lists end before the
+        // owner's. A failure would only keep them.
         unsafe {
             libc::munmap((&raw mut *self.blocks).cast(), size_of::<[Block; MOST]>());
             if self.owner {

@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 /// How much is looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Every page that holds something, and one in eight of those that hold zeros: reading a page that was never touched maps
-    /// the zero page, and memory that nobody touched has to be tested as well.
+    /// Every page that holds something, and one in eight of those that hold zeros: reading a page that was never
+    /// touched maps the zero page, and memory that nobody touched has to be tested as well.
     Written,
     /// Every page.
     All,
@@ -62,8 +62,8 @@ impl World {
     }
 
     fn check_page(&mut self, page: usize, words: &[u64; WORDS]) -> Result<(), String> {
-        // On an emulated machine comparing is what takes the time. A wrong page shows in any word of it: seven pages in eight are
-        // judged by three.
+        // On an emulated machine comparing is what takes the time. A wrong page shows in any word of it: seven pages in
+        // eight are judged by three.
         if self.company && self.look.below(8) != 0 {
             let content = self.table.content(page);
             if [0, self.look.below(WORDS), WORDS - 1].iter().all(|i| words[*i] == content.word(*i)) {

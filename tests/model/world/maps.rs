@@ -78,8 +78,8 @@ impl World {
                 return wrong(flag);
             }
         }
-        // A sealed VMA keeps this advice elsewhere until it is anonymous again; and another thread's seal may have looked at the advice
-        // a moment before it was given, or something else was mapped there.
+        // A sealed VMA keeps this advice elsewhere until it is anonymous again; and another thread's seal may have
+        // looked at the advice a moment before it was given, or something else was mapped there.
         if !vma.sealed
             && self.mode != Mode::Threads
             && a & attr::LATE == 0

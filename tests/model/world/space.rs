@@ -1,5 +1,5 @@
-//! The addresses under test: one stretch of fixed addresses and the heap that `brk(2)` moves. Pages are numbered through both, so
-//! that the same seed means the same calls in every process.
+//! The addresses under test: one stretch of fixed addresses and the heap that `brk(2)` moves. Pages are numbered
+//! through both, so that the same seed means the same calls in every process.
 
 use crate::content::PAGE;
 use std::ops::Range;

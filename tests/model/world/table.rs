@@ -1,4 +1,5 @@
-//! What memory should be, page by page. It lies in a shared mapping, which is never sealed: the model is outside of what it tests.
+//! What memory should be, page by page. It lies in a shared mapping, which is never sealed: the model is outside of
+//! what it tests.
 
 use super::space::{MOST, arena_pages, pages};
 use crate::content::{Content, Tag};
@@ -24,12 +25,13 @@ pub mod attr {
     /// `MADV_FREE`: the content may turn to zeros at any moment.
     pub const LAZY: u32 = 1 << 14;
 
-    /// Huge page advice that new memory behind a mapping in pieces should have, or that was given while another thread sealed: it may
-    /// get lost. It is only a hint.
+    /// Huge page advice that new memory behind a mapping in pieces should have, or that was given while another thread
+    /// sealed: it may get lost. It is only a hint.
     pub const LATE: u32 = 1 << 15;
 
-    /// Mapped, or moved from what was mapped, before code came that makes system calls of its own: it may lie in pieces since a seal, and
-    /// the kernel moves and grows one piece at a time (`EFAULT`), which nobody sees who could do better.
+    /// Mapped, or moved from what was mapped, before code came that makes system calls of its own: it may lie in pieces
+    /// since a seal, and the kernel moves and grows one piece at a time (`EFAULT`), which nobody sees who could do
+    /// better.
     pub const OLD: u32 = 1 << 16;
 
     pub const PROT: u32 = READ | WRITE | EXEC;

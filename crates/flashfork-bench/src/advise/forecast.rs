@@ -113,7 +113,8 @@ impl Forecast {
         Self { outlooks: vec![now, thp, seal, odf], dirtied, seal_us }
     }
 
-    /// How many forks a seal needs to have paid, compared with `instead`. `None`: never, or there is no such engine here.
+    /// How many forks a seal needs to have paid, compared with `instead`. `None`: never, or there is no such engine
+    /// here.
     pub fn seal_pays_after(&self, instead: Engine) -> Option<u64> {
         let total = |engine| self.of(engine).and_then(Outlook::total_us);
         let gain = total(instead)? - total(Engine::Seal)?;

@@ -1,8 +1,8 @@
 //! `bench check`: our figures beside those of programs everybody knows, in the same minute.
 //!
-//! A tool measures what its own parent and children do, so the same word means different things: each of ours imitates the
-//! other's as far as that goes, runs in turn with it, and the table says what the rest is made of. What isn't installed is
-//! left out with its reason.
+//! A tool measures what its own parent and children do, so the same word means different things: each of ours imitates
+//! the other's as far as that goes, runs in turn with it, and the table says what the rest is made of. What isn't
+//! installed is left out with its reason.
 
 mod report;
 mod rounds;

@@ -1,8 +1,8 @@
 //! `bench advise`: how near the forecasts of [`crate::advise`] are to what forks take.
 //!
-//! Five processes of different shapes are surveyed and then fork; in each round the cost model is calibrated anew, so that it is of
-//! the same minute. Fork calls count in time of the processor: what else runs on the machine is nobody's error, though it takes
-//! caches away.
+//! Five processes of different shapes are surveyed and then fork; in each round the cost model is calibrated anew, so
+//! that it is of the same minute. Fork calls count in time of the processor: what else runs on the machine is nobody's
+//! error, though it takes caches away.
 
 mod subject;
 

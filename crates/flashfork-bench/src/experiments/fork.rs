@@ -1,9 +1,9 @@
 //! `bench fork`: what it costs to clone a process with so much memory, by each method.
 //!
-//! For each size, one worker per method holds that much memory, filled with bytes that are neither zero nor compressible.
-//! The workers of a size, and an empty process beside them, are asked in turn for batches of clones of four kinds
-//! ([`probe::Probe`]) while the parent is in one state after another ([`touch::ParentState`]). Sealing itself is measured
-//! in workers of its own, and `--concurrent` adds several workers that clone at the same time.
+//! For each size, one worker per method holds that much memory, filled with bytes that are neither zero nor
+//! compressible. The workers of a size, and an empty process beside them, are asked in turn for batches of clones of
+//! four kinds ([`probe::Probe`]) while the parent is in one state after another ([`touch::ParentState`]). Sealing
+//! itself is measured in workers of its own, and `--concurrent` adds several workers that clone at the same time.
 //!
 //! References: on-demand-fork (EuroSys 2021), section 5.2, whose kinds of measurement these are.
 

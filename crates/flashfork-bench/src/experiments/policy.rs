@@ -1,8 +1,10 @@
-//! `bench policy`: a parent that writes some of its memory and forks, again and again: plain, sealed, and as `auto` decides.
+//! `bench policy`: a parent that writes some of its memory and forks, again and again: plain, sealed, and as `auto`
+//! decides.
 //!
-//! What counts is the whole: writes, forks, clones that end at once, and the seals in between, divided by the number of forks. Each
-//! run is a process of its own and begins with nothing sealed, because a policy learns. `auto` is held against the best of the
-//! others on the same kind of memory (4 KB pages, or THP), over all forks so far and over the latest ones alone.
+//! What counts is the whole: writes, forks, clones that end at once, and the seals in between, divided by the number of
+//! forks. Each run is a process of its own and begins with nothing sealed, because a policy learns. `auto` is held
+//! against the best of the others on the same kind of memory (4 KB pages, or THP), over all forks so far and over the
+//! latest ones alone.
 
 mod figure;
 mod options;

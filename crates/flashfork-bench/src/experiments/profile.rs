@@ -1,7 +1,7 @@
 //! `bench profile`: where the time of a plain fork goes, function by function of the kernel.
 //!
-//! Figure 3 of on-demand-fork (EuroSys 2021) found it in the counting of references to pages. `perf` samples a parent that
-//! forks again and again; what its children spend on exiting is theirs and not in it.
+//! Figure 3 of on-demand-fork (EuroSys 2021) found it in the counting of references to pages. `perf` samples a parent
+//! that forks again and again; what its children spend on exiting is theirs and not in it.
 
 mod perf;
 

@@ -1,9 +1,10 @@
 //! `bench redis`: what clients of a Redis see while it takes snapshots, and how long its forks take.
 //!
-//! Tables 4 and 5 of on-demand-fork (EuroSys 2021): a Redis with 1 GB of data answers three connections, each with 2,000 requests under way
-//! (one in eleven writes, as memtier_benchmark has it), and saves its data to disk again and again. Latency is from sending a request until its
-//! answer is read; the time of a fork is what Redis says (`latest_fork_usec`), which with a seal includes sealing anew what was written.
-//! Each round starts each server anew, in a random order, and its first snapshot, which may seal everything, is not counted.
+//! Tables 4 and 5 of on-demand-fork (EuroSys 2021): a Redis with 1 GB of data answers three connections, each with
+//! 2,000 requests under way (one in eleven writes, as memtier_benchmark has it), and saves its data to disk again and
+//! again. Latency is from sending a request until its answer is read; the time of a fork is what Redis says
+//! (`latest_fork_usec`), which with a seal includes sealing anew what was written. Each round starts each server anew,
+//! in a random order, and its first snapshot, which may seal everything, is not counted.
 
 mod client;
 mod load;
@@ -99,7 +100,8 @@ fn measure(
 ) -> Result<(), BenchError> {
     let shim = &options.preload.clone().map_or_else(|| here.shim(), Ok)?;
     let size = options.size.0;
-    // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may be memory.
+    // The data, the allocator's share, what a snapshot's clone makes copy, and the dump on a file system that may be
+    // memory.
     memory::require(&memory::headroom()?, format!("a Redis with {}", show(size)), 3 * size + RESERVE)?;
     let (methods, missing) = Method::here();
     missing.into_iter().for_each(|(method, why)| results.leave_out(method.name(), why, progress));

@@ -1,8 +1,9 @@
 //! `bench rollback`: what it costs to go back, by how many pages were written.
 //!
-//! A region of the size asked for, once on 2 MB pages and once on 4 KB pages, is filled, sealed and rolled back again and again after so
-//! many random pages were written. The writes are timed too: the first to a page after a rollback is a fault that copies it. Every page
-//! written is looked at after the rollback. Beside that a process with memory of that size goes back as a whole ([`flashfork::restore`]).
+//! A region of the size asked for, once on 2 MB pages and once on 4 KB pages, is filled, sealed and rolled back again
+//! and again after so many random pages were written. The writes are timed too: the first to a page after a rollback is
+//! a fault that copies it. Every page written is looked at after the rollback. Beside that a process with memory of
+//! that size goes back as a whole ([`flashfork::restore`]).
 
 mod subject;
 

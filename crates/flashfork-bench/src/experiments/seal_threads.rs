@@ -1,7 +1,8 @@
 //! `bench seal-threads`: how long threads stand still while their process is sealed.
 //!
-//! A thread reads the clock without a break and keeps each gap; the others write a page each millisecond. Beside that the same thread's
-//! gaps while somebody stops and continues the process with SIGSTOP and SIGCONT. Each seal is made in a fresh process.
+//! A thread reads the clock without a break and keeps each gap; the others write a page each millisecond. Beside that
+//! the same thread's gaps while somebody stops and continues the process with SIGSTOP and SIGCONT. Each seal is made in
+//! a fresh process.
 
 mod subject;
 

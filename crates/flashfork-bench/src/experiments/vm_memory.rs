@@ -1,13 +1,15 @@
 //! `bench vm-memory`: what touching memory costs a guest that was booted, and a clone.
 //!
-//! A guest goes over its memory four times and has the monitor time each pass, as in HyperFork (2020), section 4.2 and figure 9:
+//! A guest goes over its memory four times and has the monitor time each pass, as in HyperFork (2020), section 4.2 and
+//! figure 9:
 //! 1. unbacked: just booted, the host has no page behind any of the guest's;
 //! 2. backed: the same once more;
 //! 3. after the fork, in the clone: every page is shared with the template, and a write copies it;
 //! 4. backed: the same once more.
 //!
-//! Unlike the thesis's program, which fills all memory, this one touches one word in every 4 KB: what is left is the price of a
-//! page, not of writing 4 KB. Guests run a few bytes of code without a kernel, so the guest's own page tables have no part in it.
+//! Unlike the thesis's program, which fills all memory, this one touches one word in every 4 KB: what is left is the
+//! price of a page, not of writing 4 KB. Guests run a few bytes of code without a kernel, so the guest's own page
+//! tables have no part in it.
 
 mod code;
 mod found;

@@ -1,8 +1,10 @@
-//! `bench warm`: programs from the shell, started anew and as clones of a warmed template (`flashfork warm`, `flashfork clone`).
+//! `bench warm`: programs from the shell, started anew and as clones of a warmed template (`flashfork warm`, `flashfork
+//! clone`).
 //!
-//! What is timed is what a shell sees: from starting the command until it has ended and been waited for, and until the first line of its
-//! output is there. Before each sample is a pause, in which a template makes its next clone ahead; a row of clones without pauses says
-//! what they cost when there is no time for that. `/bin/true` started anew, by posix_spawn, is the floor.
+//! What is timed is what a shell sees: from starting the command until it has ended and been waited for, and until the
+//! first line of its output is there. Before each sample is a pause, in which a template makes its next clone ahead; a
+//! row of clones without pauses says what they cost when there is no time for that. `/bin/true` started anew, by
+//! posix_spawn, is the floor.
 
 mod command;
 mod options;

@@ -1,11 +1,12 @@
 //! `bench write-fraction`: how much of a real program's memory changes between two moments.
 //!
-//! Section 4 of J. M. Smith and G. Q. Maguire, "Effects of copy-on-write memory management on the response time of UNIX fork
-//! operations", 1988, for the programs of today: they compared core dumps byte by byte and page by page, and found that less
-//! than half of the pages of two Lisp systems changed. What doesn't change is what copy-on-write saves.
+//! Section 4 of J. M. Smith and G. Q. Maguire, "Effects of copy-on-write memory management on the response time of UNIX
+//! fork operations", 1988, for the programs of today: they compared core dumps byte by byte and page by page, and found
+//! that less than half of the pages of two Lisp systems changed. What doesn't change is what copy-on-write saves.
 //!
-//! The writable private memory of the stopped process is read through `/proc/PID/mem`, only where `/proc/PID/pagemap` says
-//! that there is a page: looking makes none. Contents are compared, so a byte written back as it was doesn't count. (What was
+//! The writable private memory of the stopped process is read through `/proc/PID/mem`, only where `/proc/PID/pagemap`
+//! says that there is a page: looking makes none. Contents are compared, so a byte written back as it was doesn't
+//! count. (What was
 //! *written* the kernel tells only where it was built with soft-dirty bits, or to a process about itself.)
 
 mod blocks;

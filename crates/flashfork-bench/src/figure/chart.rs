@@ -45,8 +45,8 @@ pub(super) struct Chart<'a> {
     pub host: &'a HostCard,
 }
 
-/// The colour of a method. Okabe and Ito's vermilion, blue and green, which colour-blind people tell apart, the first and the
-/// last darkened so that text in them can be read on white.
+/// The colour of a method. Okabe and Ito's vermilion, blue and green, which colour-blind people tell apart, the first
+/// and the last darkened so that text in them can be read on white.
 pub(super) fn colour(method: Method) -> RGBColor {
     match method {
         Method::Fork4k => RGBColor(0xb9, 0x4a, 0x00),

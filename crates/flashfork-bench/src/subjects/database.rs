@@ -1,8 +1,8 @@
 //! The database of the SQLite experiments: four tables with integer and text columns, foreign keys and indexes.
 //!
-//! The rows are drawn from a fixed seed, so that every process of every run has the same database. It is built with ordinary
-//! INSERTs, once, into an image file; the processes that need it copy the image into memory with SQLite's backup API, which
-//! is about four times faster than the INSERTs.
+//! The rows are drawn from a fixed seed, so that every process of every run has the same database. It is built with
+//! ordinary INSERTs, once, into an image file; the processes that need it copy the image into memory with SQLite's
+//! backup API, which is about four times faster than the INSERTs.
 
 mod checksum;
 mod fill;
@@ -33,8 +33,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// The image of a database of about `size` bytes: from the directory `keep_in`, or built in `scratch` and then moved
-    /// there. Both must be on the same file system.
+    /// The image of a database of about `size` bytes: from the directory `keep_in`, or built in `scratch` and then
+    /// moved there. Both must be on the same file system.
     pub fn obtain(size: u64, keep_in: &Path, scratch: &Path) -> Result<Self, BenchError> {
         let name = format!("sample-{VERSION}-{}-sqlite-{}.db", size::Size(size), rusqlite::version());
         let path = keep_in.join(&name);

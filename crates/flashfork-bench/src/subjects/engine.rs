@@ -85,7 +85,8 @@ fn shortfall(report: &SealReport, expected: u64) -> String {
     format!("only {} of {} were sealed: {why}", show(report.sealed_bytes), show(expected))
 }
 
-/// Prepares this process for clones by `method`: seals it, at least `expected` bytes of it, or asks the kernel to fork on demand.
+/// Prepares this process for clones by `method`: seals it, at least `expected` bytes of it, or asks the kernel to fork
+/// on demand.
 pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>, BenchError> {
     match method {
         Method::Fork4k | Method::ForkThp | Method::Hugetlb => Ok(None),
@@ -94,7 +95,8 @@ pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>, BenchErr
     }
 }
 
-/// `fork(2)`: through the library where an engine is at work, else through the C library, as a program of each kind calls it.
+/// `fork(2)`: through the library where an engine is at work, else through the C library, as a program of each kind
+/// calls it.
 ///
 /// # Safety
 /// In the child of a process with several threads only async-signal-safe functions may be called.

@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use crate::subjects::Method;
 use flashfork_measure::BenchError;
 
-/// The variable to start the program with. `glibc.malloc.hugetlb=1` (glibc 2.35 and later) makes malloc ask for huge pages
-/// with `MADV_HUGEPAGE` where the machine's mode is `madvise`; 0 is glibc's default. Other C libraries don't know it, which
-/// shows in [`HeapPages`].
+/// The variable to start the program with. `glibc.malloc.hugetlb=1` (glibc 2.35 and later) makes malloc ask for huge
+/// pages with `MADV_HUGEPAGE` where the machine's mode is `madvise`; 0 is glibc's default. Other C libraries don't know
+/// it, which shows in [`HeapPages`].
 pub fn tunable(method: Method) -> (&'static str, String) {
     let huge = u8::from(method == Method::ForkThp);
     ("GLIBC_TUNABLES", format!("glibc.malloc.hugetlb={huge}"))
 }
 
-/// Forbids this process, and what it forks or starts, transparent huge pages when `method` wants 4 KB pages, and allows them
-/// otherwise. `PR_SET_THP_DISABLE`. Safe to call between fork and exec.
+/// Forbids this process, and what it forks or starts, transparent huge pages when `method` wants 4 KB pages, and allows
+/// them otherwise. `PR_SET_THP_DISABLE`. Safe to call between fork and exec.
 pub fn choose(method: Method) -> std::io::Result<()> {
     Ok(rustix::thread::disable_transparent_huge_pages(method.small_pages())?)
 }

@@ -1,5 +1,5 @@
-//! How much memory processes hold, the kernel's share included: a memory cgroup of their own where one can be made, else what the
-//! machine no longer has.
+//! How much memory processes hold, the kernel's share included: a memory cgroup of their own where one can be made,
+//! else what the machine no longer has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,8 +85,9 @@ fn move_to(dir: &Path) -> bool {
     fs::write(dir.join("cgroup.procs"), std::process::id().to_string()).is_ok()
 }
 
-/// Where a cgroup may be made, where this process is, and the file that has the count: from the text of `/proc/self/cgroup`.
-/// With version 2 a cgroup beside the own one, because one with processes has no children that count (cgroups(7)).
+/// Where a cgroup may be made, where this process is, and the file that has the count: from the text of
+/// `/proc/self/cgroup`. With version 2 a cgroup beside the own one, because one with processes has no children that
+/// count (cgroups(7)).
 fn places(own: &str) -> Vec<(PathBuf, PathBuf, &'static str)> {
     let mut places = Vec::new();
     for line in own.lines() {

@@ -37,7 +37,8 @@ impl Pool {
         })
     }
 
-    /// Why a parent with `size` bytes can't be had from it whose writes, or whose children's, copy `copied` more, if so.
+    /// Why a parent with `size` bytes can't be had from it whose writes, or whose children's, copy `copied` more, if
+    /// so.
     pub(crate) fn lacks(&self, size: u64, copied: u64) -> Option<String> {
         if !size.is_multiple_of(HUGE) {
             return Some("the memory is no multiple of a huge page".to_owned());

@@ -29,8 +29,8 @@ impl Method {
     /// Those that work on any kernel.
     pub const STOCK: [Self; 3] = [Self::Fork4k, Self::ForkThp, Self::Seal];
 
-    /// The methods this kernel can for any size, baseline first, and why it can't the others. [`Method::Hugetlb`] is not among
-    /// them: that depends on how many pages are free at the moment.
+    /// The methods this kernel can for any size, baseline first, and why it can't the others. [`Method::Hugetlb`] is
+    /// not among them: that depends on how many pages are free at the moment.
     pub fn here() -> (Vec<Self>, Vec<(Self, String)>) {
         // Asked of a capability, not of this process: it shall go on with plain forks.
         match Host::probe().capability("on_demand_fork") {
@@ -59,8 +59,8 @@ impl Method {
 
     /// Bytes of memory a worker of this method with `size` bytes of data may use at its peak.
     ///
-    /// Each page table page (8 bytes per 4 KB) exists twice while a child lives. Sealing works in chunks beside the data
-    /// (at most 128 MB), and every page the parent writes afterwards (at most a tenth) exists twice.
+    /// Each page table page (8 bytes per 4 KB) exists twice while a child lives. Sealing works in chunks beside the
+    /// data (at most 128 MB), and every page the parent writes afterwards (at most a tenth) exists twice.
     pub fn memory_needed(self, size: u64) -> u64 {
         const PROGRAM: u64 = 32 << 20;
         const SEALING: u64 = 160 << 20;

@@ -36,8 +36,8 @@ impl Spec {
         format!("{} {}", self.method, show(self.size))
     }
 
-    /// Why the host's pool has not enough for it now, if so. `copied`: bytes that are copied on write meanwhile. To be asked
-    /// before each start: what was started before has taken its part.
+    /// Why the host's pool has not enough for it now, if so. `copied`: bytes that are copied on write meanwhile. To be
+    /// asked before each start: what was started before has taken its part.
     pub(crate) fn shortage(&self, copied: u64) -> Result<Option<String>, BenchError> {
         match self.method {
             Method::Hugetlb if self.size > 0 => Ok(Pool::read()?.lacks(self.size, copied)),
@@ -71,8 +71,8 @@ impl Spec {
     }
 }
 
-/// The methods this host can at the moment, those of the host's pool of huge pages included; the others are left out. Whether
-/// the pool has enough for a parent is [`Spec::shortage`]'s to say.
+/// The methods this host can at the moment, those of the host's pool of huge pages included; the others are left out.
+/// Whether the pool has enough for a parent is [`Spec::shortage`]'s to say.
 pub(crate) fn methods(results: &mut Results, progress: &mut dyn Progress) -> Result<Vec<Method>, BenchError> {
     let (mut methods, missing) = Method::here();
     match Pool::read()?.unusable() {

@@ -125,9 +125,11 @@ impl Region {
     }
 }
 
-/// The word at `index`: pseudo-random, no byte of it zero. Zero or compressible pages would flatter hypervisors and swap.
+/// The word at `index`: pseudo-random, no byte of it zero. Zero or compressible pages would flatter hypervisors and
+/// swap.
 ///
-/// The mixer is SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
+/// The mixer is SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA
+/// 2014).
 #[inline]
 pub(crate) fn word(index: usize) -> u64 {
     mix(index as u64) | 0x0101_0101_0101_0101

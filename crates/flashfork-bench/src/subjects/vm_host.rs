@@ -1,7 +1,7 @@
 //! What the experiments on virtual machines share: the monitor's shells, and templates.
 //!
-//! Shells are driven as the daemon drives them: `flashfork-shell` processes in their jail, each behind a Unix socket. Nothing
-//! in between adds to what is timed.
+//! Shells are driven as the daemon drives them: `flashfork-shell` processes in their jail, each behind a Unix socket.
+//! Nothing in between adds to what is timed.
 
 mod memory;
 mod template;

@@ -39,8 +39,8 @@ const PASSED_ON: [Signal; 6] =
 /// Those that a terminal sends to the whole group in front.
 const OF_TERMINALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
 
-/// Runs the command to its end. The terminal's own signals reach the program directly; those sent to us are passed on, and those that are
-/// ignored or blocked here are so there.
+/// Runs the command to its end. The terminal's own signals reach the program directly; those sent to us are passed on,
+/// and those that are ignored or blocked here are so there.
 pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
     let unable = |what: &str| {
         let what = format!("can't {what} {}", name.display());
@@ -88,8 +88,8 @@ fn child_signals() -> nix::Result<SignalFd> {
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }
 
-/// Where the program has been stopped this command stops too, or whoever started it would see it run; continued, it continues the
-/// program.
+/// Where the program has been stopped this command stops too, or whoever started it would see it run; continued, it
+/// continues the program.
 fn stop_with(program: Pid) {
     let stopped =
         |more: WaitPidFlag| match waitid(Id::Pid(program), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | more) {
@@ -129,8 +129,8 @@ fn descriptor(child: &Child) -> std::io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// In the child, before its exec: signals as this command's caller had them, where Rust's library has its own way; and the kernel ends the
-/// program when this command dies, so that a killed `flashfork run` leaves nothing behind.
+/// In the child, before its exec: signals as this command's caller had them, where Rust's library has its own way; and
+/// the kernel ends the program when this command dies, so that a killed `flashfork run` leaves nothing behind.
 fn as_found(blocked: &SigSet) -> std::io::Result<()> {
     for signal in [Signal::SIGPIPE, Signal::SIGCHLD].map(|signal| signal as i32) {
         if caller::ignored() & caller::bit(signal) != 0 {

@@ -15,8 +15,8 @@ use std::process::ExitCode;
 
 /// Run a program whose forks cost the same whatever its memory
 ///
-/// The program is started with the shim preloaded; nothing in it changes but the cost of its forks. At the end a line on the
-/// terminal says what that was. Statically linked and setuid programs can't be preloaded: they run as they are.
+/// The program is started with the shim preloaded; nothing in it changes but the cost of its forks. At the end a line
+/// on the terminal says what that was. Statically linked and setuid programs can't be preloaded: they run as they are.
 #[derive(Args)]
 #[command(override_usage = "flashfork run [OPTIONS] [--] <COMMAND>...")]
 #[command(after_help = "Example: flashfork run --report forks.json -- python3 server.py
@@ -43,7 +43,8 @@ pub struct RunArgs {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// On demand where the kernel can; else seal what the time lost in forks would have paid for, within 1.5 times the memory
+    /// On demand where the kernel can; else seal what the time lost in forks would have paid for, within 1.5 times the
+    /// memory
     #[default]
     Auto,
     /// Plain forks, counted
@@ -124,8 +125,8 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
     Ok(ExitCode::from(ended.code()))
 }
 
-/// The caller's, behind the one without which a program that gcc has built with AddressSanitizer refuses to start: its runtime wants to be
-/// the first library, and the shim is.
+/// The caller's, behind the one without which a program that gcc has built with AddressSanitizer refuses to start: its
+/// runtime wants to be the first library, and the shim is.
 fn asan_options(own: Option<OsString>) -> OsString {
     let mut options = OsString::from("verify_asan_link_order=0");
     if let Some(own) = own.filter(|own| !own.is_empty()) {

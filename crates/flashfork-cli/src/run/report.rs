@@ -151,7 +151,8 @@ impl Report {
         parts.join("; ")
     }
 
-    /// "312 forks, 5.9 ms → 24 µs each"; the first figure is the model's where the process sealed before it ever forked.
+    /// "312 forks, 5.9 ms → 24 µs each"; the first figure is the model's where the process sealed before it ever
+    /// forked.
     fn forks(&self, model: Option<&CostModel>) -> String {
         if let Some(us) = self.forks_on_demand.mean_us {
             let mut text = format!("{} on demand, {} each", forks(self.forks_on_demand.count), time(us));
@@ -213,8 +214,8 @@ impl Report {
             .collect()
     }
 
-    /// Where forks of the same memory on huge pages would have taken less time. Asked of the model alone, as `advise` does: beside its
-    /// prices the times measured here would count whatever else ran.
+    /// Where forks of the same memory on huge pages would have taken less time. Asked of the model alone, as `advise`
+    /// does: beside its prices the times measured here would count whatever else ran.
     fn beside_thp(&self, model: &CostModel) -> Option<String> {
         let forks = self.forks_after_seal.count;
         model.write_fork_thp?;

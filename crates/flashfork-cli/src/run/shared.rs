@@ -9,7 +9,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-/// A memfd that holds a `Stats`, mapped shared. It needs no directory, and is gone with this command, however that ends.
+/// A memfd that holds a `Stats`, mapped shared. It needs no directory, and is gone with this command, however that
+/// ends.
 pub struct SharedStats {
     file: File,
     map: MmapMut,
@@ -27,7 +28,8 @@ impl SharedStats {
         let mut file = File::from(memfd_create(c"flashfork-stats", MFdFlags::MFD_CLOEXEC)?);
         // Written, so that no page has to be found later, where there may be none and a signal instead (SIGBUS).
         file.write_all(&bytes)?;
-        // SAFETY: the memfd was just made; whoever else maps it only changes 64-bit counters, which are read as atomics.
+        // SAFETY: the memfd was just made; whoever else maps it only changes 64-bit counters, which are read as
+        // atomics.
         let map = unsafe { MmapMut::map_mut(&file) }?;
         Ok(SharedStats { file, map })
     }
@@ -39,7 +41,8 @@ impl SharedStats {
 
     /// The counters.
     pub fn get(&self) -> &Stats {
-        // SAFETY: the mapping is page-aligned, as long as a Stats, and every bit pattern is a valid one; all access is atomic.
+        // SAFETY: the mapping is page-aligned, as long as a Stats, and every bit pattern is a valid one; all access is
+        // atomic.
         unsafe { &*self.map.as_ptr().cast::<Stats>() }
     }
 }

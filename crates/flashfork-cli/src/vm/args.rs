@@ -28,7 +28,8 @@ fn memory(text: &str) -> Result<Size, String> {
 #[derive(Args)]
 #[command(after_help = "Example: flashfork vm run -- echo hello")]
 pub struct VmArgs {
-    /// The daemon's socket [default: the user's own; `run`, `template create` and `template load` start a daemon there if there is none]
+    /// The daemon's socket [default: the user's own; `run`, `template create` and `template load` start a daemon there
+    /// if there is none]
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Print JSON

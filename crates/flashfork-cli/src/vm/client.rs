@@ -43,8 +43,8 @@ impl Client {
         }
     }
 
-    /// A connection. What listens must run as this user or as root: any other could show the user what it likes, and would
-    /// get to know what the user does.
+    /// A connection. What listens must run as this user or as root: any other could show the user what it likes, and
+    /// would get to know what the user does.
     fn connect(&self) -> std::io::Result<UnixStream> {
         let stream = UnixStream::connect(&self.socket)?;
         let peer = getsockopt(&stream, PeerCredentials)?;

@@ -32,9 +32,9 @@ fn guest(e: impl std::fmt::Display) -> CliError {
     CliError::Unable(e.to_string())
 }
 
-/// Runs `argv` in the clone with this command's standard streams; its exit status becomes this command's. It gets a terminal
-/// if `terminal` says so, or somebody sits at both ends of this command. Of `signals` caught before the command has those that
-/// came too, and none ends this process.
+/// Runs `argv` in the clone with this command's standard streams; its exit status becomes this command's. It gets a
+/// terminal if `terminal` says so, or somebody sits at both ends of this command. Of `signals` caught before the
+/// command has those that came too, and none ends this process.
 pub fn exec(
     client: &Client,
     clone: &str,

@@ -71,7 +71,8 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    /// Until the clone ends: its signals to it, its exit status from it. The template stops and continues this command with its clone.
+    /// Until the clone ends: its signals to it, its exit status from it. The template stops and continues this command
+    /// with its clone.
     fn attend(mut self) -> Result<u8, CliError> {
         let asked = Instant::now();
         loop {
@@ -137,8 +138,8 @@ impl Running<'_> {
             if signal == libc::SIGCONT && from_template {
                 continue;
             }
-            // A stopped job is continued as a whole. A template that is gone is told of by the link; one that has not read hundreds of
-            // signals before will not miss this.
+            // A stopped job is continued as a whole. A template that is gone is told of by the link; one that has not
+            // read hundreds of signals before will not miss this.
             let group = info.ssi_code == caller::FROM_KERNEL || signal == libc::SIGCONT;
             let _ = self.link.ask(Ask::Signal { signal, group }, &[]);
         }

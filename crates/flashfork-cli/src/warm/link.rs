@@ -162,7 +162,8 @@ impl Link {
         }
     }
 
-    /// How the template's process is. One that is gone may have left the connection to what it has started while it was warmed.
+    /// How the template's process is. One that is gone may have left the connection to what it has started while it was
+    /// warmed.
     pub fn state(&self) -> State {
         let Some(pid) = self.template else { return State::Runs };
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `flashfork warm`, `clone`, `ls` and `rm`: templates of processes, and clones of them from the shell.
 //!
-//! A template is a process that waits at its ready point, in the shim; its name is a socket in a directory of the user's own. Each
-//! command talks to it directly: there is no daemon.
+//! A template is a process that waits at its ready point, in the shim; its name is a socket in a directory of the
+//! user's own. Each command talks to it directly: there is no daemon.
 
 mod call;
 pub mod caller;
@@ -21,8 +21,9 @@ pub use names::Name;
 
 /// Start a program and keep it, warm, as a template for `flashfork clone`
 ///
-/// The program runs until it is ready: CPython, Perl and Ruby when the code they were given has run, any other dynamically linked program
-/// when it is linked and about to enter main. There it waits, in the background, until `flashfork rm`. docs/WARM.md has the details.
+/// The program runs until it is ready: CPython, Perl and Ruby when the code they were given has run, any other
+/// dynamically linked program when it is linked and about to enter main. There it waits, in the background, until
+/// `flashfork rm`. docs/WARM.md has the details.
 #[derive(Args)]
 #[command(override_usage = "flashfork warm [OPTIONS] <NAME> [--] <COMMAND>...")]
 #[command(after_help = "Examples:
@@ -55,8 +56,9 @@ enum Ready {
 
 /// Run a clone of a template as if it were a program started here
 ///
-/// The clone has this command's standard streams, working directory, environment, umask, limits, priority and signals, and ARGS behind the
-/// arguments its template was started with. Signals are passed on to it; its exit status is this command's.
+/// The clone has this command's standard streams, working directory, environment, umask, limits, priority and signals,
+/// and ARGS behind the arguments its template was started with. Signals are passed on to it; its exit status is this
+/// command's.
 #[derive(Args)]
 #[command(after_help = "Example: flashfork clone py script.py --verbose < input > output
 
@@ -97,8 +99,8 @@ pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
     call::clone(&args.name, &args.args).map(ExitCode::from)
 }
 
-/// `clone NAME ARGS…` when it is as plain as that, in a process that has all of its standard streams: Rust's runtime opens those that are
-/// missing.
+/// `clone NAME ARGS…` when it is as plain as that, in a process that has all of its standard streams: Rust's runtime
+/// opens those that are missing.
 #[cfg(not(test))]
 pub fn plain_clone(mut words: impl Iterator<Item = OsString>) -> Option<(Name, Vec<OsString>)> {
     let clone = words.next()? == "clone";

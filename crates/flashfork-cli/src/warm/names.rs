@@ -105,8 +105,9 @@ impl Names {
         Ok(self.sockets()?.filter(|name| name.0.starts_with('.')).collect())
     }
 
-    /// Keeps other commands from giving and taking names as long as the result lives. A name is given, or taken from a template that is
-    /// gone, in that time only: so what was found dead is still so when it is removed. A template that lives gives up its own without.
+    /// Keeps other commands from giving and taking names as long as the result lives. A name is given, or taken from a
+    /// template that is gone, in that time only: so what was found dead is still so when it is removed. A template that
+    /// lives gives up its own without.
     pub fn lock(&self) -> Result<Flock<OwnedFd>, CliError> {
         let failed = |e: nix::Error| CliError::file("lock", &self.path)(e.into());
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_RDONLY;

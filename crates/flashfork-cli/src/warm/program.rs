@@ -14,9 +14,9 @@ const INTERPRETER: u32 = 3;
 /// As deep as the kernel follows `#!` lines (fs/exec.c).
 const DEEPEST: usize = 5;
 
-/// Refuses what can't be preloaded: statically linked programs, which would run to their end, and those that run with other rights than
-/// their caller's. With `work`, because the program is to do some of its own before it is ready, also scripts that do theirs in programs
-/// which they start.
+/// Refuses what can't be preloaded: statically linked programs, which would run to their end, and those that run with
+/// other rights than their caller's. With `work`, because the program is to do some of its own before it is ready, also
+/// scripts that do theirs in programs which they start.
 pub fn check(name: &OsStr, work: bool) -> Result<(), CliError> {
     let mut path = find(name)?;
     let script = path.clone();
@@ -98,7 +98,8 @@ impl Rights {
     }
 }
 
-/// Why a program would run with rights that its caller doesn't have: into such the dynamic linker lets no shim (`AT_SECURE`, ld.so(8)).
+/// Why a program would run with rights that its caller doesn't have: into such the dynamic linker lets no shim
+/// (`AT_SECURE`, ld.so(8)).
 fn other_rights(about: &std::fs::Metadata, capabilities: bool, own: Rights) -> Option<&'static str> {
     let mode = about.mode();
     if mode & 0o4000 != 0 && about.uid() != own.user {

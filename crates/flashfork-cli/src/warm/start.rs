@@ -11,8 +11,8 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// Writes this process, `arguments` and the environment into a memfd; or into a pipe where a limit on the size of files, which goes for
-/// memfds too, leaves no room.
+/// Writes this process, `arguments` and the environment into a memfd; or into a pipe where a limit on the size of
+/// files, which goes for memfds too, leaves no room.
 pub fn file<'a>(arguments: impl ExactSizeIterator<Item = &'a OsStr> + Clone) -> Result<File, CliError> {
     let failed =
         |e: std::io::Error| CliError::Unable(format!("can't write down what the clone takes over: {e}; free memory"));

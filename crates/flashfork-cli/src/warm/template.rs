@@ -231,8 +231,9 @@ fn start(args: &WarmArgs, passed: [RawFd; 3]) -> Result<Child, CliError> {
     command.spawn().map_err(|e| CliError::Unable(format!("can't run '{}': {e}", args.command[0].display())))
 }
 
-/// In the child before its exec: a session of its own, no signal blocked or ignored (each clone has its caller's), and of the descriptors
-/// those passed: others of this command's caller would stay open for good. Until it is ready it ends with this command.
+/// In the child before its exec: a session of its own, no signal blocked or ignored (each clone has its caller's), and
+/// of the descriptors those passed: others of this command's caller would stay open for good. Until it is ready it ends
+/// with this command.
 fn prepare(passed: [RawFd; 3], starter: u32) -> std::io::Result<()> {
     nix::unistd::setsid()?;
     // SAFETY: takes numbers.

@@ -254,7 +254,8 @@ fn nothing_is_left_when_anybody_is_killed_at_any_moment() {
     assert_eq!(std::fs::read_dir(place.path().join("flashfork/templates")).unwrap().count(), 0);
 }
 
-/// Each finds the name free, taken, or its template gone, and says so; a name never leads to nobody for long, nor is one lost.
+/// Each finds the name free, taken, or its template gone, and says so; a name never leads to nobody for long, nor is
+/// one lost.
 #[test]
 fn commands_on_one_name_at_once_do_not_confuse_each_other() {
     let rounds = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 300 } else { 25 };

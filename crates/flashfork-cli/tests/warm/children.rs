@@ -71,7 +71,8 @@ fn a_child_of_the_warm_up_keeps_no_connection() {
     assert_eq!(stdout(&started.place.run(&["clone", "t"])), "main\n");
 }
 
-/// One that the C library knows nothing of keeps the socket: the name is known to be of a template that is gone all the same.
+/// One that the C library knows nothing of keeps the socket: the name is known to be of a template that is gone all the
+/// same.
 #[test]
 fn a_template_that_is_gone_is_told_though_a_child_keeps_its_socket() {
     let (started, success, said) = warm("syscall(SYS_clone,SIGCHLD,0,0,0,0)", FOREVER, "0");

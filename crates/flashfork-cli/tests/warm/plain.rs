@@ -1,4 +1,5 @@
-//! A clone does what its program does when it is started anew, also where it was made ahead, and where its end could be told early.
+//! A clone does what its program does when it is started anew, also where it was made ahead, and where its end could be
+//! told early.
 
 use crate::place::{Place, kill, state, stderr, stdout, until};
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,5 @@
-//! Templates that don't answer, and commands that are interrupted while they wait: nothing waits for ever, nothing is left.
+//! Templates that don't answer, and commands that are interrupted while they wait: nothing waits for ever, nothing is
+//! left.
 
 use crate::place::{FalseTemplate, Place, kill, line, pids, signal, state, stderr, stdout, until};
 use std::io::{BufRead, BufReader};

@@ -87,7 +87,8 @@ unsafe fn in_steps(
     }
     if !cut_off.is_empty() {
         match had_end {
-            // Kernels before 6.17 have cut it off already, and ask about the rest alone. Later ones ask about all of it first.
+            // Kernels before 6.17 have cut it off already, and ask about the rest alone. Later ones ask about all of it
+            // first.
             Ok(true) if !is_mapped(cut_off)? => whole.end = cut_off.start,
             Ok(true) => {}
             _ => return Err(Errno::EFAULT),

@@ -25,8 +25,8 @@ const ADVICE_SHIFT: u32 = 57;
 const ADVICES: [(&[u8; 2], u32); 4] =
     [(b"hg", k::MADV_HUGEPAGE), (b"nh", k::MADV_NOHUGEPAGE), (b"rr", k::MADV_RANDOM), (b"sr", k::MADV_SEQUENTIAL)];
 
-/// Among the bits of advice: the mapping was made with `MAP_NORESERVE`, and what it grows by isn't charged either (mmap(2)). Sealed
-/// memory itself always is such a mapping.
+/// Among the bits of advice: the mapping was made with `MAP_NORESERVE`, and what it grows by isn't charged either
+/// (mmap(2)). Sealed memory itself always is such a mapping.
 pub const UNRESERVED: u8 = 16;
 
 /// The advice of a VMA as four bits.

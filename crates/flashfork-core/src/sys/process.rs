@@ -33,8 +33,9 @@ pub unsafe fn clone_odf() -> Result<i32> {
     unsafe { syscall2(Sysno::clone3, args.as_ptr() as usize, size_of_val(&args)) }.map(|pid| pid as i32)
 }
 
-/// Whether the next child would be in another namespace of processes than the caller, after `unshare(CLONE_NEWPID)` or `setns(2)`: the
-/// first there ends the namespace when it ends, and must be the program's own (pid_namespaces(7)). False where /proc doesn't tell.
+/// Whether the next child would be in another namespace of processes than the caller, after `unshare(CLONE_NEWPID)` or
+/// `setns(2)`: the first there ends the namespace when it ends, and must be the program's own (pid_namespaces(7)).
+/// False where /proc doesn't tell.
 pub fn children_go_elsewhere() -> bool {
     let (mut own, mut next) = ([0; 32], [0; 32]);
     let Ok(own_len) = readlink(c"/proc/thread-self/ns/pid", &mut own) else { return false };
@@ -45,8 +46,8 @@ pub fn children_go_elsewhere() -> bool {
     }
 }
 
-/// A fork without libc whose child sends no signal when it ends (`clone(2)`). 0 in the child. `EAGAIN` where it would be the first of
-/// another namespace.
+/// A fork without libc whose child sends no signal when it ends (`clone(2)`). 0 in the child. `EAGAIN` where it would
+/// be the first of another namespace.
 ///
 /// # Safety
 /// As `fork(2)` made without libc: the child may only do what is async-signal-safe.

@@ -1,7 +1,7 @@
 //! Labels beside line ends, moved apart where the lines end close to each other.
 
-/// Heights for labels that want to be at `wanted` (pixels from the top), at least `gap` apart and in the same order. Labels
-/// that are too close share the way between them.
+/// Heights for labels that want to be at `wanted` (pixels from the top), at least `gap` apart and in the same order.
+/// Labels that are too close share the way between them.
 pub fn apart(wanted: &[f64], gap: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));

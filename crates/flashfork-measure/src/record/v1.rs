@@ -34,8 +34,8 @@ const OBSERVED: [&str; 26] = [
     "warm_up",
     "written_pages",
 ];
-/// What a process was measured beside: chosen for the empty one beside those of a size, which nothing else tells from the
-/// empty one beside others.
+/// What a process was measured beside: chosen for the empty one beside those of a size, which nothing else tells from
+/// the empty one beside others.
 const BESIDE: [&str; 2] = ["beside_methods", "beside_size"];
 
 /// Makes a document of that schema one of the schema of today, as far as it is one; reading it then says what is wrong.

@@ -1,5 +1,5 @@
-//! Percentile bootstrap: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", The Annals of Statistics 7(1), 1979;
-//! whole rounds are drawn, as for clustered data in A. C. Davison and D. V. Hinkley, "Bootstrap Methods and their
+//! Percentile bootstrap: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", The Annals of Statistics 7(1),
+//! 1979; whole rounds are drawn, as for clustered data in A. C. Davison and D. V. Hinkley, "Bootstrap Methods and their
 //! Application", 1997, section 3.8.
 
 use super::{Rounds, median, quantile};
@@ -41,8 +41,8 @@ pub fn median_interval(rounds: &Rounds) -> Option<Interval> {
     Some(percentile_interval(&mut medians))
 }
 
-/// The quantile `q` (0 to 1) of all samples with its 95 % interval; `None` without samples. Intervals of quantiles near the ends
-/// are narrow if few samples lie beyond.
+/// The quantile `q` (0 to 1) of all samples with its 95 % interval; `None` without samples. Intervals of quantiles near
+/// the ends are narrow if few samples lie beyond.
 pub fn quantile_of(rounds: &Rounds, q: f64) -> Option<Ratio> {
     let rounds = filled(rounds);
     if rounds.is_empty() {
@@ -61,8 +61,8 @@ pub fn quantile_of(rounds: &Rounds, q: f64) -> Option<Ratio> {
 
 /// The median of `a` divided by the median of `b`, with its 95 % interval; `None` without samples on either side.
 ///
-/// With equally many rounds on both sides the same rounds are drawn for both: what was measured side by side stays side by
-/// side, and drift common to both cancels.
+/// With equally many rounds on both sides the same rounds are drawn for both: what was measured side by side stays side
+/// by side, and drift common to both cancels.
 pub fn ratio_of_medians(a: &Rounds, b: &Rounds) -> Option<Ratio> {
     let (a, b) = (filled(a), filled(b));
     if a.is_empty() || b.is_empty() {
@@ -81,8 +81,8 @@ pub fn ratio_of_medians(a: &Rounds, b: &Rounds) -> Option<Ratio> {
     Some(Ratio { value, interval: percentile_interval(&mut ratios) })
 }
 
-/// The rounds to draw from. Of a single one the samples are drawn: the interval is then too narrow by what differs between
-/// rounds, but it doesn't pretend to be a point.
+/// The rounds to draw from. Of a single one the samples are drawn: the interval is then too narrow by what differs
+/// between rounds, but it doesn't pretend to be a point.
 pub(super) fn filled(rounds: &Rounds) -> Vec<&[f64]> {
     let filled: Vec<&[f64]> = rounds.0.iter().map(Vec::as_slice).filter(|samples| !samples.is_empty()).collect();
     match filled[..] {

@@ -1,7 +1,8 @@
 //! Linear fits with bootstrap intervals and residuals.
 //!
-//! Least squares by relative error: a fork of nothing and one of a gigabyte should be met equally well. Intervals: whole rounds
-//! are drawn anew for every cell, the medians taken again and the line fitted again (see [`median_interval`]).
+//! Least squares by relative error: a fork of nothing and one of a gigabyte should be met equally well. Intervals:
+//! whole rounds are drawn anew for every cell, the medians taken again and the line fitted again (see
+//! [`median_interval`]).
 //!
 //! [`median_interval`]: super::median_interval
 
@@ -39,7 +40,8 @@ impl<const N: usize> Fit<N> {
     }
 }
 
-/// Fits cost = Σ coefficient · amount; `None` with too few or too similar observations, or a cost that is not above zero.
+/// Fits cost = Σ coefficient · amount; `None` with too few or too similar observations, or a cost that is not above
+/// zero.
 pub fn fit<const N: usize>(observations: &[Observation<N>]) -> Option<Fit<N>> {
     let rounds: Vec<Vec<&[f64]>> = observations.iter().map(|observation| filled(&observation.cost)).collect();
     if rounds.iter().any(Vec::is_empty) {

@@ -39,8 +39,8 @@ impl Summary {
         })
     }
 
-    /// Width of the middle 80 % relative to the median: 0.2 means p10 to p90 span a fifth of the median. Infinite or NaN
-    /// when the median is zero.
+    /// Width of the middle 80 % relative to the median: 0.2 means p10 to p90 span a fifth of the median. Infinite or
+    /// NaN when the median is zero.
     pub fn spread(&self) -> f64 {
         (self.p90 - self.p10) / self.p50
     }
@@ -48,8 +48,8 @@ impl Summary {
 
 /// The quantile `q` (0 to 1) of ascending, non-empty `sorted` samples.
 ///
-/// Definition 7 of R. J. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages", The American Statistician 50(4),
-/// 1996: linear interpolation at position (n − 1)·q, what R and NumPy do unless told otherwise.
+/// Definition 7 of R. J. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages", The American Statistician
+/// 50(4), 1996: linear interpolation at position (n − 1)·q, what R and NumPy do unless told otherwise.
 ///
 /// # Panics
 /// When `sorted` is empty.

@@ -1,9 +1,9 @@
 //! Whether two series differ, without assuming how they are distributed.
 //!
-//! H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random Variables is Stochastically Larger than the Other",
-//! The Annals of Mathematical Statistics 18(1), 1947. Normal approximation with correction for ties and continuity, as in
-//! E. L. Lehmann, "Nonparametrics", 1975, section 1.4. Several tests together: S. Holm, "A Simple Sequentially Rejective
-//! Multiple Test Procedure", Scandinavian Journal of Statistics 6(2), 1979.
+//! H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random Variables is Stochastically Larger than the
+//! Other", The Annals of Mathematical Statistics 18(1), 1947. Normal approximation with correction for ties and
+//! continuity, as in E. L. Lehmann, "Nonparametrics", 1975, section 1.4. Several tests together: S. Holm, "A Simple
+//! Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6(2), 1979.
 
 /// The outcome of a rank test.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -14,7 +14,8 @@ pub struct RankTest {
     pub second_larger: f64,
 }
 
-/// Compares two series of independent samples; `None` with fewer than four on either side, where the approximation fails.
+/// Compares two series of independent samples; `None` with fewer than four on either side, where the approximation
+/// fails.
 pub fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     let (n, m) = (first.len() as f64, second.len() as f64);
     if first.len() < 4 || second.len() < 4 {
@@ -40,8 +41,8 @@ pub fn rank_test(first: &[f64], second: &[f64]) -> Option<RankTest> {
     Some(RankTest { p, second_larger: u / (n * m) })
 }
 
-/// The smallest probability that [`rank_test`] can give for so many samples: when all of one side lie above all of the other.
-/// What is not below it can't be told however large the difference is. 1 with fewer than four on either side.
+/// The smallest probability that [`rank_test`] can give for so many samples: when all of one side lie above all of the
+/// other. What is not below it can't be told however large the difference is. 1 with fewer than four on either side.
 pub fn smallest_p(first: usize, second: usize) -> f64 {
     let series = |count: usize, from: f64| (0..count).map(|i| from + i as f64).collect::<Vec<f64>>();
     rank_test(&series(first, 0.0), &series(second, first as f64)).map_or(1.0, |test| test.p)
@@ -62,8 +63,8 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
 
 /// The probability that a standard normal deviate exceeds `z` ≥ 0.
 ///
-/// M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions", 1964, formula 26.2.17; error below 7.5e-8. Beyond 4
-/// the asymptotic series 26.2.12, whose error there is less than one in a hundred of the value.
+/// M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions", 1964, formula 26.2.17; error below 7.5e-8.
+/// Beyond 4 the asymptotic series 26.2.12, whose error there is less than one in a hundred of the value.
 fn upper_tail(z: f64) -> f64 {
     let density = (-z * z / 2.0).exp() / std::f64::consts::TAU.sqrt();
     if z > 4.0 {
@@ -115,7 +116,8 @@ mod tests {
 
     #[test]
     fn ties_are_counted_as_the_textbooks_do() {
-        // By hand: mid-ranks 1.5 1.5 5 5 5 | 5 5 8.5 8.5 10, so U = 22 (of 25); ties 6 + 120 + 6, variance 25/12 (11 - 132/90).
+        // By hand: mid-ranks 1.5 1.5 5 5 5 | 5 5 8.5 8.5 10, so U = 22 (of 25); ties 6 + 120 + 6, variance 25/12 (11 -
+        // 132/90).
         let test = rank_test(&[1.0, 1.0, 2.0, 2.0, 2.0], &[2.0, 2.0, 3.0, 3.0, 4.0]).unwrap();
         let z = (22.0 - 12.5 - 0.5) / (25.0 / 12.0 * (11.0 - 132.0 / 90.0_f64)).sqrt();
         assert!(

@@ -30,8 +30,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// Starts this program again as the worker for `subject`, with `environment` on top of the caller's. `name` is used in
-    /// errors.
+    /// Starts this program again as the worker for `subject`, with `environment` on top of the caller's. `name` is used
+    /// in errors.
     pub(super) fn open(
         subject: &str,
         name: String,

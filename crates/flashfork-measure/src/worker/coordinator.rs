@@ -48,8 +48,8 @@ impl<S: Subject> Worker<S> {
         self.channel.read()
     }
 
-    /// Whether [`Worker::receive`] would return at once, waiting at most `patience` for that. For coordinators that watch
-    /// something while the worker works.
+    /// Whether [`Worker::receive`] would return at once, waiting at most `patience` for that. For coordinators that
+    /// watch something while the worker works.
     pub fn answered_within(&self, patience: Duration) -> Result<bool, BenchError> {
         self.channel.readable_within(patience)
     }

@@ -1,7 +1,8 @@
-//! A clone made ahead: forked when nobody waits for it, it comes as far as a clone does without a caller, and waits there for one.
+//! A clone made ahead: forked when nobody waits for it, it comes as far as a clone does without a caller, and waits
+//! there for one.
 //!
-//! What a fork costs, and what a clone's first steps cost, is paid then. There is one at a time; whoever comes when there is none has a
-//! clone forked for him.
+//! What a fork costs, and what a clone's first steps cost, is paid then. There is one at a time; whoever comes when
+//! there is none has a clone forked for him.
 
 use super::message::{pass, take};
 use super::prepare::threads;
@@ -11,8 +12,8 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use flashfork_warm::ReadyAt;
 
-/// For how many milliseconds nothing must have happened before one is made: those who do something now come first. More where a clone runs,
-/// whose end may come every moment, and is to be told at once.
+/// For how many milliseconds nothing must have happened before one is made: those who do something now come first. More
+/// where a clone runs, whose end may come every moment, and is to be told at once.
 const PAUSE: c_int = 1;
 const PAUSE_BESIDE: c_int = 5;
 
@@ -101,14 +102,14 @@ pub fn is_ahead() -> bool {
     unsafe { TEMPLATE.get() }.as_ref().is_some_and(|template| template.ahead.far >= 0)
 }
 
-/// Returns when this process has a caller, and has taken over what is his; ends it when there will be none. One that could
-/// not be `rehearsed` waits for nobody.
+/// Returns when this process has a caller, and has taken over what is his; ends it when there will be none. One that
+/// could not be `rehearsed` waits for nobody.
 pub fn wait_for_caller(rehearsed: bool) {
     // SAFETY: one thread, which keeps no other reference to these; the template's copy is of no use afterwards.
     unsafe {
         let Some(template) = TEMPLATE.get() else { return };
-        // Threads that handlers of forks have started would not get what is a caller's: his nice value, CPUs and signals.
-        // Whom it was given to already keeps it; nobody else gets it.
+        // Threads that handlers of forks have started would not get what is a caller's: his nice value, CPUs and
+        // signals. Whom it was given to already keeps it; nobody else gets it.
         if !rehearsed || threads() != 1 {
             libc::shutdown(template.ahead.far, libc::SHUT_RD);
         }
@@ -124,8 +125,8 @@ pub fn wait_for_caller(rehearsed: bool) {
 /// How many signals are kept for the caller's program.
 const KEPT: usize = 32;
 
-/// Signals that others have sent before there was a caller would come upon his program: they go. Those of the template are the caller's
-/// already; those of this process and of the kernel (timers) are the program's.
+/// Signals that others have sent before there was a caller would come upon his program: they go. Those of the template
+/// are the caller's already; those of this process and of the kernel (timers) are the program's.
 fn forget_signals(template: c_int) {
     // SAFETY: all structures are locals of which all zeros are a value; every signal is blocked here.
     unsafe {

@@ -12,10 +12,12 @@ pub fn signal() -> c_int {
     libc::SIGRTMIN()
 }
 
-/// Tells it, when all that is left of this clone is memory of its own: to take that apart may last longer than all that the program did. Descriptors
-/// are closed first, so that nobody finds a lock or a pipe still held. To be called last. Where it can't be told, the end itself tells.
+/// Tells it, when all that is left of this clone is memory of its own: to take that apart may last longer than all that
+/// the program did. Descriptors are closed first, so that nobody finds a lock or a pipe still held. To be called last.
+/// Where it can't be told, the end itself tells.
 pub fn tell(status: c_int) {
-    // SAFETY: plain calls on this process, which only ends after this; it has no other thread that would miss a descriptor.
+    // SAFETY: plain calls on this process, which only ends after this; it has no other thread that would miss a
+    // descriptor.
     unsafe {
         let Some(given) = CLONE.get() else { return };
         // Not in a process that the clone has forked.
@@ -55,8 +57,9 @@ pub fn told(info: &libc::signalfd_siginfo) -> Option<(i32, c_int)> {
 
 static REGISTER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// What `atexit` is made of. While a program is warmed, OpenSSL's handler is left out, as programs may ask it to (`OPENSSL_INIT_NO_ATEXIT`):
-/// it frees what the end of the process frees, and goes through memory for longer than a whole Python script may last.
+/// What `atexit` is made of. While a program is warmed, OpenSSL's handler is left out, as programs may ask it to
+/// (`OPENSSL_INIT_NO_ATEXIT`): it frees what the end of the process frees, and goes through memory for longer than a
+/// whole Python script may last.
 ///
 /// # Safety
 /// As the C library's own.

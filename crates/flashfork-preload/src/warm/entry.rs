@@ -95,7 +95,8 @@ unsafe fn arguments(count: usize, first: *mut *mut c_char) -> Option<(c_int, *mu
     }
 }
 
-/// The ready point where the program calls, if that is where it is to be: 1 in clones, 0 where there is nothing to wait for.
+/// The ready point where the program calls, if that is where it is to be: 1 in clones, 0 where there is nothing to wait
+/// for.
 ///
 /// # Safety
 /// Both are null, or those of `main`.

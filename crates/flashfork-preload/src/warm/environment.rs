@@ -55,12 +55,13 @@ extern "C" fn init() {
 /// What `pthread_atfork(3)` takes.
 type Handler = unsafe extern "C" fn();
 
-/// `pthread_atfork(3)`. Looked up, for glibc has a part of it in each object that calls it, and that part needs what musl lacks.
+/// `pthread_atfork(3)`. Looked up, for glibc has a part of it in each object that calls it, and that part needs what
+/// musl lacks.
 fn after_forks_in_child(handler: Handler) {
     type Register = unsafe extern "C" fn(Option<Handler>, Option<Handler>, Option<Handler>, *const c_void) -> c_int;
     for name in [c"__register_atfork", c"pthread_atfork"] {
-        // SAFETY: looks through what is loaded. glibc's function takes the object whose end takes the handler away, here none;
-        // musl's takes no fourth argument and so doesn't look at it.
+        // SAFETY: looks through what is loaded. glibc's function takes the object whose end takes the handler away,
+        // here none; musl's takes no fourth argument and so doesn't look at it.
         unsafe {
             let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
             if !found.is_null() {

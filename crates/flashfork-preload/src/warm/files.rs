@@ -1,7 +1,9 @@
-//! The files that the program was made of when it was warmed: clones run what was in them then, so their callers are told of changes.
+//! The files that the program was made of when it was warmed: clones run what was in them then, so their callers are
+//! told of changes.
 //!
-//! Each is watched for itself (`inotify(7)`): a look at the queue is one system call, and what was written before a caller came is in it.
-//! An event only says where to look; what counts is which file the name leads to, its length and when it was written.
+//! Each is watched for itself (`inotify(7)`): a look at the queue is one system call, and what was written before a
+//! caller came is in it. An event only says where to look; what counts is which file the name leads to, its length and
+//! when it was written.
 
 use super::Single;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -73,7 +75,8 @@ pub unsafe fn note(name: &CStr) {
 /// As [`note`].
 pub unsafe fn note_objects() {
     unsafe extern "C" fn each(object: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
-        // SAFETY: the loader's own text; the program's name is empty, and so is that of the kernel's object in some versions.
+        // SAFETY: the loader's own text; the program's name is empty, and so is that of the kernel's object in some
+        // versions.
         unsafe {
             let name = CStr::from_ptr((*object).dlpi_name);
             if name.to_bytes().first() == Some(&b'/') && !name.to_bytes().ends_with(SHIM) {

@@ -1,5 +1,6 @@
-//! Perl and Ruby: their own `main` runs, with arguments that have it do the warm-up, wait, and in clones run what the callers name.
-//! `perl.pl` and `ruby.rb` do it in their own language; they reach the shim by `syscall` (see `script.rs`) and fork by their own `fork`.
+//! Perl and Ruby: their own `main` runs, with arguments that have it do the warm-up, wait, and in clones run what the
+//! callers name. `perl.pl` and `ruby.rb` do it in their own language; they reach the shim by `syscall` (see
+//! `script.rs`) and fork by their own `fork`.
 
 use super::entry::{Main, name_of_program};
 use super::{MAIN, Single};
@@ -94,8 +95,8 @@ unsafe fn run(main: Main, words: &mut Words, env: *mut *mut c_char) -> c_int {
     unsafe { main(words.count as c_int, words.all.as_mut_ptr(), env) }
 }
 
-/// `perl OPTIONS -M-integer;BEGIN{…} /dev/fd/N …`: the text runs while the program is compiled, before its first line is read, and
-/// in clones puts the caller's program behind N.
+/// `perl OPTIONS -M-integer;BEGIN{…} /dev/fd/N …`: the text runs while the program is compiled, before its first line
+/// is read, and in clones puts the caller's program behind N.
 unsafe fn perl(new: &mut Words, code: Option<*mut c_char>, words: &[*mut c_char], at: usize) {
     // SAFETY: strings that end with a NUL; descriptors are checked.
     unsafe {

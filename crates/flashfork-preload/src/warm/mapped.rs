@@ -46,7 +46,8 @@ impl Line {
         }
     }
 
-    /// None for memory of the process's own: sealed memory, and a caller's request, are private mappings of files without a name.
+    /// None for memory of the process's own: sealed memory, and a caller's request, are private mappings of files
+    /// without a name.
     fn key(&self) -> Option<u64> {
         let own = !self.file || !self.shared && self.path == MEMFD.len();
         (!own).then_some(self.hash ^ u64::from(self.shared))
@@ -103,8 +104,9 @@ pub fn note() {
     files.pages = unwritable().filter(|_| noted);
 }
 
-/// Pages of all mappings but private, writable ones (`size` and `data` of `proc_pid_statm(5)`): a number that is had in microseconds, where
-/// the list takes one for each line. What a program has of its own changes it seldom, a shared mapping or a library always does.
+/// Pages of all mappings but private, writable ones (`size` and `data` of `proc_pid_statm(5)`): a number that is had in
+/// microseconds, where the list takes one for each line. What a program has of its own changes it seldom, a shared
+/// mapping or a library always does.
 fn unwritable() -> Option<u64> {
     let mut text = [0u8; 128];
     // SAFETY: the buffer is as long as said; the descriptor is this function's own.

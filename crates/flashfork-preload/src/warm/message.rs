@@ -118,7 +118,8 @@ pub fn pass(socket: c_int, descriptors: [c_int; PASSED]) -> bool {
 pub fn take(socket: c_int) -> Option<[c_int; PASSED]> {
     let (mut byte, mut control) = (0u8, Control([0; 64]));
     let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: all zeros are a value of the structure; the buffers are as long as they say, and looked at within what was received.
+    // SAFETY: all zeros are a value of the structure; the buffers are as long as they say, and looked at within what
+    // was received.
     unsafe {
         let mut message: libc::msghdr = MaybeUninit::zeroed().assume_init();
         message.msg_iov = &raw mut vector;

@@ -1,8 +1,10 @@
-//! A template for `flashfork clone`: the program comes to its ready point, then waits and forks a clone for each caller.
+//! A template for `flashfork clone`: the program comes to its ready point, then waits and forks a clone for each
+//! caller.
 //!
-//! [`entry`] finds the ready point, [`prepare`] makes a template of the process there, [`serve`] waits for callers, and [`take_over`]
-//! gives a clone what is its caller's. The fork in between is the program's own, or its runtime's, so that handlers of
-//! `pthread_atfork`, or an interpreter's, run as in any other fork: [`after_fork`] is called from the shim's `fork`.
+//! [`entry`] finds the ready point, [`prepare`] makes a template of the process there, [`serve`] waits for callers, and
+//! [`take_over`] gives a clone what is its caller's. The fork in between is the program's own, or its runtime's, so
+//! that handlers of `pthread_atfork`, or an interpreter's, run as in any other fork: [`after_fork`] is called from the
+//! shim's `fork`.
 //!
 //! A template has one thread and, once it waits, every signal blocked: what is here needs no locks.
 
@@ -31,8 +33,8 @@ pub use take_over::environ;
 /// Something that only the process's one thread looks at.
 struct Single<T>(UnsafeCell<T>);
 
-// SAFETY: used by the loader, then by the only thread at the ready point (`prepare` counts them), then by `main`'s thread alone: nothing
-// of it is reached from another thread, nor from a signal handler.
+// SAFETY: used by the loader, then by the only thread at the ready point (`prepare` counts them), then by `main`'s
+// thread alone: nothing of it is reached from another thread, nor from a signal handler.
 unsafe impl<T> Sync for Single<T> {}
 
 impl<T> Single<T> {
@@ -110,8 +112,8 @@ struct Template {
     on_child: libc::sigaction,
 }
 
-/// Waits until a clone has to be forked, for somebody or ahead: the caller must fork next. Becomes a template first, if it isn't one. False,
-/// at once, in a process that `flashfork warm` didn't start, and in a clone.
+/// Waits until a clone has to be forked, for somebody or ahead: the caller must fork next. Becomes a template first, if
+/// it isn't one. False, at once, in a process that `flashfork warm` didn't start, and in a clone.
 pub fn wait(at: ReadyAt) -> bool {
     // SAFETY: one thread, and no reference is kept from one call to the next.
     unsafe {
@@ -154,8 +156,8 @@ fn in_handlers(handlers: impl FnOnce()) {
     set(false);
 }
 
-/// What the shim's `fork` has come to: when it was for a caller, the clone takes over, and the template takes it down. `ours`: what
-/// [`before_fork`] said.
+/// What the shim's `fork` has come to: when it was for a caller, the clone takes over, and the template takes it down.
+/// `ours`: what [`before_fork`] said.
 pub fn after_fork(pid: c_int, ours: bool) {
     // SAFETY: as above.
     if let Some(template) = unsafe { TEMPLATE.get() } {

@@ -69,7 +69,8 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
         });
         let listener = template.order.listener;
         let watched = epoll >= 0 && watch(epoll, listener, LISTENER) && watch(epoll, signals, SIGNALS);
-        // Again, by this process: it is whom callers find to be at the other end, and may ask the kernel about when it is silent.
+        // Again, by this process: it is whom callers find to be at the other end, and may ask the kernel about when it
+        // is silent.
         let watched = watched && libc::listen(listener, WAITING) == 0;
         if !watched || !let_go_of_streams() {
             send(control, Tell::Failed { step: Step::Wait, errno: *libc::__errno_location() });
@@ -92,8 +93,8 @@ fn refuse(control: i32, reason: Reason) -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// Whether the process has one thread. Some libraries (OpenBLAS) stop their threads in a handler of `pthread_atfork` and start them again
-/// when needed: so a fork that comes to nothing is tried first.
+/// Whether the process has one thread. Some libraries (OpenBLAS) stop their threads in a handler of `pthread_atfork`
+/// and start them again when needed: so a fork that comes to nothing is tried first.
 fn alone() -> bool {
     if threads() == 1 {
         return true;
@@ -168,7 +169,8 @@ unsafe fn let_go_of_streams() -> bool {
     }
 }
 
-/// A descriptor for every caller, or as many as can be had: tells the first that no clone gets. Clones have their callers' limits.
+/// A descriptor for every caller, or as many as can be had: tells the first that no clone gets. Clones have their
+/// callers' limits.
 unsafe fn raise_descriptor_limit() -> i32 {
     // SAFETY: the structure is a local.
     unsafe {

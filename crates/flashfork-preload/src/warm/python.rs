@@ -1,7 +1,8 @@
 //! CPython: ready when the code of its command line has run, most often imports.
 //!
-//! The interpreter is set up as its own `main` does it, through the C API (3.8 and later), which is looked up in the program. Clones run
-//! what their callers name from the top, with no frame below: tracebacks look as ever. `python.py` has what is easier said in Python.
+//! The interpreter is set up as its own `main` does it, through the C API (3.8 and later), which is looked up in the
+//! program. Clones run what their callers name from the top, with no frame below: tracebacks look as ever. `python.py`
+//! has what is easier said in Python.
 
 use super::entry::name_of_program;
 use super::prepare::threads;
@@ -210,12 +211,14 @@ static STATUS: Single<Option<c_int>> = Single::new(None);
 pub static LOADER_FINI: Single<*mut c_void> = Single::new(null_mut());
 
 /// In the place of [`LOADER_FINI`], which goes through the destructors of all libraries,
-/// hundreds after some imports, and touches memory of each: longer than all else of a clone's life. What libraries have registered with
-/// `atexit` has run; a destructor would free what is freed in the next moment.
+/// hundreds after some imports, and touches memory of each: longer than all else of a clone's life. What libraries have
+/// registered with `atexit` has run; a destructor would free what is freed in the next moment.
 pub extern "C" fn end_of_libraries() {
-    // SAFETY: flushes what C code has printed, then ends the process; or calls what the loader gave, which is nothing or a function.
+    // SAFETY: flushes what C code has printed, then ends the process; or calls what the loader gave, which is nothing
+    // or a function.
     unsafe {
-        // Another thread may hold a stream's lock for ever, by a read from it; and a sandbox need not allow what would be called here.
+        // Another thread may hold a stream's lock for ever, by a read from it; and a sandbox need not allow what would
+        // be called here.
         if let Some(status) = *STATUS.get()
             && !crate::sandbox::entered()
             && threads() == 1
@@ -291,8 +294,8 @@ impl Python {
         }
     }
 
-    /// What comes after the fork, with a program that does nothing, in a clone that has no caller yet. Should it fail, the clone ends, and
-    /// one that was not rehearsed takes its place.
+    /// What comes after the fork, with a program that does nothing, in a clone that has no caller yet. Should it fail,
+    /// the clone ends, and one that was not rehearsed takes its place.
     unsafe fn rehearse(&self) -> bool {
         // SAFETY: the C API; the environment of this process, which a null ends.
         unsafe {
@@ -380,8 +383,9 @@ impl Python {
         }
     }
 
-    /// Ends the process as the interpreter's main does, but without taking apart what was warmed. `plainly`: the interpreter does all that
-    /// itself. So it does beside other threads of its own, which may be in the middle of whatever they hold.
+    /// Ends the process as the interpreter's main does, but without taking apart what was warmed. `plainly`: the
+    /// interpreter does all that itself. So it does beside other threads of its own, which may be in the middle of
+    /// whatever they hold.
     unsafe fn leave(&self, plainly: bool) -> ! {
         // SAFETY: the C API, then the end of the process.
         unsafe {

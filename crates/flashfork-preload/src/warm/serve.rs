@@ -133,7 +133,8 @@ fn hear(template: &mut Template, slot: usize) {
             send(connection.socket, Tell::Facts(facts(template)));
         }
         Received::Ask(Ask::Signal { signal, group }, _) if connection.pid != 0 => {
-            // SAFETY: the clone has not been waited for, so its number is nobody else's; it leads its group from the start.
+            // SAFETY: the clone has not been waited for, so its number is nobody else's; it leads its group from the
+            // start.
             unsafe { libc::kill(if group { -connection.pid } else { connection.pid }, signal) };
         }
         // The clone ended meanwhile.
@@ -239,8 +240,8 @@ fn reap(template: &mut Template) {
     }
 }
 
-/// The caller is stopped while its clone is, whoever stops and continues that: to a shell they are one job. Done from here, one after the
-/// other, it can't be overtaken as messages could, which a stopped caller doesn't read.
+/// The caller is stopped while its clone is, whoever stops and continues that: to a shell they are one job. Done from
+/// here, one after the other, it can't be overtaken as messages could, which a stopped caller doesn't read.
 fn stop_caller(slot: &mut Slot, stopped: bool) {
     let before = core::mem::replace(&mut slot.stopped, stopped);
     if (stopped || before) && slot.socket >= 0 && slot.caller > 0 && !hung_up(slot.socket) {

@@ -26,8 +26,8 @@ pub struct Given {
     pub template: c_int,
 }
 
-/// Takes everything over, tells the caller that the clone has started, and which process it is; or, where that fails, why, and ends. All
-/// before the program's own code runs: whoever hears of that finds a caller that knows of its clone.
+/// Takes everything over, tells the caller that the clone has started, and which process it is; or, where that fails,
+/// why, and ends. All before the program's own code runs: whoever hears of that finds a caller that knows of its clone.
 pub fn take_over(template: &Template, wanted: &Wanted) -> Given {
     let socket = template.slots[wanted.slot].socket;
     // SAFETY: this is the clone, with one thread, and nothing of the program runs before this is over.
@@ -198,8 +198,8 @@ unsafe fn limits(start: &Start) {
     }
 }
 
-/// Ignored and blocked ones as the caller has them, beside what the program has set up while it was warmed: a handler of its own is what
-/// it would have set up here, too. Python has handlers from its start on, and sees to them itself.
+/// Ignored and blocked ones as the caller has them, beside what the program has set up while it was warmed: a handler
+/// of its own is what it would have set up here, too. Python has handlers from its start on, and sees to them itself.
 unsafe fn signals(template: &Template, start: &Start, mask: &mut libc::sigset_t) {
     let has = |set: u64, signal: c_int| set >> (signal - 1) & 1 == 1;
     // SAFETY: the structures are valid; libc refuses the signals that are its own.

@@ -132,8 +132,8 @@ impl Channel {
         self.send_packet(&bytes, descriptors, flags)
     }
 
-    /// Waits for a message and the descriptors that came with it, which are closed on exec. Memory is taken when a message has come,
-    /// and no more than its length: most of a daemon's channels wait most of the time.
+    /// Waits for a message and the descriptors that came with it, which are closed on exec. Memory is taken when a
+    /// message has come, and no more than its length: most of a daemon's channels wait most of the time.
     ///
     /// # Errors
     /// See [`ChannelError`]. Descriptors that came with what is no message are closed.

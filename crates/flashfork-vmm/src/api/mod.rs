@@ -59,7 +59,8 @@ pub fn router(daemon: Arc<Daemon>) -> Router {
         .with_state(daemon)
 }
 
-/// Runs what blocks where it may: whatever reads files, waits for anybody or may free memory. The daemon has one thread for requests.
+/// Runs what blocks where it may: whatever reads files, waits for anybody or may free memory. The daemon has one thread
+/// for requests.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DaemonError> + Send + 'static,
 ) -> Result<T, Failure> {

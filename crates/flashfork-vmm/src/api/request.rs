@@ -11,7 +11,8 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor}
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The body: a JSON object. serde takes a list of values for a structure, too, and so an empty one for a request without any settings.
+/// The body: a JSON object. serde takes a list of values for a structure, too, and so an empty one for a request
+/// without any settings.
 pub(super) struct Body<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {

@@ -65,8 +65,8 @@ pub(super) async fn console(State(daemon): Shared, Name(name): Name, request: Re
     Ok(switching())
 }
 
-/// Again and again while the clone's shell has no room for it, which may be a burst's fault; not for long, because it may be
-/// the shell's.
+/// Again and again while the clone's shell has no room for it, which may be a burst's fault; not for long, because it
+/// may be the shell's.
 async fn patiently<T>(mut attempt: impl FnMut() -> Result<T, DaemonError>) -> Result<T, DaemonError> {
     let deadline = Instant::now() + PATIENCE;
     loop {

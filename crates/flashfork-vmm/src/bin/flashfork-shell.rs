@@ -1,4 +1,5 @@
-//! A VM in a process of its own, started by the daemon: standard input is the daemon's channel, standard output /dev/kvm. Not for people.
+//! A VM in a process of its own, started by the daemon: standard input is the daemon's channel, standard output
+//! /dev/kvm. Not for people.
 
 use flashfork_proto::shell::{Channel, KVM_FD, SOCKET_FD};
 use flashfork_vmm::{jail, shell};

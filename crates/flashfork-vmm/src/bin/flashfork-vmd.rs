@@ -80,8 +80,8 @@ fn run(args: &Args) -> Result<(), VmdError> {
     Ok(served?)
 }
 
-/// Threads on which requests wait, for guests that may hang as long as they like. Each request has a connection, so there are never more
-/// than descriptors: none waits for another's thread.
+/// Threads on which requests wait, for guests that may hang as long as they like. Each request has a connection, so
+/// there are never more than descriptors: none waits for another's thread.
 fn threads() -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(MOST_THREADS).clamp(1, MOST_THREADS)

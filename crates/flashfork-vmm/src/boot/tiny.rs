@@ -1,5 +1,5 @@
-//! A few bytes of real-mode code: a guest on which every step of a clone can be seen and measured, and which runs where no
-//! Linux guest does.
+//! A few bytes of real-mode code: a guest on which every step of a clone can be seen and measured, and which runs where
+//! no Linux guest does.
 
 use super::{BootError, Entry};
 use crate::memory::Ram;

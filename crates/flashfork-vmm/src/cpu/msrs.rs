@@ -13,8 +13,8 @@ const KVM_SYSTEM_TIME: [u32; 2] = [0x12, 0x4b56_4d01];
 /// LVT timer register of the local APIC, in its page.
 const LVT_TIMER: usize = 0x320;
 
-/// Not state, or not ours to restore: machine check control (writable only once), VMX capabilities and SVM's save area (no
-/// nested guests), Hyper-V (not announced).
+/// Not state, or not ours to restore: machine check control (writable only once), VMX capabilities and SVM's save area
+/// (no nested guests), Hyper-V (not announced).
 fn excluded(index: u32) -> bool {
     matches!(index, 0x17b | 0x480..=0x493 | 0xc001_0117 | 0x4000_0000..=0x4000_01ff)
 }
@@ -57,8 +57,9 @@ impl Msrs {
     }
 }
 
-/// Sets those of `entries` that differ from what a vCPU of this VM has from the start (`fresh`), but not the TSC, which is set by its
-/// offset before. The TSC deadline in a call of its own, last: it is dropped before the local APIC is in deadline mode.
+/// Sets those of `entries` that differ from what a vCPU of this VM has from the start (`fresh`), but not the TSC, which
+/// is set by its offset before. The TSC deadline in a call of its own, last: it is dropped before the local APIC is in
+/// deadline mode.
 pub(super) fn write(fd: &VcpuFd, entries: &[kvm_msr_entry], fresh: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {
     let same = |entry: &kvm_msr_entry| fresh.iter().any(|f| f.index == entry.index && f.data == entry.data);
     let (deadline, others): (Vec<kvm_msr_entry>, Vec<kvm_msr_entry>) =
@@ -81,9 +82,9 @@ fn set(fd: &VcpuFd, entries: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {
     }
 }
 
-/// A deadline that has passed when the state is saved has been cleared although its interrupt may not have been delivered.
-/// With the TSC as deadline it is due at once in the clone: at worst the guest sees a timer interrupt too many, which it
-/// must bear anyway.
+/// A deadline that has passed when the state is saved has been cleared although its interrupt may not have been
+/// delivered. With the TSC as deadline it is due at once in the clone: at worst the guest sees a timer interrupt too
+/// many, which it must bear anyway.
 pub(super) fn keep_due_deadline(entries: &mut [kvm_msr_entry], lapic: &[i8; 1024]) {
     let lvt = u32::from_le_bytes(std::array::from_fn(|i| lapic[LVT_TIMER + i] as u8));
     let (mode, masked) = (lvt >> 17 & 3, lvt >> 16 & 1 == 1);

@@ -13,8 +13,8 @@ impl Vcpu {
         Ok(state)
     }
 
-    /// Restores `state`, runs it to its first exit and becomes what the vCPU was before. The TSC stays out of it: it would be out of
-    /// step with its siblings', and a guest that is booted would find it unstable.
+    /// Restores `state`, runs it to its first exit and becomes what the vCPU was before. The TSC stays out of it: it
+    /// would be out of step with its siblings', and a guest that is booted would find it unstable.
     pub(crate) fn rehearse(&mut self, state: &VcpuState, devices: &Devices) -> Result<(), RehearsalError> {
         let before = self.save()?;
         self.restore_to_run(state, None)?;

@@ -15,20 +15,21 @@ const TPR: usize = 0x80;
 const BUSY: u8 = 2;
 
 impl Vcpu {
-    /// Makes the vCPU what `state` says. Guest memory is mapped already: kvmclock and steal time write to it as their MSRs are
-    /// set. What this vCPU has from the start anyway is not set again; each call costs 8 µs on some hosts.
+    /// Makes the vCPU what `state` says. Guest memory is mapped already: kvmclock and steal time write to it as their
+    /// MSRs are set. What this vCPU has from the start anyway is not set again; each call costs 8 µs on some hosts.
     ///
     /// The TSC goes on with `tsc`; without one it stays as it is.
     ///
-    /// Order: special registers before the local APIC (APIC base, x2APIC mode) and before XCRs (CR4.OSXSAVE), the local APIC
-    /// and the TSC before MSRs (a TSC deadline needs deadline mode, and means nothing before the TSC is right), general registers before events (setting them clears pending
-    /// exceptions), events last. CPUID was set when the vCPU was made.
+    /// Order: special registers before the local APIC (APIC base, x2APIC mode) and before XCRs (CR4.OSXSAVE), the local
+    /// APIC and the TSC before MSRs (a TSC deadline needs deadline mode, and means nothing before the TSC is right),
+    /// general registers before events (setting them clears pending exceptions), events last. CPUID was set when the
+    /// vCPU was made.
     pub fn restore(&mut self, state: &VcpuState, tsc: Option<TscOffset>) -> Result<(), VcpuStateError> {
         self.restore_with(state, tsc, false)
     }
 
-    /// As [`Vcpu::restore`] for a vCPU that runs next: registers wait in the page shared with KVM until `KVM_RUN`, which takes them
-    /// from there (sync_regs, `KVM_CAP_SYNC_REGS`).
+    /// As [`Vcpu::restore`] for a vCPU that runs next: registers wait in the page shared with KVM until `KVM_RUN`,
+    /// which takes them from there (sync_regs, `KVM_CAP_SYNC_REGS`).
     pub fn restore_to_run(&mut self, state: &VcpuState, tsc: Option<TscOffset>) -> Result<(), VcpuStateError> {
         self.restore_with(state, tsc, true)
     }
@@ -39,13 +40,13 @@ impl Vcpu {
             None => Box::new(self.save()?),
         };
         let special = self.special(&state.sregs);
-        // Events are never left in the page: an NMI or INIT that comes before the first KVM_RUN, from the I/O APIC or another vCPU,
-        // would be overwritten. And general registers don't come after events. A vCPU that waits to be woken takes
-        // nothing from the page.
+        // Events are never left in the page: an NMI or INIT that comes before the first KVM_RUN, from the I/O APIC or
+        // another vCPU, would be overwritten. And general registers don't come after events. A vCPU that waits to be
+        // woken takes nothing from the page.
         let waits = state.mp_state.mp_state == KVM_MP_STATE_UNINITIALIZED;
         let to_run = to_run && self.sync_regs && !waits && state.events == fresh.events;
-        // What the local APIC and XCRs need of the special registers is there already, and CR8, which comes with them and has
-        // four bits less than the local APIC's TPR, takes nothing away.
+        // What the local APIC and XCRs need of the special registers is there already, and CR8, which comes with them
+        // and has four bits less than the local APIC's TPR, takes nothing away.
         let special_later = to_run
             && state.sregs.apic_base == fresh.sregs.apic_base
             && state.xcrs == fresh.xcrs
@@ -92,8 +93,8 @@ impl Vcpu {
         Ok(())
     }
 
-    /// SVM keeps the task register without its busy bit; KVM adds it on reading (svm_get_segment) for VMX's sake. QEMU's
-    /// emulation of SVM takes a busy task register for none at all, and refuses port I/O to user space.
+    /// SVM keeps the task register without its busy bit; KVM adds it on reading (svm_get_segment) for VMX's sake.
+    /// QEMU's emulation of SVM takes a busy task register for none at all, and refuses port I/O to user space.
     fn special(&self, saved: &kvm_sregs) -> kvm_sregs {
         let mut sregs = *saved;
         if self.svm {

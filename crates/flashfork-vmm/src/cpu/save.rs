@@ -5,11 +5,12 @@ use super::{msrs, vcpu::Vcpu};
 use kvm_bindings::Xsave as Wrapper;
 
 impl Vcpu {
-    /// Saves the state. No vCPU of the VM runs, and [`Vcpu::run`] has returned, so that no I/O instruction is half done.
+    /// Saves the state. No vCPU of the VM runs, and [`Vcpu::run`] has returned, so that no I/O instruction is half
+    /// done.
     ///
-    /// The order has reasons: reading `MP_STATE` makes pending INIT and SIPI take effect, so everything that they change is
-    /// read after it; reading the local APIC may deliver a posted interrupt; events come last, because all of these
-    /// may create one.
+    /// The order has reasons: reading `MP_STATE` makes pending INIT and SIPI take effect, so everything that they
+    /// change is read after it; reading the local APIC may deliver a posted interrupt; events come last, because all of
+    /// these may create one.
     pub fn save(&mut self) -> Result<VcpuState, VcpuStateError> {
         let fd = &self.fd;
         let mp_state = fd.get_mp_state().map_err(VcpuStateError::ioctl("KVM_GET_MP_STATE"))?;

@@ -66,7 +66,8 @@ impl VcpuHandle {
         self.start(None);
     }
 
-    /// As [`Self::run`]; `first_exit` is called on the vCPU's thread when it has left the guest for the first time, whyever.
+    /// As [`Self::run`]; `first_exit` is called on the vCPU's thread when it has left the guest for the first time,
+    /// whyever.
     pub fn run_telling(&self, first_exit: impl FnOnce() + Send + 'static) {
         self.start(Some(Box::new(first_exit)));
     }

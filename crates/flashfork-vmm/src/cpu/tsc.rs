@@ -1,9 +1,9 @@
 //! The time stamp counter of a clone, as its distance from the host's: `KVM_VCPU_TSC_OFFSET`
 //! (Documentation/virt/kvm/devices/vcpu.rst, since Linux 5.16).
 //!
-//! Writing the counter itself (`MSR_IA32_TSC`) would leave to KVM whether a value is meant: from Linux 5.18 to 6.6 it takes every
-//! value within a second of the VM's own counter for an attempt to synchronise vCPUs, and ignores it (`kvm_synchronize_tsc`,
-//! arch/x86/kvm/x86.c). A clone's counter would go back, and its deadlines would come late.
+//! Writing the counter itself (`MSR_IA32_TSC`) would leave to KVM whether a value is meant: from Linux 5.18 to 6.6 it
+//! takes every value within a second of the VM's own counter for an attempt to synchronise vCPUs, and ignores it
+//! (`kvm_synchronize_tsc`, arch/x86/kvm/x86.c). A clone's counter would go back, and its deadlines would come late.
 
 use super::state::VcpuStateError;
 use kvm_bindings::{KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, kvm_device_attr};

@@ -25,8 +25,8 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
-    /// A vCPU just created, with its CPUID set. `xsave_size` is `KVM_CAP_XSAVE2` of its VM, 0 if it has none; `sync_regs` its
-    /// `KVM_CAP_SYNC_REGS`.
+    /// A vCPU just created, with its CPUID set. `xsave_size` is `KVM_CAP_XSAVE2` of its VM, 0 if it has none;
+    /// `sync_regs` its `KVM_CAP_SYNC_REGS`.
     pub(crate) fn new(fd: VcpuFd, id: u8, msrs: Arc<Msrs>, xsave_size: usize, svm: bool, sync_regs: i32) -> Self {
         let all = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
         let sync_regs = sync_regs & all as i32 == all as i32;
@@ -45,7 +45,8 @@ impl Vcpu {
     }
 
     /// Runs the guest until it does something the monitor must act on, or `stop` is set and the vCPU kicked. Afterwards
-    /// no I/O instruction is half done. `first_exit` is called after the first exit, and not at all if KVM can't run the guest.
+    /// no I/O instruction is half done. `first_exit` is called after the first exit, and not at all if KVM can't run
+    /// the guest.
     pub fn run(
         &mut self,
         devices: &Devices,
@@ -68,8 +69,8 @@ impl Vcpu {
         }
     }
 
-    /// Before a vCPU that was stopped goes on: tells a guest with kvmclock that it stood still, so that its watchdogs don't take
-    /// the time for a lockup of its own (`KVM_KVMCLOCK_CTRL`; EINVAL: the guest has no kvmclock).
+    /// Before a vCPU that was stopped goes on: tells a guest with kvmclock that it stood still, so that its watchdogs
+    /// don't take the time for a lockup of its own (`KVM_KVMCLOCK_CTRL`; EINVAL: the guest has no kvmclock).
     pub(super) fn note_stop(&self) -> Result<(), RunError> {
         match self.fd.kvmclock_ctrl() {
             Err(e) if e.errno() != libc::EINVAL => Err(RunError::Clock(e)),

@@ -34,7 +34,8 @@ const FREEZE: Duration = Duration::from_secs(30);
 /// Output of the command that makes a guest ready, kept for messages.
 const OUTPUT: usize = 1 << 20;
 
-/// A guest's command line: its console, an end when it panics, kvmclock (a clone's TSC says nothing of the time), the agent.
+/// A guest's command line: its console, an end when it panics, kvmclock (a clone's TSC says nothing of the time), the
+/// agent.
 const CMDLINE: &str = "console=ttyS0 quiet panic=-1 clocksource=kvm-clock flashfork.serve=vsock";
 
 /// The serial number of a disk that is given none.

@@ -284,8 +284,8 @@ impl Running {
         }
     }
 
-    /// Sends it back to its template, as another generation. If its shell was asked and didn't do it, nobody knows what it
-    /// is: then it ends.
+    /// Sends it back to its template, as another generation. If its shell was asked and didn't do it, nobody knows what
+    /// it is: then it ends.
     pub(super) fn rollback(&self, renewal: Renewal) -> Result<(), DaemonError> {
         let _alone = lock(&self.asking);
         let (generation, started) = (renewal.identity.generation, Instant::now());

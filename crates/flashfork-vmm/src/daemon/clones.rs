@@ -78,8 +78,8 @@ impl Daemon {
         }
     }
 
-    /// Makes one. Its number is the first of `numbers`, and no longer among them once it is used, or its name is another's: else
-    /// the next request would meet it again.
+    /// Makes one. Its number is the first of `numbers`, and no longer among them once it is used, or its name is
+    /// another's: else the next request would meet it again.
     fn create_clone(
         self: &Arc<Self>,
         template: &str,
@@ -179,8 +179,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Sends one back to its template, with its job, and waits until it is ready if it ever was. That makes another clone of
-    /// the template, with an index of its own, and counts as one.
+    /// Sends one back to its template, with its job, and waits until it is ready if it ever was. That makes another
+    /// clone of the template, with an index of its own, and counts as one.
     ///
     /// # Errors
     /// [`DaemonError`].

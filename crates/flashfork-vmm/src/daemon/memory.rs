@@ -5,19 +5,21 @@ use flashfork_proto::shape::Shape;
 use std::fs;
 use std::sync::Weak;
 
-/// Lines of /proc/PID/status (proc_pid_status(5)): private pages, which for a clone are those that it wrote, of its memory
-/// and of its disk, and those of the monitor; the same, swapped out; page tables; and pages of 2 MB, of which the kernel doesn't
-/// say whether they are the template's, so that a clone in 2 MB pages counts all that it has touched.
+/// Lines of /proc/PID/status (proc_pid_status(5)): private pages, which for a clone are those that it wrote, of its
+/// memory and of its disk, and those of the monitor; the same, swapped out; page tables; and pages of 2 MB, of which
+/// the kernel doesn't say whether they are the template's, so that a clone in 2 MB pages counts all that it has
+/// touched.
 ///
 /// KVM's own memory isn't in it: only a cgroup is charged for that.
 const ADDED: [&str; 4] = ["RssAnon:", "VmSwap:", "VmPTE:", "HugetlbPages:"];
 
-/// Bytes that KVM holds for a VM and for each vCPU, estimated from what machines without guests take of the kernel's memory
-/// (`flashfork bench vm-clone` measures it too).
+/// Bytes that KVM holds for a VM and for each vCPU, estimated from what machines without guests take of the kernel's
+/// memory (`flashfork bench vm-clone` measures it too).
 const VM: u64 = 256 << 10;
 const VCPU: u64 = 64 << 10;
 
-/// Where KVM has shadow page tables, bytes of its record of a guest's page of 4 KB (`struct kvm_rmap_head`), and of tracking.
+/// Where KVM has shadow page tables, bytes of its record of a guest's page of 4 KB (`struct kvm_rmap_head`), and of
+/// tracking.
 const RECORD: u64 = 10;
 
 /// Whether KVM knows guests' pages by two-dimensional paging, without records.

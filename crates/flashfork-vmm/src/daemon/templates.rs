@@ -183,8 +183,8 @@ mod tests {
 
     const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false };
 
-    /// A descriptor that takes to close until the other end is read: of a connection whose data must arrive first (SO_LINGER,
-    /// socket(7)), as memory takes that must be freed first.
+    /// A descriptor that takes to close until the other end is read: of a connection whose data must arrive first
+    /// (SO_LINGER, socket(7)), as memory takes that must be freed first.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -56,7 +56,8 @@ pub struct Devices {
 const SLEEP_S5: u8 = 1 << 5 | 5 << 2;
 
 impl Devices {
-    /// Makes those of `shape` and connects their interrupts to `vm`. What the guest writes to its console goes to `console`.
+    /// Makes those of `shape` and connects their interrupts to `vm`. What the guest writes to its console goes to
+    /// `console`.
     pub fn new(
         vm: &Vm,
         shape: &Shape,
@@ -130,8 +131,8 @@ impl Devices {
         Some((window, offset % layout::VIRTIO_STRIDE))
     }
 
-    /// Makes every device end its turn after the request it is at: a guest that always has another would else keep its lock,
-    /// and vCPUs that wait for it, for ever.
+    /// Makes every device end its turn after the request it is at: a guest that always has another would else keep its
+    /// lock, and vCPUs that wait for it, for ever.
     pub fn hold(&self) {
         self.held.store(true, Ordering::Release);
     }

@@ -69,7 +69,8 @@ impl SignalPort {
     }
 }
 
-/// The host's wall clock. Read here, in the last step before the guest runs: whoever asked for the clone may have waited for long.
+/// The host's wall clock. Read here, in the last step before the guest runs: whoever asked for the clone may have
+/// waited for long.
 fn realtime_ns() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
@@ -112,8 +113,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Any accesses of any length, also after a restore in their middle: nothing but signals comes of them, and a reply or
-        /// payload never outgrows its place.
+        /// Any accesses of any length, also after a restore in their middle: nothing but signals comes of them, and a
+        /// reply or payload never outgrows its place.
         #[test]
         fn any_port_access(accesses in prop::collection::vec(
             (any::<bool>(), 0..PORTS, prop::collection::vec(any::<u8>(), 0..300), prop_oneof![Just(0x10u8), Just(0x20), Just(0x30), Just(0x40), any::<u8>()]),

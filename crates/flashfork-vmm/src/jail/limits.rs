@@ -9,14 +9,15 @@ use rustix::process::{
 /// Descriptors: KVM's, eventfds, and one for each vsock connection.
 const DESCRIPTORS: u64 = 1024;
 
-/// What the kernel adds to a shell's badness when memory runs out (proc_pid_oom_score_adj(5)): more than systemd gives any service by
-/// itself. Its clone is lost then; with the daemon all templates were.
+/// What the kernel adds to a shell's badness when memory runs out (proc_pid_oom_score_adj(5)): more than systemd gives
+/// any service by itself. Its clone is lost then; with the daemon all templates were.
 const VICTIM: &str = "500";
 
 /// Bytes of private memory of a monitor beside its guest's: heap, stacks (2 MB a thread), messages.
 const MONITOR: u64 = 128 << 20;
 
-/// Bytes of addresses beside the guest's: what the C library sets aside for heaps that are never made (64 MB a thread), libraries.
+/// Bytes of addresses beside the guest's: what the C library sets aside for heaps that are never made (64 MB a thread),
+/// libraries.
 const ADDRESSES: u64 = 4 << 30;
 
 /// Has the kernel take this process when memory runs out, rather than its daemon. Anybody may ask for more of it.

@@ -1,4 +1,5 @@
-//! What keeps a shell in: whoever takes a monitor over from inside its guest finds no file, no network, no other process.
+//! What keeps a shell in: whoever takes a monitor over from inside its guest finds no file, no network, no other
+//! process.
 //!
 //! | when | what |
 //! |---|---|
@@ -6,8 +7,8 @@
 //! | machine prepared ([`lock`]) | a system call filter on every thread: neither files, memory files nor sockets nor processes can be made, nor KVM objects |
 //! | before a guest comes ([`promise`]) | limits of private memory and addresses |
 //!
-//! There are two ways to the namespaces. As root a shell becomes a user of its own ([`FIRST_USER`]); otherwise it makes a
-//! user namespace, in which it is only itself. In both it ends without a single capability.
+//! There are two ways to the namespaces. As root a shell becomes a user of its own ([`FIRST_USER`]); otherwise it makes
+//! a user namespace, in which it is only itself. In both it ends without a single capability.
 
 mod limits;
 mod namespaces;
@@ -74,8 +75,8 @@ pub fn lock() -> Result<(), JailError> {
     seccomp::install()
 }
 
-/// Limits this process's private memory to `bytes` for its guest and some for the monitor: what a clone was promised, whoever has taken
-/// its monitor over. Shared memory it can only map, not make.
+/// Limits this process's private memory to `bytes` for its guest and some for the monitor: what a clone was promised,
+/// whoever has taken its monitor over. Shared memory it can only map, not make.
 pub fn promise(bytes: u64) -> Result<(), JailError> {
     limits::promise(bytes)
 }

@@ -9,9 +9,9 @@ use rustix::thread::{
     set_thread_res_gid, set_thread_res_uid, unshare_unsafe,
 };
 
-/// With this and its process id, which is below 2^22, a shell's daemon as root makes the shell's user and group: one of its own, that
-/// nobody else has. Behind the last user that systemd gives to containers (UIDS-GIDS.md: 524288 to 1879048191), of which one must not be
-/// able to signal or trace a shell, and below 2^31.
+/// With this and its process id, which is below 2^22, a shell's daemon as root makes the shell's user and group: one of
+/// its own, that nobody else has. Behind the last user that systemd gives to containers (UIDS-GIDS.md: 524288 to
+/// 1879048191), of which one must not be able to signal or trace a shell, and below 2^31.
 pub const FIRST_USER: u32 = 0x7000_0000;
 
 /// Any directory that is always there: the empty root is mounted over it for a moment.

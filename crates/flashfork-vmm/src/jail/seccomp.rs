@@ -1,8 +1,8 @@
 //! The system calls of a running shell: everything else kills it.
 //!
-//! What is missing on purpose: opening anything by name, memory files, shared memory, sockets, connections, new processes and
-//! threads, other programs, other processes' memory, executable memory, and the KVM calls that make VMs, vCPUs, memory slots, or devices. Those are
-//! for the time before; a claim needs none of them.
+//! What is missing on purpose: opening anything by name, memory files, shared memory, sockets, connections, new
+//! processes and threads, other programs, other processes' memory, executable memory, and the KVM calls that make VMs,
+//! vCPUs, memory slots, or devices. Those are for the time before; a claim needs none of them.
 
 use super::JailError;
 use kvm_bindings::{

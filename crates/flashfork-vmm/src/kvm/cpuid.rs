@@ -57,8 +57,8 @@ const SVM: u32 = 1 << 2;
 
 /// What every guest of this host sees, the same for all vCPUs.
 ///
-/// Without virtualisation extensions: nested state is refused. Without performance counters: their state is not part of a
-/// template.
+/// Without virtualisation extensions: nested state is refused. Without performance counters: their state is not part of
+/// a template.
 pub fn supported(kvm: &Kvm) -> Result<CpuidEntries, kvm_ioctls::Error> {
     let mut entries = CpuidEntries(kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)?.as_slice().to_vec());
     let deadline = kvm.check_extension(Cap::TscDeadlineTimer);
@@ -81,8 +81,8 @@ pub fn supported(kvm: &Kvm) -> Result<CpuidEntries, kvm_ioctls::Error> {
     Ok(entries)
 }
 
-/// Topology is ours to say. Besides, KVM gives that of the CPU it happens to run on (AMD's leaf 0x8000001e before Linux 6.2):
-/// kept, a template would seem to be of another CPU model on every other CPU of its own host.
+/// Topology is ours to say. Besides, KVM gives that of the CPU it happens to run on (AMD's leaf 0x8000001e before Linux
+/// 6.2): kept, a template would seem to be of another CPU model on every other CPU of its own host.
 fn hide_topology(entries: &mut CpuidEntries) {
     entries.0.retain(|entry| !matches!(entry.function, 0xb | 0x1f));
     if let Some(leaf) = entries.leaf(0x8000_001e, 0) {
@@ -91,8 +91,9 @@ fn hide_topology(entries: &mut CpuidEntries) {
 }
 
 /// AMX's state would be 8 KB of an XSAVE area that otherwise has 4. KVM lets only those have it who ask first
-/// (`ARCH_REQ_XCOMP_GUEST_PERM`, arch_prctl(2)), and a shell doesn't, so `KVM_CAP_XSAVE2` stays at 4096; but KVM goes on to list
-/// the instructions (`__do_cpuid_func`, arch/x86/kvm/cpuid.c), and a guest that looks no further would try them.
+/// (`ARCH_REQ_XCOMP_GUEST_PERM`, arch_prctl(2)), and a shell doesn't, so `KVM_CAP_XSAVE2` stays at 4096; but KVM goes
+/// on to list the instructions (`__do_cpuid_func`, arch/x86/kvm/cpuid.c), and a guest that looks no further would try
+/// them.
 fn hide_amx(entries: &mut CpuidEntries) {
     for (index, amx) in [(0, AMX_7_0_EDX), (1, AMX_7_1_EDX)] {
         if let Some(leaf) = entries.leaf(7, index) {

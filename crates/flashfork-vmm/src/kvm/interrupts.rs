@@ -46,8 +46,8 @@ impl VmState {
     /// Restores it, after all vCPUs: the I/O APIC gives pending interrupts to local APICs at once, and a local APIC
     /// restored later would forget them.
     ///
-    /// The clock goes on where it stopped (no `KVM_CLOCK_REALTIME`): the guest's monotonic clock must neither jump nor go
-    /// back. The wall clock is the guest agent's business.
+    /// The clock goes on where it stopped (no `KVM_CLOCK_REALTIME`): the guest's monotonic clock must neither jump nor
+    /// go back. The wall clock is the guest agent's business.
     pub fn restore(&self, vm: &Vm) -> Result<(), VmStateError> {
         vm.fd.set_pit2(&self.pit).map_err(failed("restore", "timer"))?;
         let clock = kvm_clock_data { clock: self.clock, ..Default::default() };

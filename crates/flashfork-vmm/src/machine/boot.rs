@@ -9,8 +9,8 @@ use flashfork_proto::shape::Shape;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-/// The memory files of a machine to boot. Made by whoever starts the machine, since its own process may not: what it has can't become
-/// more.
+/// The memory files of a machine to boot. Made by whoever starts the machine, since its own process may not: what it
+/// has can't become more.
 #[derive(Debug)]
 pub struct Blank {
     /// Its RAM.
@@ -28,8 +28,8 @@ impl Blank {
 }
 
 impl Machine {
-    /// Gives the machine new memory with `source` in it, the disk of its shape, if that has one, and vCPU 0 its first registers;
-    /// [`Machine::resume`] starts it.
+    /// Gives the machine new memory with `source` in it, the disk of its shape, if that has one, and vCPU 0 its first
+    /// registers; [`Machine::resume`] starts it.
     pub fn boot(&mut self, source: &Source, disk: Option<Image>) -> Result<(), MachineError> {
         let blank = Blank::new(&self.shape, disk.as_ref().map(|disk| &disk.file))?;
         self.boot_in(blank, source, disk)

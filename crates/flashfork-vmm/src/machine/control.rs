@@ -13,7 +13,8 @@ impl Machine {
         self.start(0);
     }
 
-    /// As [`Machine::resume`]; `first_exit` is called on the thread of vCPU 0 when that has left the guest for the first time.
+    /// As [`Machine::resume`]; `first_exit` is called on the thread of vCPU 0 when that has left the guest for the
+    /// first time.
     pub fn resume_telling(&mut self, first_exit: impl FnOnce() + Send + 'static) {
         self.devices.resume();
         if self.running & 1 == 0 {
@@ -41,7 +42,8 @@ impl Machine {
         Ok(self.ram.vacate()?)
     }
 
-    /// Stops all vCPUs and devices; returns when none is in the guest, or touches its memory. What else happens meanwhile is kept for [`Machine::event`].
+    /// Stops all vCPUs and devices; returns when none is in the guest, or touches its memory. What else happens
+    /// meanwhile is kept for [`Machine::event`].
     pub fn pause(&mut self) -> Result<(), MachineError> {
         self.devices.hold();
         for (id, vcpu) in self.vcpus.iter().enumerate() {
@@ -71,7 +73,8 @@ impl Machine {
         Some(event)
     }
 
-    /// A descriptor that is readable when [`Machine::event`] has something to give. Call [`Machine::rearm`] before asking.
+    /// A descriptor that is readable when [`Machine::event`] has something to give. Call [`Machine::rearm`] before
+    /// asking.
     pub fn event_fd(&self) -> BorrowedFd<'_> {
         self.inbox.as_fd()
     }

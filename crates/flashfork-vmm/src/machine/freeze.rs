@@ -22,12 +22,12 @@ pub struct Frozen {
 }
 
 impl Machine {
-    /// Freezes a paused machine that was booted. Its memory becomes immutable; the machine itself may go on, as another copy of
-    /// the template. `forked`: the guest asked for it by signal.
+    /// Freezes a paused machine that was booted. Its memory becomes immutable; the machine itself may go on, as another
+    /// copy of the template. `forked`: the guest asked for it by signal.
     ///
-    /// The order: vCPUs are out of the guest, devices have nothing under way, state is saved, then memory is unmapped, sealed
-    /// (`F_SEAL_WRITE` is EBUSY while a writable mapping exists) and mapped again, privately; so is what was written to
-    /// the disk. If sealing fails the machine has its memory as before.
+    /// The order: vCPUs are out of the guest, devices have nothing under way, state is saved, then memory is unmapped,
+    /// sealed (`F_SEAL_WRITE` is EBUSY while a writable mapping exists) and mapped again, privately; so is what was
+    /// written to the disk. If sealing fails the machine has its memory as before.
     pub fn freeze(&mut self, forked: bool) -> Result<Frozen, MachineError> {
         if self.running != 0 {
             return Err(MachineError::Phase("still runs"));

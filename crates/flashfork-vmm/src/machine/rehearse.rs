@@ -11,9 +11,9 @@ use flashfork_proto::shape::Pages;
 const GUEST: [u8; 2] = [0xe4, 0x80];
 
 impl Machine {
-    /// Goes through what [`Machine::become_clone`] and the first run do, with a guest of two bytes, and forgets it: pages of
-    /// this program and its heap, KVM's page table roots and all else that is set up on first use is there afterwards.
-    /// For an empty machine, on the thread of vCPU 0; the claim takes half the time then.
+    /// Goes through what [`Machine::become_clone`] and the first run do, with a guest of two bytes, and forgets it:
+    /// pages of this program and its heap, KVM's page table roots and all else that is set up on first use is there
+    /// afterwards. For an empty machine, on the thread of vCPU 0; the claim takes half the time then.
     pub fn rehearse(&mut self, vcpu0: &mut Vcpu) -> Result<(), MachineError> {
         if self.own.is_some() || self.origin.is_some() {
             return Err(MachineError::Phase("has memory already"));

@@ -13,8 +13,9 @@ const HUGE: u64 = 2 << 20;
 /// So much of a 2 MB page must be there already: its memory at most doubles.
 const DENSE: u64 = HUGE / 2;
 
-/// Puts those parts of the memory file `file`, of `bytes`, on 2 MB pages of which half is there: a clone that reads one page of
-/// them has all in one page fault, in its monitor and in KVM. Copies that clones write are 4 KB pages all the same.
+/// Puts those parts of the memory file `file`, of `bytes`, on 2 MB pages of which half is there: a clone that reads one
+/// page of them has all in one page fault, in its monitor and in KVM. Copies that clones write are 4 KB pages all the
+/// same.
 ///
 /// Only makes faster: what the kernel can't give, for want of memory, by its configuration or because it is older
 /// than 6.1 (`MADV_COLLAPSE`), stays on 4 KB pages.

@@ -6,7 +6,8 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// What a template's memory must have: nobody can ever write to it, or make it shorter (a clone would get `SIGBUS`) or longer.
+/// What a template's memory must have: nobody can ever write to it, or make it shorter (a clone would get `SIGBUS`) or
+/// longer.
 const SEALS: SealFlags = SealFlags::WRITE.union(SIZE);
 
 /// What every memory file has.

@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::{fmt, io};
 use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap, mmap::MmapRegionBuilder};
 
-/// Guest RAM as devices see it. Its addresses are those of the reservation: while nothing is mapped an access is a fault
-/// of this process, never another memory.
+/// Guest RAM as devices see it. Its addresses are those of the reservation: while nothing is mapped an access is a
+/// fault of this process, never another memory.
 pub type GuestMemory = GuestMemoryMmap<()>;
 
 /// RAM of one VM.
@@ -74,7 +74,8 @@ impl Ram {
             let builder = MmapRegionBuilder::new(length as usize)
                 .with_mmap_prot(libc::PROT_READ | libc::PROT_WRITE)
                 .with_mmap_flags(libc::MAP_NORESERVE | libc::MAP_PRIVATE);
-            // SAFETY: the range lies in the reservation, which lives as long as `self.guest`; vm-memory doesn't unmap it.
+            // SAFETY: the range lies in the reservation, which lives as long as `self.guest`; vm-memory doesn't unmap
+            // it.
             let region = unsafe { builder.with_raw_mmap_pointer(reservation.start().add(offset)) };
             let region = region.build().map_err(|e| RamError::Map(io::Error::other(e)))?;
             regions.extend(GuestRegionMmap::new(region, GuestAddress(guest)));
@@ -107,8 +108,8 @@ impl Ram {
         Ok(())
     }
 
-    /// Maps a template's memory, copy on write. KVM's slots hold addresses, so they need no change; KVM drops what it had
-    /// mapped by itself (the MMU notifier).
+    /// Maps a template's memory, copy on write. KVM's slots hold addresses, so they need no change; KVM drops what it
+    /// had mapped by itself (the MMU notifier).
     ///
     /// The file must have been [checked](super::check), or made here: it must not shrink.
     pub fn map_private(&mut self, file: impl AsFd) -> Result<(), RamError> {
@@ -117,8 +118,8 @@ impl Ram {
         Ok(())
     }
 
-    /// While nothing is mapped: makes the next mapping as cheap as can be. For a process with one VM, which does nothing else
-    /// until then.
+    /// While nothing is mapped: makes the next mapping as cheap as can be. For a process with one VM, which does
+    /// nothing else until then.
     pub fn vacate(&mut self) -> Result<(), RamError> {
         match self.mapped {
             Mapped::Nothing => self.reservation.vacate().map_err(RamError::Map),
@@ -138,8 +139,8 @@ impl Ram {
         if self.mapped != Mapped::Private {
             return Err(RamError::NotPrivate);
         }
-        // SAFETY: the whole reservation, a private file mapping: its pages go back to the file's. No reference into guest
-        // memory exists; vm-memory accesses it through volatile copies.
+        // SAFETY: the whole reservation, a private file mapping: its pages go back to the file's. No reference into
+        // guest memory exists; vm-memory accesses it through volatile copies.
         unsafe { madvise(self.reservation.start().cast(), self.reservation.length(), Advice::LinuxDontNeed) }
             .map_err(|e| RamError::Map(e.into()))
     }

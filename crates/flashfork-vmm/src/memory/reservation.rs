@@ -19,8 +19,8 @@ pub struct Reservation {
     vacant: bool,
 }
 
-/// Vacant ranges are taken from these addresses, far below all that the kernel places by itself, which it does from the top
-/// down: it comes here after 100 TB.
+/// Vacant ranges are taken from these addresses, far below all that the kernel places by itself, which it does from the
+/// top down: it comes here after 100 TB.
 const LOW: Range<u64> = 1 << 40..16 << 40;
 
 /// How many random places in [`LOW`] are tried. Two would do: a process has a few ranges in 15 TB.
@@ -60,8 +60,9 @@ impl Reservation {
         self.length
     }
 
-    /// Gives the range back to the kernel, but keeps it in mind: mapping something into a hole doesn't make KVM look through
-    /// what it knows of the range, which costs 0.2 ms per GB where it has shadow page tables. Every access still faults.
+    /// Gives the range back to the kernel, but keeps it in mind: mapping something into a hole doesn't make KVM look
+    /// through what it knows of the range, which costs 0.2 ms per GB where it has shadow page tables. Every access
+    /// still faults.
     ///
     /// Nothing else takes the place unless it asks for it by address; [`Reservation::fill`] would find out.
     pub fn vacate(&mut self) -> io::Result<()> {

@@ -1,8 +1,9 @@
-//! Control groups of shells, where the daemon was given some (cgroup v2, Documentation/admin-guide/cgroup-v2.rst): each shell has its own,
-//! with the memory that it was promised and no more. What the kernel holds for a VM is charged there too, and can be shown.
+//! Control groups of shells, where the daemon was given some (cgroup v2, Documentation/admin-guide/cgroup-v2.rst): each
+//! shell has its own, with the memory that it was promised and no more. What the kernel holds for a VM is charged there
+//! too, and can be shown.
 //!
-//! Nothing is asked of anybody: the daemon uses the cgroup it is in, if that is its own, or the root of all. A systemd service with
-//! `Delegate=yes`, or `systemd-run --user --scope -p Delegate=yes flashfork vm serve`, gives it one.
+//! Nothing is asked of anybody: the daemon uses the cgroup it is in, if that is its own, or the root of all. A systemd
+//! service with `Delegate=yes`, or `systemd-run --user --scope -p Delegate=yes flashfork vm serve`, gives it one.
 
 use flashfork_proto::shape::Shape;
 use std::fs;
@@ -16,13 +17,15 @@ const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 /// Begins the names of cgroups made here; the daemon's process id follows.
 const NAME: &str = "flashfork-vmd-";
 
-/// Where the daemon itself is meanwhile: what has controllers for its children has no processes (cgroup v2's "no internal process").
+/// Where the daemon itself is meanwhile: what has controllers for its children has no processes (cgroup v2's "no
+/// internal process").
 const OWN: &str = "flashfork-vmd";
 
 /// Bytes of memory of a shell beside its guest's: the monitor, and KVM's own.
 const MONITOR: u64 = 192 << 20;
 
-/// Of a guest's memory, what page tables of monitor and guest take, and KVM's records of pages: eight bytes of 4,096 each, and some.
+/// Of a guest's memory, what page tables of monitor and guest take, and KVM's records of pages: eight bytes of 4,096
+/// each, and some.
 const RECORDS: u64 = 64;
 
 /// Threads of a shell: one a vCPU, and three more.
@@ -97,8 +100,8 @@ impl Cgroup {
         write(&self.path.join("memory.max"), &limit.to_string())
     }
 
-    /// Bytes of memory that the shell has to itself, what KVM holds for it included; of a file's pages, which go when memory is short,
-    /// none. None before Linux 5.18, whose kernel doesn't sum up its own.
+    /// Bytes of memory that the shell has to itself, what KVM holds for it included; of a file's pages, which go when
+    /// memory is short, none. None before Linux 5.18, whose kernel doesn't sum up its own.
     #[must_use]
     pub fn memory(&self) -> Option<u64> {
         let swapped = read(&self.path.join("memory.swap.current")).ok().and_then(|text| text.trim().parse().ok());

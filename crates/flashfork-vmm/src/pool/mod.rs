@@ -1,7 +1,7 @@
 //! Shells made in advance, by shape.
 //!
-//! Some threads make them all, for as long as the pool lives: a shell dies with the thread that made it (`PR_SET_PDEATHSIG`), so
-//! it must be one that stays. Another tears them down, which takes KVM some 20 ms each.
+//! Some threads make them all, for as long as the pool lives: a shell dies with the thread that made it
+//! (`PR_SET_PDEATHSIG`), so it must be one that stays. Another tears them down, which takes KVM some 20 ms each.
 
 mod cgroup;
 mod reaper;
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 /// How often the shells that wait are looked at.
 const HEALTH: Duration = Duration::from_secs(1);
 
-/// Threads that make shells. A shell's making is mostly waiting for the kernel (RCU grace periods), so they are more than most hosts
-/// have processors to spare.
+/// Threads that make shells. A shell's making is mostly waiting for the kernel (RCU grace periods), so they are more
+/// than most hosts have processors to spare.
 const MAKERS: usize = 8;
 
 /// How long a claim waits for a shell that is being prepared.
@@ -72,14 +72,16 @@ struct Pool {
     expected: u32,
     preparing: u32,
     misses: u64,
-    /// Tells those who wait; a number with it, so that each failure is told once. Nobody is expected any more after one.
+    /// Tells those who wait; a number with it, so that each failure is told once. Nobody is expected any more after
+    /// one.
     failure: Option<(u64, Arc<ShellFailure>)>,
     failures: u64,
     /// After a failure nothing is made until then, unless somebody asks.
     rests: Option<Instant>,
 }
 
-/// Claims that were announced: so many shells are made at the same time, rather than each when the one before it is taken.
+/// Claims that were announced: so many shells are made at the same time, rather than each when the one before it is
+/// taken.
 #[derive(Debug)]
 pub struct Claims<'a> {
     pools: &'a Pools,
@@ -90,7 +92,8 @@ pub struct Claims<'a> {
 }
 
 impl Pools {
-    /// Pools without shells, which are `program`, get duplicates of `kvm` and are limited by `cgroups` where there are some.
+    /// Pools without shells, which are `program`, get duplicates of `kvm` and are limited by `cgroups` where there are
+    /// some.
     ///
     /// # Errors
     /// If a thread can't be started.

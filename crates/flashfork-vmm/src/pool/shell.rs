@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// How long making a machine may take.
 const PREPARE: Duration = Duration::from_secs(20);
 
-/// How long a shell's answer is waited for awake: the end of a sleep costs a claim a tenth of its time, on an idle processor of a
-/// virtual machine. Whoever else wants the processor gets it.
+/// How long a shell's answer is waited for awake: the end of a sleep costs a claim a tenth of its time, on an idle
+/// processor of a virtual machine. Whoever else wants the processor gets it.
 const AWAKE: Duration = Duration::from_micros(500);
 
 /// What a shell is.
@@ -92,8 +92,8 @@ impl ShellFailure {
 }
 
 impl Shell {
-    /// Starts one, in a cgroup of its own if there are `cgroups`, and waits until its machine is prepared and it is locked in. The
-    /// calling thread must outlive it.
+    /// Starts one, in a cgroup of its own if there are `cgroups`, and waits until its machine is prepared and it is
+    /// locked in. The calling thread must outlive it.
     ///
     /// # Errors
     /// [`ShellFailure`].
@@ -106,9 +106,9 @@ impl Shell {
         let (ours, theirs) = Channel::pair().map_err(ShellFailure::Descriptor)?;
         let mut command = Command::new(&program.path);
         command.args(&program.args).env_clear().current_dir("/");
-        // By posix_spawn(3), which a closure between fork and exec would rule out: a fork leaves every page of this process to be copied
-        // on its next write, in the claims that come. The daemon's standard error isn't shared; what a shell has to say comes
-        // through the channel.
+        // By posix_spawn(3), which a closure between fork and exec would rule out: a fork leaves every page of this
+        // process to be copied on its next write, in the claims that come. The daemon's standard error isn't shared;
+        // what a shell has to say comes through the channel.
         let kvm = kvm.try_clone().map_err(ShellFailure::Descriptor)?;
         command.stdin(theirs.into_descriptor()).stdout(kvm).stderr(Stdio::null());
         let child = command.spawn().map_err(|cause| ShellFailure::Program { path: program.path.clone(), cause })?;

@@ -70,9 +70,9 @@ fn template(shape: &Shape, claim: &Claim, descriptors: Vec<OwnedFd>) -> Result<F
     Ok(Frozen { ram, disk, state: Arc::new(MachineState::decode(&claim.state)?) })
 }
 
-/// Takes away whatever memory the guest wasn't promised, before there is one: RAM, and all that it could write to its disk, twice
-/// because a disk that is frozen is mapped anew. A guest that stays in its monitor's hands is held to its disk's limit; a shell that
-/// was taken over to this, and to its control group where it has one.
+/// Takes away whatever memory the guest wasn't promised, before there is one: RAM, and all that it could write to its
+/// disk, twice because a disk that is frozen is mapped anew. A guest that stays in its monitor's hands is held to its
+/// disk's limit; a shell that was taken over to this, and to its control group where it has one.
 pub fn promise(shape: &Shape, overlay: Option<&OwnedFd>) -> Result<(), ShellError> {
     let overlay = match overlay.map(fstat).transpose() {
         Ok(stat) => stat.map_or(0, |stat| stat.st_size.unsigned_abs()),

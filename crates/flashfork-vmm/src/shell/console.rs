@@ -1,4 +1,5 @@
-//! What the guest wrote to its console, until the controller sends it: a guest writes byte by byte, the daemon gets packets.
+//! What the guest wrote to its console, until the controller sends it: a guest writes byte by byte, the daemon gets
+//! packets.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

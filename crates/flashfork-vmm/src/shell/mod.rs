@@ -10,9 +10,9 @@
 //! | `panics` | a bug of the monitor, in words for the daemon |
 //! | `error` | why a shell ends |
 //!
-//! Two threads share the work, so that a claim wakes nobody: vCPU 0's thread is the one that waits for the claim, and does it
-//! from the first byte to the guest's first exit. Only then does the controller take over; a timer makes it do so as well
-//! if the guest, idle, doesn't exit.
+//! Two threads share the work, so that a claim wakes nobody: vCPU 0's thread is the one that waits for the claim, and
+//! does it from the first byte to the guest's first exit. Only then does the controller take over; a timer makes it do
+//! so as well if the guest, idle, doesn't exit.
 
 mod claim;
 mod console;
@@ -30,8 +30,8 @@ use crate::jail::JailError;
 use flashfork_proto::shell::{Channel, FromShell};
 use kvm_ioctls::Kvm;
 
-/// Lives the life of a shell: prepares a machine, locks itself in with `lock`, is claimed, and ends with its guest or at the
-/// daemon's wish. `kvm` is closed before the lock.
+/// Lives the life of a shell: prepares a machine, locks itself in with `lock`, is claimed, and ends with its guest or
+/// at the daemon's wish. `kvm` is closed before the lock.
 ///
 /// # Errors
 /// [`ShellError`]; the daemon has been told, if it was there to be told.

@@ -43,7 +43,8 @@ pub(super) fn prepare(
 /// What a claim takes for what it decodes.
 const HEAP: usize = 64 << 10;
 
-/// Has the pages from which the allocator serves the claim there before it: each is a fault of up to ten microseconds else.
+/// Has the pages from which the allocator serves the claim there before it: each is a fault of up to ten microseconds
+/// else.
 fn populate_heap() {
     // SAFETY: give an address and numbers.
     let (end, heap) = unsafe { (libc::sbrk(0) as usize, libc::mallinfo2()) };

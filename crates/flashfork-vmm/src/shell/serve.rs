@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long a guest may stay inside before it is asked out, so that the daemon hears of it; also how often input waits for
-/// room in the guest's serial port.
+/// How long a guest may stay inside before it is asked out, so that the daemon hears of it; also how often input waits
+/// for room in the guest's serial port.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Events acted on before requests are looked at again: a guest can make new ones all the time.
@@ -38,8 +38,8 @@ pub(super) enum Handed {
     ToBoot { machine: Machine, blank: Blank, source: Source, disk: Option<Image>, cid: u32 },
 }
 
-/// The way of a machine to its controller, which doesn't look until the timer says so: waking it costs as much as a third of a
-/// claim.
+/// The way of a machine to its controller, which doesn't look until the timer says so: waking it costs as much as a
+/// third of a claim.
 #[derive(Clone)]
 pub(super) struct Handover {
     machine: mpsc::Sender<Handed>,
@@ -54,7 +54,8 @@ pub(super) struct Start {
 }
 
 impl Handover {
-    /// Gives the machine away. The controller takes it when the guest has left for the first time, or after some patience.
+    /// Gives the machine away. The controller takes it when the guest has left for the first time, or after some
+    /// patience.
     pub(super) fn give(self, machine: Handed) {
         let wait = match machine {
             Handed::Running(_) => PATIENCE,

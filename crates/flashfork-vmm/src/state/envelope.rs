@@ -2,8 +2,8 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Version of everything below [`MachineState`](super::MachineState) and of [`crate::layout`]. Another version is refused:
-/// templates are cheap to make again.
+/// Version of everything below [`MachineState`](super::MachineState) and of [`crate::layout`]. Another version is
+/// refused: templates are cheap to make again.
 pub const VERSION: u32 = 1;
 /// Magic number, version, checksum, length.
 const HEADER: usize = 24;

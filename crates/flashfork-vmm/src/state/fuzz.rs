@@ -4,8 +4,8 @@ use super::MachineState;
 use super::envelope::reseal;
 use crate::fuzz::fuzz_more;
 
-/// The state of a machine of 4 MB and one CPU in which everything is zero: header, shape, no CPUID, not forked, one vCPU,
-/// and as many zeros as that takes.
+/// The state of a machine of 4 MB and one CPU in which everything is zero: header, shape, no CPUID, not forked, one
+/// vCPU, and as many zeros as that takes.
 pub(crate) fn of_zeros() -> Vec<u8> {
     let mut bytes = [&b"FLFKVM\r\n"[..], &super::VERSION.to_le_bytes(), &[0; 12], &[4, 1, 0, 0, 0, 0, 1]].concat();
     while MachineState::decode(&reseal(&bytes)).is_err() {

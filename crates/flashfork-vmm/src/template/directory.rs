@@ -1,4 +1,5 @@
-//! A template in a directory: `manifest`, `ram`, and with a disk `disk` (the image) and `overlay` (what the template wrote).
+//! A template in a directory: `manifest`, `ram`, and with a disk `disk` (the image) and `overlay` (what the template
+//! wrote).
 //!
 //! Checksums find damage, not malice: who can write to the directory can make a template of anything. It holds all the
 //! guest's secrets, so only its owner may read it.
@@ -31,8 +32,8 @@ const OVERLAY: &str = "overlay";
 /// No manifest is longer: 8 vCPUs take some 120 KB.
 const MAX_MANIFEST: u64 = 4 << 20;
 
-/// Saves `template` to `directory`, which doesn't exist yet or is empty. It appears there complete or not at all; what a
-/// save that was killed leaves beside it, the next one to the same directory removes.
+/// Saves `template` to `directory`, which doesn't exist yet or is empty. It appears there complete or not at all; what
+/// a save that was killed leaves beside it, the next one to the same directory removes.
 pub fn save(template: &Template, directory: &Path, kvm: &Kvm) -> Result<(), DirectoryError> {
     let host = Host::this(kvm).map_err(DirectoryError::ThisHost)?;
     let empty = fs::read_dir(directory).map(|mut entries| entries.next().is_none());
@@ -161,7 +162,8 @@ impl Draft {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(failed(e)),
             _ => {}
         }
-        // In a place where others may write, somebody may have been there first: what we write there would be theirs to read.
+        // In a place where others may write, somebody may have been there first: what we write there would be theirs to
+        // read.
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let lock = match open(&path, flags, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(DirectoryError::Foreign(path)),

@@ -1,7 +1,7 @@
 //! Files that are mostly empty: copied and checked without touching what isn't there.
 //!
-//! The checksum is that of all pages that are not zero, each after its offset: the same whether zeros are a hole or written
-//! out, so that a directory may be copied by any tool.
+//! The checksum is that of all pages that are not zero, each after its offset: the same whether zeros are a hole or
+//! written out, so that a directory may be copied by any tool.
 
 use super::manifest::Sum;
 use rustix::fs::{SeekFrom, seek};

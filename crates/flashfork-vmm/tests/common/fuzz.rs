@@ -1,5 +1,5 @@
-//! Fuzzing without a fuzzer: inputs from `tests/corpus/TARGET` are replayed, then changed at random, again and again. What
-//! makes a target panic or hang is written beside them, and so replayed by every later run.
+//! Fuzzing without a fuzzer: inputs from `tests/corpus/TARGET` are replayed, then changed at random, again and again.
+//! What makes a target panic or hang is written beside them, and so replayed by every later run.
 #![allow(dead_code)]
 
 use std::fs;

@@ -12,8 +12,8 @@ use flashfork_vmm::machine::{Frozen, Machine};
 use kvm_ioctls::Kvm;
 use std::time::Duration;
 
-/// What the guest's memory holds before the fork; a guest that booted again would put it there again, so the code changes
-/// it afterwards.
+/// What the guest's memory holds before the fork; a guest that booted again would put it there again, so the code
+/// changes it afterwards.
 pub const NONCE: u16 = 0xbeef;
 
 /// What does not happen for so long never will, however busy the machine is.

@@ -59,8 +59,8 @@ struct File<T> {
 impl CostModel {
     /// Reads a model that [`CostModel::save`] wrote on this host.
     ///
-    /// Errors: the file is missing or unreadable, is of another version, or comes from a host with another kernel, CPU model
-    /// or mode of huge pages.
+    /// Errors: the file is missing or unreadable, is of another version, or comes from a host with another kernel, CPU
+    /// model or mode of huge pages.
     pub fn load(path: impl AsRef<Path>) -> Result<CostModel, CostError> {
         load_for(path.as_ref(), HostId::read())
     }

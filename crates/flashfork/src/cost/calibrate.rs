@@ -13,9 +13,9 @@ use std::time::Instant;
 impl CostModel {
     /// Measures this host: in about a second, on one CPU, with up to 200 MB of memory.
     ///
-    /// Everything happens in a child process that the caller doesn't notice; processes with threads may call it. What else
-    /// runs on the machine shows in the result, and in its residuals. Errors: a seal is refused or fails here, memory is
-    /// short, or no child could be made.
+    /// Everything happens in a child process that the caller doesn't notice; processes with threads may call it. What
+    /// else runs on the machine shows in the result, and in its residuals. Errors: a seal is refused or fails here,
+    /// memory is short, or no child could be made.
     pub fn calibrate() -> Result<CostModel, CostError> {
         let start = Instant::now();
         // SAFETY: the measurement neither allocates nor panics.

@@ -1,7 +1,7 @@
 //! Linear least squares with coefficients that can't be negative, by relative error.
 //!
-//! Relative: a fork of nothing and one of 64 MB differ by a factor of twenty and should be met equally well. Not negative: no
-//! page makes a fork faster, only noise does.
+//! Relative: a fork of nothing and one of 64 MB differ by a factor of twenty and should be met equally well. Not
+//! negative: no page makes a fork faster, only noise does.
 
 /// An equation: what was measured under which conditions.
 #[derive(Clone, Copy, Debug)]

@@ -26,8 +26,9 @@ pub(super) fn restore_signals(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, null_mut()) };
 }
 
-/// Lets go of the caller's signal handlers, descriptors and memory, and makes sure the child ends: after `seconds`, with the
-/// caller, and first when memory runs out. Each is done as far as it goes: a child that keeps something measures less well.
+/// Lets go of the caller's signal handlers, descriptors and memory, and makes sure the child ends: after `seconds`,
+/// with the caller, and first when memory runs out. Each is done as far as it goes: a child that keeps something
+/// measures less well.
 pub(super) fn settle(seconds: u32) {
     for signal in 1..=64 {
         // SAFETY: no handler of ours; libc refuses the numbers that are its own, which are harmless.
@@ -58,8 +59,8 @@ fn leave_memory() {
         let large = m.end - m.start >= WORTH_LEAVING;
         let bss = m.name.is_empty() && m.start == end_of_file;
         if m.private && ours && large && !bss && !in_use.iter().any(|at| (m.start..m.end).contains(at)) {
-            // SAFETY: the child's code uses its stack, its control block, files' mappings and shared results, none of which
-            // this is; it never allocates. A failure leaves the mapping.
+            // SAFETY: the child's code uses its stack, its control block, files' mappings and shared results, none of
+            // which this is; it never allocates. A failure leaves the mapping.
             let _ = unsafe { munmap(m.start as *mut _, m.end - m.start) };
         }
         if !anonymous {
@@ -70,13 +71,14 @@ fn leave_memory() {
 
 fn thread_pointer() -> usize {
     let own: usize;
-    // SAFETY: on x86-64 the first word of the thread's control block is its own address (the System V ABI's TLS, variant II).
+    // SAFETY: on x86-64 the first word of the thread's control block is its own address (the System V ABI's TLS,
+    // variant II).
     unsafe { std::arch::asm!("mov {}, fs:0", out(reg) own, options(nostack, readonly, preserves_flags)) };
     own
 }
 
-/// Keeps this process on the last CPU it may use: interrupts and housekeeping tend to sit on the first. An unpinned fork is
-/// bimodal, because the child may wake a sleeping CPU.
+/// Keeps this process on the last CPU it may use: interrupts and housekeeping tend to sit on the first. An unpinned
+/// fork is bimodal, because the child may wake a sleeping CPU.
 pub(crate) fn pin_to_one_cpu() {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|cpu| allowed.is_set(*cpu)) {

@@ -16,8 +16,8 @@ pub struct Headroom {
 }
 
 impl Headroom {
-    /// Of this process now: the least of `MemAvailable` and, for every cgroup from its own up to the root, the limit less its
-    /// use. File cache counts as free, swap doesn't count.
+    /// Of this process now: the least of `MemAvailable` and, for every cgroup from its own up to the root, the limit
+    /// less its use. File cache counts as free, swap doesn't count.
     pub fn now() -> std::io::Result<Headroom> {
         headroom().map_err(std::io::Error::other)
     }

@@ -1,5 +1,5 @@
-//! Devices write: `O_DIRECT`, and an io_uring with registered buffers. A process that has pinned memory once is copied in full by
-//! its later forks, so this happens in children only.
+//! Devices write: `O_DIRECT`, and an io_uring with registered buffers. A process that has pinned memory once is copied
+//! in full by its later forks, so this happens in children only.
 
 use super::{Cue, FEW, World};
 use crate::content::PAGE;
@@ -33,7 +33,8 @@ impl World {
         self.check(range, Depth::All)
     }
 
-    /// A child registers pages with a ring and forks; what the ring reads is the child's alone, what the grandchild writes its own.
+    /// A child registers pages with a ring and forks; what the ring reads is the child's alone, what the grandchild
+    /// writes its own.
     pub(super) fn visit_ring(&mut self) -> Result<(), String> {
         let Some(pages) = self.common_pages(FEW) else { return Ok(()) };
         if self.depth > 0 {

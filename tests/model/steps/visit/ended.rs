@@ -11,7 +11,8 @@ impl World {
             w.check_all(Depth::Written)?;
             let program = c"/proc/self/exe".as_ptr();
             let arguments = [program, c"--help".as_ptr(), std::ptr::null()];
-            // SAFETY: valid descriptors and strings; on success nothing of this process goes on. What the program prints is not ours.
+            // SAFETY: valid descriptors and strings; on success nothing of this process goes on. What the program
+            // prints is not ours.
             unsafe {
                 let nowhere = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
                 libc::dup2(nowhere, 1);

@@ -1,4 +1,5 @@
-//! `userfaultfd(2)`: pages put in by another thread of the program, and write-protected for it, behind the page tables' back.
+//! `userfaultfd(2)`: pages put in by another thread of the program, and write-protected for it, behind the page tables'
+//! back.
 
 use super::World;
 use crate::content::{PAGE, WORDS, fill};

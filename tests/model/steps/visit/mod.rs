@@ -1,7 +1,8 @@
-//! Others that act on the memory under test: processes, threads, and the kernel on their behalf. An engine that shares page tables
-//! must notice each of them, because none comes by a fault of the process whose memory it is.
+//! Others that act on the memory under test: processes, threads, and the kernel on their behalf. An engine that shares
+//! page tables must notice each of them, because none comes by a fault of the process whose memory it is.
 //!
-//! A step makes a visitor, a child for one purpose that lives beside its parent until both have done their part, and sees it off.
+//! A step makes a visitor, a child for one purpose that lives beside its parent until both have done their part, and
+//! sees it off.
 
 mod direct;
 mod ended;
@@ -100,7 +101,8 @@ impl World {
         self.journal.note(&format!("fork {name} {purpose}"))?;
         let (table, blocks) = (self.table.for_child(), self.blocks.for_child());
         let (ready, go) = (Signal::new()?, Signal::new()?);
-        // SAFETY: the child goes on with a copy of everything; glibc keeps its allocator usable where there are threads.
+        // SAFETY: the child goes on with a copy of everything; glibc keeps its allocator usable where there are
+        // threads.
         let pid = unsafe { libc::fork() };
         if pid < 0 {
             return Err(format!("fork: {}", std::io::Error::last_os_error()));
@@ -129,8 +131,8 @@ impl World {
             .map(drop)
     }
 
-    /// A private page, of the program's own, that parent and child both have, with contents that stay; `writable` by the program,
-    /// or by a debugger alone.
+    /// A private page, of the program's own, that parent and child both have, with contents that stay; `writable` by
+    /// the program, or by a debugger alone.
     fn common_page(&mut self, writable: bool) -> Option<usize> {
         let range = self.range()?;
         let page = range.start + self.rng.below(range.len());

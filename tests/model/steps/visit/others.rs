@@ -10,8 +10,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 impl World {
-    /// A grandchild writes to its parent, whose memory it has a copy of. Not to the first process: such writes pin pages, and the
-    /// kernel remembers that of a process for good.
+    /// A grandchild writes to its parent, whose memory it has a copy of. Not to the first process: such writes pin
+    /// pages, and the kernel remembers that of a process for good.
     pub(super) fn visit_write_to_parent(&mut self) -> Result<(), String> {
         if self.depth > 0 {
             return Ok(());

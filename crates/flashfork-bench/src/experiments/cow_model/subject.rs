@@ -21,8 +21,8 @@ pub(crate) struct CowSubject {
 /// A request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Children one after the other, each writing so many pages, timed one by one, until there are `samples` or `budget`
-    /// microseconds are over; one more before, not counted.
+    /// Children one after the other, each writing so many pages, timed one by one, until there are `samples` or
+    /// `budget` microseconds are over; one more before, not counted.
     Each { written: u64, samples: usize, budget: u64 },
     /// So many children, timed together.
     Together { written: u64, forks: u32 },
@@ -145,7 +145,8 @@ fn reap(pid: Pid, written: u64) -> Result<(), BenchError> {
     })
 }
 
-/// Time of the processor in user and system mode, of this process and its reaped children, in microseconds. `getrusage(2)`.
+/// Time of the processor in user and system mode, of this process and its reaped children, in microseconds.
+/// `getrusage(2)`.
 fn cpu_time() -> (f64, f64) {
     let mut sum = (0.0, 0.0);
     for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {

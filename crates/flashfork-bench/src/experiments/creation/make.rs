@@ -14,8 +14,8 @@ pub(super) type Child = extern "C" fn(*mut c_void) -> !;
 /// Makes a process that runs `child` with `argument`; returns its id. For every way but threads and `posix_spawn`.
 ///
 /// # Safety
-/// `child` must keep to async-signal-safe functions, and under [`Way::Vfork`] and [`Way::Clone`] to what may be done in the
-/// parent's memory on the parent's stack below the caller's frame.
+/// `child` must keep to async-signal-safe functions, and under [`Way::Vfork`] and [`Way::Clone`] to what may be done in
+/// the parent's memory on the parent's stack below the caller's frame.
 pub(super) unsafe fn process(way: Way, child: Child, argument: *mut c_void) -> io::Result<i32> {
     match way {
         // SAFETY: passed on to the caller.
@@ -53,16 +53,17 @@ fn forked(pid: i32, child: Child, argument: *mut c_void) -> io::Result<i32> {
     }
 }
 
-/// A system call that makes a process. The child, which may share this very stack with a sleeping parent, goes straight on to
-/// `child` below all frames there are: returning from here a second time is what makes `vfork` unsafe in other languages.
+/// A system call that makes a process. The child, which may share this very stack with a sleeping parent, goes straight
+/// on to `child` below all frames there are: returning from here a second time is what makes `vfork` unsafe in other
+/// languages.
 ///
 /// # Safety
 /// As [`process`]; the arguments must fit the call.
 #[cfg(target_arch = "x86_64")]
 unsafe fn raw(number: i64, first: usize, second: usize, child: Child, argument: *mut c_void) -> io::Result<i32> {
     let result: i64;
-    // SAFETY: without `nostack` the compiler keeps nothing below the stack pointer, where the child's frames go. The parent
-    // returns with its registers as the system call left them: rcx and r11 are lost, rax is the result.
+    // SAFETY: without `nostack` the compiler keeps nothing below the stack pointer, where the child's frames go. The
+    // parent returns with its registers as the system call left them: rcx and r11 are lost, rax is the result.
     unsafe {
         std::arch::asm!(
             "syscall",

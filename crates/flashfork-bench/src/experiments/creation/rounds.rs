@@ -46,8 +46,8 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// The parents of a size: how each holds its memory, and the ways it is asked for. A process that once had a thread forks
-/// more slowly ever after (the C library then takes its locks), so threads have a parent of their own.
+/// The parents of a size: how each holds its memory, and the ways it is asked for. A process that once had a thread
+/// forks more slowly ever after (the C library then takes its locks), so threads have a parent of their own.
 fn parents(methods: &[Method]) -> impl Iterator<Item = (Method, Vec<Way>)> {
     let of = |method: Method| {
         let ways = Way::ALL.into_iter().filter(move |way| way.method() == method && *way != Way::Pthread);

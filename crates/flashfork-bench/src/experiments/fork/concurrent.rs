@@ -1,4 +1,5 @@
-//! Several processes of a size that clone themselves at the same time, each on a CPU of its own as far as there are enough.
+//! Several processes of a size that clone themselves at the same time, each on a CPU of its own as far as there are
+//! enough.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use flashfork_measure::BenchError;
 use flashfork_measure::sampling::{Effort, sample};
 use flashfork_measure::size::Size;
 
-/// How long the workers clone side by side in one batch, in microseconds. Time ends a batch, not a count: the fast ones must
-/// not leave the slow ones alone.
+/// How long the workers clone side by side in one batch, in microseconds. Time ends a batch, not a count: the fast ones
+/// must not leave the slow ones alone.
 const BUDGET: u64 = 20_000;
 /// Between the request and the common start: time for every worker to read it and make its uncounted clone.
 const NOTICE: Duration = Duration::from_millis(2);

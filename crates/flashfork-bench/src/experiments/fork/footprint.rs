@@ -1,7 +1,7 @@
 //! How much memory a process holds while it seals, seen from outside.
 //!
-//! Not from the machine's free memory: that also moves with other programs, and pages freed a moment ago wait in per-CPU
-//! lists (hundreds of MB on recent kernels) where they don't count as free.
+//! Not from the machine's free memory: that also moves with other programs, and pages freed a moment ago wait in
+//! per-CPU lists (hundreds of MB on recent kernels) where they don't count as free.
 
 use std::os::unix::fs::MetadataExt;
 use std::{fs, io};
@@ -12,8 +12,8 @@ use flashfork_measure::BenchError;
 
 /// Bytes of anonymous memory and of open memfds of the process `pid`: what a seal moves from one to the other.
 ///
-/// The two are read one after the other, so memory that moves in between is counted twice or not at all: a caller that looks
-/// often is off by what can be moved within some ten microseconds.
+/// The two are read one after the other, so memory that moves in between is counted twice or not at all: a caller that
+/// looks often is off by what can be moved within some ten microseconds.
 pub(super) fn held(pid: u32) -> Result<u64, BenchError> {
     let failed = |error: io::Error| BenchError::system(format!("read how much memory process {pid} holds"), error);
     let process = Process::new(pid as i32).map_err(|error| failed(io::Error::other(error)))?;

@@ -54,8 +54,8 @@ pub(super) fn keep(
         ]
     });
     let beside = [("beside_size", json!(group.size)), ("beside_methods", json!(methods))];
-    // Nothing else tells an empty process beside one group from that beside another. For the others, how many methods fit
-    // into memory beside them is the host's doing.
+    // Nothing else tells an empty process beside one group from that beside another. For the others, how many methods
+    // fit into memory beside them is the host's doing.
     let (tells, tells_nothing) = if size == group.size { (None, Some(beside)) } else { (Some(beside), None) };
     let chosen = chosen.chain(tells.into_iter().flatten());
     let observed = observed.into_iter().chain(sealed.into_iter().flatten()).chain(tells_nothing.into_iter().flatten());

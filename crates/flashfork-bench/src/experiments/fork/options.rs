@@ -6,8 +6,8 @@ use flashfork_measure::size::{Size, SizeError};
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench fork --sizes 0,256M,1G --concurrent 3")]
 pub struct ForkOptions {
-    /// Sizes of the parent's memory: 0 or multiples of 2M (whole huge pages); a size that doesn't fit is refused. Without this
-    /// flag: 0, 64M, 256M, 1G, 4G and 8G as far as they fit
+    /// Sizes of the parent's memory: 0 or multiples of 2M (whole huge pages); a size that doesn't fit is refused.
+    /// Without this flag: 0, 64M, 256M, 1G, 4G and 8G as far as they fit
     #[arg(long, value_delimiter = ',', value_name = "SIZE,...", value_parser = whole_huge_pages)]
     pub sizes: Option<Vec<Size>>,
 

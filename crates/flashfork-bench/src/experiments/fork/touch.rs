@@ -63,11 +63,11 @@ pub(super) struct Touched {
 }
 
 impl Touched {
-    /// Reads and writes what `state` asks for beyond what was done before, and returns how many pages are written in all.
-    /// The values don't change.
+    /// Reads and writes what `state` asks for beyond what was done before, and returns how many pages are written in
+    /// all. The values don't change.
     ///
-    /// Which pages: those whose hash is lowest, so that a larger share contains the smaller ones and every method writes the
-    /// same ones, without a table of them that would be memory of its own to fork.
+    /// Which pages: those whose hash is lowest, so that a larger share contains the smaller ones and every method
+    /// writes the same ones, without a table of them that would be memory of its own to fork.
     pub(super) fn advance(&mut self, region: &Region, state: ParentState) -> usize {
         if state != ParentState::Idle && !self.read {
             read_all(region);

@@ -75,8 +75,8 @@ impl Counter {
     }
 }
 
-/// Runs one campaign in the new directory `dir`. One step of `progress` per window. An interruption ends it; `None` when that
-/// was before the first execution.
+/// Runs one campaign in the new directory `dir`. One step of `progress` per window. An interruption ends it; `None`
+/// when that was before the first execution.
 pub(super) fn run(
     setup: &Setup,
     method: Method,

@@ -31,8 +31,8 @@ const FLAGS: [&str; 7] = [
 const INSTALL: &str = "AFL++ is not installed, which bench fuzz needs; install Debian's package afl++ (apt-get install afl++); \
                        the other experiments work without it";
 
-/// The compiled fuzz target: from the directory `keep_in`, or compiled in `scratch` and then moved there. Both must be on the
-/// same file system. Takes about a minute of one CPU.
+/// The compiled fuzz target: from the directory `keep_in`, or compiled in `scratch` and then moved there. Both must be
+/// on the same file system. Takes about a minute of one CPU.
 pub(super) fn obtain(keep_in: &Path, scratch: &Path, progress: &mut dyn Progress) -> Result<PathBuf, BenchError> {
     let compiler = compiler_version()?;
     let path = keep_in.join(format!("fuzz-target-{:016x}", fingerprint(&compiler)));

@@ -1,4 +1,5 @@
-//! Where each engine loses: a panel for each engine, kind of memory and number of forks; in it sizes over written shares.
+//! Where each engine loses: a panel for each engine, kind of memory and number of forks; in it sizes over written
+//! shares.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

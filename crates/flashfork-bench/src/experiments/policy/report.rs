@@ -8,7 +8,8 @@ use flashfork_measure::record::{Document, Record};
 use flashfork_measure::size::show;
 use flashfork_measure::table::{render, time};
 
-/// What `auto` promises: at most so many times the best, in the long run; and at most so many times a plain process's memory.
+/// What `auto` promises: at most so many times the best, in the long run; and at most so many times a plain process's
+/// memory.
 pub(super) const PROMISE: f64 = 1.1;
 const MEMORY: f64 = 1.5;
 
@@ -95,8 +96,8 @@ fn pages(thp: bool) -> &'static str {
     if thp { "THP" } else { "4 KB" }
 }
 
-/// In how many cells the promise was kept, and where it was missed by most: over all forks, and over the latest of the cells with
-/// the most forks of their kind.
+/// In how many cells the promise was kept, and where it was missed by most: over all forks, and over the latest of the
+/// cells with the most forks of their kind.
 fn kept(cells: &[Cell]) -> String {
     let longest = |c: &&Cell| {
         let same = |o: &&Cell| (o.thp, o.size) == (c.thp, c.size) && o.dirty.total_cmp(&c.dirty).is_eq();

@@ -107,7 +107,8 @@ fn runs(cell: &Cell, marks: &[usize], rounds: usize, progress: &mut dyn Progress
     Ok(Runs::Done(runs))
 }
 
-/// Records of an engine in a cell: the time of a cycle, over all up to each mark and over those since the mark before; and memory.
+/// Records of an engine in a cell: the time of a cycle, over all up to each mark and over those since the mark before;
+/// and memory.
 fn keep(
     results: &mut Results,
     who: Who,

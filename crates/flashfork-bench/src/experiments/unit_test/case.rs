@@ -22,8 +22,8 @@ pub(super) struct Expected {
     key: i64,
     /// Rows found, deleted or changed: at least one.
     rows: i64,
-    /// Select: the sum of a column over the rows. Delete: rows deleted by foreign key. Update: the sum of the changed column
-    /// over all of the product's items afterwards.
+    /// Select: the sum of a column over the rows. Delete: rows deleted by foreign key. Update: the sum of the changed
+    /// column over all of the product's items afterwards.
     sum: i64,
 }
 
@@ -40,8 +40,8 @@ impl Case {
         }
     }
 
-    /// What different runs of this test must find, on keys spread over the whole table: `count` of them, or fewer when a
-    /// small database has no more.
+    /// What different runs of this test must find, on keys spread over the whole table: `count` of them, or fewer when
+    /// a small database has no more.
     pub(super) fn expectations(self, db: &Connection, count: usize) -> rusqlite::Result<Vec<Expected>> {
         let (table, look) = match self {
             Self::Select => {

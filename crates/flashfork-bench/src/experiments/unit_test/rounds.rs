@@ -110,8 +110,8 @@ impl Team {
         Ok(all)
     }
 
-    /// Checks that every harness loaded the same database and that no clone changed it. The last request, because it reads
-    /// everything.
+    /// Checks that every harness loaded the same database and that no clone changed it. The last request, because it
+    /// reads everything.
     fn verify(&mut self, expected: u64, progress: &mut dyn Progress) -> Result<(), BenchError> {
         for worker in &mut self.workers {
             let before = worker.ready().checksum;

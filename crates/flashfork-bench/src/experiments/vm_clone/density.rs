@@ -1,7 +1,7 @@
 //! What many clones of one template hold, kernel memory included.
 //!
-//! A shell's memory is mostly the kernel's: KVM's arrays for the memory slot, page tables of guest and process, stacks of
-//! threads, sockets. What the processes themselves map (`Pss`) is told apart.
+//! A shell's memory is mostly the kernel's: KVM's arrays for the memory slot, page tables of guest and process, stacks
+//! of threads, sockets. What the processes themselves map (`Pss`) is told apart.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use flashfork_measure::experiment::Results;
 use flashfork_measure::size::Size;
 use flashfork_measure::{BenchError, Progress};
 
-/// The largest guests this is done with: the kernel's arrays grow with a guest's memory, and all clones are there at once.
+/// The largest guests this is done with: the kernel's arrays grow with a guest's memory, and all clones are there at
+/// once.
 const LARGEST: u64 = 1 << 30;
 /// After so long the kernel has freed what it puts off.
 const QUIET: Duration = Duration::from_millis(700);

@@ -114,7 +114,8 @@ pub(super) const USER: &str = "user";
 pub(super) const WAITING: &str = "memory of a waiting shell";
 pub(super) const ALIVE: &str = "memory of a clone alive";
 
-/// The records of what `count` shells or clones of one size hold, one sample a repetition. `source`: how it was counted.
+/// The records of what `count` shells or clones of one size hold, one sample a repetition. `source`: how it was
+/// counted.
 pub(super) fn density(
     what: &str,
     size: u64,

@@ -24,7 +24,8 @@ use flashfork_measure::{BenchError, Deadline, Progress};
 
 /// Clones a round and size; a boot takes so much longer that one is enough.
 const BATCH: usize = 5;
-/// How long one call of a guest that boots may take. It waits for the guest's driver, which refuses it until the agent listens.
+/// How long one call of a guest that boots may take. It waits for the guest's driver, which refuses it until the agent
+/// listens.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How often a guest that boots is called until its agent answers; under this the first reply is rounded up.
 const CALL: Duration = Duration::from_millis(5);

@@ -25,8 +25,8 @@ impl GuestKind {
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-clone --guests tiny --sizes 128M,1G")]
 pub struct VmCloneOptions {
-    /// Sizes of the guests' memory: multiples of 2M; a size that doesn't fit is refused. Without this flag: 128M, 256M, 512M, 1G,
-    /// 2G, 4G and 8G as far as they fit together, Linux guests 128M and 1G
+    /// Sizes of the guests' memory: multiples of 2M; a size that doesn't fit is refused. Without this flag: 128M, 256M,
+    /// 512M, 1G, 2G, 4G and 8G as far as they fit together, Linux guests 128M and 1G
     #[arg(long, value_delimiter = ',', value_name = "SIZE,...", value_parser = guest_memory)]
     pub sizes: Option<Vec<Size>>,
 
@@ -34,7 +34,8 @@ pub struct VmCloneOptions {
     #[arg(long, value_delimiter = ',', value_enum, value_name = "GUEST,...", default_values_t = [GuestKind::Tiny])]
     pub guests: Vec<GuestKind>,
 
-    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 40, with --quick 5; Linux guests 5 and 2]
+    /// Rounds of interleaved batches; more rounds, tighter intervals [default: 40, with --quick 5; Linux guests 5 and
+    /// 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
 

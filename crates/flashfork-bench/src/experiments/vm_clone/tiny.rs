@@ -1,4 +1,5 @@
-//! Guests of a few bytes, which run on any `/dev/kvm`: what the monitor and the kernel take, without a guest's own work.
+//! Guests of a few bytes, which run on any `/dev/kvm`: what the monitor and the kernel take, without a guest's own
+//! work.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -31,7 +32,8 @@ const SETTLE: Duration = Duration::from_millis(5);
 /// In the template's memory before the fork, changed by every clone.
 const NONCE: u16 = 0xbeef;
 
-/// Writes the nonce, forks. A clone reads its index from the reply, gives back nonce and index, changes the nonce, is done.
+/// Writes the nonce, forks. A clone reads its index from the reply, gives back nonce and index, changes the nonce, is
+/// done.
 const CODE: &[u8] = &[
     0xc7, 0x06, 0x00, 0x20, 0xef, 0xbe, // mov word [0x2000], NONCE
     0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, // mov dx, 0x1234; mov al, FORK; out dx, al

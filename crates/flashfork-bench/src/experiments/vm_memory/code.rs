@@ -29,7 +29,8 @@ impl Access {
     }
 }
 
-/// Goes over memory up to `end` twice, forks, and over it twice more. A reset signal before and after every pass tells its time.
+/// Goes over memory up to `end` twice, forks, and over it twice more. A reset signal before and after every pass tells
+/// its time.
 pub(super) fn passes(access: Access, end: u32) -> Vec<u8> {
     let mut code = protected_mode();
     for pass in 0..4 {

@@ -62,8 +62,8 @@ impl Program {
         self.warmed()[0]
     }
 
-    /// A script that prints one line, [`LINE`](super::command::LINE), after loading what is warmed; started anew and in a clone alike.
-    /// None: the program prints nothing.
+    /// A script that prints one line, [`LINE`](super::command::LINE), after loading what is warmed; started anew and in
+    /// a clone alike. None: the program prints nothing.
     pub(super) fn script(self) -> Option<&'static str> {
         Some(match self {
             Self::True => return None,

@@ -18,7 +18,8 @@ use flashfork_measure::{BenchError, Progress, pin};
 /// Before each sample. A template begins with its next clone a millisecond after the last one.
 const PAUSE: Duration = Duration::from_millis(30);
 
-/// Lets others run for a while. The processor doesn't fall asleep: to wake a virtual one up takes longer than starting a program.
+/// Lets others run for a while. The processor doesn't fall asleep: to wake a virtual one up takes longer than starting
+/// a program.
 fn pause() {
     let begin = Instant::now();
     while begin.elapsed() < PAUSE {

@@ -78,7 +78,8 @@ impl Template {
     }
 }
 
-/// `cminflt` of `/proc/PID/stat` (proc(5)): the eleventh field; the second may hold blanks, and ends with a parenthesis.
+/// `cminflt` of `/proc/PID/stat` (proc(5)): the eleventh field; the second may hold blanks, and ends with a
+/// parenthesis.
 fn faults(stat: &str) -> Option<f64> {
     stat.rsplit_once(") ")?.1.split(' ').nth(8)?.parse().ok()
 }

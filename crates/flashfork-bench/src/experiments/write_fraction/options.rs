@@ -29,8 +29,8 @@ pub struct WriteFractionOptions {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
 
-    /// The command and its arguments. A command that stops itself (SIGSTOP) sets the two moments itself, and --after and --for
-    /// are the longest it is waited for
+    /// The command and its arguments. A command that stops itself (SIGSTOP) sets the two moments itself, and --after
+    /// and --for are the longest it is waited for
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

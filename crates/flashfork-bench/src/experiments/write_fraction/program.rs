@@ -20,7 +20,8 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Keys in redis, and how many of them are written again.
 const KEYS: u32 = 100_000;
 
-/// Makes 200,000 records, then keeps the name of one in ten: nothing is changed but the reference counts of what is kept.
+/// Makes 200,000 records, then keeps the name of one in ten: nothing is changed but the reference counts of what is
+/// kept.
 const CPYTHON: &str = "\
 import gc, os, signal
 records = [{'number': i, 'name': 'record %d' % i, 'tags': [i, i + 1]} for i in range(200_000)]

@@ -140,7 +140,8 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, Command, Stdio};
 
-    /// Holds 64 pages; `w` writes two bytes in 40 of them, `b` writes back what was there, `z` writes zeroes to 64 more.
+    /// Holds 64 pages; `w` writes two bytes in 40 of them, `b` writes back what was there, `z` writes zeroes to 64
+    /// more.
     const PROGRAM: &str = "#include <stdio.h>
         #include <sys/mman.h>
         int main(void) {

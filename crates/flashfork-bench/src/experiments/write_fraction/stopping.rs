@@ -16,8 +16,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Waits for the end of its input, which is the end of whoever started it, and lets a process go on.
 const GUARD: &str = "trap '' INT TERM HUP QUIT; read nothing; kill -CONT \"$1\"";
 
-/// A process held stopped. Dropping it lets the process go on, unless it was stopped before; so does the end of this process,
-/// by whatever signal.
+/// A process held stopped. Dropping it lets the process go on, unless it was stopped before; so does the end of this
+/// process, by whatever signal.
 #[derive(Debug)]
 pub(super) struct Stopped {
     pid: Pid,
@@ -66,8 +66,8 @@ impl Drop for Stopped {
     }
 }
 
-/// Starts what lets `pid` go on when this process is killed. Only this process has the other end of its input (the standard
-/// library opens pipes with `O_CLOEXEC`), and no signal to this process's group or terminal reaches it.
+/// Starts what lets `pid` go on when this process is killed. Only this process has the other end of its input (the
+/// standard library opens pipes with `O_CLOEXEC`), and no signal to this process's group or terminal reaches it.
 fn guard(pid: i32) -> Result<Child, BenchError> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", GUARD, "flashfork-guard"]).arg(pid.to_string()).process_group(0);

@@ -2,8 +2,8 @@
 
 /// A small deterministic generator (splitmix64, Steele, Lea and Flood, OOPSLA 2014).
 ///
-/// It is written out here, and not taken from a crate, because images of the database are kept between runs: the same seed must
-/// give the same rows whatever versions of other crates a later build picks.
+/// It is written out here, and not taken from a crate, because images of the database are kept between runs: the same
+/// seed must give the same rows whatever versions of other crates a later build picks.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -19,7 +19,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..bound`; `bound` is at least 1. The bias of the multiplication is below 2^-32 for the bounds used here.
+    /// A number in `0..bound`; `bound` is at least 1. The bias of the multiplication is below 2^-32 for the bounds used
+    /// here.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }

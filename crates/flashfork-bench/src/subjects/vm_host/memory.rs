@@ -20,8 +20,8 @@ const PAGE: usize = 4096;
 pub(crate) enum MemoryPages {
     /// 4 KB pages.
     Small,
-    /// 2 MB pages that the kernel makes of a memory file's 4 KB pages (`MADV_COLLAPSE`), whatever the machine's mode for
-    /// shared memory; copies of them are 4 KB pages.
+    /// 2 MB pages that the kernel makes of a memory file's 4 KB pages (`MADV_COLLAPSE`), whatever the machine's mode
+    /// for shared memory; copies of them are 4 KB pages.
     Thp,
     /// 2 MB pages from the host's hugetlb pool; copies of them are such pages too.
     Hugetlb,
@@ -65,8 +65,9 @@ pub(crate) fn available(bytes: u64, copies: u64) -> Result<(Vec<MemoryPages>, Op
     Ok((pages, Some(note)))
 }
 
-/// A sealed copy of the memory file `ram`, of `bytes`, in which every page is there, and the share of it on 2 MB pages. Pages
-/// of `ram` that are all zero, first megabyte apart, get noise if `noise`: nobody can store them for less than they are.
+/// A sealed copy of the memory file `ram`, of `bytes`, in which every page is there, and the share of it on 2 MB pages.
+/// Pages of `ram` that are all zero, first megabyte apart, get noise if `noise`: nobody can store them for less than
+/// they are.
 pub(crate) fn resident(
     ram: &OwnedFd,
     bytes: u64,

@@ -34,8 +34,8 @@ pub(crate) struct Claimed {
 }
 
 impl Template {
-    /// Freezes the guest that runs in `shell`, once it has signalled that it is ready. If `noise`, every page of its memory is
-    /// there afterwards, and what the guest had not touched holds noise; otherwise zeros.
+    /// Freezes the guest that runs in `shell`, once it has signalled that it is ready. If `noise`, every page of its
+    /// memory is there afterwards, and what the guest had not touched holds noise; otherwise zeros.
     pub(crate) fn freeze(shell: &Shell, shape: Shape, pages: MemoryPages, noise: bool) -> Result<Self, BenchError> {
         let (ram, state) = freeze(shell)?;
         let (ram, huge_fraction) = resident(&ram, shape.memory_bytes(), pages, noise)?;

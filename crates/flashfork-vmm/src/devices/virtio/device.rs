@@ -14,8 +14,8 @@ pub struct Broken(pub String);
 
 /// A device behind a [transport](super::Transport), which owns its queues, its status and its interrupt.
 ///
-/// All methods are called under the transport's lock, so nothing is under way when it is held: a device that answers every
-/// request before it returns needs no draining. None is called while the VM is paused, except `save`, `restore`.
+/// All methods are called under the transport's lock, so nothing is under way when it is held: a device that answers
+/// every request before it returns needs no draining. None is called while the VM is paused, except `save`, `restore`.
 pub trait VirtioDevice: Send {
     /// Number of its kind (`VIRTIO_ID_*`).
     fn kind(&self) -> u32;
@@ -53,8 +53,8 @@ pub trait VirtioDevice: Send {
         Ok(())
     }
 
-    /// One of the device's own descriptors is ready while nothing may be served: take it out of `ops` (else it is ready again at
-    /// once) and put it back when a queue is [notified](Self::notified), as every queue is on resume.
+    /// One of the device's own descriptors is ready while nothing may be served: take it out of `ops` (else it is ready
+    /// again at once) and put it back when a queue is [notified](Self::notified), as every queue is on resume.
     fn defer(&mut self, events: Events, ops: &mut EventOps<'_>) {
         let _ = (events, ops);
     }
@@ -115,8 +115,9 @@ impl<'a> Queues<'a> {
         self.queues[index].enable_notification(self.memory).map_err(|e| Broken(e.to_string()))
     }
 
-    /// Asks the driver to notify when it puts one more chain into queue `index`, of which the device takes none for now; whether one has
-    /// come meanwhile. Without it a driver with event indices, which were met by the first chain, would never notify of the others.
+    /// Asks the driver to notify when it puts one more chain into queue `index`, of which the device takes none for
+    /// now; whether one has come meanwhile. Without it a driver with event indices, which were met by the first chain,
+    /// would never notify of the others.
     pub(super) fn rearm_behind(&mut self, index: usize) -> Result<bool, Broken> {
         let (queue, broken) = (&self.queues[index], |e: String| Broken(e));
         let there = queue.avail_idx(self.memory, Ordering::Acquire).map_err(|e| broken(e.to_string()))?.0;

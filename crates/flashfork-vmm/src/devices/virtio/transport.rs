@@ -43,8 +43,8 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// Puts `device` into window `index` of `vm`: interrupt and notifications are connected now, never at a claim. Nothing is
-    /// taken from queues while `held` is set.
+    /// Puts `device` into window `index` of `vm`: interrupt and notifications are connected now, never at a claim.
+    /// Nothing is taken from queues while `held` is set.
     pub(in crate::devices) fn new(
         vm: &Vm,
         index: u8,
@@ -91,7 +91,8 @@ impl Transport {
         self.reasons.clone()
     }
 
-    /// The guest reads a register, other than those that its window answers. Registers are 32 bits wide; the config space may be read by bytes.
+    /// The guest reads a register, other than those that its window answers. Registers are 32 bits wide; the config
+    /// space may be read by bytes.
     pub(in crate::devices) fn read(&self, offset: u64, data: &mut [u8]) {
         if let Some(at) = offset.checked_sub(reg::CONFIG) {
             let config = self.device.config();

@@ -15,7 +15,8 @@ const HUGE: usize = 2 << 20;
 const SIZES: [usize; 3] = [4 << 20, 16 << 20, 64 << 20];
 /// Mappings made to see what one costs.
 const VMAS: usize = 256;
-/// Samples of each fork, of a clone's writes and of each seal. The least counts: whatever else the machine does only adds.
+/// Samples of each fork, of a clone's writes and of each seal. The least counts: whatever else the machine does only
+/// adds.
 const FORKS: Samples = Samples { most: 21, enough: 5 };
 const WRITES: Samples = Samples { most: 9, enough: 3 };
 const SEALS: usize = 2;

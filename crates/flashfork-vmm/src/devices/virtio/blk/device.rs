@@ -43,8 +43,8 @@ impl VirtioDevice for Blk {
         &[QUEUE]
     }
 
-    /// capacity, size_max, seg_max, geometry, blk_size, topology (virtio 1.2, 5.2.4). Sectors, but blocks of eight: what is
-    /// aligned to them need not read the rest of its block from the image.
+    /// capacity, size_max, seg_max, geometry, blk_size, topology (virtio 1.2, 5.2.4). Sectors, but blocks of eight:
+    /// what is aligned to them need not read the rest of its block from the image.
     fn config(&self) -> Vec<u8> {
         let bytes = lock(&self.0).as_ref().map_or(0, Disk::bytes);
         let fields: [&[u8]; 8] = [

@@ -1,8 +1,9 @@
 //! Blocks written to a disk, over an image that never changes.
 //!
-//! One memory file holds a bit per block, which says whether the block was written, and behind the bits a place for every
-//! block, at its own number. It is sparse: what was not written takes no memory. So a template's overlay is
-//! cloned like its RAM, by one private mapping of the sealed file, whatever the size of the disk or of what was written.
+//! One memory file holds a bit per block, which says whether the block was written, and behind the bits a place for
+//! every block, at its own number. It is sparse: what was not written takes no memory. So a template's overlay is
+//! cloned like its RAM, by one private mapping of the sealed file, whatever the size of the disk or of what was
+//! written.
 
 use super::DiskError;
 use crate::memory::{self, MemfdError};
@@ -86,7 +87,8 @@ impl Overlay {
         has(content, block).then(|| &content[at..at + BLOCK])
     }
 
-    /// Block number `block` for writing; `fill` gives it its content if it was never written. At most `limit` blocks are.
+    /// Block number `block` for writing; `fill` gives it its content if it was never written. At most `limit` blocks
+    /// are.
     pub fn get_mut<E>(
         &mut self,
         block: u64,
@@ -170,8 +172,8 @@ impl Mapping {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: mapped as long as `self` lives. Nobody else writes: the file is sealed, or this is its only mapping and its
-        // descriptor isn't written to.
+        // SAFETY: mapped as long as `self` lives. Nobody else writes: the file is sealed, or this is its only mapping
+        // and its descriptor isn't written to.
         unsafe { slice::from_raw_parts(self.start, self.length) }
     }
 

@@ -1,5 +1,5 @@
-//! Whole guests from bytes: registers, rings, descriptors, packets, pauses and restores in any order. The devices are served by
-//! this thread, so that a panic is the input's.
+//! Whole guests from bytes: registers, rings, descriptors, packets, pauses and restores in any order. The devices are
+//! served by this thread, so that a panic is the input's.
 
 use super::blk::{image, slot};
 use crate::devices::virtio::blk::{Blk, Disk, Image};

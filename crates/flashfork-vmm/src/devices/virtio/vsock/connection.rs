@@ -147,8 +147,8 @@ impl Connection {
         self.to_guest_ended && self.from_guest_ended && self.pending.is_empty()
     }
 
-    /// What to wait for on the stream. `open`: packets can go to the guest now. While nothing else is wanted a hang-up is
-    /// still told, until it has been.
+    /// What to wait for on the stream. `open`: packets can go to the guest now. While nothing else is wanted a hang-up
+    /// is still told, until it has been.
     pub(super) fn interest(&self, open: bool) -> Option<EventSet> {
         let reading = open && self.established && !self.to_guest_ended && self.credit() > 0;
         if self.hung_up && !reading {

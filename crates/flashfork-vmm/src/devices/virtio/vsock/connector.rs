@@ -40,8 +40,8 @@ impl Connector {
         self.0.cid.store(cid, Ordering::Relaxed);
     }
 
-    /// Connects `stream`, a stream socket, to `port` of the guest as soon as that runs and has a driver. Whether somebody listens
-    /// there shows on the stream: it ends if not.
+    /// Connects `stream`, a stream socket, to `port` of the guest as soon as that runs and has a driver. Whether
+    /// somebody listens there shows on the stream: it ends if not.
     pub fn connect(&self, stream: OwnedFd, port: u32) {
         let mut waiting = lock(&self.0.waiting);
         if waiting.len() < MAX_WAITING {

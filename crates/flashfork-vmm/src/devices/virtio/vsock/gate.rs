@@ -9,9 +9,9 @@ use virtio_queue::QueueT;
 
 /// Whether packets go to the guest.
 ///
-/// After a restore the guest first has to forget the connections it had, and it does that later than it would take new ones: a
-/// new connection that came too early would die with the old. Its driver puts an event's buffer back when it has dealt
-/// with the event.
+/// After a restore the guest first has to forget the connections it had, and it does that later than it would take new
+/// ones: a new connection that came too early would die with the old. Its driver puts an event's buffer back when it
+/// has dealt with the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Gate {
     Open,

@@ -1,7 +1,7 @@
 //! virtio-vsock: streams from the host to ports of the guest.
 //!
-//! The host hands in connected stream sockets; the device opens nothing by name, so a guest reaches nothing by itself: its own
-//! connections to the host are refused. Connections don't survive a clone or rollback, listeners do.
+//! The host hands in connected stream sockets; the device opens nothing by name, so a guest reaches nothing by itself:
+//! its own connections to the host are refused. Connections don't survive a clone or rollback, listeners do.
 
 mod connection;
 mod connections;
