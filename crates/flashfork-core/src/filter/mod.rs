@@ -68,8 +68,8 @@ fn survives() -> core::result::Result<Option<bool>, Error> {
     const SIGKILL: u32 = 9;
     let trial = TRIAL.load(SeqCst);
     if trial.is_null() {
-        // Every way into the engine prepares it (`trial::prepare`), but for tests of single functions. One that forgot it
-        // must not seal untried.
+        // Every way into the engine prepares it (`trial::prepare`), but for tests of single functions. One that forgot
+        // it must not seal untried.
         return Ok(if cfg!(test) { None } else { Some(false) });
     }
     // SAFETY: what `know_trial` has stored there.
