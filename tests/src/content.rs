@@ -5,7 +5,8 @@ pub const PAGE: usize = 4096;
 /// Words in a page.
 pub const WORDS: usize = PAGE / 8;
 
-/// One number a word; XOR with the page's own number gives the content, fast enough to compare gigabytes.
+/// One number a word; XOR with the page's own number gives the content, fast enough to compare gigabytes. No byte is
+/// below 0x80: where memory may be executed, contents that look like a system call (0f 05) are a reason not to seal.
 static PATTERN: [u64; WORDS] = pattern();
 
 const fn mix(x: u64) -> u64 {
@@ -14,11 +15,19 @@ const fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The highest bit of each byte.
+const TOP_BITS: u64 = 0x8080_8080_8080_8080;
+
+/// A page's own number.
+fn key(tag: Tag) -> u64 {
+    mix(tag) & !TOP_BITS
+}
+
 const fn pattern() -> [u64; WORDS] {
     let mut words = [0; WORDS];
     let mut i = 0;
     while i < WORDS {
-        words[i] = mix(i as u64 + 1);
+        words[i] = mix(i as u64 + 1) | TOP_BITS;
         i += 1;
     }
     words
@@ -29,12 +38,12 @@ pub type Tag = u64;
 
 /// Word `i` of a page with this tag.
 pub fn word(tag: Tag, i: usize) -> u64 {
-    if tag == 0 { 0 } else { PATTERN[i] ^ mix(tag) }
+    if tag == 0 { 0 } else { PATTERN[i] ^ key(tag) }
 }
 
 /// Whether a whole page has this tag.
 pub fn holds(words: &[u64; WORDS], tag: Tag) -> bool {
-    let (key, mask) = if tag == 0 { (0, 0) } else { (mix(tag), u64::MAX) };
+    let (key, mask) = if tag == 0 { (0, 0) } else { (key(tag), u64::MAX) };
     words.iter().zip(&PATTERN).fold(0, |wrong, (w, p)| wrong | (w ^ (p & mask) ^ key)) == 0
 }
 
@@ -43,7 +52,7 @@ pub fn holds(words: &[u64; WORDS], tag: Tag) -> bool {
 /// # Panics
 /// When it would run past the end of the page.
 pub fn fill(words: &mut [u64], start: usize, tag: Tag) {
-    let key = mix(tag);
+    let key = key(tag);
     let len = words.len();
     for (w, p) in words.iter_mut().zip(&PATTERN[start..start + len]) {
         *w = p ^ key;

@@ -83,8 +83,8 @@ struct flashfork_seal_options {
      */
     uint32_t trust_allocator;
     /**
-     * Called once for every mapping, in order of address, when the seal is over. The report and its texts are valid during the
-     * call only. May be NULL.
+     * Called once for every mapping, in order of address, when the seal is over. The report and its texts are valid
+     * during the call only. May be NULL.
      */
     void (*each_vma)(const struct flashfork_vma_report *report, void *data);
     /**
@@ -96,8 +96,8 @@ struct flashfork_seal_options {
      */
     uint64_t threads;
     /**
-     * Paths of files that the caller answers for: code in them makes system calls of its own, but none that discards, moves or grows
-     * sealed memory (docs/SYSTEM_CALLS.md). Ends with NULL. May be NULL.
+     * Paths of files that the caller answers for: code in them makes system calls of its own, but none that discards,
+     * moves or grows sealed memory (docs/SYSTEM_CALLS.md). Ends with NULL. May be NULL.
      */
     const char *const *trust;
     /**
@@ -235,22 +235,23 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * Seals the process's private anonymous memory where that is safe and pays, so that forks don't copy its page tables. Called
- * again it seals what was written since.
+ * Seals the process's private anonymous memory where that is safe and pays, so that forks don't copy its page tables.
+ * Called again it seals what was written since.
  *
- * `options` may be NULL (defaults), `report` may be NULL. The process must have one thread, or `options` must allow the others to be
- * stopped. Signals wait until the call is over.
+ * `options` may be NULL (defaults), `report` may be NULL. The process must have one thread, or `options` must allow
+ * the others to be stopped. Signals wait until the call is over.
  *
- * Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are correct:
- * EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a userfaultfd …; seal without it),
- * EOPNOTSUPP (an allocator relies on MADV_DONTNEED giving zeros), ENOMEM (memory or mappings are short),
- * EFBIG (a hard RLIMIT_FSIZE), EALREADY (called within itself), EINVAL (wrong options), or what a system call gave.
+ * Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are
+ * correct: EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a
+ * userfaultfd …; seal without it), EOPNOTSUPP (an allocator relies on MADV_DONTNEED giving zeros), ENOMEM (memory or
+ * mappings are short), EFBIG (a hard RLIMIT_FSIZE), EALREADY (called within itself), EINVAL (wrong options), or what a
+ * system call gave.
  */
-int flashfork_seal(const struct flashfork_seal_options *options,
-                   struct flashfork_seal_report *report);
+int flashfork_seal(const struct flashfork_seal_options *options, struct flashfork_seal_report *report);
 
 /**
- * Makes all sealed memory anonymous again; needs as much free memory. `bytes` receives how many bytes that were; it may be NULL.
+ * Makes all sealed memory anonymous again; needs as much free memory. `bytes` receives how many bytes that were; it
+ * may be NULL.
  *
  * Returns 0, or -1 with `errno` as `flashfork_seal`; what was not done is then still sealed, and every byte as it was.
  */
@@ -264,33 +265,34 @@ int flashfork_unseal(uint64_t *bytes);
 pid_t flashfork_fork(void);
 
 /**
- * The program is warm: under `flashfork warm --ready call` it becomes a template here, and this returns once in each clone.
+ * The program is warm: under `flashfork warm --ready call` it becomes a template here, and this returns once in each
+ * clone.
  *
- * Returns 1 in a clone: the arguments of `flashfork clone` are behind those of `*argc` and `*argv`, which may both be NULL; environment,
- * working directory and standard streams are those of its caller. Returns 0, at once, wherever there is nothing to wait for: the program
- * was started without `flashfork warm` or with another ready point, or this is a clone already. A process that has other threads then,
- * or something else that forbids clones, ends, and `flashfork warm` says why.
+ * Returns 1 in a clone: the arguments of `flashfork clone` are behind those of `*argc` and `*argv`, which may both be
+ * NULL; environment, working directory and standard streams are those of its caller. Returns 0, at once, wherever
+ * there is nothing to wait for: the program was started without `flashfork warm` or with another ready point, or this
+ * is a clone already. A process that has other threads then, or something else that forbids clones, ends, and
+ * `flashfork warm` says why.
  */
-int flashfork_ready(int *argc,
-                    char ***argv);
+int flashfork_ready(int *argc, char ***argv);
 
 /**
- * Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's fork
- * included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have threads.
+ * Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's
+ * fork included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have
+ * threads.
  *
- * Returns 0, or -1 with `errno`; forks are plain and correct then: ENOSYS (this kernel has no on-demand fork), EPERM (the sysctl
- * vm.on_demand_fork is 0), or what prctl(2) gave.
+ * Returns 0, or -1 with `errno`; forks are plain and correct then: ENOSYS (this kernel has no on-demand fork), EPERM
+ * (the sysctl vm.on_demand_fork is 0), or what prctl(2) gave.
  */
 int flashfork_on_demand(int on);
 
 /**
- * Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again. For secrets, and for
- * memory that is written all the time. At most 64 ranges (ENOSPC).
+ * Keeps the pages of `len` bytes at `addr` out of every seal; what of them is sealed becomes anonymous again. For
+ * secrets, and for memory that is written all the time. At most 64 ranges (ENOSPC).
  *
  * Returns 0, or -1 with `errno` as `flashfork_unseal`.
  */
-int flashfork_exclude(const void *addr,
-                      size_t len);
+int flashfork_exclude(const void *addr, size_t len);
 
 /**
  * How many forks `flashfork_fork` made and how long they took. Returns 0; -1 with EINVAL for NULL.
@@ -298,8 +300,8 @@ int flashfork_exclude(const void *addr,
 int flashfork_stats(struct flashfork_stats *stats);
 
 /**
- * What, why and what to do about the last call of this thread that returned -1, in one line; "" when none has. Valid until the
- * thread's next call that fails.
+ * What, why and what to do about the last call of this thread that returned -1, in one line; "" when none has. Valid
+ * until the thread's next call that fails.
  */
 const char *flashfork_last_error(void);
 
@@ -309,16 +311,16 @@ const char *flashfork_last_error(void);
 const char *flashfork_version(void);
 
 /**
- * Makes a region: memory that goes back to how it was, as often as wanted, in microseconds. `len` is rounded up to 2 MB; it begins
- * with zeros, at a multiple of 2 MB. FLASHFORK_PAGES_AUTO takes all its memory at once, FLASHFORK_PAGES_SMALL as it is touched.
+ * Makes a region: memory that goes back to how it was, as often as wanted, in microseconds. `len` is rounded up to 2
+ * MB; it begins with zeros, at a multiple of 2 MB. FLASHFORK_PAGES_AUTO takes all its memory at once,
+ * FLASHFORK_PAGES_SMALL as it is touched.
  *
- * Sound only when all of a thing's state lies inside: a rolled-back heap whose allocator keeps its lists elsewhere is corrupt. Until it
- * is sealed, clones don't have it; once sealed, each clone has a copy of its own.
+ * Sound only when all of a thing's state lies inside: a rolled-back heap whose allocator keeps its lists elsewhere is
+ * corrupt. Until it is sealed, clones don't have it; once sealed, each clone has a copy of its own.
  *
  * Returns NULL with `errno` and a text from `flashfork_last_error`: EINVAL (len or pages), or what a system call gave.
  */
-struct flashfork_region *flashfork_region_create(size_t len,
-                                                 uint32_t pages);
+struct flashfork_region *flashfork_region_create(size_t len, uint32_t pages);
 
 /**
  * The address of a region's first byte.
@@ -333,15 +335,16 @@ size_t flashfork_region_length(const struct flashfork_region *region);
 /**
  * Makes what a region holds now the state to go back to; copies nothing. Nobody else may use it meanwhile.
  *
- * Returns 0, or -1 with `errno`, the region unsealed and its bytes as they were: EALREADY (sealed before), EBUSY (a device or
- * unfinished I/O writes into it), or what a system call gave.
+ * Returns 0, or -1 with `errno`, the region unsealed and its bytes as they were: EALREADY (sealed before), EBUSY (a
+ * device or unfinished I/O writes into it), or what a system call gave.
  */
 int flashfork_region_seal(struct flashfork_region *region);
 
 /**
  * Undoes every write to a region since its seal, in this process. Nobody else may use it meanwhile.
  *
- * Returns 0, or -1 with `errno`: ENOENT (not sealed yet), EFAULT (a part of the region was unmapped; the rest is rolled back).
+ * Returns 0, or -1 with `errno`: ENOENT (not sealed yet), EFAULT (a part of the region was unmapped; the rest is
+ * rolled back).
  */
 int flashfork_region_rollback(struct flashfork_region *region);
 
@@ -351,29 +354,35 @@ int flashfork_region_rollback(struct flashfork_region *region);
 void flashfork_region_free(struct flashfork_region *region);
 
 /**
- * Takes a snapshot of the process, in the place of the one there may be, and returns 0. `flashfork_restore(n)` then makes this call return
- * n, as often as wanted, with all private memory, mappings, registers and the signal mask as they were. The process must have one thread.
+ * Takes a snapshot of the process, in the place of the one there may be, and returns 0. `flashfork_restore(n)` then
+ * makes this call return n, as often as wanted, with all private memory, mappings, registers and the signal mask as
+ * they were. The process must have one thread.
  *
- * `options` may be NULL. What does not go back: shared memory, descriptors and other kernel state (but see the options), what others saw.
+ * `options` may be NULL. What does not go back: shared memory, descriptors and other kernel state (but see the
+ * options), what others saw.
  *
- * Returns -1 with `errno` and a text from `flashfork_last_error`, nothing taken: EBUSY (the process holds what can't be put back: other
- * threads, an io_uring, hugetlb pages …), ENOMEM, EFBIG, ENOSPC (too many ranges, descriptors, mappings), EBADF (a named descriptor),
- * EALREADY (called within itself), EINVAL (wrong options), or what a system call gave.
+ * Returns -1 with `errno` and a text from `flashfork_last_error`, nothing taken: EBUSY (the process holds what can't
+ * be put back: other threads, an io_uring, hugetlb pages …), ENOMEM, EFBIG, ENOSPC (too many ranges, descriptors,
+ * mappings), EBADF (a named descriptor), EALREADY (called within itself), EINVAL (wrong options), or what a system
+ * call gave.
  */
 int flashfork_snapshot(const struct flashfork_snapshot_options *options);
 
 /**
- * Goes back to the snapshot: `flashfork_snapshot` returns `value`, which is at least 1. Does not return, unless it is refused; nothing has
- * changed then. What memory says about things outside of it (descriptors, children, timers) must still be true, or not be relied on.
+ * Goes back to the snapshot: `flashfork_snapshot` returns `value`, which is at least 1. Does not return, unless it is
+ * refused; nothing has changed then. What memory says about things outside of it (descriptors, children, timers) must
+ * still be true, or not be relied on.
  *
- * Returns -1 with `errno`: EINVAL (value), ENOENT (no snapshot), EPERM (a clone of the process that took it, or another thread), EBUSY
- * (threads, an io_uring), EFAULT (a file's or other mapping that can't be made again is gone), EBADF (a descriptor), EALREADY, or what a
- * system call gave. A step that fails after the first change is tried for a second; then the process is killed.
+ * Returns -1 with `errno`: EINVAL (value), ENOENT (no snapshot), EPERM (a clone of the process that took it, or
+ * another thread), EBUSY (threads, an io_uring), EFAULT (a file's or other mapping that can't be made again is gone),
+ * EBADF (a descriptor), EALREADY, or what a system call gave. A step that fails after the first change is tried for a
+ * second; then the process is killed.
  */
 int flashfork_restore(int value);
 
 /**
- * Forgets the snapshot, if there is one, and gives its memory back; what was sealed for it stays sealed. Returns 0, or -1 with EALREADY.
+ * Forgets the snapshot, if there is one, and gives its memory back; what was sealed for it stays sealed. Returns 0, or
+ * -1 with EALREADY.
  */
 int flashfork_snapshot_discard(void);
 

@@ -198,7 +198,7 @@ impl World {
         let private = a & attr::SHARED == 0;
         match advice {
             libc::MADV_DONTNEED | MADV_DONTNEED_LOCKED if private => self.discard(page),
-            libc::MADV_FREE if a & attr::GUARD == 0 => self.table.set(page, attr::LAZY),
+            libc::MADV_FREE if a & attr::GUARD == 0 => self.table.set(page, attr::LAZY | attr::FREED),
             libc::MADV_REMOVE => self.discard(page),
             libc::MADV_DONTFORK => self.table.set(page, attr::DONTFORK),
             libc::MADV_DOFORK => self.table.clear(page, attr::DONTFORK),
@@ -229,6 +229,6 @@ impl World {
 
     fn discard(&mut self, page: usize) {
         *self.table.content_mut(page) = self.table.content(page).discarded();
-        self.table.clear(page, attr::LAZY);
+        self.table.clear(page, attr::LAZY | attr::FREED);
     }
 }

@@ -54,7 +54,7 @@ impl World {
     /// The model's side of a page that was overwritten.
     pub fn note_overwritten(&mut self, page: usize, tag: Tag) {
         self.table.content_mut(page).overwrite(tag);
-        self.table.clear(page, attr::LAZY);
+        self.table.clear(page, attr::LAZY | attr::FREED);
     }
 
     fn put(&mut self, page: usize, words: Range<usize>, tag: Tag) {

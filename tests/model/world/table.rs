@@ -34,9 +34,13 @@ pub mod attr {
     /// better.
     pub const OLD: u32 = 1 << 16;
 
+    /// Given to the kernel to take (MADV_FREE) and not written since. Unlike LAZY, which goes when the page was seen empty,
+    /// it is the same whatever the kernel did: what a run does next may depend on it.
+    pub const FREED: u32 = 1 << 17;
+
     pub const PROT: u32 = READ | WRITE | EXEC;
     /// What belongs to the page and not to the VMA.
-    pub const OF_PAGE: u32 = GUARD | LAZY;
+    pub const OF_PAGE: u32 = GUARD | LAZY | FREED;
 }
 
 #[repr(C)]
@@ -117,7 +121,7 @@ impl Table {
             // Locks are not inherited (fork(2)).
             child.pages.attr[i] &= !attr::LOCKED;
             if a & attr::WIPEONFORK != 0 {
-                child.pages.attr[i] &= !(attr::LAZY | attr::GUARD);
+                child.pages.attr[i] &= !(attr::LAZY | attr::FREED | attr::GUARD);
                 child.pages.content[i] = Content::default();
             }
         }

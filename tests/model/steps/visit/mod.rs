@@ -148,7 +148,7 @@ impl World {
     }
 
     fn is_common(&self, page: usize) -> bool {
-        let hindrance = attr::SHARED | attr::GUARD | attr::LAZY | attr::DONTFORK | attr::WIPEONFORK;
+        let hindrance = attr::SHARED | attr::GUARD | attr::FREED | attr::DONTFORK | attr::WIPEONFORK;
         page < crate::world::space::pages() && self.table.mapped(page) && self.table.attr(page) & hindrance == 0
     }
 }
