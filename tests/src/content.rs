@@ -5,8 +5,9 @@ pub const PAGE: usize = 4096;
 /// Words in a page.
 pub const WORDS: usize = PAGE / 8;
 
-/// One number a word; XOR with the page's own number gives the content, fast enough to compare gigabytes. No byte is
-/// below 0x80: where memory may be executed, contents that look like a system call (0f 05) are a reason not to seal.
+/// One number a word; XOR with the page's own number gives the content, fast enough to compare gigabytes. All bytes
+/// have the same bit: where memory may be executed, contents that look like a system call (0f 05, cd 80) are a reason
+/// not to seal.
 static PATTERN: [u64; WORDS] = pattern();
 
 const fn mix(x: u64) -> u64 {
@@ -15,19 +16,19 @@ const fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The highest bit of each byte.
-const TOP_BITS: u64 = 0x8080_8080_8080_8080;
+/// A bit of each byte that neither 0f nor cd has.
+const BIT: u64 = 0x1010_1010_1010_1010;
 
 /// A page's own number.
 fn key(tag: Tag) -> u64 {
-    mix(tag) & !TOP_BITS
+    mix(tag) & !BIT
 }
 
 const fn pattern() -> [u64; WORDS] {
     let mut words = [0; WORDS];
     let mut i = 0;
     while i < WORDS {
-        words[i] = mix(i as u64 + 1) | TOP_BITS;
+        words[i] = mix(i as u64 + 1) | BIT;
         i += 1;
     }
     words

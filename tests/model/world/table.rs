@@ -34,8 +34,8 @@ pub mod attr {
     /// better.
     pub const OLD: u32 = 1 << 16;
 
-    /// Given to the kernel to take (MADV_FREE) and not written since. Unlike LAZY, which goes when the page was seen empty,
-    /// it is the same whatever the kernel did: what a run does next may depend on it.
+    /// Given to the kernel to take (MADV_FREE) and not written since. Unlike LAZY, which goes when the page was seen
+    /// empty, it is the same whatever the kernel did: what a run does next may depend on it.
     pub const FREED: u32 = 1 << 17;
 
     pub const PROT: u32 = READ | WRITE | EXEC;
