@@ -142,9 +142,29 @@ impl Progress for Stage<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Nowhere;
     use crate::record::Record;
     use crate::{Outcome, Silent};
+
+    /// Nothing of flashfork is there.
+    struct Nowhere;
+
+    impl Places for Nowhere {
+        fn command(&self) -> Result<std::path::PathBuf, BenchError> {
+            Err(BenchError::Unable("nothing is installed".to_owned()))
+        }
+        fn shim(&self) -> Result<std::path::PathBuf, BenchError> {
+            self.command()
+        }
+        fn shell(&self) -> Result<std::path::PathBuf, BenchError> {
+            self.command()
+        }
+        fn agent(&self) -> Result<std::path::PathBuf, BenchError> {
+            self.command()
+        }
+        fn cache(&self, _name: &str) -> Result<std::path::PathBuf, BenchError> {
+            self.command()
+        }
+    }
 
     /// Wants to stop before anything is measured.
     struct Stopped;

@@ -57,29 +57,6 @@ pub trait Places {
     fn cache(&self, name: &str) -> Result<PathBuf, BenchError>;
 }
 
-/// Nothing of flashfork is there.
-#[cfg(test)]
-pub struct Nowhere;
-
-#[cfg(test)]
-impl Places for Nowhere {
-    fn command(&self) -> Result<PathBuf, BenchError> {
-        Err(BenchError::Unable("nothing is installed".to_owned()))
-    }
-    fn shim(&self) -> Result<PathBuf, BenchError> {
-        self.command()
-    }
-    fn shell(&self) -> Result<PathBuf, BenchError> {
-        self.command()
-    }
-    fn agent(&self) -> Result<PathBuf, BenchError> {
-        self.command()
-    }
-    fn cache(&self, _name: &str) -> Result<PathBuf, BenchError> {
-        self.command()
-    }
-}
-
 /// What is left out for want of time says so.
 const NO_TIME: &str = "time was up before it began";
 /// So does what an interrupted run did not come to.
@@ -134,7 +111,7 @@ impl Results {
 
     /// What the experiment hands back. When `measured` is an error, what was measured before is kept beside it, unless
     /// the error says that figures can't be believed, or there are none. `interrupted`: the user wanted to stop.
-    pub fn conclude(
+    fn conclude(
         mut self,
         host: HostCard,
         measured: Result<(), BenchError>,
