@@ -39,7 +39,13 @@ static void hole_in_front(char *p)
 {
     CHECK(munmap(p, MB) == 0);
     shrink(p, MREMAP_MAYMOVE | MREMAP_FIXED);
-    shrink(p, MREMAP_MAYMOVE);
+}
+
+static void hole_in_front_in_place(char *p)
+{
+    CHECK(munmap(p, MB) == 0);
+    NOTE_CALL(mremap(p, LEN, LEN / 2, MREMAP_MAYMOVE) == MAP_FAILED);
+    note_mapped(p, LEN);
 }
 
 static void parts_differ(char *p)
@@ -68,7 +74,7 @@ static void nowhere(char *p)
 }
 
 static void (*const cases[])(char *) = {
-    hole, hole_in_the_end, hole_in_front, parts_differ, asked_of_a_part, whole, nowhere,
+    hole, hole_in_the_end, hole_in_front, hole_in_front_in_place, parts_differ, asked_of_a_part, whole, nowhere,
 };
 #define CASES (sizeof cases / sizeof *cases)
 
