@@ -51,6 +51,8 @@ fn any_other_number_of_descriptors_is_refused_and_none_is_kept() {
     let place = Place::new();
     place.warm_shell();
     let pid = place.template_pid();
+    // The clone that waits has one, too.
+    place.ahead();
     until("questions are over", || descriptors_of(pid) <= 9);
     let before = descriptors_of(pid);
     let null = File::open("/dev/null").unwrap();
@@ -65,7 +67,7 @@ fn any_other_number_of_descriptors_is_refused_and_none_is_kept() {
         send(&end, &[7; 3], &vec![null.as_raw_fd(); count]);
         assert_eq!(answer(&end), Some(refused), "{count}");
     }
-    until("all are closed", || descriptors_of(pid) == before);
+    until("all are closed", || descriptors_of(pid) <= before);
     assert_eq!(stdout(&place.shell("echo on").output().unwrap()), "on\n");
 }
 

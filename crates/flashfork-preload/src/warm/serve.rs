@@ -112,11 +112,18 @@ fn hear(template: &mut Template, slot: usize) {
         Received::Nothing => {}
         Received::End => hang_up(template, slot),
         Received::Nonsense | Received::Ask(Ask::Clone, None) => drop(fail(Step::Request)),
-        Received::Short => drop(fail(Step::Descriptors)),
+        Received::Short => {
+            fail(Step::Descriptors);
+            super::ahead::end(template);
+        }
         Received::Ask(Ask::Clone, Some(descriptors)) => match refusal(template, &connection) {
             Some(step) => {
                 fail(step);
                 close_all(&descriptors);
+                // The clone that waits has a descriptor here, which whoever comes next may need.
+                if step == Step::Descriptors {
+                    super::ahead::end(template);
+                }
             }
             // Who has gone while this process was stopped, or busy, wants no clone any more.
             None if hung_up(connection.socket) => close_all(&descriptors),
