@@ -48,11 +48,12 @@ fn small(name: &str) -> Small {
         "vm-memory" => ("--size 4M --rounds 40", "four passes", 1),
         other => panic!("say here how small the experiment {other} can be, so that it is interrupted too"),
     };
-    let able = match name {
+    let able: fn() -> bool = match name {
         "profile" => || runs("perf", &["record", "-o", "/dev/null", "true"]),
         "redis" => || runs("redis-server", &["--version"]),
         "fuzz" => || runs("afl-clang-fast", &["--version"]),
         "vm-clone" | "vm-memory" => || std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok(),
+        // The others leave out what this host lacks, and measure the rest.
         _ => || true,
     };
     Small { options, stage, steps, able }

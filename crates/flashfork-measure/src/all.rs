@@ -16,6 +16,7 @@ use crate::{BenchError, Progress};
 /// How long a quick run and a full one may take: four minutes and forty, less what the report and the last children
 /// need.
 pub const TIME: [Duration; 2] = [Duration::from_secs(220), Duration::from_secs(38 * 60)];
+const _: () = assert!(TIME[0].as_secs() < 4 * 60 && TIME[1].as_secs() < 40 * 60);
 
 /// One experiment of the run.
 struct Part {

@@ -32,12 +32,7 @@ impl Experiment for FaultOptions {
     const ABOUT: &'static str = "The first write after a fork, where it costs most";
     const WORKERS: &'static [Registered] = &[Registered::of::<AccessSubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         rounds::fault(self, results, progress)
     }
 
@@ -56,12 +51,7 @@ impl Experiment for AccessMixOptions {
     const ABOUT: &'static str = "Fork and go through the memory, reading and writing it in five mixes";
     const WORKERS: &'static [Registered] = &[Registered::of::<AccessSubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         rounds::access_mix(self, results, progress)
     }
 

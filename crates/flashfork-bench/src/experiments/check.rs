@@ -31,12 +31,7 @@ impl Experiment for CheckOptions {
     const ABOUT: &'static str =
         "Our figures beside those of stress-ng, hyperfine, perf and lmbench, in the same minute";
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         rounds::measure(self, results, progress)
     }
 

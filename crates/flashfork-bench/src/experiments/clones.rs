@@ -59,12 +59,7 @@ impl Experiment for ClonesOptions {
     const ABOUT: &'static str = "Many clones alive at once: how long until all are, and what each holds";
     const WORKERS: &'static [Registered] = &[Registered::of::<ClonesSubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         measure(self, results, progress)
     }
 

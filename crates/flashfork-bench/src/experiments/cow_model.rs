@@ -32,12 +32,7 @@ impl Experiment for CowModelOptions {
         "The copy-on-write experiment of 1988 with today's figures: what a process, a page and a written page cost";
     const WORKERS: &'static [Registered] = &[Registered::of::<CowSubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         rounds::measure(self, results, progress)
     }
 

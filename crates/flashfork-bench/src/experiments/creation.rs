@@ -34,12 +34,7 @@ impl Experiment for CreationOptions {
         "Every way to make a process beside the others: fork, vfork, clone, posix_spawn, threads, sealed";
     const WORKERS: &'static [Registered] = &[Registered::of::<CreationSubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         rounds::measure(self, results, progress)
     }
 

@@ -49,12 +49,7 @@ impl Experiment for AdviseOptions {
     const ABOUT: &'static str = "The forecasts of `advise` beside the forks of five processes of different shapes";
     const WORKERS: &'static [Registered] = &[Registered::of::<ShapeSubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         measure(self, results, progress)
     }
 

@@ -43,12 +43,7 @@ impl Experiment for ForkOptions {
     const WORKERS: &'static [Registered] = &[Registered::of::<ForkSubject>(), Registered::of::<SealingSubject>()];
 
     /// The clones of every size, several at once where that was asked for, then the seals.
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         let plan = Plan::new(self, parent::methods(results, progress)?)?;
         plan.missing.iter().for_each(|(cell, why)| results.leave_out(cell, why, progress));
         for (index, &size) in plan.sizes.iter().enumerate() {

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn all_of_them_keep_to_its_time() {
-        assert!(TIME[0] < Duration::from_secs(4 * 60) && TIME[1] < Duration::from_secs(40 * 60));
+        // No clock is read: what `bench all` may take is shared out in seconds, and these must not be more.
         for quick in [true, false] {
             let seconds: u64 = ALL.iter().filter_map(|entry| Some(entry.in_all(quick)?.1)).sum();
             assert!(seconds > 0 && Duration::from_secs(seconds) <= TIME[usize::from(!quick)], "{seconds}");

@@ -29,12 +29,7 @@ impl Experiment for PolicyOptions {
         "What `auto` decides beside plain forks and a seal, by size, written share and number of forks";
     const WORKERS: &'static [Registered] = &[Registered::of::<PolicySubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         rounds::measure(self, results, progress)
     }
 

@@ -44,12 +44,7 @@ impl Experiment for ProfileOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "Where the time of a plain fork goes in the kernel, by perf";
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         measure(self, results, progress)
     }
 

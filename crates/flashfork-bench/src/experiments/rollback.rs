@@ -80,12 +80,7 @@ impl Experiment for RollbackOptions {
     const ABOUT: &'static str = "Going back to a state: a region's rollback, by pages written since";
     const WORKERS: &'static [Registered] = &[Registered::of::<RollbackSubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         measure(self, results, progress)
     }
 

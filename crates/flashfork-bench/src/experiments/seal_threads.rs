@@ -59,12 +59,7 @@ impl Experiment for SealThreadsOptions {
     const ABOUT: &'static str = "How long threads stand still while their process is sealed";
     const WORKERS: &'static [Registered] = &[Registered::of::<SealThreadsSubject>()];
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         measure(self, results, progress)
     }
 

@@ -35,12 +35,7 @@ impl Experiment for WriteFractionOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "How much of a program's memory changes between two moments: bytes, pages, huge pages";
 
-    fn measure(
-        &self,
-        _here: &dyn Places,
-        results: &mut Results,
-        progress: &mut dyn Progress,
-    ) -> Result<(), BenchError> {
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         runs::measure(self, results, progress)
     }
 
