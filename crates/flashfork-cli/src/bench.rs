@@ -75,7 +75,10 @@ struct CompareArgs {
     /// The second, whose figures are called lower or higher
     #[arg(value_name = "B.json")]
     second: PathBuf,
-    /// Print JSON
+    /// Show every cell, not only those that differ
+    #[arg(long)]
+    all: bool,
+    /// Print JSON, of every cell
     #[arg(long)]
     json: bool,
 }
@@ -127,7 +130,7 @@ fn compare(args: &CompareArgs) -> Result<(), CliError> {
             serde_json::json!({ "schema": "flashfork.compare/1", "verdict": found.sentence(), "comparison": found });
         return say(&format!("{value:#}"));
     }
-    say(&found.table())
+    say(&found.table(args.all))
 }
 
 fn all(args: &AllArgs) -> Result<(), CliError> {

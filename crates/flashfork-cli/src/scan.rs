@@ -15,10 +15,14 @@ use std::time::Duration;
 /// Say which files make system calls of their own, so that processes with them are not sealed
 ///
 /// Code that calls the kernel without libc can discard or move sealed memory without the engine's knowing;
-/// docs/SYSTEM_CALLS.md has the rules. `flashfork run --trust FILE` seals such a process all the same.
+/// docs/SYSTEM_CALLS.md has the rules. A file is clean (makes no such calls), rewritten (a sanitizer's, say: its calls
+/// are led to the engine), refused (a process that has it mapped is not sealed, unless `flashfork run --trust FILE`
+/// answers for it), or no object (no program or library for this processor).
 #[derive(Args)]
 #[command(after_help = "Examples: flashfork scan /usr/lib/x86_64-linux-gnu/libasan.so.8
-          flashfork scan --pid 4711")]
+          flashfork scan --pid 4711
+
+Exit code: 0 when everything was looked at, whatever was found, 1 when something could not be read, 2 for wrong usage.")]
 pub struct ScanArgs {
     /// Look at the files that this process has mapped to be executed
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]

@@ -72,6 +72,18 @@ fn engine_fork_seals_nothing() {
 }
 
 #[test]
+fn the_summary_is_said_in_a_pipe_when_it_is_asked_for() {
+    run().args(["--", "true"]).assert().success().stderr("");
+    run().args(["--summary", "--", "true"]).assert().success().stderr("flashfork: no forks\n");
+    run().args(["--summary", "--quiet", "--", "true"]).assert().code(2);
+}
+
+#[test]
+fn an_empty_variable_is_none() {
+    run().env("FLASHFORK_ENGINE", "").args(["--", "echo", "hello"]).assert().success().stdout("hello\n");
+}
+
+#[test]
 fn exit_codes_are_passed_on() {
     run().args(["--", "sh", "-c", "exit 7"]).assert().code(7);
     run().args(["--", "sh", "-c", "kill -9 $$"]).assert().code(137);

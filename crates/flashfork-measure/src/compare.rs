@@ -4,15 +4,16 @@
 //! of the medians lies outside what doesn't matter. Samples of one round share the state of the machine at that moment,
 //! so where the rounds are known the test compares their medians, not the single samples.
 
+mod text;
+
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::BenchError;
 use crate::host::HostCard;
-use crate::record::{Document, Record};
+use crate::record::{Document, Record, Values};
 use crate::stats::{RankTest, Ratio, Rounds, holm, median, rank_test, ratio_of_medians, smallest_p};
-use crate::table::{self, render, three_figures};
 
 /// Differences of medians up to this share are of no consequence, significant or not.
 const NEGLIGIBLE: f64 = 0.03;
@@ -39,6 +40,12 @@ pub enum Verdict {
 pub struct Cell {
     /// Which: experiment, method and what was chosen.
     pub cell: String,
+    /// Its experiment and method.
+    #[serde(skip)]
+    what: String,
+    /// What was chosen for it.
+    #[serde(skip)]
+    chosen: Values,
     /// The unit of the medians.
     pub unit: String,
     /// The first file's median.
@@ -77,7 +84,7 @@ pub fn documents(first: &Document, second: &Document) -> Result<Comparison, Benc
     let (mut pairs, mut only_first) = (Vec::new(), 0);
     for record in &first.records {
         match rest.iter().position(|other| is_same_cell(other, record)) {
-            Some(index) => pairs.push((record.name(), record, rest.remove(index))),
+            Some(index) => pairs.push((record, rest.remove(index))),
             None => only_first += 1,
         }
     }
@@ -86,13 +93,13 @@ pub fn documents(first: &Document, second: &Document) -> Result<Comparison, Benc
         return Err(BenchError::Unable(why.to_owned()));
     }
     let tests: Vec<Option<RankTest>> =
-        pairs.iter().map(|(_, a, b)| rank_test(&units(&a.rounds()), &units(&b.rounds()))).collect();
+        pairs.iter().map(|(a, b)| rank_test(&units(&a.rounds()), &units(&b.rounds()))).collect();
     let mut adjusted = holm(&tests.iter().flatten().map(|test| test.p).collect::<Vec<_>>()).into_iter();
     let number = tests.iter().flatten().count();
     let cells = pairs
         .into_iter()
         .zip(tests)
-        .map(|((cell, a, b), test)| judge(cell, a, b, number, test.and_then(|_| adjusted.next())))
+        .map(|((a, b), test)| judge(a, b, number, test.and_then(|_| adjusted.next())))
         .collect();
     Ok(Comparison { cells, unmatched: [only_first, rest.len()], hosts: differences(&first.host, &second.host) })
 }
@@ -108,7 +115,7 @@ fn units(rounds: &Rounds) -> Vec<f64> {
 }
 
 /// `p`: adjusted for all `number` cells that were tested.
-fn judge(cell: String, a: &Record, b: &Record, number: usize, p: Option<f64>) -> Cell {
+fn judge(a: &Record, b: &Record, number: usize, p: Option<f64>) -> Cell {
     let ratio = ratio_of_medians(&a.rounds(), &b.rounds()).map(inverse).filter(|ratio| ratio.value.is_finite());
     // What the surest difference would have, were it the surest of all cells.
     let surest = || smallest_p(units(&a.rounds()).len(), units(&b.rounds()).len()) * number as f64;
@@ -121,7 +128,9 @@ fn judge(cell: String, a: &Record, b: &Record, number: usize, p: Option<f64>) ->
         _ => Verdict::Higher,
     };
     Cell {
-        cell,
+        cell: a.name(),
+        what: format!("{} {}", a.experiment, a.method),
+        chosen: a.chosen.clone(),
         unit: a.unit.clone(),
         first: a.p50,
         second: b.p50,
@@ -154,95 +163,6 @@ fn differences(first: &HostCard, second: &HostCard) -> Vec<String> {
     let busy = |host: &HostCard| if host.warning().is_some() { "busy" } else { "quiet" }.to_owned();
     differ("the machine when it began", busy(first), busy(second));
     differences
-}
-
-impl Verdict {
-    /// For a table.
-    fn words(self) -> &'static str {
-        match self {
-            Self::Lower => "second is lower",
-            Self::Higher => "second is higher",
-            Self::Negligible => "differs, too little to matter",
-            Self::Same => "no difference seen",
-            Self::TooFew => "too few rounds to tell",
-        }
-    }
-}
-
-impl Comparison {
-    /// How many cells have `verdict`.
-    pub fn count(&self, verdict: Verdict) -> usize {
-        self.cells.iter().filter(|cell| cell.verdict == verdict).count()
-    }
-
-    /// The verdict over all cells, in words.
-    pub fn sentence(&self) -> String {
-        let differ: Vec<&Cell> =
-            self.cells.iter().filter(|cell| matches!(cell.verdict, Verdict::Lower | Verdict::Higher)).collect();
-        let all = self.cells.len();
-        if differ.is_empty() {
-            let few = self.count(Verdict::TooFew);
-            return match few {
-                0 => format!("No difference that matters in any of {all} cells."),
-                few => format!("No difference that matters seen; {few} of {all} cells have too few rounds to tell."),
-            };
-        }
-        let most = differ.iter().max_by(|a, b| size_of_change(a).total_cmp(&size_of_change(b)));
-        let largest = most.map_or(String::new(), |cell| {
-            format!(" The largest: {} ({} × the first).", cell.cell, three_figures(cell.ratio.unwrap_or(f64::INFINITY)))
-        });
-        format!(
-            "{} of {all} cells differ: in {} the second file is lower, in {} higher.{largest}",
-            differ.len(),
-            self.count(Verdict::Lower),
-            self.count(Verdict::Higher)
-        )
-    }
-
-    /// Everything, for people.
-    pub fn table(&self) -> String {
-        let figure = |unit: &str, value: f64| match unit {
-            "us" => table::time(value),
-            "ratio" | "fraction" => table::share(value),
-            unit => format!("{} {unit}", three_figures(value)),
-        };
-        let rows: Vec<Vec<String>> = self
-            .cells
-            .iter()
-            .map(|cell| {
-                let ratio = match (cell.ratio, cell.interval) {
-                    (Some(ratio), Some([low, high])) => {
-                        format!("{} × ({}–{})", three_figures(ratio), three_figures(low), three_figures(high))
-                    }
-                    _ => String::new(),
-                };
-                let p =
-                    cell.p.map_or(String::new(), |p| if p < 0.0001 { "< 0.0001".into() } else { format!("{p:.4}") });
-                vec![
-                    cell.cell.clone(),
-                    cell.verdict.words().to_owned(),
-                    figure(&cell.unit, cell.first),
-                    figure(&cell.unit, cell.second),
-                    ratio,
-                    p,
-                ]
-            })
-            .collect();
-        let mut parts = vec![self.sentence()];
-        parts.push(render(&["cell", "verdict", "first", "second", "second ÷ first (95 %)", "chance"], &rows, 2));
-        if self.unmatched != [0, 0] {
-            let [first, second] = self.unmatched;
-            parts.push(format!("Not compared: {first} records only the first file has, {second} only the second."));
-        }
-        if !self.hosts.is_empty() {
-            parts.push(format!("Beware, the hosts differ: {}.", self.hosts.join("; ")));
-        }
-        parts.join("\n\n")
-    }
-}
-
-fn size_of_change(cell: &Cell) -> f64 {
-    cell.ratio.map_or(f64::INFINITY, |ratio| ratio.ln().abs())
 }
 
 #[cfg(test)]
@@ -279,8 +199,11 @@ mod tests {
         let [low, high] = found.cells[1].interval.unwrap();
         assert!((low..high).contains(&1.4), "{low} {high}");
         let sentence = found.sentence();
-        assert!(sentence.starts_with("1 of 3 cells differ: in 0 the second file is lower, in 1 higher."), "{sentence}");
-        assert!(sentence.contains("seal: size 1") && found.table().contains("second is higher"));
+        assert!(
+            sentence.starts_with("1 of 3 cells differs: in 0 the second file is lower, in 1 higher."),
+            "{sentence}"
+        );
+        assert!(sentence.contains("seal: size 1") && found.table(false).contains("second is higher"));
         let back = documents(&make(11, 1.4), &make(1, 1.0)).unwrap();
         assert_eq!(back.cells[1].verdict, Verdict::Lower);
     }
@@ -291,7 +214,7 @@ mod tests {
         let second = document(vec![record("seal", 1, series(101.0, 0.001, 2))]);
         let found = documents(&first, &second).unwrap();
         assert_eq!(found.cells[0].verdict, Verdict::Negligible);
-        assert_eq!(found.sentence(), "No difference that matters in any of 1 cells.");
+        assert_eq!(found.sentence(), "No difference that matters in any of 1 cell.");
     }
 
     #[test]
@@ -315,7 +238,7 @@ mod tests {
         .unwrap();
         assert_eq!(found.cells[0].verdict, Verdict::TooFew);
         assert!(found.cells[0].p.is_some_and(|p| p < 0.05), "{:?}", found.cells[0]);
-        assert!(found.sentence().contains("1 of 1 cells have too few rounds to tell"), "{}", found.sentence());
+        assert!(found.sentence().contains("1 of 1 cell has too few rounds to tell"), "{}", found.sentence());
     }
 
     #[test]
@@ -325,7 +248,7 @@ mod tests {
         second.host.kernel = "2.6.27".into();
         let found = documents(&first, &second).unwrap();
         assert_eq!((found.cells.len(), found.unmatched), (1, [1, 0]));
-        assert!(found.table().contains("2.6.27"), "{}", found.table());
+        assert!(found.table(false).contains("2.6.27"), "{}", found.table(false));
         let none = documents(&first, &document(vec![record("seal", 9, vec![1.0; 5])])).unwrap_err();
         assert!(none.to_string().contains("no cell in common"));
     }
@@ -339,7 +262,23 @@ mod tests {
         let found = documents(&with(1), &with(7)).unwrap();
         assert_eq!(found.cells[0].verdict, Verdict::Same);
         assert_eq!(found.cells[0].cell, "fork cpython: size 1");
-        assert!(found.table().contains("0.04"), "a small share is told: {}", found.table());
+        assert!(found.table(true).contains("0.04"), "a small share is told: {}", found.table(true));
+        let table = found.table(false);
+        assert!(table.contains("1 cell without a difference") && !table.contains("cpython"), "{table}");
+    }
+
+    #[test]
+    fn what_all_cells_shown_have_in_common_is_said_once() {
+        let with = |method: &str, size: u64, mean: f64, seed| {
+            let chosen = [("size", json!(size)), ("measure", json!("call"))];
+            Record::new("fork", method, chosen, "us", series(mean, 0.1, seed)).unwrap()
+        };
+        let first = document(vec![with("seal", 1 << 20, 5.0, 1), with("seal", 1 << 30, 5.0, 2)]);
+        let second = document(vec![with("seal", 1 << 20, 9.0, 3), with("seal", 1 << 30, 9.0, 4)]);
+        let table = documents(&first, &second).unwrap().table(false);
+        assert!(table.contains("In all of them: measure call."), "{table}");
+        assert!(table.contains(" fork seal: size 1M ") && table.contains(" fork seal: size 1G "), "{table}");
+        assert!(table.contains("Over all cells the second file's figures are 1.8"), "{table}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod cell;
 mod v1;
 
-pub use cell::sort_names;
+pub use cell::{sort_names, words};
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -125,7 +125,7 @@ impl Record {
 
     /// What was chosen, in words: "measure call, size 1G".
     pub fn cell(&self) -> String {
-        cell::words(&self.chosen)
+        words(&self.chosen)
     }
 
     /// Experiment, method and cell: "fork seal: measure call, size 1G". No other record of a document is called that.

@@ -55,6 +55,11 @@ pub fn share(value: f64) -> String {
     }
 }
 
+/// "1 cell", "2 cells": a number of what `one` is the singular of, with its plural where that ends in s.
+pub fn counted(n: usize, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}
+
 /// `value` with three significant figures, never in exponent form.
 pub fn three_figures(value: f64) -> String {
     let decimals = match value.abs() {

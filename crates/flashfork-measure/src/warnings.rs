@@ -3,6 +3,7 @@
 use crate::host::HostCard;
 use crate::record::Record;
 use crate::stats::{Outlier, Summary, fences};
+use crate::table::counted;
 
 /// Fewer samples than this have no useful 90 % quantile.
 const FEW: usize = 10;
@@ -66,37 +67,41 @@ pub fn of_records<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<Stri
     let mut warnings = Vec::new();
     if let Some((n, record)) = few.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
         warnings.push(format!(
-            "{} cells have fewer than {FEW} samples (least: {n}, {}); more rounds or more time make them firmer.",
-            few.len(),
+            "{} fewer than {FEW} samples (least: {n}, {}); more rounds or more time make figures firmer.",
+            cells(few.len(), "has", "have"),
             record.label()
         ));
     }
     if let Some((n, record)) = short.iter().min_by(|a, b| a.0.total_cmp(&b.0)) {
         warnings.push(format!(
-            "{} cells have fewer than {FEW_ROUNDS} rounds (least: {n}, {}): their intervals are narrower than 95 % would be; \
+            "{} fewer than {FEW_ROUNDS} rounds (least: {n}, {}): the intervals are narrower than 95 % would be; \
              more time makes them firmer.",
-            short.len(),
+            cells(short.len(), "has", "have"),
             record.label()
         ));
     }
     if let Some((spread, record)) = largest(&noisy) {
         warnings.push(format!(
-            "{} cells are noisy (widest: p10 to p90 span {spread:.1} times the median, {}); compare medians, and repeat \
+            "{} noisy (widest: p10 to p90 span {spread:.1} times the median, {}); compare medians, and repeat \
              when nothing else runs.",
-            noisy.len(),
+            cells(noisy.len(), "is", "are"),
             record.label()
         ));
     }
     if let Some((share, record)) = largest(&late) {
         warnings.push(format!(
-            "{} cells have more than a tenth of their samples far above the rest (most: {:.0} %, {}); something else runs \
+            "{} more than a tenth of the samples far above the rest (most: {:.0} %, {}); something else runs \
              now and then.",
-            late.len(),
+            cells(late.len(), "has", "have"),
             share * 100.0,
             record.label()
         ));
     }
     warnings
+}
+
+fn cells(n: usize, one: &str, more: &str) -> String {
+    format!("{} {}", counted(n, "cell"), if n == 1 { one } else { more })
 }
 
 fn largest<'a>(found: &[(f64, &'a Record)]) -> Option<(f64, &'a Record)> {

@@ -304,7 +304,8 @@ pub struct Host {
 pub enum HostKvm {
     /// Linux guests boot.
     Linux,
-    /// A guest of a few bytes runs. Linux was not tried, since its kernel is not on this host yet.
+    /// A guest of a few bytes runs. Linux was not tried, since its kernel or something else it needs is not on this
+    /// host yet.
     Untried,
     /// A guest of a few bytes runs, Linux does not boot: Linux guests need the lab.
     Tiny,

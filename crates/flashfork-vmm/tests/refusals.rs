@@ -92,6 +92,18 @@ fn what_a_host_can_do_is_answered_without_a_download() {
 }
 
 #[test]
+fn what_linux_guests_lack_says_nothing_of_kvm() {
+    let daemon = Daemon::start_with(|command, dir| {
+        let kernel = dir.join("cache/kernels/6.12.1/boot/vmlinuz-6.12.1");
+        std::fs::create_dir_all(kernel.parent().unwrap()).and_then(|()| std::fs::write(kernel, "")).unwrap();
+        command.arg("--cache").arg(dir.join("cache")).arg("--agent").arg(dir.join("agent"));
+    });
+    let Some(daemon) = daemon else { return };
+    let host: api::Host = daemon.done("POST", "/v1/host", &Value::Null);
+    assert!(host.kvm == api::HostKvm::Untried && host.detail.contains("scripts/build-agent"), "{host:?}");
+}
+
+#[test]
 fn a_full_disk_is_one_line_and_leaves_nothing_behind() {
     if !geteuid().is_root() {
         return eprintln!("skipped: mounting a small file system needs root");

@@ -16,7 +16,8 @@ use std::process::ExitCode;
 /// Run a program whose forks cost the same whatever its memory
 ///
 /// The program is started with the shim preloaded; nothing in it changes but the cost of its forks. At the end a line
-/// on the terminal says what that was. Statically linked and setuid programs can't be preloaded: they run as they are.
+/// on the terminal says what that was (docs/RUN.md). Statically linked and setuid programs can't be preloaded: they run
+/// as they are.
 #[derive(Args)]
 #[command(override_usage = "flashfork run [OPTIONS] [--] <COMMAND>...")]
 #[command(after_help = "Example: flashfork run --report forks.json -- python3 server.py
@@ -32,9 +33,15 @@ pub struct RunArgs {
     /// Answer for a file whose code makes system calls of its own (docs/SYSTEM_CALLS.md); once for each
     #[arg(long, value_name = "FILE")]
     trust: Vec<PathBuf>,
-    /// Write what happened as JSON
+    /// Write what happened as JSON (docs/RUN.md)
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Say what forks cost even where standard error is no terminal
+    #[arg(long)]
+    summary: bool,
+    /// Say nothing of it, on a terminal either
+    #[arg(long, short, conflicts_with = "summary")]
+    quiet: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -45,6 +52,8 @@ pub struct RunArgs {
 pub enum Engine {
     /// On demand where the kernel can; else seal what the time lost in forks would have paid for, within 1.5 times the
     /// memory
+    // An empty FLASHFORK_ENGINE means nothing, as it does to the shim.
+    #[value(alias = "")]
     #[default]
     Auto,
     /// Plain forks, counted
@@ -119,7 +128,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
             eprintln!("flashfork: {e}; the exit code is the program's");
         }
     }
-    if std::io::stderr().is_terminal() {
+    if args.summary || (std::io::stderr().is_terminal() && !args.quiet) {
         eprintln!("flashfork: {}", report.summary(model().as_ref()));
     }
     Ok(ExitCode::from(ended.code()))

@@ -127,9 +127,10 @@ impl Report {
         let mut parts = vec![self.forks(model)];
         if self.seals > 0 {
             parts.push(format!(
-                "{} MB sealed in {:.2} s, {} MB extra memory",
+                "{} MB sealed in {:.2} s{}, {} MB extra memory",
                 self.sealed_bytes >> 20,
                 self.seal_seconds,
+                self.earned_back(model).map_or(String::new(), |text| format!(" ({text})")),
                 self.extra_bytes >> 20
             ));
         }
@@ -168,9 +169,7 @@ impl Report {
                 Some(us) => format!("{}, {} each, nothing sealed", forks(self.plain_forks.count), time(us)),
             };
         };
-        let memory = Memory::clean(self.largest_seal_bytes);
-        let estimate =
-            || Some(format!("about {} on 4 KB pages", time(micros(model?.fork_time(cost::Engine::Fork, memory)?))));
+        let estimate = || Some(format!("about {} on 4 KB pages", time(self.plain_estimate(model)?)));
         let before = self.forks_before_seal.mean_us.map(time).or_else(estimate);
         let before = before.map_or(String::new(), |b| format!("{b} → "));
         let mut text = format!("{}, {before}{} each", forks(self.forks_after_seal.count), time(after));
@@ -178,6 +177,18 @@ impl Report {
             text += &format!(", and {} plain", self.plain_forks.count);
         }
         text
+    }
+
+    /// What the model says a plain fork of what was sealed takes, in microseconds.
+    fn plain_estimate(&self, model: Option<&CostModel>) -> Option<f64> {
+        Some(micros(model?.fork_time(cost::Engine::Fork, Memory::clean(self.largest_seal_bytes))?))
+    }
+
+    /// "earned back by 15 forks": the seals' price in what forks gain by them.
+    fn earned_back(&self, model: Option<&CostModel>) -> Option<String> {
+        let after = self.forks_after_seal.mean_us?;
+        let before = self.forks_before_seal.mean_us.or_else(|| self.plain_estimate(model))?;
+        earned_back(self.seal_seconds * 1e6, before - after)
     }
 
     /// "3 ranges refused: 2 locked, 1 dont_fork".
@@ -229,7 +240,16 @@ fn forks(count: u64) -> String {
     if count == 1 { "1 fork".into() } else { format!("{count} forks") }
 }
 
-/// The same, by the number of forks from which on a seal pays against THP, if it ever does.
+/// The same, by the price and a fork's gain in microseconds.
+fn earned_back(price: f64, gain: f64) -> Option<String> {
+    match (price / gain).ceil() {
+        _ if gain <= 0.0 => Some("forks gain nothing by it".into()),
+        number if number.is_finite() => Some(format!("earned back by {}", forks(number as u64))),
+        _ => None,
+    }
+}
+
+/// By the number of forks from which on a seal pays against THP, if it ever does.
 fn beside_thp(forks: u64, pays: Option<u64>) -> Option<String> {
     match pays {
         Some(pays) if forks >= pays => None,
@@ -261,12 +281,40 @@ fn time(us: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::beside_thp;
+    use super::{Culprit, Engine, Report, Stats, beside_thp, earned_back};
+
+    #[test]
+    fn every_field_of_the_report_is_documented() {
+        let mut report = Report::new(Engine::Auto, &[], 0, &Stats::new());
+        report.culprit = Some(Culprit { file: String::new(), what: String::new() });
+        report.left_out = vec![super::LeftOut { reason: "", count: 0, process: true }];
+        let documented = include_str!("../../../../docs/RUN.md");
+        let mut todo = vec![serde_json::to_value(&report).unwrap()];
+        while let Some(value) = todo.pop() {
+            match value {
+                serde_json::Value::Object(fields) => {
+                    for (name, value) in fields {
+                        assert!(documented.contains(&format!("`{name}`")), "docs/RUN.md says nothing of {name}");
+                        todo.push(value);
+                    }
+                }
+                serde_json::Value::Array(values) => todo.extend(values),
+                _ => {}
+            }
+        }
+    }
 
     #[test]
     fn a_seal_is_held_against_huge_pages_by_the_number_of_forks() {
         assert!(beside_thp(300, Some(1398)).unwrap().contains("from about 1398 forks on"));
         assert_eq!(beside_thp(1398, Some(1398)), None);
         assert!(beside_thp(300, None).unwrap().contains("as fast on transparent huge pages"));
+    }
+
+    #[test]
+    fn a_seals_price_is_told_in_forks() {
+        assert_eq!(earned_back(310_000.0, 21_000.0).as_deref(), Some("earned back by 15 forks"));
+        assert_eq!(earned_back(10.0, 21_000.0).as_deref(), Some("earned back by 1 fork"));
+        assert_eq!(earned_back(10.0, -1.0).as_deref(), Some("forks gain nothing by it"));
     }
 }

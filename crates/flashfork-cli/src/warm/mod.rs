@@ -60,6 +60,7 @@ enum Ready {
 /// and ARGS behind the arguments its template was started with. Signals are passed on to it; its exit status is this
 /// command's.
 #[derive(Args)]
+#[command(override_usage = "flashfork clone <NAME> [--] [ARGS]...")]
 #[command(after_help = "Example: flashfork clone py script.py --verbose < input > output
 
 Exit code: the clone's own, 128 plus the signal that ended it, 1 when there is no clone (one line says why), 2 for wrong usage.")]
@@ -99,6 +100,13 @@ pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
     call::clone(&args.name, &args.args).map(ExitCode::from)
 }
 
+/// The words without the `--` that may stand before them.
+#[cfg(not(test))]
+fn without_dashes(mut words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let first = words.next().filter(|word| word != "--");
+    first.into_iter().chain(words).collect()
+}
+
 /// `clone NAME ARGS…` when it is as plain as that, in a process that has all of its standard streams: Rust's runtime
 /// opens those that are missing.
 #[cfg(not(test))]
@@ -108,7 +116,7 @@ pub fn plain_clone(mut words: impl Iterator<Item = OsString>) -> Option<(Name, V
     caller::note_start();
     // SAFETY: takes numbers.
     let open = (0..3).all(|stream| unsafe { libc::fcntl(stream, libc::F_GETFD) } >= 0);
-    open.then(|| (name, words.collect()))
+    open.then(|| (name, without_dashes(words)))
 }
 
 #[cfg(not(test))]

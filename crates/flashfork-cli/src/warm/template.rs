@@ -20,12 +20,16 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
 
 /// How many threads Python's numexpr starts when it is imported, as pandas does.
 const NUMEXPR: &str = "NUMEXPR_NUM_THREADS";
 
 /// Signals that end this command while the program is warmed, and the program, which has no terminal, with it.
 const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+
+/// After how long it is said that the program is not ready yet.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a program that has let go of its connection may take to end, in milliseconds.
 const TO_END: u16 = 1000;
@@ -85,10 +89,16 @@ fn until_ready(args: &WarmArgs, program: &mut Program, link: &Link, signals: &Si
     let command = &args.command[0];
     // Its end shows even where something that it has started keeps the connection.
     let process = program.descriptor()?;
+    let mut told = false;
     loop {
         let all = [process.as_fd(), signals.as_fd(), link.as_fd()];
         let mut ready = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match poll(&mut ready, PollTimeout::NONE) {
+        let patience = if told { None } else { PollTimeout::try_from(PATIENCE).ok() };
+        match poll(&mut ready, patience.unwrap_or(PollTimeout::NONE)) {
+            Ok(0) => {
+                told = true;
+                crate::output::complain(&waits(args));
+            }
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(e) => return Err(CliError::Unable(format!("can't wait for {}: {}", command.display(), e.desc()))),
         }
@@ -118,6 +128,19 @@ fn until_ready(args: &WarmArgs, program: &mut Program, link: &Link, signals: &Si
             }
         }
     }
+}
+
+/// What a program that isn't ready after a while has yet to do.
+fn waits(args: &WarmArgs) -> CliError {
+    let until = match args.ready {
+        Ready::Auto => "until it has run what it was given, or enters main",
+        Ready::Main => "until it enters main",
+        Ready::Call => "until it calls flashfork_ready()",
+    };
+    CliError::Unable(format!(
+        "{} is not ready yet, and may take all the time it needs, {until}; Ctrl-C ends it",
+        args.command[0].display()
+    ))
 }
 
 fn taken(name: &Name) -> CliError {

@@ -37,6 +37,13 @@ fn same(place: &Place, arguments: &[&str]) {
 }
 
 #[test]
+fn dashes_may_stand_before_a_clones_arguments() {
+    let place = warmed("");
+    let said = place.python(&["--", "-c", "import sys; print(sys.argv)", "--", "x"]);
+    assert_eq!((stdout(&said), stderr(&said)), ("['-c', '--', 'x']\n", ""));
+}
+
+#[test]
 fn a_script_runs_as_in_python_itself() {
     let place = warmed("import json, random, threading, logging");
     place.script("other.py", "value = 5\nkept = open('kept', 'w')\nkept.write('by a module')\n");

@@ -30,6 +30,18 @@ fn a_stopped_template_is_told_and_what_was_asked_of_it_then_is_not_done_later() 
     assert!(place.list().is_empty() && !trace.exists(), "the clone nobody waits for never ran");
 }
 
+#[test]
+fn a_program_that_is_long_in_getting_ready_is_told_of() {
+    let place = Place::new();
+    let mut warm = place.flashfork(&["warm", "t", "--ready", "call", "--", "sleep", "1000"]);
+    let mut child = warm.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("sleep is not ready yet") && said.contains("until it calls flashfork_ready()"), "{said}");
+    signal(&child, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+}
+
 /// One that lives, but says nothing: the time limits of `ls` and `rm` run at once.
 #[test]
 fn a_silent_template_is_told() {

@@ -13,7 +13,7 @@ pub fn sort_names(names: &mut [&str]) {
 }
 
 /// Chosen values in words: "measure call, size 1G, parent idle". Different values make different words.
-pub(super) fn words(chosen: &Values) -> String {
+pub fn words(chosen: &Values) -> String {
     let mut names: Vec<&str> = chosen.keys().map(String::as_str).collect();
     sort_names(&mut names);
     let word = |name: &&str| format!("{} {}", name.replace('_', " "), shown(name, &chosen[*name]));

@@ -1,5 +1,6 @@
 //! What KVM can do here: boots Linux guests, runs guests of a few bytes, or nothing, and how that was found. By trying.
 
+use super::error::DaemonError;
 use super::{Settings, boot};
 use crate::pool::Pools;
 use flashfork_image::KernelFiles;
@@ -47,6 +48,8 @@ pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> (HostKvm, S
             let detail = format!("a Linux guest was ready {:.2} s after power-on", ns as f64 / 1e9);
             (HostKvm::Linux, detail)
         }
-        Err(e) => (HostKvm::Tiny, format!("a tiny guest runs, Linux does not: {e}")),
+        Err(e @ DaemonError::Shell(_)) => (HostKvm::Tiny, format!("a tiny guest runs, Linux does not: {e}")),
+        // It never came to a guest, which says nothing of KVM.
+        Err(e) => (HostKvm::Untried, e.to_string()),
     }
 }
