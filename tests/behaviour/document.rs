@@ -1,7 +1,8 @@
-//! `docs/NEVER_SEAL.md` and `docs/FORK_SAFETY.md`, made from the table and the programs.
+//! `docs/NEVER_SEAL.md`, `docs/FORK_SAFETY.md` and `docs/ENVIRONMENT.md`, made from the tables and the programs.
 
 use crate::program::programs_of;
 use crate::rows::WITHOUT_PROGRAM;
+use flashfork_core::environment;
 use flashfork_core::never_seal::{Row, Scope, TABLE};
 use libtest_mimic::Failed;
 use std::fmt::Write;
@@ -10,13 +11,14 @@ use std::path::Path;
 /// Compares the documents with what they should be; with `UPDATE=1` writes them.
 pub fn are_up_to_date() -> Result<(), Failed> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    for (name, wanted) in [("NEVER_SEAL.md", never_seal()), ("FORK_SAFETY.md", fork_safety())] {
+    let all = [("NEVER_SEAL.md", never_seal()), ("FORK_SAFETY.md", fork_safety()), ("ENVIRONMENT.md", variables())];
+    for (name, wanted) in all {
         let path = docs.join(name);
         if std::env::var_os("UPDATE").is_some_and(|v| v == "1") {
             std::fs::write(&path, wanted)?;
         } else if std::fs::read_to_string(&path).ok().as_ref() != Some(&wanted) {
             return Err(format!(
-                "docs/{name} is not what the table and the programs say: UPDATE=1 cargo test -p flashfork-tests --test behaviour document"
+                "docs/{name} is not what the tables and the programs say: UPDATE=1 cargo test -p flashfork-tests --test behaviour document"
             )
             .into());
         }
@@ -40,6 +42,20 @@ fn never_seal() -> String {
         text += &item(&format!("[{0}](../tests/behaviour/traps/{0}.c): {sentence}", program.name));
     }
     text
+}
+
+fn variables() -> String {
+    let mut text = String::from(VARIABLES) + "\n| variable | values | meaning | without it |\n|---|---|---|---|\n";
+    for variable in &environment::TABLE {
+        let (mut name, mut without) = (format!("`{}`", variable.name()), variable.without);
+        for value in variable.values {
+            let more = value.more.map_or(String::new(), |more| format!(" ([{more}]({more}))"));
+            writeln!(text, "| {name} | {} | {}{more} | {without} |", value.value, value.meaning)
+                .expect("writes to a string");
+            (name, without) = (String::new(), "");
+        }
+    }
+    text.replace("|  |", "| |") + OTHER_VARIABLES
 }
 
 /// What a program of `fork_safety/` says with its line `clone:`, and the table that it belongs to.
@@ -103,6 +119,44 @@ const REFUSED: &str = "
 Processes whose memory somebody else writes while it is moved, and memory that would not be the same
 afterwards, are not sealed: [NEVER_SEAL.md](NEVER_SEAL.md) has each with its reason and its program.
 Their forks are plain forks, and everything above holds for them too.
+";
+
+const VARIABLES: &str = "\
+# Environment
+
+Made from `TABLE` in `crates/flashfork-core/src/environment.rs`: change that, then
+`UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
+
+The libraries read no environment variable. The shim (`libflashfork_preload.so`) reads these once,
+when it is loaded:
+";
+
+const OTHER_VARIABLES: &str = r"
+A value that is wrong, or `odf` where it is not to be had, is told once in a tree of programs: the
+first one that says so puts what it was taken for (`fork`, `refuse`, no path) into its environment.
+
+`flashfork run` takes the first three as what its options are without being given.
+
+A program started by AFL as a fork server (descriptors 198 and 199 are open) is sealed before its
+first fork whatever `auto` would say: it is warm then (unless its forks are on demand, which need no
+seal). `AFL_PRELOAD=…/libflashfork_preload.so` is all it takes.
+
+`flashfork run` puts `verify_asan_link_order=0` before what is in `ASAN_OPTIONS`: gcc's
+AddressSanitizer refuses to start when another library, the shim, comes before it. Where no
+statistics can be kept (no memory, `ulimit -f 0`) the program runs all the same, and one line says
+so.
+
+`flashfork warm` sets `NUMEXPR_NUM_THREADS=1` for the program unless it is set, because threads that
+Python's numexpr starts on import would forbid clones.
+
+The `flashfork` command reads the usual ones: `LD_PRELOAD` (what is there stays, behind the shim),
+`HOME`, `XDG_CACHE_HOME` (kernels, cost model), `XDG_STATE_HOME` (records), `XDG_RUNTIME_DIR` (names
+of templates, the VM daemon's socket; `/tmp/flashfork-UID` without; root's VM daemon is at
+`/run/flashfork`), `PATH`, `TMPDIR`, `NO_COLOR`.
+
+Tests read `FLASHFORK_TEST_ALL`, `FLASHFORK_SHIM`, `FLASHFORK_ODF_KERNEL` (a bzImage with on-demand
+fork; tests on it are skipped without) and `FLASHFORK_ODF_STEPS` (how long the model checker runs on
+it).
 ";
 
 const INTRODUCTION: &str = "\

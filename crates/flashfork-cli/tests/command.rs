@@ -356,6 +356,14 @@ fn completions_and_man_pages_are_made() {
     {
         assert!(std::fs::read_to_string(dir.path().join(page)).unwrap().contains(".SH SYNOPSIS"), "{page}");
     }
+    let text = std::fs::read_to_string(dir.path().join("flashfork-run.1")).unwrap().replace("\\-", "-");
+    for part in
+        [".SH ENVIRONMENT", "FLASHFORK_ENGINE", "never seal; forks are counted", ".SH \"SEE ALSO\"", "flashfork\\fR(1)"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let text = std::fs::read_to_string(dir.path().join("flashfork.1")).unwrap().replace("\\-", "-");
+    assert!(text.contains("flashfork-warm\\fR(1)"), "{text}");
 }
 
 /// The usage line of `--help`, and the synopsis of the man page.

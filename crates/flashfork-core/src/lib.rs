@@ -21,6 +21,7 @@ mod apart;
 pub mod arena;
 pub mod calls;
 pub mod code;
+pub mod environment;
 mod filter;
 pub mod fork;
 mod kernel_writers;

@@ -1,8 +1,9 @@
-//! What the environment asks for, read once when the shim is loaded. `docs/ENVIRONMENT.md` lists the variables.
+//! What the environment asks for, read once when the shim is loaded: the variables of [`flashfork_core::environment`].
 
 use crate::warm::environ;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
+use flashfork_core::environment::{ENGINE, STATS, THREADS, TRUST};
 use flashfork_core::fork::{Engine, configure};
 use flashfork_core::odf::Unavailable;
 use flashfork_core::stats::{self, Stats};
@@ -19,26 +20,26 @@ static INIT: extern "C" fn() = init;
 extern "C" fn init() {
     threads::begin();
     flashfork_core::proc::dump::take_back();
-    let engine = match variable(c"FLASHFORK_ENGINE").map(CStr::to_bytes) {
+    let engine = match variable(ENGINE.name).map(CStr::to_bytes) {
         None | Some(b"auto" | b"") => Engine::Auto,
         Some(b"seal") => Engine::Seal,
         Some(b"fork") => Engine::Fork,
         Some(b"odf") => Engine::Odf,
         Some(_) => {
             complain(b"flashfork: FLASHFORK_ENGINE is auto, fork, seal or odf; forks stay plain\n");
-            set_for_children(c"FLASHFORK_ENGINE", &PLAIN);
+            set_for_children(ENGINE.name, &PLAIN);
             Engine::Fork
         }
     };
-    match variable(c"FLASHFORK_THREADS").map(CStr::to_bytes) {
+    match variable(THREADS.name).map(CStr::to_bytes) {
         None | Some(b"refuse" | b"") => {}
         Some(b"stop") => threads::allow(Threads::Stop),
         Some(_) => {
             complain(b"flashfork: FLASHFORK_THREADS is refuse or stop; a process with threads is not sealed\n");
-            set_for_children(c"FLASHFORK_THREADS", &REFUSE);
+            set_for_children(THREADS.name, &REFUSE);
         }
     }
-    if let Some(files) = variable(c"FLASHFORK_TRUST") {
+    if let Some(files) = variable(TRUST.name) {
         trust(files.to_bytes());
     }
     // Under a fork server the program is warm when it first forks, and nothing else will happen in the parent.
@@ -55,9 +56,9 @@ extern "C" fn init() {
             }
             Unavailable::Failed(_) => b"flashfork: prctl(PR_SET_ODF) fails (a sandbox?); forks stay plain\n",
         });
-        set_for_children(c"FLASHFORK_ENGINE", &PLAIN);
+        set_for_children(ENGINE.name, &PLAIN);
     }
-    if let Some(path) = variable(c"FLASHFORK_STATS") {
+    if let Some(path) = variable(STATS.name) {
         match map_stats(path) {
             // SAFETY: the mapping is never unmapped, holds the right magic, and every clone inherits it.
             Found::Stats(stats) => unsafe { stats::share(stats) },
@@ -66,7 +67,7 @@ extern "C" fn init() {
             Found::Nothing => {}
             Found::Other => {
                 complain(b"flashfork: FLASHFORK_STATS names no statistics file of this version; not counted\n");
-                set_for_children(c"FLASHFORK_STATS", &UNCOUNTED);
+                set_for_children(STATS.name, &UNCOUNTED);
             }
         }
     }

@@ -20,15 +20,6 @@ pub use facts::{Facts, ReadyAt};
 pub use start::{LIMITS, START_MAGIC, Start};
 pub use tell::{Step, Tell};
 
-use core::ffi::CStr;
-
-/// The variable by which `flashfork warm` tells the shim that the program becomes a template. Its value is six decimal
-/// numbers and a name, with commas between: descriptors of the control socket, the listening socket and the directory
-/// of the names; where the program is ready ([`ReadyAt`], 0 for wherever it suits the program); most clones to make, 0
-/// for any number; the process that starts the program, by which this one is told from what it starts in turn; the
-/// template's name.
-pub const VARIABLE: &CStr = c"FLASHFORK_WARM";
-
 /// Descriptors that come with [`Ask::Clone`], in this order: the memfd with [`Start`], the working directory, and the
 /// three standard streams.
 pub const DESCRIPTORS: usize = 5;

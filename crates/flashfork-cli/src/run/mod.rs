@@ -8,6 +8,7 @@ use crate::error::CliError;
 use crate::place::Place;
 use crate::places;
 use clap::{Args, ValueEnum};
+use flashfork_core::environment;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 Exit code: the program's own, 128 plus the signal that ended it, 127 when it was not found, 126 when it could not be run, 1 when flashfork itself failed, 2 for wrong usage.")]
 pub struct RunArgs {
     /// How clones are made
-    #[arg(long, value_enum, default_value_t, env = "FLASHFORK_ENGINE", hide_env_values = true)]
+    #[arg(long, value_enum, default_value_t, env = environment::ENGINE.name(), hide_env_values = true)]
     engine: Engine,
     /// Seal processes with threads too: they are stopped for each step of 2 MB, as if by SIGSTOP (docs/THREADS.md)
     #[arg(long)]
@@ -97,18 +98,18 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
     command
         .args(&args.command[1..])
         .env("LD_PRELOAD", preload)
-        .env("FLASHFORK_ENGINE", engine.name())
+        .env(environment::ENGINE.name(), engine.name())
         .env("ASAN_OPTIONS", asan_options(std::env::var_os("ASAN_OPTIONS")));
     // What the caller's environment says is the default.
     if args.threads {
-        command.env("FLASHFORK_THREADS", "stop");
+        command.env(environment::THREADS.name(), "stop");
     }
     match &stats {
-        Some(stats) => command.env("FLASHFORK_STATS", stats.path()),
-        None => command.env_remove("FLASHFORK_STATS"),
+        Some(stats) => command.env(environment::STATS.name(), stats.path()),
+        None => command.env_remove(environment::STATS.name()),
     };
     if !trust.is_empty() {
-        command.env("FLASHFORK_TRUST", trust);
+        command.env(environment::TRUST.name(), trust);
     }
     let ended = match child::run(&mut command, &args.command[0])? {
         child::Outcome::Ended(ended) => ended,

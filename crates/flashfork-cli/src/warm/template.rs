@@ -5,6 +5,7 @@ use super::names::{Name, Names};
 use super::{Ready, WarmArgs, caller, list, program};
 use crate::error::CliError;
 use crate::{output, places};
+use flashfork_core::environment;
 use flashfork_core::never_seal::{Reason, TABLE};
 use flashfork_warm::{Facts, ReadyAt, Tell, WAITING};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -248,7 +249,7 @@ fn start(args: &WarmArgs, passed: [RawFd; 3]) -> Result<Child, CliError> {
     if std::env::var_os(NUMEXPR).is_none() {
         command.env(NUMEXPR, "1");
     }
-    command.env(flashfork_warm::VARIABLE.to_string_lossy().as_ref(), order);
+    command.env(environment::WARM.name(), order);
     // SAFETY: only async-signal-safe calls between fork and exec.
     unsafe { command.pre_exec(move || prepare(passed, starter)) };
     command.spawn().map_err(|e| CliError::Unable(format!("can't run '{}': {e}", args.command[0].display())))

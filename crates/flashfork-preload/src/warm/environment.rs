@@ -1,9 +1,10 @@
-//! What `flashfork warm` tells the shim, in the variable [`flashfork_warm::VARIABLE`].
+//! What `flashfork warm` tells the shim, in the variable [`WARM`].
 
 use super::ORDER;
 use super::message::close_all;
 use core::ffi::{CStr, c_int, c_void};
-use flashfork_warm::{LONGEST_NAME, ReadyAt, VARIABLE};
+use flashfork_core::environment::WARM;
+use flashfork_warm::{LONGEST_NAME, ReadyAt};
 
 /// To become a template.
 pub struct Order {
@@ -31,13 +32,13 @@ static INIT: extern "C" fn() = init;
 extern "C" fn init() {
     // SAFETY: nothing else runs yet; the value is copied before it is unset.
     unsafe {
-        let value = libc::getenv(VARIABLE.as_ptr());
+        let value = libc::getenv(WARM.name.as_ptr());
         if value.is_null() {
             return;
         }
         let order = parse(CStr::from_ptr(value));
         // Programs that this one starts are its own affair.
-        libc::unsetenv(VARIABLE.as_ptr());
+        libc::unsetenv(WARM.name.as_ptr());
         let Some((order, starter)) = order else { return };
         // A library that was loaded before this one may have started a program: it has the variable, too.
         if libc::getppid() != starter {

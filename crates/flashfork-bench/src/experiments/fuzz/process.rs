@@ -13,6 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::shim::ShimStats;
 use crate::subjects::Method;
 use crate::subjects::heap;
+use flashfork_core::environment;
 use flashfork_measure::BenchError;
 
 /// How long one input may take, in milliseconds.
@@ -162,7 +163,10 @@ fn environment(command: &mut Command, setup: &Setup, method: Method, stats: Opti
     let (name, value) = heap::tunable(method);
     command.env(name, value);
     if let Some(stats) = stats {
-        command.env("AFL_PRELOAD", &setup.shim).env("FLASHFORK_ENGINE", "seal").env("FLASHFORK_STATS", stats.path());
+        command
+            .env("AFL_PRELOAD", &setup.shim)
+            .env(environment::ENGINE.name(), "seal")
+            .env(environment::STATS.name(), stats.path());
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::client::Client;
 use crate::subjects::Method;
+use flashfork_core::environment;
 use flashfork_measure::BenchError;
 use flashfork_measure::workdir::WorkDir;
 
@@ -36,7 +37,10 @@ impl Server {
         };
         if matches!(method, Method::Seal | Method::Odf) {
             let engine = if method == Method::Seal { "seal" } else { "odf" };
-            command.env("LD_PRELOAD", shim).env("FLASHFORK_ENGINE", engine).env("FLASHFORK_THREADS", "stop");
+            command
+                .env("LD_PRELOAD", shim)
+                .env(environment::ENGINE.name(), engine)
+                .env(environment::THREADS.name(), "stop");
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process =
