@@ -4,16 +4,31 @@ use crate::args::{Args, CompletionsArgs, ManArgs};
 use crate::error::CliError;
 use crate::output::say;
 use clap::{Command, CommandFactory};
+use clap_complete::CompleteEnv;
+use clap_complete::env::Shells;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 use flashfork_core::environment::{self, Variable};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints the completion script of a shell.
+/// By which a completion script asks this program, and in which shell's words.
+const COMPLETE: &str = "FLASHFORK_COMPLETE";
+
+/// Answers a completion script, if one asks; the program has nothing else to do then.
+pub fn complete() {
+    CompleteEnv::with_factory(Args::command).var(COMPLETE).complete();
+}
+
+/// Prints the completion script of a shell, which asks this program for what could come next.
 pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Args::command(), "flashfork", &mut script);
+    let shell = args.shell.to_string();
+    let (mut script, shells) = (Vec::new(), Shells::builtins());
+    let unable = |e: &dyn std::fmt::Display| CliError::Unable(format!("no completion script for {shell}: {e}"));
+    let completer = shells.completer(&shell).ok_or_else(|| unable(&"the shell is not known"))?;
+    completer
+        .write_registration(COMPLETE, "flashfork", "flashfork", "flashfork", &mut script)
+        .map_err(|e| unable(&e))?;
     say(String::from_utf8_lossy(&script).trim_end())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         return flashfork_measure::worker_main(flashfork_bench::experiments::workers(), argv);
     }
     output::end_with_the_pipe();
+    generate::complete();
     end(match Args::parse().command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Run(args) => run::main(&args),

@@ -342,11 +342,8 @@ fn doctor_ends_in_a_conclusion() {
 
 #[test]
 fn completions_and_man_pages_are_made() {
-    let script = flashfork().args(["completions", "bash"]).assert().success().stdout(contains("flashfork"));
-    for (subcommand, option) in [("warm", "--max-clones"), ("clone", "--help"), ("ls", "--json"), ("rm", "--help")] {
-        let text = String::from_utf8_lossy(&script.get_output().stdout).into_owned();
-        let (_, rest) = text.split_once(&format!("flashfork__subcmd__{subcommand})\n")).unwrap();
-        assert!(rest.split("return 0").next().unwrap().contains(option), "{subcommand}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        flashfork().args(["completions", shell]).assert().success().stdout(contains("FLASHFORK_COMPLETE"));
     }
     let dir = tempfile::tempdir().unwrap();
     flashfork().arg("man").arg(dir.path()).assert().success();

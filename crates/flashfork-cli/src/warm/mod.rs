@@ -14,6 +14,7 @@ mod template;
 
 use crate::error::CliError;
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCandidates;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -66,6 +67,7 @@ enum Ready {
 Exit code: the clone's own, 128 plus the signal that ended it, 1 when there is no clone (one line says why), 2 for wrong usage.")]
 pub struct CloneArgs {
     /// The template
+    #[arg(add = ArgValueCandidates::new(names::candidates))]
     name: Name,
     /// The clone's arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -88,7 +90,7 @@ pub struct LsArgs {
 #[command(after_help = "Example: flashfork rm py")]
 pub struct RmArgs {
     /// The templates
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required = true, value_name = "NAME", add = ArgValueCandidates::new(names::candidates))]
     names: Vec<Name>,
 }
 

@@ -2,6 +2,7 @@
 
 use super::link::{Found, LIMIT, LOOK, Link};
 use crate::error::CliError;
+use clap_complete::CompletionCandidate;
 use flashfork_warm::LONGEST_NAME;
 use nix::fcntl::{AT_FDCWD, AtFlags, Flock, FlockArg, OFlag, RenameFlags, open, openat, renameat2};
 use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
@@ -166,6 +167,12 @@ impl Names {
             Err(e) => Err(CliError::file("remove", path)(e.into())),
         }
     }
+}
+
+/// For a shell's completion; where names can't be read there are none.
+pub fn candidates() -> Vec<CompletionCandidate> {
+    let all = Names::open().and_then(|names| names.all()).unwrap_or_default();
+    all.into_iter().map(|name| CompletionCandidate::new(name.to_string())).collect()
 }
 
 /// Where they are: under `XDG_RUNTIME_DIR`, or in a directory under /tmp with the user's number.

@@ -4,6 +4,32 @@ use crate::place::{FalseTemplate, Place, line, state, stderr, stdout, until};
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
+fn bash_completes_names_and_options() {
+    let place = Place::new();
+    place.warm_shell();
+    let command = place.flashfork(&[]);
+    let directory = std::path::Path::new(command.get_program()).parent().unwrap().display().to_string();
+    let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
+    for (words, offered) in [
+        (&["clone", ""][..], "t --help --version "),
+        (&["rm", "t"], "t "),
+        (&["warm", "--max"], "--max-clones "),
+        (&["run", "--engine", "s"], "seal "),
+    ] {
+        let mut bash = std::process::Command::new("bash");
+        bash.env("PATH", &path).env("XDG_RUNTIME_DIR", place.path()).args(["-c", COMPLETE, "flashfork"]).args(words);
+        let output = bash.output().unwrap();
+        assert_eq!((stdout(&output), stderr(&output)), (offered, ""), "{words:?}");
+    }
+}
+
+/// What bash does when somebody types the words and then the tabulator.
+const COMPLETE: &str = r#"eval "$(flashfork completions bash)"
+COMP_WORDS=("$0" "$@") COMP_CWORD=$#
+_clap_complete_flashfork flashfork "${COMP_WORDS[$#]}" "${COMP_WORDS[$# - 1]}"
+printf '%s ' "${COMPREPLY[@]}""#;
+
+#[test]
 fn a_name_that_is_taken_is_told_and_nothing_is_started() {
     let place = Place::new();
     place.warm_shell();
