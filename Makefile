@@ -12,7 +12,7 @@ export CARGO
 # What only the benchmarks need.
 BENCH_PACKAGES := afl++ emacs-nox hyperfine linux-perf perl python3 python3-numpy python3-pandas redis-server ruby sqlite3 stress-ng
 
-.PHONY: all build demo check test test-core test-command test-vm test-kernel test-all bench bench-vm-lab install uninstall clean
+.PHONY: all build demo check test test-core test-command test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
 
 all: build
 
@@ -41,20 +41,14 @@ test:
 test-all:
 	@scripts/test --record tests/RESULTS.md all
 
-# The figures of SPECIFICATION.md.
+# Takes the records of docs/FIGURES.md: an hour and a half, on a machine that does nothing else. RUNS names some of them.
 bench: build
 	@scripts/need-packages $(BENCH_PACKAGES)
-	$(FLASHFORK) bench fork
-	$(FLASHFORK) bench unit-test
-	$(FLASHFORK) bench fuzz
-	$(FLASHFORK) bench rollback
-	$(FLASHFORK) bench clones
-	$(FLASHFORK) bench seal-threads
-	$(FLASHFORK) bench redis
-	$(FLASHFORK) bench warm
-	$(FLASHFORK) bench advise
-	$(FLASHFORK) bench vm-clone
-	$(FLASHFORK) bench vm-memory
+	@FLASHFORK=$(FLASHFORK) scripts/measure $(RUNS)
+
+# Tables and pictures in documents, of the records.
+figures:
+	UPDATE=1 $(CARGO) test --locked -p flashfork-bench --test documents
 
 # Clones of Linux guests on nested KVM in the lab: some minutes, emulated. Only ratios of like with like mean something there.
 bench-vm-lab: build

@@ -1,17 +1,22 @@
 //! The committed records: as this version writes them, and each row told from every other wherever they are shown.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 
 use flashfork_bench::report;
 use flashfork_measure::compare;
 use flashfork_measure::record::{Document, Record};
 
 fn committed() -> Vec<(PathBuf, Document)> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let files = std::fs::read_dir(docs).unwrap().map(|entry| entry.unwrap().path());
-    let records = files.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    let read: Vec<_> = records.map(|path| (path.clone(), Document::read(&path).unwrap())).collect();
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records");
+    let files = std::fs::read_dir(records).unwrap().map(|entry| entry.unwrap().path());
+    let read: Vec<_> = files.map(|path| (path.clone(), Document::read(&path).unwrap())).collect();
     assert!(!read.is_empty());
     read
 }
@@ -20,13 +25,15 @@ fn committed() -> Vec<(PathBuf, Document)> {
 #[test]
 fn the_committed_records_are_of_this_schema() {
     for (path, document) in committed() {
-        if std::env::var_os("UPDATE").is_some() {
-            document.write(&path).unwrap();
-        }
         let mut written = Vec::new();
         document.write_to(&mut written).unwrap();
-        let same = std::fs::read(&path).unwrap() == written;
-        assert!(same, "{} is not what this version writes; run with UPDATE=1", path.display());
+        if std::env::var_os("UPDATE").is_some() {
+            let mut packed = GzEncoder::new(File::create(&path).unwrap(), Compression::best());
+            packed.write_all(&written).and_then(|()| packed.finish()).unwrap();
+        }
+        let mut found = Vec::new();
+        GzDecoder::new(File::open(&path).unwrap()).read_to_end(&mut found).unwrap();
+        assert!(found == written, "{} is not what this version writes; run with UPDATE=1", path.display());
     }
 }
 

@@ -153,23 +153,6 @@ fn no_records_are_still_a_page_and_a_bad_place_is_an_error() {
     assert!(report::write(&empty, Path::new("/proc/nowhere")).is_err());
 }
 
-/// With `UPDATE=1` in the environment they are made anew.
-#[test]
-fn the_readmes_figures_follow_from_the_committed_records() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let document = Document::read(&docs.join("all.json")).unwrap();
-    let figures = report::figures(&document).unwrap();
-    for (figure, picture) in [("ladder-1.svg", "ladder.svg"), ("model-1.svg", "model.svg")] {
-        let mut files = figures.iter().flat_map(|found| found.files(&document.host));
-        let (_, svg) = files.find(|(name, _)| name == figure).unwrap();
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(docs.join(picture), &svg).unwrap();
-        }
-        let committed = std::fs::read_to_string(docs.join(picture)).unwrap();
-        assert!(committed == svg, "{picture} is not what all.json gives; run with UPDATE=1");
-    }
-}
-
 /// What the test adds to the page: it takes down errors, clicks, and writes what it finds into the document.
 const BEFORE: &str = "<script>window.faults = []; addEventListener('error', e => faults.push(e.message));</script>";
 const AFTER: &str = "<script>

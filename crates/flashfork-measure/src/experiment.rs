@@ -167,6 +167,7 @@ pub struct Entry {
     arguments: fn(Command) -> Command,
     parse: fn(&ArgMatches) -> Result<Run, clap::Error>,
     in_all: fn(bool) -> Option<(Run, u64)>,
+    page: fn(&Document) -> String,
     figure: fn(&Document) -> Option<Result<String, BenchError>>,
 }
 
@@ -180,6 +181,7 @@ impl Entry {
             arguments: E::augment_args,
             parse: |matches| Ok(run_of(E::from_arg_matches(matches)?)),
             in_all: |quick| E::in_all(quick).map(|(options, seconds)| (run_of(options), seconds)),
+            page: E::page,
             figure: E::figure,
         }
     }
@@ -197,6 +199,14 @@ impl Entry {
     /// The run that is part of `bench all`, and its weight in time, in seconds.
     pub fn in_all(&self, quick: bool) -> Option<(Run, u64)> {
         (self.in_all)(quick)
+    }
+
+    /// The page of `document`, of which the records and what is missing of this experiment are taken.
+    pub fn page(&self, document: &Document) -> String {
+        let mut own = document.clone();
+        own.records.retain(|record| record.experiment == self.name);
+        own.missing.retain(|missing| missing.experiment == self.name);
+        (self.page)(&own)
     }
 
     /// The figure of `document`, if it has one and there are records of it.

@@ -8,9 +8,10 @@ pub use cell::{sort_names, words};
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
+use flate2::read::GzDecoder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,6 +25,9 @@ pub const SCHEMA: &str = "flashfork.bench/2";
 
 /// How many samples each round had, among what was observed.
 const SAMPLES_PER_ROUND: &str = "samples_per_round";
+
+/// The first bytes of what gzip has packed (RFC 1952, section 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Values by name.
 pub type Values = BTreeMap<String, Value>;
@@ -222,12 +226,15 @@ impl Document {
         out.flush()
     }
 
-    /// Reads a document written by [`Document::write`], or of schema `flashfork.bench/1`; refuses other schemas, and
-    /// summaries that contradict their samples.
+    /// Reads a document written by [`Document::write`], or of schema `flashfork.bench/1`, packed by gzip or not. It
+    /// refuses other schemas, and summaries that contradict their samples.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
-        let file = File::open(path).map_err(|error| BenchError::system(format!("read {}", path.display()), error))?;
+        let read = |error| BenchError::system(format!("read {}", path.display()), error);
+        let mut file = BufReader::new(File::open(path).map_err(read)?);
         let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };
-        let mut value: Value = serde_json::from_reader(BufReader::new(file))
+        let packed = file.fill_buf().map_err(read)?.starts_with(&GZIP);
+        let text: &mut dyn Read = if packed { &mut BufReader::new(GzDecoder::new(file)) } else { &mut file };
+        let mut value: Value = serde_json::from_reader(text)
             .map_err(|error| wrong(format!("no records, which experiments write with --records: {error}")))?;
         match value.get("schema").and_then(Value::as_str) {
             Some(SCHEMA) => {}
@@ -264,6 +271,16 @@ mod tests {
         let document = Document::new(HostCard::read().unwrap(), vec![record()]);
         document.write(&path).unwrap();
         assert_eq!(Document::read(&path).unwrap(), document);
+    }
+
+    #[test]
+    fn a_packed_file_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("records.json");
+        let document = Document::new(HostCard::read().unwrap(), vec![record()]);
+        document.write(&path).unwrap();
+        assert!(std::process::Command::new("gzip").arg(&path).status().unwrap().success());
+        assert_eq!(Document::read(&dir.path().join("records.json.gz")).unwrap(), document);
     }
 
     #[test]

@@ -37,6 +37,33 @@ fn same(place: &Place, arguments: &[&str]) {
 }
 
 #[test]
+fn the_c_locale_is_what_python_makes_of_it() {
+    let place = warmed("");
+    let show = "import os, posix
+names = ('LC_ALL', 'LC_CTYPE', 'LANG')
+print([(name, os.environ.get(name), posix.environ.get(name.encode())) for name in names], flush=True)
+os.system('env | grep -E \"^(LC_|LANG)\" | sort')";
+    let all: [&[(&str, &str)]; 7] = [
+        &[],
+        &[("LANG", "C")],
+        &[("LC_CTYPE", "POSIX"), ("LANG", "C.UTF-8")],
+        &[("LC_ALL", "C")],
+        &[("LC_ALL", ""), ("LANG", "")],
+        &[("LANG", "C.UTF-8")],
+        &[("PYTHONCOERCECLOCALE", "0")],
+    ];
+    for variables in all {
+        let said = |mut command: std::process::Command, words: &[&str]| {
+            command.env_clear().env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", place.path());
+            let output = command.envs(variables.iter().copied()).args(words).stdin(Stdio::null()).output().unwrap();
+            (stdout(&output).to_owned(), stderr(&output).to_owned())
+        };
+        let clone = said(place.flashfork(&["clone", "t"]), &["-c", show]);
+        assert_eq!(clone, said(std::process::Command::new(PYTHON), &["-c", show]), "{variables:?}");
+    }
+}
+
+#[test]
 fn dashes_may_stand_before_a_clones_arguments() {
     let place = warmed("");
     let said = place.python(&["--", "-c", "import sys; print(sys.argv)", "--", "x"]);

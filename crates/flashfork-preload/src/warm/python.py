@@ -259,6 +259,15 @@ def _refresh_signals():
                 pass
 
 
+def _coerce_locale(names):
+    """Where a program's environment asks for the C locale, CPython has it and what it starts use C.UTF-8 (PEP 538)."""
+    asked = next(filter(None, (names.get(name) for name in (b"LC_ALL", b"LC_CTYPE", b"LANG"))), b"C")
+    kept = names.get(b"LC_ALL") or not sys.flags.ignore_environment and names.get(b"PYTHONCOERCECLOCALE") == b"0"
+    if asked in (b"C", b"POSIX") and not kept:
+        os.environ["LC_CTYPE"] = "C.UTF-8"
+        sys.modules["posix"].environ[b"LC_CTYPE"] = b"C.UTF-8"
+
+
 def _refresh():
     """Variables and standard streams as this process has them now."""
     names = {}
@@ -270,6 +279,7 @@ def _refresh():
     for environ in (os.environ._data, sys.modules["posix"].environ):
         environ.clear()
         environ.update(names)
+    _coerce_locale(names)
     if os.environ.get("TZ") != zone:
         import time
         time.tzset()

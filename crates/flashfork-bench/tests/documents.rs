@@ -1,0 +1,86 @@
+//! The tables and pictures in documents: what the committed records make, byte for byte. Nothing is measured.
+//!
+//! A table stands behind a line `<!-- page RECORDS EXPERIMENT -->`, the sentences about a whole run behind
+//! `<!-- findings RECORDS -->`; RECORDS is a file of docs/records without its endings. `make figures`, which is this
+//! test with `UPDATE=1` in the environment, makes them anew.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use flashfork_bench::{experiments, report};
+use flashfork_measure::record::Document;
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Read once: the largest takes seconds.
+fn records(name: &str) -> &'static Document {
+    static READ: Mutex<BTreeMap<String, &'static Document>> = Mutex::new(BTreeMap::new());
+    READ.lock().unwrap().entry(name.to_owned()).or_insert_with(|| {
+        let path = project().join(format!("docs/records/{name}.json.gz"));
+        Box::leak(Box::new(Document::read(&path).unwrap()))
+    })
+}
+
+/// Compares a file with what it should be, or writes it.
+fn is_or_becomes(path: &Path, wanted: &str) {
+    if std::env::var_os("UPDATE").is_some_and(|update| update == "1") {
+        std::fs::write(path, wanted).unwrap();
+    }
+    let found = std::fs::read_to_string(path).unwrap();
+    assert!(found == wanted, "{} is not what the records make: make figures", path.display());
+}
+
+/// What a marked line asks for.
+fn made(words: &[&str]) -> String {
+    match words {
+        ["page", name, experiment] => {
+            let entry = experiments::ALL.iter().find(|entry| entry.name == *experiment);
+            entry.unwrap_or_else(|| panic!("there is no experiment {experiment}")).page(records(name))
+        }
+        ["findings", name] => {
+            let document = records(name);
+            format!("{}\n\n{}", document.host.line(), report::findings(document).join("\n"))
+        }
+        _ => panic!("not understood: {words:?}"),
+    }
+}
+
+#[test]
+fn the_tables_in_documents_follow_from_the_committed_records() {
+    let docs = std::fs::read_dir(project().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let documents = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut blocks = 0;
+    for path in documents {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut parts = text.split("<!-- ");
+        let mut wanted = parts.next().unwrap().to_owned();
+        for part in parts {
+            let place = || format!("{}: {}", path.display(), part.lines().next().unwrap());
+            let (words, rest) = part.split_once(" -->\n\n```\n").unwrap_or_else(|| panic!("no block: {}", place()));
+            let (_, rest) = rest.split_once("\n```\n").unwrap_or_else(|| panic!("no end: {}", place()));
+            let page = made(&words.split_whitespace().collect::<Vec<_>>());
+            let page = page.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+            wanted += &format!("<!-- {words} -->\n\n```\n{page}\n```\n{rest}");
+            blocks += 1;
+        }
+        is_or_becomes(&path, &wanted);
+    }
+    assert!(blocks > 0);
+}
+
+#[test]
+fn the_pictures_follow_from_the_committed_records() {
+    let docs = project().join("docs");
+    let all = records("all");
+    let figures = report::figures(all).unwrap();
+    for (figure, picture) in [("ladder-1.svg", "ladder.svg"), ("model-1.svg", "model.svg")] {
+        let mut files = figures.iter().flat_map(|found| found.files(&all.host));
+        is_or_becomes(&docs.join(picture), &files.find(|(name, _)| name == figure).unwrap().1);
+    }
+    for (name, picture) in [("all", "fork.svg"), ("policy", "policy.svg")] {
+        is_or_becomes(&docs.join(picture), &experiments::figure(records(name)).unwrap());
+    }
+}
