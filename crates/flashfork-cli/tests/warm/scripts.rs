@@ -16,6 +16,18 @@ fn same(place: &Place, interpreter: &str, arguments: &[&str]) {
     assert_eq!(all(&clone), all(&cold), "{arguments:?}");
 }
 
+/// The same with streams that a shell has led elsewhere or closed.
+fn same_with(place: &Place, interpreter: &str, streams: &str, arguments: &[&str]) {
+    let run = |program: &[&str]| {
+        let mut sh = std::process::Command::new("sh");
+        sh.args(["-c", &format!("\"$@\" {streams}"), "sh"]).args(program).args(arguments);
+        let output = sh.env("XDG_RUNTIME_DIR", place.path()).current_dir(place.path()).output().unwrap();
+        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+    };
+    let clone = run(&[env!("CARGO_BIN_EXE_flashfork"), "clone", "t"]);
+    assert_eq!(clone, run(&[interpreter]), "{streams} {arguments:?}");
+}
+
 /// Numbers that clones print must all differ.
 fn differ(place: &Place, code: &str) {
     let mut seen = std::collections::HashSet::new();
@@ -82,6 +94,63 @@ two
     signals_end_it(&place, "$| = 1; print \"on\\n\"; sleep 1000");
     let option = place.run(&["clone", "t", "-x"]);
     assert_eq!((option.status.code(), stderr(&option).lines().count()), (Some(2), 1));
+}
+
+#[test]
+fn perl_tells_of_output_that_is_lost() {
+    let place = Place::new();
+    place.warm(&[PERL, "-e", "1"]);
+    for streams in [">/dev/full", ">&-", "<&-", "2>&-", "<&- >&-"] {
+        for code in ["print 1", "print 1; exit 0", "print STDERR 1; print <STDIN>"] {
+            same_with(&place, PERL, streams, &["-e", code]);
+        }
+    }
+}
+
+#[test]
+fn perl_keeps_the_layers_of_its_streams() {
+    let place = Place::new();
+    let code = "print PerlIO::get_layers(STDIN), PerlIO::get_layers(STDOUT), length <STDIN>, chr 8364";
+    for option in ["-CS", "-C0", "-Mopen=:std,:encoding(UTF-8)"] {
+        place.warm(&[PERL, option, "-e", "1"]);
+        let mut cold = std::process::Command::new("sh");
+        cold.args(["-c", "echo é | \"$@\"", "sh", PERL, option, "-e", code]);
+        let mut clone = std::process::Command::new("sh");
+        let flashfork = env!("CARGO_BIN_EXE_flashfork");
+        clone.args(["-c", "echo é | \"$@\"", "sh", flashfork, "clone", "t", "-e", code]);
+        let (cold, clone) = (cold.output().unwrap(), clone.env("XDG_RUNTIME_DIR", place.path()).output().unwrap());
+        assert_eq!(stdout(&clone), stdout(&cold), "{option}");
+        place.run(&["rm", "t"]);
+    }
+}
+
+#[test]
+fn perl_names_the_program_and_ends_with_its_status_where_it_does_not_compile() {
+    let place = Place::new();
+    place.warm(&[PERL, "-e", "1"]);
+    std::fs::write(place.path().join("strict.pl"), "use strict;\nprint 1;\n$undeclared = 5;\n").unwrap();
+    std::fs::write(place.path().join("taint.pl"), "#!/usr/bin/perl -T\nprint 1;\n").unwrap();
+    for arguments in [
+        &["strict.pl"][..],
+        &["taint.pl"],
+        &["-e", "use strict; $undeclared = 5"],
+        &["-e", "BEGIN { die 5 }"],
+        &["-e", "BEGIN { print $! + 0 } print $! + 0"],
+        &["-e", "BEGIN { $SIG{__DIE__} = sub { print \"mine @_\" } } die 5"],
+        &["-e", "print exists $SIG{__DIE__} ? 'handled' : 'free'; die 5"],
+    ] {
+        same(&place, PERL, arguments);
+    }
+}
+
+#[test]
+fn perl_runs_a_script_with_a_byte_order_mark_and_refuses_a_directory() {
+    let place = Place::new();
+    place.warm(&[PERL, "-e", "1"]);
+    std::fs::write(place.path().join("mark.pl"), "\u{feff}print __LINE__, ' ', length('é'), \"\\n\"; die").unwrap();
+    for name in ["mark.pl", ".", "/", "nowhere/script.pl"] {
+        same(&place, PERL, &[name]);
+    }
 }
 
 #[test]
