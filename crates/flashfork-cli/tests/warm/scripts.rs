@@ -223,6 +223,46 @@ two
 }
 
 #[test]
+fn ruby_tells_of_errors_as_ever() {
+    let place = Place::new();
+    place.warm(&[RUBY, "-e", "nil"]);
+    std::fs::write(place.path().join("syntax.rb"), "puts 1\ndef f(\n").unwrap();
+    let cause = "def f\n  raise 'a'\nrescue\n  raise 'b'\nend\nf\n";
+    std::fs::write(place.path().join("cause.rb"), cause).unwrap();
+    for arguments in [
+        &["syntax.rb"][..],
+        &["cause.rb"],
+        &["nowhere.rb"],
+        &["."],
+        &["-e"],
+        &["-e", "def f("],
+        &["-e", "1 = 2"],
+        &["-e", "raise 'x'"],
+        &["-e", "nil.nothing"],
+        &["-e", cause],
+        &["-e", "def f = raise(Interrupt)\nf"],
+        &["-e", "Process.kill(:INT, $$); sleep 9"],
+        &["-e", "Process.kill(:TERM, $$); sleep 9"],
+        &["-e", "at_exit { p $!.class }; exit 3"],
+    ] {
+        same(&place, RUBY, arguments);
+    }
+    same_with(&place, RUBY, "<cause.rb", &["-"]);
+    std::fs::write(place.path().join("data.rb"), "p DATA.lineno, DATA.gets, DATA.lineno\n__END__\none\n").unwrap();
+    same(&place, RUBY, &["data.rb"]);
+}
+
+#[test]
+fn ruby_reads_a_program_from_a_pipe_that_has_a_name() {
+    let place = Place::new();
+    place.warm(&[RUBY, "-e", "nil"]);
+    let mut clone = place.flashfork(&["clone", "t", "/dev/stdin"]);
+    let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    clone.stdin.take().unwrap().write_all("puts \"#{$0} é\"".as_bytes()).unwrap();
+    assert_eq!(stdout(&clone.wait_with_output().unwrap()), "/dev/stdin é\n");
+}
+
+#[test]
 fn libraries_of_perl_and_ruby_and_programs_that_changed_are_told() {
     let changed = |place: &Place, file: &str, arguments: &[&str]| {
         let run = || place.run(&[&["clone", "t"], arguments].concat());

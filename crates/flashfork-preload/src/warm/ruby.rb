@@ -37,39 +37,64 @@ lambda do
   srand
   STDOUT.sync = true if STDOUT.tty?
   name = words.shift || "-"
-  refuse = lambda do |text|
+  ruby = File.read("/proc/self/cmdline")[/\A[^\0]*/]
+  refuse = lambda do |text, status = 1|
     STDERR.puts text
-    exit! 2
+    exit! status
   end
   boot = __FILE__
+  # Messages that show the line of an error in -e would look for it in what ruby was started with.
+  keep = RubyVM.respond_to?(:keep_script_lines) && [RubyVM.keep_script_lines]
   begin
+    RubyVM.keep_script_lines = true if keep && name == "-e"
     case name
     when "-"
       code = RubyVM::InstructionSequence.compile($stdin.read, "-", nil)
     when "-e"
-      words.empty? and refuse.("ruby: no code specified for -e (RuntimeError)")
+      words.empty? and refuse.("#{ruby}: no code specified for -e (RuntimeError)")
       code = RubyVM::InstructionSequence.compile(words.shift, "-e", nil)
     when /\A-/
-      refuse.("flashfork: #{name}: a clone of Ruby takes a script, -e CODE or -; options are the template's")
+      refuse.("flashfork: #{name}: a clone of Ruby takes a script, -e CODE or -; options are the template's", 2)
     else
-      File.file?(name) && File.readable?(name) or
-        refuse.("ruby: No such file or directory -- #{name} (LoadError)")
-      code = RubyVM::InstructionSequence.compile_file(name)
-      text = File.binread(name)
-      if (line = text =~ /^__END__\r?\n/)
+      begin
+        raise Errno::EISDIR if File.directory?(name)
+        text = File.binread(name)
+      rescue SystemCallError => e
+        refuse.("#{ruby}: #{e.class.new.message} -- #{name} (LoadError)")
+      end
+      # What is no file, as a pipe, can be read once.
+      file = File.file?(name)
+      code = if file
+        RubyVM::InstructionSequence.compile_file(name)
+      else
+        RubyVM::InstructionSequence.compile(text.force_encoding("UTF-8"), name, nil)
+      end
+      if file && (line = text =~ /^__END__\r?\n/)
         data = File.open(name)
         data.seek(line + Regexp.last_match[0].bytesize)
+        data.lineno = text.byteslice(0, data.pos).count("\n")
         Object.const_set(:DATA, data)
       end
     end
-    $0 = name
-    ARGV.replace(words)
+  rescue SyntaxError => e
+    abort e.message
+  ensure
+    RubyVM.keep_script_lines = keep[0] if keep
+  end
+  $0 = name
+  ARGV.replace(words)
+  begin
     code.eval
-  rescue SystemExit, SignalException
+  rescue SystemExit
     raise
   rescue Exception => e
-    own = e.backtrace&.index { |frame| frame.start_with?(boot) }
-    e.set_backtrace(e.backtrace[0...own]) if own
+    # Messages show the program's frames only, as ruby names them.
+    shown = e
+    while shown
+      frames = shown.backtrace&.take_while { |frame| !frame.start_with?(boot) }
+      shown.set_backtrace(frames.map { |frame| frame.sub(/<compiled>'\z/, "<main>'") }) if frames
+      shown = shown.cause
+    end
     raise e
   end
 end.call
