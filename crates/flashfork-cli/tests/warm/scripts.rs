@@ -263,6 +263,17 @@ fn ruby_reads_a_program_from_a_pipe_that_has_a_name() {
 }
 
 #[test]
+fn ruby_has_pipes_in_place_of_closed_streams() {
+    let place = Place::new();
+    place.warm(&[RUBY, "-e", "nil"]);
+    for streams in [">&-", "<&-", "2>&-", "<&- >&- 2>&-"] {
+        for code in ["p 1", "warn 1; p 2", "p $stdin.read"] {
+            same_with(&place, RUBY, streams, &["-e", code]);
+        }
+    }
+}
+
+#[test]
 fn libraries_of_perl_and_ruby_and_programs_that_changed_are_told() {
     let changed = |place: &Place, file: &str, arguments: &[&str]| {
         let run = || place.run(&[&["clone", "t"], arguments].concat());

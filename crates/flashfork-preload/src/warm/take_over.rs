@@ -73,6 +73,9 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
         for stream in (0..3).filter(|stream| start.closed >> stream & 1 == 1) {
             libc::close(stream);
         }
+        if template.facts.at == ReadyAt::Ruby {
+            fill(start.closed);
+        }
         schedule(start);
         limits(start);
         signals(template, start, &mut given.mask);
@@ -160,6 +163,26 @@ unsafe fn close(template: &Template, wanted: &Wanted) {
     for fd in own.into_iter().chain(wanted.descriptors).chain(others.map(|(_, slot)| slot.socket)) {
         // SAFETY: the clone uses none of them.
         unsafe { libc::close(fd) };
+    }
+}
+
+/// As Ruby does when it starts with closed streams, each is the end of a pipe whose other end is closed. Descriptors of
+/// its own would come there otherwise, and be written to.
+unsafe fn fill(closed: u64) {
+    for stream in (0..3).filter(|stream| closed >> stream & 1 == 1) {
+        let mut pipe = [-1; 2];
+        // SAFETY: the array is a local; the stream is closed, so that its number is free or taken by this pipe.
+        unsafe {
+            if libc::pipe2(pipe.as_mut_ptr(), 0) != 0 {
+                return;
+            }
+            let (kept, other) = if stream == 0 { (pipe[0], pipe[1]) } else { (pipe[1], pipe[0]) };
+            libc::close(other);
+            if kept != stream {
+                libc::dup2(kept, stream);
+                libc::close(kept);
+            }
+        }
     }
 }
 
