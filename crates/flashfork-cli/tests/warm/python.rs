@@ -454,3 +454,133 @@ fn code_that_changed_after_the_warm_up_is_told_in_one_line() {
     std::fs::remove_file(&mine).unwrap();
     assert_eq!((state().0, stdout(&place.run(&["ls"])).contains("CHANGED")), (2, true));
 }
+
+#[test]
+fn what_an_exit_is_given_is_said_as_in_python_itself() {
+    let place = warmed("");
+    for value in ["()", "(3,)", "(1, 2)", "[1]", "SystemExit(5)", "True", "1.5", "2**70", "b'x'", "''"] {
+        same(&place, &["-c", &format!("import sys; sys.exit({value})")]);
+    }
+    same(&place, &["-c", "import sys; sys.stderr = None; sys.exit('message')"]);
+    same(&place, &["-c", "e = SystemExit(); e.code = (7,); raise e"]);
+}
+
+#[test]
+fn tracebacks_of_modules_directories_and_zip_files_have_no_line_more() {
+    let place = warmed("import runpy, zipimport");
+    std::fs::create_dir(place.path().join("app")).unwrap();
+    place.script("app/__main__.py", "def f(): 1 / 0\nf()\n");
+    let zip = std::process::Command::new(PYTHON)
+        .args(["-c", "import zipfile; zipfile.ZipFile('app.zip', 'w').write('app/__main__.py', '__main__.py')"])
+        .current_dir(place.path())
+        .status();
+    assert!(zip.unwrap().success());
+    for arguments in [&["-m", "app"][..], &["app"], &["app.zip"], &["-m", "app.nothing"]] {
+        same(&place, arguments);
+    }
+}
+
+#[test]
+fn a_program_may_replace_built_in_functions() {
+    let place = warmed("");
+    same(&place, &["-c", "import builtins, sys; builtins.print = lambda *a, **k: None; sys.exit('message')"]);
+    for name in ["len", "isinstance", "hasattr", "getattr", "list", "reversed", "sorted", "type", "__import__"] {
+        same(&place, &["-c", &format!("import builtins; builtins.{name} = None")]);
+    }
+    same(&place, &["-c", "import atexit, gc; gc.collect = gc.get_objects = atexit._run_exitfuncs = None"]);
+}
+
+#[test]
+fn functions_that_trace_see_what_they_see_in_python_itself() {
+    let place = warmed("");
+    for (set, name) in [("settrace", "co_name"), ("setprofile", "co_name"), ("settrace", "co_filename")] {
+        let code = format!(
+            "import atexit, sys, threading
+atexit.register(lambda: None)
+sys.{set}(lambda frame, event, _: sys.__stdout__.write(f'{{event}} {{frame.f_code.{name}}}\\n') and None)
+def f(): pass
+f()"
+        );
+        same(&place, &["-c", &code]);
+    }
+    place.script("st.py", "import sys\ndef trace(*_): raise ValueError\nsys.settrace(trace)\nsys.exit('message')\n");
+    same(&place, &["st.py"]);
+}
+
+#[test]
+fn what_is_done_at_exit_has_no_frame_below() {
+    let place = warmed("import threading");
+    same(&place, &["-c", "import atexit, sys; atexit.register(sys.exit, 5)"]);
+    let depth = "import atexit, sys; atexit.register(lambda: print(sys._getframe().f_back))";
+    same(&place, &["-c", depth]);
+    same(&place, &["-c", "import threading; threading._shutdown = lambda: 1 / 0"]);
+    // A script that has ended has no file any more.
+    let file = "import atexit\natexit.register(lambda: print('__file__' in globals()))\n";
+    for (name, end) in [("ends.py", ""), ("fails.py", "1 / 0"), ("exits.py", "raise SystemExit")] {
+        place.script(name, &format!("{file}{end}"));
+        same(&place, &[name]);
+    }
+}
+
+/// What the interpreter reads itself, with its own messages.
+#[test]
+fn a_script_is_read_as_python_itself_reads_it() {
+    let place = warmed("");
+    let compile = "import py_compile; print(py_compile.compile('good.py', 'good.pyc'))";
+    place.script("good.py", "print(__file__, __loader__.__class__, __cached__)");
+    assert!(place.cold(&["-c", compile]).status.success());
+    let compiled = std::fs::read(place.path().join("good.pyc")).unwrap();
+    let files: [(&str, &[u8]); 11] = [
+        ("nul.py", b"print(1)\0print(2)\n"),
+        ("latin.py", b"print(1)\nx = '\xe9'\n"),
+        ("unknown.py", b"# coding: nope\nprint(1)\n"),
+        ("known.py", b"# coding: latin-1\nprint(ascii('\xe9'))\n1/0 # \xe9"),
+        ("marked.py", b"\xef\xbb\xbfprint(1)\r\nprint(2)"),
+        ("empty.py", b""),
+        ("named-otherwise", &compiled),
+        ("short.pyc", &compiled[..20]),
+        ("shorter.pyc", &compiled[..10]),
+        ("shortest.pyc", b""),
+        ("text.pyc", b"print(1), print(2)\n"),
+    ];
+    for (name, data) in files {
+        std::fs::write(place.path().join(name), data).unwrap();
+        same(&place, &[name]);
+    }
+    same(&place, &["good.pyc"]);
+    same(&place, &["-c", "# coding: nope\nprint(ascii('\u{e9}'))"]);
+    let clone = format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"));
+    for script in ["cat good.py | @ /dev/stdin", "mkfifo p$$; cat good.py > p$$ & @ p$$ | sed 's/p[0-9]*,/p/'"] {
+        let run = |words: &str| {
+            let mut sh = std::process::Command::new("sh");
+            let output = sh.args(["-c", words]).current_dir(place.path()).env("XDG_RUNTIME_DIR", place.path()).output();
+            let output = output.unwrap();
+            let said = stdout(&output).split_once(' ').unwrap().1.to_owned();
+            (output.status.code(), said, stderr(&output).to_owned())
+        };
+        assert_eq!(run(&script.replace('@', &clone)), run(&script.replace('@', PYTHON)), "{script}");
+    }
+}
+
+#[test]
+fn a_program_s_own_standard_output_is_flushed_as_in_python_itself() {
+    let place = warmed("");
+    let own = "import sys
+class Own:
+    def __repr__(self): return 'own'
+    def write(self, text): sys.__stdout__.write(text.upper())
+    def flush(self):
+        sys.__stdout__.write('flush ')
+        if '!' in sys.argv: raise OSError(5)
+sys.stdout = Own()
+print('text')
+";
+    let ends = [("own.py", ""), ("exits.py", "sys.exit(3)"), ("err.py", "sys.stderr = sys.stdout")];
+    for (name, end) in ends {
+        place.script(name, &format!("{own}{end}\n"));
+        for mark in ["", "!"] {
+            same(&place, &[name, mark]);
+        }
+    }
+    same(&place, &["-c", "import sys; sys.stdout.flush = lambda: sys.stderr.write('F')"]);
+}

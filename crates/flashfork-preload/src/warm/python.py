@@ -1,6 +1,6 @@
 # What the shim does in Python at the ready point of a template, and in its clones. One namespace of its own, seen by no program.
-# `given` and `variables` are lists of bytes that the shim sets, `ignored` a set of signals as a number; it reads `source` and `file`, or
-# `code`, and `main`, `status` and `files`.
+# `given` and `variables` are lists of bytes that the shim sets, `ignored` a set of signals as a number; it reads `main` and what to run,
+# `source`, `module` or `script`, and `files`. Its built-in names are a copy: programs may replace those of their own.
 import sys
 
 # What is there before any program's code.
@@ -8,8 +8,12 @@ _BARE = set(sys.modules)
 
 import os, io, gc, _io, _signal, _weakref, atexit
 
-status = 0
 _SELF = globals()
+# What the end needs, whatever the program makes of the modules.
+_collect, _objects, run_exits, threads_now = gc.collect, gc.get_objects, atexit._run_exitfuncs, sys._current_frames
+get_trace, get_profile = sys.gettrace, sys.getprofile
+# Of -c; older ones do as the text says.
+ignores_cookie = sys.version_info >= (3, 10)
 _FRESH = {k: v for k, v in sys.modules["__main__"].__dict__.items() if not k.startswith("__file") and k != "__loader__"}
 # What an end takes from `sys` before anything else (sys_deletes in pylifecycle.c).
 _GONE_FIRST = ("path argv ps1 ps2 last_type last_value last_traceback last_exc path_hooks path_importer_cache meta_path"
@@ -18,7 +22,8 @@ _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
 
 def _say(*what):
-    _SELF.pop("source", None), _SELF.pop("file", None), _SELF.pop("code", None)
+    for name in ("source", "module", "script"):
+        _SELF.pop(name, None)
     _SELF.update(what)
 
 
@@ -101,7 +106,7 @@ def _whole(path):
 
 
 def _run_as_main(name, alter):
-    _say(("code", compile(f"__import__('runpy')._run_module_as_main({name!r}, {alter})", "<flashfork>", "exec")))
+    _say(("module", (name, alter)))
 
 
 def _script(path, argv):
@@ -112,18 +117,21 @@ def _script(path, argv):
         _main(argv, path)
         return _run_as_main("__main__", False)
     try:
-        with open(path, "rb") as f:
-            data = f.read()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as e:
         sys.stderr.write(f"{name}: can't open file {os.path.normpath(_whole(path))!r}: [Errno {e.errno}] {e.strerror}\n")
         raise SystemExit(2)
-    if b"PK\5\6" in data[-65557:]:
+    # A pipe is read once, and by the interpreter.
+    state = os.fstat(fd)
+    regular = state.st_mode & 0o170000 == 0o100000
+    if regular and b"PK\5\6" in os.pread(fd, 65557, max(0, state.st_size - 65557)):
         import zipimport
         try:
             zipimport.zipimporter(path)
         except ImportError:
             pass
         else:
+            os.close(fd)
             _main(argv, path)
             return _run_as_main("__main__", False)
     external = sys.modules["_frozen_importlib_external"]
@@ -131,18 +139,10 @@ def _script(path, argv):
         path0 = os.path.dirname(os.path.realpath(path))
     except OSError:
         path0 = os.path.dirname(path)
-    if data[:4] == external.MAGIC_NUMBER:
-        import marshal
-        _main(argv, path0, path, external.SourcelessFileLoader("__main__", path))
-        return _say(("code", marshal.loads(data[16:])))
-    _main(argv, path0, path, external.SourceFileLoader("__main__", path))
-    _source(data, path)
-
-
-def _source(data, file):
-    if b"\0" in data:
-        raise ValueError("source code cannot contain null bytes")
-    _say(("source", data), ("file", os.fsencode(file)))
+    compiled = path.endswith(".pyc") or regular and os.pread(fd, 2, 0) == external.MAGIC_NUMBER[:2]
+    loader = external.SourcelessFileLoader if compiled else external.SourceFileLoader
+    _main(argv, path0, path, loader("__main__", path))
+    _say(("script", (fd, os.fsencode(path), compiled)))
 
 
 def _prepare():
@@ -167,7 +167,7 @@ def _prepare():
         rest = rest[1:]
     if kind == b"c":
         _main(["-c", *rest], "")
-        return _source(value + b"\n", "<string>")
+        return _say(("source", value + b"\n"))
     try:
         here = os.getcwd()
     except OSError:
@@ -185,7 +185,7 @@ def warm():
     if words:
         return _prepare()
     _main([""], "")
-    _source(b"\n", "<string>")
+    _say(("source", b"\n"))
 
 
 def ready():
@@ -302,15 +302,14 @@ def rehearsed():
     sys.stdout.write("\n")
     # Modules that handlers of forks have imported stay, as in any fork.
     _empty(sys.modules["__main__"])
-    gc.collect()
+    _collect()
     _flush_held()
-    _flush()
 
 
 def restore():
     for words, before in _SELF.pop("_before", ()):
         words[:] = before
-    _SELF.update(status=0, _seeded=True)
+    _SELF["_seeded"] = True
 
 
 def _refresh_thread():
@@ -333,38 +332,8 @@ def begin():
     _prepare()
 
 
-def exit_code():
-    """Of SystemExit (handle_system_exit in pythonrun.c)."""
-    value = caught.code
-    if value is None:
-        value = 0
-    elif not isinstance(value, int):
-        if sys.stderr is not None:
-            print(value, file=sys.stderr)
-        value = 1
-    # PyLong_AsLong: what is no C long is -1.
-    _SELF["status"] = value & 0xFF if -(1 << 63) <= value < 1 << 63 else 0xFF
-
-
-def _stream_now(name):
-    """A standard stream as the program has left it; it may have removed it."""
-    return getattr(sys, name, None)
-
-
-def _flush():
-    for name in ("stdout", "stderr"):
-        stream = _stream_now(name)
-        try:
-            if stream is not None and not stream.closed:
-                stream.flush()
-        except Exception as e:
-            if name == "stdout":
-                _SELF["status"] = status or 120
-                _ignored(stream, e)
-
-
 def _ignored(where, e):
-    if _stream_now("stderr") is not None:
+    if getattr(sys, "stderr", None) is not None:
         sys.stderr.write(f"Exception ignored in: {where!r}\n{type(e).__name__}: {e}\n")
 
 
@@ -376,32 +345,23 @@ def _step(do):
         _ignored(do, e)
 
 
-def finish():
-    """The end of the interpreter (Py_FinalizeEx), as far as others have a say in it."""
-    threading = sys.modules.get("threading")
-    if threading is not None:
-        _step(threading._shutdown)
-    _step(atexit._run_exitfuncs)
-
-
 def threads():
     """Python's own, those that nobody waits for included."""
-    _SELF["others"] = len(sys._current_frames()) - 1
+    _SELF["others"] = len(threads_now()) - 1
 
 
 def abandon():
     """The interpreter takes itself apart: nothing is to be kept here."""
     _say()
-    for name in ("main", "caught", "_warmed", "_before"):
+    for name in ("main", "_warmed", "_before"):
         _SELF.pop(name, None)
 
 
 def dismantle():
     """The rest of it, but for what was warmed: that ends with the process."""
     _step(_let_go)
-    _step(gc.collect)
+    _step(_collect)
     _step(_flush_held)
-    _flush()
 
 
 def _new_names():
@@ -424,6 +384,8 @@ def _let_go():
     for name in _GONE_FIRST:
         if hasattr(sys, name):
             setattr(sys, name, None)
+    for _, name, _ in _STREAMS:
+        setattr(sys, name, getattr(sys, f"__{name}__", None))
     _SELF.pop("main", None)
     held = []
     for name in _new_names():
@@ -433,7 +395,7 @@ def _let_go():
         if isinstance(module, type(sys)):
             held.append(_weakref.ref(module))
         del module
-    gc.collect()
+    _collect()
     for module in reversed(held):
         _empty(module())
 
@@ -449,12 +411,12 @@ def _empty(module):
 
 
 def _flush_held():
-    # Files that something still holds.
-    standard = [_stream_now(name) for _, name, _ in _STREAMS]
-    for thing in [*gc.get_objects(), *(file() for file in _SELF.get("_files", ()))]:
-        if issubclass(type(thing), _io._IOBase) and not any(thing is stream for stream in standard):
+    """Files that something still holds; nobody hears of it when that fails."""
+    standard = [getattr(sys, f"__{name}__", None) for _, name, _ in _STREAMS]
+    for thing in [*standard, *_objects(), *(file() for file in _SELF.get("_files", ()))]:
+        if issubclass(type(thing), _io._IOBase):
             try:
                 if not thing.closed and thing.writable():
-                    thing.flush()
+                    type(thing).flush(thing)
             except Exception:
                 pass

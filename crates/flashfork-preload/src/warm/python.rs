@@ -8,6 +8,7 @@ use super::entry::name_of_program;
 use super::prepare::threads;
 use super::take_over::environ;
 use super::{CLONE, Single, ahead, end, files, in_handlers, wait};
+use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute_copy};
 use core::ptr::null_mut;
@@ -18,9 +19,17 @@ const BOOT: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("python
     Err(_) => panic!("the text holds a NUL byte"),
 };
 
-/// `Py_file_input` and `Py_eval_input`: the start symbols of modules and of expressions.
+/// `Py_file_input`: the start symbol of modules.
 const MODULE: c_int = 257;
-const EXPRESSION: c_int = 258;
+
+/// `Py_PRINT_RAW`: `str` of an object, not its `repr`.
+const RAW: c_int = 1;
+
+/// `PyCF_IGNORE_COOKIE`: the text of `-c` is UTF-8, whatever it says of itself.
+const IGNORE_COOKIE: c_int = 0x0800;
+
+/// The exit code of what Ctrl-C has ended, until it is said by a signal.
+const INTERRUPTED: c_int = -1;
 
 /// Larger than any version's `PyPreConfig` and `PyConfig`, whose functions know their size.
 const CONFIG: usize = 16 << 10;
@@ -77,6 +86,10 @@ api! {
     Py_CompileString: fn(*const c_char, *const c_char, c_int) -> Object;
     PyEval_EvalCode: fn(Object, Object, Object) -> Object;
     PyEval_GetBuiltins: fn() -> Object;
+    PyEval_SetProfile: fn(*mut c_void, Object);
+    PyEval_SetTrace: fn(*mut c_void, Object);
+    PyDict_Copy: fn(Object) -> Object;
+    PyDict_DelItemString: fn(Object, *const c_char) -> c_int;
     PyDict_New: fn() -> Object;
     PyDict_SetItemString: fn(Object, *const c_char, Object) -> c_int;
     PyDict_GetItemString: fn(Object, *const c_char) -> Object;
@@ -84,17 +97,37 @@ api! {
     PyList_Append: fn(Object, Object) -> c_int;
     PyList_Size: fn(Object) -> isize;
     PyList_GetItem: fn(Object, isize) -> Object;
+    PyTuple_GetItem: fn(Object, isize) -> Object;
     PyBytes_FromString: fn(*const c_char) -> Object;
     PyBytes_AsString: fn(Object) -> *const c_char;
     PyLong_AsLong: fn(Object) -> c_long;
     PyLong_FromUnsignedLongLong: fn(u64) -> Object;
+    PyObject_CallObject: fn(Object, Object) -> Object;
+    PyObject_GetAttrString: fn(Object, *const c_char) -> Object;
+    PyObject_IsInstance: fn(Object, Object) -> c_int;
+    PyObject_IsTrue: fn(Object) -> c_int;
+    PyObject_Print: fn(Object, *mut libc::FILE, c_int) -> c_int;
+    PyFile_WriteObject: fn(Object, Object, c_int) -> c_int;
+    PyFile_WriteString: fn(*const c_char, Object) -> c_int;
+    PyImport_GetMagicNumber: fn() -> c_long;
+    PyImport_GetModuleDict: fn() -> Object;
+    PyImport_ImportModule: fn(*const c_char) -> Object;
+    PyMarshal_ReadLastObjectFromFile: fn(*mut libc::FILE) -> Object;
+    PyMarshal_ReadLongFromFile: fn(*mut libc::FILE) -> c_long;
+    PySys_GetObject: fn(*const c_char) -> Object;
     Py_DecRef: fn(Object);
     Py_FinalizeEx: fn() -> c_int;
+    PyErr_Clear: fn();
+    PyErr_Occurred: fn() -> Object;
     PyErr_Print: fn();
+    PyErr_Restore: fn(Object, Object, Object);
+    PyErr_SetString: fn(Object, *const c_char);
+    PyErr_WriteUnraisable: fn(Object);
     PyErr_ExceptionMatches: fn(Object) -> c_int;
     PyErr_Fetch: fn(*mut Object, *mut Object, *mut Object);
-    PyErr_NormalizeException: fn(*mut Object, *mut Object, *mut Object);
     PyRun_AnyFileExFlags: fn(*mut libc::FILE, *const c_char, c_int, *mut c_void) -> c_int;
+    PyRun_FileExFlags: fn(*mut libc::FILE, *const c_char, c_int, Object, Object, c_int, *mut c_void) -> Object;
+    PyRun_StringFlags: fn(*const c_char, c_int, Object, Object, *mut [c_int; 2]) -> Object;
     PyOS_BeforeFork: fn();
     PyOS_AfterFork_Child: fn();
     PyOS_AfterFork_Parent: fn();
@@ -102,6 +135,8 @@ api! {
 
 unsafe extern "C" {
     static mut stdin: *mut libc::FILE;
+    static mut stdout: *mut libc::FILE;
+    static mut stderr: *mut libc::FILE;
 }
 
 /// Whether this program is a Python that can be warmed.
@@ -116,9 +151,9 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
     unsafe {
         let words = core::slice::from_raw_parts(argv, argc as usize);
         let options = options(words);
-        let python = Python { globals: api.start(&words[..options]), api };
+        let python = Python { globals: api.start(&words[..options]), api, status: Cell::new(0) };
         python.set_list(c"given", &words[options.min(words.len())..]);
-        if !python.call(c"warm()") || !python.run() || !python.call(c"ready()") {
+        if !python.call(c"warm") || !python.run() || !python.call(c"ready") {
             python.leave(true);
         }
         python.note_files();
@@ -138,7 +173,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
         python.set_list(c"given", given.arguments);
         python.set_list(c"variables", given.variables);
         python.set_number(c"ignored", given.ignored);
-        if python.call(c"begin()") {
+        if python.call(c"begin") {
             python.run();
         }
         python.leave(false)
@@ -193,7 +228,8 @@ impl Api {
             check((self.Py_InitializeFromConfig)(&raw mut config));
             (self.PyConfig_Clear)(&raw mut config);
             let globals = (self.PyDict_New)();
-            (self.PyDict_SetItemString)(globals, c"__builtins__".as_ptr(), (self.PyEval_GetBuiltins)());
+            let builtins = (self.PyDict_Copy)((self.PyEval_GetBuiltins)());
+            (self.PyDict_SetItemString)(globals, c"__builtins__".as_ptr(), builtins);
             let code = (self.Py_CompileString)(BOOT.as_ptr(), c"<flashfork>".as_ptr(), MODULE);
             if code.is_null() || (self.PyEval_EvalCode)(code, globals, globals).is_null() {
                 (self.PyErr_Print)();
@@ -238,6 +274,19 @@ struct Python {
     api: Api,
     /// The names of `python.py`.
     globals: Object,
+    /// The exit code.
+    status: Cell<c_int>,
+}
+
+/// An object that CPython exports: `PyExc_…` are variables that hold one.
+unsafe fn exported(name: &CStr) -> Object {
+    // SAFETY: a look-up.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
+unsafe fn exception(name: &CStr) -> Object {
+    // SAFETY: every CPython has the exceptions asked for.
+    unsafe { *exported(name).cast::<Object>() }
 }
 
 impl Python {
@@ -278,13 +327,11 @@ impl Python {
         }
     }
 
-    /// Evaluates an expression of `python.py`; false when it has set `status`, or failed.
-    unsafe fn call(&self, expression: &CStr) -> bool {
+    /// Calls a function of `python.py`; false when it has raised something, and the exit code is set.
+    unsafe fn call(&self, function: &CStr) -> bool {
         // SAFETY: the C API.
         unsafe {
-            let code = (self.api.Py_CompileString)(expression.as_ptr(), c"<flashfork>".as_ptr(), EXPRESSION);
-            let result = (self.api.PyEval_EvalCode)(code, self.globals, self.globals);
-            (self.api.Py_DecRef)(code);
+            let result = (self.api.PyObject_CallObject)(self.get(function), null_mut());
             if result.is_null() {
                 self.caught();
                 return false;
@@ -306,8 +353,9 @@ impl Python {
             let variables: &[*mut c_char] = if count == 0 { &[] } else { core::slice::from_raw_parts(environ, count) };
             self.set_list(c"variables", variables);
             self.set_list(c"given", &[]);
-            let good = self.call(c"rehearse()") && self.run() && self.call(c"rehearsed()");
-            self.call(c"restore()");
+            let good = self.call(c"rehearse") && self.run() && self.call(c"rehearsed");
+            self.call(c"restore");
+            self.status.set(0);
             good
         }
     }
@@ -317,69 +365,235 @@ impl Python {
         unsafe { (self.api.PyDict_GetItemString)(self.globals, name.as_ptr()) }
     }
 
-    /// Runs what `warm` or `begin` has prepared; false when it ended in an exception.
+    /// Runs what `warm` or `begin` has prepared; false when it ended in an exception. No frame is below, and what can't
+    /// be compiled is told without a traceback.
     unsafe fn run(&self) -> bool {
         // SAFETY: the C API.
         unsafe {
-            let (source, file) = (self.get(c"source"), self.get(c"file"));
-            let code = self.get(c"code");
-            if !source.is_null() {
-                // Compiled here, so that a syntax error is shown without a traceback.
+            let [main, source, module, script] = [c"main", c"source", c"module", c"script"].map(|name| self.get(name));
+            let result = if !source.is_null() {
                 let text = (self.api.PyBytes_AsString)(source);
-                let code = (self.api.Py_CompileString)(text, (self.api.PyBytes_AsString)(file), MODULE);
-                return self.evaluate(code);
-            }
-            if !code.is_null() {
-                return self.evaluate(code);
-            }
-            // From standard input, on a terminal interactively. The exit code is as of any error.
-            if (self.api.PyRun_AnyFileExFlags)(stdin, c"<stdin>".as_ptr(), 0, null_mut()) != 0 {
-                self.set_status(c"1");
+                // `PyCompilerFlags`, which the compiler writes to. The version is of no concern here.
+                let ignored = (self.api.PyObject_IsTrue)(self.get(c"ignores_cookie")) != 0;
+                let mut flags = [if ignored { IGNORE_COOKIE } else { 0 }, c_int::MAX];
+                (self.api.PyRun_StringFlags)(text, MODULE, main, main, &raw mut flags)
+            } else if !module.is_null() {
+                let runpy = (self.api.PyImport_ImportModule)(c"runpy".as_ptr());
+                self.method(runpy, c"_run_module_as_main", module)
+            } else if !script.is_null() {
+                self.script(script, main)
+            } else if (self.api.PyRun_AnyFileExFlags)(stdin, c"<stdin>".as_ptr(), 0, null_mut()) != 0 {
+                // From standard input, on a terminal interactively. The exit code is as of any error.
+                self.status.set(1);
                 return false;
+            } else {
+                return true;
+            };
+            let exits = result.is_null() && (self.api.PyErr_ExceptionMatches)(exception(c"PyExc_SystemExit")) != 0;
+            if result.is_null() {
+                self.caught();
             }
-            true
+            // A script that has ended otherwise than by an exit has no file any more. That of the warm-up is watched.
+            if !script.is_null() && !exits && CLONE.get().is_some() {
+                for name in [c"__file__", c"__cached__"] {
+                    (self.api.PyDict_DelItemString)(main, name.as_ptr());
+                    (self.api.PyErr_Clear)();
+                }
+            }
+            !result.is_null()
         }
     }
 
-    unsafe fn evaluate(&self, code: Object) -> bool {
+    /// Runs a script as `_PyRun_SimpleFile` does (pythonrun.c), which deals with its exceptions itself: an open
+    /// descriptor, the name, and whether it is compiled already.
+    unsafe fn script(&self, script: Object, main: Object) -> Object {
+        // SAFETY: the C API; the tuple keeps the name.
+        unsafe {
+            let item = |i| (self.api.PyTuple_GetItem)(script, i);
+            let file = libc::fdopen((self.api.PyLong_AsLong)(item(0)) as c_int, c"rb".as_ptr());
+            let result = if (self.api.PyObject_IsTrue)(item(2)) != 0 {
+                let code = self.compiled(file);
+                libc::fclose(file);
+                if code.is_null() { code } else { (self.api.PyEval_EvalCode)(code, main, main) }
+            } else {
+                let name = (self.api.PyBytes_AsString)(item(1));
+                (self.api.PyRun_FileExFlags)(file, name, MODULE, main, main, 1, null_mut())
+            };
+            // Standard streams are flushed before an exception is told, and what comes of that is not.
+            let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
+            (self.api.PyErr_Fetch)(&raw mut kind, &raw mut value, &raw mut traceback);
+            for name in [c"stderr", c"stdout"] {
+                let stream = (self.api.PySys_GetObject)(name.as_ptr());
+                (self.api.Py_DecRef)(self.method(stream, c"flush", null_mut()));
+                (self.api.PyErr_Clear)();
+            }
+            (self.api.PyErr_Restore)(kind, value, traceback);
+            result
+        }
+    }
+
+    /// The code in a `.pyc` file (`run_pyc_file` in pythonrun.c).
+    unsafe fn compiled(&self, file: *mut libc::FILE) -> Object {
         // SAFETY: the C API.
         unsafe {
-            let main = self.get(c"main");
-            if code.is_null() || (self.api.PyEval_EvalCode)(code, main, main).is_null() {
-                self.caught();
-                return false;
+            let fail = |text: &CStr| (self.api.PyErr_SetString)(exception(c"PyExc_RuntimeError"), text.as_ptr());
+            let failed = || !(self.api.PyErr_Occurred)().is_null();
+            if (self.api.PyMarshal_ReadLongFromFile)(file) != (self.api.PyImport_GetMagicNumber)() {
+                if !failed() {
+                    fail(c"Bad magic number in .pyc file");
+                }
+                return null_mut();
             }
-            true
+            // The rest of the header.
+            for _ in 0..3 {
+                (self.api.PyMarshal_ReadLongFromFile)(file);
+            }
+            if failed() {
+                return null_mut();
+            }
+            let code = (self.api.PyMarshal_ReadLastObjectFromFile)(file);
+            if !self.is_a(code, exported(c"PyCode_Type")) {
+                fail(c"Bad code object in .pyc file");
+                return null_mut();
+            }
+            code
         }
     }
 
-    /// Deals with the exception that is set, as the interpreter's main does: `status` has the exit code then.
-    unsafe fn caught(&self) {
-        // SAFETY: the C API; exceptions are variables that hold objects.
+    /// Calls a method with a tuple of arguments, or with none; null where one of these is, or with an exception.
+    unsafe fn method(&self, object: Object, name: &CStr, arguments: Object) -> Object {
+        // SAFETY: the C API.
         unsafe {
-            let exception = |name: &CStr| *libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).cast::<Object>();
+            if object.is_null() {
+                return object;
+            }
+            let method = (self.api.PyObject_GetAttrString)(object, name.as_ptr());
+            if method.is_null() {
+                return method;
+            }
+            let result = (self.api.PyObject_CallObject)(method, arguments);
+            (self.api.Py_DecRef)(method);
+            result
+        }
+    }
+
+    unsafe fn is_a(&self, object: Object, class: Object) -> bool {
+        // SAFETY: the C API.
+        unsafe { !object.is_null() && (self.api.PyObject_IsInstance)(object, class) > 0 }
+    }
+
+    /// Deals with the exception that is set, as the interpreter's main does: the exit code is set then.
+    unsafe fn caught(&self) {
+        // SAFETY: the C API.
+        unsafe {
             if (self.api.PyErr_ExceptionMatches)(exception(c"PyExc_SystemExit")) != 0 {
-                let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
-                (self.api.PyErr_Fetch)(&raw mut kind, &raw mut value, &raw mut traceback);
-                (self.api.PyErr_NormalizeException)(&raw mut kind, &raw mut value, &raw mut traceback);
-                (self.api.PyDict_SetItemString)(self.globals, c"caught".as_ptr(), value);
-                self.call(c"exit_code()");
-                // A traceback holds the program's names, and so its files.
-                [kind, value, traceback].into_iter().for_each(|object| (self.api.Py_DecRef)(object));
+                self.status.set(self.exit_code());
                 return;
             }
             let interrupted = (self.api.PyErr_ExceptionMatches)(exception(c"PyExc_KeyboardInterrupt")) != 0;
             (self.api.PyErr_Print)();
-            self.set_status(if interrupted { c"-1" } else { c"1" });
+            self.status.set(if interrupted { INTERRUPTED } else { 1 });
         }
     }
 
-    unsafe fn set_status(&self, number: &CStr) {
+    /// The exit code that the SystemExit asks for which is set (`handle_system_exit` in pythonrun.c); says what is no
+    /// number. In C as there, because the program may have changed what Python code would use, or trace it.
+    unsafe fn exit_code(&self) -> c_int {
         // SAFETY: the C API.
         unsafe {
-            let code = (self.api.Py_CompileString)(number.as_ptr(), c"<flashfork>".as_ptr(), EXPRESSION);
-            let value = (self.api.PyEval_EvalCode)(code, self.globals, self.globals);
-            (self.api.PyDict_SetItemString)(self.globals, c"status".as_ptr(), value);
+            libc::fflush(stdout);
+            let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
+            (self.api.PyErr_Fetch)(&raw mut kind, &raw mut value, &raw mut traceback);
+            // Up to 3.11 it may be what the exception will be made of: `sys.exit((3,))` says so.
+            let mut code = null_mut();
+            if self.is_a(value, exception(c"PyExc_BaseException")) {
+                code = (self.api.PyObject_GetAttrString)(value, c"code".as_ptr());
+                (self.api.PyErr_Clear)();
+            }
+            let said = if code.is_null() { value } else { code };
+            let none = exported(c"_Py_NoneStruct");
+            let status = if said.is_null() || said == none {
+                0
+            } else if self.is_a(said, exported(c"PyLong_Type")) {
+                // What is no C long is -1.
+                (self.api.PyLong_AsLong)(said) as c_int & 0xff
+            } else {
+                let stream = (self.api.PySys_GetObject)(c"stderr".as_ptr());
+                if stream.is_null() || stream == none {
+                    (self.api.PyObject_Print)(said, stderr, RAW);
+                } else {
+                    (self.api.PyFile_WriteObject)(said, stream, RAW);
+                }
+                (self.api.PyErr_Clear)();
+                if (self.api.PyFile_WriteString)(c"\n".as_ptr(), stream) != 0 {
+                    libc::fputs(c"\n".as_ptr(), stderr);
+                }
+                1
+            };
+            (self.api.PyErr_Clear)();
+            // A traceback holds the program's names, and so its files.
+            [code, kind, value, traceback].into_iter().for_each(|object| (self.api.Py_DecRef)(object));
+            status
+        }
+    }
+
+    /// The end of the interpreter (`Py_FinalizeEx` in pylifecycle.c), as far as others have a say in it. With no frame
+    /// below, as there, because tracebacks and trace functions show it.
+    unsafe fn finish(&self) {
+        // SAFETY: the C API.
+        unsafe {
+            let threading = (self.api.PyDict_GetItemString)((self.api.PyImport_GetModuleDict)(), c"threading".as_ptr());
+            if !threading.is_null() && self.method(threading, c"_shutdown", null_mut()).is_null() {
+                (self.api.PyErr_WriteUnraisable)(threading);
+            }
+            (self.api.PyObject_CallObject)(self.get(c"run_exits"), null_mut());
+            (self.api.PyErr_Clear)();
+            for name in [c"stdout", c"stderr"] {
+                let stream = (self.api.PySys_GetObject)(name.as_ptr());
+                if stream.is_null() || stream == exported(c"_Py_NoneStruct") || self.is_closed(stream) {
+                    continue;
+                }
+                if self.method(stream, c"flush", null_mut()).is_null() {
+                    if name == c"stdout" {
+                        (self.api.PyErr_WriteUnraisable)(stream);
+                    }
+                    (self.api.PyErr_Clear)();
+                    self.unwritten();
+                }
+            }
+        }
+    }
+
+    unsafe fn is_closed(&self, stream: Object) -> bool {
+        // SAFETY: the C API.
+        unsafe {
+            let closed = (self.api.PyObject_GetAttrString)(stream, c"closed".as_ptr());
+            let is_closed = !closed.is_null() && (self.api.PyObject_IsTrue)(closed) > 0;
+            (self.api.PyErr_Clear)();
+            (self.api.Py_DecRef)(closed);
+            is_closed
+        }
+    }
+
+    /// The exit code when output is lost.
+    fn unwritten(&self) {
+        if self.status.get() != INTERRUPTED {
+            self.status.set(120);
+        }
+    }
+
+    /// From here on no function of the program's is told what `python.py` does. Such a function lives on, and what it
+    /// holds, as in an end of the interpreter's own.
+    unsafe fn stop_tracing(&self) {
+        // SAFETY: the C API; the references are kept.
+        unsafe {
+            let none = exported(c"_Py_NoneStruct");
+            if (self.api.PyObject_CallObject)(self.get(c"get_trace"), null_mut()) != none {
+                (self.api.PyEval_SetTrace)(null_mut(), null_mut());
+            }
+            if (self.api.PyObject_CallObject)(self.get(c"get_profile"), null_mut()) != none {
+                (self.api.PyEval_SetProfile)(null_mut(), null_mut());
+            }
         }
     }
 
@@ -390,25 +604,25 @@ impl Python {
         // SAFETY: the C API, then the end of the process.
         unsafe {
             let plainly = plainly || {
-                self.call(c"finish()");
-                !self.call(c"threads()") || (self.api.PyLong_AsLong)(self.get(c"others")) != 0
+                self.finish();
+                self.stop_tracing();
+                !self.call(c"threads") || (self.api.PyLong_AsLong)(self.get(c"others")) != 0
             };
-            if !plainly {
-                self.call(c"dismantle()");
-            }
-            let mut status = (self.api.PyLong_AsLong)(self.get(c"status"));
             if plainly {
-                self.call(c"abandon()");
+                self.call(c"abandon");
                 if (self.api.Py_FinalizeEx)() < 0 {
-                    status = 120;
+                    self.unwritten();
                 }
+            } else {
+                self.call(c"dismantle");
             }
-            if status == -1 {
+            let status = self.status.get();
+            if status == INTERRUPTED {
                 // So that a shell sees an interrupted program.
                 libc::signal(libc::SIGINT, libc::SIG_DFL);
                 libc::kill(libc::getpid(), libc::SIGINT);
             }
-            let status = status as c_int & 0xff;
+            let status = status & 0xff;
             *STATUS.get() = (!plainly).then_some(status);
             libc::exit(status)
         }
