@@ -481,6 +481,17 @@ fn tracebacks_of_modules_directories_and_zip_files_have_no_line_more() {
 }
 
 #[test]
+fn the_working_directory_can_be_the_program() {
+    let place = warmed("import runpy");
+    place.script("__main__.py", "import sys; print(__file__, sys.path[0], sys.argv)");
+    std::fs::create_dir(place.path().join("app")).unwrap();
+    place.script("app/__main__.py", "import sys; print(__file__, sys.path[0], sys.argv)");
+    for name in [".", "", "./", "app/", "./app", "app/..", "./nowhere", "__main__.py/"] {
+        same(&place, &[name]);
+    }
+}
+
+#[test]
 fn a_program_may_replace_built_in_functions() {
     let place = warmed("");
     same(&place, &["-c", "import builtins, sys; builtins.print = lambda *a, **k: None; sys.exit('message')"]);

@@ -100,6 +100,8 @@ def _made_of():
 def _whole(path):
     """A path from the root, or as it is where no name leads to the working directory any more."""
     try:
+        if path in ("", ".") and sys.version_info >= (3, 11):
+            return os.getcwd()
         return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
     except OSError:
         return path
@@ -119,7 +121,7 @@ def _script(path, argv):
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as e:
-        sys.stderr.write(f"{name}: can't open file {os.path.normpath(_whole(path))!r}: [Errno {e.errno}] {e.strerror}\n")
+        _warn(f"{name}: can't open file {path!r}: [Errno {e.errno}] {e.strerror}\n")
         raise SystemExit(2)
     # A pipe is read once, and by the interpreter.
     state = os.fstat(fd)
