@@ -595,3 +595,18 @@ print('text')
     }
     same(&place, &["-c", "import sys; sys.stdout.flush = lambda: sys.stderr.write('F')"]);
 }
+
+#[test]
+fn an_interactive_clone_says_what_it_is() {
+    let place = warmed("");
+    let run = |words: &str| {
+        let mut sh = std::process::Command::new("sh");
+        let line = format!("echo 1+1 | script -qec '{words}' /dev/null");
+        let output = sh.args(["-c", &line]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
+        (output.status.code(), stdout(&output).lines().filter(|l| !l.contains("1+1")).collect::<Vec<_>>().join("\n"))
+    };
+    let clone = format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"));
+    let said = run(&clone);
+    assert!(said.1.contains("Type \"help\""), "{said:?}");
+    assert_eq!(said, run(PYTHON));
+}

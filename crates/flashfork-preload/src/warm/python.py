@@ -147,17 +147,36 @@ def _script(path, argv):
     _say(("script", (fd, os.fsencode(path), compiled)))
 
 
+def _interactive():
+    """Standard input; to a terminal the interpreter says what it is, and lets lines be edited (pymain_header and what follows in main.c)."""
+    _say()
+    if not os.isatty(0):
+        return
+    if not sys.flags.quiet:
+        _warn(f"Python {sys.version} on {sys.platform}\n")
+        if not sys.flags.no_site:
+            _warn('Type "help", "copyright", "credits" or "license" for more information.\n')
+    if not sys.flags.isolated:
+        try:
+            import readline
+        except ImportError:
+            pass
+        hook = getattr(sys, "__interactivehook__", None)
+        if hook is not None:
+            _step(hook)
+
+
 def _prepare():
     """What `python3 ARGUMENTS` would run."""
     words = given
     if not words:
         _main([""], "")
-        return _say()
+        return _interactive()
     first = words[0]
     rest = [os.fsdecode(word) for word in words[1:]]
     if first == b"-":
         _main(["-", *rest], "")
-        return _say()
+        return _interactive()
     if first[:1] != b"-":
         return _script(os.fsdecode(first), [os.fsdecode(first), *rest])
     kind, value = first[1:2], first[2:]
