@@ -7,15 +7,25 @@ use crate::policy::POLICY;
 use crate::range::Range;
 use crate::seal::generations::GENERATIONS;
 use crate::snapshot::current::CURRENT;
+use crate::stack::RESERVE;
 use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 7;
+pub const COUNT: usize = 8;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
-    [STATE.pages(), CODE.pages(), DEVICE.pages(), GENERATIONS.pages(), POLICY.pages(), STATS.pages(), CURRENT.pages()]
+    [
+        STATE.pages(),
+        CODE.pages(),
+        DEVICE.pages(),
+        GENERATIONS.pages(),
+        POLICY.pages(),
+        STATS.pages(),
+        CURRENT.pages(),
+        RESERVE.pages(),
+    ]
 }
 
 #[cfg(test)]

@@ -6,10 +6,12 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("flashfork-core supports Linux on x86-64 only");
 
+use crate::apart::Apart;
 use crate::scratch;
 use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
 use core::arch::asm;
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 /// Calls `f(arg)` with the stack pointer at `top`.
@@ -36,19 +38,12 @@ pub unsafe fn call_on(top: usize, f: extern "C" fn(*mut u8), arg: *mut u8) {
     }
 }
 
+/// Enough for everything that the engine does for a call of the program's.
+const STACK: usize = 256 * 1024;
+
 /// Runs `f` on a new stack, signals blocked: for what the program calls from stacks that may be small. On its own where
 /// none can be mapped.
 pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
-    const STACK: usize = 256 * 1024;
-    struct Job<F, T> {
-        f: Option<F>,
-        result: Option<T>,
-    }
-    extern "C" fn run<T, F: FnOnce() -> T>(job: *mut u8) {
-        // SAFETY: the caller passes its own Job, which nobody else uses during the call.
-        let job = unsafe { &mut *job.cast::<Job<F, T>>() };
-        job.result = job.f.take().map(|f| f());
-    }
     // Not in this function's own frame, which lies on the small stack whether this is done or not.
     #[cold]
     #[inline(never)]
@@ -60,14 +55,62 @@ pub fn roomy<T, F: FnOnce() -> T>(f: F) -> T {
         sys::restore_signals(mask);
         return here(f);
     };
-    let mut job = Job { f: Some(f), result: None };
-    // SAFETY: the stack is used by this call only; no panic of the engine unwinds. A failure of munmap would leak it,
-    // no more.
-    unsafe {
-        call_on(stack + STACK, run::<T, F>, (&raw mut job).cast());
+    // SAFETY: the stack is used by this call only. A failure of munmap would leak it, no more.
+    let result = unsafe {
+        let result = run_on(stack + STACK, f);
         let _ = sys::munmap(stack, STACK);
-    }
+        result
+    };
     sys::restore_signals(mask);
+    result
+}
+
+/// The same on a stack that is always there, for what can't be done while one more mapping is (`RLIMIT_AS`). `None`
+/// where another thread uses it.
+pub fn reserved<T, F: FnOnce() -> T>(f: F) -> Option<T> {
+    let pid = sys::getpid() as u32;
+    let mask = sys::block_signals().ok()?;
+    // One that forked may have left it in another's hands, who is not in this process.
+    let taken = RESERVE.user.fetch_update(SeqCst, SeqCst, |user| (user != pid).then_some(pid));
+    let result = taken.is_ok().then(|| {
+        // SAFETY: nobody else of this process uses it before it is given back.
+        let result = unsafe { run_on(RESERVE.stack.get() as usize + STACK, f) };
+        RESERVE.user.store(0, SeqCst);
+        result
+    });
+    sys::restore_signals(mask);
+    result
+}
+
+/// A stack, and the process that uses it.
+pub(crate) struct Reserve {
+    stack: UnsafeCell<[u8; STACK]>,
+    user: AtomicU32,
+}
+
+// SAFETY: the stack is used by who has put its process's number down as the user.
+unsafe impl Sync for Reserve {}
+
+pub(crate) static RESERVE: Apart<Reserve> =
+    Apart::new(Reserve { stack: UnsafeCell::new([0; STACK]), user: AtomicU32::new(0) });
+
+/// Runs `f` on the stack that ends at `top`.
+///
+/// # Safety
+/// As [`call_on`]. No panic of the engine unwinds.
+unsafe fn run_on<T, F: FnOnce() -> T>(top: usize, f: F) -> T {
+    struct Job<F, T> {
+        f: Option<F>,
+        result: Option<T>,
+    }
+    extern "C" fn run<T, F: FnOnce() -> T>(job: *mut u8) {
+        // SAFETY: the caller passes its own Job, which nobody else uses during the call.
+        let job = unsafe { &mut *job.cast::<Job<F, T>>() };
+        job.result = job.f.take().map(|f| f());
+    }
+    let mut job = Job { f: Some(f), result: None };
+    // SAFETY: as the caller says.
+    unsafe { call_on(top, run::<T, F>, (&raw mut job).cast()) };
     match job.result {
         Some(result) => result,
         // `run` has set it.

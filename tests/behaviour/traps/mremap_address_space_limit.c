@@ -28,6 +28,31 @@ static void grows(void)
     CHECK(intact(moved, LEN + MB / 2, 3));
 }
 
+/* Memory that was never sealed, with no room left but for what it grows by: none for what an answer takes besides. */
+static void grows_alone(int resource, const char *used)
+{
+    char *r = map_alone(MB, RW, MAP_PRIVATE);
+    CHECK(r && mmap(r + MB, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == r + MB);
+    fill(r, MB, 4);
+    struct rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+    limit.rlim_cur = status_kb(used) * 1024 + 2 * MB + 16 * PAGE;
+    CHECK(setrlimit(resource, &limit) == 0);
+    char *moved = mremap(r, MB, 3 * MB, MREMAP_MAYMOVE);
+    CHECK(moved != MAP_FAILED && intact(moved, MB, 4) && zeros(moved + MB, 2 * MB));
+}
+
+static void grows_in_each_limit(void)
+{
+    if (in_clone()) {
+        grows_alone(RLIMIT_AS, "VmSize");
+        _exit(0);
+    }
+    if (in_clone()) {
+        grows_alone(RLIMIT_DATA, "VmData");
+        _exit(0);
+    }
+}
+
 int main(void)
 {
     p = memory(LEN, 1);
@@ -36,11 +61,13 @@ int main(void)
         grows(); /* plain */
         _exit(0);
     }
+    grows_in_each_limit(); /* plain */
     seal();
     CHECK(sealed_bytes(q, LEN) == LEN);
     if (in_clone()) {
         grows();
         _exit(0);
     }
+    grows_in_each_limit();
     return 0;
 }

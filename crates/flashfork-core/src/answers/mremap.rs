@@ -12,7 +12,7 @@ use crate::range::Range;
 use crate::scratch;
 use crate::seal::properties::Properties;
 use crate::seal::unseal::copy_pages;
-use crate::stack::roomy;
+use crate::stack::{reserved, roomy};
 use crate::state::{Inside, STATE};
 use crate::sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;
@@ -52,7 +52,14 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
         return real().map_err(|e| if e == Errno::EFAULT { Errno::ENOMEM } else { e });
     }
     // SAFETY: the program's own call.
-    roomy(|| unsafe { in_steps(whole, len, flags, to, real, inside) })
+    let moved = roomy(|| unsafe { in_steps(whole, len, flags, to, real, inside) });
+    if moved != Err(Errno::ENOMEM) || len <= whole.len() {
+        return moved;
+    }
+    // There may have been room for it, but not for the stack besides (`RLIMIT_AS`, `RLIMIT_DATA`).
+    // SAFETY: the same; everything is where it was.
+    let again = reserved(|| unsafe { in_steps(whole, len, flags, to, real, STATE.inside()) });
+    again.unwrap_or(moved)
 }
 
 /// # Safety
