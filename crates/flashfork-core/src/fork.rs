@@ -59,25 +59,8 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         stop();
     }
     let faults = policy.count_faults(sys::minor_faults);
-    let act = policy.next(&Own, faults);
-    match act {
-        Act::Fork => {}
-        Act::Seal => carry_out(act, What::AllButDense),
-        Act::Buy(most) => carry_out(act, What::New(most)),
-        Act::Renew => carry_out(act, What::MostWritten),
-        Act::Unseal => {
-            // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a
-            // later fork.
-            match unseal_for_policy() {
-                Err(Error::Busy) => {}
-                Ok(_) if !STATE.holds_sealed() => policy.unsealed(),
-                _ => policy.unseal_failed(),
-            }
-        }
-    }
-    // Where too much exists in vain nothing waits for the next fork.
-    while policy.renews_at_once() {
-        carry_out(Act::Renew, What::MostWritten);
+    if policy.seals() {
+        prepare(faults);
     }
     let kind = match STATE.holds_sealed() {
         _ if policy.is(Engine::Odf) => Kind::OnDemand,
@@ -97,6 +80,35 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         policy.forget();
     }
     pid
+}
+
+/// What the policy says comes before a fork. It looks at /proc, and seals in scratch memory: a handler must not see its
+/// descriptors, let a child of its own have them, or jump away from them.
+fn prepare(faults: u64) {
+    let mask = sys::block_signals();
+    let act = POLICY.next(&Own, faults);
+    match act {
+        Act::Fork => {}
+        Act::Seal => carry_out(act, What::AllButDense),
+        Act::Buy(most) => carry_out(act, What::New(most)),
+        Act::Renew => carry_out(act, What::MostWritten),
+        Act::Unseal => {
+            // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a
+            // later fork.
+            match unseal_for_policy() {
+                Err(Error::Busy) => {}
+                Ok(_) if !STATE.holds_sealed() => POLICY.unsealed(),
+                _ => POLICY.unseal_failed(),
+            }
+        }
+    }
+    // Where too much exists in vain nothing waits for the next fork.
+    while POLICY.renews_at_once() {
+        carry_out(Act::Renew, What::MostWritten);
+    }
+    if let Ok(mask) = mask {
+        sys::restore_signals(mask);
+    }
 }
 
 fn carry_out(act: Act, what: What) {
