@@ -36,6 +36,7 @@ pub mod proc;
 mod range;
 pub mod region;
 mod report;
+pub mod restartable;
 mod scratch;
 mod seal;
 mod sealed;

@@ -59,6 +59,7 @@ pub enum Reason {
     LibcCalls,
     SystemCalls,
     PagesInPipes,
+    RestartableSequence,
 }
 
 impl Reason {
@@ -420,6 +421,13 @@ pub const TABLE: &[Row] = &[
         "a process that has put pages of its memory into a pipe",
         "a page in a pipe shows what is written to it as long as it is there; new memory in its place would not",
         "vmsplice(2), which goes through the shim, and through the engine from the first seal on",
+    ),
+    process(
+        Reason::RestartableSequence,
+        "restartable_sequence",
+        "a process whose sealing thread has an area for restartable sequences at an address that isn't known",
+        "the kernel writes there whenever it lets the thread run, and ends the process where nothing is mapped at that moment",
+        "the kernel's answer to a second rseq(2); known are glibc's area, and those that are registered through libc",
     ),
 ];
 

@@ -8,7 +8,7 @@ use crate::sandbox;
 use core::ffi::{c_long, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use flashfork_core::answers::{pipes, rings};
-use flashfork_core::{Errno, system_call};
+use flashfork_core::{Errno, restartable, system_call};
 use syscalls::Sysno;
 
 /// libc's own; until it is known the call itself.
@@ -47,6 +47,8 @@ pub unsafe extern "C" fn syscall() -> c_long {
         "je 2f",
         "cmp rdi, {io_uring_register}",
         "je 2f",
+        "cmp rdi, {rseq}",
+        "je 2f",
         "cmp rdi, {warm}",
         "je 2f",
         "jmp qword ptr [rip + {real}]",
@@ -57,6 +59,7 @@ pub unsafe extern "C" fn syscall() -> c_long {
         vmsplice = const Sysno::vmsplice as i32,
         io_uring_setup = const Sysno::io_uring_setup as i32,
         io_uring_register = const Sysno::io_uring_register as i32,
+        rseq = const Sysno::rseq as i32,
         warm = const flashfork_warm::CALL,
         real = sym REAL,
         ours = sym ours,
@@ -102,6 +105,7 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
             Some(Sysno::vmsplice) => crate::answer(pipes::vmsplice([a, b, c, d, 0, 0]), |n| n as isize) as c_long,
             Some(Sysno::io_uring_setup) => crate::answer(rings::setup(a, b), |ring| ring as isize) as c_long,
             Some(Sysno::io_uring_register) => crate::answer(rings::register(a, b, c, d), |n| n as isize) as c_long,
+            Some(Sysno::rseq) => crate::answer(restartable::rseq([a, b, c, d, 0, 0]), |n| n as isize) as c_long,
             Some(Sysno::seccomp) => sandbox::seccomp(a, b, c) as c_long,
             Some(Sysno::fork) => c_long::from(flashfork_core::fork::fork(
                 || crate::answer(system_call(Sysno::fork, [0; 6]), |pid| pid as isize) as i32,

@@ -9,6 +9,7 @@ use crate::answers::sandbox;
 use crate::code;
 use crate::kernel_writers;
 use crate::range::Range;
+use crate::restartable;
 use crate::state::STATE;
 use crate::sys::{self, Result};
 use core::ffi::CStr;
@@ -51,7 +52,10 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::vmsplice, None, vmsplice),
     hook(Sysno::mmap, Some(c"mmap"), mmap),
     hook(Sysno::mprotect, Some(c"mprotect"), mprotect),
+    // Nobody wants a segment attached that happens to have the number 0.
+    hook(Sysno::shmat, None, shmat),
     hook(Sysno::socket, Some(c"socket"), socket),
+    hook(Sysno::rseq, None, rseq),
 ];
 
 const fn hook(number: Sysno, function: Option<&'static CStr>, take: unsafe fn(&Arguments) -> Result<usize>) -> Hook {
@@ -94,10 +98,13 @@ unsafe fn mlockall(args: &Arguments) -> Result<usize> {
     anonymous::give_all_property(|| unsafe { sys::call(Sysno::mlockall, *args) })
 }
 
-/// `pkey_mprotect(2)`: the same, where it gives a key.
+/// `pkey_mprotect(2)`: the same, where it gives a key; and it may make memory executable, as `mprotect(2)`.
 unsafe fn pkey_mprotect(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     let call = || unsafe { sys::call(Sysno::pkey_mprotect, *args) };
+    if executable(args[2]) {
+        code::guard::before_executable(Range::pages_of(args[0], args[1]))?;
+    }
     if args[3] as i32 > 0 { anonymous::give_property(args[0], args[1], call) } else { call() }
 }
 
@@ -174,7 +181,7 @@ unsafe fn vmsplice(args: &Arguments) -> Result<usize> {
 /// `mmap(2)`: a file that is mapped to be executed may make calls that nobody sees. The loader maps objects this way.
 unsafe fn mmap(args: &Arguments) -> Result<usize> {
     let [_, _, prot, flags, fd, _] = *args;
-    if prot as u32 & k::PROT_EXEC != 0 && flags as u32 & k::MAP_ANONYMOUS == 0 {
+    if executable(prot) && flags as u32 & k::MAP_ANONYMOUS == 0 {
         code::guard::before_mapping(fd as i32)?;
     }
     // SAFETY: the program's own call.
@@ -184,11 +191,33 @@ unsafe fn mmap(args: &Arguments) -> Result<usize> {
 /// `mprotect(2)`: the same for memory that becomes executable.
 unsafe fn mprotect(args: &Arguments) -> Result<usize> {
     let [addr, len, prot, ..] = *args;
-    if prot as u32 & k::PROT_EXEC != 0 {
+    if executable(prot) {
         code::guard::before_executable(Range::pages_of(addr, len))?;
     }
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::mprotect, *args) }
+}
+
+/// `rseq(2)`: what the kernel writes whenever it lets a thread run is never taken away.
+unsafe fn rseq(args: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { restartable::rseq(*args) }
+}
+
+/// `shmat(2)`: what others may write can't be looked through.
+unsafe fn shmat(args: &Arguments) -> Result<usize> {
+    const SHM_EXEC: usize = 0o100_000;
+    if args[2] & SHM_EXEC != 0 || executable(k::PROT_READ as usize) {
+        anonymous::for_good()?;
+    }
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::shmat, *args) }
+}
+
+/// Whether memory with this protection can be executed; asked of the kernel where that makes a difference.
+fn executable(prot: usize) -> bool {
+    prot as u32 & k::PROT_EXEC != 0
+        || prot as u32 & k::PROT_READ != 0 && STATE.holds_sealed() && sys::reading_implies_executing()
 }
 
 /// `socket(2)`: with some kinds memory is registered, which the kernel or a peer writes later.

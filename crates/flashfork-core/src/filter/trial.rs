@@ -33,6 +33,7 @@ fn try_everything() -> ! {
     // What stands in the way of the program's own seal may be gone by then.
     let _ = directory::for_each_descriptor(&mut buf, sys::close);
     own::measure();
+    let _ = sys::reading_implies_executing();
     // As calls on sealed memory do where there are threads; where it fails they do without.
     let _ = errand::run(|| Ok(()));
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;

@@ -23,10 +23,12 @@ pub(crate) mod vain;
 use crate::arena::Arena;
 use crate::calls;
 use crate::code;
+use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::proc::dump;
 use crate::proc::headroom::Limits;
 use crate::report::Sealed;
+use crate::restartable;
 use crate::session::{self, Wait};
 use crate::sys;
 use crate::threads::exclusive;
@@ -76,6 +78,9 @@ fn begin(what: What, pages: Pages, wait: Wait) -> Sealed {
         let start = sys::now_ns();
         // The addresses that belong to the calling thread: the helper can't ask for them.
         plan::set_holes(arena, caller_stack).map_err(look)?;
+        if !restartable::is_known(sys::thread_pointer().map_err(look)?) {
+            return Err(Error::Refused(Reason::RestartableSequence));
+        }
         let mut outcome = exclusive::run(arena, |arena, pauses| seal_all(arena, pages, pauses))?;
         outcome.elapsed_ns = sys::now_ns() - start;
         Ok(outcome)

@@ -14,6 +14,7 @@ use crate::own_pages;
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
+use crate::restartable;
 use crate::state::{MAX_EXCLUDED, STATE};
 use crate::sys::{Errno, HUGE, PAGE, Result};
 
@@ -327,7 +328,10 @@ pub fn set_holes(arena: &mut Arena, caller_stack: usize) -> Result<()> {
     }
     arena.push_hole(around(caller_stack, 64 * PAGE, 256 * PAGE))?;
     // glibc's control block, rseq area included, lies from the thread pointer up; thread-local variables below it.
-    arena.push_hole(around(sys::thread_pointer()?, 16 * PAGE, 2 * PAGE))?;
+    arena.push_hole(restartable::near(sys::thread_pointer()?))?;
+    for page in restartable::areas() {
+        arena.push_hole(page)?;
+    }
     for (start, len) in [sys::alternate_stack(), sys::robust_list()].into_iter().flatten() {
         arena.push_hole(Range::pages_of(start, len))?;
     }

@@ -11,6 +11,7 @@ use crate::proc::dump;
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
+use crate::restartable;
 use crate::seal::limits;
 use crate::seal::maker::Maker;
 use crate::seal::offset;
@@ -84,6 +85,9 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
     let look = |e| Error::System(Step::Look, e);
     let (hands_off, count) = hands_off(table);
     plan::set_holes(table.arena, stack_pointer).map_err(look)?;
+    if !restartable::is_known(sys::thread_pointer().map_err(look)?) {
+        return Err(Error::Refused(Reason::RestartableSequence));
+    }
     for range in hands_off[..count].iter().chain(options.keep) {
         // An excluded range too many is copied and not sealed, which is right as well; the arena has room for all of
         // these.

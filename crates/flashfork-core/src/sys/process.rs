@@ -178,3 +178,11 @@ pub fn exit(code: i32) -> ! {
 }
 
 pub const RLIMIT_NOFILE: u32 = k::RLIMIT_NOFILE;
+
+/// Whether memory that may be read may be executed, whatever is asked for (`personality(2)`, `READ_IMPLIES_EXEC`).
+pub fn reading_implies_executing() -> bool {
+    const ONLY_ASK: usize = 0xffff_ffff;
+    const READ_IMPLIES_EXEC: usize = 0x0040_0000;
+    // SAFETY: takes a number.
+    unsafe { syscall1(Sysno::personality, ONLY_ASK) }.is_ok_and(|now| now & READ_IMPLIES_EXEC != 0)
+}
