@@ -7,7 +7,9 @@ use crate::error;
 /// Lines kept, of the console's end and of warnings each: a panic and its call trace fit.
 const KEPT: usize = 128;
 /// Lines shown in an error.
-const IN_ERROR: usize = 40;
+const IN_ERROR: usize = 80;
+/// Lines shown of what came before a fault.
+const BEFORE: usize = 20;
 /// A longer line is cut in pieces, so that a guest can't fill the host's memory.
 const LONGEST: usize = 1024;
 
@@ -89,7 +91,7 @@ impl Console {
             let message = message(line);
             is_warning(message) || is_panic(message)
         });
-        let from = fault.unwrap_or(self.tail.len().saturating_sub(IN_ERROR));
+        let from = fault.map_or(self.tail.len().saturating_sub(IN_ERROR), |at| at.saturating_sub(BEFORE));
         error::Console(self.tail.iter().skip(from).take(IN_ERROR).cloned().collect())
     }
 }
@@ -178,7 +180,7 @@ mod tests {
         );
         assert_eq!(console.oom_kills(), 2);
         assert!(console.panicked());
-        assert_eq!(console.tail_for_error().0.len(), 1);
+        assert_eq!(console.tail_for_error().0.len(), 3, "what came just before is shown, too");
     }
 
     #[test]

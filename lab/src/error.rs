@@ -59,7 +59,7 @@ pub enum LabError {
         console: Console,
     },
     /// The guest was still busy when its time was over, and was killed.
-    #[error("the guest was killed after {} s while {phase}: raise the timeout if it was merely slow{console}",
+    #[error("the guest was killed after {} s while {phase}: raise the timeout if it was merely slow; an interrupt made it say where it was{console}",
         limit.as_secs_f64())]
     Timeout {
         /// The time it had.

@@ -4,10 +4,10 @@
 //! can't meet and nothing is left behind, however a run ends.
 
 use std::fs::File;
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 
 use flashfork_image::{KernelFiles, Program};
 use rustix::io::FdFlags;
@@ -27,6 +27,8 @@ const LINES: [(u16, u8); 4] = [(0x3f8, 4), (0x2f8, 3), (0x3e8, 6), (0x2e8, 7)];
 /// A running QEMU and the host's ends of its serial lines. Dropping it kills the guest.
 pub(crate) struct Qemu {
     pub child: Child,
+    /// QEMU's monitor.
+    monitor: ChildStdin,
     /// QEMU's own messages.
     pub messages: ChildStderr,
     /// ttyS0.
@@ -67,7 +69,7 @@ impl Qemu {
 
         let mut command = QEMU.command();
         command
-            .args(["-M", "q35", "-nodefaults", "-display", "none", "-no-reboot"])
+            .args(["-M", "q35", "-nodefaults", "-display", "none", "-no-reboot", "-monitor", "stdio"])
             .args(["-m", &options.memory_mib.to_string()])
             .args(["-smp", &options.cpus.to_string()])
             .args(accel_arguments(accel, options))
@@ -92,15 +94,22 @@ impl Qemu {
         inherited.extend(swap.map(OwnedFd::from));
         inherit(&mut command, inherited);
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| QEMU.not_started(error))?;
         let messages = child.stderr.take().expect("standard error is piped");
+        let monitor = child.stdin.take().expect("standard input is piped");
         // The command owns the guest's ends; while one is open here, a line never ends.
         drop(command);
-        Ok(Self { child, messages, console, stdout, stderr, control })
+        Ok(Self { child, monitor, messages, console, stdout, stderr, control })
+    }
+
+    /// Interrupts every CPU of the guest, whatever it does: its kernel says where it was, and panics.
+    pub fn interrupt(&mut self) {
+        // One that is gone has nothing to say.
+        let _ = self.monitor.write_all(b"nmi\n");
     }
 }
 
@@ -123,13 +132,16 @@ fn accel_arguments(accel: Accel, options: &Options) -> Vec<&'static str> {
     }
 }
 
-/// Everything on the console; a panic ends QEMU at once, because it may not reboot.
+/// Everything on the console; a panic ends QEMU at once, because it may not reboot. An NMI is one, see
+/// [`Qemu::interrupt`].
 fn kernel_command_line(accel: Accel, more: &str) -> String {
     let line = match accel {
-        Accel::Kvm => "console=ttyS0 loglevel=7 panic=-1",
+        Accel::Kvm => "console=ttyS0 loglevel=7 panic=-1 unknown_nmi_panic",
         // An emulated CPU is often stopped for longer than the kernel's lockup and stall detectors
         // allow, on a busy host.
-        Accel::Tcg => "console=ttyS0 loglevel=7 panic=-1 nowatchdog rcupdate.rcu_cpu_stall_suppress=1",
+        Accel::Tcg => {
+            "console=ttyS0 loglevel=7 panic=-1 unknown_nmi_panic nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
+        }
     };
     format!("{line} {more}").trim_end().to_owned()
 }

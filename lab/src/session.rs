@@ -12,6 +12,8 @@ use crate::{Accel, LabError, Outcome, Output, Phase};
 
 /// Time a guest has to power off once its command is reported.
 const POWER_OFF: Duration = Duration::from_secs(5);
+/// Time a guest that is not at its end in time has to say where it is.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How much of QEMU's messages is kept.
 const MESSAGES: usize = 4096;
 
@@ -59,7 +61,11 @@ impl<'a> Session<'a> {
 
     /// Follows the guest to its end, which comes after `limit` at the latest.
     pub fn run(mut self, accel: Accel, limit: Duration) -> Result<Outcome, LabError> {
-        let timed_out = !self.follow(limit)?;
+        let timed_out = !self.follow(self.started + limit)?;
+        if timed_out && self.ended.is_none() {
+            self.qemu.interrupt();
+            self.follow(Instant::now() + LAST_WORDS)?;
+        }
         self.console.finish();
         if let (Some(status), Some(ready), Some(ended)) = (self.control.status, self.ready, self.ended) {
             return Ok(Outcome {
@@ -78,8 +84,7 @@ impl<'a> Session<'a> {
 
     /// Reads until all lines are closed, which is when QEMU is gone (true), or until the time is
     /// over (false).
-    fn follow(&mut self, limit: Duration) -> Result<bool, LabError> {
-        let mut deadline = self.started + limit;
+    fn follow(&mut self, mut deadline: Instant) -> Result<bool, LabError> {
         let mut open = STREAMS.to_vec();
         while !open.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -159,11 +164,12 @@ impl<'a> Session<'a> {
         if let Some(reason) = self.control.failure.take() {
             return LabError::Setup { reason, console };
         }
-        if self.console.panicked() {
-            return LabError::Panic { phase, console };
-        }
+        // Before a panic: that was its answer to the question where it is.
         if let Some(limit) = timed_out {
             return LabError::Timeout { limit, phase, console };
+        }
+        if self.console.panicked() {
+            return LabError::Panic { phase, console };
         }
         match self.qemu.child.wait() {
             Ok(status) if !status.success() => LabError::Qemu { status, detail: self.last_message(), console },

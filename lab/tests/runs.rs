@@ -80,6 +80,7 @@ fn a_hang_ends_at_the_timeout_with_the_console() {
         };
         if *phase == Phase::Running {
             assert!(error.to_string().contains("lab-mark"), "{error}");
+            assert!(error.to_string().contains("NMI"), "where it was: {error}");
             assert_eq!(output.stdout, b"before\n");
             return;
         }

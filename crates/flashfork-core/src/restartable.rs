@@ -43,7 +43,8 @@ pub unsafe fn rseq(args: [usize; 6]) -> Result<usize> {
     let call = || unsafe { sys::call(Sysno::rseq, args) };
     let [area, len, flags, ..] = args;
     // Each thread that glibc starts comes here: its area is found by the thread pointer when it seals.
-    let usual = sys::thread_pointer().is_ok_and(|at| !near(at).intersect(Range::new(area, area.saturating_add(1))).is_empty());
+    let usual =
+        sys::thread_pointer().is_ok_and(|at| !near(at).intersect(Range::new(area, area.saturating_add(1))).is_empty());
     if flags & UNREGISTER != 0 || usual {
         return call();
     }
