@@ -527,7 +527,7 @@ mod tests {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.reason as usize, i, "{}", row.name);
         }
-        assert_eq!(Reason::PagesInPipes as usize + 1, TABLE.len());
+        assert_eq!(Reason::RestartableSequence as usize + 1, TABLE.len());
     }
 
     /// What `judge` says of a VMA with these flags, more than the harmless ones of ordinary memory.

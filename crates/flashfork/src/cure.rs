@@ -38,6 +38,9 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
         Reason::Driver => "seal before the device is opened, or close it and unlock its memory first",
         Reason::SeccompFilter => "let the filter allow what a seal does, or seal before it is set",
         Reason::PagesInPipes => "seal before vmsplice, or write to the pipe instead",
+        Reason::RestartableSequence => {
+            "register it through the C library's syscall(), or leave it to the C library (glibc.pthread.rseq)"
+        }
         Reason::NotReadable => "make the memory readable while it is sealed",
         Reason::Locked => "munlock the memory before sealing",
         Reason::DontDump => "use MADV_DODUMP if the memory holds no secrets",
