@@ -63,8 +63,12 @@ impl<'a> Session<'a> {
     pub fn run(mut self, accel: Accel, limit: Duration) -> Result<Outcome, LabError> {
         let timed_out = !self.follow(self.started + limit)?;
         if timed_out && self.ended.is_none() {
+            // What it comes to from here on, it has not come to in time.
+            let phase = self.phase();
             self.qemu.interrupt();
             self.follow(Instant::now() + LAST_WORDS)?;
+            self.console.finish();
+            return Err(LabError::Timeout { limit, phase, console: self.console.tail_for_error() });
         }
         self.console.finish();
         if let (Some(status), Some(ready), Some(ended)) = (self.control.status, self.ready, self.ended) {
@@ -157,19 +161,22 @@ impl<'a> Session<'a> {
         Ok(length)
     }
 
+    fn phase(&self) -> Phase {
+        if self.ready.is_some() { Phase::Running } else { Phase::Booting }
+    }
+
     /// Why there is no outcome.
     fn failure(mut self, timed_out: Option<Duration>) -> LabError {
         let console = self.console.tail_for_error();
-        let phase = if self.ready.is_some() { Phase::Running } else { Phase::Booting };
+        let phase = self.phase();
         if let Some(reason) = self.control.failure.take() {
             return LabError::Setup { reason, console };
         }
-        // Before a panic: that was its answer to the question where it is.
-        if let Some(limit) = timed_out {
-            return LabError::Timeout { limit, phase, console };
-        }
         if self.console.panicked() {
             return LabError::Panic { phase, console };
+        }
+        if let Some(limit) = timed_out {
+            return LabError::Timeout { limit, phase, console };
         }
         match self.qemu.child.wait() {
             Ok(status) if !status.success() => LabError::Qemu { status, detail: self.last_message(), console },
