@@ -67,6 +67,7 @@ install: build
 	$(FLASHFORK) completions zsh > $(SHARE)/zsh/site-functions/_flashfork
 	$(FLASHFORK) completions fish > $(SHARE)/fish/vendor_completions.d/flashfork.fish
 	install -D -m 644 -t $(SHARE)/doc/flashfork/docs docs/*.md
+	install -D -m 644 -t $(SHARE)/doc/flashfork/docs/figures docs/figures/*.md
 	install -D -m 644 -t $(SHARE)/doc/flashfork/kernel kernel/README.md
 
 # What `make install` with the same PREFIX and DESTDIR has put there.

@@ -42,7 +42,9 @@ fn made(words: &[&str]) -> String {
         }
         ["findings", name] => {
             let document = records(name);
-            format!("{}\n\n{}", document.host.line(), report::findings(document).join("\n"))
+            let said =
+                report::findings(document).iter().map(|finding| textwrap::fill(finding, 100)).collect::<Vec<_>>();
+            format!("{}\n\n{}", document.host.line(), said.join("\n\n"))
         }
         _ => panic!("not understood: {words:?}"),
     }
@@ -50,8 +52,10 @@ fn made(words: &[&str]) -> String {
 
 #[test]
 fn the_tables_in_documents_follow_from_the_committed_records() {
-    let docs = std::fs::read_dir(project().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let documents = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let entries = |folder| std::fs::read_dir(project().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let documents = entries("docs")
+        .chain(entries("docs/figures"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"));
     let mut blocks = 0;
     for path in documents {
         let text = std::fs::read_to_string(&path).unwrap();
