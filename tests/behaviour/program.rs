@@ -4,13 +4,13 @@ use crate::rows;
 use flashfork_core::never_seal::{Reason, Row};
 use flashfork_core::stats::Stats;
 use flashfork_tests::shim;
+use flashfork_tests::within::within;
 use libtest_mimic::{Completion, Failed, Trial};
 use std::mem::{offset_of, size_of};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use wait_timeout::ChildExt;
 
 /// What a program says when its behaviour can't be shown on this machine.
 const SKIPPED: i32 = 77;
@@ -105,7 +105,6 @@ impl Program {
         let place = tempfile::tempdir()?;
         let stats = place.path().join("stats");
         std::fs::write(&stats, fresh_stats())?;
-        let errors = place.path().join("stderr");
         let mut preload = self.directive("preload").map_or(String::new(), |first| first + ":");
         preload += shim::path().to_str().ok_or("the path of the shim")?;
         let mut command = Command::new(exe);
@@ -113,22 +112,14 @@ impl Program {
         // Seals are made where the program says so, and nowhere else.
         command.env("FLASHFORK_ENGINE", "fork");
         command.envs(self.directive("env").as_ref().and_then(|e| e.split_once('=')));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&errors)?);
-        let mut child = command.process_group(0).spawn()?;
-        let status = child.wait_timeout(TIMEOUT)?;
-        if status.is_none() {
-            // The clones too: they are in the program's process group.
-            // SAFETY: a signal to the group that was made for this child, which has not been waited for.
-            unsafe { libc::kill(-i32::try_from(child.id())?, libc::SIGKILL) };
-            child.wait()?;
-        }
-        let said = String::from_utf8_lossy(&std::fs::read(&errors)?).trim().to_string();
-        match status.map(|s| (s.code(), s.signal())) {
-            None => Err(format!("still running after {} s\n{said}", TIMEOUT.as_secs()).into()),
-            Some((Some(0), _)) => self.check_reason(&std::fs::read(&stats)?),
-            Some((Some(SKIPPED), _)) => Ok(Completion::ignored_with(said)),
-            Some((Some(code), _)) => Err(format!("exit {code}\n{said}").into()),
-            Some((None, signal)) => Err(format!("signal {signal:?}\n{said}").into()),
+        command.stdin(Stdio::null());
+        let output = within(TIMEOUT, &mut command)?;
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+        match (output.status.code(), output.status.signal()) {
+            (Some(0), _) => self.check_reason(&std::fs::read(&stats)?),
+            (Some(SKIPPED), _) => Ok(Completion::ignored_with(said)),
+            (Some(code), _) => Err(format!("exit {code}\n{said}").into()),
+            (None, signal) => Err(format!("signal {signal:?}\n{said}").into()),
         }
     }
 

@@ -7,13 +7,13 @@ use crate::template;
 use flashfork_tests::own_code::TRUST;
 use flashfork_tests::past;
 use flashfork_tests::route::Route;
+use flashfork_tests::within::within;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a run that went well did.
@@ -153,7 +153,7 @@ impl Run<'_> {
             command.env("FLASHFORK_ENGINE", if seed.is_multiple_of(2) { "seal" } else { "auto" });
             command.env("FLASHFORK_THREADS", if self.seed.stops_threads() { "stop" } else { "refuse" });
         }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        command.stdin(Stdio::null());
         // SAFETY: one system call between fork and exec. Where it is refused addresses differ between runs, no more.
         unsafe {
             command.pre_exec(|| {
@@ -161,10 +161,14 @@ impl Run<'_> {
                 Ok(())
             });
         }
-        let child = command.spawn().map_err(|e| format!("the tested process does not start: {e}"))?;
         // Far more than any takes, on a machine that is busy with other things too.
         let limit = Duration::from_secs(300) + Duration::from_secs(1) * *steps as u32;
-        let output = finish(child, limit).map_err(|e| format!("{route:?}: {e}"))?;
+        let output = within(limit, &mut command).map_err(|e| format!("{route:?}: {e}"))?;
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        if !output.status.success() {
+            return Err(format!("{route:?}: {}", output.status));
+        }
+        let output = String::from_utf8_lossy(&output.stdout);
         output.trim().parse().map_err(|_| format!("{route:?}: unexpected output {output:?}"))
     }
 }
@@ -177,28 +181,6 @@ fn purges_at_once(allocator: Allocator) -> &'static [(&'static str, &'static str
         Allocator::Mimalloc => &[("MIMALLOC_DECOMMIT_DELAY", "0"), ("MIMALLOC_PAGE_RESET", "1")],
         Allocator::Tcmalloc => &[("TCMALLOC_RELEASE_RATE", "1000")],
     }
-}
-
-/// Waits for a process with a group of its own; ends the group when it takes too long.
-fn finish(mut child: Child, limit: Duration) -> Result<String, String> {
-    let deadline = Instant::now() + limit;
-    let status = loop {
-        if let Some(status) = child.try_wait().map_err(|e| format!("wait: {e}"))? {
-            break status;
-        }
-        if Instant::now() > deadline {
-            // SAFETY: the group is the child's own, made by us, and the child is not reaped yet.
-            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
-            let _ = child.wait();
-            return Err(format!("not done after {} s", limit.as_secs()));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    };
-    let mut output = String::new();
-    if let Some(mut pipe) = child.stdout.take() {
-        pipe.read_to_string(&mut output).map_err(|e| format!("output: {e}"))?;
-    }
-    if status.success() { Ok(output) } else { Err(format!("{status}")) }
 }
 
 fn count(journals: &Path) -> Result<(usize, usize), String> {

@@ -2,7 +2,8 @@
 
 Each round changes 10,000 keys, starts a snapshot (BGSAVE), goes on writing while it is taken, gives memory back (MEMORY PURGE), reloads
 everything (DEBUG RELOAD), and compares all keys with the model. Each snapshot is loaded by a plain server at the end, and must hold what
-the model held when it began. Exit status 0: it does; 1: it doesn't, with one line; 77: redis-server is not installed.
+the model held when it began. Exit status 0: it does; 1: it doesn't, with one line after the end of the server's log; 77: redis-server
+is not installed.
 """
 
 import os
@@ -17,29 +18,57 @@ import time
 CHANGES = 10_000
 MORE = 2_000
 CHUNK = 500
+# Seconds until a server that says nothing is taken for dead.
+PATIENCE = 120
 
 
 class Server:
-    """A redis-server in a directory, with one connection."""
+    """A redis-server in a directory, with one connection. It ends with the `with`; when that ends badly, its log is told."""
 
     def __init__(self, place, preload):
         env = dict(os.environ, LD_PRELOAD=preload) if preload else dict(os.environ)
-        path = os.path.join(place, "socket")
-        command = ["redis-server", "--port", "0", "--unixsocket", path, "--dir", place, "--save", "", "--daemonize", "no"]
-        command += ["--enable-debug-command", "yes", "--logfile", os.path.join(place, "log")]
+        self.path, self.log = os.path.join(place, "socket"), os.path.join(place, "log")
+        command = ["redis-server", "--port", "0", "--unixsocket", self.path, "--dir", place, "--save", "", "--daemonize", "no"]
+        command += ["--enable-debug-command", "yes", "--logfile", self.log]
         self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
+
+    def __enter__(self):
+        try:
+            self.connect()
+        except BaseException:
+            self.end_badly()
+            raise
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self.end_badly()
+            return
+        self.send([["SHUTDOWN", "NOSAVE"]])
+        if self.process.wait(PATIENCE) != 0:
+            fail("redis-server ended with status %s" % self.process.returncode)
+
+    def end_badly(self):
+        self.process.kill()
+        self.process.wait()
+        if os.path.exists(self.log):
+            with open(self.log) as log:
+                sys.stderr.writelines(log.readlines()[-40:])
+
+    def connect(self):
+        deadline = time.monotonic() + PATIENCE
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.settimeout(PATIENCE)
             try:
-                self.socket.connect(path)
+                self.socket.connect(self.path)
                 self.stream = self.socket.makefile("rb")
                 if self.ask("PING") == b"PONG":
                     break
             except OSError:
                 pass
             if self.process.poll() is not None or time.monotonic() > deadline:
-                fail("redis-server does not start; its log is in " + place)
+                fail("redis-server does not start")
             time.sleep(0.05)
 
     def send(self, commands):
@@ -86,11 +115,6 @@ class Server:
             if line.startswith(field.encode() + b":"):
                 return line.split(b":", 1)[1].decode()
         fail("INFO lacks " + field)
-
-    def stop(self):
-        self.send([["SHUTDOWN", "NOSAVE"]])
-        if self.process.wait(60) != 0:
-            fail("redis-server ended with status %s" % self.process.returncode)
 
 
 def fail(text):
@@ -145,35 +169,33 @@ def main():
     rng = random.Random(7)
     model, snapshots = {}, []
     with tempfile.TemporaryDirectory() as place:
-        server = Server(place, shim)
-        server.all(change(rng, model, keys, 2 * keys))
         forks = []
-        for number in range(rounds):
-            server.all(change(rng, model, keys, CHANGES))
-            if server.ask("BGSAVE") != b"Background saving started":
-                fail("no snapshot")
-            then = dict(model)
-            server.all(change(rng, model, keys, MORE))
-            while server.info("rdb_bgsave_in_progress").strip() != "0":
-                server.all(change(rng, model, keys, 100))
-            if server.info("rdb_last_bgsave_status").strip() != "ok":
-                fail("a snapshot failed")
-            forks.append(server.info("latest_fork_usec").strip())
-            kept = os.path.join(place, "round-%d.rdb" % number)
-            os.replace(os.path.join(place, "dump.rdb"), kept)
-            snapshots.append((kept, then))
-            server.ask("MEMORY", "PURGE")
-            compare(server, model, keys, "after MEMORY PURGE in round %d" % number)
-            if server.ask("DEBUG", "RELOAD") != b"OK":
-                fail("DEBUG RELOAD failed")
-            compare(server, model, keys, "after DEBUG RELOAD in round %d" % number)
-        was_sealed = sealed(server.process.pid)
-        server.stop()
+        with Server(place, shim) as server:
+            server.all(change(rng, model, keys, 2 * keys))
+            for number in range(rounds):
+                server.all(change(rng, model, keys, CHANGES))
+                if server.ask("BGSAVE") != b"Background saving started":
+                    fail("no snapshot")
+                then = dict(model)
+                server.all(change(rng, model, keys, MORE))
+                while server.info("rdb_bgsave_in_progress").strip() != "0":
+                    server.all(change(rng, model, keys, 100))
+                if server.info("rdb_last_bgsave_status").strip() != "ok":
+                    fail("a snapshot failed")
+                forks.append(server.info("latest_fork_usec").strip())
+                kept = os.path.join(place, "round-%d.rdb" % number)
+                os.replace(os.path.join(place, "dump.rdb"), kept)
+                snapshots.append((kept, then))
+                server.ask("MEMORY", "PURGE")
+                compare(server, model, keys, "after MEMORY PURGE in round %d" % number)
+                if server.ask("DEBUG", "RELOAD") != b"OK":
+                    fail("DEBUG RELOAD failed")
+                compare(server, model, keys, "after DEBUG RELOAD in round %d" % number)
+            was_sealed = sealed(server.process.pid)
         for number, (kept, then) in enumerate(snapshots):
             os.replace(kept, os.path.join(place, "dump.rdb"))
-            server = Server(place, None)
-            compare(server, then, keys, "snapshot %d" % number)
-            server.stop()
+            with Server(place, None) as server:
+                compare(server, then, keys, "snapshot %d" % number)
     how = "sealed" if was_sealed else "not sealed (it has threads)"
     print("redis: %d snapshots of %d keys right, %s; forks took %s us" % (rounds, len(model), how, ", ".join(forks)))
 

@@ -2,16 +2,18 @@
 //! Each script says at its head what it checks.
 
 use flashfork_tests::shim;
+use flashfork_tests::within::within;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// What a script says when the program isn't installed.
 const SKIPPED: i32 = 77;
 
 fn main() {
     let args = Arguments::from_args();
-    let all = std::env::var_os("FLASHFORK_TEST_ALL").is_some();
+    let all = all();
     let trial = |name: &'static str, how: &'static str, engine, arguments: &'static [&'static str]| {
         Trial::ignorable_test(format!("{name}{how}"), move || run(name, engine, arguments))
     };
@@ -27,13 +29,19 @@ fn main() {
     libtest_mimic::run(&args, trials).exit();
 }
 
+fn all() -> bool {
+    std::env::var_os("FLASHFORK_TEST_ALL").is_some()
+}
+
 fn run(name: &str, engine: &str, arguments: &[&str]) -> Result<Completion, Failed> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name).with_extension("py");
     let mut command = Command::new("python3");
     command.arg(script).arg(shim::path()).args(arguments);
+    // Each takes seconds; with FLASHFORK_TEST_ALL minutes.
+    let limit = Duration::from_secs(if all() { 7200 } else { 600 });
     // Processes with threads are sealed where that is asked for and possible.
     command.env("FLASHFORK_ENGINE", engine).env("FLASHFORK_THREADS", "stop").env_remove("LD_PRELOAD");
-    let output = command.output()?;
+    let output = within(limit, &mut command)?;
     let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).trim().to_owned());
     println!("{out}");
     match output.status.code() {

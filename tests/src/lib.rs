@@ -11,3 +11,4 @@ pub mod own_code;
 pub mod past;
 pub mod route;
 pub mod shim;
+pub mod within;
