@@ -1,4 +1,5 @@
-//! Runs a program for a limited time. One that is not at its end by then is asked where it is, and ended with its children.
+//! Runs a program for a limited time. One that is not at its end by then is asked where it is, and ended with its
+//! children.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Seek};
@@ -11,8 +12,8 @@ use wait_timeout::ChildExt;
 /// Runs the command in a process group of its own, its output kept in files: a child that outlives it holds nothing up.
 ///
 /// # Errors
-/// It can't be started, or (`TimedOut`) is not at its end when the time is over. The error then says for each thread of the group
-/// what it does in the kernel; the group has been ended with SIGKILL.
+/// It can't be started, or (`TimedOut`) is not at its end when the time is over. The error then says for each thread of
+/// the group what it does in the kernel; the group has been ended with SIGKILL.
 pub fn within(limit: Duration, command: &mut Command) -> io::Result<Output> {
     let [mut out, mut err] = [tempfile::tempfile()?, tempfile::tempfile()?];
     command.stdout(out.try_clone()?).stderr(err.try_clone()?);
@@ -43,7 +44,8 @@ fn contents(file: &mut std::fs::File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// For each thread of a process group: its process, name, state, and what it waits for; the kernel's stack where that may be read.
+/// For each thread of a process group: its process, name, state, and what it waits for; the kernel's stack where that
+/// may be read.
 fn whereabouts(group: u32) -> String {
     let mut text = String::new();
     for process in numbered(Path::new("/proc")) {
