@@ -31,7 +31,7 @@ const MOST: usize = 16;
 /// What the program has registered, whole pages.
 static AREAS: [AtomicUsize; MOST] = [const { AtomicUsize::new(0) }; MOST];
 
-/// Where glibc's is, from the thread pointer: this is so since 2.35, and else it is found.
+/// Where glibc's is, from the thread pointer: so in many builds since 2.35, and else it is found.
 static OFFSET: AtomicIsize = AtomicIsize::new(0x9a0);
 
 /// `rseq(2)`, for the program: the memory is made anonymous and stays so.
@@ -82,7 +82,10 @@ pub fn is_known(thread_pointer: usize) -> bool {
     if is_at(usual) {
         return true;
     }
-    if let Some(at) = found_in(near(thread_pointer)) {
+    // glibc's control block lies above the thread pointer, a static program's thread-local variables below.
+    let (near, middle) = (near(thread_pointer), thread_pointer & !(SIZE - 1));
+    let (above, below) = (Range::new(middle, near.end), Range::new(near.start, middle));
+    if let Some(at) = found_in(above).or_else(|| found_in(below)) {
         OFFSET.store(at.wrapping_sub(thread_pointer) as isize, SeqCst);
         return true;
     }
@@ -90,12 +93,17 @@ pub fn is_known(thread_pointer: usize) -> bool {
 }
 
 fn found_in(range: Range) -> Option<usize> {
-    (range.start..range.end).step_by(SIZE).find(|at| is_at(*at))
+    // The usual size everywhere before a larger one anywhere: each question is a system call.
+    SIZES.iter().find_map(|len| (range.start..range.end).step_by(SIZE).find(|at| holds(*at, *len)))
 }
 
 /// Whether this is what is registered. Something must be: else it is now.
 fn is_at(area: usize) -> bool {
-    SIZES.iter().any(|len| matches!(register(area, *len), Err(Errno::EPERM | Errno::EBUSY)))
+    SIZES.iter().any(|len| holds(area, *len))
+}
+
+fn holds(area: usize, len: usize) -> bool {
+    matches!(register(area, len), Err(Errno::EPERM | Errno::EBUSY))
 }
 
 fn register(area: usize, len: usize) -> Result<usize> {

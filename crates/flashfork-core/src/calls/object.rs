@@ -1,7 +1,7 @@
 //! A loaded ELF object, as far as its functions' addresses are asked for (`elf(5)`).
 
-use crate::sys;
-use core::cell::Cell;
+use crate::sys::{self, Result};
+use core::cell::{Cell, RefCell};
 use core::ffi::CStr;
 
 const MAGIC: [u8; 7] = [0x7f, b'E', b'L', b'F', 2, 1, 1];
@@ -34,11 +34,26 @@ const LINKS: usize = 1 << 16;
 /// Entries of the dynamic section that are read at most.
 const ENTRIES: usize = 1 << 10;
 
+/// Bytes that are read at once: part of a page, so that all of them can be read or none. What is asked for are a few
+/// bytes here and there, and a call costs more than the bytes.
+const WINDOW: usize = 512;
+
 /// Reads what may lie anywhere, and knows whether all of it could be read. A file that is mapped for execution need not
 /// be whole, nor an object, nor loaded as one.
-#[derive(Default)]
 pub struct Reader {
     failed: Cell<bool>,
+    /// What was read last, by address.
+    windows: RefCell<[(usize, [u8; WINDOW]); WINDOWS]>,
+}
+
+/// Windows that are kept: headers, symbols, names and the parts of the hash table lie apart.
+const WINDOWS: usize = 8;
+
+impl Default for Reader {
+    fn default() -> Reader {
+        // An address that is not a window's.
+        Reader { failed: Cell::new(false), windows: RefCell::new([(1, [0; WINDOW]); WINDOWS]) }
+    }
 }
 
 impl Reader {
@@ -49,7 +64,22 @@ impl Reader {
 
     /// Fills `bytes`. `None`: they can't be read.
     fn fill(&self, at: usize, bytes: &mut [u8]) -> Option<()> {
-        sys::read_own(at, bytes).inspect_err(|_| self.failed.set(true)).ok()
+        self.read(at, bytes).inspect_err(|_| self.failed.set(true)).ok()
+    }
+
+    fn read(&self, at: usize, bytes: &mut [u8]) -> Result<()> {
+        let (start, offset) = (at & !(WINDOW - 1), at % WINDOW);
+        let Some(within) = offset.checked_add(bytes.len()).filter(|end| *end <= WINDOW) else {
+            return sys::read_own(at, bytes);
+        };
+        let (address, window) = &mut self.windows.borrow_mut()[start / WINDOW % WINDOWS];
+        if *address != start {
+            *address = 1;
+            sys::read_own(start, window)?;
+            *address = start;
+        }
+        bytes.copy_from_slice(&window[offset..within]);
+        Ok(())
     }
 
     fn bytes<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
