@@ -9,7 +9,8 @@ use crate::seal::unseal::unseal;
 use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
 use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
-use crate::threads::{self, Threads, errand};
+use crate::threads::errand::{self, Who};
+use crate::threads::{self, Threads};
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
 
@@ -35,7 +36,8 @@ fn try_everything() -> ! {
     own::measure();
     let _ = sys::reading_implies_executing();
     // As calls on sealed memory do where there are threads; where it fails they do without.
-    let _ = errand::run(|| Ok(()));
+    let _ = errand::run(Who::Thread, || Ok(()));
+    let _ = errand::run(Who::Process, || Ok(()));
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     // SAFETY: a fresh mapping of the child's own.
     let Ok(at) = (unsafe { sys::mmap(0, TRIAL, PROT_READ | PROT_WRITE, flags, -1, 0) }) else { sys::exit(1) };

@@ -177,6 +177,14 @@ pub fn exit(code: i32) -> ! {
     }
 }
 
+/// Ends the calling thread, and the process with its last one (`_exit(2)`, the system call itself).
+pub fn exit_thread() -> ! {
+    loop {
+        // SAFETY: no memory is passed.
+        let _ = unsafe { syscall1(Sysno::exit, 0) };
+    }
+}
+
 pub const RLIMIT_NOFILE: u32 = k::RLIMIT_NOFILE;
 
 /// Whether memory that may be read may be executed, whatever is asked for (`personality(2)`, `READ_IMPLIES_EXEC`).

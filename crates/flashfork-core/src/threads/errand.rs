@@ -1,9 +1,9 @@
-//! Runs something short in a process of its own in the same memory, with descriptors of its own: where the program's
-//! table is full, or its limit low, `/proc` can still be read; and where other threads run, none of these descriptors
-//! is inherited by a child that one of them forks, or takes the number that one of them is about to get.
+//! Runs something short beside the program, in its memory, with descriptors apart: where the program's table is full, or
+//! its limit low, `/proc` can still be read; and where other threads run, none of these descriptors is inherited by a
+//! child that one of them forks, or takes the number that one of them is about to get.
 //!
-//! The process has all signals blocked, is waited for, and leaves nothing behind. It is a child that only `__WALL` and
-//! `__WCLONE` wait for.
+//! Whoever does it has all signals blocked and leaves nothing behind: a thread where there are others, because one of
+//! them may wait for any child at all (`__WALL`), and a process where nobody can, because its limits are its own.
 
 use crate::scratch;
 use crate::state::STATE;
@@ -15,7 +15,16 @@ const STACK: usize = 256 * 1024;
 /// Descriptors it may have at once.
 const DESCRIPTORS: u64 = 16;
 
+/// Who does it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Thread,
+    /// A child that only `__WALL` and `__WCLONE` wait for. May have descriptors whatever the program's limit is.
+    Process,
+}
+
 struct Job<F> {
+    who: Who,
     f: Option<F>,
     done: Result<()>,
 }
@@ -32,28 +41,38 @@ pub fn ask(mut f: impl FnMut() -> Result<()>) -> Result<()> {
         return here;
     }
     let mut asked = false;
-    let there = run(|| {
-        asked = true;
-        f()
-    });
+    let mut by = |who| {
+        run(who, || {
+            asked = true;
+            f()
+        })
+    };
+    let there = match by(if alone { Who::Process } else { Who::Thread }) {
+        // The limit allows no descriptor at all.
+        Err(Errno::EMFILE) if !alone => by(Who::Process),
+        there => there,
+    };
     match (asked, alone) {
         (true, _) => there,
         (false, true) => here,
-        // No process is to be had (`RLIMIT_NPROC`).
+        // No thread is to be had (`RLIMIT_NPROC`).
         (false, false) => f(),
     }
 }
 
 /// Runs `f` that way; gives what it says.
-pub fn run<F: FnOnce() -> Result<()>>(f: F) -> Result<()> {
-    const FLAGS: usize = (k::CLONE_VM | k::CLONE_FILES | k::CLONE_FS | k::CLONE_UNTRACED) as usize;
+pub fn run<F: FnOnce() -> Result<()>>(who: Who, f: F) -> Result<()> {
+    const SHARED: u32 = k::CLONE_VM | k::CLONE_FILES | k::CLONE_FS | k::CLONE_UNTRACED;
+    const THREAD: u32 = k::CLONE_THREAD | k::CLONE_SIGHAND | k::CLONE_SYSVSEM;
     const WCLONE: u32 = 0x8000_0000;
+    let flags = if who == Who::Thread { SHARED | THREAD } else { SHARED };
     let mask = sys::block_signals()?;
     let stack = scratch::map(STACK).inspect_err(|_| sys::restore_signals(mask))?;
-    let (alive, mut job) = (AtomicU32::new(0), Job { f: Some(f), done: Err(Errno::ESRCH) });
+    let (alive, mut job) = (AtomicU32::new(0), Job { who, f: Some(f), done: Err(Errno::ESRCH) });
     // SAFETY: the stack is its own; the job and the word outlive it, because it is waited for below, and nobody else
     // uses them.
-    let child = unsafe { crate::stack::clone_on(stack + STACK, FLAGS, &alive, start::<F>, (&raw mut job).cast()) };
+    let child =
+        unsafe { crate::stack::clone_on(stack + STACK, flags as usize, &alive, start::<F>, (&raw mut job).cast()) };
     if let Ok(child) = child {
         loop {
             match alive.load(SeqCst) {
@@ -61,29 +80,37 @@ pub fn run<F: FnOnce() -> Result<()>>(f: F) -> Result<()> {
                 other => sys::futex_wait(&alive, other),
             }
         }
-        // Somebody else may have waited for it (`__WALL`).
-        let _ = sys::wait(child, WCLONE);
+        if who == Who::Process {
+            // Somebody else may have waited for it (`__WALL`).
+            let _ = sys::wait(child, WCLONE);
+        }
     }
     // SAFETY: nobody uses it any more. A failure would leak the mapping, no more.
     let _ = unsafe { sys::munmap(stack, STACK) };
     sys::restore_signals(mask);
-    // SAFETY: written by the process that has ended, behind the compiler's back.
+    // SAFETY: written by who has ended, behind the compiler's back.
     child.and_then(|_| unsafe { core::ptr::read_volatile(&raw const job.done) })
 }
 
 extern "C" fn start<F: FnOnce() -> Result<()>>(job: *mut u8) -> ! {
-    // SAFETY: whoever made this process passes its own Job<F> and leaves it alone until the end of this process.
+    // SAFETY: whoever made this task passes its own Job<F> and leaves it alone until the end of the task.
     let job = unsafe { &mut *job.cast::<Job<F>>() };
+    let who = job.who;
     job.done = sys::leave_descriptors().and_then(|()| {
         // Limits are each process's own. Where the hard one can't be lifted it is as it is.
-        if let Ok([_, hard]) = sys::getrlimit(RLIMIT_NOFILE) {
+        if who == Who::Process
+            && let Ok([_, hard]) = sys::getrlimit(RLIMIT_NOFILE)
+        {
             let most = hard.max(DESCRIPTORS);
             let _ =
                 sys::setrlimit(RLIMIT_NOFILE, [most, most]).or_else(|_| sys::setrlimit(RLIMIT_NOFILE, [hard, hard]));
         }
         job.f.take().map_or(Err(Errno::ESRCH), |f| f())
     });
-    sys::exit(0)
+    match who {
+        Who::Thread => sys::exit_thread(),
+        Who::Process => sys::exit(0),
+    }
 }
 
 #[cfg(test)]
@@ -93,16 +120,19 @@ mod tests {
     #[test]
     fn has_descriptors_of_its_own_and_the_same_memory() {
         let kept = sys::open(c"/dev/null", sys::O_RDONLY).unwrap();
-        let (mut opened, mut pid) = (-1, 0);
-        let said = run(|| {
-            opened = sys::open(c"/dev/null", sys::O_RDONLY)?;
-            pid = sys::getpid();
-            Err(Errno::ENOSPC)
-        });
-        assert_eq!(said, Err(Errno::ENOSPC));
-        assert_eq!(opened, 0, "an empty table");
-        assert!(pid != sys::getpid() && pid != 0);
-        assert!(sys::identity(kept).is_ok(), "which is not the caller's");
+        for who in [Who::Thread, Who::Process] {
+            let (mut opened, mut pid, mut thread) = (-1, 0, 0);
+            let said = run(who, || {
+                opened = sys::open(c"/dev/null", sys::O_RDONLY)?;
+                (pid, thread) = (sys::getpid(), sys::gettid());
+                Err(Errno::ENOSPC)
+            });
+            assert_eq!(said, Err(Errno::ENOSPC));
+            assert_eq!(opened, 0, "an empty table");
+            assert_eq!(pid == sys::getpid(), who == Who::Thread);
+            assert!(pid != 0 && thread != sys::gettid());
+            assert!(sys::identity(kept).is_ok(), "which is not the caller's");
+        }
         sys::close(kept);
     }
 }
