@@ -1,6 +1,6 @@
-//! Runs something short beside the program, in its memory, with descriptors apart: where the program's table is full, or
-//! its limit low, `/proc` can still be read; and where other threads run, none of these descriptors is inherited by a
-//! child that one of them forks, or takes the number that one of them is about to get.
+//! Runs something short beside the program, in its memory, with descriptors apart: where the program's table is full,
+//! or its limit low, `/proc` can still be read; and where other threads run, none of these descriptors is inherited by
+//! a child that one of them forks, or takes the number that one of them is about to get.
 //!
 //! Whoever does it has all signals blocked and leaves nothing behind: a thread where there are others, because one of
 //! them may wait for any child at all (`__WALL`), and a process where nobody can, because its limits are its own.
