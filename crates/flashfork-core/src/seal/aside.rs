@@ -24,6 +24,7 @@ use crate::state::STATE;
 use crate::sys::{
     self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_NONE, PROT_READ, PROT_WRITE, Result,
 };
+use linux_raw_sys::general as k;
 
 /// Bytes that a seal replaces at a time: nothing is mapped there while they are compared, some tens of microseconds.
 pub const STEP: usize = 256 << 10;
@@ -103,14 +104,27 @@ impl Aside {
         if self.used + range.len() > most.min(self.place.len()) || self.count == STEPS {
             self.settle();
         }
-        if self.place.is_empty() {
+        if self.place.len() < range.len() {
+            self.give_up();
             self.place = reserve(self.step, PROT_NONE)?;
         }
         let old = self.place.start + self.used;
-        // Should this fail and leave a hole here, the hole is ours to close.
         self.used += range.len();
         // SAFETY: the target is ours; the caller answers for the source.
-        unsafe { sys::mremap_fixed(range.start, range.len(), old) }.map(|()| old)
+        let taken = unsafe { sys::mremap_fixed(range.start, range.len(), old) };
+        taken.map(|()| old).inspect_err(|_| self.close(old))
+    }
+
+    /// Reserves the addresses again from which pages, the last that were taken, have gone or to which they have not
+    /// come. Where that fails the place ends before them.
+    fn close(&mut self, old: usize) {
+        let hole = Range::new(old, self.place.start + self.used);
+        self.used -= hole.len();
+        // An mremap that failed early has left the reservation there.
+        if !sys::is_mapped(hole.start, hole.len()) && reserve_at(hole, k::MAP_FIXED_NOREPLACE).is_err() {
+            give_back(Range::new(hole.end, self.place.end));
+            self.place.end = hole.start;
+        }
     }
 
     /// Brings what was written meanwhile from the old pages, just taken, into the copy at `copy`.
@@ -220,7 +234,7 @@ impl Aside {
         for _ in 0..ATTEMPTS {
             // SAFETY: nothing is mapped at the target, and the source is ours.
             if unsafe { sys::mremap_fixed(old, range.len(), range.start) }.is_ok() {
-                return;
+                return self.close(old);
             }
             // SAFETY: the hole is ours to fill; the bytes come from the old pages.
             let filled = unsafe {
@@ -255,9 +269,7 @@ impl Aside {
         }
         let used = Range::new(self.place.start, self.place.start + self.used);
         self.used = 0;
-        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-        // SAFETY: the addresses are ours.
-        if unsafe { sys::mmap(used.start, used.len(), PROT_NONE, flags, -1, 0) }.is_err() {
+        if reserve_at(used, MAP_FIXED).is_err() {
             self.give_up();
         }
     }
@@ -299,6 +311,13 @@ fn reserve(len: usize, prot: u32) -> Result<Range> {
     Ok(Range::new(at, at + len))
 }
 
+/// Reserves addresses that are ours.
+fn reserve_at(range: Range, fixed: u32) -> Result<usize> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed;
+    // SAFETY: as the caller says.
+    unsafe { sys::mmap(range.start, range.len(), PROT_NONE, flags, -1, 0) }
+}
+
 fn give_back(range: Range) {
     if !range.is_empty() {
         // SAFETY: the addresses are ours. A failure would leak them, no more.
@@ -309,12 +328,30 @@ fn give_back(range: Range) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// Addresses are free for moments, and must not be another test's then.
-    fn alone() -> MutexGuard<'static, ()> {
-        static ALONE: Mutex<()> = Mutex::new(());
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Runs a test in a child, where no other thread is: addresses are free for moments, in which another test's thread
+    /// would map something there.
+    fn alone(test: fn()) {
+        // SAFETY: the child has this thread, calls the test, and ends without the harness.
+        match unsafe { libc::fork() } {
+            0 => {
+                let done = std::panic::catch_unwind(test);
+                // What the harness would show is kept in the child's memory.
+                let said = done.as_ref().err().and_then(|said| said.downcast_ref::<String>());
+                let said = said.map_or("", |said| said);
+                // SAFETY: as above; the bytes are ours.
+                unsafe {
+                    libc::write(2, said.as_ptr().cast(), said.len());
+                    libc::_exit(i32::from(done.is_err()))
+                }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: our own child.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0, "how the child ended");
+            }
+        }
     }
 
     /// Memory filled with a byte.
@@ -352,96 +389,100 @@ mod tests {
 
     #[test]
     fn what_was_written_before_the_remap_is_in_the_copy_and_what_comes_later_follows() {
-        let _alone = alone();
-        for prot in [PROT_READ | PROT_WRITE, PROT_READ] {
-            let mut aside = Aside::reserve().unwrap();
-            let (range, old, _) = replaced(&mut aside, prot);
-            assert_eq!((*byte(range.start + PAGE + 7), *byte(range.start)), (2, 1));
-            // Somebody had the page in hand, and writes now.
-            *byte(old + 3 * PAGE) = 3;
-            assert!(aside.look());
-            assert_eq!((*byte(range.start + 3 * PAGE), *byte(range.start + 3 * PAGE + 1)), (3, 1));
-            assert!(!aside.look());
-            if prot & PROT_WRITE != 0 {
-                // What the new page got meanwhile is younger.
-                *byte(range.start + 9) = 4;
-                (*byte(old + 9), *byte(old + 10)) = (5, 5);
-                aside.settle();
-                assert_eq!((*byte(range.start + 9), *byte(range.start + 10)), (4, 5));
+        alone(|| {
+            for prot in [PROT_READ | PROT_WRITE, PROT_READ] {
+                let mut aside = Aside::reserve().unwrap();
+                let (range, old, _) = replaced(&mut aside, prot);
+                assert_eq!((*byte(range.start + PAGE + 7), *byte(range.start)), (2, 1));
+                // Somebody had the page in hand, and writes now.
+                *byte(old + 3 * PAGE) = 3;
+                assert!(aside.look());
+                assert_eq!((*byte(range.start + 3 * PAGE), *byte(range.start + 3 * PAGE + 1)), (3, 1));
+                assert!(!aside.look());
+                if prot & PROT_WRITE != 0 {
+                    // What the new page got meanwhile is younger.
+                    *byte(range.start + 9) = 4;
+                    (*byte(old + 9), *byte(old + 10)) = (5, 5);
+                    aside.settle();
+                    assert_eq!((*byte(range.start + 9), *byte(range.start + 10)), (4, 5));
+                }
+                assert_eq!(aside.kept(), if prot & PROT_WRITE != 0 { 0 } else { range.len() });
             }
-            assert_eq!(aside.kept(), if prot & PROT_WRITE != 0 { 0 } else { range.len() });
-        }
+        });
     }
 
     #[test]
     fn an_unseal_takes_over_what_was_written_since_the_copy_and_later_and_reads_nothing_else() {
-        let _alone = alone();
-        let fd = sys::memfd_create(c"aside").unwrap();
-        sys::ftruncate(fd, BLOCK as u64).unwrap();
-        // SAFETY: a fresh mapping.
-        let at = unsafe { sys::mmap(0, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) }.unwrap();
-        let range = Range::new(at, at + BLOCK);
-        for page in [3, 70, 511] {
-            *byte(at + page * PAGE) = 1;
-        }
-        let copy = filled(BLOCK, 0).start;
-        (*byte(copy + 3 * PAGE), *byte(copy + 70 * PAGE)) = (1, 1);
-        // Page 511 was written behind the copy's back.
-        let mut regions = [crate::proc::pagemap::Region::default(); 8];
-        let mut aside = Aside::for_unseal().unwrap();
-        let mut map = Pagemap::open(&mut regions).unwrap();
-        // SAFETY: only this test uses these.
-        unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, Some(&mut map), || Ok(())) }.unwrap();
-        drop(map);
-        assert_eq!([3, 4, 70, 511].map(|page| *byte(at + page * PAGE)), [1, 0, 1, 1]);
-        let old = aside.kept[0].old;
-        *byte(old + 70 * PAGE + 5) = 2;
-        let mut seen = Vec::new();
-        aside.kept[0].pages.for_each(|at| seen.push(at / PAGE));
-        assert_eq!(seen, [3, 70, 511]);
-        aside.settle();
-        assert_eq!((*byte(at + 70 * PAGE), *byte(at + 70 * PAGE + 5), aside.kept()), (1, 2, 0));
-        sys::close(fd);
+        alone(|| {
+            let fd = sys::memfd_create(c"aside").unwrap();
+            sys::ftruncate(fd, BLOCK as u64).unwrap();
+            // SAFETY: a fresh mapping.
+            let at = unsafe { sys::mmap(0, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) }.unwrap();
+            let range = Range::new(at, at + BLOCK);
+            for page in [3, 70, 511] {
+                *byte(at + page * PAGE) = 1;
+            }
+            let copy = filled(BLOCK, 0).start;
+            (*byte(copy + 3 * PAGE), *byte(copy + 70 * PAGE)) = (1, 1);
+            // Page 511 was written behind the copy's back.
+            let mut regions = [crate::proc::pagemap::Region::default(); 8];
+            let mut aside = Aside::for_unseal().unwrap();
+            let mut map = Pagemap::open(&mut regions).unwrap();
+            // SAFETY: only this test uses these.
+            unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, Some(&mut map), || Ok(())) }.unwrap();
+            drop(map);
+            assert_eq!([3, 4, 70, 511].map(|page| *byte(at + page * PAGE)), [1, 0, 1, 1]);
+            let old = aside.kept[0].old;
+            *byte(old + 70 * PAGE + 5) = 2;
+            let mut seen = Vec::new();
+            aside.kept[0].pages.for_each(|at| seen.push(at / PAGE));
+            assert_eq!(seen, [3, 70, 511]);
+            aside.settle();
+            assert_eq!((*byte(at + 70 * PAGE), *byte(at + 70 * PAGE + 5), aside.kept()), (1, 2, 0));
+            sys::close(fd);
+        });
     }
 
     #[test]
     fn an_exchange_that_fails_leaves_everything_as_it_was() {
-        let _alone = alone();
-        let (range, copy) = (filled(4 * PAGE, 1), filled(4 * PAGE, 1).start);
-        let mut regions = [crate::proc::pagemap::Region::default(); 8];
-        let mut map = Pagemap::open(&mut regions).unwrap();
-        let mut aside = Aside::for_unseal().unwrap();
-        // SAFETY: only this test uses these.
-        let failed =
-            unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, Some(&mut map), || Err(Errno::ENOMEM)) };
-        assert_eq!((failed, *byte(range.start), *byte(range.end - 1)), (Err(Errno::ENOMEM), 1, 1));
-        *byte(range.start) = 3;
-        drop(aside);
-        assert_eq!(*byte(range.start), 3);
+        alone(|| {
+            let (range, copy) = (filled(4 * PAGE, 1), filled(4 * PAGE, 1).start);
+            let mut regions = [crate::proc::pagemap::Region::default(); 8];
+            let mut map = Pagemap::open(&mut regions).unwrap();
+            let mut aside = Aside::for_unseal().unwrap();
+            // SAFETY: only this test uses these.
+            let failed =
+                unsafe { aside.exchange(range, PROT_READ | PROT_WRITE, copy, Some(&mut map), || Err(Errno::ENOMEM)) };
+            assert_eq!((failed, *byte(range.start), *byte(range.end - 1)), (Err(Errno::ENOMEM), 1, 1));
+            *byte(range.start) = 3;
+            drop(aside);
+            assert_eq!(*byte(range.start), 3);
+        });
     }
 
     #[test]
     fn old_pages_go_back_and_places_are_used_again() {
-        let _alone = alone();
-        let mut aside = Aside::reserve().unwrap();
-        let range = filled(STEP, 7);
-        for _ in 0..3 * MOST / STEP {
-            // SAFETY: only this test uses it.
-            unsafe {
-                let old = aside.take(range).unwrap();
-                aside.put_back(range, PROT_READ | PROT_WRITE, old);
+        alone(|| {
+            let mut aside = Aside::reserve().unwrap();
+            let range = filled(STEP, 7);
+            for _ in 0..3 * MOST / STEP {
+                // SAFETY: only this test uses it.
+                unsafe {
+                    let old = aside.take(range).unwrap();
+                    aside.put_back(range, PROT_READ | PROT_WRITE, old);
+                }
+                assert_eq!((*byte(range.start), *byte(range.end - 1)), (7, 7));
+                assert!(aside.used == 0 && sys::is_mapped(aside.place.start, aside.place.len()), "no hole is left");
             }
-            assert_eq!((*byte(range.start), *byte(range.end - 1)), (7, 7));
-        }
-        for _ in 0..2 * STEPS {
-            replaced(&mut aside, PROT_READ | PROT_WRITE);
-        }
-        assert!(aside.kept() <= MOST && aside.count <= STEPS && aside.somebody_writes);
+            for _ in 0..2 * STEPS {
+                replaced(&mut aside, PROT_READ | PROT_WRITE);
+            }
+            assert!(aside.kept() <= MOST && aside.count <= STEPS && aside.somebody_writes);
+        });
     }
 
     #[test]
     fn pages_are_compared_to_the_last_byte() {
-        let _alone = alone();
         let (one, other) = (filled(PAGE, 1).start, filled(PAGE, 1).start);
         // SAFETY: both are whole pages of ours.
         assert!(unsafe { sys::same_page(one, other) });
