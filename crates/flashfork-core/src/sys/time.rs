@@ -1,6 +1,6 @@
 //! Time.
 
-use super::raw::syscall2;
+use super::raw::{syscall0, syscall2};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -15,6 +15,12 @@ pub fn now_ns() -> u64 {
 /// Lets other tasks run for about a millisecond; used between retries.
 pub fn pause_briefly() {
     sleep_ns(1_000_000);
+}
+
+/// Lets others run first (`sched_yield(2)`).
+pub fn give_way() {
+    // SAFETY: no memory is passed.
+    let _ = unsafe { syscall0(Sysno::sched_yield) };
 }
 
 /// Sleeps for about so many nanoseconds, under a second. Waking early is harmless to every caller.

@@ -12,6 +12,9 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
 const STACK: usize = 256 * 1024;
+/// How often others are let run until a thread that has ended is gone. A number that is soon in use again is no reason
+/// to wait for ever.
+const PATIENCE: usize = 1000;
 /// Descriptors it may have at once.
 const DESCRIPTORS: u64 = 16;
 
@@ -80,9 +83,13 @@ pub fn run<F: FnOnce() -> Result<()>>(who: Who, f: F) -> Result<()> {
                 other => sys::futex_wait(&alive, other),
             }
         }
-        if who == Who::Process {
+        match who {
+            // The kernel says a moment early that it is over, and nobody shall count it then.
+            Who::Thread => {
+                (0..PATIENCE).take_while(|_| sys::tgkill(sys::getpid(), child, 0).is_ok()).for_each(|_| sys::give_way())
+            }
             // Somebody else may have waited for it (`__WALL`).
-            let _ = sys::wait(child, WCLONE);
+            Who::Process => drop(sys::wait(child, WCLONE)),
         }
     }
     // SAFETY: nobody uses it any more. A failure would leak the mapping, no more.
@@ -92,18 +99,22 @@ pub fn run<F: FnOnce() -> Result<()>>(who: Who, f: F) -> Result<()> {
     child.and_then(|_| unsafe { core::ptr::read_volatile(&raw const job.done) })
 }
 
+/// In a process of the engine's: has it open what it needs. Limits are each process's own; where the hard one can't be
+/// lifted it is as it is.
+pub(super) fn lift_limit() {
+    if let Ok([_, hard]) = sys::getrlimit(RLIMIT_NOFILE) {
+        let most = hard.max(DESCRIPTORS);
+        let _ = sys::setrlimit(RLIMIT_NOFILE, [most, most]).or_else(|_| sys::setrlimit(RLIMIT_NOFILE, [hard, hard]));
+    }
+}
+
 extern "C" fn start<F: FnOnce() -> Result<()>>(job: *mut u8) -> ! {
     // SAFETY: whoever made this task passes its own Job<F> and leaves it alone until the end of the task.
     let job = unsafe { &mut *job.cast::<Job<F>>() };
     let who = job.who;
     job.done = sys::leave_descriptors().and_then(|()| {
-        // Limits are each process's own. Where the hard one can't be lifted it is as it is.
-        if who == Who::Process
-            && let Ok([_, hard]) = sys::getrlimit(RLIMIT_NOFILE)
-        {
-            let most = hard.max(DESCRIPTORS);
-            let _ =
-                sys::setrlimit(RLIMIT_NOFILE, [most, most]).or_else(|_| sys::setrlimit(RLIMIT_NOFILE, [hard, hard]));
+        if who == Who::Process {
+            lift_limit();
         }
         job.f.take().map_or(Err(Errno::ESRCH), |f| f())
     });

@@ -5,6 +5,7 @@
 //! `__WCLONE` wait for, blocks all signals, and dies with the thread that made it. When it dies the kernel lets all
 //! threads go.
 
+use super::errand::lift_limit;
 use super::pauses::{Asks, Pauses};
 use super::stop::{self, Others};
 use super::stop_by_signal::{ASKED, Desk, Handler};
@@ -215,5 +216,6 @@ fn prepare(pid: i32, thread: i32) -> Result<i32> {
     }
     sys::expect_children()?;
     sys::leave_descriptors()?;
+    lift_limit();
     sys::pidfd_open(pid, thread)
 }
