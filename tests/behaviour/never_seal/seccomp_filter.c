@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         return sandboxed(atoi(argv[1]));
     const int needed[] = {SYS_unshare, SYS_memfd_create, SYS_mremap, SYS_madvise, SYS_ftruncate, SYS_pwrite64, SYS_ioctl, SYS_getrusage,
-                          SYS_close_range};
+                          SYS_close_range, SYS_sched_yield, SYS_tgkill};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         under(needed[i], SECCOMP_RET_KILL_PROCESS, "1");
     under(SYS_memfd_create, SECCOMP_RET_TRAP, "1");

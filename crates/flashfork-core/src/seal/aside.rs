@@ -311,10 +311,10 @@ fn reserve(len: usize, prot: u32) -> Result<Range> {
     Ok(Range::new(at, at + len))
 }
 
-/// Reserves addresses that are ours.
+/// Reserves addresses that are the place's own, with `MAP_FIXED` or `MAP_FIXED_NOREPLACE`.
 fn reserve_at(range: Range, fixed: u32) -> Result<usize> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed;
-    // SAFETY: as the caller says.
+    // SAFETY: what may lie there are old pages that nobody needs any more.
     unsafe { sys::mmap(range.start, range.len(), PROT_NONE, flags, -1, 0) }
 }
 

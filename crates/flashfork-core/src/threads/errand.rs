@@ -85,9 +85,7 @@ pub fn run<F: FnOnce() -> Result<()>>(who: Who, f: F) -> Result<()> {
         }
         match who {
             // The kernel says a moment early that it is over, and nobody shall count it then.
-            Who::Thread => {
-                (0..PATIENCE).take_while(|_| sys::tgkill(sys::getpid(), child, 0).is_ok()).for_each(|_| sys::give_way())
-            }
+            Who::Thread => wait_until_gone(child),
             // Somebody else may have waited for it (`__WALL`).
             Who::Process => drop(sys::wait(child, WCLONE)),
         }
@@ -97,6 +95,17 @@ pub fn run<F: FnOnce() -> Result<()>>(who: Who, f: F) -> Result<()> {
     sys::restore_signals(mask);
     // SAFETY: written by who has ended, behind the compiler's back.
     child.and_then(|_| unsafe { core::ptr::read_volatile(&raw const job.done) })
+}
+
+/// Waits until a thread that has ended is no longer listed. Makes the same calls however long that takes: what tries a
+/// filter must have made them all.
+fn wait_until_gone(thread: i32) {
+    for _ in 0..PATIENCE {
+        sys::give_way();
+        if sys::tgkill(sys::getpid(), thread, 0).is_err() {
+            break;
+        }
+    }
 }
 
 /// In a process of the engine's: has it open what it needs. Limits are each process's own; where the hard one can't be
