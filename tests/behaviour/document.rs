@@ -104,78 +104,82 @@ pub fn every_program_has_a_kind() -> Result<(), Failed> {
 const FORK_SAFETY: &str = "\
 # What a clone shares, and what it must renew
 
-A clone of a process is a fork of it, whatever the engine: nothing here comes from sealing, and all
-of it is as old as fork(2). But a template lives long and has many clones, so that what a
-short-lived child may overlook matters here. Each row links to a small C program that shows it in a
-clone of a sealed process.
+A clone of a process is a fork of it, whatever the engine. Nothing here comes from sealing: all of
+it is as old as fork(2). But a template lives long and has many clones, so what a short-lived child
+may overlook matters here. Each row links to a small C program that shows the behaviour in a clone
+of a sealed process.
 
-Made from the programs in `tests/behaviour/fork_safety`: change those, then
+This document is made from the programs in `tests/behaviour/fork_safety`. Change those, then run
 `UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
 ";
 
 const REFUSED: &str = "
 ## What is refused
 
-Processes whose memory somebody else writes while it is moved, and memory that would not be the same
-afterwards, are not sealed: [NEVER_SEAL.md](NEVER_SEAL.md) has each with its reason and its program.
-Their forks are plain forks, and everything above holds for them too.
+Two kinds of memory are not sealed: memory of processes in which somebody else writes while it is
+moved, and memory that would not be the same afterwards. [NEVER_SEAL.md](NEVER_SEAL.md) lists each
+case with its reason and its program. Forks are plain there, and everything above holds for them,
+too.
 ";
 
 const VARIABLES: &str = "\
 # Environment
 
-Made from `TABLE` in `crates/flashfork-core/src/environment.rs`: change that, then
-`UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
+This document is made from `TABLE` in `crates/flashfork-core/src/environment.rs`. Change that, then
+run `UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
 
 The libraries read no environment variable. The shim (`libflashfork_preload.so`) reads these once,
 when it is loaded:
 ";
 
 const OTHER_VARIABLES: &str = r"
-A value that is wrong, or `odf` where it is not to be had, is told once in a tree of programs: the
-first one that says so puts what it was taken for (`fork`, `refuse`, no path) into its environment.
+If a value is wrong, or `odf` is not available, one line says so, once in a tree of programs. The
+first program that says so replaces the value in its environment by what it took it for (`fork`,
+`refuse`, no path).
 
-`flashfork run` takes the first three as what its options are without being given.
+The first three variables are also the defaults of the options of `flashfork run`.
 
-A program started by AFL as a fork server (descriptors 198 and 199 are open) is sealed before its
-first fork whatever `auto` would say: it is warm then (unless its forks are on demand, which need no
-seal). `AFL_PRELOAD=…/libflashfork_preload.so` is all it takes.
+A program that AFL starts as a fork server (descriptors 198 and 199 are open) is sealed before its
+first fork, whatever `auto` would say, because it is warm then. If its forks are on demand it needs
+no seal. `AFL_PRELOAD=…/libflashfork_preload.so` is all that you have to set.
 
-`flashfork run` puts `verify_asan_link_order=0` before what is in `ASAN_OPTIONS`: gcc's
-AddressSanitizer refuses to start when another library, the shim, comes before it. Where no
-statistics can be kept (no memory, `ulimit -f 0`) the program runs all the same, and one line says
-so.
+`flashfork run` puts `verify_asan_link_order=0` before what is in `ASAN_OPTIONS`, because gcc's
+AddressSanitizer refuses to start when another library, the shim, comes before it. If no statistics
+can be kept (no memory, `ulimit -f 0`) the program runs all the same, and one line says so.
 
-`flashfork warm` sets `NUMEXPR_NUM_THREADS=1` for the program unless it is set, because threads that
-Python's numexpr starts on import would forbid clones.
+`flashfork warm` sets `NUMEXPR_NUM_THREADS=1` for the program unless the variable is set, because
+threads that Python's numexpr starts on import would forbid clones.
 
-The `flashfork` command reads the usual ones: `LD_PRELOAD` (what is there stays, behind the shim),
-`HOME`, `XDG_CACHE_HOME` (kernels, cost model), `XDG_STATE_HOME` (records), `XDG_RUNTIME_DIR` (names
-of templates, the VM daemon's socket; `/tmp/flashfork-UID` without; root's VM daemon is at
-`/run/flashfork`), `PATH`, `TMPDIR`, `NO_COLOR`.
+The `flashfork` command reads the usual variables:
+
+- `LD_PRELOAD`: what is there stays, behind the shim;
+- `HOME`, `XDG_CACHE_HOME` (kernels, cost model), `XDG_STATE_HOME` (records);
+- `XDG_RUNTIME_DIR`: the names of templates and the VM daemon's socket; `/tmp/flashfork-UID` if it
+  is not set. The VM daemon of root is at `/run/flashfork`;
+- `PATH`, `TMPDIR`, `NO_COLOR`.
 
 Tests read `FLASHFORK_TEST_ALL`, `FLASHFORK_SHIM`, `FLASHFORK_ODF_KERNEL` (a bzImage with on-demand
-fork; tests on it are skipped without) and `FLASHFORK_ODF_STEPS` (how long the model checker runs on
-it).
+fork, without which tests on it are skipped) and `FLASHFORK_ODF_STEPS` (how long the model checker
+runs on it).
 ";
 
 const INTRODUCTION: &str = "\
 # What is never sealed, and why
 
-Made from `TABLE` in `crates/flashfork-core/src/never_seal.rs` and from the programs in
-`tests/behaviour`: change those, then
+This document is made from `TABLE` in `crates/flashfork-core/src/never_seal.rs` and from the
+programs in `tests/behaviour`. Change those, then run
 `UPDATE=1 cargo test -p flashfork-tests --test behaviour document`.
 
-`flashfork run --report FILE` says how many ranges of memory each of these applied to. The name in
-the first column is the one in reports and records, and links to a small C program that shows the
+`flashfork run --report FILE` says to how many ranges of memory each of these applied. The name in
+the first column is the one in reports and records. It links to a small C program that shows the
 behaviour.
 ";
 
 const TRAPS: &str = "
 ## Traps
 
-What sealed memory would do otherwise than ordinary memory, if nothing were done about it. Each has
-a program.
+If nothing were done about it, sealed memory would differ from ordinary memory in these ways. Each
+has a program.
 
 ";
 
