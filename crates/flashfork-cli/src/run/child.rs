@@ -2,15 +2,18 @@
 
 use crate::error::CliError;
 use crate::warm::caller;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::signal::{self, SigSet};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, set_parent_process_death_signal,
+    waitid,
+};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 /// What came of it.
@@ -33,11 +36,17 @@ impl Ended {
 }
 
 /// Signals that the program gets in place of this command.
-const PASSED_ON: [Signal; 6] =
-    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
+const PASSED_ON: [signal::Signal; 6] = [
+    signal::Signal::SIGHUP,
+    signal::Signal::SIGINT,
+    signal::Signal::SIGQUIT,
+    signal::Signal::SIGTERM,
+    signal::Signal::SIGUSR1,
+    signal::Signal::SIGUSR2,
+];
 
 /// Those that a terminal sends to the whole group in front.
-const OF_TERMINALS: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
+const OF_TERMINALS: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
 /// Runs the command to its end. The terminal's own signals reach the program directly; those sent to us are passed on,
 /// and those that are ignored or blocked here are so there.
@@ -58,16 +67,17 @@ pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
         Ok(child) => child,
         Err(e) => return Ok(not_started(name, &e)),
     };
-    let process = descriptor(&child).map_err(unable("watch over"))?;
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or_default());
+    let pid = Pid::from_child(&child);
+    // It can be waited for together with signals.
+    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| unable("watch over")(e.into()))?;
     loop {
         let all = [process.as_fd(), signals.as_fd(), changes.as_fd()];
-        let mut ready = all.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match poll(&mut ready, PollTimeout::NONE) {
-            Ok(_) | Err(nix::Error::EINTR) => {}
+        let mut ready = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        match poll(&mut ready, None) {
+            Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(unable("wait for")(e.into())),
         }
-        let ended = ready[0].any().unwrap_or(false);
+        let ended = !ready[0].revents().is_empty();
         let changed = std::iter::from_fn(|| changes.read_signal().ok().flatten()).count() > 0;
         while let Ok(Some(info)) = signals.read_signal() {
             pass_on(&info, pid);
@@ -83,7 +93,7 @@ pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
 
 /// Tells when the program is stopped.
 fn child_signals() -> nix::Result<SignalFd> {
-    let set = SigSet::from(Signal::SIGCHLD);
+    let set = SigSet::from(signal::Signal::SIGCHLD);
     set.thread_block()?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }
@@ -91,48 +101,37 @@ fn child_signals() -> nix::Result<SignalFd> {
 /// Where the program has been stopped this command stops too, or whoever started it would see it run; continued, it
 /// continues the program.
 fn stop_with(program: Pid) {
-    let stopped =
-        |more: WaitPidFlag| match waitid(Id::Pid(program), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | more) {
-            Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
-            _ => None,
-        };
-    if stopped(WaitPidFlag::WNOWAIT).is_none() {
+    let stopped = |more| {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | more;
+        let status = waitid(WaitId::Pid(program), options).ok().flatten()?;
+        Signal::from_named_raw(status.stopping_signal()?)
+    };
+    if stopped(WaitIdOptions::NOWAIT).is_none() {
         return;
     }
     // What a terminal sends to stop or continue both may have reached one of them only.
     std::thread::sleep(Duration::from_millis(5));
-    let Some(signal) = stopped(WaitPidFlag::empty()) else { return };
+    let Some(signal) = stopped(WaitIdOptions::empty()) else { return };
     // Where that one is ignored.
-    let own = if caller::ignored() & caller::bit(signal as i32) == 0 { signal } else { Signal::SIGSTOP };
-    let _ = raise(own);
-    let _ = kill(program, Signal::SIGCONT);
+    let own = if caller::ignored() & caller::bit(signal.as_raw()) == 0 { signal } else { Signal::STOP };
+    let _ = kill_process(getpid(), own);
+    let _ = kill_process(program, Signal::CONT);
 }
 
 /// The program may have ended in this moment; then there is nobody to tell.
 fn pass_on(info: &siginfo, to: Pid) {
-    let signal = PASSED_ON.into_iter().find(|signal| *signal as u32 == info.ssi_signo);
+    let signal = i32::try_from(info.ssi_signo).ok().and_then(Signal::from_named_raw);
     // From a terminal the program has it already.
     let has_it = |signal| info.ssi_code == caller::FROM_KERNEL && OF_TERMINALS.contains(&signal);
     if let Some(signal) = signal.filter(|signal| !has_it(*signal)) {
-        let _ = kill(to, signal);
+        let _ = kill_process(to, signal);
     }
-}
-
-/// One that can be waited for together with signals (`pidfd_open(2)`).
-fn descriptor(child: &Child) -> std::io::Result<OwnedFd> {
-    // SAFETY: takes numbers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) } as RawFd;
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor of this process that nobody else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// In the child, before its exec: signals as this command's caller had them, where Rust's library has its own way; and
 /// the kernel ends the program when this command dies, so that a killed `flashfork run` leaves nothing behind.
 fn as_found(blocked: &SigSet) -> std::io::Result<()> {
-    for signal in [Signal::SIGPIPE, Signal::SIGCHLD].map(|signal| signal as i32) {
+    for signal in [libc::SIGPIPE, libc::SIGCHLD] {
         if caller::ignored() & caller::bit(signal) != 0 {
             // SAFETY: ignoring a signal runs no code.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -143,7 +142,7 @@ fn as_found(blocked: &SigSet) -> std::io::Result<()> {
         unsafe { libc::close(stream) };
     }
     blocked.thread_set_mask()?;
-    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM).map_err(Into::into)
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(Into::into)
 }
 
 fn not_started(name: &OsStr, e: &std::io::Error) -> Outcome {

@@ -2,8 +2,8 @@
 
 use flashfork_core::stats::Stats;
 use memmap2::MmapMut;
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::resource::{Resource, getrlimit};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Resource, getrlimit};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
@@ -22,10 +22,10 @@ impl SharedStats {
         let mut bytes = vec![0; size_of::<Stats>()];
         bytes[..8].copy_from_slice(&Stats::MAGIC.to_ne_bytes());
         // Beyond the limit, which goes for memfds too, a write would come with a signal (SIGXFSZ).
-        if getrlimit(Resource::RLIMIT_FSIZE)?.0 < bytes.len() as u64 {
+        if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes.len() as u64) {
             return Err(ErrorKind::FileTooLarge.into());
         }
-        let mut file = File::from(memfd_create(c"flashfork-stats", MFdFlags::MFD_CLOEXEC)?);
+        let mut file = File::from(memfd_create(c"flashfork-stats", MemfdFlags::CLOEXEC)?);
         // Written, so that no page has to be found later, where there may be none and a signal instead (SIGBUS).
         file.write_all(&bytes)?;
         // SAFETY: the memfd was just made; whoever else maps it only changes 64-bit counters, which are read as

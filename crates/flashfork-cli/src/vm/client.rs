@@ -2,11 +2,11 @@
 
 use crate::error::CliError;
 use flashfork_proto::api::{self, ErrorCode, UPGRADE};
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
+use rustix::process::{Pid, geteuid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,27 +47,20 @@ impl Client {
     /// would get to know what the user does.
     fn connect(&self) -> std::io::Result<UnixStream> {
         let stream = UnixStream::connect(&self.socket)?;
-        let peer = getsockopt(&stream, PeerCredentials)?;
-        // SAFETY: asks for a number.
-        if [unsafe { libc::geteuid() }, 0].contains(&peer.uid()) {
+        let user = credentials(&stream)?.uid;
+        if [geteuid().as_raw(), 0].contains(&user) {
             return Ok(stream);
         }
-        Err(std::io::Error::other(format!(
-            "user {} listens there, neither you nor root: give another --socket",
-            peer.uid()
-        )))
+        Err(std::io::Error::other(format!("user {user} listens there, neither you nor root: give another --socket")))
     }
 
     /// The process that listens.
-    pub fn peer(&self) -> Result<i32, CliError> {
+    pub fn peer(&self) -> Result<Pid, CliError> {
         let failed = || CliError::file("find who listens at", &self.socket);
         let stream = self.connect().map_err(failed())?;
-        let pid = getsockopt(&stream, PeerCredentials).map_err(|e| failed()(e.into()))?.pid();
-        // What a process of another namespace is called here.
-        if pid <= 0 {
-            return Err(failed()(std::io::Error::other("a process that can't be seen from here")));
-        }
-        Ok(pid)
+        let pid = credentials(&stream).map_err(failed())?.pid;
+        // Zero is what a process of another namespace is called here.
+        Pid::from_raw(pid).ok_or_else(|| failed()(std::io::Error::other("a process that can't be seen from here")))
     }
 
     /// Who answers, of whatever version, if it is a daemon.
@@ -171,6 +164,17 @@ impl Client {
             _ => CliError::file("talk to the VM daemon at", &self.socket)(error),
         }
     }
+}
+
+/// Who listens at the other end. rustix has no process whose number is zero, and the kernel has.
+fn credentials(stream: &UnixStream) -> std::io::Result<libc::ucred> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = size_of_val(&found) as libc::socklen_t;
+    let place = (&raw mut found).cast();
+    // SAFETY: `found` is writable and as long as said; see unix(7), SO_PEERCRED.
+    let asked =
+        unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &raw mut length) };
+    if asked == 0 { Ok(found) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// The daemon's own words, if they are.

@@ -4,10 +4,10 @@ use super::client::Client;
 use crate::error::CliError;
 use crate::places;
 use flashfork_proto::api;
-use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -20,15 +20,14 @@ use tempfile::TempDir;
 const START: Duration = Duration::from_secs(10);
 
 /// It ends as soon as it is told to.
-const STOP: Duration = Duration::from_secs(10);
+const STOP: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// Where the user's daemon listens.
 pub fn default_socket() -> PathBuf {
-    // SAFETY: asks for a number.
-    let user = unsafe { libc::geteuid() };
+    let user = geteuid();
     match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if user != 0 && Path::new(&dir).is_absolute() => Path::new(&dir).join("flashfork/vmd.sock"),
-        _ if user == 0 => "/run/flashfork/vmd.sock".into(),
+        Some(dir) if !user.is_root() && Path::new(&dir).is_absolute() => Path::new(&dir).join("flashfork/vmd.sock"),
+        _ if user.is_root() => "/run/flashfork/vmd.sock".into(),
         _ => format!("/tmp/flashfork-{user}/vmd.sock").into(),
     }
 }
@@ -84,8 +83,7 @@ fn make_private(dir: &Path) -> Result<(), CliError> {
 /// Refuses a directory in which others could put a socket or log of theirs.
 fn check_private(dir: &Path) -> Result<(), CliError> {
     let found = fs::symlink_metadata(dir).map_err(CliError::file("look at", dir))?;
-    // SAFETY: asks for a number.
-    let ours = found.is_dir() && found.uid() == unsafe { libc::geteuid() };
+    let ours = found.is_dir() && found.uid() == geteuid().as_raw();
     if ours && found.mode() & 0o022 == 0 {
         return Ok(());
     }
@@ -142,30 +140,17 @@ pub fn stop(socket: &Path) -> Result<bool, CliError> {
     // Whatever else listens isn't ended.
     client.daemon()?;
     let pid = client.peer()?;
-    let failed = |what: &str| CliError::Unable(format!("cannot {what} the VM daemon, process {pid}: {}", last_error()));
-    // SAFETY: takes numbers; see pidfd_open(2).
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        return Err(failed("find"));
-    }
-    // SAFETY: it was just opened, and nothing else has it.
-    let process = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-    let no_details = std::ptr::null::<libc::siginfo_t>();
-    // SAFETY: a descriptor of a process, and numbers; see pidfd_send_signal(2).
-    if unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), libc::SIGTERM, no_details, 0) } < 0 {
-        return Err(failed("end"));
-    }
-    let mut ended = libc::pollfd { fd: process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure, which is writable.
-    match unsafe { libc::poll(&raw mut ended, 1, STOP.as_millis() as i32) } {
-        1 => Ok(true),
+    let failed = |what: &str| {
+        let what = format!("cannot {what} the VM daemon, process {pid}");
+        move |e| CliError::Unable(format!("{what}: {e}"))
+    };
+    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(failed("find"))?;
+    pidfd_send_signal(&process, Signal::TERM).map_err(failed("end"))?;
+    let mut ended = [PollFd::new(&process, PollFlags::IN)];
+    match poll(&mut ended, Some(&STOP)).map_err(failed("wait for"))? {
         0 => Err(CliError::Unable(format!("the VM daemon, process {pid}, was told to end and goes on"))),
-        _ => Err(failed("wait for")),
+        _ => Ok(true),
     }
-}
-
-fn last_error() -> std::io::Error {
-    std::io::Error::last_os_error()
 }
 
 /// A daemon of this command's own, which ends with it and leaves nothing behind.
@@ -181,7 +166,7 @@ impl Private {
         let socket = dir.path().join("vmd.sock");
         let mut command = command(&socket)?;
         // SAFETY: between fork and exec, one system call.
-        unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)?)) };
+        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
         let child = start(&mut command, &socket)?;
         Ok(Self { child, client: Client::new(&socket), _dir: dir })
     }
@@ -268,8 +253,7 @@ mod tests {
         let link = place.path().join("link");
         symlink(place.path(), &link).unwrap();
         assert!(check_private(&link).unwrap_err().to_string().contains("no directory of yours"));
-        // SAFETY: asks for a number.
-        let foreign = if unsafe { libc::geteuid() } == 0 {
+        let foreign = if geteuid().is_root() {
             std::os::unix::fs::chown(&dir, Some(1), None).unwrap();
             dir.as_path()
         } else {

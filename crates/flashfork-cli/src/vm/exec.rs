@@ -3,6 +3,7 @@
 use super::client::Client;
 use super::terminal::{self, Raw};
 use crate::error::CliError;
+use crate::warm::caller;
 use flashfork_proto::agent::{self, AgentError, CHUNK, ErrorKind, Exec, Reply, Request, STDIN_WINDOW};
 use serde_bytes::ByteBuf;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -111,7 +112,7 @@ fn not_started(error: AgentError) -> Result<ExitCode, CliError> {
 /// Catches what goes to a command in a guest; it is kept until there is one.
 pub fn catch() -> Result<Signals, CliError> {
     // What is ignored (nohup, jobs in the background of a script) stays so.
-    let wanted = PASSED_ON.iter().filter(|signal| !is_ignored(**signal));
+    let wanted = PASSED_ON.iter().filter(|signal| caller::ignored() & caller::bit(**signal) == 0);
     Signals::new(wanted).map_err(CliError::file("catch", "signals"))
 }
 
@@ -131,14 +132,6 @@ fn pass_signals(requests: &Requests, terminal: bool, mut signals: Signals, end_a
         }
     });
     Ok(())
-}
-
-fn is_ignored(signal: i32) -> bool {
-    // SAFETY: all zeros are a value of this plain C structure.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: `action` is writable, and nothing is set; see sigaction(2).
-    let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
-    known && action.sa_sigaction == libc::SIG_IGN
 }
 
 /// Sends standard input as the guest takes it. A guest or command that is gone ends it.

@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 use flashfork_proto::agent::TerminalSize;
-use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{IsTerminal, stdin, stdout};
 
 /// What a terminal is taken for that doesn't say how large it is.
@@ -15,14 +15,9 @@ pub fn is_there() -> bool {
 
 /// The size of the terminal that is looked at.
 pub fn size() -> TerminalSize {
-    // SAFETY: all zeros are a value of this plain C structure.
-    let mut size: libc::winsize = unsafe { std::mem::zeroed() };
-    // SAFETY: `size` is writable; see ioctl_tty(2), TIOCGWINSZ.
-    let known = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) } == 0;
-    if known && size.ws_row > 0 && size.ws_col > 0 {
-        TerminalSize { rows: size.ws_row, columns: size.ws_col }
-    } else {
-        UNKNOWN
+    match tcgetwinsize(stdout()) {
+        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => TerminalSize { rows: size.ws_row, columns: size.ws_col },
+        _ => UNKNOWN,
     }
 }
 
@@ -34,11 +29,11 @@ impl Raw {
         if !stdin().is_terminal() {
             return Ok(Self(None));
         }
-        let failed = |errno: nix::Error| CliError::Unable(format!("cannot set up the terminal: {errno}"));
+        let failed = |e| CliError::Unable(format!("cannot set up the terminal: {e}"));
         let before = tcgetattr(stdin()).map_err(failed)?;
         let mut raw = before.clone();
-        cfmakeraw(&mut raw);
-        tcsetattr(stdin(), SetArg::TCSADRAIN, &raw).map_err(failed)?;
+        raw.make_raw();
+        tcsetattr(stdin(), OptionalActions::Drain, &raw).map_err(failed)?;
         Ok(Self(Some(before)))
     }
 }
@@ -47,7 +42,7 @@ impl Drop for Raw {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
             // A terminal that is gone needs no mode.
-            let _ = tcsetattr(stdin(), SetArg::TCSADRAIN, before);
+            let _ = tcsetattr(stdin(), OptionalActions::Drain, before);
         }
     }
 }
