@@ -2,16 +2,19 @@
 //! sample.
 
 mod cell;
+mod digits;
 mod v1;
 
 pub use cell::{sort_names, words};
+pub use digits::kept;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
-use flate2::read::GzDecoder;
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,8 +29,14 @@ pub const SCHEMA: &str = "flashfork.bench/2";
 /// How many samples each round had, among what was observed.
 const SAMPLES_PER_ROUND: &str = "samples_per_round";
 
+/// The samples of the warm-up, among what was observed.
+pub const WARM_UP: &str = "warm_up";
+
 /// The first bytes of what gzip has packed (RFC 1952, section 2.3.1).
-const GZIP: [u8; 2] = [0x1f, 0x8b];
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// And of what bzip2 has.
+const BZIP2: &[u8] = b"BZh";
 
 /// Values by name.
 pub type Values = BTreeMap<String, Value>;
@@ -83,13 +92,13 @@ pub struct Record {
     pub p99: f64,
     /// Largest sample.
     pub max: f64,
-    /// Every sample, in the order it was taken.
+    /// Every sample, in the order it was taken, as [`kept`].
     pub samples: Vec<f64>,
 }
 
 impl Record {
-    /// A record of `samples`, of which nothing else was observed. Fails when there are none, or one is not a finite
-    /// number.
+    /// A record of `samples`, which are [`kept`], and of which nothing else was observed. Fails when there are none, or
+    /// one is not a finite number.
     pub fn new<'a>(
         experiment: &str,
         method: &str,
@@ -97,6 +106,7 @@ impl Record {
         unit: &str,
         samples: Vec<f64>,
     ) -> Result<Self, BenchError> {
+        let samples: Vec<f64> = samples.into_iter().map(kept).collect();
         let Some(Summary { n, min, p50, p90, p99, max, .. }) = Summary::of(&samples) else {
             return Err(BenchError::Unable(format!(
                 "{experiment}, method {method}: no usable samples ({} taken)",
@@ -189,7 +199,8 @@ pub fn of_series<'a, M>(
     series: &Series<M>,
     ended: Ended,
 ) -> Result<Record, BenchError> {
-    let observed = [("warm_up", series.warm_up.clone().into()), ("ended", ended.name().into())];
+    let warm_up: Vec<f64> = series.warm_up.iter().copied().map(kept).collect();
+    let observed = [(WARM_UP, warm_up.into()), ("ended", ended.name().into())];
     Ok(Record::of_rounds(experiment, method, chosen, unit, &series.rounds)?.beside(observed))
 }
 
@@ -226,14 +237,17 @@ impl Document {
         out.flush()
     }
 
-    /// Reads a document written by [`Document::write`], or of schema `flashfork.bench/1`, packed by gzip or not. It
-    /// refuses other schemas, and summaries that contradict their samples.
+    /// Reads a document written by [`Document::write`], or of schema `flashfork.bench/1`, packed by bzip2, by gzip or
+    /// not. It refuses other schemas, and summaries that contradict their samples.
     pub fn read(path: &Path) -> Result<Self, BenchError> {
         let read = |error| BenchError::system(format!("read {}", path.display()), error);
         let mut file = BufReader::new(File::open(path).map_err(read)?);
         let wrong = |why: String| BenchError::Record { path: path.to_owned(), why };
-        let packed = file.fill_buf().map_err(read)?.starts_with(&GZIP);
-        let text: &mut dyn Read = if packed { &mut BufReader::new(GzDecoder::new(file)) } else { &mut file };
+        let text: &mut dyn Read = match file.fill_buf().map_err(read)? {
+            begin if begin.starts_with(BZIP2) => &mut BufReader::new(BzDecoder::new(file)),
+            begin if begin.starts_with(GZIP) => &mut BufReader::new(GzDecoder::new(file)),
+            _ => &mut file,
+        };
         let mut value: Value = serde_json::from_reader(text)
             .map_err(|error| wrong(format!("no records, which experiments write with --records: {error}")))?;
         match value.get("schema").and_then(Value::as_str) {
@@ -276,11 +290,16 @@ mod tests {
     #[test]
     fn a_packed_file_is_read() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("records.json");
         let document = Document::new(HostCard::read().unwrap(), vec![record()]);
-        document.write(&path).unwrap();
-        assert!(std::process::Command::new("gzip").arg(&path).status().unwrap().success());
-        assert_eq!(Document::read(&dir.path().join("records.json.gz")).unwrap(), document);
+        let mut text = Vec::new();
+        document.write_to(&mut text).unwrap();
+        let (gzip, bzip2) = (dir.path().join("records.json.gz"), dir.path().join("records.json.bz2"));
+        let mut packed = flate2::write::GzEncoder::new(File::create(&gzip).unwrap(), flate2::Compression::best());
+        packed.write_all(&text).and_then(|()| packed.finish()).unwrap();
+        let mut packed = bzip2::write::BzEncoder::new(File::create(&bzip2).unwrap(), bzip2::Compression::best());
+        packed.write_all(&text).and_then(|()| packed.finish()).unwrap();
+        assert_eq!(Document::read(&gzip).unwrap(), document);
+        assert_eq!(Document::read(&bzip2).unwrap(), document);
     }
 
     #[test]
@@ -331,7 +350,7 @@ mod tests {
         let mut record = record();
         assert_eq!(record.rounds(), Rounds::independent(&record.samples));
         record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([3, 0, 1]));
-        assert_eq!(record.rounds().0, [vec![22.314, 21.0, 25.125], vec![], vec![1.0 / 3.0]]);
+        assert_eq!(record.rounds().0, [vec![22.32, 21.0, 25.15], vec![], vec![0.3335]]);
         record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([3]));
         assert_eq!(record.rounds(), Rounds::independent(&record.samples), "counts that don't add up are no counts");
         record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([u64::MAX, 5]));

@@ -181,7 +181,8 @@ mod tests {
     fn the_prices_of_a_host_are_found_from_its_records() {
         let model = Model::of(&document([60.2, 0.0557, 2.22]), Method::Fork4k).unwrap();
         for (found, expected) in model.fit.coefficients.iter().zip([60.2, 0.0557, 2.22]) {
-            assert!((found / expected - 1.0).abs() < 1e-6, "{model:?}");
+            // As exactly as the samples are kept.
+            assert!((found / expected - 1.0).abs() < 1e-3, "{model:?}");
         }
         assert_eq!((model.cells.len(), model.fit.residuals.len()), (12, 12));
         assert!(Model::of(&document([60.2, 0.0557, 2.22]), Method::ForkThp).is_none());
