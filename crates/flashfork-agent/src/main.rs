@@ -18,6 +18,7 @@ mod init;
 mod log;
 mod pipes;
 mod ports;
+mod power;
 mod reaper;
 mod renew;
 mod serve;
@@ -27,7 +28,8 @@ mod users;
 
 use std::process::ExitCode;
 
-use serve::{Place, Rights};
+use serve::Place;
+use session::Rights;
 
 const USAGE: &str = "usage: flashfork-agent serve unix:PATH|vsock|/dev/LINE [--system]\n       \
                      flashfork-agent signal fork | done [STATUS [RESULT]] | reset";

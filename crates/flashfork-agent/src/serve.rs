@@ -18,7 +18,7 @@ use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use crate::conn::Conn;
 use crate::log;
 use crate::reaper::Reaper;
-use crate::session;
+use crate::session::{self, Rights};
 
 /// More connections than this at once are closed as they come: each costs a thread.
 const MAX_CONNECTIONS: usize = 64;
@@ -38,15 +38,6 @@ pub enum Place {
     Vsock,
     /// A character device that is one endless connection, such as a serial line.
     Line(PathBuf),
-}
-
-/// What a session may do to the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
-    /// Run commands and hooks.
-    Process,
-    /// Also reseed, set the clock and power off.
-    System,
 }
 
 impl Place {

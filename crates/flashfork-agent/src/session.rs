@@ -11,11 +11,19 @@ use flashfork_proto::{Preamble, Protocol, frame};
 use crate::conn::Conn;
 use crate::exec::Running;
 use crate::reaper::Reaper;
-use crate::serve::Rights;
-use crate::{clock, entropy, exec, hooks, init, log};
+use crate::{clock, entropy, exec, hooks, log, power};
 
 /// Where the kernel tells one boot from another.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// What a session may do to the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Run commands and hooks.
+    Process,
+    /// Also reseed, set the clock and power off.
+    System,
+}
 
 /// A connection over `stream` that has been told who answers; none if that is not possible.
 pub fn greet(stream: File) -> Option<Conn> {
@@ -110,7 +118,7 @@ fn other(request: Request, reaper: &Reaper, rights: Rights, conn: &Conn) -> Repl
             conn.send(&Reply::PoweringOff);
             // The reply has to leave the guest before the guest does.
             thread::sleep(Duration::from_millis(20));
-            failed(ErrorKind::Failed, init::power_off())
+            failed(ErrorKind::Failed, power::end())
         }
         Request::PowerOff if allowed => {
             failed(ErrorKind::Denied, "this agent is not the guest's init, which alone may end it".into())

@@ -10,30 +10,24 @@ mod shell;
 
 use std::fs;
 use std::thread;
-use std::time::Duration;
 
 use flashfork_proto::agent::{MAX_FRAME, Reply};
 use flashfork_proto::{Preamble, Protocol, frame};
-use rustix::process::{Pid, Signal};
-use rustix::system::{RebootCommand, reboot};
 
 use crate::reaper::Reaper;
-use crate::serve::{self, Rights};
-use crate::{log, session, signal};
+use crate::session::Rights;
+use crate::{log, power, serve, session, signal};
 use options::{Options, Ready};
 
 /// What people and tests wait for on the console.
 const READY_LINE: &str = "ready";
-
-/// Time that processes have to end by themselves before the power goes.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// Never returns: the kernel panics when its first process ends.
 pub fn run() -> ! {
     if let Err(message) = start() {
         // Nothing that could be waited for will happen any more.
         log::line(&format!("the guest can't be set up: {message}"));
-        log::line(&off());
+        log::line(&power::off());
     }
     loop {
         thread::park();
@@ -84,26 +78,4 @@ fn report_by_vsock() -> std::io::Result<()> {
     let mut host = serve::connect_to_host()?;
     Preamble(Protocol::Agent).send(&mut host)?;
     frame::write(&mut host, &Reply::Hello(session::hello()), MAX_FRAME).map_err(std::io::Error::other)
-}
-
-/// Ends the guest, for its init; returns only with the reason why it could not.
-pub fn power_off() -> String {
-    // Process 1 is not among those that get it. Both fail only if there are none.
-    let _ = kill_everyone(Signal::TERM);
-    thread::sleep(GRACE);
-    let _ = kill_everyone(Signal::KILL);
-    off()
-}
-
-fn off() -> String {
-    rustix::fs::sync();
-    match reboot(RebootCommand::PowerOff) {
-        Ok(()) => "the machine has no power switch".into(),
-        Err(errno) => format!("the machine does not power off: {errno}"),
-    }
-}
-
-fn kill_everyone(signal: Signal) -> rustix::io::Result<()> {
-    // kill(2) with -1; a process group of 1 is the same number.
-    rustix::process::kill_process_group(Pid::INIT, signal)
 }
