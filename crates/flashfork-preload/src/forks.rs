@@ -37,10 +37,10 @@ fn fork_through(place: &AtomicPtr<c_void>, name: &CStr) -> c_int {
     }
     // SAFETY: libc's fork and _Fork have this type.
     let real = unsafe { core::mem::transmute::<*mut c_void, Fork>(found) };
-    let ours = crate::warm::before_fork();
+    let ours = crate::warm::forked::before();
     // SAFETY: the program's own fork.
     let pid = flashfork_core::fork::fork(|| unsafe { real() }, crate::clock);
-    crate::warm::after_fork(pid, ours);
+    crate::warm::forked::after(pid, ours);
     pid
 }
 

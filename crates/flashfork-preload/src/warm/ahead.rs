@@ -5,9 +5,10 @@
 //! there is none has a clone forked for him.
 
 use super::message::{pass, take};
-use super::prepare::threads;
+use super::process::threads;
+use super::serve;
 use super::take_over::take_over;
-use super::{CLONE, FREE, Slot, TEMPLATE, Template, Wanted, serve};
+use super::template::{Ahead, CLONE, FREE, Slot, TEMPLATE, Template, Wanted};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use flashfork_warm::ReadyAt;
@@ -16,22 +17,6 @@ use flashfork_warm::ReadyAt;
 /// where a clone runs, whose end may come every moment, and is to be told at once.
 const PAUSE: c_int = 1;
 const PAUSE_BESIDE: c_int = 5;
-
-/// The clone that waits for a caller.
-pub struct Ahead {
-    /// Its process; 0 for none.
-    pid: i32,
-    /// The template's end of the socket between them, and the clone's; -1 for none.
-    line: c_int,
-    far: c_int,
-    /// The last one came to nothing: no other is made before somebody wants a clone.
-    failed: bool,
-    /// Clones that have told their end and are not gone yet.
-    pub ending: u64,
-}
-
-/// There is none.
-pub const NONE: Ahead = Ahead { pid: 0, line: -1, far: -1, failed: false, ending: 0 };
 
 /// How long to wait for an event, in milliseconds, before [`begin`]; -1 where none is to be made.
 pub fn patience(template: &Template) -> c_int {

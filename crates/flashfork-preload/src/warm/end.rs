@@ -1,7 +1,8 @@
 //! The end of a clone is told before its memory is taken apart.
 
-use super::prepare::threads;
-use super::{CLONE, ORDER, mapped};
+use super::mapped;
+use super::process::threads;
+use super::template::{CLONE, ORDER};
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;

@@ -1,12 +1,12 @@
 //! Where a program is ready: before `main`, for any dynamically linked one; where it calls, when that was asked for.
 
-use super::{CLONE, MAIN, ORDER, interpreters, python, wait};
+use super::template::{CLONE, MAIN, Main, ORDER};
+use super::wait::wait;
+use super::{interpreters, python};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use flashfork_warm::ReadyAt;
 
-/// A program's `main`.
-pub type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type StartMain =
     unsafe extern "C" fn(Main, c_int, *mut *mut c_char, *mut c_void, *mut c_void, *mut c_void, *mut c_void) -> c_int;
 
@@ -124,13 +124,4 @@ pub unsafe fn ready_call(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int
 
 unsafe extern "C" {
     static mut stdout: *mut libc::FILE;
-}
-
-/// Whether the name of the program's file begins so.
-pub fn name_of_program(start: &[u8]) -> bool {
-    let mut path = [0u8; 4096];
-    // SAFETY: the buffer is as long as said.
-    let len = unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len()) };
-    let path = path.get(..len.max(0) as usize).unwrap_or_default();
-    path.rsplit(|b| *b == b'/').next().is_some_and(|name| name.starts_with(start))
 }

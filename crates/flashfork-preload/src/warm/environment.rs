@@ -1,28 +1,10 @@
 //! What `flashfork warm` tells the shim, in the variable [`WARM`].
 
-use super::ORDER;
 use super::message::close_all;
+use super::template::{ORDER, Order};
 use core::ffi::{CStr, c_int, c_void};
 use flashfork_core::environment::WARM;
 use flashfork_warm::{LONGEST_NAME, ReadyAt};
-
-/// To become a template.
-pub struct Order {
-    /// The process that becomes the template: no child of its warm-up does.
-    pub pid: c_int,
-    /// The socket to the command, until the template is ready.
-    pub control: c_int,
-    /// Where callers come.
-    pub listener: c_int,
-    /// The directory of the names.
-    pub directory: c_int,
-    /// Where the program is ready, if that was said.
-    pub at: Option<ReadyAt>,
-    /// Most clones to make; 0 for any number.
-    pub max: u64,
-    /// The template's name, with its NUL.
-    pub name: [u8; LONGEST_NAME + 1],
-}
 
 /// Run by the loader before the program's own code.
 #[used]

@@ -5,7 +5,7 @@
 //! caller came is in it. An event only says where to look; what counts is which file the name leads to, its length and
 //! when it was written.
 
-use super::Single;
+use super::template::Single;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;

@@ -1,6 +1,6 @@
 //! What files a process has mapped, besides those that it had at the ready point.
 
-use super::Single;
+use super::template::Single;
 use core::ffi::c_int;
 
 /// How many are known; in a template with more none is.

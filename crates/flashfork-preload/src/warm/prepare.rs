@@ -1,10 +1,9 @@
 //! At the ready point: the process becomes a template, or says why not and ends.
 
-use super::environment::Order;
 use super::message::send;
+use super::process::threads;
 use super::serve::{LISTENER, SIGNALS, watch};
-use super::{FREE, SLOTS, Template};
-use core::ffi::CStr;
+use super::template::{FREE, NONE, Order, SLOTS, Template};
 use core::mem::MaybeUninit;
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Error, Pages};
@@ -62,7 +61,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
             paused: false,
             most_descriptors: raise_descriptor_limit(),
             wanted: None,
-            ahead: super::ahead::NONE,
+            ahead: NONE,
             slots: [FREE; SLOTS],
             mask,
             on_child,
@@ -116,16 +115,6 @@ fn alone() -> bool {
         }
     }
     false
-}
-
-/// Threads of this process: the directory has a link for each beside its own two.
-pub fn threads() -> u64 {
-    const TASKS: &CStr = c"/proc/self/task";
-    // SAFETY: writes to a local; all zeros are a value of this plain C structure.
-    unsafe {
-        let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
-        if libc::stat(TASKS.as_ptr(), &raw mut stat) == 0 { stat.st_nlink.saturating_sub(2) } else { 0 }
-    }
 }
 
 /// Blocks all signals and has ended children wait to be asked for. What was before is for the clones.

@@ -4,10 +4,12 @@
 //! program. Clones run what their callers name from the top, with no frame below: tracebacks look as ever. `python.py`
 //! has what is easier said in Python.
 
-use super::entry::name_of_program;
-use super::prepare::threads;
+use super::forked::in_handlers;
+use super::process::{name_of_program, threads};
 use super::take_over::environ;
-use super::{CLONE, Single, ahead, end, files, in_handlers, wait};
+use super::template::{CLONE, Single};
+use super::wait::wait;
+use super::{ahead, end, files};
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute_copy};

@@ -1,6 +1,7 @@
 //! The ready point for languages whose only way to C is `syscall`: a number that no kernel knows.
 
-use super::{CLONE, wait};
+use super::template::CLONE;
+use super::wait::wait;
 use core::ffi::{CStr, c_char};
 use flashfork_core::Errno;
 use flashfork_warm::{CALL_ARGUMENT, CALL_FILE, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt};
@@ -17,7 +18,7 @@ pub unsafe fn call(what: usize, a: usize, to: usize, len: usize) -> Result<isize
         }
         // SAFETY: the caller's string ends with a NUL; one thread at the ready point.
         CALL_FILE => unsafe {
-            if super::ORDER.get().is_some() {
+            if super::template::ORDER.get().is_some() {
                 super::files::note(CStr::from_ptr(a as *const c_char));
             }
             Ok(0)

@@ -3,7 +3,7 @@
 use super::ahead;
 use super::end::{self, told};
 use super::message::{Received, close_all, hung_up, receive, send};
-use super::{FREE, Slot, Template, Wanted};
+use super::template::{FREE, Slot, Template, Wanted};
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, size_of};
 use flashfork_warm::{Ask, Facts, MOST_RUNNING, Step, Tell};

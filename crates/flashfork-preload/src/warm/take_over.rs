@@ -1,7 +1,7 @@
 //! A clone takes over what is its caller's, before any of the program's code runs in it.
 
 use super::message::send;
-use super::{Template, Wanted};
+use super::template::{Given, Template, Wanted};
 use core::ffi::{c_char, c_int};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
@@ -9,21 +9,6 @@ use flashfork_warm::{ReadyAt, Start, Step, Tell};
 
 unsafe extern "C" {
     pub static mut environ: *mut *mut c_char;
-}
-
-/// The caller's arguments and environment, in memory of the clone's own.
-pub struct Given {
-    /// Arguments, without the program's name.
-    pub arguments: &'static [*mut c_char],
-    /// Strings of the environment.
-    pub variables: &'static [*mut c_char],
-    /// Signals that are blocked.
-    pub mask: libc::sigset_t,
-    /// Signals that the caller ignores: bit N-1 for signal N.
-    pub ignored: u64,
-    /// The clone's process, and its template's.
-    pub pid: c_int,
-    pub template: c_int,
 }
 
 /// Takes everything over, tells the caller that the clone has started, and which process it is; or, where that fails,
