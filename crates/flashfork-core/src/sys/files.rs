@@ -40,32 +40,35 @@ pub fn add_seals(fd: i32) -> Result<()> {
 /// Copies memory into a file: `pwrite64(2)` until all is written.
 ///
 /// A source page that can't be read ends in `EFAULT`, never in a signal: that is why the copy goes through the kernel.
-pub fn pwrite_all(fd: i32, mut addr: usize, mut len: usize, mut offset: u64) -> Result<()> {
-    while len > 0 {
+pub fn pwrite_all(fd: i32, addr: usize, len: usize, offset: u64) -> Result<()> {
+    all(addr, len, offset, Errno::ENOSPC, |addr, len, offset| {
         // SAFETY: the kernel only reads the memory, and answers EFAULT where it can't.
-        match unsafe { syscall4(Sysno::pwrite64, fd as usize, addr, len, offset as usize) } {
-            Ok(0) => return Err(Errno::ENOSPC),
-            Ok(n) => {
-                addr += n;
-                len -= n;
-                offset += n as u64;
-            }
-            Err(Errno::EINTR) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
+        unsafe { syscall4(Sysno::pwrite64, fd as usize, addr, len, offset as usize) }
+    })
 }
 
 /// Copies a file's bytes into memory: `pread64(2)` until all is read.
 ///
 /// # Safety
 /// The range is writable memory whose contents may be replaced.
-pub unsafe fn pread_all(fd: i32, mut addr: usize, mut len: usize, mut offset: u64) -> Result<()> {
-    while len > 0 {
+pub unsafe fn pread_all(fd: i32, addr: usize, len: usize, offset: u64) -> Result<()> {
+    all(addr, len, offset, Errno::EIO, |addr, len, offset| {
         // SAFETY: the caller gave the range up to be overwritten.
-        match unsafe { syscall4(Sysno::pread64, fd as usize, addr, len, offset as usize) } {
-            Ok(0) => return Err(Errno::EIO),
+        unsafe { syscall4(Sysno::pread64, fd as usize, addr, len, offset as usize) }
+    })
+}
+
+/// Calls until all bytes are through; `nothing` is what it means that a call moves none.
+fn all(
+    mut addr: usize,
+    mut len: usize,
+    mut offset: u64,
+    nothing: Errno,
+    call: impl Fn(usize, usize, u64) -> Result<usize>,
+) -> Result<()> {
+    while len > 0 {
+        match call(addr, len, offset) {
+            Ok(0) => return Err(nothing),
             Ok(n) => {
                 addr += n;
                 len -= n;

@@ -116,10 +116,16 @@ impl Guest {
         assert!(self.driver.used(TX).is_some());
     }
 
-    /// A stream that the guest has accepted.
-    fn connect(&mut self) -> (UnixStream, u32) {
+    /// The host's end of a stream for which the guest is asked.
+    fn call(&self) -> UnixStream {
         let (host, device) = UnixStream::pair().unwrap();
         self.connector.connect(device.into(), PORT);
+        host
+    }
+
+    /// A stream that the guest has accepted.
+    fn connect(&mut self) -> (UnixStream, u32) {
+        let host = self.call();
         let port = self.expect(REQUEST).host_port;
         self.send(port, RESPONSE, &[]);
         host.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
@@ -178,8 +184,7 @@ fn bytes_go_both_ways_and_streams_end_in_order() {
 #[test]
 fn a_port_where_nobody_listens_ends_the_stream_and_the_next_works() {
     let mut guest = Guest::start();
-    let (mut host, device) = UnixStream::pair().unwrap();
-    guest.connector.connect(device.into(), PORT);
+    let mut host = guest.call();
     let port = guest.expect(REQUEST).host_port;
     guest.send(port, RST, &[]);
     assert!(ended(&mut host));
@@ -214,8 +219,7 @@ fn the_guest_reaches_nothing_on_the_host_by_itself() {
 #[test]
 fn no_more_is_sent_than_the_guest_has_room_for() {
     let mut guest = Guest::start();
-    let (mut host, device) = UnixStream::pair().unwrap();
-    guest.connector.connect(device.into(), PORT);
+    let mut host = guest.call();
     let port = guest.expect(REQUEST).host_port;
     guest.send_with(port, RESPONSE, 0, (10, 0), &[]);
     host.write_all(&[7; 25]).unwrap();
@@ -264,8 +268,7 @@ fn the_guest_hears_of_room_that_becomes_free() {
 fn packets_wait_for_buffers_and_nothing_is_lost_or_spins() {
     let mut guest = Guest::without_buffers();
     guest.give_event_buffers();
-    let (mut host, device) = UnixStream::pair().unwrap();
-    guest.connector.connect(device.into(), PORT);
+    let mut host = guest.call();
     guest.driver.settle();
     guest.give_buffers(1);
     let port = guest.expect(REQUEST).host_port;
@@ -293,8 +296,7 @@ fn event_buffers_that_come_back_one_by_one_say_that_the_guest_has_forgotten() {
     connector.set_cid(CID);
     let driver = parent.driver.restored(Box::new(Vsock::new(connector.clone())), &state);
     let mut clone = Guest { driver, connector, next: parent.next };
-    let (_host, device) = UnixStream::pair().unwrap();
-    clone.connector.connect(device.into(), PORT);
+    let _host = clone.call();
     clone.driver.transport().resume();
     for _ in 0..8 {
         assert!(clone.driver.used(EVENT).is_some());
@@ -320,8 +322,7 @@ fn after_a_restore_connections_are_dead_and_new_ones_wait_until_the_guest_has_fo
     connector.set_cid(CID);
     let driver = parent.driver.restored(Box::new(Vsock::new(connector.clone())), &state);
     let mut clone = Guest { driver, connector, next: parent.next };
-    let (mut host, device) = UnixStream::pair().unwrap();
-    clone.connector.connect(device.into(), PORT);
+    let mut host = clone.call();
     clone.driver.transport().resume();
     for _ in 0..8 {
         let (_, length) = clone.driver.used(EVENT).expect("TRANSPORT_RESET");
@@ -369,13 +370,7 @@ fn many_streams_at_once_and_more_than_there_may_be() {
     for (n, (host, _)) in streams.iter_mut().enumerate() {
         assert_eq!(read(host, 4), (n as u32).to_le_bytes());
     }
-    let more: Vec<_> = (0..100)
-        .map(|_| {
-            let (host, device) = UnixStream::pair().unwrap();
-            guest.connector.connect(device.into(), PORT);
-            host
-        })
-        .collect();
+    let more: Vec<_> = (0..100).map(|_| guest.call()).collect();
     for _ in 0..56 {
         guest.expect(REQUEST);
     }
