@@ -2,7 +2,7 @@
 
 /// The sample as records keep it: to within a thousandth of itself, in four digits, of which the last is even, a
 /// multiple of five or zero, as far as that allows. Noise is larger than that by far, and digits of noise can't be
-/// packed: they were two thirds of what records took.
+/// packed.
 pub fn kept(sample: f64) -> f64 {
     let scientific = format!("{sample:e}");
     // What is no finite number has no exponent.
