@@ -15,6 +15,9 @@ pub enum CliError {
     /// The cost model could not be made.
     #[error(transparent)]
     Seal(#[from] flashfork::SealError),
+    /// Something with templates and their clones failed.
+    #[error(transparent)]
+    Templates(#[from] flashfork_templates::Error),
     /// A file operation failed.
     #[error("can't {what} {}: {source}", path.display())]
     File {

@@ -6,7 +6,10 @@ use crate::{Reader, Writer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     /// A clone. One connection is one clone: when the caller's end is closed, the clone is killed.
-    Clone,
+    Clone {
+        /// Whether the caller is one job with it, as a shell's command is: it is stopped and continued with its clone.
+        job: bool,
+    },
     /// What there is to know: [`crate::Facts`].
     Status,
     /// No more clones: the name goes at once, the process when its last clone has ended.
@@ -27,24 +30,25 @@ impl Ask {
     /// As it is sent.
     #[must_use]
     pub fn encode(self) -> [u8; Self::LEN] {
-        let (kind, signal, group) = match self {
-            Ask::Clone => (1, 0, false),
+        let (kind, signal, whole) = match self {
+            Ask::Clone { job } => (1, 0, job),
             Ask::Status => (2, 0, false),
             Ask::Retire => (3, 0, false),
             Ask::Signal { signal, group } => (4, signal, group),
         };
-        Writer::new().put(kind).signed(signal).put(u64::from(group)).0
+        Writer::new().put(kind).signed(signal).put(u64::from(whole)).0
     }
 
     /// As it was received; `None` for bytes that are none of these.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Ask> {
         let mut r = Reader(bytes);
-        Some(match r.get()? {
-            1 => Ask::Clone,
+        let (kind, signal, whole) = (r.get()?, r.signed()?, r.get()? != 0);
+        Some(match kind {
+            1 => Ask::Clone { job: whole },
             2 => Ask::Status,
             3 => Ask::Retire,
-            4 => Ask::Signal { signal: r.signed()?, group: r.get()? != 0 },
+            4 => Ask::Signal { signal, group: whole },
             _ => return None,
         })
     }
@@ -57,7 +61,9 @@ mod tests {
     #[test]
     fn every_request_comes_back_as_it_was_sent() {
         let signal = Ask::Signal { signal: 15, group: true };
-        for ask in [Ask::Clone, Ask::Status, Ask::Retire, signal, Ask::Signal { signal: 2, group: false }] {
+        let clones = [Ask::Clone { job: true }, Ask::Clone { job: false }];
+        let others = [Ask::Status, Ask::Retire, signal, Ask::Signal { signal: 2, group: false }];
+        for ask in clones.into_iter().chain(others) {
             assert_eq!(Ask::decode(&ask.encode()), Some(ask));
         }
     }

@@ -1,22 +1,25 @@
-//! What the command `flashfork` and a template say to each other.
+//! What a caller, such as the command `flashfork`, and a template say to each other. `flashfork-templates` is the
+//! library for callers; it is another crate, because the shim, which can't have std, is built together with it.
 //!
 //! They talk over a Unix socket of type `SOCK_SEQPACKET`, so a message is never cut or joined. Both ends run on one
 //! machine and come from one build directory or package; numbers are in the machine's byte order. A template is a
 //! process in which neither an allocator nor a panic is welcome: everything here has a fixed size, and bytes that make
 //! no sense give `None`.
 //!
-//! - [`Ask`]: command to template. [`Ask::Clone`] carries the descriptors listed in [`DESCRIPTORS`].
-//! - [`Tell`]: template to command.
+//! - [`Ask`]: caller to template. [`Ask::Clone`] carries the descriptors listed in [`DESCRIPTORS`].
+//! - [`Tell`]: template to caller.
 //! - [`Start`]: what a clone takes over from its caller, in a memfd that the clone maps.
 #![cfg_attr(not(test), no_std)]
 
 mod ask;
 mod facts;
+mod name;
 mod start;
 mod tell;
 
 pub use ask::Ask;
 pub use facts::{Facts, ReadyAt};
+pub use name::{LONGEST_NAME, NAME_RULE, is_name};
 pub use start::{LIMITS, START_MAGIC, Start};
 pub use tell::{Step, Tell};
 
@@ -29,9 +32,6 @@ pub const MOST_RUNNING: usize = 4096;
 
 /// Callers that may wait to be heard (`listen(2)`).
 pub const WAITING: i32 = 4095;
-
-/// Longest name of a template, in bytes.
-pub const LONGEST_NAME: usize = 64;
 
 /// Number of the system call that the shim answers in place of the kernel, for programs in languages whose only way to
 /// C is `syscall`. Its first argument is one of the `CALL_` constants; outside a template and its clones it fails with

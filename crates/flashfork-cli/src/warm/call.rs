@@ -1,17 +1,16 @@
 //! `flashfork clone`.
 
-use super::link::{Found, Heard, LOOK, Link, Silence, State, nobody};
-use super::names::{Name, Names, working_directory};
-use super::{caller, start};
+use super::caller;
 use crate::error::CliError;
-use flashfork_warm::{Ask, MOST_RUNNING, Step, Tell};
+use flashfork_templates::{Asked, Name, News, Run, Template};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::Pid;
-use std::ffi::OsString;
-use std::os::fd::{AsFd, AsRawFd};
-use std::time::{Duration, Instant};
+use std::ffi::{CStr, OsStr, OsString};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 /// Signals that the clone gets in place of this command; the first ones end a program that hasn't said otherwise.
 const PASSED_ON: [Signal; 13] = [
@@ -31,95 +30,72 @@ const PASSED_ON: [Signal; 13] = [
 ];
 const ENDING: usize = 7;
 
-/// How long a template may take to make a clone: it makes one after the other, for as many callers as come.
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Runs a clone with these arguments to its end. Gives the exit code.
 pub fn clone(name: &Name, arguments: &[OsString]) -> Result<u8, CliError> {
-    let names = Names::open()?;
-    let link = match Link::find(&names, name)? {
-        Found::Alive(link) => link,
-        Found::Stopped(link) => return Err(link.silent(name, Silence::Stopped, LIMIT)),
-        Found::Nobody => return Err(nobody(name)),
-        Found::Dead => {
-            names.clear(name)?;
-            return Err(gone(name));
-        }
-    };
-    // First of all: the clone blocks and ignores what this process did when it was started.
-    let start = start::file(arguments.iter().map(OsString::as_os_str))?;
-    let directory = working_directory().map_err(|e| {
-        CliError::Unable(format!("can't open the working directory, where the clone is to run: {}", e.desc()))
-    })?;
+    let names = super::names()?;
+    let template = Template::named(&names, name.clone());
+    // The clone blocks and ignores what this process did when it was started.
+    let run = template.run().args(arguments).streams(streams()).umask(caller::umask()).one_job();
+    let run = with_environment(run).ignored(caller::ignored()).blocked(caller::blocked());
+    let request = run.connect()?;
     let signals = caller::take_signals(&PASSED_ON)?;
-    let (start_fd, directory_fd) = (start.as_raw_fd(), directory.as_raw_fd());
-    match link.ask(Ask::Clone, &[start_fd, directory_fd, 0, 1, 2]) {
-        Ok(()) => drop(start),
-        Err(nix::Error::EPIPE | nix::Error::ECONNRESET) => return Err(gone(name)),
-        Err(e) => return Err(CliError::Unable(format!("can't ask the template {name} for a clone: {}", e.desc()))),
+    Running { asked: request.ask()?, signals }.attend()
+}
+
+/// This process's own.
+fn streams() -> [Option<BorrowedFd<'static>>; 3] {
+    // SAFETY: Rust's runtime opens those that are missing; before it has started there are all.
+    [0, 1, 2].map(|stream| (!caller::was_closed(stream)).then(|| unsafe { BorrowedFd::borrow_raw(stream) }))
+}
+
+unsafe extern "C" {
+    static environ: *const *const libc::c_char;
+}
+
+/// The environment as it is, word for word.
+fn with_environment(mut run: Run<'_>) -> Run<'_> {
+    // SAFETY: a table of strings that a null ends; nothing changes the environment of this process.
+    unsafe {
+        let mut next = environ;
+        while !next.is_null() && !(*next).is_null() {
+            run = run.variable(OsStr::from_bytes(CStr::from_ptr(*next).to_bytes()));
+            next = next.add(1);
+        }
     }
-    Running { name, link: &link, signals: &signals, clone: None }.attend()
+    run
 }
 
 /// A clone, or the wait for it.
-struct Running<'a> {
-    name: &'a Name,
-    link: &'a Link,
-    signals: &'a SignalFd,
-    /// Its process, once it has started.
-    clone: Option<i32>,
+struct Running {
+    asked: Asked,
+    signals: SignalFd,
 }
 
-impl Running<'_> {
+impl Running {
     /// Until the clone ends: its signals to it, its exit status from it. The template stops and continues this command
     /// with its clone.
     fn attend(mut self) -> Result<u8, CliError> {
-        let asked = Instant::now();
         loop {
-            let (link, signals) = (self.link.as_fd(), self.signals.as_fd());
-            let mut ready = [PollFd::new(link, PollFlags::POLLIN), PollFd::new(signals, PollFlags::POLLIN)];
-            let look = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::ZERO);
-            match poll(&mut ready, if self.clone.is_some() { PollTimeout::NONE } else { look }) {
+            let (clone, signals) = (self.asked.as_fd(), self.signals.as_fd());
+            let mut ready = [PollFd::new(clone, PollFlags::POLLIN), PollFd::new(signals, PollFlags::POLLIN)];
+            let look = PollTimeout::try_from(Asked::LOOK).unwrap_or(PollTimeout::ZERO);
+            match poll(&mut ready, if self.asked.pid().is_some() { PollTimeout::NONE } else { look }) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
                 Err(e) => return Err(CliError::Unable(format!("can't wait for the clone: {}", e.desc()))),
             }
             let signalled = ready[1].any().unwrap_or(false);
             // Before the signals: one that was sent because of what the clone does finds that it has started.
-            while let Some(heard) = self.link.hear() {
-                if let Some(end) = self.told(&heard)? {
-                    return Ok(end);
+            while let Some(news) = self.asked.hear()? {
+                match news {
+                    News::Started { .. } => let_go_of_streams(),
+                    News::Changed(files) => crate::output::complain(&CliError::Unable(files.to_string())),
+                    News::Ended(status) => return Ok(exit_code(status)),
                 }
             }
             if signalled {
                 self.pass_on();
-            } else if self.clone.is_none() {
-                self.look(asked)?;
-            }
-        }
-    }
-
-    /// The exit code, if this was the end.
-    fn told(&mut self, heard: &Heard) -> Result<Option<u8>, CliError> {
-        match *heard {
-            Heard::Tell(Tell::Started { pid }) => {
-                self.clone = Some(pid);
-                let_go_of_streams();
-                Ok(None)
-            }
-            Heard::Tell(Tell::Changed { count, name }) => {
-                crate::output::complain(&changed(self.name, count, &name));
-                Ok(None)
-            }
-            Heard::Tell(Tell::Ended { status }) => Ok(Some(exit_code(status))),
-            Heard::Tell(Tell::Failed { step: Step::Request, .. } | Tell::Facts(_) | Tell::Refused { .. })
-            | Heard::Nonsense => Err(self.link.misunderstood(self.name)),
-            Heard::Tell(Tell::Failed { step, errno }) => Err(no_clone(self.name, step, errno)),
-            Heard::End => {
-                // The clone itself ends with its template; what it has started in its group would not.
-                if let Some(pid) = self.clone {
-                    let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
-                }
-                Err(gone(self.name))
+            } else if self.asked.pid().is_none() {
+                self.asked.look()?;
             }
         }
     }
@@ -128,31 +104,20 @@ impl Running<'_> {
         while let Ok(Some(info)) = self.signals.read_signal() {
             let signal = info.ssi_signo as i32;
             // Nobody has seen anything of the clone, which may never be: it ends with this command.
-            if self.clone.is_none()
+            if self.asked.pid().is_none()
                 && let Some(ending) = PASSED_ON[..ENDING].iter().find(|s| **s as i32 == signal)
             {
                 caller::end_by(*ending);
             }
             // The clone goes on already.
-            let from_template = self.link.template.is_some_and(|pid| pid.as_raw() as u32 == info.ssi_pid);
+            let from_template = self.asked.template().is_some_and(|pid| pid as u32 == info.ssi_pid);
             if signal == libc::SIGCONT && from_template {
                 continue;
             }
-            // A stopped job is continued as a whole. A template that is gone is told of by the link; one that has not
-            // read hundreds of signals before will not miss this.
+            // A stopped job is continued as a whole. A template that is gone is told of by its connection; one that has
+            // not read hundreds of signals before will not miss this.
             let group = info.ssi_code == caller::FROM_KERNEL || signal == libc::SIGCONT;
-            let _ = self.link.ask(Ask::Signal { signal, group }, &[]);
-        }
-    }
-
-    /// Whether there is hope for a clone.
-    fn look(&self, asked: Instant) -> Result<(), CliError> {
-        let silent = |why| Err(self.link.silent(self.name, why, LIMIT));
-        match self.link.state() {
-            State::Stopped => silent(Silence::Stopped),
-            State::Gone => Err(gone(self.name)),
-            State::Runs if asked.elapsed() > LIMIT => silent(Silence::Mute),
-            State::Runs => Ok(()),
+            let _ = self.asked.signal(signal, group);
         }
     }
 }
@@ -168,46 +133,7 @@ fn let_go_of_streams() {
 }
 
 /// What a shell would make of it.
-fn exit_code(status: i32) -> u8 {
-    let code = if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
-    u8::try_from(code).unwrap_or(1)
-}
-
-/// The clone runs what was there.
-fn changed(template: &Name, count: u64, name: &[u8]) -> CliError {
-    let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
-    let file = String::from_utf8_lossy(&name[..end]).replace(char::is_control, "?");
-    let others = if count > 1 { format!(" and {} other files", count - 1) } else { String::new() };
-    CliError::Unable(format!(
-        "{file}{others} changed since {template} was warmed, and this clone runs what was there before: `flashfork rm {template}`, then warm it again"
-    ))
-}
-
-fn gone(name: &Name) -> CliError {
-    CliError::Unable(format!(
-        "the template {name} has ended, and its clones with it; `flashfork warm {name} -- COMMAND` makes a new one"
-    ))
-}
-
-fn no_clone(name: &Name, step: Step, errno: i32) -> CliError {
-    let why = nix::Error::from_raw(errno).desc();
-    CliError::Unable(match step {
-        Step::TooMany => format!(
-            "{MOST_RUNNING} clones of {name} run, no more can; wait until some have ended, or warm another template"
-        ),
-        Step::Retired => {
-            format!("the template {name} is being removed; `flashfork warm {name} -- COMMAND` makes a new one")
-        }
-        Step::Fork => format!(
-            "can't fork a clone of {name}: {why}; free memory, or raise the limits its template was warmed under"
-        ),
-        Step::Descriptors => format!(
-            "the template {name} is out of descriptors, of which it needs one for each clone that runs: wait until some have ended, or warm it under a higher limit (ulimit -n)"
-        ),
-        Step::Directory => format!("a clone of {name} can't go to the working directory: {why}; run it elsewhere"),
-        Step::Streams => format!("a clone of {name} can't take the standard streams: {why}"),
-        Step::Map | Step::Wait | Step::Request => {
-            format!("a clone of {name} can't take its arguments: {why}; free memory, or raise its limit (ulimit -v)")
-        }
-    })
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

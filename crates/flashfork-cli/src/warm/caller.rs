@@ -1,7 +1,6 @@
 //! What this process is to the kernel, for a clone that takes it over.
 
 use crate::error::CliError;
-use flashfork_warm::{LIMITS, START_MAGIC, Start};
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -70,35 +69,8 @@ pub fn end_by(signal: Signal) -> ! {
     std::process::exit(128 + signal as i32)
 }
 
-/// This process, with room for what comes behind it in the memfd.
-pub fn describe() -> Start {
-    let mut start = Start {
-        magic: START_MAGIC,
-        len: 0,
-        arguments: 0,
-        variables: 0,
-        umask: umask(),
-        nice: 0,
-        blocked: blocked(),
-        ignored: ignored(),
-        closed: CLOSED.load(Relaxed),
-        cpus: [0; 16],
-        limits: [[0; 2]; LIMITS],
-    };
-    // SAFETY: the structures are writable and as long as said; the calls can't fail for the calling process.
-    unsafe {
-        start.nice = libc::getpriority(libc::PRIO_PROCESS, 0);
-        libc::sched_getaffinity(0, size_of_val(&start.cpus), (&raw mut start.cpus).cast());
-        for (which, limit) in start.limits.iter_mut().enumerate() {
-            let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            libc::getrlimit(which as libc::__rlimit_resource_t, &raw mut now);
-            *limit = [now.rlim_cur, now.rlim_max];
-        }
-    }
-    start
-}
-
-fn umask() -> u32 {
+/// The mask for new files.
+pub fn umask() -> u32 {
     // SAFETY: takes and gives a number; it can only be read by being set.
     unsafe {
         let mask = libc::umask(0o077);
@@ -107,7 +79,8 @@ fn umask() -> u32 {
     }
 }
 
-fn blocked() -> u64 {
+/// Signals that are blocked now.
+pub fn blocked() -> u64 {
     // SAFETY: all zeros are a value of this plain C structure; nothing is set.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

@@ -1,13 +1,9 @@
 //! `flashfork ls` and `flashfork rm`.
 
-use super::link::{Found, Heard, LIMIT, Link, Silence};
-use super::names::{Name, Names};
 use crate::error::CliError;
 use crate::output::say;
-use flashfork_warm::{Ask, Facts, ReadyAt, Tell};
-use std::path::Path;
+use flashfork_templates::{Listed, Name, ReadyAt, Removed, State, Template};
 use std::process::ExitCode;
-use std::time::Instant;
 
 /// One line of the list. What only the template knows is missing of one that doesn't answer.
 #[derive(serde::Serialize)]
@@ -27,22 +23,7 @@ struct Row {
 
 /// Lists the templates that live, also those that don't answer; names of others are removed.
 pub fn ls(json: bool) -> Result<ExitCode, CliError> {
-    let names = Names::open()?;
-    let mut asked = Vec::new();
-    for name in names.all()? {
-        match Link::find(&names, &name)? {
-            Found::Alive(link) | Found::Stopped(link) => {
-                // One that has just ended is seen below.
-                let _ = link.ask(Ask::Status, &[]);
-                asked.push((link, name));
-            }
-            Found::Dead => names.clear(&name)?,
-            Found::Nobody => {}
-        }
-    }
-    // All together: what many don't answer takes no longer than what one doesn't.
-    let until = Instant::now() + LIMIT;
-    let rows = asked.iter().filter_map(|(link, name)| row(&names, name, link, until)).collect::<Vec<_>>();
+    let rows = super::names()?.templates()?.into_iter().map(row).collect::<Vec<_>>();
     if json {
         let text = serde_json::to_string_pretty(&rows).map_err(|e| CliError::Unable(e.to_string()))?;
         say(&text)?;
@@ -54,13 +35,13 @@ pub fn ls(json: bool) -> Result<ExitCode, CliError> {
 
 /// Removes templates. Each name is gone afterwards, whoever removed it, but for those whose templates can't be asked.
 pub fn rm(all: &[Name]) -> Result<ExitCode, CliError> {
-    let names = Names::open()?;
+    let names = super::names()?;
     let mut failed = None;
     for name in all {
-        match remove(&names, name) {
-            Ok(gone) => say(&gone)?,
+        match Template::named(&names, name.clone()).remove() {
+            Ok(removed) => say(&told(name, removed))?,
             Err(e) => {
-                if let Some(before) = failed.replace(e) {
+                if let Some(before) = failed.replace(CliError::from(e)) {
                     crate::output::complain(&before);
                 }
             }
@@ -70,62 +51,36 @@ pub fn rm(all: &[Name]) -> Result<ExitCode, CliError> {
 }
 
 /// What has become of one.
-fn remove(names: &Names, name: &Name) -> Result<String, CliError> {
-    let link = match Link::find(names, name)? {
-        Found::Alive(link) | Found::Stopped(link) => link,
-        Found::Dead => {
-            names.clear(name)?;
-            return Ok(format!("removed {name}, which had ended"));
-        }
-        Found::Nobody => return Ok(format!("there is no template {name}")),
-    };
-    // One that has just ended is seen below.
-    let _ = link.ask(Ask::Retire, &[]);
-    match link.answer(Instant::now() + LIMIT) {
-        Ok(Heard::Tell(Tell::Facts(Facts { running: 0, .. }))) => Ok(format!("removed {name}")),
-        Ok(Heard::Tell(Tell::Facts(Facts { running: 1, .. }))) => Ok(format!("removed {name}; its last clone runs on")),
-        Ok(Heard::Tell(Tell::Facts(facts))) => Ok(format!("removed {name}; its {} clones run on", facts.running)),
-        Ok(Heard::Tell(_) | Heard::Nonsense) => Err(link.misunderstood(name)),
-        Ok(Heard::End) => {
-            names.clear(name)?;
-            Ok(format!("removed {name}"))
-        }
-        Err(why) => Err(link.silent(name, why, LIMIT)),
+fn told(name: &Name, removed: Removed) -> String {
+    match removed {
+        Removed::Gone => format!("removed {name}"),
+        Removed::ClonesRun(1) => format!("removed {name}; its last clone runs on"),
+        Removed::ClonesRun(running) => format!("removed {name}; its {running} clones run on"),
+        Removed::HadEnded => format!("removed {name}, which had ended"),
+        Removed::Nobody => format!("there is no template {name}"),
     }
 }
 
-/// `None` of a template that has just ended.
-fn row(names: &Names, name: &Name, link: &Link, until: Instant) -> Option<Row> {
-    let (state, facts) = match link.answer(until) {
-        Ok(Heard::Tell(Tell::Facts(facts))) => ("waiting", Some(facts)),
-        Ok(Heard::End) => return None,
-        Ok(Heard::Tell(_) | Heard::Nonsense) => ("strange", None),
-        Err(Silence::Stopped) => ("stopped", None),
-        Err(Silence::Mute) => ("silent", None),
+fn row(template: Listed) -> Row {
+    let (state, facts) = match template.state {
+        State::Waiting(facts) => ("waiting", Some(facts)),
+        State::Stopped => ("stopped", None),
+        State::Silent => ("silent", None),
+        State::Strange => ("strange", None),
     };
-    let pid = facts.map(|facts| facts.pid).or(link.template.map(nix::unistd::Pid::as_raw));
-    let command = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok()).unwrap_or_default();
-    let words = command.split(|b| *b == 0).map(String::from_utf8_lossy);
-    Some(Row {
-        name: name.to_string(),
-        pid,
+    Row {
+        name: template.name.to_string(),
+        pid: template.pid,
         state,
         ready: facts.map(|facts| word(facts.at)),
         clones_running: facts.map(|facts| facts.running),
         clones_made: facts.map(|facts| facts.made),
         max_clones: facts.map(|facts| facts.max).filter(|max| *max > 0),
         sealed_bytes: facts.map(|facts| facts.sealed),
-        age_seconds: age(&names.path.join(name)),
+        age_seconds: template.age.map(|age| age.as_secs()),
         changed_files: facts.map(|facts| facts.changed),
-        command: words.collect::<Vec<_>>().join(" ").trim_end().replace(char::is_control, " "),
-    })
-}
-
-/// Of a template: its socket was made when its program was started.
-fn age(socket: &Path) -> Option<u64> {
-    let made = std::fs::symlink_metadata(socket).and_then(|about| about.modified()).ok()?;
-    // The clock may have been set back since.
-    Some(made.elapsed().unwrap_or_default().as_secs())
+        command: template.command,
+    }
 }
 
 fn table(rows: &[Row]) -> String {

@@ -1,24 +1,18 @@
 //! `flashfork warm`, `clone`, `ls` and `rm`: templates of processes, and clones of them from the shell.
 //!
-//! A template is a process that waits at its ready point, in the shim; its name is a socket in a directory of the
-//! user's own. Each command talks to it directly: there is no daemon.
+//! What they do is in flashfork-templates; here they are read and what came of them is printed.
 
 mod call;
 pub mod caller;
-mod link;
 mod list;
-mod names;
-mod program;
-mod start;
 mod template;
 
 use crate::error::CliError;
 use clap::{Args, ValueEnum};
-use clap_complete::ArgValueCandidates;
+use clap_complete::{ArgValueCandidates, CompletionCandidate};
+use flashfork_templates::{Directory, Name};
 use std::ffi::OsString;
 use std::process::ExitCode;
-
-pub use names::Name;
 
 /// Start a program and keep it, warm, as a template for `flashfork clone`
 ///
@@ -55,6 +49,16 @@ enum Ready {
     Call,
 }
 
+impl From<Ready> for flashfork_templates::Ready {
+    fn from(ready: Ready) -> Self {
+        match ready {
+            Ready::Auto => Self::Auto,
+            Ready::Main => Self::Main,
+            Ready::Call => Self::Call,
+        }
+    }
+}
+
 /// Run a clone of a template as if it were a program started here
 ///
 /// The clone has this command's standard streams, working directory, environment, umask, limits, priority and signals,
@@ -67,7 +71,7 @@ enum Ready {
 Exit code: the clone's own, 128 plus the signal that ended it, 1 when there is no clone (one line says why), 2 for wrong usage.")]
 pub struct CloneArgs {
     /// The template
-    #[arg(add = ArgValueCandidates::new(names::candidates))]
+    #[arg(add = ArgValueCandidates::new(candidates))]
     name: Name,
     /// The clone's arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -90,8 +94,20 @@ pub struct LsArgs {
 #[command(after_help = "Example: flashfork rm py")]
 pub struct RmArgs {
     /// The templates
-    #[arg(required = true, value_name = "NAME", add = ArgValueCandidates::new(names::candidates))]
+    #[arg(required = true, value_name = "NAME", add = ArgValueCandidates::new(candidates))]
     names: Vec<Name>,
+}
+
+/// Opens the directory of the names.
+fn names() -> Result<Directory, flashfork_templates::Error> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR");
+    Directory::open(Directory::place(runtime.as_ref().map(AsRef::as_ref)))
+}
+
+/// For a shell's completion; where names can't be read there are none.
+fn candidates() -> Vec<CompletionCandidate> {
+    let all = names().and_then(|names| names.names()).unwrap_or_default();
+    all.into_iter().map(|name| CompletionCandidate::new(name.to_string())).collect()
 }
 
 pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {

@@ -58,7 +58,7 @@ fn any_other_number_of_descriptors_is_refused_and_none_is_kept() {
     let null = File::open("/dev/null").unwrap();
     for count in [0, 1, 4, 6, 12, 13, 100, 253] {
         let end = caller(&place);
-        send(&end, &Ask::Clone.encode(), &vec![null.as_raw_fd(); count]);
+        send(&end, &Ask::Clone { job: true }.encode(), &vec![null.as_raw_fd(); count]);
         let refused = Tell::Failed { step: Step::Request, errno: 0 };
         assert_eq!(answer(&end), Some(refused), "{count}");
         // With another message they are nobody's.
@@ -87,7 +87,7 @@ fn senseless_arguments_end_their_clone_only() {
     for memory in files.iter().map(AsRawFd::as_raw_fd).chain(odd) {
         let end = caller(&place);
         let null = null.as_raw_fd();
-        send(&end, &Ask::Clone.encode(), &[memory, root.as_raw_fd(), null, null, null]);
+        send(&end, &Ask::Clone { job: true }.encode(), &[memory, root.as_raw_fd(), null, null, null]);
         let told = answer(&end);
         assert!(matches!(told, Some(Tell::Failed { step: Step::Request | Step::Map, .. })), "{told:?}");
         // A message that comes where the clone has ended already.
@@ -95,7 +95,7 @@ fn senseless_arguments_end_their_clone_only() {
     }
     let end = caller(&place);
     let null = null.as_raw_fd();
-    send(&end, &Ask::Clone.encode(), &[files[0].as_raw_fd(), null, null, null, null]);
+    send(&end, &Ask::Clone { job: true }.encode(), &[files[0].as_raw_fd(), null, null, null, null]);
     assert!(matches!(answer(&end), Some(Tell::Failed { step: Step::Directory, .. })));
     until("all have ended", || place.list()[0]["clones_running"] == 0);
     assert_eq!(stdout(&place.shell("echo on").output().unwrap()), "on\n");

@@ -56,8 +56,8 @@ pub fn receive(socket: c_int) -> Received {
     let descriptors = descriptors(&message);
     let lost = message.msg_flags & libc::MSG_CTRUNC != 0;
     match (Ask::decode(&bytes[..count as usize]), descriptors) {
-        (Some(Ask::Clone), Ok(all)) => Received::Ask(Ask::Clone, Some(all)),
-        (Some(Ask::Clone), Err(count)) if lost && count < DESCRIPTORS => Received::Short,
+        (Some(ask @ Ask::Clone { .. }), Ok(all)) => Received::Ask(ask, Some(all)),
+        (Some(Ask::Clone { .. }), Err(count)) if lost && count < DESCRIPTORS => Received::Short,
         (ask, descriptors) => {
             close_all(descriptors.as_ref().map_or(&[], |all| &all[..]));
             ask.map_or(Received::Nonsense, |ask| Received::Ask(ask, None))

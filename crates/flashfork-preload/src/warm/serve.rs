@@ -111,12 +111,12 @@ fn hear(template: &mut Template, slot: usize) {
     match receive(connection.socket) {
         Received::Nothing => {}
         Received::End => hang_up(template, slot),
-        Received::Nonsense | Received::Ask(Ask::Clone, None) => drop(fail(Step::Request)),
+        Received::Nonsense | Received::Ask(Ask::Clone { .. }, None) => drop(fail(Step::Request)),
         Received::Short => {
             fail(Step::Descriptors);
             super::ahead::end(template);
         }
-        Received::Ask(Ask::Clone, Some(descriptors)) => match refusal(template, &connection) {
+        Received::Ask(Ask::Clone { job }, Some(descriptors)) => match refusal(template, &connection) {
             Some(step) => {
                 fail(step);
                 close_all(&descriptors);
@@ -131,6 +131,7 @@ fn hear(template: &mut Template, slot: usize) {
                 if let Some(changed) = super::files::told() {
                     send(connection.socket, changed);
                 }
+                template.slots[slot].job = job;
                 template.wanted = Some(Wanted { slot, descriptors });
             }
         },
@@ -247,11 +248,11 @@ fn reap(template: &mut Template) {
     }
 }
 
-/// The caller is stopped while its clone is, whoever stops and continues that: to a shell they are one job. Done from
-/// here, one after the other, it can't be overtaken as messages could, which a stopped caller doesn't read.
+/// A caller that is one job with its clone is stopped while that is, whoever stops and continues it. Done from here,
+/// one after the other, it can't be overtaken as messages could, which a stopped caller doesn't read.
 fn stop_caller(slot: &mut Slot, stopped: bool) {
     let before = core::mem::replace(&mut slot.stopped, stopped);
-    if (stopped || before) && slot.socket >= 0 && slot.caller > 0 && !hung_up(slot.socket) {
+    if (stopped || before) && slot.job && slot.socket >= 0 && slot.caller > 0 && !hung_up(slot.socket) {
         // SAFETY: takes numbers. Who has not hung up lives, and its number is its own.
         unsafe { libc::kill(slot.caller, if stopped { libc::SIGSTOP } else { libc::SIGCONT }) };
     }

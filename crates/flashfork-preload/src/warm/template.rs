@@ -96,6 +96,8 @@ pub struct Slot {
     pub socket: c_int,
     /// The caller; 0 for one that can't be seen from here.
     pub caller: i32,
+    /// Whether the caller is stopped and continued with its clone.
+    pub job: bool,
     /// 0: no clone.
     pub pid: i32,
     /// Whether the clone is stopped, and so is its caller.
@@ -104,7 +106,7 @@ pub struct Slot {
     pub told: bool,
 }
 
-pub const FREE: Slot = Slot { socket: -1, caller: 0, pid: 0, stopped: false, told: false };
+pub const FREE: Slot = Slot { socket: -1, caller: 0, job: false, pid: 0, stopped: false, told: false };
 
 /// Connections: those of clones, and some for questions.
 pub const SLOTS: usize = MOST_RUNNING + 64;

@@ -1,6 +1,7 @@
 //! What is going to be started: whether the shim can get into it.
 
-use crate::error::CliError;
+use crate::error::Error;
+use rustix::process::{getegid, geteuid, getuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -16,21 +17,20 @@ const DEEPEST: usize = 5;
 
 /// Refuses what can't be preloaded: statically linked programs, which would run to their end, and those that run with
 /// other rights than their caller's. With `work`, because the program is to do some of its own before it is ready, also
-/// scripts that do theirs in programs which they start.
-pub fn check(name: &OsStr, work: bool) -> Result<(), CliError> {
-    let mut path = find(name)?;
+/// scripts that do theirs in programs which they start. A name without a slash is looked for in `paths`, as `PATH` has
+/// them.
+pub fn check(name: &OsStr, paths: &OsStr, work: bool) -> Result<(), Error> {
+    let mut path = find(name, paths)?;
     let script = path.clone();
     for _ in 0..DEEPEST {
         let refuse = |what: &str| {
-            Err(CliError::Unable(format!(
-                "{} can't be a template: {what}; only dynamically linked programs that run as you can",
-                path.display()
-            )))
+            let why = format!("can't be a template: {what}; only dynamically linked programs that run as you can");
+            Err(Error::Unfit { program: path.display().to_string(), why })
         };
-        let mut file = File::open(&path).map_err(CliError::file("read", &path))?;
-        let about = file.metadata().map_err(CliError::file("look at", &path))?;
+        let mut file = File::open(&path).map_err(Error::file("read", &path))?;
+        let about = file.metadata().map_err(Error::file("look at", &path))?;
         let mut head = Vec::new();
-        file.by_ref().take(1 << 16).read_to_end(&mut head).map_err(CliError::file("read", &path))?;
+        file.by_ref().take(1 << 16).read_to_end(&mut head).map_err(Error::file("read", &path))?;
         if let Some(line) = head.strip_prefix(b"#!") {
             let line = line.split(|b| *b == b'\n').next().unwrap_or_default().trim_ascii();
             let mut words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty());
@@ -67,7 +67,7 @@ fn is_script(path: &Path) -> bool {
 }
 
 /// Of a script, what runs it would be kept, not what the script starts. `named` is the word behind `env`.
-fn no_work(script: &Path, by: &Path, named: Option<&str>) -> CliError {
+fn no_work(script: &Path, by: &Path, named: Option<&str>) -> Error {
     let named = named.filter(|_| by.file_name() == Some(OsStr::new("env")));
     let (path, by) = (script.display(), named.map_or_else(|| by.display().to_string(), str::to_owned));
     let cure = if is_interpreter(OsStr::new(&by)) {
@@ -79,9 +79,10 @@ fn no_work(script: &Path, by: &Path, named: Option<&str>) -> CliError {
     } else {
         "warm the program that it starts".into()
     };
-    CliError::Unable(format!(
-        "{path} is a script for {by}: that, and nothing of what the script does, would be kept; {cure}, or say `--ready main` if that is what you want"
-    ))
+    let why = format!(
+        "is a script for {by}: that, and nothing of what the script does, would be kept; {cure}, or say `--ready main` if that is what you want"
+    );
+    Error::Unfit { program: path.to_string(), why }
 }
 
 /// Of whom programs run for.
@@ -93,8 +94,7 @@ struct Rights {
 
 impl Rights {
     fn own() -> Rights {
-        let user = nix::unistd::geteuid();
-        Rights { user: user.as_raw(), group: nix::unistd::getegid().as_raw(), root: nix::unistd::getuid().is_root() }
+        Rights { user: geteuid().as_raw(), group: getegid().as_raw(), root: getuid().is_root() }
     }
 }
 
@@ -113,26 +113,23 @@ fn other_rights(about: &std::fs::Metadata, capabilities: bool, own: Rights) -> O
 
 /// Whether a file gives capabilities to whoever runs it (capabilities(7)).
 fn has_capabilities(path: &Path) -> bool {
-    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
-    let name = c"security.capability";
-    // SAFETY: strings that end with a NUL; asks for the length only.
-    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+    // Asks for the length only.
+    rustix::fs::getxattr(path, c"security.capability", &mut [0u8; 0][..]).is_ok_and(|len| len > 0)
 }
 
 /// The file that a shell would start.
-fn find(name: &OsStr) -> Result<PathBuf, CliError> {
+fn find(name: &OsStr, paths: &OsStr) -> Result<PathBuf, Error> {
     let runs = |path: &Path| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if name.as_encoded_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
-        let about = path.metadata().map_err(CliError::file("run", name))?;
+        let about = path.metadata().map_err(Error::file("run", name))?;
         if !about.is_file() || !runs(&path) {
-            return Err(CliError::Unable(format!("can't run {}: it is no executable file", name.display())));
+            return Err(Error::Run { program: name.display().to_string(), why: "it is no executable file".into() });
         }
         return Ok(path);
     }
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&paths).map(|dir| dir.join(name)).find(|path| runs(path));
-    found.ok_or_else(|| CliError::Unable(format!("can't run '{}': not found in PATH", name.display())))
+    let found = std::env::split_paths(paths).map(|dir| dir.join(name)).find(|path| runs(path));
+    found.ok_or_else(|| Error::Run { program: format!("'{}'", name.display()), why: "not found in PATH".into() })
 }
 
 /// Whether an x86-64 ELF file asks for a dynamic linker; `None` if it is something else.
@@ -169,10 +166,11 @@ mod tests {
 
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {
-        assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
-        assert!(find(OsStr::new("no-such-program")).is_err());
-        assert!(find(OsStr::new("/etc/passwd")).is_err());
-        assert!(check(OsStr::new("/bin/sh"), true).is_ok());
+        let paths = OsStr::new("/nonexistent:/bin");
+        assert_eq!(find(OsStr::new("sh"), paths).unwrap(), Path::new("/bin/sh"));
+        assert!(find(OsStr::new("no-such-program"), paths).is_err());
+        assert!(find(OsStr::new("/etc/passwd"), paths).is_err());
+        assert!(check(OsStr::new("/bin/sh"), OsStr::new(""), true).is_ok());
     }
 
     #[test]

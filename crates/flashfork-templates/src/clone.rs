@@ -1,0 +1,298 @@
+//! A clone, from the request to its end.
+
+use crate::error::Error;
+use crate::link::{Heard, LOOK, Link, Silence, State, readable};
+use crate::name::Name;
+use flashfork_warm::{Ask, Step, Tell};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a template may take to make a clone: it makes one after the other, for as many callers as come.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Files of which the template's program was made, and which have changed since: the clone runs what was in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// The template.
+    pub template: Name,
+    /// One of them, or the end of a long name.
+    pub file: String,
+    /// How many they are.
+    pub count: u64,
+}
+
+impl Changed {
+    fn new(template: &Name, count: u64, name: &[u8]) -> Changed {
+        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+        let file = String::from_utf8_lossy(&name[..end]).replace(char::is_control, "?");
+        Changed { template: template.clone(), file, count }
+    }
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Changed { template, file, count } = self;
+        let others = if *count > 1 { format!(" and {} other files", count - 1) } else { String::new() };
+        write!(
+            f,
+            "{file}{others} changed since {template} was warmed, and this clone runs what was there before: `flashfork rm {template}`, then warm it again"
+        )
+    }
+}
+
+/// What a template says of a clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It will run code that has changed since.
+    Changed(Changed),
+    /// It runs.
+    Started {
+        /// Its process.
+        pid: i32,
+    },
+    /// It has ended.
+    Ended(ExitStatus),
+}
+
+/// A clone that was asked for, whether or not it runs yet. Dropped, it is killed.
+///
+/// For callers with a loop of their own: its descriptor can be read when there is something to [`hear`](Asked::hear).
+#[derive(Debug)]
+pub struct Asked {
+    link: Link,
+    name: Name,
+    since: Instant,
+    /// Its process, once it has started.
+    pid: Option<i32>,
+}
+
+impl Asked {
+    pub(crate) fn new(link: Link, name: Name) -> Asked {
+        Asked { link, name, since: Instant::now(), pid: None }
+    }
+
+    /// What there is to hear, without waiting. An error is the end: there is no clone, or it has ended with its
+    /// template.
+    pub fn hear(&mut self) -> Result<Option<News>, Error> {
+        let Some(heard) = self.link.hear() else { return Ok(None) };
+        let news = news(&self.link, &self.name, self.pid, &heard)?;
+        if let News::Started { pid } = news {
+            self.pid = Some(pid);
+        }
+        Ok(Some(news))
+    }
+
+    /// Whether there is hope for a clone that has not started: its template lives, is not stopped, and a minute is not
+    /// over. To be asked every now and then.
+    pub fn look(&self) -> Result<(), Error> {
+        let silent = |why| Err(self.link.silent(&self.name, why, LIMIT));
+        match self.link.state() {
+            State::Stopped => silent(Silence::Stopped),
+            State::Gone => Err(Error::Gone(self.name.clone())),
+            State::Runs if self.since.elapsed() > LIMIT => silent(Silence::Mute),
+            State::Runs => Ok(()),
+        }
+    }
+
+    /// How often to [`look`](Asked::look).
+    pub const LOOK: Duration = LOOK;
+
+    /// The clone's process, once it has started.
+    #[must_use]
+    pub fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
+    /// The template's process, where it can be seen from here.
+    #[must_use]
+    pub fn template(&self) -> Option<i32> {
+        self.link.template
+    }
+
+    /// As [`Clone::signal`], before it has started too: then nothing happens.
+    pub fn signal(&self, signal: i32, group: bool) -> std::io::Result<()> {
+        Ok(self.link.ask(Ask::Signal { signal, group }, &[])?)
+    }
+
+    /// Waits until it has started.
+    pub fn started(mut self) -> Result<Clone, Error> {
+        let mut changed = None;
+        loop {
+            while let Some(news) = self.hear()? {
+                match news {
+                    News::Changed(files) => changed = Some(files),
+                    News::Started { pid } => {
+                        let Asked { link, name, .. } = self;
+                        return Ok(Clone { link, name, pid, changed, status: Mutex::new(None) });
+                    }
+                    News::Ended(_) => return Err(self.link.misunderstood(&self.name)),
+                }
+            }
+            match readable(&[self.as_fd()], Some(LOOK)) {
+                Ok([true]) | Err(Errno::INTR) => {}
+                Ok([false]) => self.look()?,
+                Err(e) => return Err(not_waited(e)),
+            }
+        }
+    }
+}
+
+impl AsFd for Asked {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+/// What a message means; `pid` is the clone's process, if it has started.
+fn news(link: &Link, name: &Name, pid: Option<i32>, heard: &Heard) -> Result<News, Error> {
+    match *heard {
+        Heard::Tell(Tell::Started { pid }) => Ok(News::Started { pid }),
+        Heard::Tell(Tell::Changed { count, name: file }) => Ok(News::Changed(Changed::new(name, count, &file))),
+        Heard::Tell(Tell::Ended { status }) => Ok(News::Ended(ExitStatus::from_raw(status))),
+        Heard::Tell(Tell::Failed { step: Step::Request, .. } | Tell::Facts(_) | Tell::Refused { .. })
+        | Heard::Nonsense => Err(link.misunderstood(name)),
+        Heard::Tell(Tell::Failed { step, errno }) => Err(Error::NoClone { name: name.clone(), step, errno }),
+        Heard::End => {
+            // The clone itself ends with its template; what it has started in its group would not.
+            if let Some(pid) = pid.and_then(Pid::from_raw) {
+                let _ = kill_process_group(pid, Signal::KILL);
+            }
+            Err(Error::Gone(name.clone()))
+        }
+    }
+}
+
+fn not_waited(e: Errno) -> Error {
+    Error::Wait { what: "the clone".into(), source: e.into() }
+}
+
+/// A clone that runs, or has run. It is a child of its template, not of this process.
+///
+/// Dropped, it is killed with all of its process group, as is the clone of a caller that is killed: the connection is
+/// what it hangs on, so that none is left that nobody waits for. Nobody waits for that to happen: kill it and
+/// [`wait`](Clone::wait) where it matters. What shall outlive this process is started by the clone in a session of its
+/// own.
+///
+/// Any thread may wait for it and send it signals, several at a time too.
+#[derive(Debug)]
+pub struct Clone {
+    link: Link,
+    name: Name,
+    pid: i32,
+    changed: Option<Changed>,
+    /// How it has ended; `Err` where its template has, and it with that.
+    status: Mutex<Option<Result<ExitStatus, Lost>>>,
+}
+
+/// The template has ended, or has said something that makes no sense.
+#[derive(Clone, Copy, Debug)]
+enum Lost {
+    Gone,
+    Misunderstood,
+}
+
+impl Clone {
+    /// Its process. It leads a process group of its own.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Files that have changed since its template was warmed, if any has: it runs what was in them.
+    #[must_use]
+    pub fn changed(&self) -> Option<&Changed> {
+        self.changed.as_ref()
+    }
+
+    /// Waits for its end: its exit status as of `wait(2)`. It stays known.
+    pub fn wait(&self) -> Result<ExitStatus, Error> {
+        loop {
+            if let Some(status) = self.wait_for(None)? {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// How it has ended, if it has.
+    pub fn try_wait(&self) -> Result<Option<ExitStatus>, Error> {
+        self.wait_for(Some(Duration::ZERO))
+    }
+
+    /// Waits for its end, or so long. A signal that is handled in this thread may end the wait early, with `None`
+    /// too.
+    pub fn wait_for(&self, limit: Option<Duration>) -> Result<Option<ExitStatus>, Error> {
+        if let Some(status) = self.heard()? {
+            return Ok(Some(status));
+        }
+        match readable(&[self.as_fd()], limit) {
+            Ok(_) => self.heard(),
+            Err(Errno::INTR) => Ok(None),
+            Err(e) => Err(not_waited(e)),
+        }
+    }
+
+    /// What is known of its end.
+    fn heard(&self) -> Result<Option<ExitStatus>, Error> {
+        // Nothing in here panics half-way.
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        while status.is_none()
+            && let Some(heard) = self.link.hear()
+        {
+            *status = match news(&self.link, &self.name, Some(self.pid), &heard) {
+                Ok(News::Ended(status)) => Some(Ok(status)),
+                Ok(News::Changed(_) | News::Started { .. }) => continue,
+                Err(Error::Gone(_)) => Some(Err(Lost::Gone)),
+                Err(_) => Some(Err(Lost::Misunderstood)),
+            };
+            // Others who wait would wait for what has been heard here.
+            self.link.end();
+        }
+        match *status {
+            None => Ok(None),
+            Some(Ok(status)) => Ok(Some(status)),
+            Some(Err(Lost::Gone)) => Err(Error::Gone(self.name.clone())),
+            Some(Err(Lost::Misunderstood)) => Err(self.link.misunderstood(&self.name)),
+        }
+    }
+
+    /// Has its template send it a signal, or its whole process group, as a terminal would. Nobody else can get it: one
+    /// for a clone that has ended is lost, and no failure.
+    pub fn signal(&self, signal: i32, group: bool) -> std::io::Result<()> {
+        match self.link.ask(Ask::Signal { signal, group }, &[]) {
+            Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Kills it, with all of its process group.
+    pub fn kill(&self) -> std::io::Result<()> {
+        self.signal(libc::SIGKILL, true)
+    }
+}
+
+/// Can be read from its end on.
+impl AsFd for Clone {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_changed_are_told_in_one_line() {
+        let template: Name = "t".parse().unwrap();
+        let one = Changed::new(&template, 1, b"/a\nb\0\0").to_string();
+        assert!(one.starts_with("/a?b changed since t was warmed, and this clone runs what was there before"), "{one}");
+        let more = Changed::new(&template, 3, b"/a").to_string();
+        assert!(more.starts_with("/a and 2 other files changed since t"), "{more}");
+    }
+}

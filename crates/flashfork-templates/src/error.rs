@@ -1,0 +1,298 @@
+//! What goes wrong with templates and clones.
+
+use crate::name::Name;
+use flashfork_warm::{MOST_RUNNING, Step};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+/// A failure in one line: what, why, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file operation failed.
+    #[error("can't {what} {}: {source}", path.display())]
+    File {
+        /// The verb.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The directory of the names is not the user's alone.
+    #[error(
+        "{} is no place for templates: {why}; remove it, or set XDG_RUNTIME_DIR to a directory of yours",
+        path.display()
+    )]
+    Place {
+        /// The directory, or the one that it lies in.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// What lies in the directory by a template's name is something else.
+    #[error("{} is no template: it is not a socket; move it away", .0.display())]
+    NoSocket(PathBuf),
+    /// Somebody else gives and takes names, and doesn't come to an end.
+    #[error(
+        "another flashfork command has held the names in {} for {seconds} seconds: it is stopped, perhaps; let it go \
+         on, or end it",
+        path.display()
+    )]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+        /// For how long this was waited for.
+        seconds: u64,
+    },
+    /// There is no template of that name.
+    #[error(
+        "there is no template {0}; `flashfork warm {0} -- COMMAND` makes one, `flashfork ls` lists those there are"
+    )]
+    Nobody(Name),
+    /// The name is taken.
+    #[error("there is a template {0}; `flashfork rm {0}` removes it, or choose another name")]
+    Taken(Name),
+    /// The template has ended.
+    #[error("the template {0} has ended, and its clones with it; `flashfork warm {0} -- COMMAND` makes a new one")]
+    Gone(Name),
+    /// The template belongs to another user or group.
+    #[error(
+        "the template {name} was warmed by user {user} and group {group}: a clone would run as these; warm one as \
+         yourself"
+    )]
+    OtherUser {
+        /// The template.
+        name: Name,
+        /// Whom it runs as.
+        user: u32,
+        /// The group it runs as.
+        group: u32,
+    },
+    /// No connection could be made.
+    #[error("can't connect to the template {name}: {}{}", words(source), connect_cure(source))]
+    Connect {
+        /// The template.
+        name: Name,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The template doesn't accept a connection.
+    #[error(
+        "the template {name} doesn't let anybody in for {seconds} seconds: it is stopped, or thousands wait for it; \
+         `flashfork ls` in a while tells which"
+    )]
+    Full {
+        /// The template.
+        name: Name,
+        /// For how long this was waited for.
+        seconds: u64,
+    },
+    /// The template is stopped, by a signal or a debugger.
+    #[error(
+        "the template {name} is stopped: {} lets it go on, {} ends it and its clones",
+        kill(*pid, "CONT"), kill(*pid, "KILL")
+    )]
+    Stopped {
+        /// The template.
+        name: Name,
+        /// Its process, where it can be seen from here.
+        pid: Option<i32>,
+    },
+    /// The template doesn't answer.
+    #[error(
+        "the template {name} has not answered for {seconds} seconds: try again later; {} ends it and its clones",
+        kill(*pid, "KILL")
+    )]
+    Silent {
+        /// The template.
+        name: Name,
+        /// Its process, where it can be seen from here.
+        pid: Option<i32>,
+        /// For how long it was waited for.
+        seconds: u64,
+    },
+    /// What the template says makes no sense.
+    #[error(
+        "the template {name} and this command don't understand each other: they are of different versions; {} ends it \
+         and its clones, then warm it again",
+        kill(*pid, "TERM")
+    )]
+    Misunderstood {
+        /// The template.
+        name: Name,
+        /// Its process, where it can be seen from here.
+        pid: Option<i32>,
+    },
+    /// The request could not be sent.
+    #[error("can't ask the template {name} for a clone: {}", words(source))]
+    Ask {
+        /// The template.
+        name: Name,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The arguments and the environment could not be written down.
+    #[error("can't write down what the clone takes over: {0}; free memory")]
+    Start(#[source] io::Error),
+    /// A limit on the size of files leaves no room for arguments and environment.
+    #[error(
+        "can't pass on {kilobytes} KB of arguments and environment under this limit on the size of files: {source}; \
+         raise it (ulimit -f)"
+    )]
+    FileSize {
+        /// How much they are.
+        kilobytes: usize,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A string holds a NUL, which would end it.
+    #[error("can't pass on {0:?}: it has a NUL in it, where the program would see its end")]
+    Nul(OsString),
+    /// The clone's working directory can't be opened.
+    #[error("can't open the working directory, where the clone is to run: {}", words(.0))]
+    Directory(#[source] io::Error),
+    /// There is no clone.
+    #[error("{}", no_clone(name, *step, *errno))]
+    NoClone {
+        /// The template.
+        name: Name,
+        /// What could not be done.
+        step: Step,
+        /// Why: `errno`; 0 for none.
+        errno: i32,
+    },
+    /// The clone, or the program that is warmed, can't be waited for.
+    #[error("can't wait for {what}: {}", words(source))]
+    Wait {
+        /// What was waited for.
+        what: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The shim can't be used.
+    #[error("{} {why}", path.display())]
+    Shim {
+        /// Where it should be.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        why: &'static str,
+    },
+    /// A program that can't be run.
+    #[error("can't run {program}: {why}")]
+    Run {
+        /// As it was given.
+        program: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A program that can't become a template, or not to the end that was meant.
+    #[error("{program} {why}")]
+    Unfit {
+        /// The program.
+        program: String,
+        /// Why not, and what to do.
+        why: String,
+    },
+    /// A program that ended before it was ready.
+    #[error("{program} {how} before it was ready; {hint}")]
+    Ended {
+        /// The program.
+        program: String,
+        /// How it ended.
+        how: String,
+        /// What may help.
+        hint: &'static str,
+    },
+    /// The template's sockets can't be made.
+    #[error("can't make a socket for the template: {}", words(.0))]
+    Socket(#[source] io::Error),
+}
+
+impl Error {
+    /// For `map_err` on file operations.
+    pub(crate) fn file<E: Into<io::Error>>(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> Error {
+        let path = path.into();
+        move |e| Error::File { what, path, source: e.into() }
+    }
+
+    /// For `map_err` where the template's sockets are made.
+    pub(crate) fn socket(e: rustix::io::Errno) -> Error {
+        Error::Socket(e.into())
+    }
+
+    /// The system's reason, where a call of its failed.
+    #[must_use]
+    pub fn os_error(&self) -> Option<i32> {
+        match self {
+            Error::NoClone { errno, .. } => Some(*errno).filter(|errno| *errno != 0),
+            _ => std::error::Error::source(self)?.downcast_ref::<io::Error>()?.raw_os_error(),
+        }
+    }
+}
+
+/// A reason without its number.
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split_once(" (os error ").map_or(text.clone(), |(words, _)| words.to_owned())
+}
+
+fn connect_cure(error: &io::Error) -> &'static str {
+    let short = [libc::EMFILE, libc::ENFILE].map(Some).contains(&error.raw_os_error());
+    if short { "; close some, or raise the limit (ulimit -n)" } else { "" }
+}
+
+/// A command line that sends the template a signal.
+fn kill(pid: Option<i32>, signal: &str) -> String {
+    pid.map_or_else(|| format!("signal {signal} to its process"), |pid| format!("`kill -{signal} {pid}`"))
+}
+
+fn no_clone(name: &Name, step: Step, errno: i32) -> String {
+    let why = words(&io::Error::from_raw_os_error(errno));
+    match step {
+        Step::TooMany => format!(
+            "{MOST_RUNNING} clones of {name} run, no more can; wait until some have ended, or warm another template"
+        ),
+        Step::Retired => {
+            format!("the template {name} is being removed; `flashfork warm {name} -- COMMAND` makes a new one")
+        }
+        Step::Fork => format!(
+            "can't fork a clone of {name}: {why}; free memory, or raise the limits its template was warmed under"
+        ),
+        Step::Descriptors => format!(
+            "the template {name} is out of descriptors, of which it needs one for each clone that runs: wait until some have ended, or warm it under a higher limit (ulimit -n)"
+        ),
+        Step::Directory => format!("a clone of {name} can't go to the working directory: {why}; run it elsewhere"),
+        Step::Streams => format!("a clone of {name} can't take the standard streams: {why}"),
+        Step::Map | Step::Wait | Step::Request => {
+            format!("a clone of {name} can't take its arguments: {why}; free memory, or raise its limit (ulimit -v)")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_is_one_line() {
+        let name: Name = "t".parse().unwrap();
+        let source = || io::Error::from_raw_os_error(libc::EMFILE);
+        let all = [
+            Error::Connect { name: name.clone(), source: source() },
+            Error::Silent { name: name.clone(), pid: Some(7), seconds: 10 },
+            Error::NoClone { name: name.clone(), step: Step::Fork, errno: libc::EAGAIN },
+            Error::Gone(name),
+            Error::Start(source()),
+        ];
+        let texts = all.each_ref().map(ToString::to_string);
+        assert!(texts.iter().all(|text| !text.contains(['\n', '\\']) && !text.contains("  ")), "{texts:?}");
+        let connect =
+            "can't connect to the template t: Too many open files; close some, or raise the limit (ulimit -n)";
+        assert_eq!(texts[0], connect);
+        assert!(texts[1].contains("10 seconds") && texts[1].contains("`kill -KILL 7` ends it"), "{}", texts[1]);
+        let errors = [Some(libc::EMFILE), None, Some(libc::EAGAIN), None, Some(libc::EMFILE)];
+        assert_eq!(all.each_ref().map(Error::os_error), errors);
+    }
+}

@@ -1,0 +1,64 @@
+//! Where a template's callers will come.
+
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::link::{Found, Link};
+use crate::name::Name;
+use flashfork_warm::WAITING;
+use rustix::fs::AtFlags;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The template's socket, under a name that is not one until it is ready.
+#[derive(Debug)]
+pub struct Listener<'a> {
+    names: &'a Directory,
+    pub socket: OwnedFd,
+    temporary: PathBuf,
+}
+
+impl Listener<'_> {
+    pub fn bind(names: &Directory) -> Result<Listener<'_>, Error> {
+        /// Tells the sockets of one process apart.
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let _lock = names.lock()?;
+        // Of processes that were killed.
+        for name in names.temporary()? {
+            if let Found::Dead = Link::find(names, &name)? {
+                names.remove(&name)?;
+            }
+        }
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = PathBuf::from(format!(".{}-{count}", std::process::id()));
+        let made = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let socket = made.map_err(Error::socket)?;
+        let failed = || Error::file("make a socket in", &names.path);
+        let address = SocketAddrUnix::new(names.short(&temporary)).map_err(failed())?;
+        bind(&socket, &address).map_err(failed())?;
+        let listener = Listener { names, socket, temporary };
+        listen(&listener.socket, WAITING).map_err(failed())?;
+        Ok(listener)
+    }
+
+    /// Gives it its name, unless somebody who lives has it; tells the inode that it is.
+    pub fn name(&self, name: &Name) -> Result<u64, Error> {
+        let failed = || Error::file("make", self.names.path.join(name));
+        let _lock = self.names.lock()?;
+        let found = rustix::fs::statat(&self.names.open, &self.temporary, AtFlags::SYMLINK_NOFOLLOW);
+        let socket = found.map_err(failed())?;
+        if let Found::Dead = Link::find(self.names, name)? {
+            self.names.remove(name)?;
+        }
+        let named = self.names.rename(&self.temporary, name).map_err(failed())?;
+        if named { Ok(socket.st_ino) } else { Err(Error::Taken(name.clone())) }
+    }
+}
+
+impl Drop for Listener<'_> {
+    fn drop(&mut self) {
+        // There when the template isn't ready. It is no name and in nobody's way.
+        let _ = self.names.remove(&self.temporary);
+    }
+}

@@ -1,0 +1,163 @@
+//! A clone, from what it shall have to its start.
+
+use crate::clone::{Asked, Clone};
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::link::Link;
+use crate::name::Name;
+use crate::own;
+use crate::start::{self, Strings};
+use flashfork_warm::Ask;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// What a clone shall have of its caller.
+///
+/// Unless said otherwise: no arguments, no environment, this process's working directory and standard streams, no
+/// signal ignored or blocked. Always this process's umask (unless it is given), resource limits, and the nice value and
+/// CPUs of the thread that asks.
+#[derive(Debug)]
+#[must_use = "nothing runs until it is started"]
+pub struct Run<'a> {
+    names: &'a Directory,
+    name: &'a Name,
+    arguments: Strings,
+    environment: Strings,
+    directory: Option<PathBuf>,
+    streams: [Option<BorrowedFd<'a>>; 3],
+    umask: Option<u32>,
+    blocked: u64,
+    ignored: u64,
+    job: bool,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(names: &'a Directory, name: &'a Name) -> Run<'a> {
+        Run {
+            names,
+            name,
+            arguments: Strings::default(),
+            environment: Strings::default(),
+            directory: None,
+            streams: [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()].map(Some),
+            umask: None,
+            blocked: 0,
+            ignored: 0,
+            job: false,
+        }
+    }
+
+    /// One more argument, behind those that the template was started with.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref());
+        self
+    }
+
+    /// More arguments.
+    pub fn args<S: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = S>) -> Self {
+        arguments.into_iter().fold(self, Run::arg)
+    }
+
+    /// A variable of the environment. Given twice it is there twice.
+    pub fn env(self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.variable([name.as_ref(), value.as_ref()].join(OsStr::new("=")))
+    }
+
+    /// Variables, of `std::env::vars_os()` for example.
+    pub fn envs<N: AsRef<OsStr>, V: AsRef<OsStr>>(self, variables: impl IntoIterator<Item = (N, V)>) -> Self {
+        variables.into_iter().fold(self, |run, (name, value)| run.env(name, value))
+    }
+
+    /// A string of the environment, as it is: `NAME=VALUE`.
+    pub fn variable(mut self, string: impl AsRef<OsStr>) -> Self {
+        self.environment.push(string.as_ref());
+        self
+    }
+
+    /// The directory that it runs in.
+    pub fn current_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Its standard input, output and error: it gets these very files, and no byte is copied. `None`: it is started
+    /// without that stream.
+    pub fn streams(mut self, streams: [Option<BorrowedFd<'a>>; 3]) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// The mask for files that it makes.
+    pub fn umask(mut self, mask: u32) -> Self {
+        self.umask = Some(mask);
+        self
+    }
+
+    /// Signals that it ignores from the start on: bit N-1 for signal N.
+    pub fn ignored(mut self, signals: u64) -> Self {
+        self.ignored = signals;
+        self
+    }
+
+    /// Signals that it blocks from the start on: bit N-1 for signal N.
+    pub fn blocked(mut self, signals: u64) -> Self {
+        self.blocked = signals;
+        self
+    }
+
+    /// To a shell this process and its clone are one job: when the clone stops, the template stops this process
+    /// (SIGSTOP), and continues it with its clone.
+    pub fn one_job(mut self) -> Self {
+        self.job = true;
+        self
+    }
+
+    /// Asks for the clone and waits until it runs, a minute at most. Before that nothing of the program has run in it.
+    pub fn start(self) -> Result<Clone, Error> {
+        self.connect()?.ask()?.started()
+    }
+
+    /// Finds the template, and writes down what the clone takes over; it is asked for nothing yet.
+    pub fn connect(self) -> Result<Request<'a>, Error> {
+        let link = Link::to(self.names, self.name)?;
+        let own = own::describe(self.umask).map_err(Error::Start)?;
+        let closed = (0..3).filter(|stream| self.streams[*stream].is_none()).fold(0, |set, stream| set | 1 << stream);
+        let start = flashfork_warm::Start { blocked: self.blocked, ignored: self.ignored, closed, ..own };
+        let start = start::file(start, &self.arguments, &self.environment)?;
+        let place = self.directory.as_deref().unwrap_or(Path::new("."));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(CWD, place, flags, Mode::empty()).map_err(|e| Error::Directory(e.into()))?;
+        Ok(Request { link, name: self.name, start, directory, streams: self.streams, job: self.job })
+    }
+}
+
+/// A clone that can be asked for.
+#[derive(Debug)]
+#[must_use = "nothing runs until it is asked for"]
+pub struct Request<'a> {
+    link: Link,
+    name: &'a Name,
+    start: File,
+    directory: OwnedFd,
+    streams: [Option<BorrowedFd<'a>>; 3],
+    job: bool,
+}
+
+impl Request<'_> {
+    /// Asks for it, without waiting for what comes of it.
+    pub fn ask(self) -> Result<Asked, Error> {
+        let directory = self.directory.as_fd();
+        // For a stream that will be closed any file does.
+        let [input, output, errors] = self.streams.map(|stream| stream.unwrap_or(directory));
+        let descriptors = [self.start.as_fd(), directory, input, output, errors];
+        match self.link.ask(Ask::Clone { job: self.job }, &descriptors) {
+            Ok(()) => Ok(Asked::new(self.link, self.name.clone())),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(Error::Gone(self.name.clone())),
+            Err(e) => Err(Error::Ask { name: self.name.clone(), source: e.into() }),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Starts a program that shall become a template.
+
+use crate::error::Error;
+use crate::warm::{PRELOAD, Ready, Warm};
+use flashfork_core::environment;
+use flashfork_warm::ReadyAt;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::ffi::OsString;
+use std::num::NonZeroU64;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// How many threads Python's numexpr starts when it is imported, as pandas does.
+const NUMEXPR: &str = "NUMEXPR_NUM_THREADS";
+
+/// The program while it is warmed: ended with all of its group unless it becomes a template.
+#[derive(Debug)]
+pub struct Program(pub Option<Child>);
+
+impl Program {
+    fn pid(&self) -> Option<Pid> {
+        self.0.as_ref().map(Pid::from_child)
+    }
+
+    /// One that can be waited for together with others.
+    pub fn descriptor(&self) -> rustix::io::Result<OwnedFd> {
+        pidfd_open(self.pid().ok_or(rustix::io::Errno::CHILD)?, PidfdFlags::empty())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended.
+        if let Some(group) = self.pid() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        if let Some(mut child) = self.0.take() {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Starts the program, with the shim, in a session of its own.
+pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 3]) -> Result<Child, Error> {
+    let at = match warm.ready {
+        Ready::Auto => 0,
+        Ready::Main => ReadyAt::Main as u8,
+        Ready::Call => ReadyAt::Call as u8,
+    };
+    let [control, listener, directory] = passed;
+    let (max, starter) = (warm.max_clones.map_or(0, NonZeroU64::get), std::process::id());
+    let order = format!("{control},{listener},{directory},{at},{max},{starter},{}", warm.name);
+    let mut command = Command::new(&warm.command[0]);
+    command.args(&warm.command[1..]).env_clear();
+    // Its threads don't stop for a fork, and no clone would have them.
+    command.env(NUMEXPR, "1").envs(warm.environment.iter().map(|(name, value)| (name, value)));
+    command.env(PRELOAD, preload).env(environment::WARM.name(), order);
+    let (output, errors) = warm.output.take().unwrap_or_else(|| (Stdio::null(), Stdio::null()));
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe { command.pre_exec(move || prepare(passed, starter)) };
+    command.spawn().map_err(|e| Error::Run { program: format!("'{}'", warm.command[0].display()), why: e.to_string() })
+}
+
+/// In the child before its exec: a session of its own, no signal blocked or ignored (each clone has its caller's), and
+/// of the descriptors those passed: others of this process would stay open for good. Until it is ready it ends with the
+/// thread that started it.
+fn prepare(passed: [RawFd; 3], starter: u32) -> std::io::Result<()> {
+    rustix::process::setsid()?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    if std::os::unix::process::parent_id() != starter {
+        return Err(std::io::ErrorKind::Interrupted.into());
+    }
+    // By libc: rustix has neither signal actions nor masks nor ranges of descriptors.
+    for signal in 1..=64 {
+        // SAFETY: no handler; libc refuses the numbers that are its own, and those that can't be set.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: the set is a local of which all zeros are a value, the empty set.
+    let unblocked = unsafe {
+        let none: libc::sigset_t = std::mem::zeroed();
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut())
+    };
+    // SAFETY: takes numbers. Closed by the exec: until then std reports its failure through one.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if unblocked != 0 || closed != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    for fd in passed {
+        // SAFETY: takes numbers.
+        if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! A template to be made: what is asked for, and whether that can be.
+
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::link::{Found, Link};
+use crate::listener::Listener;
+use crate::name::Name;
+use crate::program;
+use crate::spawn::{Program, start};
+use crate::warming::Warming;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::ffi::{OsStr, OsString};
+use std::num::NonZeroU64;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// What the dynamic linker loads before all else, and where programs are looked for.
+pub const PRELOAD: &str = "LD_PRELOAD";
+const PATH: &str = "PATH";
+
+/// Where a program counts as warm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ready {
+    /// Where an interpreter (CPython, Perl, Ruby) has run what it was given; before `main` in other programs.
+    #[default]
+    Auto,
+    /// Before `main`, interpreters too.
+    Main,
+    /// Where the program calls `flashfork_ready`.
+    Call,
+}
+
+/// A template to be made.
+///
+/// Unless said otherwise: ready where it finds that, any number of clones, no environment, output to nobody.
+#[derive(Debug)]
+#[must_use = "nothing is warmed until it is started"]
+pub struct Warm<'a> {
+    names: &'a Directory,
+    pub(crate) name: Name,
+    pub(crate) command: Vec<OsString>,
+    shim: PathBuf,
+    pub(crate) ready: Ready,
+    pub(crate) max_clones: Option<NonZeroU64>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    pub(crate) output: Option<(Stdio, Stdio)>,
+}
+
+impl<'a> Warm<'a> {
+    pub(crate) fn new(names: &'a Directory, name: Name, program: OsString, shim: PathBuf) -> Warm<'a> {
+        Warm {
+            names,
+            name,
+            command: vec![program],
+            shim,
+            ready: Ready::Auto,
+            max_clones: None,
+            environment: Vec::new(),
+            output: None,
+        }
+    }
+
+    /// One more argument of the program.
+    pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.command.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// More arguments.
+    pub fn args<S: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = S>) -> Self {
+        arguments.into_iter().fold(self, Warm::arg)
+    }
+
+    /// Where it is ready.
+    pub fn ready(mut self, ready: Ready) -> Self {
+        self.ready = ready;
+        self
+    }
+
+    /// The template goes after so many clones. Without, it stays until it is removed.
+    pub fn max_clones(mut self, clones: NonZeroU64) -> Self {
+        self.max_clones = Some(clones);
+        self
+    }
+
+    /// A variable of the environment that the program is warmed in; its clones have their callers'. `PATH` is where the
+    /// program is looked for; the shim comes before what `LD_PRELOAD` names; `NUMEXPR_NUM_THREADS` is 1 unless it is
+    /// given, for the threads of numexpr don't stop for a fork.
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Variables, of `std::env::vars_os()` for example.
+    pub fn envs<N: AsRef<OsStr>, V: AsRef<OsStr>>(self, variables: impl IntoIterator<Item = (N, V)>) -> Self {
+        variables.into_iter().fold(self, |warm, (name, value)| warm.env(name, value))
+    }
+
+    /// Standard output and standard error while it is warmed. Its standard input is always empty.
+    pub fn output(mut self, output: impl Into<Stdio>, errors: impl Into<Stdio>) -> Self {
+        self.output = Some((output.into(), errors.into()));
+        self
+    }
+
+    /// Starts the program, which comes to its ready point meanwhile. The thread that calls this must live until it is
+    /// there: with it, the program ends.
+    pub fn start(self) -> Result<Warming<'a>, Error> {
+        self.check()?.start()
+    }
+
+    /// Whether the name is free, and the program one that can be a template; nothing is started yet.
+    pub fn check(self) -> Result<Checked<'a>, Error> {
+        match Link::find(self.names, &self.name)? {
+            Found::Alive(_) | Found::Stopped(_) => return Err(Error::Taken(self.name)),
+            Found::Dead => self.names.clear(&self.name)?,
+            Found::Nobody => {}
+        }
+        program::check(&self.command[0], self.variable(PATH).unwrap_or_default(), self.ready == Ready::Auto)?;
+        Ok(Checked(self))
+    }
+
+    /// Of the environment. Of several of a name the last counts, as in the program's.
+    fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.environment.iter().rfind(|(n, _)| n == name).map(|(_, value)| &**value)
+    }
+
+    /// The shim, by its full name, and behind it what shall be loaded besides.
+    fn preload(&self) -> Result<OsString, Error> {
+        let refuse = |path: &Path, why| Err(Error::Shim { path: path.to_owned(), why });
+        let Some(shim) = self.shim.canonicalize().ok().filter(|shim| shim.is_file()) else {
+            let why = "is not there, which is the shim that makes programs templates; `make install` installs it";
+            return refuse(&self.shim, why);
+        };
+        // The loader takes both as separators (ld.so(8)).
+        if shim.as_os_str().as_encoded_bytes().iter().any(|b| b" :".contains(b)) {
+            return refuse(&shim, "can't be preloaded from a path with a blank or colon; install it elsewhere");
+        }
+        let mut preload = OsString::from(shim);
+        if let Some(before) = self.variable(PRELOAD).filter(|before| !before.is_empty()) {
+            preload.push(":");
+            preload.push(before);
+        }
+        Ok(preload)
+    }
+}
+
+/// A template that can be made.
+#[derive(Debug)]
+#[must_use = "nothing is warmed until it is started"]
+pub struct Checked<'a>(Warm<'a>);
+
+impl<'a> Checked<'a> {
+    /// As [`Warm::start`].
+    pub fn start(self) -> Result<Warming<'a>, Error> {
+        let Checked(mut warm) = self;
+        let preload = warm.preload()?;
+        let listener = Listener::bind(warm.names)?;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (ours, theirs) = pair.map_err(Error::socket)?;
+        let passed = [theirs.as_raw_fd(), listener.socket.as_raw_fd(), warm.names.open.as_raw_fd()];
+        let program = Program(Some(start(&mut warm, preload, passed)?));
+        drop(theirs);
+        Warming::new(program, Link::over(ours), listener, &warm)
+    }
+}

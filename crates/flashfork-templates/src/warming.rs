@@ -1,0 +1,124 @@
+//! A program on its way to its ready point, until it is a template that has its name.
+
+use crate::children;
+use crate::error::Error;
+use crate::link::{Heard, Link, readable};
+use crate::listener::Listener;
+use crate::name::Name;
+use crate::spawn::Program;
+use crate::warm::{Ready, Warm};
+use flashfork_core::never_seal::{Reason, TABLE};
+use flashfork_warm::{Facts, Tell};
+use rustix::net::{SendFlags, send};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+/// How long a program that has let go of its connection may take to end.
+const TO_END: Duration = Duration::from_secs(1);
+
+/// A program that is on its way to its ready point. Dropped, it is ended with its process group, and leaves nothing.
+// Fields are dropped in this order: the program ends before its socket goes.
+#[derive(Debug)]
+pub struct Warming<'a> {
+    program: Program,
+    process: OwnedFd,
+    link: Link,
+    listener: Listener<'a>,
+    name: Name,
+    command: String,
+    ready: Ready,
+}
+
+impl<'a> Warming<'a> {
+    pub(crate) fn new(program: Program, link: Link, listener: Listener<'a>, of: &Warm<'a>) -> Result<Self, Error> {
+        let command = of.command[0].display().to_string();
+        let process = program.descriptor().map_err(|e| Error::Wait { what: command.clone(), source: e.into() })?;
+        Ok(Warming { program, process, link, listener, name: of.name.clone(), command, ready: of.ready })
+    }
+
+    /// Waits until it is a template that has its name, however long that takes; unless it ends.
+    pub fn wait(mut self) -> Result<Facts, Error> {
+        loop {
+            if let Some(facts) = self.advance()? {
+                return Ok(facts);
+            }
+            match readable(&self.descriptors(), None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(Error::Wait { what: self.command.clone(), source: e.into() }),
+            }
+        }
+    }
+
+    /// For callers with a loop of their own: one of these can be read when it is time to [`advance`](Self::advance).
+    #[must_use]
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.process.as_fd(), self.link.as_fd()]
+    }
+
+    /// What there is to do, without waiting for the program: `None` if it isn't ready yet. When it is, it gets its
+    /// name, and outlives this. To be called no more after that.
+    pub fn advance(&mut self) -> Result<Option<Facts>, Error> {
+        // Its end shows even where something that it has started keeps the connection.
+        let ended = readable(&[self.process.as_fd()], Some(Duration::ZERO)).is_ok_and(|[ended]| ended);
+        match self.link.hear() {
+            Some(Heard::Tell(Tell::Facts(facts))) => {
+                let inode = self.listener.name(&self.name)?;
+                send(&self.link, &inode.to_ne_bytes(), SendFlags::NOSIGNAL).map_err(Error::socket)?;
+                if let Some(template) = self.program.0.take() {
+                    children::keep(template);
+                }
+                Ok(Some(facts))
+            }
+            Some(Heard::Tell(Tell::Refused { reason })) => Err(self.unfit(refused(reason))),
+            Some(Heard::Tell(Tell::Failed { errno, .. })) => {
+                let why = std::io::Error::from_raw_os_error(errno);
+                Err(self.unfit(format!("is ready but can't wait for callers: {why}")))
+            }
+            None if !ended => Ok(None),
+            // A process that ends lets go a moment before.
+            _ => {
+                let ended = ended || readable(&[self.process.as_fd()], Some(TO_END)).is_ok_and(|[ended]| ended);
+                Err(if ended { self.ended() } else { self.unfit(REPLACED.into()) })
+            }
+        }
+    }
+
+    fn unfit(&self, why: String) -> Error {
+        Error::Unfit { program: self.command.clone(), why }
+    }
+
+    fn ended(&mut self) -> Error {
+        let status = self.program.0.as_mut().map(Child::wait).and_then(Result::ok);
+        let killed = status.is_some_and(|s| s.signal() == Some(libc::SIGKILL));
+        let how = match status.map(|s: ExitStatus| (s.code(), s.signal())) {
+            _ if killed => "was killed".into(),
+            Some((Some(code), _)) => format!("ended with exit status {code}"),
+            Some((_, Some(signal))) => format!("was ended by signal {signal}"),
+            _ => "ended".into(),
+        };
+        let hint = match self.ready {
+            // What does so in most cases prints nothing, least of all in the program.
+            _ if killed => "somebody has, or memory was short (the kernel's log or the cgroup's memory.events tells)",
+            Ready::Call => "it must call flashfork_ready()",
+            Ready::Auto | Ready::Main => "what it printed may say why",
+        };
+        Error::Ended { program: self.command.clone(), how, hint }
+    }
+}
+
+/// It is still there, but as something else.
+const REPLACED: &str = "let go of flashfork before it was ready: it has gone on as another program (exec), or closed descriptors that are not its own; warm the program that it starts itself";
+
+fn refused(reason: u8) -> String {
+    if reason == Reason::Threads as u8 {
+        return "can't be a template: at its ready point it has other threads, which clones would lack; have it, or the library that starts them, start them later (OMP_NUM_THREADS=1 helps with some), or warm it with --ready main".into();
+    }
+    let row = TABLE.get(usize::from(reason));
+    let what = row.map_or("something that can't be cloned", |row| row.what);
+    let why = row.map_or_else(String::new, |row| format!(" ({})", row.why));
+    format!(
+        "can't be a template: at its ready point it has {what}{why}; make it ready earlier, `--ready main`, or without them"
+    )
+}
