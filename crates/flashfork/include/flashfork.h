@@ -32,6 +32,61 @@
 #define FLASHFORK_THREADS_STOP 1
 
 /**
+ * Ready where an interpreter has run what it was given, before main in other programs.
+ */
+#define FLASHFORK_READY_AUTO 0
+
+/**
+ * Ready before main.
+ */
+#define FLASHFORK_READY_MAIN 1
+
+/**
+ * Ready where the program calls `flashfork_ready`.
+ */
+#define FLASHFORK_READY_CALL 2
+
+/**
+ * Of a template: CPython that waits for what a clone shall run.
+ */
+#define FLASHFORK_READY_PYTHON 3
+
+/**
+ * Of a template: Perl.
+ */
+#define FLASHFORK_READY_PERL 4
+
+/**
+ * Of a template: Ruby.
+ */
+#define FLASHFORK_READY_RUBY 5
+
+/**
+ * The template waits for callers.
+ */
+#define FLASHFORK_TEMPLATE_WAITING 0
+
+/**
+ * It is stopped, by a signal or a debugger.
+ */
+#define FLASHFORK_TEMPLATE_STOPPED 1
+
+/**
+ * It has not answered for ten seconds.
+ */
+#define FLASHFORK_TEMPLATE_SILENT 2
+
+/**
+ * It is of another version of flashfork.
+ */
+#define FLASHFORK_TEMPLATE_STRANGE 3
+
+/**
+ * A clone of a template; made by `flashfork_template_clone`.
+ */
+struct flashfork_clone;
+
+/**
  * A region; made by `flashfork_region_create`.
  */
 struct flashfork_region;
@@ -230,6 +285,91 @@ struct flashfork_snapshot_options {
     uint64_t reserved[4];
 };
 
+/**
+ * How to warm a program. All zeros are the defaults, but `shim` must be given.
+ */
+struct flashfork_warm_options {
+    /**
+     * Path of libflashfork_preload.so, of this library's version; `pkg-config --variable=shim flashfork` has it.
+     */
+    const char *shim;
+    /**
+     * Strings NAME=VALUE, the environment of the program while it is warmed; ends with NULL. PATH is where the program
+     * is looked for; the shim comes before what LD_PRELOAD names. NULL: none.
+     */
+    const char *const *envp;
+    /**
+     * FLASHFORK_READY_AUTO, FLASHFORK_READY_MAIN or FLASHFORK_READY_CALL.
+     */
+    uint64_t ready;
+    /**
+     * The template goes after so many clones; 0: it stays until it is removed.
+     */
+    uint64_t max_clones;
+    /**
+     * Two descriptors, for standard output and standard error while it is warmed. NULL: /dev/null.
+     */
+    const int *output;
+    /**
+     * A descriptor; when it can be read, the warm-up is given up. NULL: none.
+     */
+    const int *cancel;
+    /**
+     * The warm-up is given up after so many milliseconds; 0: it may take all the time it needs.
+     */
+    uint64_t timeout_ms;
+    /**
+     * Must be 0.
+     */
+    uint64_t reserved[2];
+};
+
+/**
+ * What a template knows about itself. What only a template knows is 0 for one that doesn't answer.
+ */
+struct flashfork_template_facts {
+    /**
+     * Its process; 0 where it can't be seen from here.
+     */
+    uint64_t pid;
+    /**
+     * FLASHFORK_TEMPLATE_WAITING, or why it doesn't answer.
+     */
+    uint32_t state;
+    /**
+     * One of FLASHFORK_READY_MAIN and those behind it: where it waits.
+     */
+    uint32_t ready;
+    /**
+     * Bytes of its memory that are sealed; with 0 its clones are plain forks.
+     */
+    uint64_t sealed_bytes;
+    /**
+     * Clones made so far.
+     */
+    uint64_t clones_made;
+    /**
+     * Clones that run now.
+     */
+    uint64_t clones_running;
+    /**
+     * Most clones it makes; 0: any number.
+     */
+    uint64_t max_clones;
+    /**
+     * Files that the program was made of and that have changed since: clones run what was in them.
+     */
+    uint64_t changed_files;
+    /**
+     * Such files of which a change would not be noticed.
+     */
+    uint64_t unwatched_files;
+    /**
+     * 0.
+     */
+    uint64_t reserved[2];
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -385,6 +525,113 @@ int flashfork_restore(int value);
  * -1 with EALREADY.
  */
 int flashfork_snapshot_discard(void);
+
+/**
+ * Starts a program in the background and keeps it, warm, as a template: what `flashfork warm` does. Waits until it is
+ * ready.
+ *
+ * `runtime` is the value of XDG_RUNTIME_DIR, in which the names of templates are kept; NULL or "": they are in
+ * /tmp/flashfork-UID. `name` is what the template is called, `argv` the program and its arguments, which end with
+ * NULL. `facts` may be NULL. The template outlives this process, of which it is a child: once it has ended it is
+ * waited for by the next call that warms or removes one.
+ *
+ * Returns 0, or -1 with `errno`, and then nothing is left running: EEXIST (the name is taken), ENOENT (no such
+ * program, or no shim), ENOEXEC (it can't be a template: statically linked, with threads …), ECHILD (it ended before
+ * it was ready), ETIMEDOUT, ECANCELED, EACCES (the directory is not the user's alone), EINVAL (a wrong name or
+ * option), or what a system call gave.
+ */
+int flashfork_template_warm(const char *runtime,
+                            const char *name,
+                            const char *const *argv,
+                            const struct flashfork_warm_options *options,
+                            struct flashfork_template_facts *facts);
+
+/**
+ * What a template knows about itself, `runtime` and `name` as of `flashfork_template_warm`.
+ *
+ * Returns 0, or -1 with `errno`: ENOENT (there is none), ESRCH (it has just ended), EAGAIN (it is stopped), ETIMEDOUT
+ * (it doesn't answer), EPROTO (it is of another version), EACCES, EINVAL, or what a system call gave.
+ */
+int flashfork_template_info(const char *runtime, const char *name, struct flashfork_template_facts *facts);
+
+/**
+ * Calls `each` for every template, in order of their names, those included that don't answer. The texts and facts are
+ * valid during the call only. `runtime` as of `flashfork_template_warm`.
+ *
+ * Returns 0, or -1 with `errno`: EACCES, EINVAL, or what a system call gave.
+ */
+int flashfork_template_list(const char *runtime, void (*each)(const char *name,
+                                                              const struct flashfork_template_facts *facts,
+                                                              void *data), void *data);
+
+/**
+ * Removes a template: its name is free afterwards, clones that run go on, and the template ends with the last;
+ * `running` receives how many those are, and may be NULL. That there is none is no failure. `runtime` and `name` as of
+ * `flashfork_template_warm`.
+ *
+ * Returns 0, or -1 with `errno` as `flashfork_template_info`.
+ */
+int flashfork_template_remove(const char *runtime, const char *name, uint64_t *running);
+
+/**
+ * Runs a clone of a template: what `flashfork clone` does. `runtime` and `name` as of `flashfork_template_warm`.
+ *
+ * `argv` are its arguments, behind those that the template was started with, and `envp` the strings of its
+ * environment; both end with NULL, and are empty if NULL. It runs in `directory`; NULL: that of this process. `fds`
+ * are the descriptors that become its standard input, output and error, -1 for one that it is started without; NULL:
+ * those of this process. It ignores and blocks no signal; umask, limits, nice value and CPUs are those of the calling
+ * thread.
+ *
+ * Returns the clone, whose process runs; NULL with `errno` and a text from `flashfork_last_error`: ENOENT (there is no
+ * such template, or no such directory), ESRCH (it has just ended), EAGAIN (it is stopped; 4096 clones run), EMFILE (it
+ * has no descriptor left), ETIMEDOUT (it doesn't answer), EPROTO (it is of another version), EACCES, EINVAL, or what a
+ * system call gave.
+ */
+struct flashfork_clone *flashfork_template_clone(const char *runtime,
+                                                 const char *name,
+                                                 const char *const *argv,
+                                                 const char *const *envp,
+                                                 const char *directory,
+                                                 const int *fds);
+
+/**
+ * The clone's process, which leads a process group of its own. It is a child of its template.
+ */
+pid_t flashfork_clone_pid(const struct flashfork_clone *clone);
+
+/**
+ * A descriptor that can be read from the clone's end on, for poll(2). It stays the library's.
+ */
+int flashfork_clone_descriptor(const struct flashfork_clone *clone);
+
+/**
+ * What has changed since the template was warmed, in one line for people; NULL if nothing has: the clone runs what was
+ * in these files. Valid until the clone is freed.
+ */
+const char *flashfork_clone_changed(const struct flashfork_clone *clone);
+
+/**
+ * Waits for the clone's end, at most `timeout_ms` milliseconds if that isn't negative; 0 only looks. `status` receives
+ * its status as of wait(2), and may be NULL. It stays known. Several threads may wait, and send signals meanwhile.
+ *
+ * Returns 0, or -1 with `errno`: ETIMEDOUT (it runs), EINTR (a signal was handled in this thread; call again), ESRCH
+ * (its template has ended, and it with that; its status is nobody's), or what a system call gave.
+ */
+int flashfork_clone_wait(const struct flashfork_clone *clone, int64_t timeout_ms, int *status);
+
+/**
+ * Has the template send the clone a signal; if `group` is not 0, its whole process group, as a terminal would. Nobody
+ * else can get it: one for a clone that has ended is lost, and no failure.
+ *
+ * Returns 0, or -1 with `errno`: EINVAL (no such signal), EAGAIN (hundreds are on their way).
+ */
+int flashfork_clone_signal(const struct flashfork_clone *clone, int signal, int group);
+
+/**
+ * Lets go of a clone. One that still runs is killed, with its process group; so it is when this process ends. NULL is
+ * allowed.
+ */
+void flashfork_clone_free(struct flashfork_clone *clone);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -3,7 +3,8 @@
 use crate::{Forked, OdfError, Pages, Reason, SealError, SealOptions, Threads};
 use libc::{c_char, c_int, c_void, pid_t};
 use std::cell::RefCell;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 /// Sealed memory is on 2 MB pages where possible, on 4 KB pages elsewhere.
 pub const FLASHFORK_PAGES_AUTO: u32 = 0;
@@ -143,30 +144,29 @@ fn rust_options(options: Option<&CSealOptions>) -> Result<SealOptions, &'static 
         return Err("reserved fields of struct flashfork_seal_options are not 0; begin with {0}");
     }
     // SAFETY: NULL or a list of strings that ends with NULL, the caller says.
-    let trust = unsafe { paths(o.trust) };
+    let trust = unsafe { strings(o.trust) }.into_iter().map(Into::into).collect();
     Ok(SealOptions { pages, trust_allocator: o.trust_allocator != 0, threads, trust })
 }
 
-/// The paths in a list.
+/// The strings of a list.
 ///
 /// # Safety
 /// NULL or a list of strings that ends with NULL.
-unsafe fn paths(list: *const *const c_char) -> Vec<std::path::PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
+pub(crate) unsafe fn strings(list: *const *const c_char) -> Vec<OsString> {
     let mut all = Vec::new();
     if list.is_null() {
         return all;
     }
     for i in 0.. {
         // SAFETY: entries up to the NULL are there, and are strings.
-        let path = unsafe {
-            let path = *list.add(i);
-            if path.is_null() {
+        let string = unsafe {
+            let string = *list.add(i);
+            if string.is_null() {
                 break;
             }
-            CStr::from_ptr(path)
+            CStr::from_ptr(string)
         };
-        all.push(std::ffi::OsStr::from_bytes(path.to_bytes()).into());
+        all.push(OsStr::from_bytes(string.to_bytes()).to_owned());
     }
     all
 }

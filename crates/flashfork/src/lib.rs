@@ -19,6 +19,9 @@
 //!
 //! Two engines: sealed memory, which works on any kernel, and [`odf`], forks that share page tables, on a patched one.
 //!
+//! [`templates`] is the other way: a program that was warmed waits as a process of its own, and any process of the same
+//! user has clones of it.
+//!
 //! What a host can do is tried by [`Host::probe`], what clones cost there is told by a [`CostModel`]:
 //!
 //! ```no_run
@@ -37,8 +40,10 @@
 
 mod allocator;
 mod c_api;
+mod c_api_clones;
 mod c_api_region;
 mod c_api_snapshot;
+mod c_api_templates;
 mod clock;
 pub mod code;
 pub mod cost;
@@ -56,6 +61,7 @@ pub use cost::{CostError, CostModel};
 pub use cure::cure;
 pub use error::SealError;
 pub use flashfork_core::never_seal::{self, Reason};
+pub use flashfork_templates as templates;
 pub use host::{Capability, Headroom, Host, HostId};
 pub use odf::OdfError;
 pub use ready::ready;

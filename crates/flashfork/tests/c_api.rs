@@ -100,7 +100,7 @@ fn the_shared_library_exports_what_the_header_declares_and_nothing_else() {
     let symbols = succeed(Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(&library));
     let exported: BTreeSet<_> = symbols.lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(exported, declared());
-    assert_eq!(exported.len(), 18, "{exported:?}");
+    assert_eq!(exported.len(), 29, "{exported:?}");
 }
 
 #[test]
@@ -161,6 +161,37 @@ fn outside_a_template_there_is_nothing_to_wait_for() {
     for (linked, name) in [(Linked::Shared, "ready-shared"), (Linked::Static, "ready-static")] {
         succeed(&mut compile(&test_program("ready"), linked, name, &[]));
     }
+}
+
+/// The shim, built.
+fn shim() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    succeed(build.args(["build", "--locked", "--quiet", "-p", "flashfork-preload", "--target-dir"]).arg(target));
+    target.join("debug/libflashfork_preload.so")
+}
+
+#[test]
+fn templates_and_clones_need_no_command() {
+    let shim = shim();
+    for (linked, name) in [(Linked::Shared, "templates-shared"), (Linked::Static, "templates-static")] {
+        let place = tempfile::tempdir().unwrap();
+        succeed(compile(&test_program("templates"), linked, name, &[]).arg(&shim).arg(place.path()));
+        let example = Path::new(CRATE).join("../../examples/c/template.c");
+        let mut example = compile(&example, linked, &name.replace("templates", "template"), &[]);
+        // Debian's Python itself, not a script that starts another.
+        let printed = succeed(example.arg(&shim).env("XDG_RUNTIME_DIR", place.path()).env("PATH", "/usr/bin:/bin"));
+        assert!(printed.contains(" waits, ") && printed.contains("\n49\nclone "), "{printed}");
+        assert!(printed.ends_with(" has ended with exit status 0\n"), "{printed}");
+        let names = place.path().join("flashfork/templates");
+        assert_eq!(std::fs::read_dir(names).unwrap().count(), 0);
+    }
+    let told = succeed(
+        Command::new("pkg-config")
+            .args(["--variable=shim", "flashfork"])
+            .env("PKG_CONFIG_PATH", prefix().join("lib/pkgconfig")),
+    );
+    assert_eq!(Path::new(told.trim()), prefix().join("lib/flashfork/libflashfork_preload.so"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ fn the_header_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for source in ["c_api.rs", "c_api_region.rs", "c_api_snapshot.rs"] {
+    for source in ["c_api.rs", "c_api_region.rs", "c_api_snapshot.rs", "c_api_templates.rs", "c_api_clones.rs"] {
         builder = builder.with_src(root.join("src").join(source));
     }
     let bindings = builder.generate().unwrap();
