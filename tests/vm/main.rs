@@ -76,7 +76,9 @@ fn programs() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(target);
-    build.args(["-p", "flashfork-cli", "-p", "flashfork-preload", "-p", "flashfork-vmm"]);
+    build.args(
+        ["flashfork-bench", "flashfork-cli", "flashfork-preload", "flashfork-vmm"].map(|name| format!("-p{name}")),
+    );
     done(build.current_dir(env!("CARGO_MANIFEST_DIR")));
     target.join("release")
 }

@@ -15,8 +15,7 @@
 //! - [`flashfork_measure::sampling::sample`] measures; `Effort::until` keeps it within [`Progress::deadline`],
 //!   `Deadline::part` divides that among stages.
 //!
-//! [`figure`] and [`report`] draw what was found; [`advise`] is no experiment: what a running process's forks cost,
-//! from the host's cost model.
+//! [`figure`] and [`report`] draw what was found.
 //!
 //! The crate prints nothing and reads no environment variable.
 //!
@@ -30,7 +29,7 @@
 //! [`Results::leave_out`]: flashfork_measure::experiment::Results::leave_out
 //! [`Subject`]: flashfork_measure::worker::Subject
 
-pub mod advise;
+mod advised;
 pub mod experiments;
 pub mod figure;
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use flashfork_bench::experiments::fuzz::FuzzOptions;
 use flashfork_measure::record::Record;
-use flashfork_measure::size::Size;
 use flashfork_measure::{Outcome, Places, Silent};
+use flashfork_terminal::size::Size;
 use here::{Here, run};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;

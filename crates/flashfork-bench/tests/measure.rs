@@ -18,8 +18,8 @@ use flashfork_bench::subjects::Method;
 use flashfork_measure::compare;
 use flashfork_measure::lock::MachineLock;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::Size;
 use flashfork_measure::{BenchError, Outcome, Progress, Silent, worker, worker_main};
+use flashfork_terminal::size::Size;
 use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use flashfork_bench::experiments::unit_test::UnitTestOptions;
 use flashfork_bench::experiments::workers;
 use flashfork_measure::record::Record;
-use flashfork_measure::size::Size;
 use flashfork_measure::{Outcome, Silent, worker};
+use flashfork_terminal::size::Size;
 use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
 

@@ -1,13 +1,12 @@
 //! `flashfork advise`: what a process's forks cost and what to do about it.
 
-use crate::error::CliError;
-use crate::interrupt;
-use crate::output::say;
-use crate::places;
-use crate::progress::Bars;
 use clap::Args;
 use flashfork::CostModel;
-use flashfork_bench::advise;
+use flashfork_advise as advise;
+use flashfork_terminal::CliError;
+use flashfork_terminal::interrupt;
+use flashfork_terminal::output::say;
+use flashfork_terminal::places;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -44,10 +43,9 @@ pub fn main(args: &AdviseArgs) -> Result<ExitCode, CliError> {
     // A process that isn't there is found out before this host is measured.
     args.pid.map(advise::Survey::of).transpose()?;
     let model = model()?;
-    let bars = Bars::default();
     let advice = match args.pid {
-        Some(pid) => advise::process(pid, &model, args.watch, &bars)?,
-        None => advise::command(&args.command, &model, args.after, args.watch, &bars)?,
+        Some(pid) => advise::process(pid, &model, args.watch, &interrupt::caught)?,
+        None => advise::command(&args.command, &model, args.after, args.watch, &interrupt::caught)?,
     };
     if args.json {
         let value = serde_json::json!({ "schema": "flashfork.advise/1", "advice": advice, "cost_model": model });

@@ -1,14 +1,14 @@
 //! `flashfork doctor`: what this host can do.
 
-use crate::error::CliError;
-use crate::output::say;
-use crate::places;
 use crate::vm;
 use clap::Args;
 use flashfork::code::{self, Verdict};
 use flashfork::cost::{CostModel, Engine, Memory};
 use flashfork::{Capability, Host};
 use flashfork_proto::api::HostKvm;
+use flashfork_terminal::CliError;
+use flashfork_terminal::output::say;
+use flashfork_terminal::places;
 use std::path::Path;
 use std::process::ExitCode;
 

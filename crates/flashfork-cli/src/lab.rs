@@ -1,10 +1,10 @@
 //! `flashfork lab run`: a command in a guest with another kernel.
 
-use crate::error::CliError;
-use crate::places;
 use clap::{Args, Subcommand};
 use flashfork_lab::{GuestFile, Kernel, Lab, Options, Output, Thp};
-use flashfork_measure::size::Size;
+use flashfork_terminal::CliError;
+use flashfork_terminal::places;
+use flashfork_terminal::size::Size;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;

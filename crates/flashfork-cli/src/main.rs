@@ -7,21 +7,16 @@ mod advise;
 mod args;
 mod bench;
 mod doctor;
-mod error;
 mod generate;
-mod interrupt;
 mod lab;
-mod output;
-mod place;
-mod places;
-mod progress;
 mod run;
 mod scan;
 mod vm;
 mod warm;
 
 use args::{Args, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use flashfork_terminal::{help, output};
 use std::process::ExitCode;
 
 /// Run by the loader before Rust's runtime starts and the command line is parsed: together these last longer than all
@@ -45,14 +40,14 @@ extern "C" fn early() {
 }
 
 fn main() -> ExitCode {
-    // A worker of an experiment is this program started again: it must come first, before any thread is started.
-    let mut argv = std::env::args_os().skip(1);
-    if argv.next().is_some_and(|first| first == flashfork_measure::worker::ARGUMENT) {
-        return flashfork_measure::worker_main(flashfork_bench::experiments::workers(), argv);
-    }
     output::end_with_the_pipe();
-    generate::complete();
-    end(match Args::parse().command {
+    bench::complete();
+    help::complete(Args::command);
+    let line: Vec<_> = std::env::args_os().skip(1).collect();
+    if bench::is_meant(&line) {
+        return output::end(bench::main());
+    }
+    output::end(match Args::parse().command {
         Command::Doctor(args) => doctor::main(&args),
         Command::Run(args) => run::main(&args),
         Command::Warm(args) => warm::warm(&args),
@@ -61,17 +56,10 @@ fn main() -> ExitCode {
         Command::Rm(args) => warm::rm(&args),
         Command::Scan(args) => scan::main(&args),
         Command::Advise(args) => advise::main(&args),
-        Command::Bench(args) => bench::main(&args),
+        Command::Bench(_) => bench::main(),
         Command::Lab(args) => lab::main(&args),
         Command::Vm(args) => vm::main(&args),
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man_pages(&args),
-    })
-}
-
-fn end(result: Result<ExitCode, error::CliError>) -> ExitCode {
-    result.unwrap_or_else(|e| {
-        output::complain(&e);
-        ExitCode::FAILURE
     })
 }

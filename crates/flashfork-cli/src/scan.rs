@@ -1,11 +1,11 @@
 //! `flashfork scan`: what a seal would find in the code of files and processes.
 
-use crate::error::CliError;
-use crate::output::say;
 use clap::Args;
 use flashfork::code::{self, Examined, Verdict};
 use flashfork_core::code::Call;
 use flashfork_core::code::times::Times;
+use flashfork_terminal::CliError;
+use flashfork_terminal::output::say;
 use serde::Serialize;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};

@@ -2,12 +2,25 @@
 
 use assert_cmd::Command;
 use predicates::prelude::*;
-use predicates::str::contains;
-use std::process::{Output, Stdio};
+use predicates::str::{contains, ends_with, starts_with};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Once;
 use std::time::Duration;
 
+/// The command with the program of `bench` beside it, which is built here when it isn't there yet.
 fn flashfork() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork"));
+    static BUILT: Once = Once::new();
+    let command = Path::new(env!("CARGO_BIN_EXE_flashfork"));
+    BUILT.call_once(|| {
+        if !command.with_file_name("flashfork-bench").is_file() {
+            let target = command.ancestors().nth(2).unwrap();
+            let mut build = std::process::Command::new(env!("CARGO"));
+            build.args(["build", "--locked", "-p", "flashfork-bench", "--target-dir"]).arg(target);
+            assert!(build.status().unwrap().success());
+        }
+    });
+    let mut command = Command::new(command);
     command.env_remove("LD_PRELOAD");
     command
 }
@@ -18,7 +31,9 @@ fn wrong_usage_is_exit_2_and_the_usage_line() {
         &["nonsense"][..],
         &["run"],
         &["run", "--engine", "warp", "--", "true"],
-        &["bench", "fork", "--sizes", "a lot"],
+        &["advise"],
+        &["advise", "0"],
+        &["advise", "12", "--", "true"],
         &["lab", "run", "--kernel", "2.6", "--", "true"],
         &["doctor", "--fix"],
     ] {
@@ -29,75 +44,61 @@ fn wrong_usage_is_exit_2_and_the_usage_line() {
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for args in [&["doctor"][..], &["run"], &["bench"], &["bench", "fork"], &["bench", "unit-test"], &["bench", "fuzz"]]
-    {
-        flashfork().args(args).arg("--help").assert().success().stdout(contains("Example: flashfork"));
-    }
-    for args in [
-        &["bench", "vm-clone"][..],
-        &["bench", "vm-memory"],
-        &["bench", "figure"],
-        &["lab", "run"],
-        &["completions"],
-        &["man"],
-    ] {
+    for args in [&["doctor"][..], &["run"], &["advise"], &["lab", "run"], &["completions"], &["man"]] {
         flashfork().args(args).arg("--help").assert().success().stdout(contains("Example: flashfork"));
     }
 }
 
 #[test]
-fn every_measurement_has_help_with_an_example() {
-    let experiments = ["creation", "cow-model", "write-fraction", "fault", "access-mix", "profile", "advise", "check"];
-    for name in experiments.into_iter().chain(["compare", "all", "report"]) {
-        flashfork().args(["bench", name, "--help"]).assert().success().stdout(contains("Example: flashfork bench"));
-    }
-    flashfork().args(["advise", "--help"]).assert().success().stdout(contains("Example: flashfork advise"));
+fn bench_is_a_program_of_its_own_that_speaks_as_this_one() {
+    let about = "Run an experiment and keep every sample in a record file, or draw such a file";
+    flashfork().arg("--help").assert().success().stdout(contains(format!("bench        {about}\n")));
+    flashfork().args(["bench", "--help"]).assert().success().stdout(starts_with(format!("{about}\n")));
+    let fork = contains("Usage: flashfork bench fork [OPTIONS]\n");
+    flashfork().args(["bench", "fork", "--help"]).assert().success().stdout(fork.clone());
+    flashfork().args(["help", "bench", "fork"]).assert().success().stdout(fork);
+    let usage = contains("Usage: flashfork bench <COMMAND>\n");
+    flashfork().arg("bench").assert().code(2).stdout("").stderr(usage);
+    flashfork()
+        .args(["bench", "fork", "--sizes", "a lot"])
+        .assert()
+        .code(2)
+        .stdout("")
+        .stderr(contains("invalid value"));
+    // A failure there is one here.
+    let nothing = "flashfork: can't read /no/such.json: No such file or directory (os error 2)\n";
+    flashfork().args(["bench", "figure", "/no/such.json", "out.svg"]).assert().code(1).stdout("").stderr(nothing);
+}
+
+/// As bash asks: the words of the line, and which of them is typed.
+fn completed(line: &[&str]) -> Vec<String> {
+    let mut ask = flashfork();
+    ask.env("FLASHFORK_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (line.len() - 1).to_string());
+    ask.env("_CLAP_IFS", "\n").arg("--").args(line);
+    let output = ask.assert().success().get_output().stdout.clone();
+    String::from_utf8(output).unwrap().lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn wrong_usage_of_measurements_is_exit_2() {
-    for args in [
-        &["advise"][..],
-        &["advise", "0"],
-        &["advise", "12", "--", "true"],
-        &["bench", "all"],
-        &["bench", "compare", "a.json"],
-        &["bench", "creation", "--sizes", "huge"],
-        &["bench", "write-fraction", "--pid", "0"],
-        &["bench", "fault", "--size", "1M"],
-        &["bench", "fork", "--up-to", "1M"],
-    ] {
-        flashfork().args(args).assert().code(2).stdout("");
-    }
+fn completions_go_on_in_bench() {
+    assert_eq!(completed(&["flashfork", "benc"]), ["bench"]);
+    assert_eq!(completed(&["flashfork", "bench", "write-f"]), ["write-fraction"]);
+    assert_eq!(completed(&["flashfork", "bench", "fork", "--siz"]), ["--sizes"]);
+    assert_eq!(completed(&["flashfork", "adv"]), ["advise"]);
 }
 
 #[test]
-fn what_measurements_can_not_do_is_one_line() {
-    let dir = tempfile::tempdir().unwrap();
-    let home = dir.path();
-    let old = home.join("old.json");
-    std::fs::write(&old, r#"{"schema":"flashfork.bench/0","host":{},"records":[]}"#).unwrap();
-    let torn = home.join("torn.json");
-    std::fs::write(&torn, r#"{"schema":"flashfork.bench/2","#).unwrap();
-    let (old, torn) = (old.to_str().unwrap(), torn.to_str().unwrap());
-    let place = home.join("page");
-    let place = place.to_str().unwrap();
-    for (args, said) in [
-        (&["bench", "compare", old, torn][..], "flashfork.bench/0"),
-        (&["bench", "compare", torn, old], "torn.json"),
-        (&["bench", "report", torn, "--html", place], "torn.json"),
-        (&["bench", "report", "/no/such.json", "--html", place], "/no/such.json"),
-        (&["bench", "all", "--html", "/proc/nowhere"], "/proc/nowhere"),
-        (&["bench", "creation", "--sizes", "1000T", "--records", "/dev/shm/never.json"], "needs"),
-        (&["bench", "fault", "--size", "1000T", "--records", "/dev/shm/never.json"], "needs"),
-        (&["bench", "access-mix", "--size", "1000T", "--records", "/dev/shm/never.json"], "needs"),
-        (&["bench", "write-fraction", "--pid", "2147483646", "--records", "/dev/shm/never.json"], "no process"),
-        (&["bench", "write-fraction", "--records", "/dev/shm/never.json", "--", "/no/such"], "/no/such"),
-    ] {
-        let one_line = predicates::str::is_match(r"^((left out|waiting)[^\n]*\n)*flashfork: [^\n]+\n$").unwrap();
-        flashfork().env("HOME", home).args(args).assert().code(1).stdout("").stderr(contains(said).and(one_line));
+fn where_bench_is_not_installed_the_cure_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let alone = place.path().join("flashfork");
+    std::fs::copy(env!("CARGO_BIN_EXE_flashfork"), &alone).unwrap();
+    let cure = "build it with `cargo build --release -p flashfork-bench` or install with `make install`\n";
+    let said = || starts_with("flashfork: flashfork-bench is neither in ").and(ends_with(cure));
+    for line in [&["bench"][..], &["bench", "fork", "--help"], &["man", "pages"]] {
+        let mut bench = Command::new(&alone);
+        bench.current_dir(place.path()).args(line).assert().code(1).stdout("").stderr(said());
     }
-    assert!(!std::path::Path::new("/dev/shm/never.json").exists() && !home.join("page").exists());
+    Command::new(&alone).arg("--help").assert().success().stdout(contains("  bench  "));
 }
 
 #[test]
@@ -116,73 +117,6 @@ fn a_process_that_is_gone_gets_no_advice() {
     advise.assert().success().stdout(contains("Change nothing").and(contains("sleep")));
     child.kill().unwrap();
     child.wait().unwrap();
-}
-
-#[test]
-fn ctrl_c_keeps_what_is_measured() {
-    let dir = tempfile::tempdir().unwrap();
-    let records = dir.path().join("records.json");
-    let interrupted_after = |patience: u64| {
-        let mut bench = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
-        bench
-            .env("HOME", dir.path())
-            .args(["bench", "creation", "--sizes", "0,8M,32M,64M,128M,256M", "--records"])
-            .arg(&records);
-        let mut child = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // It has waited for whoever else measures once it has a worker.
-        while !has_child(child.id()) {
-            assert!(child.try_wait().unwrap().is_none(), "it ended without a worker");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        std::thread::sleep(Duration::from_secs(patience));
-        // SAFETY: a signal to our own child.
-        assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-        child.wait_with_output().unwrap()
-    };
-    // How long the first figure takes depends on what else runs: where none is there yet, it gets more time.
-    let nothing_yet = |done: &Output| String::from_utf8_lossy(&done.stderr).contains("before anything was measured");
-    let done = [3, 9, 27, 81].into_iter().map(interrupted_after).find(|done| !nothing_yet(done)).unwrap();
-    assert!(done.status.success(), "{done:?}");
-    let text = std::fs::read_to_string(&records).unwrap();
-    // Between two sizes no cell ends by it: then it stands among what was left out.
-    let said = text.contains("\"interrupted\"") || text.contains("the run was interrupted");
-    assert!(said && text.ends_with('\n'), "{}", &text[text.len().saturating_sub(2000)..]);
-    assert!(String::from_utf8_lossy(&done.stdout).contains("Records with every sample"));
-}
-
-#[test]
-fn ctrl_c_before_anything_is_measured_leaves_the_records_of_an_earlier_run() {
-    let dir = tempfile::tempdir().unwrap();
-    let records = dir.path().join("records.json");
-    std::fs::write(&records, "good").unwrap();
-    // Not a figure can be there by then: preparing the parents of this size takes longer, wherever it is.
-    let mut bench = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
-    bench.env("HOME", dir.path()).args(["bench", "creation", "--sizes", "512M", "--records"]).arg(&records);
-    let mut child = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    let catches = |text: &str| {
-        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
-        u64::from_str_radix(mask, 16).unwrap() & 1 << (libc::SIGINT - 1) != 0
-    };
-    while !std::fs::read_to_string(&status).is_ok_and(|text| catches(&text)) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it caught signals");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    // SAFETY: a signal to our own child.
-    assert_eq!(unsafe { libc::kill(child.id() as i32, libc::SIGINT) }, 0);
-    let done = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert_eq!((done.status.code(), &done.stdout[..]), (Some(1), &b""[..]), "{said}");
-    assert!(said.ends_with("flashfork: interrupted before anything was measured\n"), "{said}");
-    assert_eq!(std::fs::read_to_string(&records).unwrap(), "good");
-}
-
-/// Whether some process's parent is `pid`.
-fn has_child(pid: u32) -> bool {
-    let parent = |stat: String| stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let mut stats = processes.filter_map(|process| std::fs::read_to_string(process.path().join("stat")).ok());
-    stats.any(|stat| parent(stat) == Some(pid))
 }
 
 /// The letter of a process's state in `/proc/PID/stat`.
@@ -238,82 +172,6 @@ fn a_process_that_is_looked_at_goes_on_when_the_one_who_looks_is_killed() {
     target.kill().unwrap();
     target.wait().unwrap();
     assert!(matches!(found, Some('S' | 'R')), "{found:?}");
-}
-
-#[test]
-fn a_size_that_does_not_fit_is_refused_in_one_line() {
-    let records = tempfile::tempdir().unwrap();
-    let place = records.path().join("records.json");
-    flashfork()
-        .args(["bench", "fork", "--sizes", "100000G", "--records"])
-        .arg(&place)
-        .assert()
-        .code(1)
-        .stdout("")
-        .stderr(contains("needs").and(contains("free")));
-    assert!(!place.exists());
-}
-
-#[test]
-fn records_that_could_not_be_written_are_refused_before_measuring() {
-    flashfork()
-        .args(["bench", "fork", "--sizes", "0", "--records", "/proc/nowhere/records.json"])
-        .assert()
-        .code(1)
-        .stderr(contains("/proc/nowhere"));
-    flashfork()
-        .args(["bench", "fork", "--sizes", "0", "--records", "/dev/full"])
-        .assert()
-        .code(1)
-        .stdout("")
-        .stderr(contains("/dev/full").and(contains("No space left")));
-}
-
-/// In /sys nobody makes a file, root included.
-#[test]
-fn where_records_may_not_be_written_the_cure_is_told() {
-    let cure = || contains("/sys/").and(contains("give --records FILE where you may write"));
-    let bench = ["bench", "fork", "--sizes", "0"];
-    flashfork().args(bench).args(["--records", "/sys/records.json"]).assert().code(1).stderr(cure());
-    flashfork().env("XDG_STATE_HOME", "/sys/state").args(bench).assert().code(1).stderr(cure());
-}
-
-#[test]
-fn records_replace_files_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    let bench = |place: &std::path::Path| {
-        let mut bench = flashfork();
-        bench.args(["bench", "fork", "--quick", "--sizes", "0", "--records"]).arg(place);
-        bench
-    };
-    bench(dir.path()).assert().code(1).stdout("").stderr(contains("is a directory"));
-    let (link, leads_to) = (dir.path().join("link"), dir.path().join("records.json"));
-    std::os::unix::fs::symlink(&leads_to, &link).unwrap();
-    // What a link leads to is made where it isn't there, and replaced where it is.
-    for _ in 0..2 {
-        bench(&link).assert().success();
-        assert!(link.is_symlink() && std::fs::read_to_string(&leads_to).unwrap().starts_with('{'));
-        std::fs::write(&leads_to, "before").unwrap();
-    }
-    let fifo = dir.path().join("fifo");
-    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let reader = {
-        let fifo = fifo.clone();
-        std::thread::spawn(move || std::fs::read_to_string(fifo).unwrap())
-    };
-    bench(&fifo).assert().success();
-    assert!(reader.join().unwrap().starts_with('{'));
-}
-
-#[test]
-fn a_figure_of_what_is_no_record_file_is_refused_and_not_written() {
-    let dir = tempfile::tempdir().unwrap();
-    let (records, out) = (dir.path().join("records.json"), dir.path().join("out.svg"));
-    std::fs::write(&records, "{}").unwrap();
-    let mut figure = flashfork();
-    figure.args(["bench", "figure"]).arg(&records).arg(&out);
-    figure.assert().code(1).stdout("").stderr(contains("names no schema"));
-    assert!(!out.exists());
 }
 
 #[test]

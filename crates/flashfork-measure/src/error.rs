@@ -19,8 +19,8 @@ pub enum BenchError {
     /// A size does not fit into memory; nothing was allocated.
     #[error(
         "{what} needs {} of memory and {} are free ({limit}); choose a smaller size or free memory",
-        crate::size::show(*.needed),
-        crate::size::show(*.available)
+        flashfork_terminal::size::show(*.needed),
+        flashfork_terminal::size::show(*.available)
     )]
     DoesNotFit {
         /// What was to be run, for example "8G, method seal".

@@ -104,7 +104,7 @@ impl HostCard {
             self.cpu,
             if self.virtualised { " (virtual machine)" } else { "" },
             self.kernel,
-            crate::size::show(self.memory_total),
+            flashfork_terminal::size::show(self.memory_total),
             self.thp_enabled.as_deref().unwrap_or("unavailable"),
             self.load[0],
         )

@@ -8,7 +8,7 @@
 //!   sample kept, and a run that is interrupted or fails keeps what it has.
 //! - [`lock`], [`pin`]: one experiment at a time on a machine, on a known CPU; [`workdir`]: a temporary directory that
 //!   is gone however a run ends.
-//! - [`stats`], [`record`], [`host`], [`table`], [`target`]: what was measured, where, how sure it is, and whether
+//! - [`stats`], [`record`], [`host`], [`target`]: what was measured, where, how sure it is, and whether
 //!   promises hold.
 //! - [`experiment`]: what all experiments do in the same way; [`all`]: every one of a list in one run.
 //! - [`report`], [`plot`], [`compare`], [`warnings`]: the page about a run, its figures, two runs beside each other,
@@ -34,9 +34,7 @@ pub mod progress;
 pub mod record;
 pub mod report;
 pub mod sampling;
-pub mod size;
 pub mod stats;
-pub mod table;
 pub mod target;
 pub mod warnings;
 pub mod workdir;

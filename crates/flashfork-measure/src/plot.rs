@@ -298,7 +298,7 @@ pub fn time_tick(microseconds: f64) -> String {
 
 /// Bytes at a tick: "64 MB".
 pub fn size_tick(bytes: f64) -> String {
-    crate::size::show(bytes.round() as u64)
+    flashfork_terminal::size::show(bytes.round() as u64)
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ impl Record {
     pub fn label(&self) -> String {
         let size = self.chosen.get("size").and_then(Value::as_u64);
         let measure = self.chosen.get("measure").and_then(Value::as_str);
-        let size = size.map_or(String::new(), |size| format!(", {}", crate::size::show(size)));
+        let size = size.map_or(String::new(), |size| format!(", {}", flashfork_terminal::size::show(size)));
         let measure = measure.map_or(String::new(), |measure| format!(", {measure}"));
         format!("{} {}{size}{measure}", self.experiment, self.method)
     }

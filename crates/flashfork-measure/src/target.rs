@@ -1,8 +1,8 @@
 //! Figures the project promises, checked against what was measured: shown, never asserted.
 
-use crate::size::show;
 use crate::stats::{Interval, Ratio};
-use crate::table::{self, three_figures};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{self, three_figures};
 
 /// A bound promised in the specification.
 #[derive(Debug, Clone, Copy, PartialEq)]

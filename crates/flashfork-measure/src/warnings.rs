@@ -3,7 +3,7 @@
 use crate::host::HostCard;
 use crate::record::Record;
 use crate::stats::{Outlier, Summary, fences};
-use crate::table::counted;
+use flashfork_terminal::table::counted;
 
 /// Fewer samples than this have no useful 90 % quantile.
 const FEW: usize = 10;
@@ -36,8 +36,8 @@ pub fn of_host(host: &HostCard) -> Vec<String> {
         warnings.push(format!(
             "Only {} of {} memory were free and the machine has swap: large parents may have been swapped; free memory, or \
              `swapoff -a`.",
-            crate::size::show(host.memory_available),
-            crate::size::show(host.memory_total)
+            flashfork_terminal::size::show(host.memory_available),
+            flashfork_terminal::size::show(host.memory_total)
         ));
     }
     warnings

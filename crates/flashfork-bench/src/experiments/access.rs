@@ -16,9 +16,9 @@ pub(crate) use subject::AccessSubject;
 
 use flashfork_measure::experiment::{Experiment, Places, Results};
 use flashfork_measure::record::Document;
-use flashfork_measure::size::Size;
 use flashfork_measure::worker::Registered;
 use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::Size;
 
 /// The name of the experiment `bench fault` in records.
 pub const FAULT: &str = "fault";

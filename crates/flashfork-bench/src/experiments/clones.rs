@@ -17,10 +17,10 @@ use crate::subjects::memory;
 use crate::subjects::parent::{RESERVE, Spec};
 use flashfork_measure::experiment::{Experiment, Places, Results, page};
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::{Size, show};
-use flashfork_measure::table::{render, time};
 use flashfork_measure::worker::{Registered, Worker};
 use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::{Size, show};
+use flashfork_terminal::table::{render, time};
 use subject::{Ask, Reply};
 
 /// The name of this experiment in records.

@@ -1,4 +1,4 @@
-//! `bench advise`: how near the forecasts of [`crate::advise`] are to what forks take.
+//! `bench advise`: how near the forecasts of [`flashfork_advise`] are to what forks take.
 //!
 //! Five processes of different shapes are surveyed and then fork; in each round the cost model is calibrated anew, so
 //! that it is of the same minute. Fork calls count in time of the processor: what else runs on the machine is nobody's
@@ -9,17 +9,18 @@ mod subject;
 pub(crate) use subject::ShapeSubject;
 
 use flashfork::CostModel;
+use flashfork_advise::Engine;
 use serde_json::json;
 
-use crate::advise::{self, Engine};
+use crate::advised::failed;
 use crate::subjects::memory;
 use crate::subjects::parent::RESERVE;
 use flashfork_measure::experiment::{Experiment, Places, Results, page};
 use flashfork_measure::record::{Document, Record};
 use flashfork_measure::stats::{Rounds, median};
-use flashfork_measure::table::{render, time};
 use flashfork_measure::worker::{Registered, Worker};
 use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::table::{render, time};
 use subject::Shape;
 
 /// The name of this experiment in records.
@@ -73,7 +74,8 @@ impl Cell {
     }
 
     fn visit(&mut self, model: &CostModel, progress: &dyn Progress) -> Result<(), BenchError> {
-        let advice = advise::process(self.worker.pid() as i32, model, None, progress)?;
+        let pid = self.worker.pid() as i32;
+        let advice = flashfork_advise::process(pid, model, None, &|| progress.interrupted()).map_err(failed)?;
         let now = advice.forecast.of(Engine::Now).and_then(|now| now.fork_us);
         let now = now.ok_or_else(|| BenchError::Unable("there is no forecast for a process as it is".into()))?;
         let forks = self.worker.ask(&FORKS)?;

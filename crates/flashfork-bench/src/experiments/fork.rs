@@ -29,9 +29,9 @@ pub(crate) use subject::{Ask, ForkSubject};
 use crate::subjects::parent;
 use flashfork_measure::experiment::{Experiment, Places, Results};
 use flashfork_measure::record::Document;
-use flashfork_measure::size::Size;
 use flashfork_measure::worker::Registered;
 use flashfork_measure::{BenchError, Deadline, Progress};
+use flashfork_terminal::size::Size;
 use plan::Plan;
 
 /// The name of this experiment in records.

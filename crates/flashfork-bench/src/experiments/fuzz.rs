@@ -27,7 +27,8 @@ use crate::subjects::memory;
 use flashfork_measure::experiment::{Experiment, Places, Results};
 use flashfork_measure::record::Document;
 use flashfork_measure::workdir::WorkDir;
-use flashfork_measure::{BenchError, Progress, pin, size};
+use flashfork_measure::{BenchError, Progress, pin};
+use flashfork_terminal::size;
 use process::Setup;
 
 /// The name of this experiment in records.

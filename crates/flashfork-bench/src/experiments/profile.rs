@@ -15,10 +15,10 @@ use crate::subjects::memory;
 use crate::subjects::parent::Spec;
 use flashfork_measure::experiment::{Experiment, Places, Results, page};
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::Size;
-use flashfork_measure::table::{render, three_figures};
 use flashfork_measure::workdir::WorkDir;
 use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::Size;
+use flashfork_terminal::table::{render, three_figures};
 use perf::Recording;
 
 /// The name of this experiment in records.

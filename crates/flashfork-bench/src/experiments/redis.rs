@@ -21,9 +21,9 @@ use crate::subjects::parent::RESERVE;
 use flashfork_measure::experiment::{Experiment, Places, Results, page};
 use flashfork_measure::order::shuffled_round;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::{Size, show};
-use flashfork_measure::table::{render, time};
 use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::{Size, show};
+use flashfork_terminal::table::{render, time};
 use load::Load;
 use server::Server;
 

@@ -20,11 +20,11 @@ use crate::subjects::parent::{RESERVE, Spec};
 use flashfork_measure::experiment::{Experiment, Places, Results, page};
 use flashfork_measure::record::Document;
 use flashfork_measure::sampling::{Effort, Visit, sample};
-use flashfork_measure::size::{Size, show};
 use flashfork_measure::stats::Summary;
-use flashfork_measure::table::{render, time, time_range};
 use flashfork_measure::worker::Registered;
 use flashfork_measure::{BenchError, Progress, pin};
+use flashfork_terminal::size::{Size, show};
+use flashfork_terminal::table::{render, time, time_range};
 use std::time::Duration;
 use subject::Ask;
 

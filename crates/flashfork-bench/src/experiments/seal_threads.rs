@@ -21,11 +21,11 @@ use crate::subjects::parent::RESERVE;
 use flashfork_measure::experiment::{Experiment, Places, Results, page};
 use flashfork_measure::order::shuffled_rounds;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::{Size, show};
 use flashfork_measure::stats::Summary;
-use flashfork_measure::table::{render, time};
 use flashfork_measure::worker::{Registered, Worker};
 use flashfork_measure::{BenchError, Progress, pin};
+use flashfork_terminal::size::{Size, show};
+use flashfork_terminal::table::{render, time};
 use subject::{Ask, Reply, Spec};
 
 /// The name of this experiment in records.

@@ -24,7 +24,8 @@ use flashfork_measure::experiment::{Experiment, Places, Results};
 use flashfork_measure::record::Document;
 use flashfork_measure::workdir::WorkDir;
 use flashfork_measure::worker::Registered;
-use flashfork_measure::{BenchError, Progress, pin, size};
+use flashfork_measure::{BenchError, Progress, pin};
+use flashfork_terminal::size;
 use plan::Plan;
 
 /// The name of this experiment in records.

@@ -4,25 +4,15 @@
 //! fork operations", 1988, for the programs of today: they compared core dumps byte by byte and page by page, and found
 //! that less than half of the pages of two Lisp systems changed. What doesn't change is what copy-on-write saves.
 //!
-//! The writable private memory of the stopped process is read through `/proc/PID/mem`, only where `/proc/PID/pagemap`
-//! says that there is a page: looking makes none. Contents are compared, so a byte written back as it was doesn't
-//! count. (What was
-//! *written* the kernel tells only where it was built with soft-dirty bits, or to a process about itself.)
+//! How it is looked at: [`flashfork_advise::look`].
 
-mod blocks;
 mod options;
 mod program;
 mod report;
 mod runs;
-mod snapshot;
-mod stopping;
 
-pub use blocks::{Change, GRANULES};
 pub use options::{Ready, WriteFractionOptions};
-pub(crate) use program::Program;
 pub use report::PAPER;
-pub(crate) use runs::visit;
-pub use snapshot::Snapshot;
 
 use flashfork_measure::experiment::{Experiment, Places, Results};
 use flashfork_measure::record::Document;

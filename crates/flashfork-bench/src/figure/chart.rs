@@ -14,8 +14,8 @@ use super::series::{Line, Point, Series};
 use crate::subjects::Method;
 use flashfork_measure::host::HostCard;
 use flashfork_measure::plot;
-use flashfork_measure::size::show;
-use flashfork_measure::table::time;
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::time;
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 520;

@@ -9,8 +9,8 @@ use crate::experiments::vm_clone;
 use crate::subjects::Method;
 use flashfork_measure::BenchError;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::Size;
 use flashfork_measure::stats::Summary;
+use flashfork_terminal::size::Size;
 
 /// Everything the figure shows, in microseconds.
 pub(super) struct Series {

@@ -4,9 +4,9 @@ use super::figures::number;
 use crate::experiments::cow_model::{Model, PAPER_MERIT, copy_rate};
 use crate::subjects::Method;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::show;
 use flashfork_measure::stats::ratio_of_medians;
-use flashfork_measure::table::{three_figures, time};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{three_figures, time};
 
 /// The findings of `document`, the most important first; as many as there are records for.
 pub fn findings(document: &Document) -> Vec<String> {

@@ -16,7 +16,8 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags};
 
 use fill::Rows;
-use flashfork_measure::{BenchError, size};
+use flashfork_measure::BenchError;
+use flashfork_terminal::size;
 
 /// Of the schema and the rows. Part of the image's name, so that an image of another version is not taken.
 const VERSION: u32 = 1;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::subjects::Method;
 use flashfork_measure::BenchError;
-use flashfork_measure::size::show;
+use flashfork_terminal::size::show;
 
 /// Which pages sealed memory is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use procfs::{Current, Meminfo};
 
 use flashfork_measure::BenchError;
-use flashfork_measure::size::show;
+use flashfork_terminal::size::show;
 
 /// Bytes of a page of the pool, as the experiments use them.
 pub(crate) const HUGE: u64 = 2 << 20;

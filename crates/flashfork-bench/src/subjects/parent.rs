@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::subjects::hugetlb::{HUGE, Pool};
 use crate::subjects::{Facts, Method, Region};
 use flashfork_measure::experiment::Results;
-use flashfork_measure::size::show;
 use flashfork_measure::worker::{Subject, Worker};
 use flashfork_measure::{BenchError, Progress, pin};
+use flashfork_terminal::size::show;
 
 /// Memory left to the rest of the machine, in bytes.
 pub(crate) const RESERVE: u64 = 256 << 20;

@@ -38,7 +38,7 @@ impl Region {
             return Ok(Self { base: NonNull::dangling(), words: 0 });
         }
         let failed = |errno: rustix::io::Errno| {
-            BenchError::system(format!("map {}", flashfork_measure::size::show(size as u64)), errno)
+            BenchError::system(format!("map {}", flashfork_terminal::size::show(size as u64)), errno)
         };
         // Such a mapping is aligned by the kernel, and a larger one would take a page more than there may be.
         let (length, flags) = match method {

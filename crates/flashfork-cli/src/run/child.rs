@@ -1,7 +1,7 @@
 //! Starts the program, passes signals on to it, and waits.
 
-use crate::error::CliError;
 use crate::warm::caller;
+use flashfork_terminal::CliError;
 use nix::sys::signal::{self, SigSet};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::event::{PollFd, PollFlags, poll};

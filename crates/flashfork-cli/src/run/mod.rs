@@ -4,11 +4,11 @@ mod child;
 mod report;
 mod shared;
 
-use crate::error::CliError;
-use crate::place::Place;
-use crate::places;
 use clap::{Args, ValueEnum};
 use flashfork_core::environment;
+use flashfork_terminal::CliError;
+use flashfork_terminal::place::Place;
+use flashfork_terminal::places;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! The command line of `flashfork vm`.
 
 use clap::{Args, Subcommand};
-use flashfork_measure::size::{Size, SizeError};
 use flashfork_proto::api::{MAX_CLONES_AT_ONCE, NAME_RULE, is_name};
 use flashfork_proto::shape::{MAX_MEMORY_MIB, MAX_VCPUS, MIN_MEMORY_MIB};
+use flashfork_terminal::size::{Size, SizeError};
 use std::ffi::OsString;
 use std::path::PathBuf;
 

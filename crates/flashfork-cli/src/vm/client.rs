@@ -1,7 +1,7 @@
 //! The daemon's side of the command: HTTP/1.1 over its socket, one request a connection.
 
-use crate::error::CliError;
 use flashfork_proto::api::{self, ErrorCode, UPGRADE};
+use flashfork_terminal::CliError;
 use rustix::process::{Pid, geteuid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,7 +1,7 @@
 //! A clone's console.
 
 use super::client::Client;
-use crate::error::CliError;
+use flashfork_terminal::CliError;
 use std::process::ExitCode;
 use std::thread;
 

@@ -1,9 +1,9 @@
 //! Finding the daemon, and starting it when it isn't there.
 
 use super::client::Client;
-use crate::error::CliError;
-use crate::places;
 use flashfork_proto::api;
+use flashfork_terminal::CliError;
+use flashfork_terminal::places;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal, set_parent_process_death_signal};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -32,19 +32,6 @@ pub fn default_socket() -> PathBuf {
     }
 }
 
-/// The program, beside this one or where `make install` puts it.
-pub fn program() -> Result<PathBuf, CliError> {
-    let exe = std::env::current_exe().map_err(CliError::file("find", "the flashfork executable"))?;
-    let dir = exe.parent().unwrap_or(Path::new("/"));
-    let places = [dir.join("flashfork-vmd"), dir.join("../lib/flashfork/flashfork-vmd")];
-    places.iter().find(|path| path.is_file()).cloned().ok_or_else(|| {
-        CliError::Unable(format!(
-            "flashfork-vmd is neither in {} nor in ../lib/flashfork beside it; build it with `cargo build --release -p flashfork-vmm` or install with `make install`",
-            dir.display()
-        ))
-    })
-}
-
 /// The command that runs a daemon at `socket`. The default one's directory is made, any other must be there.
 pub fn command(socket: &Path) -> Result<Command, CliError> {
     check_place(socket)?;
@@ -55,7 +42,7 @@ pub fn command(socket: &Path) -> Result<Command, CliError> {
         let (socket, dir) = (socket.display(), dir.display());
         return Err(CliError::Unable(format!("can't listen at {socket}: there is no directory {dir}")));
     }
-    let mut command = Command::new(program()?);
+    let mut command = Command::new(places::monitor("flashfork-vmd")?);
     command.arg("--socket").arg(socket).arg("--cache").arg(places::cache("lab")?);
     Ok(command)
 }

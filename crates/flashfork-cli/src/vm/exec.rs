@@ -2,9 +2,9 @@
 
 use super::client::Client;
 use super::terminal::{self, Raw};
-use crate::error::CliError;
 use crate::warm::caller;
 use flashfork_proto::agent::{self, AgentError, CHUNK, ErrorKind, Exec, Reply, Request, STDIN_WINDOW};
+use flashfork_terminal::CliError;
 use serde_bytes::ByteBuf;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;

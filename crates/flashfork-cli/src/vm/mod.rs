@@ -10,8 +10,6 @@ mod terminal;
 
 pub use args::VmArgs;
 
-use crate::error::CliError;
-use crate::output::{self, say};
 use args::{
     CreateArgs, DEFAULT_TEMPLATE, DirectoryArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand, VmCommand,
 };
@@ -20,13 +18,13 @@ use flashfork_proto::api::{
     self, CloneState, CreateClones, CreateTemplate, LoadTemplate, Ready, SaveTemplate, Template,
 };
 use flashfork_proto::shape::{Pages, Shape};
-use indicatif::ProgressBar;
+use flashfork_terminal::output::{self, say};
+use flashfork_terminal::progress::waiting;
+use flashfork_terminal::{CliError, places};
 use serde::Serialize;
-use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
     let socket = absolute(&args.socket.clone().unwrap_or_else(daemon::default_socket))?;
@@ -35,7 +33,7 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
         VmCommand::Serve(serve) => {
             let mut command = daemon::command(&socket)?;
             let error = command.arg("--pool").arg(serve.pool.to_string()).exec();
-            return Err(CliError::file("start", daemon::program()?)(error));
+            return Err(CliError::file("start", places::monitor("flashfork-vmd")?)(error));
         }
         VmCommand::Image(ImageCommand::FromDir(args)) => return image(args),
         VmCommand::Stop => return stop(&socket),
@@ -253,17 +251,4 @@ fn image(args: &FromDirArgs) -> Result<ExitCode, CliError> {
 
 fn absolute(path: &Path) -> Result<PathBuf, CliError> {
     std::path::absolute(path).map_err(CliError::file("find", path))
-}
-
-/// Shows on a terminal that something takes long.
-fn waiting<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
-    let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new_spinner().with_message(what));
-    if let Some(bar) = &bar {
-        bar.enable_steady_tick(Duration::from_millis(200));
-    }
-    let result = work();
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    result
 }

@@ -1,7 +1,7 @@
 //! The user's terminal while a command in a guest has one: raw, so that every key gets there, and as large.
 
-use crate::error::CliError;
 use flashfork_proto::agent::TerminalSize;
+use flashfork_terminal::CliError;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{IsTerminal, stdin, stdout};
 

@@ -1,8 +1,8 @@
 //! `flashfork clone`.
 
 use super::caller;
-use crate::error::CliError;
 use flashfork_templates::{Asked, Name, News, Run, Template};
+use flashfork_terminal::CliError;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
@@ -88,7 +88,7 @@ impl Running {
             while let Some(news) = self.asked.hear()? {
                 match news {
                     News::Started { .. } => let_go_of_streams(),
-                    News::Changed(files) => crate::output::complain(&CliError::Unable(files.to_string())),
+                    News::Changed(files) => flashfork_terminal::output::complain(&CliError::Unable(files.to_string())),
                     News::Ended(status) => return Ok(exit_code(status)),
                 }
             }

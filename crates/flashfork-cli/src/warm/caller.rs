@@ -1,6 +1,6 @@
 //! What this process is to the kernel, for a clone that takes it over.
 
-use crate::error::CliError;
+use flashfork_terminal::CliError;
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,8 +1,8 @@
 //! `flashfork ls` and `flashfork rm`.
 
-use crate::error::CliError;
-use crate::output::say;
 use flashfork_templates::{Listed, Name, ReadyAt, Removed, State, Template};
+use flashfork_terminal::CliError;
+use flashfork_terminal::output::say;
 use std::process::ExitCode;
 
 /// One line of the list. What only the template knows is missing of one that doesn't answer.
@@ -42,7 +42,7 @@ pub fn rm(all: &[Name]) -> Result<ExitCode, CliError> {
             Ok(removed) => say(&told(name, removed))?,
             Err(e) => {
                 if let Some(before) = failed.replace(CliError::from(e)) {
-                    crate::output::complain(&before);
+                    flashfork_terminal::output::complain(&before);
                 }
             }
         }

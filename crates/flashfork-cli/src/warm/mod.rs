@@ -7,10 +7,10 @@ pub mod caller;
 mod list;
 mod template;
 
-use crate::error::CliError;
 use clap::{Args, ValueEnum};
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use flashfork_templates::{Directory, Name};
+use flashfork_terminal::CliError;
 use std::ffi::OsString;
 use std::process::ExitCode;
 

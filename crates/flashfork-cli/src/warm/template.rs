@@ -1,9 +1,9 @@
 //! `flashfork warm`.
 
 use super::{Ready, WarmArgs, caller, list};
-use crate::error::CliError;
-use crate::{output, places};
 use flashfork_templates::{Facts, Name, ReadyAt, Template, Warming, is_interpreter, why_unsealed};
+use flashfork_terminal::CliError;
+use flashfork_terminal::{output, places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;

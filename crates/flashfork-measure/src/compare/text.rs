@@ -3,7 +3,7 @@
 use super::{Cell, Comparison, NEGLIGIBLE, Verdict};
 use crate::record::Values;
 use crate::stats::median;
-use crate::table::{self, counted, render, three_figures};
+use flashfork_terminal::table::{self, counted, render, three_figures};
 
 impl Verdict {
     /// For a table.

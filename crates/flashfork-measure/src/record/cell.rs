@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{Record, Values};
-use crate::size::Size;
+use flashfork_terminal::size::Size;
 
 /// Sorts the names of chosen values: what was measured, how large, then the others.
 pub fn sort_names(names: &mut [&str]) {

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use super::Figure;
 use crate::plot::Ink;
 use crate::record::{Document, Missing, Record};
-use crate::size::show;
 use crate::stats::fences;
-use crate::table::{three_figures, time};
 use crate::warnings;
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{three_figures, time};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");

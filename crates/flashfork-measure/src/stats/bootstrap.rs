@@ -2,6 +2,10 @@
 //! 1979; whole rounds are drawn, as for clustered data in A. C. Davison and D. V. Hinkley, "Bootstrap Methods and their
 //! Application", 1997, section 3.8.
 
+use std::fmt;
+
+use flashfork_terminal::table::three_figures;
+
 use super::{Rounds, median, quantile};
 
 /// How many times the samples are redrawn.
@@ -27,6 +31,14 @@ pub struct Ratio {
     pub value: f64,
     /// Where the ratio lies with 95 % confidence.
     pub interval: Interval,
+}
+
+/// "1.05 × (1.03–1.08)".
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [value, low, high] = [self.value, self.interval.low, self.interval.high].map(three_figures);
+        write!(f, "{value} × ({low}–{high})")
+    }
 }
 
 /// The 95 % interval of the median; `None` without samples.
@@ -109,6 +121,12 @@ pub(super) fn percentile_interval(values: &mut [f64]) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ratios_show_their_interval() {
+        let found = Ratio { value: 270.4, interval: Interval { low: 251.0, high: 290.9 } };
+        assert_eq!(found.to_string(), "270 × (251–291)");
+    }
 
     /// Standard normal deviates by the Box-Muller transform.
     fn normal(random: &mut fastrand::Rng) -> f64 {

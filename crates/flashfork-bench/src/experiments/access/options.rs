@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flashfork_measure::sampling::Effort;
-use flashfork_measure::size::Size;
+use flashfork_terminal::size::Size;
 
 /// Options of `bench fault`.
 #[derive(Debug, Clone, clap::Args)]
@@ -53,7 +53,7 @@ impl AccessMixOptions {
 
 /// At least two page tables' worth.
 fn some_tables(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse().map_err(|error: flashfork_measure::size::SizeError| error.to_string())?;
+    let size: Size = text.parse().map_err(|error: flashfork_terminal::size::SizeError| error.to_string())?;
     if size.0 >= 4 << 20 && size.0.is_multiple_of(2 << 20) {
         Ok(size)
     } else {

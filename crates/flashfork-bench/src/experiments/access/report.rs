@@ -7,9 +7,9 @@ use super::{ACCESS_MIX, FAULT};
 use crate::subjects::Method;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::show;
 use flashfork_measure::stats::{Summary, ratio_of_medians};
-use flashfork_measure::table::{ratio, render, time, time_range};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{render, time, time_range};
 
 /// The paper's table 1, in microseconds, on its machine: plain fork, with huge pages, on demand.
 const PAPER: [(&str, f64); 3] = [("Fork", 2.3), ("Fork with huge pages", 198.4), ("On-demand fork", 12.2)];
@@ -27,7 +27,7 @@ pub(super) fn fault(document: &Document) -> String {
             method.name().to_owned(),
             time(summary.p50),
             time_range(summary.p10, summary.p90),
-            against.map_or(String::new(), |found| ratio(&found)),
+            against.map_or(String::new(), |found| found.to_string()),
             time(next.p50),
         ]);
     }

@@ -6,7 +6,7 @@ use super::tool::{Checked, Tool};
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
 use flashfork_measure::stats::ratio_of_medians;
-use flashfork_measure::table::{ratio, render, three_figures, time};
+use flashfork_terminal::table::{render, three_figures, time};
 
 /// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
@@ -35,7 +35,7 @@ pub(super) fn render_all(document: &Document) -> String {
             tool.why().to_owned(),
             figure(theirs),
             figure(ours),
-            found.map_or(String::new(), |found| ratio(&found)),
+            found.map_or(String::new(), |found| found.to_string()),
         ]);
     }
     let headers = ["program", "what", "why they differ", "theirs", "ours", "theirs ÷ ours"];

@@ -5,9 +5,9 @@ use super::model::{Model, PAPER, PAPER_MERIT, copy_rate, times_by_forks};
 use crate::subjects::Method;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::Document;
-use flashfork_measure::size::show;
 use flashfork_measure::stats::Interval;
-use flashfork_measure::table::{render, three_figures, time};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{render, three_figures, time};
 
 /// The shares of the paper's lines.
 const SHARES: [f64; 3] = [0.1, 0.5, 0.9];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use flashfork_measure::sampling::Effort;
-use flashfork_measure::size::Size;
+use flashfork_terminal::size::Size;
 
 /// Sizes of the parent's memory unless others are asked for: those of the book's table, then those of today.
 const SIZES: [&str; 6] = ["1.7M", "2.7M", "11.7M", "64M", "256M", "1G"];

@@ -6,9 +6,9 @@ use super::EXPERIMENT;
 use super::way::{PROGRAM, Phase, Then, Way};
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::show;
 use flashfork_measure::stats::{Summary, ratio_of_medians};
-use flashfork_measure::table::{ratio, render, time, time_range};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{render, time, time_range};
 
 /// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
@@ -76,7 +76,7 @@ fn against(document: &Document, sizes: &[u64]) -> String {
         let parts: Vec<String> = [Way::Fork, Way::ForkThp, Way::ForkHugetlb, Way::Seal, Way::Odf]
             .into_iter()
             .filter_map(|way| Some((way, ratio_of_medians(&rounds(way)?, &vfork)?)))
-            .map(|(way, found)| format!("{way} {}", ratio(&found)))
+            .map(|(way, found)| format!("{way} {}", found))
             .collect();
         Some(format!("{}, {}, times vfork: {}", show(size), then.name(), parts.join(", ")))
     };

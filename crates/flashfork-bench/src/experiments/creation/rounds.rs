@@ -10,9 +10,9 @@ use crate::subjects::memory;
 use crate::subjects::parent::{self, RESERVE};
 use flashfork_measure::experiment::Results;
 use flashfork_measure::sampling::sample;
-use flashfork_measure::size::show;
 use flashfork_measure::worker::Worker;
 use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::show;
 
 /// A batch ends after so many samples ...
 const BATCH: usize = 12;

@@ -12,7 +12,7 @@ use super::touch::ParentState;
 use crate::subjects::Method;
 use flashfork_measure::BenchError;
 use flashfork_measure::sampling::{Effort, sample};
-use flashfork_measure::size::Size;
+use flashfork_terminal::size::Size;
 
 /// How long the workers clone side by side in one batch, in microseconds. Time ends a batch, not a count: the fast ones
 /// must not leave the slow ones alone.

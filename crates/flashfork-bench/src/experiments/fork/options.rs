@@ -1,6 +1,6 @@
 //! The flags of `bench fork`.
 
-use flashfork_measure::size::{Size, SizeError};
+use flashfork_terminal::size::{Size, SizeError};
 
 /// Options of the experiment.
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -6,8 +6,8 @@ use crate::subjects::Method;
 use crate::subjects::memory;
 use crate::subjects::parent::RESERVE;
 use flashfork::Headroom;
-use flashfork_measure::size::Size;
 use flashfork_measure::{BenchError, pin};
+use flashfork_terminal::size::Size;
 
 /// Sizes measured unless others are asked for.
 const SIZES: [u64; 6] = [0, 64 << 20, 256 << 20, 1 << 30, 4 << 30, 8 << 30];

@@ -9,10 +9,10 @@ use crate::subjects::Method;
 use crate::subjects::engine::Pages;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::{Size, show};
 use flashfork_measure::stats::Summary;
-use flashfork_measure::table::{ratio, render, three_figures, time, time_range};
 use flashfork_measure::target;
+use flashfork_terminal::size::{Size, show};
+use flashfork_terminal::table::{render, three_figures, time, time_range};
 
 /// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
@@ -73,7 +73,7 @@ fn speedups(document: &Document) -> String {
         let parts: Vec<String> = [Method::Fork4k, Method::ForkThp]
             .into_iter()
             .filter_map(|plain| Some((plain, faster(document, plain, engine, size, Measure::Call)?)))
-            .map(|(plain, found)| format!("{} as fast as {plain}", ratio(&found)))
+            .map(|(plain, found)| format!("{} as fast as {plain}", found))
             .collect();
         (size > 0 && !parts.is_empty())
             .then(|| format!("{}: the fork call of {engine} is {}", Size(size), parts.join(", ")))
@@ -175,7 +175,7 @@ fn spread(record: &Record) -> String {
 }
 
 fn against_empty(document: &Document, record: &Record) -> String {
-    to_empty(document, record).map_or(String::new(), |found| ratio(&found))
+    to_empty(document, record).map_or(String::new(), |found| found.to_string())
 }
 
 fn titled(title: &str, table: String) -> String {

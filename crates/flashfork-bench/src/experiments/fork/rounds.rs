@@ -9,9 +9,9 @@ use crate::subjects::engine::Sealed;
 use crate::subjects::parent::Spec;
 use crate::subjects::{Facts, Method};
 use flashfork_measure::sampling::{Effort, Visit, sample};
-use flashfork_measure::size::Size;
 use flashfork_measure::worker::Worker;
 use flashfork_measure::{BenchError, Deadline};
+use flashfork_terminal::size::Size;
 
 /// A batch ends after so many samples ...
 const BATCH: usize = 20;

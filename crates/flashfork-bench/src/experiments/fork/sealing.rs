@@ -14,9 +14,9 @@ use crate::subjects::engine::{self, Pages, Sealed};
 use flashfork_measure::experiment::Results;
 use flashfork_measure::order::shuffled_rounds;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::Size;
 use flashfork_measure::worker::{Subject, Worker};
 use flashfork_measure::{BenchError, Progress, pin};
+use flashfork_terminal::size::Size;
 
 /// Sealing is measured up to this size; the time grows in proportion.
 const LARGEST: u64 = 1 << 30;

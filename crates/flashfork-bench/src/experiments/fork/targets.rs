@@ -7,9 +7,9 @@ use super::touch::ParentState;
 use crate::subjects::Method;
 use crate::subjects::engine::Pages;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::Size;
 use flashfork_measure::stats::{Ratio, Rounds, median, median_interval, ratio_of_medians};
 use flashfork_measure::target::{Bound, Target, Unit};
+use flashfork_terminal::size::Size;
 
 const GB: u64 = 1 << 30;
 /// The share of pages in the promise about parents that write: 0.01 %.

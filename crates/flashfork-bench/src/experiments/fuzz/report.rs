@@ -6,11 +6,12 @@ use super::found::{Slice, equal, mean_rate, methods, rates, ratio as of, slices}
 use crate::subjects::Method;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::show;
 use flashfork_measure::stats::{Summary, median};
-use flashfork_measure::table::{ratio, three_figures, time};
+use flashfork_measure::target;
 use flashfork_measure::target::{Bound, Target, Unit};
-use flashfork_measure::{table, target};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table;
+use flashfork_terminal::table::{three_figures, time};
 
 /// The size the project's promise is about.
 const PROMISED: u64 = 1 << 30;
@@ -124,7 +125,7 @@ fn coverage(document: &Document) -> String {
 fn speedups(document: &Document) -> String {
     let line = |plain: Method| {
         let found = of(document, Method::Seal, plain)?;
-        Some(format!("seal against {plain}: {} the executions per second", ratio(&found)))
+        Some(format!("seal against {plain}: {} the executions per second", found))
     };
     [Method::Fork4k, Method::ForkThp].into_iter().filter_map(line).collect::<Vec<_>>().join("\n")
 }

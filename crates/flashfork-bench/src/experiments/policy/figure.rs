@@ -7,7 +7,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::report::{Cell, PROMISE};
 use super::subject::Who;
 use flashfork_measure::BenchError;
-use flashfork_measure::size::show;
+use flashfork_terminal::size::show;
 
 const BOX: (i32, i32) = (38, 22);
 const GAP: i32 = 26;

@@ -1,7 +1,7 @@
 //! The flags of `bench policy`.
 
 use crate::once::each_once;
-use flashfork_measure::size::Size;
+use flashfork_terminal::size::Size;
 
 const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
 const DIRTY: [f64; 4] = [0.0, 0.1, 1.0, 10.0];

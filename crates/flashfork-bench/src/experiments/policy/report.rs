@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::subject::Who;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::show;
-use flashfork_measure::table::{render, time};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{render, time};
 
 /// What `auto` promises: at most so many times the best, in the long run; and at most so many times a plain process's
 /// memory.

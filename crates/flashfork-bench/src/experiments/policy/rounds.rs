@@ -10,9 +10,9 @@ use crate::subjects::parent::RESERVE;
 use flashfork_measure::experiment::Results;
 use flashfork_measure::order::shuffled_rounds;
 use flashfork_measure::record::Record;
-use flashfork_measure::size::show;
 use flashfork_measure::worker::Worker;
 use flashfork_measure::{BenchError, Progress, pin};
+use flashfork_terminal::size::show;
 
 /// Milliseconds: a mark that a run would reach later is left out.
 const BUDGET: u64 = 6_000;

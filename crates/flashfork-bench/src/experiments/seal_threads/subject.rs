@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::subjects::engine::{Pages, own_code};
 use crate::subjects::{Method, Region, WORDS_PER_PAGE, word};
-use flashfork_measure::size::show;
 use flashfork_measure::worker::Subject;
 use flashfork_measure::{BenchError, pin};
+use flashfork_terminal::size::show;
 
 /// Shorter gaps are interrupts.
 pub(super) const LEAST_US: u64 = 50;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use flashfork_measure::size::Size;
+use flashfork_terminal::size::Size;
 
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]

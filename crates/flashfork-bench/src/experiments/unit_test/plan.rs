@@ -5,7 +5,7 @@ use crate::subjects::Method;
 use crate::subjects::memory;
 use flashfork::Headroom;
 use flashfork_measure::BenchError;
-use flashfork_measure::size::Size;
+use flashfork_terminal::size::Size;
 
 /// Left to the rest of the machine.
 const RESERVE: u64 = 256 << 20;

@@ -7,11 +7,12 @@ use super::plan::harnesses;
 use crate::subjects::Method;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::show;
 use flashfork_measure::stats::Summary;
-use flashfork_measure::table::{ratio, time, time_range};
+use flashfork_measure::target;
 use flashfork_measure::target::{Bound, Target, Unit};
-use flashfork_measure::{table, target};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table;
+use flashfork_terminal::table::{time, time_range};
 
 /// The size the project's promises are about.
 const PROMISED: u64 = 1 << 30;
@@ -86,7 +87,7 @@ fn tests(document: &Document) -> String {
 /// "seal against fork-4k: clone phase 270 × (251–291) faster, whole test 60 × (55–62)"; the same for odf.
 fn speedups(document: &Document) -> String {
     let line = |engine: Method, plain: Method| {
-        let times = |phase| of(document, plain, engine, &Case::ALL, phase).map(|found| ratio(&found));
+        let times = |phase| of(document, plain, engine, &Case::ALL, phase).map(|found| found.to_string());
         Some(format!(
             "{engine} against {plain}: clone phase {} as fast, whole test {} as fast",
             times(Phase::Clone)?,

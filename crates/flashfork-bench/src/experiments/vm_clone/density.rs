@@ -12,8 +12,8 @@ use super::plan::Plan;
 use crate::subjects::held::{Counter, mapped};
 use crate::subjects::vm_host::{Host, MemoryPages, Template, shape};
 use flashfork_measure::experiment::Results;
-use flashfork_measure::size::Size;
 use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::Size;
 
 /// The largest guests this is done with: the kernel's arrays grow with a guest's memory, and all clones are there at
 /// once.

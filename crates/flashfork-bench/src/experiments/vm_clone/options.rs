@@ -1,6 +1,6 @@
 //! The flags of `bench vm-clone`.
 
-use flashfork_measure::size::{Size, SizeError};
+use flashfork_terminal::size::{Size, SizeError};
 
 /// What runs in the virtual machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]

@@ -6,7 +6,7 @@ use super::{GuestKind, VmCloneOptions};
 use crate::subjects::memory;
 use crate::subjects::vm_host::{MemoryPages, available};
 use flashfork_measure::BenchError;
-use flashfork_measure::size::Size;
+use flashfork_terminal::size::Size;
 
 /// Sizes measured unless others are asked for.
 const SIZES: [u64; 7] = [128 << 20, 256 << 20, 512 << 20, 1 << 30, 2 << 30, 4 << 30, 8 << 30];

@@ -11,10 +11,10 @@ use super::targets;
 use crate::subjects::vm_host::MemoryPages;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::{Size, show};
 use flashfork_measure::stats::{median, ratio_of_medians};
-use flashfork_measure::table::{ratio, render as table, time};
 use flashfork_measure::target;
+use flashfork_terminal::size::{Size, show};
+use flashfork_terminal::table::{render as table, time};
 
 /// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
@@ -84,7 +84,7 @@ fn comparisons(document: &Document, guest: GuestKind, measure: &str) -> String {
         if let (Some(boot), Some(clone)) = (of(Method::ColdBoot(booted)), of(method))
             && let Some(found) = ratio_of_medians(&boot, &clone)
         {
-            lines.push(format!("{}: {} is {} as fast as booting", Size(size), method.name(), ratio(&found)));
+            lines.push(format!("{}: {} is {} as fast as booting", Size(size), method.name(), found));
         }
     }
     for method in MemoryPages::ALL.map(Method::Clone) {
@@ -95,7 +95,7 @@ fn comparisons(document: &Document, guest: GuestKind, measure: &str) -> String {
             && let Some(found) = ratio_of_medians(&large, &small)
         {
             let (least, most) = (Size(least), Size(most));
-            lines.push(format!("{}: first exit at {most} ÷ at {least}: {}", method.name(), ratio(&found)));
+            lines.push(format!("{}: first exit at {most} ÷ at {least}: {}", method.name(), found));
         }
     }
     lines.join("\n")

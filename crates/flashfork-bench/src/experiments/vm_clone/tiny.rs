@@ -19,8 +19,8 @@ use super::plan::Plan;
 use crate::subjects::vm_host::{Claimed, Host, MemoryPages, PATIENCE, Template, expect, shape, vm};
 use flashfork_measure::experiment::Results;
 use flashfork_measure::sampling::{Effort, sample};
-use flashfork_measure::size::Size;
 use flashfork_measure::{BenchError, Deadline, Progress};
+use flashfork_terminal::size::Size;
 
 /// Clones or boots a round and cell.
 const BATCH: usize = 5;

@@ -1,6 +1,6 @@
 //! The flags of `bench vm-memory`.
 
-use flashfork_measure::size::{Size, SizeError};
+use flashfork_terminal::size::{Size, SizeError};
 
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]

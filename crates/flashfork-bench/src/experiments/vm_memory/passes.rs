@@ -8,8 +8,8 @@ use super::found::{Cell, Pass, touched};
 use crate::subjects::vm_host::{Host, MemoryPages, Template, expect, shape, vm};
 use flashfork_measure::experiment::Results;
 use flashfork_measure::sampling::{Effort, Visit, sample};
-use flashfork_measure::size::Size;
 use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::Size;
 
 /// Boots and clones one guest of each kind a round.
 pub(super) fn measure(

@@ -6,8 +6,8 @@ use super::found::{Cell, Pass, touched};
 use crate::subjects::vm_host::MemoryPages;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::Document;
-use flashfork_measure::size::show;
-use flashfork_measure::table::{ratio, render as table, time};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{render as table, time};
 
 /// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
@@ -27,7 +27,9 @@ pub(super) fn render_all(document: &Document) -> String {
         let pairs =
             [(Pass::Shared, Pass::Unbacked), (Pass::Shared, Pass::BackedClone), (Pass::BackedClone, Pass::Backed)];
         row.extend(
-            pairs.map(|(pass, other)| cell.ratio(document, pass, other).map_or(String::new(), |found| ratio(&found))),
+            pairs.map(|(pass, other)| {
+                cell.ratio(document, pass, other).map_or(String::new(), |found| found.to_string())
+            }),
         );
         row
     };

@@ -9,8 +9,8 @@ use super::rounds::Measure;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
 use flashfork_measure::stats::{quantile_of, ratio_of_medians};
-use flashfork_measure::table::{self, ratio, time, time_range};
 use flashfork_measure::target::{self, Bound, Target, Unit};
+use flashfork_terminal::table::{self, time, time_range};
 
 /// What SPECIFICATION.md promises of a clone of CPython with numpy and pandas, in microseconds.
 const PROMISE: f64 = 3000.0;
@@ -65,7 +65,7 @@ fn row<'a>(program: Program, of: impl Fn(Way, Measure) -> Option<&'a Record>) ->
         cell(Way::Cold, Measure::Whole),
         cell(Way::Clone, Measure::Whole),
         spread.unwrap_or_default(),
-        faster.as_ref().map_or(String::new(), ratio),
+        faster.as_ref().map_or(String::new(), ToString::to_string),
         cell(Way::Cold, Measure::Line),
         cell(Way::Clone, Measure::Line),
         cell(Way::Busy, Measure::Whole),

@@ -3,19 +3,19 @@
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use flashfork_advise::{Program as Started, Ran};
 
 use super::options::Ready;
-use super::stopping::is_stopped;
+use crate::advised::failed;
 use flashfork_measure::BenchError;
 use flashfork_measure::workdir::WorkDir;
 
 /// How long a ready run may take until it stops itself.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often redis-server is called until it answers.
 const LOOK: Duration = Duration::from_millis(2);
 /// Keys in redis, and how many of them are written again.
 const KEYS: u32 = 100_000;
@@ -62,9 +62,8 @@ enum Pace {
 
 /// A running program. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct Program {
-    name: String,
-    child: Child,
+pub(super) struct Program {
+    started: Started,
     pace: Pace,
     /// Where redis has its socket.
     _dir: Option<WorkDir>,
@@ -72,14 +71,9 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts `command`.
-    pub(crate) fn command(command: &[OsString], after: f64, during: f64) -> Result<Self, BenchError> {
-        let name = command.first().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let mut start = Command::new(command.first().map_or(std::ffi::OsStr::new(""), OsString::as_os_str));
-        start.args(command.iter().skip(1));
-        // What it prints is no result of ours.
-        start.stdout(Stdio::from(std::io::stderr()));
+    pub(super) fn command(command: &[OsString], after: f64, during: f64) -> Result<Self, BenchError> {
         let pace = Pace::Timed { after: Duration::from_secs_f64(after), during: Duration::from_secs_f64(during) };
-        Self::start(name, start, pace, None)
+        Ok(Self { started: Started::command(command).map_err(failed)?, pace, _dir: None })
     }
 
     /// Starts a ready run.
@@ -97,18 +91,18 @@ impl Program {
             Ready::Sqlite => start.arg(":memory:").stdin(Stdio::piped()),
             Ready::Redis => return Self::redis(start),
         };
-        let mut program = Self::start(name(ready), start, Pace::Stops, None)?;
-        if let Some(mut input) = program.child.stdin.take() {
+        let mut started = Started::start(name(ready), start).map_err(failed)?;
+        if let Some(mut input) = started.input() {
             input.write_all(SQLITE.as_bytes()).map_err(|error| BenchError::system("write to sqlite3", error))?;
         }
-        Ok(program)
+        Ok(Self { started, pace: Pace::Stops, _dir: None })
     }
 
     fn redis(mut start: Command) -> Result<Self, BenchError> {
         let dir = WorkDir::new(None)?;
         let socket = dir.path().join("socket");
         start.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]).arg(&socket).current_dir("/");
-        let mut program = Self::start(name(Ready::Redis), start, Pace::Stops, Some(dir))?;
+        let mut started = Started::start(name(Ready::Redis), start).map_err(failed)?;
         let begin = Instant::now();
         let mut stream = loop {
             match UnixStream::connect(&socket) {
@@ -116,92 +110,57 @@ impl Program {
                 Err(error) if begin.elapsed() > PATIENCE => {
                     return Err(BenchError::system("reach redis-server", error));
                 }
-                Err(_) => program.alive(false)?,
+                Err(_) => match started.ended().map_err(failed)? {
+                    Some(status) => return Err(ended(started.name(), status, false, "")),
+                    None => std::thread::sleep(LOOK),
+                },
             }
-            std::thread::sleep(LOOK);
         };
         redis_writes(&mut stream, 1, "old")?;
-        program.pace = Pace::Redis(stream);
-        Ok(program)
-    }
-
-    fn start(name: String, mut start: Command, pace: Pace, dir: Option<WorkDir>) -> Result<Self, BenchError> {
-        // A group of its own: Ctrl-C is for the measurement, which ends the program; if it can't, the kernel does.
-        start.process_group(0);
-        let die_with_me = || Ok(set_parent_process_death_signal(Some(Signal::KILL))?);
-        // SAFETY: one system call; nothing is allocated or locked between fork and exec.
-        unsafe { start.pre_exec(die_with_me) };
-        let child = start.spawn().map_err(|error| BenchError::system(format!("start {name}"), error))?;
-        Ok(Self { name, child, pace, _dir: dir })
+        Ok(Self { started, pace: Pace::Redis(stream), _dir: Some(dir) })
     }
 
     /// The name in records.
     pub(super) fn name(&self) -> &str {
-        &self.name
+        self.started.name()
     }
 
     /// The process.
-    pub(crate) fn pid(&self) -> i32 {
-        self.child.id() as i32
+    pub(super) fn pid(&self) -> i32 {
+        self.started.pid()
     }
 
     /// Waits for the first moment, or for the second; whether the caller wants to stop is asked meanwhile.
-    pub(crate) fn reach(&mut self, second: bool, interrupted: &dyn Fn() -> bool) -> Result<(), BenchError> {
-        let until = match &mut self.pace {
+    pub(super) fn reach(&mut self, second: bool, interrupted: &dyn Fn() -> bool) -> Result<(), BenchError> {
+        let (time, advice) = match &mut self.pace {
             Pace::Redis(stream) if second => return redis_writes(stream, 100, "new"),
             Pace::Redis(_) => return Ok(()),
-            Pace::Timed { during, .. } if second => *during,
-            Pace::Timed { after, .. } => *after,
-            Pace::Stops => PATIENCE,
+            Pace::Timed { during, .. } if second => (*during, "; choose a smaller --after or --for"),
+            Pace::Timed { after, .. } => (*after, "; choose a smaller --after"),
+            // A ready run takes as long as it takes.
+            Pace::Stops => (PATIENCE, ""),
         };
-        let begin = Instant::now();
-        while is_stopped(self.pid()) != Some(true) {
-            self.alive(second)?;
-            if interrupted() {
-                return Err(BenchError::Unable(format!("{}: interrupted before both looks were taken", self.name)));
-            }
-            if begin.elapsed() >= until {
-                return match self.pace {
-                    Pace::Stops => Err(BenchError::Unable(format!("{} has not come to its end in time", self.name))),
-                    _ => Ok(()),
-                };
-            }
-            std::thread::sleep(LOOK);
+        let ran = self.started.run(time, interrupted).map_err(failed)?;
+        let (name, timed) = (self.started.name(), matches!(self.pace, Pace::Timed { .. }));
+        match ran {
+            Ran::Stopped => Ok(()),
+            Ran::InTime if timed => Ok(()),
+            Ran::InTime => Err(BenchError::Unable(format!("{name} has not come to its end in time"))),
+            Ran::Interrupted => Err(BenchError::Unable(format!("{name}: interrupted before both looks were taken"))),
+            Ran::Ended(status) => Err(ended(name, status, second, advice)),
         }
-        Ok(())
     }
 
     /// Lets a program that stopped itself go on.
     pub(super) fn go_on(&self) -> Result<(), BenchError> {
-        kill_process(Pid::from_child(&self.child), Signal::CONT)
-            .map_err(|errno| BenchError::system(format!("let {} go on", self.name), errno))
-    }
-
-    /// Fails when it ended before the first look or the `second`.
-    fn alive(&mut self, second: bool) -> Result<(), BenchError> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => {
-                let look = if second { "before the second look" } else { "before it was looked at" };
-                let advice = match self.pace {
-                    Pace::Timed { .. } if second => "; choose a smaller --after or --for",
-                    Pace::Timed { .. } => "; choose a smaller --after",
-                    // A ready run takes as long as it takes.
-                    Pace::Stops | Pace::Redis(_) => "",
-                };
-                Err(BenchError::Unable(format!("{} ended ({status}) {look}{advice}", self.name)))
-            }
-            Err(error) => Err(BenchError::system(format!("wait for {}", self.name), error)),
-        }
+        self.started.go_on().map_err(failed)
     }
 }
 
-impl Drop for Program {
-    fn drop(&mut self) {
-        // Both fail only when the process has been reaped already, which is what they are for.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What is said of a program that ended before the first look, or before the `second`.
+fn ended(name: &str, status: ExitStatus, second: bool, advice: &str) -> BenchError {
+    let look = if second { "before the second look" } else { "before it was looked at" };
+    BenchError::Unable(format!("{name} ended ({status}) {look}{advice}"))
 }
 
 /// The name in records.

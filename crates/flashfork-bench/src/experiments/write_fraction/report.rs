@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::EXPERIMENT;
-use super::blocks::GRANULES;
+use flashfork_advise::look::GRANULES;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
-use flashfork_measure::size::show;
 use flashfork_measure::stats::median;
-use flashfork_measure::table::{render, three_figures};
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{render, three_figures};
 
 /// The paper's section 4: program, machine, share changed and of what.
 pub const PAPER: [(&str, f64, &str); 5] = [

@@ -1,17 +1,15 @@
 //! The runs: two looks each, what changed between them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use flashfork_advise::look::{Change, GRANULES, look, second_look, visit};
 use serde_json::json;
 
 use super::EXPERIMENT;
-use super::blocks::{Change, GRANULES};
 use super::options::{Ready, WriteFractionOptions};
 use super::program::{Program, name};
-use super::snapshot::{Snapshot, populated};
-use super::stopping::Stopped;
+use crate::advised::failed;
 use crate::once::each_once;
-use crate::subjects::memory;
 use flashfork_measure::experiment::Results;
 use flashfork_measure::record::Record;
 use flashfork_measure::{BenchError, Progress};
@@ -24,7 +22,8 @@ pub(super) fn measure(
 ) -> Result<(), BenchError> {
     if let Some(pid) = options.pid {
         progress.begin(&format!("process {pid}: {} s", options.during), 1);
-        let change = visit(pid, Duration::from_secs_f64(options.during), progress)?;
+        let during = Duration::from_secs_f64(options.during);
+        let change = visit(pid, during, &|| progress.interrupted()).map_err(failed)?;
         progress.step();
         return keep(&format!("pid {pid}"), &[change], results);
     }
@@ -106,33 +105,8 @@ fn two_looks(program: &mut Program, progress: &dyn Progress) -> Result<Change, B
     let pid = program.pid();
     let interrupted = || progress.interrupted();
     program.reach(false, &interrupted)?;
-    let before = look(pid)?;
+    let before = look(pid).map_err(failed)?;
     program.go_on()?;
     program.reach(true, &interrupted)?;
-    let _stopped = Stopped::hold(pid)?;
-    before.compare(pid)
-}
-
-/// What changes in a running process meanwhile; it is stopped for each look.
-pub(crate) fn visit(pid: i32, during: Duration, progress: &dyn Progress) -> Result<Change, BenchError> {
-    let before = look(pid)?;
-    let begin = Instant::now();
-    while begin.elapsed() < during && !progress.interrupted() {
-        std::thread::sleep(Duration::from_millis(20).min(during));
-    }
-    let _stopped = Stopped::hold(pid)?;
-    before.compare(pid)
-}
-
-/// Takes a snapshot of a process that is stopped meanwhile, if it fits.
-fn look(pid: i32) -> Result<Snapshot, BenchError> {
-    // Asked first: nothing of it is stopped that can't be looked at.
-    if populated(pid)? == 0 {
-        let why = format!("process {pid} has no memory of its own to look at: it is a kernel thread or dead");
-        return Err(BenchError::Unable(why));
-    }
-    let _stopped = Stopped::hold(pid)?;
-    let needed = populated(pid)?;
-    memory::require(&memory::headroom()?, format!("a copy of the memory of process {pid}"), needed + needed / 4)?;
-    Snapshot::of(pid)
+    second_look(pid, &before).map_err(failed)
 }

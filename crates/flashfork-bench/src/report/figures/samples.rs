@@ -5,7 +5,7 @@ use flashfork_measure::BenchError;
 use flashfork_measure::plot::{Axis, Ink, Plot, Series, Style};
 use flashfork_measure::record::{Document, Record};
 use flashfork_measure::report::Figure;
-use flashfork_measure::size::show;
+use flashfork_terminal::size::show;
 
 pub(super) fn figure(document: &Document) -> Result<Option<Figure>, BenchError> {
     let size = |record: &Record| number(record, "size").unwrap_or(0.0);

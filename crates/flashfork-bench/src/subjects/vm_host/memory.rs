@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use super::vm;
 use flashfork_measure::BenchError;
-use flashfork_measure::size::show;
+use flashfork_terminal::size::show;
 
 const HUGE: u64 = 2 << 20;
 const CHUNK: usize = HUGE as usize;

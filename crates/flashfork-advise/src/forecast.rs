@@ -6,7 +6,7 @@ use flashfork::cost::{Engine as Priced, Writes};
 use flashfork::{CostModel, Pages};
 use serde::Serialize;
 
-use super::{Dirtied, Survey};
+use crate::survey::{Dirtied, Survey};
 
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;

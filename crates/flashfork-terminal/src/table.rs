@@ -2,8 +2,6 @@
 
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 
-use crate::stats::Ratio;
-
 /// Renders `rows` under `headers`; the first `text_columns` are aligned left, the figures after them right.
 pub fn render(headers: &[&str], rows: &[Vec<String>], text_columns: usize) -> String {
     let rule = LineStyle::none().fill('─').junction('─');
@@ -37,12 +35,6 @@ pub fn time_range(low: f64, high: f64) -> String {
     format!("{}–{} {unit}", three_figures(low / divisor), three_figures(high / divisor))
 }
 
-/// A ratio and its 95 % interval: "1.05 × (1.03–1.08)".
-pub fn ratio(ratio: &Ratio) -> String {
-    let (low, high) = (ratio.interval.low, ratio.interval.high);
-    format!("{} × ({}–{})", three_figures(ratio.value), three_figures(low), three_figures(high))
-}
-
 /// A share of 1 in percent with two or three significant figures: "97.3 %", "0.040 %".
 pub fn share(value: f64) -> String {
     let percent = value * 100.0;
@@ -73,7 +65,6 @@ pub fn three_figures(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Interval;
 
     #[test]
     fn times_take_a_fitting_unit() {
@@ -96,12 +87,6 @@ mod tests {
     fn small_shares_are_not_called_nothing() {
         let shares = [0.973, 0.0004, 0.000_012_3, 0.0, 1.0].map(share);
         assert_eq!(shares, ["97.3 %", "0.040 %", "0.0012 %", "0.00 %", "100 %"]);
-    }
-
-    #[test]
-    fn ratios_show_their_interval() {
-        let found = Ratio { value: 270.4, interval: Interval { low: 251.0, high: 290.9 } };
-        assert_eq!(ratio(&found), "270 × (251–291)");
     }
 
     #[test]

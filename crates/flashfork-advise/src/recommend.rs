@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Engine, Forecast, Outlook, Survey};
-use flashfork_measure::table::time;
+use crate::forecast::{Engine, Forecast, Outlook};
+use crate::survey::Survey;
+use flashfork_terminal::table::time;
 
 /// Less of a gain than this share of a fork is not worth a change ...
 const WORTH: f64 = 0.25;
@@ -38,7 +39,7 @@ pub struct Recommendation {
 
 impl Advice {
     /// Chooses among the engines that are to be had.
-    pub(super) fn make(survey: Survey, forecast: Forecast, headroom: u64) -> Self {
+    pub(crate) fn make(survey: Survey, forecast: Forecast, headroom: u64) -> Self {
         let recommendation = recommend(&forecast, headroom);
         Self { survey, forecast, headroom, recommendation }
     }
@@ -128,8 +129,8 @@ fn price(forecast: &Forecast) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Dirtied;
     use super::*;
+    use crate::survey::Dirtied;
 
     fn forecast(costs: [Option<f64>; 4]) -> Forecast {
         let engines = [Engine::Now, Engine::Thp, Engine::Seal, Engine::Odf];

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The records of a run; none, with a line that says why, where no guest runs or the monitor isn't built.
 fn records(args: &[&str]) -> Option<Vec<Value>> {
-    let command = Path::new(env!("CARGO_BIN_EXE_flashfork"));
+    let command = Path::new(env!("CARGO_BIN_EXE_flashfork-bench"));
     if !command.with_file_name("flashfork-shell").is_file() {
         eprintln!("skipped: flashfork-shell is not built: cargo build -p flashfork-vmm");
         return None;

@@ -10,11 +10,24 @@ use flashfork_core::survey;
 use procfs::process::{MMapExtension, Process};
 use serde::Serialize;
 
-use super::{ASSUMED, Dirtied};
-use flashfork_measure::BenchError;
+use crate::error::AdviseError;
 
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
+
+/// How often memory is written between forks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Dirtied {
+    /// Pages of 4 KB.
+    pub pages: u64,
+    /// Regions of 2 MB these lie in.
+    pub regions: u64,
+    /// Whether they were counted or assumed.
+    pub measured: bool,
+}
+
+/// The share of pages assumed to be written between forks when nobody counted.
+pub const ASSUMED: f64 = 0.001;
 
 /// What a fork of a process has to copy, and what a seal could take off it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -62,9 +75,9 @@ pub struct LeftOut {
 
 impl Survey {
     /// Reads the process `pid`.
-    pub fn of(pid: i32) -> Result<Self, BenchError> {
+    pub fn of(pid: i32) -> Result<Self, AdviseError> {
         let failed = |error: procfs::ProcError| match error {
-            procfs::ProcError::NotFound(_) => BenchError::Unable(format!("there is no process {pid}")),
+            procfs::ProcError::NotFound(_) => AdviseError::Unable(format!("there is no process {pid}")),
             procfs::ProcError::PermissionDenied(_) => denied(pid, io::ErrorKind::PermissionDenied.into()),
             other => denied(pid, io::Error::other(other)),
         };
@@ -72,7 +85,7 @@ impl Survey {
         let status = process.status().map_err(failed)?;
         let maps = process.smaps().map_err(failed)?;
         if status.vmrss.is_none() {
-            return Err(BenchError::Unable(format!(
+            return Err(AdviseError::Unable(format!(
                 "process {pid} has no memory of its own: it is a kernel thread or dead"
             )));
         }
@@ -114,7 +127,7 @@ impl Survey {
     }
 
     /// What a seal would take and leave.
-    fn seal(&mut self, pid: i32) -> Result<(), BenchError> {
+    fn seal(&mut self, pid: i32) -> Result<(), AdviseError> {
         let path = CString::new(format!("/proc/{pid}/smaps")).unwrap_or_default();
         let mut left: BTreeMap<Reason, u64> = BTreeMap::new();
         survey::memory(&path, &mut vec![0; 1 << 16], |vma| {
@@ -142,7 +155,7 @@ impl Survey {
     }
 
     /// What is taken for granted when nobody counted: a thousandth of the pages, each in a region of its own.
-    pub(super) fn assumed_dirty(&self) -> Dirtied {
+    pub(crate) fn assumed_dirty(&self) -> Dirtied {
         let bytes = self.small_bytes + self.huge_bytes;
         let pages = ((bytes / PAGE) as f64 * ASSUMED).ceil() as u64;
         Dirtied { pages, regions: pages.min(bytes.div_ceil(HUGE)), measured: false }
@@ -179,8 +192,8 @@ fn value(extension: &MMapExtension, key: &str) -> u64 {
     extension.map.get(key).copied().unwrap_or(0)
 }
 
-fn denied(pid: i32, error: io::Error) -> BenchError {
-    BenchError::system(format!("read process {pid} (run as its user or as root)"), error)
+fn denied(pid: i32, error: io::Error) -> AdviseError {
+    AdviseError::system(format!("read process {pid} (run as its user or as root)"), error)
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
-//! What `advise` says of programs of different sizes, and that these go on. How near its forecasts are: `flashfork
-//! bench advise`.
+//! What is advised about programs of different sizes, and that these go on. How near the forecasts are: `flashfork bench
+//! advise`.
 //!
 //! The programs are this executable started again; each prepares its memory, says so, and forks on request.
-
-mod here;
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -12,10 +10,7 @@ use std::time::Duration;
 
 use flashfork::cost::{ForkPrices, SealPrice, WritePrices};
 use flashfork::{CostModel, HostId};
-use flashfork_bench::advise::{self, Engine};
-use flashfork_bench::experiments::forecasts::{self, AdviseOptions};
-use flashfork_measure::{Silent, worker};
-use here::run;
+use flashfork_advise::{self as advise, Engine};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const MB: usize = 1 << 20;
@@ -127,7 +122,7 @@ fn model() -> CostModel {
 fn the_advice_fits_the_program() -> Result<(), Failed> {
     let advise = |megabytes: usize| -> Result<_, Failed> {
         let program = Program::start(megabytes)?;
-        Ok(advise::process(program.child.id() as i32, &model(), None, &Silent)?)
+        Ok(advise::process(program.child.id() as i32, &model(), None, &|| false)?)
     };
     let small = advise(0)?;
     assert_eq!(small.recommendation.engine, Engine::Now, "{}", small.text());
@@ -142,7 +137,7 @@ fn the_advice_fits_the_program() -> Result<(), Failed> {
 
 fn writes_are_counted_when_asked_for_and_the_target_goes_on() -> Result<(), Failed> {
     let mut program = Program::start(64)?;
-    let advice = advise::process(program.child.id() as i32, &model(), Some(Duration::from_millis(100)), &Silent)?;
+    let advice = advise::process(program.child.id() as i32, &model(), Some(Duration::from_millis(100)), &|| false)?;
     assert!(
         advice.forecast.dirtied.measured && advice.forecast.dirtied.pages < 100,
         "it sleeps: {:?}",
@@ -154,45 +149,25 @@ fn writes_are_counted_when_asked_for_and_the_target_goes_on() -> Result<(), Fail
 
 fn a_command_is_started_and_ended() -> Result<(), Failed> {
     let command = ["sleep", "1000"].map(OsString::from);
-    let advice = advise::command(&command, &model(), Duration::from_millis(200), None, &Silent)?;
+    let advice = advise::command(&command, &model(), Duration::from_millis(200), None, &|| false)?;
     assert_eq!(advice.survey.name, "sleep");
     assert!(!std::path::Path::new(&format!("/proc/{}", advice.survey.pid)).exists(), "it was left running");
-    let gone = advise::process(advice.survey.pid, &model(), None, &Silent).unwrap_err();
+    let gone = advise::process(advice.survey.pid, &model(), None, &|| false).unwrap_err();
     assert!(gone.to_string().starts_with("there is no process"), "{gone}");
-    Ok(())
-}
-
-fn forecasts_are_kept_beside_what_forks_took() -> Result<(), Failed> {
-    let outcome = run(&AdviseOptions { rounds: 2 }, &mut Silent)?;
-    for program in ["small", "64 MB on 4 KB pages", "256 MB on 4 KB pages", "256 MB on huge pages", "1000 mappings"] {
-        for (method, samples) in [("forecast", 2), ("measured", 2 * 21)] {
-            let found = outcome.document.find(forecasts::EXPERIMENT, method, &[("shape", program.into())]);
-            assert!(found.is_some_and(|record| record.n == samples && record.min > 0.0), "{program}: {found:?}");
-        }
-        assert!(outcome.table.contains(program), "{}", outcome.table);
-    }
-    assert!(outcome.table.contains("Median error") && outcome.table.contains("the order"), "{}", outcome.table);
     Ok(())
 }
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    match args.first().and_then(|arg| arg.to_str()) {
-        Some(worker::ARGUMENT) => {
-            return worker::worker_main(flashfork_bench::experiments::workers(), args.into_iter().skip(1));
-        }
-        Some("be-a-program") => {
-            let megabytes = args.get(1).and_then(|text| text.to_str()?.parse().ok());
-            return megabytes.map_or(ExitCode::FAILURE, be_a_program);
-        }
-        _ => {}
+    if args.first().is_some_and(|argument| argument == "be-a-program") {
+        let megabytes = args.get(1).and_then(|text| text.to_str()?.parse().ok());
+        return megabytes.map_or(ExitCode::FAILURE, be_a_program);
     }
     type Test = fn() -> Result<(), Failed>;
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 3] = [
         ("the_advice_fits_the_program", the_advice_fits_the_program),
         ("writes_are_counted_when_asked_for", writes_are_counted_when_asked_for_and_the_target_goes_on),
         ("a_command_is_started_and_ended", a_command_is_started_and_ended),
-        ("forecasts_are_kept_beside_what_forks_took", forecasts_are_kept_beside_what_forks_took),
     ];
     let trials = tests.map(|(name, test)| Trial::test(name, test)).into_iter().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

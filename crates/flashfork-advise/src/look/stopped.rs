@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use procfs::process::{ProcState, Process};
 use rustix::process::{Pid, Signal, kill_process};
 
-use flashfork_measure::BenchError;
+use crate::error::AdviseError;
 
 /// How long a process may take to stop; one in an uninterruptible wait takes as long as that does.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,11 +27,11 @@ pub(super) struct Stopped {
 
 impl Stopped {
     /// Stops all threads of `pid` (SIGSTOP) and waits until they stand still.
-    pub(super) fn hold(pid: i32) -> Result<Self, BenchError> {
-        let none = || BenchError::Unable(format!("there is no process {pid}"));
+    pub(super) fn hold(pid: i32) -> Result<Self, AdviseError> {
+        let none = || AdviseError::Unable(format!("there is no process {pid}"));
         let id = Pid::from_raw(pid).ok_or_else(none)?;
         if pid.unsigned_abs() == std::process::id() {
-            return Err(BenchError::Unable(format!("process {pid} is this one; it can't stop and look at itself")));
+            return Err(AdviseError::Unable(format!("process {pid} is this one; it can't stop and look at itself")));
         }
         let already = is_stopped(pid).ok_or_else(none)?;
         // Before the process is stopped: there is no moment at which nobody would let it go on.
@@ -40,13 +40,13 @@ impl Stopped {
         if !already {
             kill_process(id, Signal::STOP).map_err(|errno| match errno {
                 rustix::io::Errno::SRCH => none(),
-                errno => BenchError::system(format!("stop process {pid} (run as its user or as root)"), errno),
+                errno => AdviseError::system(format!("stop process {pid} (run as its user or as root)"), errno),
             })?;
         }
         let begin = Instant::now();
         while !is_stopped(pid).ok_or_else(none)? {
             if begin.elapsed() > PATIENCE {
-                return Err(BenchError::Unable(format!("process {pid} has not stopped for {PATIENCE:?}")));
+                return Err(AdviseError::Unable(format!("process {pid} has not stopped for {PATIENCE:?}")));
             }
             std::thread::sleep(LOOK);
         }
@@ -68,17 +68,17 @@ impl Drop for Stopped {
 
 /// Starts what lets `pid` go on when this process is killed. Only this process has the other end of its input (the
 /// standard library opens pipes with `O_CLOEXEC`), and no signal to this process's group or terminal reaches it.
-fn guard(pid: i32) -> Result<Child, BenchError> {
+fn guard(pid: i32) -> Result<Child, AdviseError> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", GUARD, "flashfork-guard"]).arg(pid.to_string()).process_group(0);
     shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
     shell.spawn().map_err(|error| {
-        BenchError::system(format!("start /bin/sh, which lets process {pid} go on should this one be killed"), error)
+        AdviseError::system(format!("start /bin/sh, which lets process {pid} go on should this one be killed"), error)
     })
 }
 
 /// Whether every thread of a process stands still; `None` when it is gone or dead.
-pub(super) fn is_stopped(pid: i32) -> Option<bool> {
+pub(crate) fn is_stopped(pid: i32) -> Option<bool> {
     let process = Process::new(pid).ok()?;
     let still = |state: ProcState| matches!(state, ProcState::Stopped | ProcState::Tracing);
     let leader = process.stat().ok()?.state().ok()?;

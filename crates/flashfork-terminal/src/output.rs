@@ -3,6 +3,7 @@
 
 use crate::error::CliError;
 use std::io::Write;
+use std::process::ExitCode;
 
 /// Prints a text and a newline.
 pub fn say(text: &str) -> Result<(), CliError> {
@@ -13,6 +14,14 @@ pub fn say(text: &str) -> Result<(), CliError> {
 /// error is full.
 pub fn complain(error: &CliError) {
     let _ = std::io::stderr().lock().write_all(format!("flashfork: {error}\n").as_bytes());
+}
+
+/// How a program ends that has come to `result`.
+pub fn end(result: Result<ExitCode, CliError>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        complain(&error);
+        ExitCode::FAILURE
+    })
 }
 
 /// Lets a closed pipe end this process quietly: Rust starts with SIGPIPE ignored.

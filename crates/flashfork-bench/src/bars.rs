@@ -1,9 +1,8 @@
 //! Progress bars on a terminal, nothing in a pipe; notes always.
 
-use crate::interrupt;
 use flashfork_measure::Progress;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
+use flashfork_terminal::{interrupt, progress};
+use indicatif::ProgressBar;
 use std::time::Duration;
 
 /// Shows an experiment's stages on standard error.
@@ -23,15 +22,7 @@ impl Bars {
 impl Progress for Bars {
     fn begin(&mut self, what: &str, steps: u64) {
         self.finish();
-        if !std::io::stderr().is_terminal() {
-            return;
-        }
-        let bar = ProgressBar::new(steps);
-        let style = ProgressStyle::with_template("{elapsed:>4} {bar:30} {pos}/{len} {msg}{prefix}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_message(what.to_string());
-        bar.enable_steady_tick(Duration::from_millis(500));
-        self.bar = Some(bar);
+        self.bar = progress::bar(what, steps);
     }
 
     fn step(&mut self) {

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use procfs::process::{MMPermissions, MMapPath, Process};
 
 use super::blocks::{Change, Counter, PAGE};
-use flashfork_measure::BenchError;
+use crate::error::AdviseError;
 
 /// Pages looked at or read at once.
 const CHUNK: u64 = 512;
@@ -26,7 +26,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Reads the memory of the process `pid`, which should be stopped. Needs as much memory again.
-    pub fn of(pid: i32) -> Result<Self, BenchError> {
+    pub fn of(pid: i32) -> Result<Self, AdviseError> {
         let mut snapshot = Self::default();
         Memory::open(pid)?.each_page(|address, page| {
             snapshot.index.insert(address, snapshot.bytes.len());
@@ -36,7 +36,7 @@ impl Snapshot {
     }
 
     /// What has changed in the process `pid` since.
-    pub fn compare(&self, pid: i32) -> Result<Change, BenchError> {
+    pub fn compare(&self, pid: i32) -> Result<Change, AdviseError> {
         const ZEROES: [u8; PAGE as usize] = [0; PAGE as usize];
         let mut counter = Counter::default();
         Memory::open(pid)?.each_page(|address, page| {
@@ -54,7 +54,7 @@ impl Snapshot {
 }
 
 /// Bytes of writable private memory the process `pid` holds, without reading them.
-pub(super) fn populated(pid: i32) -> Result<u64, BenchError> {
+pub(super) fn populated(pid: i32) -> Result<u64, AdviseError> {
     let mut pages = 0;
     let memory = Memory::open(pid)?;
     for range in &memory.ranges {
@@ -71,9 +71,9 @@ struct Memory {
 }
 
 impl Memory {
-    fn open(pid: i32) -> Result<Self, BenchError> {
+    fn open(pid: i32) -> Result<Self, AdviseError> {
         let gone = |error: procfs::ProcError| match error {
-            procfs::ProcError::NotFound(_) => BenchError::Unable(format!("there is no process {pid}")),
+            procfs::ProcError::NotFound(_) => AdviseError::Unable(format!("there is no process {pid}")),
             other => denied(pid, io::Error::other(other)),
         };
         let maps = Process::new(pid).and_then(|process| process.maps()).map_err(gone)?;
@@ -89,7 +89,7 @@ impl Memory {
     }
 
     /// Calls `see` with the address and bytes of every page that is there.
-    fn each_page(&self, mut see: impl FnMut(u64, &[u8])) -> Result<(), BenchError> {
+    fn each_page(&self, mut see: impl FnMut(u64, &[u8])) -> Result<(), AdviseError> {
         let mut page = [0; PAGE as usize];
         for range in &self.ranges {
             for address in self.pages_there(range.clone())? {
@@ -105,7 +105,7 @@ impl Memory {
     }
 
     /// The addresses of the pages in `range` that are in memory or swap.
-    fn pages_there(&self, range: Range<u64>) -> Result<Vec<u64>, BenchError> {
+    fn pages_there(&self, range: Range<u64>) -> Result<Vec<u64>, AdviseError> {
         let mut found = Vec::new();
         let mut entries = vec![0; 8 * CHUNK as usize];
         let (mut page, end) = (range.start / PAGE, range.end / PAGE);
@@ -125,17 +125,17 @@ impl Memory {
     }
 }
 
-fn denied(pid: i32, error: io::Error) -> BenchError {
+fn denied(pid: i32, error: io::Error) -> AdviseError {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => " (run as the process's user or as root)",
         _ => "",
     };
-    BenchError::system(format!("read the memory of process {pid}{hint}"), error)
+    AdviseError::system(format!("read the memory of process {pid}{hint}"), error)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::stopping::Stopped;
+    use super::super::stopped::Stopped;
     use super::*;
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, Command, Stdio};

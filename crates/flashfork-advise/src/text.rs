@@ -1,8 +1,9 @@
 //! Advice for people.
 
-use super::{Advice, Engine};
-use flashfork_measure::size::show;
-use flashfork_measure::table::{render, time};
+use crate::forecast::Engine;
+use crate::recommend::Advice;
+use flashfork_terminal::size::show;
+use flashfork_terminal::table::{render, time};
 
 impl Advice {
     /// The recommendation first, then what it rests on.

@@ -1,46 +1,37 @@
 //! What ends a command with exit code 1 and one line.
 
-use std::io::ErrorKind;
+use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 /// A failure in words: what, why, what to do.
-#[derive(Debug, thiserror::Error)]
+///
+/// Those of the libraries say all that, so `?` takes any of them. A bare [`io::Error`] doesn't say what was being done:
+/// that is what [`CliError::file`] adds. So this is no [`std::error::Error`] itself.
+#[derive(Debug)]
 pub enum CliError {
-    /// An experiment failed.
-    #[error(transparent)]
-    Bench(#[from] flashfork_measure::BenchError),
-    /// The lab failed.
-    #[error(transparent)]
-    Lab(#[from] flashfork_lab::LabError),
-    /// The cost model could not be made.
-    #[error(transparent)]
-    Seal(#[from] flashfork::SealError),
-    /// Something with templates and their clones failed.
-    #[error(transparent)]
-    Templates(#[from] flashfork_templates::Error),
     /// A file operation failed.
-    #[error("can't {what} {}: {source}", path.display())]
     File {
         /// The verb.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Anything else, already in words.
-    #[error("{0}")]
     Unable(String),
 }
 
 impl CliError {
     /// For `map_err` on file operations.
-    pub fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> CliError {
+    pub fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> CliError {
         let path = path.into();
         move |source| CliError::File { what, path, source }
     }
 
     /// Adds what to do where the system denies it.
+    #[must_use]
     pub fn if_denied(self, cure: &str) -> CliError {
         match &self {
             CliError::File { source, .. }
@@ -50,5 +41,20 @@ impl CliError {
             }
             _ => self,
         }
+    }
+}
+
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CliError::File { what, path, source } => write!(f, "can't {what} {}: {source}", path.display()),
+            CliError::Unable(text) => f.write_str(text),
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for CliError {
+    fn from(error: E) -> Self {
+        CliError::Unable(error.to_string())
     }
 }

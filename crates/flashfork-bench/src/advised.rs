@@ -1,0 +1,12 @@
+//! What [`flashfork_advise`] could not do, among what experiments could not.
+
+use flashfork_advise::AdviseError;
+use flashfork_measure::BenchError;
+
+/// For `map_err`: in the same words.
+pub(crate) fn failed(error: AdviseError) -> BenchError {
+    match error {
+        AdviseError::System { what, source } => BenchError::System { what, source },
+        other => BenchError::Unable(other.to_string()),
+    }
+}
