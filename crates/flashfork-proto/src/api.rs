@@ -22,6 +22,8 @@
 
 use std::path::PathBuf;
 
+pub use flashfork_warm::{LONGEST_NAME, NAME_RULE, is_name};
+
 use serde::{Deserialize, Serialize};
 
 use crate::shape::Shape;
@@ -42,25 +44,11 @@ pub const MAX_CLONES_AT_ONCE: u32 = 1000;
 /// Ended clones that a daemon remembers if nothing else is said.
 pub const MAX_ENDED: usize = 1000;
 
-/// Greatest length of a name.
-pub const MAX_NAME: usize = 64;
-
 /// Greatest length of a disk's serial number in bytes.
 pub const MAX_SERIAL: usize = 20;
 
 /// What a VM may write to its disk if nothing else is said, in MiB.
 pub const DEFAULT_DISK_LIMIT_MIB: u64 = 1024;
-
-/// What [`is_name`] asks for, for messages.
-pub const NAME_RULE: &str = "use up to 64 letters, digits, '.', '_' and '-', not beginning with '.' or '-'";
-
-/// Whether `name` may name a template or clone: letters, digits, `.`, `_` and `-`, not beginning with
-/// a `.` or `-`, at most [`MAX_NAME`] bytes. So it is safe in paths, host names and command lines.
-#[must_use]
-pub fn is_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(allowed) && !name.starts_with(['.', '-'])
-}
 
 /// Who answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -366,16 +354,6 @@ impl ErrorCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_safe_everywhere() {
-        for good in ["a", "web-1", "0.x_y"] {
-            assert!(is_name(good), "{good}");
-        }
-        for bad in ["", ".", "..", "../x", "a/b", "-n", "a b", "ä", "a\0", &"x".repeat(65)] {
-            assert!(!is_name(bad), "{bad:?}");
-        }
-    }
 
     #[test]
     fn what_is_left_out_has_its_default() {

@@ -2,6 +2,7 @@
 //! write each for itself and that a rollback undoes it: `disk KERNEL INITRD EXT4_IMAGE [MEMORY_MIB] [VCPUS]`. Every
 //! step's output goes to standard output; the guests' consoles to standard error.
 
+use flashfork_image::guest::CMDLINE;
 use flashfork_proto::agent::{Client, CloneIdentity, Exec, PORT};
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::Renewal;
@@ -17,7 +18,6 @@ use std::time::{Duration, Instant};
 
 /// For one answer of a guest that may be booting under emulation.
 const PATIENCE: Duration = Duration::from_secs(120);
-const CMDLINE: &str = "console=ttyS0 panic=-1 clocksource=kvm-clock nokaslr nowatchdog quiet flashfork.serve=vsock";
 /// What is on the disk, past the page cache.
 const LOOK: &str = "echo 3 >/proc/sys/vm/drop_caches; cat /mnt/file";
 
@@ -31,8 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let number = |at: usize, default: u32| rest.get(at).map_or(Ok(default), |text| text.parse());
     let shape =
         Shape { memory_mib: number(0, 256)?, vcpus: number(1, 1)?.try_into()?, pages: Pages::Small, disk: true };
-    let source =
-        Source::Linux { kernel: File::open(kernel)?, initrd: Some(File::open(initrd)?), cmdline: CMDLINE.into() };
+    let source = Source::Linux {
+        kernel: File::open(kernel)?,
+        initrd: Some(File::open(initrd)?),
+        cmdline: format!("{CMDLINE} nokaslr nowatchdog"),
+    };
     let disk = Image { file: File::open(image)?, read_only: false, serial: "example".into(), limit: DEFAULT_LIMIT };
     let kvm = Kvm::new()?;
     let (mut parent, vcpu0) = Machine::prepare(&kvm, shape, Box::new(stderr()))?;

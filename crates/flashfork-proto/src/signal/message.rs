@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use super::{MAX_JOB, MAX_PAYLOAD, Status, command};
 use crate::Generation;
 use crate::agent::CloneIdentity;
-use crate::api::MAX_NAME;
+use crate::api::LONGEST_NAME;
 
 /// Bytes before the job in the reply to a fork.
-pub(super) const HEADER: usize = 72 + MAX_NAME;
+pub(super) const HEADER: usize = 72 + LONGEST_NAME;
 
 /// What a guest signalled. Questions for the version are answered by the device alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,12 +119,12 @@ impl Done {
 }
 
 impl Forked {
-    /// The reply's bytes; a name is cut at [`MAX_NAME`], a job at [`MAX_JOB`].
+    /// The reply's bytes; a name is cut at [`LONGEST_NAME`], a job at [`MAX_JOB`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let CloneIdentity { name, index, generation, job } = &self.identity;
         let job = &job[..job.len().min(MAX_JOB)];
-        let name = &name.as_bytes()[..name.len().min(MAX_NAME)];
+        let name = &name.as_bytes()[..name.len().min(LONGEST_NAME)];
         let mut bytes = Vec::with_capacity(HEADER + job.len());
         bytes.extend_from_slice(&(self.role as u32).to_le_bytes());
         bytes.extend_from_slice(&(job.len() as u32).to_le_bytes());
@@ -152,7 +152,7 @@ impl Forked {
         if half(4) as usize != job.len() {
             return None;
         }
-        let name = header[HEADER - MAX_NAME..].split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = header[HEADER - LONGEST_NAME..].split(|byte| *byte == 0).next().unwrap_or_default();
         let identity = CloneIdentity {
             name: std::str::from_utf8(name).ok()?.to_owned(),
             index: word(8),

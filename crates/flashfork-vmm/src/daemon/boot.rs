@@ -10,7 +10,7 @@ use crate::machine::{Blank, Frozen};
 use crate::memory;
 use crate::pool::{Pools, Shell, ShellFailure};
 use crate::state::MachineState;
-use flashfork_image::guest::default_guest;
+use flashfork_image::guest::{CMDLINE, default_guest};
 use flashfork_proto::agent::{self, Client, Exec, Exit, Reply, Request};
 use flashfork_proto::api::{CreateTemplate, MAX_SERIAL, Ready};
 use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, ChannelError, Ended, FromShell, ToShell};
@@ -33,10 +33,6 @@ const FREEZE: Duration = Duration::from_secs(30);
 
 /// Output of the command that makes a guest ready, kept for messages.
 const OUTPUT: usize = 1 << 20;
-
-/// A guest's command line: its console, an end when it panics, kvmclock (a clone's TSC says nothing of the time), the
-/// agent.
-const CMDLINE: &str = "console=ttyS0 quiet panic=-1 clocksource=kvm-clock flashfork.serve=vsock";
 
 /// The serial number of a disk that is given none.
 const SERIAL: &str = "flashfork";

@@ -39,15 +39,17 @@ pub enum DaemonError {
     /// Such a machine can't be made.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// The host's memory.
+    /// The memory of the host or of a control group.
     #[error(
-        "{asked} MiB of guest memory, but the host has {available} MiB free: give less (--memory), or end something"
+        "{asked} MiB of guest memory, but {available} MiB are free ({limit}): give less (--memory), or end something"
     )]
     Memory {
         /// Asked for.
         asked: u64,
         /// There.
         available: u64,
+        /// What sets the limit.
+        limit: String,
     },
     /// A file of the request.
     #[error("cannot open {}: {cause}", path.display())]

@@ -3,6 +3,7 @@
 use super::error::DaemonError;
 use super::{Daemon, boot};
 use crate::template::{self, Quota, Template};
+use flashfork::Headroom;
 use flashfork_proto::api::{self, CreateTemplate, LoadTemplate, SaveTemplate};
 use flashfork_proto::shape::Shape;
 use std::path::Path;
@@ -157,14 +158,10 @@ fn absolute(path: &Path) -> Result<(), DaemonError> {
 
 /// A guest that doesn't fit would be killed in the middle, or something else would.
 fn enough_memory(shape: &Shape) -> Result<(), DaemonError> {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let available = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    let headroom = Headroom::now().map_err(|e| DaemonError::System("read how much memory is available", e))?;
     let asked = u64::from(shape.memory_mib);
-    match available.map(|kib| kib / 1024) {
-        Some(available) if asked > available => Err(DaemonError::Memory { asked, available }),
-        _ => Ok(()),
-    }
+    let available = headroom.available >> 20;
+    if asked > available { Err(DaemonError::Memory { asked, available, limit: headroom.limit }) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::files;
 use crate::machine::Frozen;
 use crate::memory;
 use crate::state::MachineState;
+use flashfork::Headroom;
 use flashfork_proto::shape::Pages;
 use kvm_ioctls::Kvm;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -136,12 +137,9 @@ fn get(path: &Path, saved: &Sum, name: &str, pages: Pages) -> Result<OwnedFd, Di
 /// Whether what the file at `path` holds fits into memory: the kernel would take it, and then kill somebody.
 fn room(path: &Path) -> io::Result<Result<(), DirectoryError>> {
     let need = (fs::metadata(path)?.blocks() * 512) >> 20;
-    let info = fs::read_to_string("/proc/meminfo")?;
-    let free = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let free = free.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    // A kernel that doesn't say is asked by trying.
-    let free = free.map_or(u64::MAX, |kb| kb >> 10);
-    Ok(if need < free { Ok(()) } else { Err(DirectoryError::Room { need, free }) })
+    let Headroom { available, limit } = Headroom::now()?;
+    let free = available >> 20;
+    Ok(if need < free { Ok(()) } else { Err(DirectoryError::Room { need, free, limit }) })
 }
 
 /// A directory that is being written, beside the one it will be.

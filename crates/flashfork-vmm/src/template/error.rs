@@ -69,11 +69,13 @@ pub enum DirectoryError {
     #[error("cannot load the template: {0}")]
     Memory(#[from] MemfdError),
     /// It would not fit.
-    #[error("cannot load the template: it needs {need} MB of memory, {free} MB are free")]
+    #[error("cannot load the template: it needs {need} MB of memory, {free} MB are free ({limit})")]
     Room {
         /// In MB.
         need: u64,
         /// In MB.
         free: u64,
+        /// What sets the limit.
+        limit: String,
     },
 }
