@@ -5,18 +5,30 @@ mod series;
 
 use chart::Chart;
 use flashfork_measure::BenchError;
-use flashfork_measure::record::Document;
+use flashfork_measure::host::HostCard;
+use flashfork_measure::record::Record;
 use series::Series;
 
 /// What a fork call of an idle parent costs by the parent's memory, as SVG: one line per method with medians and p10 to
-/// p90, a dashed line for the empty process, both axes logarithmic, the host card below. Drawn from the records of
-/// `bench fork` in `document` whose clones were made one at a time; or, if it has those of `bench vm-clone`, the same
-/// of clones and boots of virtual machines with tiny guests.
+/// p90, a dashed line for the empty process, both axes logarithmic, the host card below. Drawn from those of the
+/// `records` of `bench fork` whose clones were made one at a time.
 ///
-/// Fails when there are none with memory, or one of them is zero or less, which has no place on a logarithmic axis.
-pub fn draw(document: &Document) -> Result<String, BenchError> {
-    let series = Series::of(document)?;
-    let chart = Chart { series: &series, host: &document.host };
+/// # Errors
+/// There are none with memory, or one of them is zero or less, which has no place on a logarithmic axis.
+pub fn of_forks(records: &[&Record], host: &HostCard) -> Result<String, BenchError> {
+    draw(&Series::of_forks(records)?, host)
+}
+
+/// The same of clones and boots of virtual machines with tiny guests, from `records` of `bench vm-clone`.
+///
+/// # Errors
+/// As for [`of_forks`].
+pub fn of_machines(records: &[&Record], host: &HostCard) -> Result<String, BenchError> {
+    draw(&Series::of_machines(records)?, host)
+}
+
+fn draw(series: &Series, host: &HostCard) -> Result<String, BenchError> {
+    let chart = Chart { series, host };
     chart.draw().map_err(|error| BenchError::Unable(format!("can't draw the figure: {error}")))
 }
 
@@ -24,10 +36,9 @@ pub fn draw(document: &Document) -> Result<String, BenchError> {
 mod tests {
     use super::*;
     use crate::experiments::fork::EXPERIMENT;
-    use crate::experiments::vm_clone;
+    use crate::experiments::{self, vm_clone};
     use crate::subjects::Method;
-    use flashfork_measure::host::HostCard;
-    use flashfork_measure::record::Record;
+    use flashfork_measure::record::Document;
     use roxmltree::Node;
     use serde_json::json;
 
@@ -57,9 +68,13 @@ mod tests {
         Document::new(HostCard::read().unwrap(), records)
     }
 
+    fn drawn(document: &Document) -> Result<String, BenchError> {
+        experiments::figure(document)
+    }
+
     /// The points drawn for `method`, in their order: pixels from the left and from the top.
     fn points(svg: &str, method: Method) -> Vec<(f64, f64)> {
-        let plotters::style::RGBColor(red, green, blue) = chart::colour(method);
+        let plotters::style::RGBColor(red, green, blue) = series::colour(method);
         let fill = format!("#{red:02X}{green:02X}{blue:02X}");
         let tree = roxmltree::Document::parse(svg).unwrap();
         let number = |node: Node, name| node.attribute(name).unwrap().parse().unwrap();
@@ -81,7 +96,7 @@ mod tests {
         let mut document = document();
         document.host.cpu = "<R&D> \"chip\"".to_owned();
         document.host.unix_time = 1_700_000_000;
-        let svg = draw(&document).unwrap();
+        let svg = drawn(&document).unwrap();
         let texts = texts(&svg);
         let said = |wanted: &str| texts.iter().any(|text| text.contains(wanted));
         for wanted in [
@@ -106,7 +121,7 @@ mod tests {
 
     #[test]
     fn points_lie_where_their_values_are() {
-        let svg = draw(&document()).unwrap();
+        let svg = drawn(&document()).unwrap();
         let by_4k = points(&svg, Method::Fork4k);
         let by_thp = points(&svg, Method::ForkThp);
         let sealed = points(&svg, Method::Seal);
@@ -129,7 +144,7 @@ mod tests {
     fn one_size_and_one_method_are_enough() {
         let mut document = document();
         document.records = vec![call(Method::Seal, 1 << 30, 1 << 30, 100.0)];
-        let svg = draw(&document).unwrap();
+        let svg = drawn(&document).unwrap();
         assert_eq!(points(&svg, Method::Seal).len(), 1);
         assert!(!texts(&svg).iter().any(|text| text.contains("empty process") || text.contains("fork-")));
     }
@@ -149,12 +164,12 @@ mod tests {
         }
         // The process without memory that has nothing to seal.
         with_others.records.insert(0, call(Method::Seal, 0, 0, 7e6));
-        assert_eq!(draw(&with_others).unwrap(), draw(&alone).unwrap());
+        assert_eq!(drawn(&with_others).unwrap(), drawn(&alone).unwrap());
     }
 
     #[test]
-    fn clones_and_boots_of_machines_are_drawn_instead_where_there_are_some() {
-        let mut document = document();
+    fn clones_and_boots_of_machines_are_drawn_likewise() {
+        let mut document = Document { records: Vec::new(), ..document() };
         for (method, guest, measure, median) in [
             ("clone-4k", "tiny", "first exit", 300.0),
             ("clone-4k", "linux", "first exit", 7e6),
@@ -167,7 +182,7 @@ mod tests {
                 document.records.push(Record::new(vm_clone::EXPERIMENT, method, chosen, "us", samples).unwrap());
             }
         }
-        let svg = draw(&document).unwrap();
+        let svg = drawn(&document).unwrap();
         let texts = texts(&svg);
         for wanted in
             ["clone-4k: 300 µs at 1 GB", "cold-boot-4k: 10.0 ms at 1 GB", "memory of the guest", "3 samples per point"]
@@ -185,14 +200,14 @@ mod tests {
     fn refuses_what_cannot_be_drawn() {
         let mut none = document();
         none.records.retain(|record| record.chosen["size"] == 0);
-        assert!(draw(&none).unwrap_err().to_string().contains("bench fork"));
+        assert!(drawn(&none).unwrap_err().to_string().contains("bench fork"));
         let mut zero = document();
         zero.records.push(call(Method::Seal, 4 << 30, 4 << 30, 0.0));
-        assert!(draw(&zero).unwrap_err().to_string().contains("seal, 4G"));
+        assert!(drawn(&zero).unwrap_err().to_string().contains("seal, 4G"));
         for seconds in [1 << 40, u64::MAX] {
             let mut undated = document();
             undated.host.unix_time = seconds;
-            assert!(draw(&undated).unwrap_err().to_string().contains("no date"));
+            assert!(drawn(&undated).unwrap_err().to_string().contains("no date"));
         }
     }
 }

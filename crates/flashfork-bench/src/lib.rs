@@ -15,9 +15,9 @@
 //! - [`flashfork_measure::sampling::sample`] measures; `Effort::until` keeps it within [`Progress::deadline`],
 //!   `Deadline::part` divides that among stages.
 //!
-//! [`figure`] and [`report`] draw what was found.
+//! [`experiments::figure`] and [`report`] draw what was found.
 //!
-//! The crate prints nothing and reads no environment variable.
+//! The library prints nothing and reads no environment variable; the program of `flashfork bench` (`main.rs`) does.
 //!
 //! [`BenchError::Unfinished`]: flashfork_measure::BenchError::Unfinished
 //! [`BenchError::voids`]: flashfork_measure::BenchError::voids
@@ -31,7 +31,7 @@
 
 mod advised;
 pub mod experiments;
-pub mod figure;
+mod figure;
 #[cfg(test)]
 mod flags;
 mod once;

@@ -7,8 +7,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use flashfork_bench::experiments::fork::ForkOptions;
-use flashfork_bench::experiments::workers;
-use flashfork_bench::figure;
+use flashfork_bench::experiments::{self, workers};
 use flashfork_measure::record::{Document, Record};
 use flashfork_measure::{BenchError, Outcome, Progress, worker, worker_main};
 use flashfork_terminal::size::Size;
@@ -109,7 +108,7 @@ fn records_are_complete_and_add_up() -> Result<(), Failed> {
     check_concurrent(&outcome, methods.len());
     check_sealing(&outcome);
     check_file(&outcome)?;
-    let figure = figure::draw(&outcome.document)?;
+    let figure = experiments::figure(&outcome.document)?;
     for part in methods.iter().copied().chain(["empty process", "8 MB"]) {
         assert!(figure.contains(part), "'{part}' is missing in the figure");
     }

@@ -70,7 +70,8 @@ impl Experiment for ForkOptions {
     }
 
     fn figure(document: &Document) -> Option<Result<String, BenchError>> {
-        document.records.iter().any(|record| record.experiment == EXPERIMENT).then(|| crate::figure::draw(document))
+        let own: Vec<_> = document.records.iter().filter(|record| record.experiment == EXPERIMENT).collect();
+        (!own.is_empty()).then(|| crate::figure::of_forks(&own, &document.host))
     }
 
     fn in_all(quick: bool) -> Option<(Self, u64)> {

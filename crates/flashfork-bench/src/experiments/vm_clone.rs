@@ -61,6 +61,7 @@ impl Experiment for VmCloneOptions {
     }
 
     fn figure(document: &Document) -> Option<Result<String, BenchError>> {
-        document.records.iter().any(|record| record.experiment == EXPERIMENT).then(|| crate::figure::draw(document))
+        let own: Vec<_> = document.records.iter().filter(|record| record.experiment == EXPERIMENT).collect();
+        (!own.is_empty()).then(|| crate::figure::of_machines(&own, &document.host))
     }
 }

@@ -11,7 +11,6 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::series::{Line, Point, Series};
-use crate::subjects::Method;
 use flashfork_measure::host::HostCard;
 use flashfork_measure::plot;
 use flashfork_terminal::size::show;
@@ -43,29 +42,6 @@ pub(super) struct Chart<'a> {
     pub series: &'a Series,
     /// Where it was measured.
     pub host: &'a HostCard,
-}
-
-/// The colour of a method. Okabe and Ito's vermilion, blue and green, which colour-blind people tell apart, the first
-/// and the last darkened so that text in them can be read on white.
-pub(super) fn colour(method: Method) -> RGBColor {
-    match method {
-        Method::Fork4k => RGBColor(0xb9, 0x4a, 0x00),
-        Method::ForkThp => RGBColor(0x00, 0x72, 0xb2),
-        Method::Hugetlb => RGBColor(0x2a, 0x9c, 0xc4),
-        Method::Seal => RGBColor(0x00, 0x7a, 0x5a),
-        Method::Odf => RGBColor(0x8a, 0x3f, 0x9e),
-    }
-}
-
-/// What a method is, for who doesn't know its name.
-pub(super) fn explanation(method: Method) -> &'static str {
-    match method {
-        Method::Fork4k => "plain fork, 4 KB pages",
-        Method::ForkThp => "plain fork, huge pages",
-        Method::Hugetlb => "plain fork, hugetlb",
-        Method::Seal => "sealed memory",
-        Method::Odf => "on-demand fork",
-    }
 }
 
 impl Chart<'_> {

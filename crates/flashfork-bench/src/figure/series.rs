@@ -3,12 +3,9 @@
 use plotters::style::RGBColor;
 use serde_json::Value;
 
-use super::chart::{colour, explanation};
-use crate::experiments::fork;
-use crate::experiments::vm_clone;
 use crate::subjects::Method;
 use flashfork_measure::BenchError;
-use flashfork_measure::record::{Document, Record};
+use flashfork_measure::record::Record;
 use flashfork_measure::stats::Summary;
 use flashfork_terminal::size::Size;
 
@@ -77,27 +74,41 @@ const MACHINE_LINES: [(&str, &str, RGBColor); 5] = [
     ("clone-hugetlb", "a claim, hugetlb pages", RGBColor(0x55, 0x55, 0x55)),
 ];
 
+/// The colour of a method. Okabe and Ito's vermilion, blue and green, which colour-blind people tell apart, the first
+/// and the last darkened so that text in them can be read on white.
+pub(super) fn colour(method: Method) -> RGBColor {
+    match method {
+        Method::Fork4k => RGBColor(0xb9, 0x4a, 0x00),
+        Method::ForkThp => RGBColor(0x00, 0x72, 0xb2),
+        Method::Hugetlb => RGBColor(0x2a, 0x9c, 0xc4),
+        Method::Seal => RGBColor(0x00, 0x7a, 0x5a),
+        Method::Odf => RGBColor(0x8a, 0x3f, 0x9e),
+    }
+}
+
+/// What a method is, for who doesn't know its name.
+fn explanation(method: Method) -> &'static str {
+    match method {
+        Method::Fork4k => "plain fork, 4 KB pages",
+        Method::ForkThp => "plain fork, huge pages",
+        Method::Hugetlb => "plain fork, hugetlb",
+        Method::Seal => "sealed memory",
+        Method::Odf => "on-demand fork",
+    }
+}
+
 impl Series {
-    /// Picks what is to be drawn from `document`.
-    pub(super) fn of(document: &Document) -> Result<Self, BenchError> {
-        let machines: Vec<&Record> = document.records.iter().filter(|record| is_first_exit(record)).collect();
-        let series = if machines.is_empty() { Self::of_forks(document)? } else { Self::of_machines(&machines)? };
-        if series.lines.is_empty() {
-            let why = "there are no fork calls of a parent with memory in these records, nor tiny guests; make some with \
-                       `flashfork bench fork` or `flashfork bench vm-clone`";
-            return Err(BenchError::Unable(why.to_owned()));
-        }
-        Ok(series)
-    }
-
-    fn of_machines(records: &[&Record]) -> Result<Self, BenchError> {
-        let line = |(name, what, ink): (&str, _, _)| Line::of(name, what, ink, records);
+    /// Picks what is to be drawn from records of virtual machines.
+    pub(super) fn of_machines(records: &[&Record]) -> Result<Self, BenchError> {
+        let exits: Vec<&Record> = records.iter().copied().filter(|record| is_first_exit(record)).collect();
+        let line = |(name, what, ink): (&str, _, _)| Line::of(name, what, ink, &exits);
         let lines = MACHINE_LINES.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { words: MACHINES, lines: with_points(lines), empty: None })
+        Self::with_points(MACHINES, lines, None)
     }
 
-    fn of_forks(document: &Document) -> Result<Self, BenchError> {
-        let calls: Vec<&Record> = document.records.iter().filter(|record| is_idle_call(record)).collect();
+    /// Picks what is to be drawn from records of forks.
+    pub(super) fn of_forks(records: &[&Record]) -> Result<Self, BenchError> {
+        let calls: Vec<&Record> = records.iter().copied().filter(|record| is_idle_call(record)).collect();
         let line = |method: Method| Line::of(method.name(), explanation(method), colour(method), &calls);
         let lines = Method::ALL.into_iter().map(line).collect::<Result<Vec<_>, _>>()?;
         let empty: Vec<f64> = calls
@@ -106,17 +117,23 @@ impl Series {
             .flat_map(|record| record.samples.iter().copied())
             .collect();
         let empty = if empty.is_empty() { None } else { Some(positive(&empty, "the empty process")?.p50) };
-        Ok(Self { words: FORKS, lines: with_points(lines), empty })
+        Self::with_points(FORKS, lines, empty)
+    }
+
+    fn with_points(words: Words, mut lines: Vec<Line>, empty: Option<f64>) -> Result<Self, BenchError> {
+        lines.retain(|line| !line.points.is_empty());
+        if lines.is_empty() {
+            let why = "there are no fork calls of a parent with memory in these records, nor tiny guests; make some with \
+                       `flashfork bench fork` or `flashfork bench vm-clone`";
+            return Err(BenchError::Unable(why.to_owned()));
+        }
+        Ok(Self { words, lines, empty })
     }
 
     /// Every point of every line.
     pub(super) fn points(&self) -> impl Iterator<Item = &Point> {
         self.lines.iter().flat_map(|line| &line.points)
     }
-}
-
-fn with_points(lines: Vec<Line>) -> Vec<Line> {
-    lines.into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
 impl Line {
@@ -136,8 +153,7 @@ impl Line {
 /// Whether a record is of fork calls of an idle parent that clones by itself.
 fn is_idle_call(record: &Record) -> bool {
     let param = |key| record.chosen.get(key);
-    record.experiment == fork::EXPERIMENT
-        && param("measure").and_then(Value::as_str) == Some("call")
+    param("measure").and_then(Value::as_str) == Some("call")
         && param("parent").and_then(Value::as_str) == Some("idle")
         && param("concurrent").and_then(Value::as_u64) == Some(1)
 }
@@ -145,9 +161,7 @@ fn is_idle_call(record: &Record) -> bool {
 /// Whether a record is of the first exits of tiny guests.
 fn is_first_exit(record: &Record) -> bool {
     let param = |key| record.chosen.get(key).and_then(Value::as_str);
-    record.experiment == vm_clone::EXPERIMENT
-        && param("measure") == Some("first exit")
-        && param("guest") == Some("tiny")
+    param("measure") == Some("first exit") && param("guest") == Some("tiny")
 }
 
 fn size(record: &Record) -> Option<u64> {
