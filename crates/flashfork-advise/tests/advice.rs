@@ -1,5 +1,5 @@
-//! What is advised about programs of different sizes, and that these go on. How near the forecasts are: `flashfork bench
-//! advise`.
+//! What is advised about programs of different sizes, and that these go on. How near the forecasts are: `flashfork
+//! bench advise`.
 //!
 //! The programs are this executable started again; each prepares its memory, says so, and forks on request.
 

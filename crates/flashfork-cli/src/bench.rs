@@ -1,5 +1,5 @@
-//! `flashfork bench` is a program of its own, `flashfork-bench`: the experiments bring real software with them, and nothing
-//! else here needs that.
+//! `flashfork bench` is a program of its own, `flashfork-bench`: the experiments bring real software with them, and
+//! nothing else here needs that.
 
 use flashfork_terminal::{CliError, help, places};
 use std::ffi::{OsStr, OsString};

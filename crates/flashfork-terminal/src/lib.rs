@@ -1,6 +1,6 @@
-//! What flashfork's programs share on a terminal. `flashfork` and `flashfork-bench` are one command to whoever types it:
-//! they say the same things in the same way, complete and describe themselves alike, and find what is installed with
-//! them.
+//! What flashfork's programs share on a terminal. `flashfork` and `flashfork-bench` are one command to whoever types
+//! it: they say the same things in the same way, complete and describe themselves alike, and find what is installed
+//! with them.
 //!
 //! - [`error`], [`output`]: a failure is one line; a closed pipe is a quiet end.
 //! - [`progress`], [`interrupt`]: bars where there is a terminal; the first Ctrl-C keeps what is measured.
