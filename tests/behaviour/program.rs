@@ -6,6 +6,7 @@ use flashfork_core::stats::Stats;
 use flashfork_tests::shim;
 use flashfork_tests::within::within;
 use libtest_mimic::{Completion, Failed, Trial};
+use std::collections::HashSet;
 use std::mem::{offset_of, size_of};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,18 @@ pub fn here() -> PathBuf {
 /// Every program, in order of name.
 pub fn all() -> Vec<Program> {
     ["never_seal", "traps", "fork_safety", "odf"].into_iter().flat_map(programs_of).collect()
+}
+
+/// In the lab all lie in one directory.
+pub fn every_name_is_one_program() -> Result<(), Failed> {
+    let mut names = HashSet::new();
+    match all().into_iter().find(|program| !names.insert(program.name.clone())) {
+        Some(program) => {
+            Err(format!("{}/{}.c: another directory has a program of that name", program.directory, program.name)
+                .into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// The programs of one directory.
