@@ -353,22 +353,24 @@ static void *make_call(void *arg)
     return (void *)(size_t)(result >= 0 ? 0 : errno);
 }
 
-static int sleeps(pid_t thread)
+/* Whether it sleeps, or is at its end. */
+static int rests(pid_t process, pid_t thread)
 {
     char name[64], state = 0;
-    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+    snprintf(name, sizeof name, "/proc/%d/task/%d/stat", process, thread);
     FILE *stat = fopen(name, "r");
-    CHECK(stat != NULL && fscanf(stat, "%*d %*s %c", &state) == 1);
-    fclose(stat);
-    return state == 'S';
+    int read = stat != NULL && fscanf(stat, "%*d %*s %c", &state) == 1;
+    if (stat != NULL)
+        fclose(stat);
+    return !read || state == 'S';
 }
 
 /* Until each waits in its call: what it does before that blocks for a moment at most. */
-static void all_wait(void)
+static void all_wait(pid_t process)
 {
     for (int looks = 0; looks < 5; usleep(20 * 1000)) {
         size_t i = 0;
-        while (i < CALLS && callers[i] != 0 && sleeps(callers[i]))
+        while (i < CALLS && callers[i] != 0 && rests(process, callers[i]))
             i++;
         looks = i == CALLS ? looks + 1 : 0;
     }
@@ -383,7 +385,8 @@ static void by_signals(void)
             CHECK(kill(parent, SIGSTOP) == 0);
             usleep(20 * 1000);
             CHECK(kill(parent, SIGCONT) == 0);
-            usleep(20 * 1000);
+            /* Or one that goes on with what is left to send has no stop any more. */
+            all_wait(parent);
         }
         _exit(0);
     }
@@ -405,7 +408,7 @@ static void try(void (*stop)(void), int said[CALLS])
     memset((void *)callers, 0, sizeof callers);
     for (size_t i = 0; i < CALLS; i++)
         CHECK(pthread_create(&thread[i], NULL, make_call, (void *)i) == 0);
-    all_wait();
+    all_wait(getpid());
     stop();
     usleep(100 * 1000);
     /* Whatever waits for something but time gets it. */
@@ -443,23 +446,53 @@ static void try(void (*stop)(void), int said[CALLS])
 #define LISTED(i) calls[i].by_ptrace
 #endif
 
+/* What plain stops by signals do, in a process of its own: each call waits for its whole time, and both can wait at once. */
+struct reference {
+    int ended;
+    int stopped[CALLS];
+};
+
+static void make_queues(void)
+{
+    CHECK(queue() >= 0 && semaphores() >= 0);
+}
+
+static void remove_queues(void)
+{
+    msgctl(queue(), IPC_RMID, NULL);
+    semctl(semaphores(), 0, IPC_RMID);
+}
+
 int main(void)
 {
-    int stopped[CALLS], sealed[CALLS], wrong = 0;
+    int sealed[CALLS], wrong = 0;
+    struct reference *plain = mmap(NULL, sizeof *plain, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(plain != MAP_FAILED);
     sigset_t rt;
     sigemptyset(&rt);
     for (int sig = SIGRTMIN + 3; sig <= SIGRTMIN + 5; sig++)
         sigaddset(&rt, sig);
     CHECK(sigprocmask(SIG_BLOCK, &rt, NULL) == 0);
     CHECK(signal(SIGUSR1, handler) != SIG_ERR);
-    CHECK(queue() >= 0 && semaphores() >= 0);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        make_queues();
+        try(by_signals, plain->stopped);
+        remove_queues();
+        plain->ended = 1;
+        _exit(0);
+    }
+    make_queues();
     char *some = memory(8 * MB, 7);
-    try(by_signals, stopped);
 #ifdef BY_SIGNALS
     forbid_ptrace();
 #endif
     try(by_seals, sealed);
     CHECK(intact(some, 8 * MB, 7));
+    remove_queues();
+    CHECK(plain->ended); /* try() has waited for it */
+    const int *stopped = plain->stopped;
     for (size_t i = 0; i < CALLS; i++) {
         int seen = sealed[i] == EINTR;
         if (seen != LISTED(i) || (calls[i].by_ptrace && stopped[i] != EINTR) || (sealed[i] && !seen)) {
@@ -469,7 +502,5 @@ int main(void)
             wrong = 1;
         }
     }
-    msgctl(queue(), IPC_RMID, NULL);
-    semctl(semaphores(), 0, IPC_RMID);
     return wrong;
 }
