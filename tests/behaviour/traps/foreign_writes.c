@@ -8,14 +8,14 @@ int main(void)
 {
     char *p = memory(LEN, 1);
     struct writer *w = foreign_writer(p, LEN);
-    let_write(w, 20000);
+    let_write(w, often(20000));
     CHECK(lost_words(w, p, LEN, 1) == 0); /* plain */
     for (size_t round = 0; round < often(12); round++) {
-        let_write(w, 2000);
+        let_write(w, often(2000));
         CHECK(call_seal() == 0);
         CHECK(lost_words(w, p, LEN, 1) == 0);
         CHECK(sealed_bytes(p, LEN) == LEN);
-        let_write(w, 2000);
+        let_write(w, often(2000));
         CHECK(call_seal() == 0); /* what was written, anew */
         CHECK(lost_words(w, p, LEN, 1) == 0);
     }

@@ -27,12 +27,12 @@ int main(void)
 {
     char *p = memory(LEN, 1);
     struct writer *w = foreign_writer(p, LEN);
-    let_write(w, 4000);
+    let_write(w, often(4000));
     discard(p);
     CHECK(lost(w, p) == 0); /* plain */
     for (size_t round = 0; round < often(12); round++) {
         CHECK(call_seal() == 0 && sealed_bytes(p, LEN) == LEN);
-        let_write(w, 4000);
+        let_write(w, often(4000));
         discard(p);
         CHECK(lost(w, p) == 0);
     }

@@ -27,7 +27,7 @@ static void *rest_of_the_program(void *unused)
     while (maps_of_the_process() != 0)
         usleep(1000);
     /* Every third page, then a run of them, then all. */
-    for (size_t at = 0; at < LEN / 2; at += 3 * PAGE)
+    for (size_t at = 0; at < often(LEN / 2); at += 3 * PAGE)
         CHECK(madvise(p + at, PAGE, MADV_DONTNEED) == 0 && zeros(p + at, PAGE));
     for (size_t at = PAGE; at < LEN / 2; at += 3 * PAGE)
         CHECK(*(uint64_t *)(p + at) == pattern(at / 8, 1));

@@ -29,7 +29,7 @@ int main(void)
             sched_setaffinity(parent, sizeof one, &one);
             usleep(200 + turn % 300);
         }
-    for (int turn = 0; turn < 40; turn++) {
+    for (size_t turn = 0; turn < often(40); turn++) {
         fill(p, MB, turn);
         seal();
         CHECK(intact(p, MB, turn) && sealed_bytes((char *)area, PAGE) == 0);

@@ -13,8 +13,8 @@ static void use(char *p, int may_grow)
     CHECK(madvise(p + 6 * MB, PAGE, MADV_DONTFORK) == 0);
     if (!may_grow)
         return;
-    p = mremap(p, 4 * MB, 20 * MB, MREMAP_MAYMOVE);
-    CHECK(p != MAP_FAILED && *(uint64_t *)p == pattern(0, 1) && zeros(p + MB, 19 * MB));
+    p = mremap(p, 4 * MB, 12 * MB, MREMAP_MAYMOVE);
+    CHECK(p != MAP_FAILED && *(uint64_t *)p == pattern(0, 1) && zeros(p + MB, 11 * MB));
 }
 
 static void under(char *p, int call, unsigned action)

@@ -9,7 +9,7 @@ static char *p[THREADS];
 static void *work(void *arg)
 {
     char *own = p[(size_t)arg];
-    for (uint64_t turn = 2; turn < 12; turn++) {
+    for (uint64_t turn = 2; turn < 2 + often(10); turn++) {
         fill(own, 2 * MB, turn);
         CHECK(madvise(own + 2 * MB, 2 * MB, MADV_DONTNEED) == 0 && zeros(own + 2 * MB, 2 * MB));
         fill(own + 2 * MB, 2 * MB, turn);
@@ -27,7 +27,7 @@ int main(void)
     seal();
     for (size_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&thread[i], NULL, work, (void *)i) == 0);
-    for (int turn = 0; turn < 20; turn++)
+    for (size_t turn = 0; turn < often(20); turn++)
         if (in_clone()) {
             CHECK(intact(quiet, 4 * MB, 9));
             _exit(0);
@@ -35,7 +35,7 @@ int main(void)
     int wiped = madvise(quiet, PAGE, MADV_WIPEONFORK);
     CHECK(wiped == 0 || errno == EINVAL);
     for (size_t i = 0; i < THREADS; i++)
-        CHECK(pthread_join(thread[i], NULL) == 0 && intact(p[i], 2 * MB, 11));
+        CHECK(pthread_join(thread[i], NULL) == 0 && intact(p[i], 2 * MB, 1 + often(10)));
     CHECK(intact(quiet, 4 * MB, 9));
     return 0;
 }
