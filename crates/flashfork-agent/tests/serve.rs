@@ -214,7 +214,8 @@ fn a_command_dies_with_its_connection_unless_it_may_survive() {
         let program = || std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         if survives {
             wait_until(|| program() == "sleep\x0060\0");
-            Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+            let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }
         // Neither it nor a zombie is left.
         wait_until(|| !PathBuf::from(format!("/proc/{pid}")).exists());
