@@ -6,10 +6,18 @@ use crate::calls::stub::is_stub;
 use crate::range::Range;
 use crate::sys::{self, PAGE};
 
+/// Pages that are known to be there, each in a place of its own by its number.
+const PAGES: usize = 1024;
+/// No page begins here.
+const NOWHERE: usize = 1;
+
 /// The process's own memory.
 pub struct Own<'a> {
     /// Where other threads may unmap code meanwhile it is copied first, into this.
     copy: Option<&'a mut [u8; WINDOW]>,
+    /// Addresses of pages that have been brought in, where nobody unmaps them meanwhile: for each match the table of
+    /// functions is searched, a few bytes at a time.
+    there: [usize; PAGES],
     /// Whether something could not be read.
     pub failed: bool,
 }
@@ -17,7 +25,7 @@ pub struct Own<'a> {
 impl<'a> Own<'a> {
     /// To be read in place, or by way of `copy`.
     pub fn new(copy: Option<&'a mut [u8; WINDOW]>) -> Own<'a> {
-        Own { copy, failed: false }
+        Own { copy, there: [NOWHERE; PAGES], failed: false }
     }
 }
 
@@ -30,10 +38,14 @@ impl Memory for Own<'_> {
             return read.ok().map(|()| &*copy);
         }
         let pages = Range::pages_of(at, len);
-        // Brings the pages in, and says so where one can't be read: so no access below faults.
-        let populated = sys::populate(pages.start, pages.len());
-        self.failed |= populated.is_err();
-        populated.ok()?;
+        let place = pages.start / PAGE % PAGES;
+        if pages.len() != PAGE || self.there[place] != pages.start {
+            // Brings the pages in, and says so where one can't be read: so no access below faults.
+            let populated = sys::populate(pages.start, pages.len());
+            self.failed |= populated.is_err();
+            populated.ok()?;
+            self.there[place] = pages.start;
+        }
         // SAFETY: nobody else runs in this memory who could unmap or write it, and the bytes have no other owner.
         Some(unsafe { core::slice::from_raw_parts(at as *const u8, len) })
     }
