@@ -3,6 +3,7 @@
 //! It runs in the async-signal context of other people's programs: it reads a clock, adds to counters and, when the
 //! policy says so, seals. It never allocates, parses configuration or calibrates.
 
+use crate::answers::exec;
 use crate::filter::{self, trial};
 use crate::odf::{self, Unavailable};
 use crate::outcome::Error;
@@ -77,6 +78,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         policy.count_faults(sys::minor_faults);
     } else if pid == 0 {
         STATE.nobody_inside();
+        exec::begin_anew();
         policy.forget();
     }
     pid

@@ -1,9 +1,11 @@
 //! The pages on which the engine keeps what it remembers: no seal takes them, and no restore puts them back
 //! ([`crate::apart`]).
 
+use crate::answers::exec::LEAVING;
 use crate::code::remembered::CODE;
 use crate::name::DEVICE;
 use crate::policy::POLICY;
+use crate::proc::dump::BEFORE;
 use crate::range::Range;
 use crate::seal::generations::GENERATIONS;
 use crate::snapshot::current::CURRENT;
@@ -12,7 +14,7 @@ use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 8;
+pub const COUNT: usize = 10;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
@@ -25,6 +27,8 @@ pub fn all() -> [Range; COUNT] {
         STATS.pages(),
         CURRENT.pages(),
         RESERVE.pages(),
+        LEAVING.pages(),
+        BEFORE.pages(),
     ]
 }
 

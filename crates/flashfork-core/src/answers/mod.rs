@@ -4,6 +4,7 @@
 pub mod advise;
 pub(crate) mod anonymous;
 mod discard;
+pub(crate) mod exec;
 mod moving;
 pub mod mremap;
 mod pieces;

@@ -5,6 +5,7 @@
 
 use super::advise;
 use super::anonymous::for_good;
+use super::exec;
 use super::mremap;
 use crate::arena::Arena;
 use crate::calls::enter::{self as entry, let_go};
@@ -134,6 +135,7 @@ fn lets_work(number: Sysno, args: [usize; 6]) -> bool {
 fn work() -> Result<bool> {
     STATE.enter_sandbox();
     own::measure();
+    exec::rehearse();
     kernel_writers::is_device_to_mind(0);
     let _ = code::guard::before_executable(Range::pages_of(entry::address(), 1));
     if let Ok(fd) = sys::open(c"/proc/thread-self/exe", sys::O_RDONLY) {

@@ -1,7 +1,9 @@
 //! Where the stubs lead: from machine code that expects a system call to a function that takes its place, and back.
 
-use super::hooks::HOOKS;
+use super::hooks::{FOLLOWED, HOOKS};
 use super::rewrite::restore;
+use super::site::Want;
+use crate::answers::exec::{LEAVING, came_back};
 use crate::arena::Arena;
 use crate::stack::roomy;
 use crate::threads::alone;
@@ -37,9 +39,14 @@ const WANTED: [u64; NUMBERS / 64] = {
     bits
 };
 
-/// Whether there is a hook for a number.
-pub fn is_hooked(number: u32) -> bool {
-    WANTED.get(number as usize / 64).is_some_and(|bits| bits >> (number % 64) & 1 == 1)
+/// Whether places that make the call of a number are rewritten.
+pub fn wanted(number: u32) -> Want {
+    match HOOKS.iter().find(|hook| hook.number as u32 == number) {
+        Some(hook) if hook.must => Want::Must,
+        Some(_) => Want::WhereClear,
+        None if FOLLOWED.iter().any(|followed| *followed as u32 == number) => Want::WhereClear,
+        None => Want::No,
+    }
 }
 
 /// The number a trial call is to arrive with, or [`ARRIVED`]; [`NO_TRIAL`] at other times.
@@ -110,6 +117,45 @@ pub unsafe extern "C" fn enter() {
         "jae 2f",
         "bt dword ptr [rip + {hooked}], eax",
         "jnc 2f",
+        "lea r11, [rip + {taken}]",
+        "jmp {save_and_call}",
+        "2: jmp rcx",
+        numbers = const NUMBERS,
+        hooked = sym HOOKED,
+        taken = sym taken,
+        save_and_call = sym save_and_call,
+    )
+}
+
+/// What a stub goes on with behind its `syscall`: the way back is in rcx. In a parent or whoever else has made a task,
+/// calls [`resumed`] where that matters.
+///
+/// # Safety
+/// For stubs alone.
+#[unsafe(naked)]
+pub unsafe extern "C" fn after() {
+    core::arch::naked_asm!(
+        "test eax, eax",
+        "jle 2f",
+        "cmp dword ptr [rip + {leaving}], 0",
+        "je 2f",
+        "lea r11, [rip + {resumed}]",
+        "lea rcx, [rcx - 2]",
+        "jmp {save_and_call}",
+        "2: jmp rcx",
+        leaving = sym LEAVING,
+        resumed = sym resumed,
+        save_and_call = sym save_and_call,
+    )
+}
+
+/// Calls the function in r11 with the registers and goes on behind the two bytes at rcx.
+///
+/// # Safety
+/// For [`enter`] and [`after`] alone.
+#[unsafe(naked)]
+unsafe extern "C" fn save_and_call() {
+    core::arch::naked_asm!(
         // Leaf functions keep variables below the stack pointer.
         "lea rsp, [rsp - 128]",
         "pushfq",
@@ -142,7 +188,7 @@ pub unsafe extern "C" fn enter() {
         "xsave64 [rsp]",
         "jmp 4f",
         "3: fxsave64 [rsp]",
-        "4: call {taken}",
+        "4: call r11",
         "mov eax, [rip + {parts}]",
         "xor edx, edx",
         "test eax, eax",
@@ -163,18 +209,25 @@ pub unsafe extern "C" fn enter() {
         "popfq",
         "lea rsp, [rsp + 128]",
         "lea rcx, [rcx + 2]",
-        "2: jmp rcx",
-        numbers = const NUMBERS,
-        hooked = sym HOOKED,
+        "jmp rcx",
         room = sym ROOM,
         parts = sym PARTS,
-        taken = sym taken,
     )
 }
 
 /// Where it is: what stubs lead to, by which they are known for those of this copy of the engine.
 pub fn address() -> usize {
     enter as *const () as usize
+}
+
+/// Where the stubs' way back is.
+pub fn way_back() -> usize {
+    after as *const () as usize
+}
+
+/// A task that was made is on its way, and if it was to become another program first, it has.
+extern "C" fn resumed(registers: &mut Registers) {
+    came_back(registers.rax as i32);
 }
 
 /// A system call has arrived at a stub: does what its hook says.

@@ -2,6 +2,7 @@
 
 use crate::answers::advise;
 use crate::answers::anonymous;
+use crate::answers::exec;
 use crate::answers::mremap;
 use crate::answers::pipes;
 use crate::answers::rings;
@@ -25,6 +26,8 @@ pub struct Hook {
     pub number: Sysno,
     /// The C library's function that makes it, if it has one: called once with zeros, to see that it leads to the hook.
     pub function: Option<&'static CStr>,
+    /// Whether a place that can't be told from others stands in the way of a seal.
+    pub must: bool,
     /// Answers as the kernel would.
     pub take: unsafe fn(&Arguments) -> Result<usize>,
 }
@@ -56,10 +59,20 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::shmat, None, shmat),
     hook(Sysno::socket, Some(c"socket"), socket),
     hook(Sysno::rseq, None, rseq),
+    where_clear(Sysno::execve, execve),
+    where_clear(Sysno::execveat, execveat),
 ];
 
+/// Calls that are the program's own business, but after which something may be left to do ([`exec::came_back`]).
+pub const FOLLOWED: [Sysno; 3] = [Sysno::clone, Sysno::vfork, Sysno::clone3];
+
 const fn hook(number: Sysno, function: Option<&'static CStr>, take: unsafe fn(&Arguments) -> Result<usize>) -> Hook {
-    Hook { number, function, take }
+    Hook { number, function, must: true, take }
+}
+
+/// A hook without which no byte is wrong.
+const fn where_clear(number: Sysno, take: unsafe fn(&Arguments) -> Result<usize>) -> Hook {
+    Hook { number, function: None, must: false, take }
 }
 
 /// `madvise(2)`: what is discarded reads back as zeros.
@@ -202,6 +215,18 @@ unsafe fn mprotect(args: &Arguments) -> Result<usize> {
 unsafe fn rseq(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     unsafe { restartable::rseq(*args) }
+}
+
+/// `execve(2)`: the new program doesn't inherit what a seal has changed.
+unsafe fn execve(args: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { exec::exec(Sysno::execve, *args) }
+}
+
+/// `execveat(2)`: the same.
+unsafe fn execveat(args: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { exec::exec(Sysno::execveat, *args) }
 }
 
 /// `shmat(2)`: what others may write can't be looked through.

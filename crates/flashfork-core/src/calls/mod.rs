@@ -22,6 +22,7 @@ mod write;
 
 pub use found::know_libc;
 
+use crate::answers::exec;
 use crate::arena::Arena;
 use crate::code;
 use crate::code::remembered::CODE;
@@ -32,11 +33,12 @@ use crate::range::Range;
 use crate::sys::{self, Errno, PROT_EXEC, Result};
 use crate::threads::pauses::Pauses;
 use core::sync::atomic::Ordering::SeqCst;
-use enter::{ARRIVED, NO_TRIAL, NOTHING, SEEN, TRIAL, is_hooked};
+use enter::{ARRIVED, NO_TRIAL, NOTHING, SEEN, TRIAL, wanted};
 use found::{Found, Library, Part};
 use hooks::{Arguments, HOOKS};
 use object::{Object, Reader};
 use rewrite::{Places, rewrite};
+use syscalls::Sysno;
 
 /// Sees to it that all of the program's calls that matter lead to [`hooks::HOOKS`], or refuses.
 pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::result::Result<(), Error> {
@@ -83,8 +85,9 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
     found.look(enter::address(), buf)?;
     enter::prepare();
     CODE.know_none();
+    let mut parents_are_seen = true;
     for library in found.libraries() {
-        let places = match rewrite(library, &found, enter::address(), buf, is_hooked, &executes) {
+        let places = match rewrite(library, &found, enter::address(), buf, wanted, &executes) {
             // Whatever is in the way, its calls are found by crate::code then, and the process is refused for them.
             Err(e) if library.kind == Part::Runtime && e != Errno::EAGAIN => continue,
             places => places?,
@@ -95,7 +98,12 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
             _ => try_out(library, &places)?,
         }
         CODE.know(library.code.start)?;
+        if matches!(library.kind, Part::Libc | Part::Static) {
+            let has = |call: Sysno| places.all().iter().any(|jump| jump.number == Some(call as u32));
+            parents_are_seen &= has(Sysno::vfork) && has(Sysno::clone);
+        }
     }
+    exec::know_parents(parents_are_seen);
     // With the pages that were mapped meanwhile. Where something could not be read a C library may be missing: another
     // look next time.
     let seen = if found.reader.failed() { NOTHING } else { sum(buf)? };

@@ -1,7 +1,8 @@
 //! Has the calls of a library lead to stubs, and back to the kernel.
 
+use super::enter::way_back;
 use super::found::{Found, Library, Part, code_of};
-use super::site::{self, JUMP, SYSCALL, Site, Unclear};
+use super::site::{self, JUMP, SYSCALL, Site, Unclear, Want};
 use super::stub::{self, Page};
 use super::write::Writer;
 use crate::proc::vma::{self, Kind};
@@ -50,11 +51,11 @@ pub fn rewrite(
     found: &Found,
     own: usize,
     buf: &mut [u8],
-    is_hooked: impl Fn(u32) -> bool,
+    wanted: impl Fn(u32) -> Want,
     executes: impl Fn(Range) -> bool,
 ) -> Result<Places> {
     let mut places = Places { jumps: [Jump::default(); MAX_SITES], count: 0 };
-    let mut page = Page::new(place_near(library, buf)?, own);
+    let mut page = Page::new(place_near(library, buf)?, own, way_back());
     let (mut busy, mut another) = (false, false);
     let start = library.code.start;
     {
@@ -76,7 +77,7 @@ pub fn rewrite(
         };
         let by_number = library.by_number(&found.reader).and_then(|function| function.checked_sub(start));
         let whole = |site: Site| add(site, &code[site.at..site.at + site.line], None);
-        let new = site::for_each(code, by_number, is_hooked, whole);
+        let new = site::for_each(code, by_number, wanted, whole);
         let old = for_each_jump(code, start, found, |site, line, entry| add(site, line, Some(entry)));
         new.and(old).map_err(|Unclear(_)| Errno::EOPNOTSUPP)?;
     }
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn bytes_that_look_like_a_jump_to_a_page_of_stubs_are_none() {
         let at = scratch::temporary(2 * PAGE).unwrap();
-        let mut page = Page::new(at + PAGE, 0x1234);
+        let mut page = Page::new(at + PAGE, 0x1234, 1);
         let line = [0xb8, 28, 0, 0, 0];
         let stub = page.add(&line, at + line.len() + SYSCALL.len()).unwrap();
         // SAFETY: the second of the pages just mapped.

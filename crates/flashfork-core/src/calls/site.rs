@@ -36,27 +36,35 @@ pub fn number(line: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(number))
 }
 
+/// Whether the sites of a number are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    No,
+    /// Those that are understood.
+    WhereClear,
+    /// All.
+    Must,
+}
+
 /// Calls `each` with every site of a number that is `wanted`, and with the one in the function `syscall`, when that
 /// begins at `by_number` and is understood.
 pub fn for_each(
     code: &[u8],
     by_number: Option<usize>,
-    wanted: impl Fn(u32) -> bool,
+    wanted: impl Fn(u32) -> Want,
     mut each: impl FnMut(Site) -> Result<(), Unclear>,
 ) -> Result<(), Unclear> {
     for at in places_of(0xb8, code) {
         let Some(number) = number(&code[at..]) else { break };
-        if !wanted(number) {
+        let want = wanted(number);
+        if want == Want::No {
             continue;
         }
         match follow(code, at + JUMP) {
-            Line::Straight(end) if is_prefix(code, at) => {
-                // `mov $number,%r8d`, or an instruction that happens to end so.
-                return Err(Unclear(end));
-            }
-            Line::Straight(end) => each(Site { at, line: end - at })?,
-            Line::Bent(end) => return Err(Unclear(end)),
-            Line::Elsewhere => {}
+            Line::Straight(end) if !is_prefix(code, at) => each(Site { at, line: end - at })?,
+            // `mov $number,%r8d`, or an instruction that happens to end so.
+            Line::Straight(end) | Line::Bent(end) if want == Want::Must => return Err(Unclear(end)),
+            Line::Straight(_) | Line::Bent(_) | Line::Elsewhere => {}
         }
     }
     match by_number.and_then(|function| site_by_number(code, function)) {
@@ -293,7 +301,7 @@ mod tests {
         for_each(
             code,
             None,
-            |n| WANTED.contains(&n),
+            |n| if WANTED.contains(&n) { Want::Must } else { Want::No },
             |s| {
                 found.push((s.at, s.line));
                 Ok(())
@@ -433,7 +441,7 @@ mod tests {
             let _ = for_each(
                 &code[start..],
                 Some(0),
-                |_| true,
+                |_| Want::Must,
                 |s| {
                     assert!(code[start + s.at + s.line..].starts_with(&SYSCALL));
                     Ok(())

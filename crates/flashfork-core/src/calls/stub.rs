@@ -3,7 +3,8 @@
 //!
 //! A stub executes what the jump has replaced and leads to [`super::enter`], with the address of its own `syscall`
 //! instruction in rcx, which the kernel changes anyway. There the call goes on if nobody wants it: with the stack as it
-//! was, so that `vfork` and `clone` may return twice. Two bytes further on the stub leads back.
+//! was, so that `vfork` and `clone` may return twice. Two bytes further on the stub leads back, by way of
+//! [`super::enter::after`].
 
 use super::site::{JUMP, LINE, SYSCALL};
 use crate::code::memory::Memory;
@@ -11,8 +12,8 @@ use crate::sys::PAGE;
 use core::ops::Range;
 
 /// Bytes of one stub at most.
-const STUB: usize = LINE + 7 + 6 + SYSCALL.len() + JUMP;
-/// Address of the entry, and the words by which another copy of the engine knows the page.
+const STUB: usize = LINE + 7 + 6 + SYSCALL.len() + 7 + 6;
+/// Address of the entry, the words by which another copy of the engine knows the page, and the address of the way back.
 const HEADER: usize = 32;
 const WORDS: &[u8; 16] = b"flashfork calls1";
 
@@ -28,11 +29,12 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty page whose stubs lead to `enter`.
-    pub fn new(at: usize, enter: usize) -> Page {
+    /// An empty page whose stubs lead to `enter`, and back through `after`.
+    pub fn new(at: usize, enter: usize, after: usize) -> Page {
         let mut page = Page { at, bytes: [0xcc; PAGE], used: HEADER };
         page.bytes[..8].copy_from_slice(&enter.to_ne_bytes());
-        page.bytes[8..24].copy_from_slice(WORDS);
+        page.bytes[8..HEAD].copy_from_slice(WORDS);
+        page.bytes[HEAD..HEADER].copy_from_slice(&after.to_ne_bytes());
         page
     }
 
@@ -50,7 +52,11 @@ impl Page {
         self.put(&GO);
         self.put(&offset(call, self.at)?);
         self.put(&SYSCALL);
-        self.put(&jump(call + SYSCALL.len(), next)?);
+        let back = call + SYSCALL.len();
+        self.put(&LOAD);
+        self.put(&offset(back + 7, next)?);
+        self.put(&GO);
+        self.put(&offset(back + 13, self.at + HEAD)?);
         Some(start)
     }
 
@@ -112,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_stub_is_read_as_it_was_written() {
-        let mut page = Page::new(0x7000_0000, 0x5555_5555_0000);
+        let mut page = Page::new(0x7000_0000, 0x5555_5555_0000, 1);
         let line = [0xb8, 28, 0, 0, 0, 0x48, 0x89, 0xf7];
         let first = page.add(&line, 0x7100_0010).unwrap();
         let second = page.add(&line[..5], 0x6fff_0000).unwrap();
@@ -128,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_full_says_so() {
-        let mut page = Page::new(0x7000_0000, 1);
+        let mut page = Page::new(0x7000_0000, 1, 1);
         let mut count = 0;
         while page.add(&[0x90; LINE], 0x7000_2000).is_some() {
             count += 1;

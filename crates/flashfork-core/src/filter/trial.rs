@@ -1,7 +1,7 @@
 //! What a child under a filter tries: all that the engine does.
 
 use super::{ALLOWED, end_in_silence, know_trial};
-use crate::answers::advise;
+use crate::answers::{advise, exec};
 use crate::policy::own;
 use crate::proc::directory;
 use crate::range::Range;
@@ -46,6 +46,7 @@ fn try_everything() -> ! {
         unsafe { (page as *mut u8).write_volatile(1) };
     }
     let sealed = seal_for_policy(What::AllButDense).outcome.is_ok_and(|outcome| outcome.sealed > 0);
+    exec::rehearse();
     // SAFETY: the child's own memory.
     let discarded = unsafe { advise::madvise(at, HUGE, k::MADV_DONTNEED) };
     let unsealed = unseal(Range::ALL);

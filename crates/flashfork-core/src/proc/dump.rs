@@ -1,12 +1,14 @@
 //! What core dumps contain (`core(5)`, `/proc/self/coredump_filter`): sealed memory is file memory, and would be
 //! missing.
 //!
-//! A program that is started inherits the filter and has no sealed memory. So what was added is marked, and the shim
-//! takes it back there.
+//! A program that is started inherits the filter and has no sealed memory. So what was added is marked: it is taken
+//! away before ([`crate::answers::exec`]), and where that could not be, the shim does it there.
 
 use super::text::{number, read_file};
-use crate::sys::{self, Result};
+use crate::apart::Apart;
+use crate::sys::{self, Errno, Result};
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const FILTER: &CStr = c"/proc/self/coredump_filter";
 
@@ -17,26 +19,61 @@ const FILE_PRIVATE: u64 = 1 << 2;
 /// nothing is added.
 const MARK: u64 = 1 << 8;
 
+const ADDED: u64 = FILE_PRIVATE | MARK;
+
+/// The filter that this process, or one it was forked from, had before something was added; [`NOTHING_ADDED`].
+pub(crate) static BEFORE: Apart<AtomicU64> = Apart::new(AtomicU64::new(NOTHING_ADDED));
+const NOTHING_ADDED: u64 = u64::MAX;
+
 /// Adds private file memory. Where that isn't allowed core dumps lack it; everything else works.
 pub(crate) fn add_file_memory(buf: &mut [u8]) {
-    let Some(filter) = read(buf) else { return };
-    if filter & FILE_PRIVATE == 0 {
-        // A failure is what the line above says.
-        let _ = write(filter | FILE_PRIVATE | MARK);
+    let Ok(filter) = read(buf) else { return };
+    if filter & FILE_PRIVATE == 0 && write(filter | ADDED).is_ok() {
+        BEFORE.store(filter, Relaxed);
+    }
+}
+
+/// Whether something has been added.
+pub(crate) fn is_widened() -> bool {
+    BEFORE.load(Relaxed) != NOTHING_ADDED
+}
+
+/// Takes away what was added, as long as the filter is that. An error where it isn't, because the program has set
+/// another, too.
+pub(crate) fn narrow() -> Result<()> {
+    let before = BEFORE.load(Relaxed);
+    if read(&mut [0; 64])? != before | ADDED {
+        return Err(Errno::EINVAL);
+    }
+    write(before)
+}
+
+/// Adds again what [`narrow`] has taken away.
+pub(crate) fn widen() -> Result<()> {
+    let before = BEFORE.load(Relaxed);
+    if read(&mut [0; 64])? == before { write(before | ADDED) } else { Ok(()) }
+}
+
+/// Nothing is sealed any more: takes away what was added.
+pub(crate) fn all_unsealed() {
+    // Where it can't be written core dumps are larger.
+    if is_widened() && narrow().is_ok() {
+        BEFORE.store(NOTHING_ADDED, Relaxed);
     }
 }
 
 /// Takes back, in a program that was just started, what the one before had added.
 pub fn take_back() {
-    const ADDED: u64 = FILE_PRIVATE | MARK;
-    if let Some(filter) = read(&mut [0; 64]).filter(|filter| filter & ADDED == ADDED) {
-        // Where it can't be written its core dumps are larger.
+    if let Ok(filter) = read(&mut [0; 64])
+        && filter & ADDED == ADDED
+    {
+        // As above.
         let _ = write(filter & !ADDED);
     }
 }
 
-fn read(buf: &mut [u8]) -> Option<u64> {
-    read_file(FILTER, buf).ok().and_then(|text| number(text, 16))
+fn read(buf: &mut [u8]) -> Result<u64> {
+    number(read_file(FILTER, buf)?, 16).ok_or(Errno::EINVAL)
 }
 
 fn write(filter: u64) -> Result<()> {

@@ -11,6 +11,7 @@ use super::remap;
 use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Step};
+use crate::proc::dump;
 use crate::proc::headroom::Limits;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Region, Which};
@@ -90,6 +91,7 @@ fn unseal_with(arena: &mut Arena, range: Range, mut pauses: Option<Pauses>) -> R
         let found = find_sealed(arena, range, Parts::All).map(|_| arena.run_count);
         if found == Ok(0) {
             STATE.all_unsealed();
+            dump::all_unsealed();
         }
         if let Some(pauses) = &mut pauses {
             pauses.resume();
