@@ -8,6 +8,7 @@ use crate::proc::pagemap::Region;
 use crate::range::Range;
 use crate::scratch;
 use crate::sys::{self, Errno, Result};
+use linux_raw_sys::general as k;
 
 /// A run of whole pages that is going to be sealed.
 #[derive(Clone, Copy, Default)]
@@ -98,6 +99,13 @@ impl Arena {
         let at = scratch::map(size_of::<Arena>())?;
         // SAFETY: a fresh mapping of the right size; all-zero bytes are a valid Arena (integers, None, empty ranges).
         Ok(unsafe { &mut *(at as *mut Arena) })
+    }
+
+    /// A clone that another thread makes meanwhile doesn't get it.
+    pub fn keep_from_clones(&self) {
+        let own = self.range();
+        // SAFETY: nothing is discarded. Where it is refused a clone keeps addresses, nearly all untouched.
+        let _ = unsafe { sys::madvise(own.start, own.len(), k::MADV_DONTFORK) };
     }
 
     /// Gives the arena's memory back.

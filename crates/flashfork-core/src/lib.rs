@@ -69,8 +69,8 @@ pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
 
 /// Seals what is eligible; memory sealed before and written since is sealed anew.
 ///
-/// The calling thread must be the process's only one, unless [`threads::allow`] says otherwise; its signals wait
-/// until the call is over. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its
+/// The calling thread must be the process's only one, unless [`threads::allow`] says otherwise; its signals wait until
+/// the result is dropped. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its
 /// memory stays anonymous.
 pub fn seal(pages: Pages) -> Sealed {
     trial::prepare();

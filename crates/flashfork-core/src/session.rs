@@ -45,8 +45,7 @@ pub(crate) fn run<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(wait: Wait, f
     };
     let sealed = with_arena(f).unwrap_or_else(begin);
     STATE.leave();
-    sys::restore_signals(mask);
-    sealed
+    sealed.with_signals(mask)
 }
 
 struct Job<F> {
@@ -64,6 +63,7 @@ fn with_arena<F: FnOnce(&mut Arena) -> Result<Outcome, Error>>(f: F) -> sys::Res
         }
     }
     let arena = Arena::map()?;
+    arena.keep_from_clones();
     let top = arena.stack_top();
     let mut job = Job { arena, f: Some(f), outcome: Err(Error::Busy) };
     // SAFETY: the arena's stack has room for these few frames (tested) and is used by this call only.

@@ -52,6 +52,39 @@ fn memory_on_huge_pages_is_mapped_by_them() {
     });
 }
 
+/// A handler that jumps away, or another thread's fork, would leave addresses behind.
+#[test]
+fn scratch_memory_is_held_with_signals_blocked_and_clones_have_none_of_it() {
+    let blocked = || {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim().to_owned();
+        u64::from_str_radix(&mask, 16).unwrap()
+    };
+    in_child(|| {
+        patterned(LEN, 7);
+        let before = blocked();
+        let sealed = seal(Pages::Auto);
+        assert!(sealed.outcome.is_ok());
+        let scratch = sealed.records().as_ptr() as usize;
+        let held = blocked();
+        // SAFETY: one thread.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let mut resident = 0;
+            // SAFETY: asks about one page.
+            unsafe {
+                let gone = libc::mincore((scratch & !4095) as *mut _, 4096, &raw mut resident) == -1;
+                libc::_exit(if gone { 0 } else { 1 });
+            }
+        }
+        assert_eq!(wait(pid), 0, "a clone has the scratch memory");
+        drop(sealed);
+        assert_eq!(blocked(), before);
+        // SIGTERM
+        assert_ne!(held & 1 << 14, 0, "{held:x}");
+    });
+}
+
 #[test]
 fn a_second_seal_folds_in_what_was_written_and_only_that() {
     in_child(|| {
