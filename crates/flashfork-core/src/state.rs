@@ -124,6 +124,9 @@ impl State {
     pub fn enter(&self) -> bool {
         self.notice_clone();
         let me = sys::getpid();
+        if self.process.load(SeqCst) == 0 {
+            self.know_process();
+        }
         let owner = self.owner.load(SeqCst);
         owner != me && self.owner.compare_exchange(owner, me, SeqCst, SeqCst).is_ok()
     }

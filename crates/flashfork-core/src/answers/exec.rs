@@ -2,10 +2,10 @@
 //! plainly.
 //!
 //! The filter belongs to the memory, and the new program is given it as it is when the call begins. So what a seal has
-//! added ([`crate::proc::dump`]) is taken away before, and put back where the call fails. A child of `vfork(2)` uses its
-//! parent's memory. It tells nobody that it has become another program, but then its parent goes on, out of one of the
-//! C library's places for `vfork`, `clone` and `clone3`, which lead here too ([`came_back`]). Where such a place isn't
-//! understood, those children keep the wider filter.
+//! added ([`crate::proc::dump`]) is taken away before, and put back where the call fails. A child of `vfork(2)` uses
+//! its parent's memory. It tells nobody that it has become another program, but then its parent goes on, out of one of
+//! the C library's places for `vfork`, `clone` and `clone3`, which lead here too ([`came_back`]). Where such a place
+//! isn't understood, those children keep the wider filter.
 
 use crate::apart::Apart;
 use crate::proc::dump;
@@ -54,11 +54,18 @@ pub unsafe fn exec(number: Sysno, args: [usize; 6]) -> Result<usize> {
     // The program's signals are as it wants them by now: the new program inherits the mask.
     // SAFETY: the program's own call.
     let failed = unsafe { sys::call(number, args) };
-    if left {
+    // For a child of `vfork(2)` the parent does it: the program is looked for in one directory after another.
+    if left && is_own_memory() {
         let _quiet = STATE.quiet();
         settle(sys::getpid());
     }
     failed
+}
+
+/// Whether no other process uses this memory. In a process that the engine knows, others that do are its own threads,
+/// which end when it becomes another program.
+fn is_own_memory() -> bool {
+    STATE.is_known_process() || sys::unshare_memory().is_ok()
 }
 
 /// All that [`exec`] does but the call: what tries a filter must have done it.
@@ -71,12 +78,14 @@ pub(crate) fn rehearse() {
 /// Takes away what was added. False: it stays.
 fn leave() -> bool {
     let _quiet = STATE.quiet();
-    // In a process that the engine knows, others that use its memory are its own threads, which end with this call.
-    let own = || STATE.is_known_process() || sys::unshare_memory().is_ok();
-    if !LEAVING.parents_are_seen.load(Relaxed) && !own() {
+    if !LEAVING.parents_are_seen.load(Relaxed) && !is_own_memory() {
         return false;
     }
     let me = sys::getpid();
+    if LEAVING.tasks.iter().any(|task| task.load(SeqCst) == me) {
+        // Since an earlier call that failed; or another thread is on its way too.
+        return true;
+    }
     let is_free = |task: &&AtomicI32| task.compare_exchange(0, me, SeqCst, SeqCst).is_ok();
     if LEAVING.tasks.iter().find(is_free).is_none() {
         return false;
