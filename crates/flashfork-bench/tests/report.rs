@@ -90,7 +90,7 @@ fn every_figure_is_there_with_its_data() {
         assert!(!figure.caption.is_empty() && !figure.pictures.is_empty());
         for svg in &figure.pictures {
             let tree = roxmltree::Document::parse(svg).unwrap();
-            let marks = ["circle", "polyline", "rect"];
+            let marks = ["circle", "path", "rect"];
             let drawn = tree.descendants().filter(|node| marks.contains(&node.tag_name().name())).count();
             assert!(drawn >= 2, "{} shows nothing", figure.name);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", figure.name);
@@ -159,7 +159,7 @@ const AFTER: &str = "<script>
 addEventListener('load', () => {
   const figures = [...document.querySelectorAll('figure')].map(f => [f.id, [...f.querySelectorAll('svg')].every(s => {
     const box = s.getBoundingClientRect();
-    return box.width > 100 && box.height > 50 && s.querySelectorAll('circle, polyline, rect').length > 1;
+    return box.width > 100 && box.height > 50 && s.querySelectorAll('circle, path, rect').length > 1;
   })]);
   document.querySelectorAll('details').forEach(d => d.open = true);
   const table = document.querySelector('table');

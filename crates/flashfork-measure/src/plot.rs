@@ -1,7 +1,9 @@
 //! One diagram: lines, points and bars over two axes, as SVG whose colours the page can change.
 
+mod compact;
 mod labels;
 
+pub use compact::compact;
 pub use labels::apart;
 
 use std::error::Error;
@@ -187,7 +189,7 @@ impl Plot {
             self.draw_names(&area, &axes)?;
             area.present()?;
         }
-        Ok(svg)
+        Ok(compact(&svg))
     }
 
     fn axes<'b>(&self, area: &Area<'b>) -> Result<Axes<'b>, Box<dyn Error>> {

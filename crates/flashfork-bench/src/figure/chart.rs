@@ -64,7 +64,7 @@ impl Chart<'_> {
             self.labels(&area, &axes)?;
             area.present()?;
         }
-        Ok(svg)
+        Ok(plot::compact(&svg))
     }
 
     /// The title above, the host card below.

@@ -79,7 +79,7 @@ fn paint(cells: &[Cell]) -> Result<String, Box<dyn std::error::Error>> {
         }
         area.present()?;
     }
-    Ok(svg)
+    Ok(flashfork_measure::plot::compact(&svg))
 }
 
 /// The worse the darker; grey where nothing was measured.
