@@ -2,12 +2,16 @@
 
 use std::fmt::Write;
 
+/// What all labels are written in.
+const FONT: &str = r#" font-family="sans-serif""#;
+
 /// Leaves out of plotters' SVG what says nothing: opacity 1, digits behind a hundredth of a pixel, line ends around a
-/// label; and says in one element what it says in many: a dashed line, which comes dash by dash, and a box with a
+/// label. What it says many times is said once: the font, a dashed line, which comes dash by dash, and a box with a
 /// border, which comes as two.
 pub fn compact(svg: &str) -> String {
     let mut out = String::with_capacity(svg.len());
-    let mut lines = svg.lines().map(|line| hundredths(&line.replace(r#" opacity="1""#, ""))).peekable();
+    let mut lines =
+        svg.lines().map(|line| hundredths(&line.replace(FONT, "").replace(r#" opacity="1""#, ""))).peekable();
     while let Some(line) = lines.next() {
         if let Some((style, first)) = dash(&line) {
             let mut path = format!("M{first}");
@@ -20,6 +24,8 @@ pub fn compact(svg: &str) -> String {
             let filled = line.replace(r#" stroke="none"/>"#, "");
             let _ = writeln!(out, "{filled} {border}");
             lines.next();
+        } else if let Some(rest) = line.strip_prefix("<svg ") {
+            let _ = writeln!(out, "<svg{FONT} {rest}");
         } else if line.starts_with("<text") && !line.ends_with("</text>") {
             let rest: String = lines.by_ref().take_while(|line| line != "</text>").collect();
             let _ = writeln!(out, "{line}{rest}</text>");
@@ -70,7 +76,7 @@ mod tests {
         let svg = r##"<svg width="9" height="9">
 <rect x="1" y="2" width="3" height="4" opacity="1" fill="#FFECBE" stroke="none"/>
 <rect x="1" y="2" width="3" height="4" opacity="1" fill="none" stroke="#C8C8C8"/>
-<text x="8" y="8" font-size="9.67741935483871" opacity="1" fill="#222222">
+<text x="8" y="8" font-family="sans-serif" font-size="9.67741935483871" opacity="1" fill="#222222">
 1.2345 ms
 </text>
 <polyline fill="none" opacity="1" stroke="#595959" stroke-width="1" points="90,332 90,337 "/>
@@ -79,7 +85,7 @@ mod tests {
 <circle cx="3" cy="4" r="3" opacity="0.5" fill="#222222"/>
 </svg>
 "##;
-        let want = r##"<svg width="9" height="9">
+        let want = r##"<svg font-family="sans-serif" width="9" height="9">
 <rect x="1" y="2" width="3" height="4" fill="#FFECBE" stroke="#C8C8C8"/>
 <text x="8" y="8" font-size="9.67" fill="#222222">1.2345 ms</text>
 <path fill="none" stroke="#595959" stroke-width="1" d="M90,332 90,337M95,332 95,337"/>
