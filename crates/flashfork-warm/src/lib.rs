@@ -52,6 +52,9 @@ pub const CALL_UNBLOCK: usize = 3;
 /// has changed.
 pub const CALL_FILE: usize = 4;
 
+/// In a clone: 1 if its caller ignores signal number `a`, else 0. For runtimes that have handlers from their start on.
+pub const CALL_IGNORES: usize = 5;
+
 /// Bytes of the name of a file that has changed: the end of a longer one.
 pub const NAME_OF_CHANGED: usize = 232;
 

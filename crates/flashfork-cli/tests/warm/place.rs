@@ -12,6 +12,25 @@ use std::time::{Duration, Instant};
 
 pub struct Place(tempfile::TempDir);
 
+/// A command that ignores these signals when it starts, and of those that a shell may have ignored no other: what runs
+/// in the background of a script ignores SIGINT and SIGQUIT, and so would its children.
+pub fn ignoring(mut command: Command, all: &'static [i32]) -> Command {
+    let ignore = move || {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+            // SAFETY: a default action runs no code of this process.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        for signal in all {
+            // SAFETY: to ignore a signal runs no code either.
+            unsafe { libc::signal(*signal, libc::SIG_IGN) };
+        }
+        Ok(())
+    };
+    // SAFETY: async-signal-safe calls only.
+    unsafe { command.pre_exec(ignore) };
+    command
+}
+
 impl Place {
     pub fn new() -> Place {
         static BUILT: Once = Once::new();
@@ -31,17 +50,7 @@ impl Place {
     pub fn flashfork(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(exe());
         command.args(arguments).env("XDG_RUNTIME_DIR", self.path()).env_remove("LD_PRELOAD").stdin(Stdio::null());
-        // What runs in the background of a script ignores SIGINT and SIGQUIT, and so would its children.
-        let defaults = || {
-            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-                // SAFETY: a default action runs no code of this process.
-                unsafe { libc::signal(signal, libc::SIG_DFL) };
-            }
-            Ok(())
-        };
-        // SAFETY: async-signal-safe calls only.
-        unsafe { command.pre_exec(defaults) };
-        command
+        ignoring(command, &[])
     }
 
     /// What came of it.

@@ -1,6 +1,6 @@
 //! Clones of a warmed CPython: Debian's, with the standard library and numpy.
 
-use crate::place::{Place, line, stderr, stdout};
+use crate::place::{Place, ignoring, line, stderr, stdout};
 use std::io::Write;
 use std::process::{Output, Stdio};
 
@@ -311,26 +311,10 @@ print('alive')
 
 #[test]
 fn signals_that_the_caller_ignores_are_seen_as_in_python_itself() {
-    use std::os::unix::process::CommandExt;
     let place = warmed("import signal; signal.signal(signal.SIGUSR2, print)");
     place.script("handlers.py", HANDLERS);
-    let ignoring = |mut command: std::process::Command, all: &'static [i32]| {
-        let ignore = move || {
-            // SAFETY: async-signal-safe; no handler of this process is involved.
-            unsafe {
-                // As in a shell in front.
-                for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-                    libc::signal(signal, libc::SIG_DFL);
-                }
-                for signal in all {
-                    libc::signal(*signal, libc::SIG_IGN);
-                }
-            }
-            Ok(())
-        };
-        // SAFETY: as above.
-        unsafe { command.pre_exec(ignore) };
-        let output = command.current_dir(place.path()).output().unwrap();
+    let output = |command, all| {
+        let output = ignoring(command, all).current_dir(place.path()).output().unwrap();
         (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
     };
     let sets: [&'static [i32]; 3] =
@@ -338,15 +322,15 @@ fn signals_that_the_caller_ignores_are_seen_as_in_python_itself() {
     for all in sets {
         let mut python = std::process::Command::new(PYTHON);
         python.arg("handlers.py");
-        let cold = ignoring(python, all);
+        let cold = output(python, all);
         assert!(cold.1.ends_with("alive\n"), "{cold:?}");
         for _ in 0..2 {
-            assert_eq!(ignoring(place.flashfork(&["clone", "t", "handlers.py"]), all), cold, "{all:?}");
+            assert_eq!(output(place.flashfork(&["clone", "t", "handlers.py"]), all), cold, "{all:?}");
         }
     }
     // What the warm-up has set up is the program's own.
     let code = "import signal; print(signal.getsignal(signal.SIGUSR2)); signal.raise_signal(signal.SIGUSR2)";
-    let own = ignoring(place.flashfork(&["clone", "t", "-c", code]), &[libc::SIGUSR2]);
+    let own = output(place.flashfork(&["clone", "t", "-c", code]), &[libc::SIGUSR2]);
     assert_eq!((own.0, own.1.lines().count()), (Some(0), 2), "{own:?}");
 }
 

@@ -1,13 +1,13 @@
 //! Clones of a warmed Perl and Ruby, beside what the interpreters make of the same.
 
-use crate::place::{Place, stderr, stdout};
+use crate::place::{Place, ignoring, stderr, stdout};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
 
 /// The same in a clone and in the interpreter started anew.
 fn same(place: &Place, interpreter: &str, arguments: &[&str]) {
-    let mut cold = std::process::Command::new(interpreter);
+    let mut cold = ignoring(std::process::Command::new(interpreter), &[]);
     let cold = cold.args(arguments).current_dir(place.path()).stdin(Stdio::null()).env("ONE", "1=1").output().unwrap();
     let mut clone = place.flashfork(&[&["clone", "t"], arguments].concat());
     let clone = clone.current_dir(place.path()).env("ONE", "1=1").output().unwrap();
@@ -19,7 +19,7 @@ fn same(place: &Place, interpreter: &str, arguments: &[&str]) {
 /// The same with streams that a shell has led elsewhere or closed.
 fn same_with(place: &Place, interpreter: &str, streams: &str, arguments: &[&str]) {
     let run = |program: &[&str]| {
-        let mut sh = std::process::Command::new("sh");
+        let mut sh = ignoring(std::process::Command::new("sh"), &[]);
         sh.args(["-c", &format!("\"$@\" {streams}"), "sh"]).args(program).args(arguments);
         let output = sh.env("XDG_RUNTIME_DIR", place.path()).current_dir(place.path()).output().unwrap();
         (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
@@ -250,6 +250,33 @@ fn ruby_tells_of_errors_as_ever() {
     same_with(&place, RUBY, "<cause.rb", &["-"]);
     std::fs::write(place.path().join("data.rb"), "p DATA.lineno, DATA.gets, DATA.lineno\n__END__\none\n").unwrap();
     same(&place, RUBY, &["data.rb"]);
+}
+
+/// As under `nohup`, or in the background of a script. Ruby handles these signals from its start on.
+#[test]
+fn signals_that_the_caller_ignores_are_seen_as_in_ruby_itself() {
+    let place = Place::new();
+    place.warm(&[RUBY, "-e", "trap('USR2') { puts 'warmed' }"]);
+    let handlers = "all = %w[HUP INT QUIT TERM ALRM USR1]
+all.each { |name| old = trap(name, 'DEFAULT'); p [name, old]; trap(name, old) if old == 'IGNORE' }
+all.each { |name| begin; Process.kill(name, $$); sleep 0.01; rescue SignalException => e; p e; end }
+puts 'alive'
+";
+    let output = |command: std::process::Command, all, code: &str| {
+        let output = ignoring(command, all).args(["-e", code]).output().unwrap();
+        (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+    };
+    let sets: [&'static [i32]; 3] =
+        [&[], &[libc::SIGHUP], &[libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2]];
+    for all in sets {
+        let cold = output(std::process::Command::new(RUBY), all, handlers);
+        assert!(cold.1.ends_with("alive\n"), "{cold:?}");
+        for _ in 0..2 {
+            assert_eq!(output(place.flashfork(&["clone", "t"]), all, handlers), cold, "{all:?}");
+        }
+        let warmed = output(place.flashfork(&["clone", "t"]), all, "Process.kill(:USR2, $$); sleep 0.01");
+        assert_eq!(warmed, (Some(0), "warmed\n".to_owned(), String::new()), "a trap of the warm-up stays");
+    }
 }
 
 #[test]

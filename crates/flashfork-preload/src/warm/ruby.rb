@@ -1,7 +1,7 @@
 # What the shim does in Ruby at the ready point of a template, and in its clones.
 lambda do
   verbose, $VERBOSE = $VERBOSE, nil # syscall warns that it may be removed some day
-  call, ready, argument, variable, unblock, made_of = 0x666f726b, 0, 1, 2, 3, 4
+  call, ready, argument, variable, unblock, made_of, ignores = 0x666f726b, 0, 1, 2, 3, 4, 5
   $LOADED_FEATURES.each { |name| syscall(call, made_of, name.dup) if name.start_with?("/") }
   STDOUT.flush
   STDERR.flush
@@ -14,6 +14,12 @@ lambda do
   end
   # Ruby's fork has put back what the template blocks.
   syscall(call, unblock)
+  # What is ignored when Ruby starts it leaves alone, and handles the rest; a trap of the warm-up stays.
+  %w[HUP INT QUIT TERM ALRM USR1 USR2].each do |name|
+    next if syscall(call, ignores, Signal.list[name]) == 0
+    before = trap(name, "IGNORE")
+    trap(name, before) unless before == "DEFAULT"
+  end
   all = lambda do |what|
     found = []
     room = 4096

@@ -4,7 +4,7 @@ use super::template::CLONE;
 use super::wait::wait;
 use core::ffi::{CStr, c_char};
 use flashfork_core::Errno;
-use flashfork_warm::{CALL_ARGUMENT, CALL_FILE, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt};
+use flashfork_warm::{CALL_ARGUMENT, CALL_FILE, CALL_IGNORES, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt};
 
 /// Answers [`flashfork_warm::CALL`].
 ///
@@ -34,6 +34,12 @@ pub unsafe fn call(what: usize, a: usize, to: usize, len: usize) -> Result<isize
             let given = CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;
             libc::sigprocmask(libc::SIG_SETMASK, &raw const given.mask, core::ptr::null_mut());
             Ok(0)
+        },
+        // SAFETY: one thread.
+        CALL_IGNORES => unsafe {
+            let given = CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;
+            let bit = a.checked_sub(1).and_then(|bit| given.ignored.checked_shr(bit as u32)).ok_or(Errno::EINVAL)?;
+            Ok((bit & 1) as isize)
         },
         _ => Err(Errno::ENOSYS),
     }
