@@ -2,6 +2,7 @@
 
 mod common;
 use common::{in_child, intact, maps_line, patterned, wait};
+use flashfork_core::never_seal::Reason;
 use flashfork_core::{Pages, has_sealed, seal, unseal};
 
 const LEN: usize = 96 << 20;
@@ -82,6 +83,20 @@ fn scratch_memory_is_held_with_signals_blocked_and_clones_have_none_of_it() {
         assert_eq!(blocked(), before);
         // SIGTERM
         assert_ne!(held & 1 << 14, 0, "{held:x}");
+    });
+}
+
+/// Both are kept out of clones, but a program asks about its own.
+#[test]
+fn scratch_memory_is_not_told_of_as_the_programs() {
+    in_child(|| {
+        let theirs = patterned(LEN, 7).as_mut_ptr() as usize;
+        // SAFETY: memory of this test.
+        assert_eq!(unsafe { libc::madvise(theirs as *mut _, LEN, libc::MADV_DONTFORK) }, 0);
+        let sealed = seal(Pages::Auto);
+        assert!(sealed.outcome.is_ok());
+        let told = sealed.records().iter().filter(|record| record.reason == Some(Reason::DontFork));
+        assert_eq!(told.map(|record| record.range.start).collect::<Vec<_>>(), [theirs]);
     });
 }
 

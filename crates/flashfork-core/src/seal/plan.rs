@@ -78,13 +78,19 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, seale
     if arena.only != 0 && !(sealed_before && v.inode == arena.only) || arena.most != 0 && sealed_before {
         return Ok(0);
     }
+    let holes = &arena.holes[..arena.hole_count];
+    let excluded = holes.iter().any(|hole| hole.intersect(v.range).len() == v.range.len());
     let record = VmaRecord {
         range: v.range,
         prot: v.prot,
         name,
         sealed: 0,
         kept: if sealed_before { v.range.len() as u64 } else { 0 },
-        reason: judge(v, pagemap.has_scan()).err(),
+        reason: judge(v, pagemap.has_scan()).err().map(|reason| match reason {
+            // The engine's scratch memory is kept out of clones, too: nothing of the program's is left out for that.
+            Reason::DontFork if excluded => Reason::Excluded,
+            reason => reason,
+        }),
     };
     let index = arena.push_record(record);
     let first_run = arena.run_count;
