@@ -92,7 +92,7 @@ impl Forecast {
         };
 
         let seal = match &survey.refused {
-            Some(what) => without(Engine::Seal, format!("a process with {what} is not sealed")),
+            Some(what) => without(Engine::Seal, format!("{what} is not sealed")),
             None if survey.sealable_bytes == 0 => without(Engine::Seal, "there is nothing to seal".to_owned()),
             None => {
                 let left = (survey.small_bytes + survey.huge_bytes).saturating_sub(survey.sealable_bytes);

@@ -58,8 +58,10 @@ pub struct Survey {
     pub sealed_bytes: u64,
     /// Anonymous memory that can't be sealed, by reason.
     pub left_out: Vec<LeftOut>,
-    /// Why the whole process would not be sealed, if so.
+    /// What the whole process is, if it would not be sealed for that.
     pub refused: Option<String>,
+    /// What its user can do about that.
+    pub cure: Option<&'static str>,
 }
 
 /// Anonymous memory that a seal would leave as it is.
@@ -89,6 +91,9 @@ impl Survey {
                 "process {pid} has no memory of its own: it is a kernel thread or dead"
             )));
         }
+        let refused =
+            refusal(&process, status.threads).map_err(failed)?.map(|reason| (reason, reason.row().what.into()));
+        let (reason, refused) = refused.or_else(|| calls(pid)).unzip();
         let mut survey = Self {
             pid,
             name: status.name,
@@ -103,7 +108,8 @@ impl Survey {
             sealable_bytes: 0,
             sealed_bytes: 0,
             left_out: Vec::new(),
-            refused: refusal(&process, status.threads).map_err(failed)?.map(|reason| reason.row().what.to_owned()),
+            refused,
+            cure: reason.and_then(flashfork::cure),
         };
         for map in maps.iter() {
             let of = |key: &str| value(&map.extension, key);
@@ -120,9 +126,6 @@ impl Survey {
             }
         }
         survey.seal(pid)?;
-        if survey.refused.is_none() {
-            survey.refused = calls(pid);
-        }
         Ok(survey)
     }
 
@@ -182,10 +185,11 @@ fn refusal(process: &Process, threads: u64) -> procfs::ProcResult<Option<Reason>
 }
 
 /// A file in the process that makes system calls of its own. What can't be read any more is left out.
-fn calls(pid: i32) -> Option<String> {
+fn calls(pid: i32) -> Option<(Reason, String)> {
     let files = flashfork::code::of_process(pid).ok()?;
     let (path, seen) = files.into_iter().find(|(_, seen)| seen.verdict == flashfork::code::Verdict::Refused)?;
-    Some(format!("code that makes system calls of its own ({} {})", path.display(), seen.what()))
+    let reason = Reason::SystemCalls;
+    Some((reason, format!("{} ({} {})", reason.row().what, path.display(), seen.what())))
 }
 
 fn value(extension: &MMapExtension, key: &str) -> u64 {
@@ -208,7 +212,9 @@ mod tests {
         assert!(survey.small_bytes + survey.huge_bytes >= big.len() as u64, "{survey:?}");
         assert!(survey.sealable_bytes >= 15 << 20 && survey.huge_possible_bytes >= 14 << 20, "{survey:?}");
         // A test harness has threads.
-        assert!(survey.refused.is_some());
+        let refused = survey.refused.as_ref().unwrap();
+        assert!(refused.starts_with("a process with other threads"), "{refused}");
+        assert!(survey.cure.unwrap().contains("--threads"), "{survey:?}");
         assert!(survey.left_out.iter().any(|left| left.reason == Reason::Stack.row().name), "{survey:?}");
         assert!(survey.assumed_dirty().pages >= 4 && !survey.assumed_dirty().measured);
     }

@@ -3,7 +3,7 @@
 use crate::forecast::Engine;
 use crate::recommend::Advice;
 use flashfork_terminal::size::show;
-use flashfork_terminal::table::{render, time};
+use flashfork_terminal::table::{counted, render, time};
 
 impl Advice {
     /// The recommendation first, then what it rests on.
@@ -13,20 +13,21 @@ impl Advice {
         let dirtied = self.forecast.dirtied;
         let how = if dirtied.measured { "counted" } else { "assumed, count with --watch SECONDS" };
         parts.push(format!(
-            "Written between two forks: {} pages in {} regions of 2 MB ({how}).",
-            dirtied.pages, dirtied.regions
+            "Written between two forks: {} in {} of 2 MB ({how}).",
+            counted(dirtied.pages as usize, "page"),
+            counted(dirtied.regions as usize, "region")
         ));
-        let threads = if survey.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", survey.threads) };
         let sealed = match survey.sealed_bytes {
             0 => String::new(),
             bytes => format!(", {} sealed already", show(bytes)),
         };
         parts.push(format!(
-            "Process {} ({}): {threads}, {} mappings, {} resident, {} of page tables; anonymous: {} on 4 KB pages, {} on huge \
+            "Process {} ({}): {}, {}, {} resident, {} of page tables; anonymous: {} on 4 KB pages, {} on huge \
              pages{sealed}. Free memory: {}.",
             survey.pid,
             survey.name,
-            survey.vmas,
+            counted(survey.threads as usize, "thread"),
+            counted(survey.vmas as usize, "mapping"),
             show(survey.resident_bytes),
             show(survey.page_table_bytes),
             show(survey.small_bytes),
@@ -39,9 +40,10 @@ impl Advice {
             .take(4)
             .map(|left| format!("{} ({}: {})", show(left.bytes), left.reason, left.what))
             .collect();
-        let refused = survey.refused.as_ref().map_or(String::new(), |what| format!(", were it not for {what}"));
+        let refused = survey.refused.as_ref().map_or(String::new(), |what| format!(", were it not {what}"));
+        let cure = survey.cure.map_or(String::new(), |cure| format!(" To have it sealed, {cure}."));
         let left = if left.is_empty() { "nothing".to_owned() } else { left.join("; ") };
-        parts.push(format!("To be sealed{refused}: {}; left as it is: {left}.", show(survey.sealable_bytes)));
+        parts.push(format!("To be sealed{refused}: {}; left as it is: {left}.{cure}", show(survey.sealable_bytes)));
         parts.join("\n\n")
     }
 
