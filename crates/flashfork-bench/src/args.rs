@@ -29,7 +29,14 @@ pub struct ManArgs {
 
 /// Run an experiment and keep every sample in a record file, or draw such a file
 #[derive(Options)]
-#[command(after_help = "Example: flashfork bench fork --sizes 0,256M,1G")]
+#[command(
+    after_help = "Example: flashfork bench fork --sizes 0,256M,1G",
+    after_long_help = "\
+Example: flashfork bench fork --sizes 0,256M,1G
+
+Exit code: 0 when all was measured that can be, 1 when something failed (one line says what), 2 for wrong usage, 128 plus the signal \
+when it was interrupted; what was measured until then is kept."
+)]
 pub struct BenchArgs {
     #[command(subcommand)]
     pub command: BenchCommand,

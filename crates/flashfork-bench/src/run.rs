@@ -21,7 +21,8 @@ pub fn main(command: &FlashforkCommand) -> Result<ExitCode, CliError> {
         FlashforkCommand::Bench(args) => bench(&args.command)?,
         FlashforkCommand::Man(args) => man_pages(args)?,
     }
-    Ok(ExitCode::SUCCESS)
+    // What was measured is kept, but a script should not go on as if that were all.
+    Ok(interrupt::exit_code().map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
 fn bench(command: &BenchCommand) -> Result<(), CliError> {

@@ -3,10 +3,12 @@
 use crate::error::CliError;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
 /// When the first came, in milliseconds of the monotonic clock; 0 for none.
 static CAUGHT: AtomicI64 = AtomicI64::new(0);
+/// Which it was.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// Signals so close together are one: `timeout` sends its own to the command and to its group.
 const ONE: i64 = 500;
 
@@ -25,11 +27,18 @@ pub fn caught() -> bool {
     CAUGHT.load(Ordering::Relaxed) != 0
 }
 
+/// With what a shell expects of a command that one of them ended: 128 plus its number. `None` where none came.
+pub fn exit_code() -> Option<u8> {
+    caught().then(|| SIGNAL.load(Ordering::Relaxed)).and_then(|signal| u8::try_from(128 + signal).ok())
+}
+
 fn take_down(signal: i32) {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: async-signal-safe; the time is a local. It can't fail with this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     let now = now.tv_sec * 1000 + now.tv_nsec / 1_000_000;
+    // Before it is said that one came; a later one is the same to whoever asks for the exit code.
+    let _ = SIGNAL.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     match CAUGHT.compare_exchange(0, now.max(1), Ordering::Relaxed, Ordering::Relaxed) {
         Err(first) if now - first > ONE => {
             // It ends the process; there is nobody to tell that it could not.
