@@ -1,6 +1,6 @@
 //! `flashfork ls` and `flashfork rm`.
 
-use flashfork_templates::{Listed, Name, ReadyAt, Removed, State, Template};
+use flashfork_templates::{Error, Listed, Name, ReadyAt, Removed, State, Template};
 use flashfork_terminal::CliError;
 use flashfork_terminal::output::say;
 use std::process::ExitCode;
@@ -41,13 +41,22 @@ pub fn rm(all: &[Name]) -> Result<ExitCode, CliError> {
         match Template::named(&names, name.clone()).remove() {
             Ok(removed) => say(&told(name, removed))?,
             Err(e) => {
-                if let Some(before) = failed.replace(CliError::from(e)) {
+                if let Some(before) = failed.replace(not_removed(e)) {
                     flashfork_terminal::output::complain(&before);
                 }
             }
         }
     }
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// Why one is still there.
+fn not_removed(error: Error) -> CliError {
+    match error {
+        // It finds the request when it goes on.
+        Error::Stopped { .. } => CliError::Unable(format!("{error}; it is removed as soon as it goes on")),
+        error => CliError::from(error),
+    }
 }
 
 /// What has become of one.

@@ -18,6 +18,7 @@ fn a_stopped_template_is_told_and_what_was_asked_of_it_then_is_not_done_later() 
     for command in [&["clone", "t", "-c", &format!("echo ran > {}", trace.display())][..], &["rm", "t"]] {
         let output = place.run(command);
         assert!(line(&output).contains(&want), "{}", line(&output));
+        assert_eq!(line(&output).contains("it is removed as soon as it goes on"), command[0] == "rm");
         if command[0] == "clone" {
             let row = &place.list()[0];
             assert_eq!((row["state"].as_str(), row["pid"].as_i64()), (Some("stopped"), Some(i64::from(pid))));
