@@ -149,7 +149,9 @@ pub struct Private {
 
 impl Private {
     pub fn start() -> Result<Self, CliError> {
-        let dir = tempfile::tempdir().map_err(CliError::file("create", "a temporary directory"))?;
+        let dir = tempfile::tempdir()
+            .map_err(CliError::file("create", "a temporary directory"))
+            .map_err(|e| e.if_denied("set TMPDIR to a directory where you may write"))?;
         let socket = dir.path().join("vmd.sock");
         let mut command = command(&socket)?;
         // SAFETY: between fork and exec, one system call.
