@@ -2,8 +2,7 @@
 //!
 //! # Adding an experiment
 //! A module in [`experiments`] whose options (deriving `clap::Args`) implement [`flashfork_measure::Experiment`], and
-//! one line in
-//! [`experiments::ALL`]: command line, help, man page, `bench all` and workers follow.
+//! one line in [`experiments::ALL`]: command line, help, man page, `bench all` and workers follow.
 //! [`flashfork_measure::experiment::run`] does what all have in common: it takes the machine-wide lock, reads the host
 //! card, hands a [`Results`] to [`Experiment::measure`], and renders [`Experiment::page`] from the document. What was
 //! measured before a failure or an interruption is kept ([`BenchError::Unfinished`]), unless the failure makes it
