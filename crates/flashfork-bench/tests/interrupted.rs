@@ -35,7 +35,7 @@ fn small(name: &str) -> Small {
         "access-mix" => ("--size 64M --quick", "mixes", 2),
         "profile" => ("--size 64M --seconds 3", "under perf", 1),
         "advise" => ("--rounds 5", "forecasts", 1),
-        "check" => ("--quick", "in turn", 2),
+        "check" => ("--quick", "in turn", 1),
         "write-fraction" => ("--ready cpython --after 0.2 --for 0.2 --runs 3", "cpython", 1),
         "rollback" => ("--size 8M --quick", "rollbacks", 2),
         "clones" => ("--size 8M --count 4 --others 4 --rounds 3", "clones", 1),
@@ -51,6 +51,8 @@ fn small(name: &str) -> Small {
     let able: fn() -> bool = match name {
         "profile" => || runs("perf", &["record", "-o", "/dev/null", "true"]),
         "redis" => || runs("redis-server", &["--version"]),
+        // One of those beside which it measures.
+        "check" => || runs("hyperfine", &["--version"]) || runs("stress-ng", &["--version"]),
         "fuzz" => || runs("afl-clang-fast", &["--version"]),
         "vm-clone" | "vm-memory" => || std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok(),
         // The others leave out what this host lacks, and measure the rest.

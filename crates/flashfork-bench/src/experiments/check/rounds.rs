@@ -79,7 +79,6 @@ fn ask(
 ) -> Result<(), BenchError> {
     let (mut theirs, mut own, mut failure) = (Rounds::default(), Rounds::default(), Ok(()));
     for round in 0..rounds {
-        progress.step();
         if progress.interrupted() || (round > 0 && progress.deadline().passed()) {
             break;
         }
@@ -103,6 +102,7 @@ fn ask(
         }
         // Only beside ours: each round has both.
         theirs.push(vec![answer]);
+        progress.step();
     }
     if theirs.0.is_empty() {
         return failure;
