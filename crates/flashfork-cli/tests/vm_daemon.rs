@@ -117,7 +117,7 @@ fn what_is_no_name_is_wrong_usage_and_asks_nobody() {
             &["console", "--"],
             &["clone", "--"],
         ] {
-            vm(dir.path()).args(with).arg(name).assert().code(2).stderr(contains("is no name: use up to 64"));
+            vm(dir.path()).args(with).arg(name).assert().code(2).stderr(contains("is no name: a name is 1 to 64"));
         }
         let option = |option: &str| format!("{option}={name}");
         let (template, clone) = (option("--template"), option("--name"));
