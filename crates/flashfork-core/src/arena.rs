@@ -55,6 +55,8 @@ pub const MAX_HOLES: usize = 256;
 
 /// Roomy: code that is not optimised takes many times as much as code that is.
 const STACK: usize = 1024 * 1024;
+/// Of that, for who waits for the thread that does the work.
+const WAITS: usize = 128 * 1024;
 
 /// See the module.
 #[repr(C, align(4096))]
@@ -83,6 +85,8 @@ pub struct Arena {
     pub leave_dense: bool,
     /// Whether sealed memory is made anonymous, and nothing is sealed.
     pub unseals: bool,
+    /// Whether nobody but who works here uses the program's memory: asked before, for a thread of the engine's counts.
+    pub alone: bool,
     /// When not 0: only memory that isn't sealed, and of it at most so many bytes.
     pub most: usize,
     /// When not 0: only the generation with this inode, all of it.
@@ -129,6 +133,11 @@ impl Arena {
     /// Upper end of its stack.
     pub fn stack_top(&self) -> usize {
         &raw const self.stack as usize + STACK
+    }
+
+    /// The same for a thread that does the work while who asked for it waits, close to the upper end.
+    pub fn thread_stack_top(&self) -> usize {
+        self.stack_top() - WAITS
     }
 
     /// Adds a run to the plan.

@@ -15,6 +15,7 @@ use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
 use crate::stats::{self, Kind};
 use crate::sys;
+use crate::threads::table;
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Sets how clones are made; before the first call every fork is plain. `at_once`: seal before the first fork even
@@ -78,6 +79,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         policy.count_faults(sys::minor_faults);
     } else if pid == 0 {
         STATE.nobody_inside();
+        table::begin_anew();
         exec::begin_anew();
         policy.forget();
     }

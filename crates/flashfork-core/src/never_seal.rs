@@ -60,6 +60,7 @@ pub enum Reason {
     SystemCalls,
     PagesInPipes,
     RestartableSequence,
+    SharedDescriptors,
 }
 
 impl Reason {
@@ -429,6 +430,13 @@ pub const TABLE: &[Row] = &[
         "the kernel writes there whenever it lets the thread run, and ends the process where nothing is mapped at that moment",
         "the kernel's answer to a second rseq(2); known are glibc's area, and those that are registered through libc",
     ),
+    process(
+        Reason::SharedDescriptors,
+        "shared_descriptors",
+        "a process that shares its table of descriptors with another (CLONE_FILES), or once did",
+        "the other could make a descriptor of the engine's another file in the middle of its work",
+        "before the first seal kcmp(KCMP_FILES) with every process, from then on the program's own calls of clone(2) and clone3(2). A clone with a table of its own is sealed",
+    ),
 ];
 
 impl Reason {
@@ -527,7 +535,7 @@ mod tests {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.reason as usize, i, "{}", row.name);
         }
-        assert_eq!(Reason::RestartableSequence as usize + 1, TABLE.len());
+        assert_eq!(Reason::SharedDescriptors as usize + 1, TABLE.len());
     }
 
     /// What `judge` says of a VMA with these flags, more than the harmless ones of ordinary memory.

@@ -137,7 +137,9 @@ pub unsafe fn clone_on(
 ) -> Result<i32> {
     const CLONE: usize = 56;
     const CLONE_CHILD_CLEARTID: usize = 0x0020_0000;
-    if sys::children_go_elsewhere() {
+    const CLONE_THREAD: usize = 0x0001_0000;
+    // A thread goes nowhere else: the kernel refuses to make one then.
+    if flags & CLONE_THREAD == 0 && sys::children_go_elsewhere() {
         return Err(Errno::EAGAIN);
     }
     alive.store(1, SeqCst);

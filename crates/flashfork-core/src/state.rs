@@ -62,6 +62,8 @@ pub(crate) struct State {
     pub execs: AtomicU32,
     /// Whether reading the time is a signal (`PR_SET_TSC`).
     no_clock: AtomicBool,
+    /// What is known of others who use this process's descriptors ([`crate::threads::table`]).
+    pub table: AtomicU8,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
 }
@@ -91,6 +93,7 @@ pub(crate) static STATE: Apart<State> = Apart::new(State {
     process: AtomicI32::new(0),
     execs: AtomicU32::new(0),
     no_clock: AtomicBool::new(false),
+    table: AtomicU8::new(0),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
 });

@@ -19,6 +19,10 @@ static INIT: extern "C" fn() = init;
 
 extern "C" fn init() {
     threads::begin();
+    // SAFETY: a lookup by name; libc isn't unloaded.
+    unsafe {
+        threads::know_single_threaded(libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()).cast())
+    };
     flashfork_core::proc::dump::take_back();
     let engine = match variable(ENGINE.name).map(CStr::to_bytes) {
         None | Some(b"auto" | b"") => Engine::Auto,

@@ -12,6 +12,7 @@ use crate::proc::dump;
 use crate::state::STATE;
 use crate::sys::{self, Result};
 use crate::threads::errand;
+use crate::threads::table;
 use core::sync::atomic::{
     AtomicBool, AtomicI32, AtomicU32,
     Ordering::{Relaxed, SeqCst},
@@ -141,7 +142,7 @@ fn settle(gone: i32) {
 /// Has a file under `/proc` read and written with no descriptor of the program's that others could see. A child of
 /// `vfork(2)` has a table of its own.
 fn ask(f: fn() -> Result<()>) -> Result<()> {
-    if !STATE.is_known_process() && f().is_ok() {
+    if !STATE.is_known_process() && !table::may_be_shared() && f().is_ok() {
         return Ok(());
     }
     errand::ask(f)

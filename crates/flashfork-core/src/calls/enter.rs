@@ -6,12 +6,16 @@ use super::site::Want;
 use crate::answers::exec::{LEAVING, came_back};
 use crate::arena::Arena;
 use crate::stack::roomy;
-use crate::threads::alone;
+use crate::state::STATE;
+use crate::sys;
+use crate::threads::{alone, errand, table};
 use core::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 use core::sync::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
+use linux_raw_sys::general::CLONE_FILES;
+use syscalls::Sysno;
 
 /// Numbers of system calls are below this.
 const NUMBERS: usize = 512;
@@ -104,7 +108,8 @@ fn enabled() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-/// Takes a system call's registers, with the stub's `syscall` in rcx. Calls [`taken`] for those that are wanted;
+/// Takes a system call's registers, with the stub's `syscall` in rcx. Calls [`taken`] for those that are wanted, and
+/// [`about_to_make`] before one that makes a task;
 /// afterwards, as after a system call, nothing but rax, rcx and r11 has changed, the bytes below the stack pointer and
 /// the flags included.
 ///
@@ -116,11 +121,24 @@ pub unsafe extern "C" fn enter() {
         "cmp eax, {numbers}",
         "jae 2f",
         "bt dword ptr [rip + {hooked}], eax",
-        "jnc 2f",
+        "jnc 3f",
         "lea r11, [rip + {taken}]",
+        "jmp {save_and_call}",
+        "3: cmp eax, {clone3}",
+        "je 4f",
+        "cmp eax, {clone}",
+        "jne 2f",
+        "test edi, {files}",
+        "jz 2f",
+        "4: lea r11, [rip + {about_to_make}]",
+        "lea rcx, [rcx - 2]",
         "jmp {save_and_call}",
         "2: jmp rcx",
         numbers = const NUMBERS,
+        clone = const Sysno::clone as i32,
+        clone3 = const Sysno::clone3 as i32,
+        files = const CLONE_FILES,
+        about_to_make = sym about_to_make,
         hooked = sym HOOKED,
         taken = sym taken,
         save_and_call = sym save_and_call,
@@ -230,6 +248,19 @@ extern "C" fn resumed(registers: &mut Registers) {
     came_back(registers.rax as i32);
 }
 
+/// A task is about to be made.
+extern "C" fn about_to_make(registers: &mut Registers) {
+    let Registers { rax, rdi, rsi, .. } = *registers;
+    if rax as u32 == Sysno::clone as u32 {
+        return table::note(rdi as u64);
+    }
+    // Nothing is sealed in a sandbox, which might end the program for the question.
+    let mut flags = [0; size_of::<u64>()];
+    if !STATE.is_sandboxed() && rsi >= flags.len() && sys::read_own(rdi, &mut flags).is_ok() {
+        table::note(u64::from_ne_bytes(flags));
+    }
+}
+
 /// A system call has arrived at a stub: does what its hook says.
 extern "C" fn taken(registers: &mut Registers) {
     let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
@@ -256,7 +287,7 @@ pub(crate) fn let_go() {
     let Ok(arena) = Arena::map() else { return };
     // Instructions may be replaced only where nobody else executes them.
     if alone::alone_now(&mut arena.text) == Ok(true) {
-        let _ = roomy(|| restore(address(), &mut arena.text));
+        let _ = roomy(|| errand::look(|| restore(address(), &mut arena.text)));
     }
     arena.unmap();
 }

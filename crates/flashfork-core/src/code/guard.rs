@@ -14,7 +14,7 @@ use crate::session::{self, Wait};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys::{self, PROT_READ, Result};
-use crate::threads::alone;
+use crate::threads::{alone, errand};
 
 /// Before a file is mapped to be executed, or a mapping of it becomes executable. Where it has system calls of its own
 /// all memory becomes anonymous again, and stays so.
@@ -64,7 +64,7 @@ fn mind_code(range: Range) -> Result<()> {
         let Arena { text, window, .. } = arena;
         let mut memory = Own::new((!alone).then_some(window));
         let mut found = None;
-        vma::for_each_mapping(text, |v, path| {
+        let each = |v: &vma::Vma, path: &[u8]| {
             let part = v.range.intersect(range);
             if found.is_none() && !part.is_empty() && v.prot & PROT_READ != 0 {
                 found = match v.kind {
@@ -79,8 +79,8 @@ fn mind_code(range: Range) -> Result<()> {
                 }
             }
             Ok(())
-        })
-        .map_err(look)?;
+        };
+        errand::look(|| vma::for_each_mapping(text, each)).map_err(look)?;
         if found.is_some() { Err(Error::Refused(Reason::SystemCalls)) } else { Ok(Outcome::default()) }
     });
     if looked.outcome.is_ok() {

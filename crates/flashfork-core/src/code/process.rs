@@ -75,7 +75,7 @@ fn judge_mapped(object: &Object, memory: &mut Own) -> Option<Call> {
 
 /// Looks through all code of this process. None: nothing speaks against a seal.
 pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
-    let alone = alone::alone_now(&mut arena.text)?;
+    let alone = arena.alone || alone::alone_now(&mut arena.text)?;
     let Arena { text, window, object, regions, .. } = arena;
     let mut memory = Own::new((!alone).then_some(window));
     let (call, now) = generated(text, regions, &mut memory)?;

@@ -14,6 +14,8 @@ use crate::proc::text::{field, read_file};
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys;
+use crate::threads::errand::{self, Who};
+use crate::threads::table;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -25,6 +27,19 @@ pub(crate) fn is_filtered() -> Option<bool> {
     let mut buf = [0; 4096];
     let status = read_file(c"/proc/thread-self/status", &mut buf).ok()?;
     field(status, b"Seccomp").map(|mode| mode != 0)
+}
+
+/// [`is_filtered`], asked beside threads by one with a table of its own.
+fn is_filtered_now() -> Option<bool> {
+    if !table::libc_knows_threads() {
+        return is_filtered();
+    }
+    let mut found = None;
+    let asked = errand::run(Who::Reader, || {
+        found = is_filtered();
+        Ok(())
+    });
+    if asked.is_ok() { found } else { is_filtered() }
 }
 
 /// What the child does: everything that the engine can. All of that begins with the question of this module, so it is
@@ -47,7 +62,7 @@ pub(crate) fn allows() -> core::result::Result<(), Error> {
         ALLOWED => Some(true),
         FORBIDDEN => Some(false),
         _ => {
-            let found = roomy(|| match is_filtered() {
+            let found = roomy(|| match is_filtered_now() {
                 Some(true) => survives(),
                 unfiltered => Ok(unfiltered.map(|_| true)),
             })?;

@@ -37,6 +37,8 @@ fn try_everything() -> ! {
     let _ = sys::reading_implies_executing();
     // As calls on sealed memory do where there are threads; where it fails they do without.
     let _ = errand::run(Who::Thread, || Ok(()));
+    // As whoever waits for such a thread may have to.
+    sys::give_way();
     let _ = errand::run(Who::Process, || Ok(()));
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     // SAFETY: a fresh mapping of the child's own.

@@ -1,11 +1,14 @@
 //! The calling process, as the policy asks about it.
 
 use super::Process;
+use crate::outcome::Purpose;
 use crate::proc::text::{decimal, read_file, words};
 use crate::seal::generations::Memfds;
 use crate::seal::vain;
 use crate::state::STATE;
 use crate::sys;
+use crate::threads::errand::{self, Who};
+use crate::threads::{self, table};
 
 /// See the module.
 pub struct Own;
@@ -32,8 +35,26 @@ impl Process for Own {
     }
 }
 
-/// Bytes of resident memory that no file holds (`/proc/thread-self/statm`).
+/// Bytes of resident memory that no file holds. Where others use the table of descriptors, and no seal will be made as
+/// long as they do: at most so many.
 fn anonymous_memory() -> Option<u64> {
+    if STATE.is_sandboxed() || table::is_own() {
+        return counted();
+    }
+    if table::may_be_shared() || !threads::may_stop(Purpose::Seal) {
+        return Some(sys::most_resident());
+    }
+    let mut found = None;
+    errand::run(Who::Thread, || {
+        found = counted();
+        Ok(())
+    })
+    .ok()?;
+    found
+}
+
+/// The same, by `/proc/thread-self/statm`.
+fn counted() -> Option<u64> {
     let mut buf = [0; 128];
     let text = read_file(c"/proc/thread-self/statm", &mut buf).ok()?;
     let mut numbers = words(text).skip(1).filter_map(decimal);
@@ -43,5 +64,5 @@ fn anonymous_memory() -> Option<u64> {
 
 /// The looks that are taken around a fork, for nothing ([`crate::answers::sandbox`]).
 pub fn measure() {
-    let _ = (sys::minor_faults(), anonymous_memory(), vain::written(), vain::memfds());
+    let _ = (sys::minor_faults(), counted(), anonymous_memory(), vain::written(), vain::memfds());
 }

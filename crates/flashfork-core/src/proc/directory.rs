@@ -42,6 +42,11 @@ fn entries<T>(mut list: &[u8], each: &mut impl FnMut(&[u8]) -> Option<T>) -> Res
     Ok(None)
 }
 
+/// Calls `each` with the numbers of all processes until it gives something.
+pub fn for_each_process<T>(buf: &mut [u8], mut each: impl FnMut(i32) -> Option<T>) -> Result<Option<T>> {
+    for_each_entry(c"/proc", buf, |name| decimal(name).and_then(|pid| each(pid as i32)))
+}
+
 /// Calls `each` with every open descriptor but the one it looks through. `buf` is scratch.
 pub fn for_each_descriptor(buf: &mut [u8], mut each: impl FnMut(i32)) -> Result<()> {
     let fd = text::open(c"/proc/thread-self/fd", sys::O_RDONLY | sys::O_DIRECTORY)?;

@@ -70,10 +70,7 @@ fn begin(what: What, pages: Pages, wait: Wait) -> Sealed {
             What::All => {}
             What::AllButDense => arena.leave_dense = true,
             What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
-            What::MostWritten => match plan::most_written(arena).map_err(look)? {
-                Some(generation) => arena.only = generation,
-                None => return Ok(Outcome::default()),
-            },
+            What::MostWritten => {}
         }
         let start = sys::now_ns();
         // The addresses that belong to the calling thread: the helper can't ask for them.
@@ -81,7 +78,15 @@ fn begin(what: What, pages: Pages, wait: Wait) -> Sealed {
         if !restartable::is_known(sys::thread_pointer().map_err(look)?) {
             return Err(Error::Refused(Reason::RestartableSequence));
         }
-        let mut outcome = exclusive::run(arena, |arena, pauses| seal_all(arena, pages, pauses))?;
+        let mut outcome = exclusive::run(arena, |arena, pauses| {
+            if what == What::MostWritten {
+                match plan::most_written(arena).map_err(look)? {
+                    Some(generation) => arena.only = generation,
+                    None => return Ok(Outcome::default()),
+                }
+            }
+            seal_all(arena, pages, pauses)
+        })?;
         outcome.elapsed_ns = sys::now_ns() - start;
         Ok(outcome)
     })

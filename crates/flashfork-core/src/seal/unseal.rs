@@ -24,6 +24,7 @@ use crate::sys::{self, Errno, HUGE, PAGE};
 use crate::threads::alone;
 use crate::threads::exclusive;
 use crate::threads::pauses::Pauses;
+use crate::threads::table;
 use linux_raw_sys::general as k;
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
@@ -53,7 +54,7 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
         Err(Errno::EINVAL) => Ok(false),
         _ => alone::alone_now(&mut [0; 1024]),
     };
-    if !alone.map_err(|e| Error::System(Step::Look, e))? {
+    if table::may_be_shared() || !alone.map_err(|e| Error::System(Step::Look, e))? {
         return Err(Error::Refused(Reason::Threads));
     }
     let done = session::run(Wait::No, |arena| unseal_with(arena, range, None));

@@ -5,11 +5,17 @@ use super::plan;
 use crate::arena::Arena;
 use crate::outcome::{Error, Outcome, Step};
 use crate::session::{self, Wait};
+use crate::threads::errand;
 
 /// Bytes of sealed memory that were written since; none when that can't be told now.
 pub fn written() -> Option<u64> {
     let counted = |arena: &mut Arena| {
-        let sealed = plan::written(arena).map_err(|e| Error::System(Step::Look, e))?;
+        let mut sealed = 0;
+        let looked = errand::look(|| {
+            sealed = plan::written(arena)?;
+            Ok(())
+        });
+        looked.map_err(|e| Error::System(Step::Look, e))?;
         Ok(Outcome { sealed, ..Outcome::default() })
     };
     session::run(Wait::No, counted).outcome.map(|outcome| outcome.sealed).ok()
@@ -18,7 +24,11 @@ pub fn written() -> Option<u64> {
 /// What is in the memfds; none when that can't be told now.
 pub fn memfds() -> Option<Memfds> {
     let arena = Arena::map().ok()?;
-    let found = plan::memfds(&mut arena.text).ok();
+    let mut found = None;
+    let looked = errand::look(|| {
+        found = Some(plan::memfds(&mut arena.text)?);
+        Ok(())
+    });
     arena.unmap();
-    found
+    looked.ok().and(found)
 }

@@ -76,11 +76,21 @@ pub const RLIMIT_FSIZE: u32 = k::RLIMIT_FSIZE;
 
 /// Page faults of this process that needed no disk (`getrusage(2)`, `ru_minflt`).
 pub fn minor_faults() -> u64 {
+    usage()[8]
+}
+
+/// The most bytes of memory that this process has ever had resident (`ru_maxrss`).
+pub fn most_resident() -> u64 {
+    usage()[4] * 1024
+}
+
+/// `getrusage(2)`; zeros where it isn't allowed.
+fn usage() -> [u64; 18] {
     let mut usage = [0u64; 18];
     // SAFETY: struct rusage is 18 words on this architecture.
     match unsafe { syscall2(Sysno::getrusage, 0, usage.as_mut_ptr() as usize) } {
-        Ok(_) => usage[8],
-        Err(_) => 0,
+        Ok(_) => usage,
+        Err(_) => [0; 18],
     }
 }
 
@@ -111,8 +121,18 @@ pub fn same_memory(one: i32, other: i32) -> bool {
 /// The same (`kcmp(2)`). `ESRCH`: there is no such process, or it can't be seen from here.
 pub fn compare_memory(one: i32, other: i32) -> Result<bool> {
     const KCMP_VM: usize = 1;
+    compare(one, other, KCMP_VM)
+}
+
+/// Whether two processes or threads use the same table of descriptors. Where the kernel doesn't say: no.
+pub fn same_descriptors(one: i32, other: i32) -> bool {
+    const KCMP_FILES: usize = 2;
+    compare(one, other, KCMP_FILES) == Ok(true)
+}
+
+fn compare(one: i32, other: i32, what: usize) -> Result<bool> {
     // SAFETY: no memory is passed.
-    unsafe { syscall5(Sysno::kcmp, one as usize, other as usize, KCMP_VM, 0, 0) }.map(|order| order == 0)
+    unsafe { syscall5(Sysno::kcmp, one as usize, other as usize, what, 0, 0) }.map(|order| order == 0)
 }
 
 /// Ends a process at once: for the one state in which going on would mean running with memory missing.

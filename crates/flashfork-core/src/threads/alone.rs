@@ -1,8 +1,8 @@
 //! Whether anybody else uses this process's memory: threads, and processes that share it.
 
-use super::status;
-use crate::proc::directory::for_each_entry;
-use crate::proc::text::{decimal, read_file, words};
+use super::errand::{self, Who};
+use crate::proc::directory::{for_each_entry, for_each_process};
+use crate::proc::text::{ProcPath, decimal, read_file, words};
 use crate::sys::{self, Errno, Result};
 
 /// Whether nobody but the calling thread uses this process's memory. `buf` is scratch.
@@ -26,31 +26,47 @@ pub fn alone_now(buf: &mut [u8]) -> Result<bool> {
         Ok(()) => Ok(true),
         // It counts a main thread that has ended, of which only the name is left: then everybody is asked.
         Err(Errno::EINVAL) => {
-            let me = sys::gettid();
-            Ok(status::main_has_ended() && tasks(buf)? == 2 && sys::same_memory(me, me) && !is_shared(buf, |_| true))
+            let (me, main) = (sys::gettid(), sys::getpid());
+            if me == main || !sys::same_memory(me, me) || sys::compare_memory(me, main) != Ok(false) {
+                return Ok(false);
+            }
+            by_another(|| Ok(tasks(buf)? == 3 && !is_shared(buf, |_| true)))
         }
         // Not allowed (a seccomp filter, as in containers): look around.
-        Err(_) => Ok(tasks(buf)? == 1 && !shared_with_a_process(buf)),
+        Err(_) => {
+            let (me, parent) = (sys::gettid(), sys::getppid());
+            by_another(|| Ok(tasks(buf)? == 2 && !shared_with_a_process(me, parent, buf)))
+        }
     }
 }
 
-/// Whether another process runs in this address space (`clone(2)` with `CLONE_VM`, `vfork(2)`): parent and children are
-/// asked. Where the kernel has no `kcmp(2)` or list of children we can't know, and such processes are rare.
-fn shared_with_a_process(buf: &mut [u8]) -> bool {
-    let children = read_file(c"/proc/thread-self/children", buf).unwrap_or(b"");
-    let shares = |pid| sys::same_memory(sys::gettid(), pid);
-    shares(sys::getppid()) || words(children).filter_map(decimal).any(|pid| shares(pid as i32))
+/// Has a thread look that has a table of its own, whoever uses the caller's, and is one more. False where none is to be
+/// had.
+fn by_another(mut look: impl FnMut() -> Result<bool>) -> Result<bool> {
+    let mut found = Ok(false);
+    let asked = errand::run(Who::Thread, || {
+        found = look();
+        Ok(())
+    });
+    if asked.is_ok() { found } else { Ok(false) }
+}
+
+/// Whether another process runs in this address space (`clone(2)` with `CLONE_VM`, `vfork(2)`): parent and children of
+/// the thread `me` are asked. Where the kernel has no `kcmp(2)` or list of children we can't know, and such processes
+/// are rare.
+fn shared_with_a_process(me: i32, parent: i32, buf: &mut [u8]) -> bool {
+    let path = ProcPath::of(sys::getpid()).push(b"/task/").number(me).push(b"/children");
+    let children = read_file(path.as_c(), buf).unwrap_or(b"");
+    let shares = |pid| sys::same_memory(me, pid);
+    shares(parent) || words(children).filter_map(decimal).any(|pid| shares(pid as i32))
 }
 
 /// Whether another process, of those that `counts` says matter, runs in the memory of the calling thread. Where
 /// `kcmp(2)` doesn't know that a thread shares its memory with itself, this tells nothing.
 pub fn is_shared(buf: &mut [u8], counts: impl Fn(i32) -> bool) -> bool {
     let (pid, me) = (sys::getpid(), sys::gettid());
-    let found = for_each_entry(c"/proc", buf, |name| {
-        let other = decimal(name).map(|other| other as i32).filter(|other| *other != pid && counts(*other))?;
-        sys::same_memory(me, other).then_some(())
-    });
-    found != Ok(None)
+    let shares = |other| other != pid && counts(other) && sys::same_memory(me, other);
+    for_each_process(buf, |other| shares(other).then_some(())) != Ok(None)
 }
 
 fn tasks(buf: &mut [u8]) -> Result<usize> {

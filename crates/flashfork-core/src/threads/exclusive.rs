@@ -2,42 +2,100 @@
 //! are stopped.
 
 use super::alone::alone;
+use super::errand::{self, Who};
 use super::helper;
 use super::pauses::Pauses;
+use super::table;
 use crate::arena::Arena;
 use crate::kernel_writers;
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Purpose, Step};
+use crate::state::STATE;
 use crate::sys::{self, Errno};
 
-/// Runs `f` when nobody else uses this process's memory; with other threads, and where they may be stopped, in a helper
-/// that can stop them, and so where the program has no descriptor left to look through: the helper's are its own. What
-/// else forbids a seal is refused.
+/// Runs `f` when nobody else uses this process's memory, in a thread with a table of descriptors of its own; with other
+/// threads, and where they may be stopped, in a helper that can stop them, and so where the program has no descriptor
+/// left to look through: the helper's are its own. What else forbids a seal is refused.
 pub fn run<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
 where
     F: FnOnce(&mut Arena, Option<Pauses>) -> Result<Outcome, Error>,
 {
-    match is_free(arena) {
-        Ok(true) => f(arena, None),
-        Ok(false) | Err(Error::System(_, Errno::EMFILE)) if super::may_stop(arena.purpose()) => helper::run(arena, f),
-        Ok(false) => Err(Error::Refused(Reason::Threads)),
-        Err(e) => Err(e),
+    let purpose = arena.purpose();
+    if purpose == Purpose::Seal && table::may_be_shared() {
+        return Err(Error::Refused(Reason::SharedDescriptors));
+    }
+    if !alone(&mut arena.text).map_err(look)? {
+        return if super::may_stop(purpose) { helper::run(arena, f) } else { Err(Error::Refused(Reason::Threads)) };
+    }
+    arena.alone = true;
+    let (mut f, caller) = (Some(f), sys::gettid());
+    let outcome = in_own_table(arena, |arena| {
+        obstacles(arena, caller)?;
+        f.take().map_or(Err(Error::Busy), |f| f(arena, None))
+    });
+    arena.alone = false;
+    match (outcome, f) {
+        (Err(Error::System(_, Errno::EMFILE)), Some(f)) if super::may_stop(purpose) => helper::run(arena, f),
+        (outcome, _) => outcome,
     }
 }
 
-/// Whether nobody else uses this process's memory. What else forbids a seal is an error.
-fn is_free(arena: &mut Arena) -> Result<bool, Error> {
-    let look = |e| Error::System(Step::Look, e);
-    if !alone(&mut arena.text).map_err(look)? {
-        return Ok(false);
+/// Runs a piece of the engine's work where nobody else uses this memory: by a thread whose table begins as a copy of
+/// the program's and is nobody else's from then on, whoever may use that. Where no thread is to be had it is done here,
+/// as long as nobody is known who shares the table.
+fn in_own_table<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
+where
+    F: FnOnce(&mut Arena) -> Result<Outcome, Error>,
+{
+    let (mut f, mut outcome) = (Some(f), Err(Error::Busy));
+    let top = arena.thread_stack_top();
+    let done = if STATE.is_sandboxed() {
+        Err(Errno::EPERM)
+    } else {
+        // SAFETY: this part of the arena's stack is for this thread alone: who waits for it uses the part above.
+        unsafe {
+            errand::run_on(top, Who::ThreadWithCopy, || {
+                if let Some(f) = f.take() {
+                    outcome = f(arena);
+                }
+                Ok(())
+            })
+        }
+    };
+    match (done, f) {
+        (Err(_), Some(f)) if !table::may_be_shared() => f(arena),
+        (Err(e), Some(_)) => Err(Error::System(Step::Helper, e)),
+        _ => outcome,
     }
-    match kernel_writers::descriptors(arena.purpose(), &mut arena.text).map_err(look)? {
-        Some(reason) => Err(Error::Refused(reason)),
-        None => Ok(true),
+}
+
+/// What else forbids a seal is an error. Afterwards nothing of the program's is open here, where the kernel can close
+/// it in one call: as long as it is, a pipe would not end.
+fn obstacles(arena: &mut Arena, caller: i32) -> Result<(), Error> {
+    if let Some(reason) = kernel_writers::descriptors(arena.purpose(), &mut arena.text).map_err(look)? {
+        return Err(Error::Refused(reason));
     }
+    if sys::gettid() == caller {
+        return Ok(());
+    }
+    let _ = sys::close_range(0, i32::MAX);
+    if arena.purpose() == Purpose::Seal {
+        table::look_around(caller, &mut arena.text);
+        if table::may_be_shared() {
+            return Err(Error::Refused(Reason::SharedDescriptors));
+        }
+    }
+    Ok(())
+}
+
+fn look(e: Errno) -> Error {
+    Error::System(Step::Look, e)
 }
 
 /// The first reason not to touch the calling process's memory, other threads among them. `buf` is scratch.
 pub fn refusal(buf: &mut [u8]) -> sys::Result<Option<Reason>> {
+    if table::may_be_shared() {
+        return Ok(Some(Reason::SharedDescriptors));
+    }
     if alone(buf)? { kernel_writers::descriptors(Purpose::Seal, buf) } else { Ok(Some(Reason::Threads)) }
 }

@@ -18,6 +18,7 @@ pub(crate) mod pauses;
 mod status;
 mod stop;
 pub(crate) mod stop_by_signal;
+pub(crate) mod table;
 
 use crate::outcome::Purpose;
 use crate::state::STATE;
@@ -67,6 +68,15 @@ impl Drop for Forced {
 /// To be called once when the program starts: from then on [`exec`] knows a child of `vfork(2)`.
 pub fn begin() {
     STATE.know_process();
+}
+
+/// Tells where glibc keeps `__libc_single_threaded`: by that it is known before the first seal whether others use the
+/// table of descriptors, when a filter might end the program for any question.
+///
+/// # Safety
+/// It stays there as long as the process lives.
+pub unsafe fn know_single_threaded(word: *mut u8) {
+    table::know_single_threaded(word);
 }
 
 /// Runs `real`, one of libc's exec functions. Where threads are being stopped by signals it first waits for the end of

@@ -50,12 +50,6 @@ impl Condition {
     }
 }
 
-/// Whether this process's main thread has ended.
-pub fn main_has_ended() -> bool {
-    let main = sys::getpid();
-    sys::gettid() != main && Condition::of(main, main) == Condition::Ended
-}
-
 /// Whether somebody else traces a thread.
 pub fn is_traced(pid: i32, tid: i32) -> bool {
     // The tracer is among the first lines.
