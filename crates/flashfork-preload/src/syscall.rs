@@ -101,7 +101,7 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
             return crate::answer(crate::warm::call(a, b, c, d), |n| n) as c_long;
         }
         match Sysno::new(n as usize) {
-            Some(Sysno::prctl) => c_long::from(sandbox::prctl(a as i32, b as u64, c as u64, d as u64, e as u64)),
+            Some(Sysno::prctl) => c_long::from(sandbox::prctl_by_number([a, b, c, d, e, 0])),
             Some(Sysno::vmsplice) => crate::answer(pipes::vmsplice([a, b, c, d, 0, 0]), |n| n as isize) as c_long,
             Some(Sysno::io_uring_setup) => crate::answer(rings::setup(a, b), |ring| ring as isize) as c_long,
             Some(Sysno::io_uring_register) => crate::answer(rings::register(a, b, c, d), |n| n as isize) as c_long,

@@ -156,20 +156,22 @@ const PROPERTIES: [u32; 9] = [
 /// `PR_SET_VMA` of `prctl(2)` gives memory a name, in whose place maps would no longer show that it is sealed. Where it
 /// can't be made anonymous: `EINVAL`, as where the kernel has no names.
 ///
+/// `real` makes the call.
+///
 /// # Safety
 /// As the call.
-pub unsafe fn name(args: [usize; 6]) -> Result<usize> {
+pub unsafe fn name(args: [usize; 6], real: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let [option, what, addr, len, name, _] = args;
-    // SAFETY: the program's own call, or one about no memory.
-    let call = |addr, len| unsafe { sys::call(Sysno::prctl, [option, what, addr, len, name, 0]) };
+    // SAFETY: a call about no memory.
+    let is_known = || unsafe { sys::call(Sysno::prctl, [option, what, 0, 0, name, 0]) }.is_ok();
     let _quiet = STATE.quiet();
     let mut inside = STATE.inside();
     let range = Range::pages_of(addr, len);
     // What a kernel without names says to any.
-    if holds_sealed(range) && call(0, 0).is_ok() {
+    if holds_sealed(range) && is_known() {
         inside = make_anonymous(range, inside, Need::Must)?;
     }
-    let result = call(addr, len);
+    let result = real();
     drop(inside);
     result
 }

@@ -32,18 +32,25 @@ use syscalls::Sysno;
 /// # Safety
 /// As `prctl`.
 pub unsafe fn prctl(args: [usize; 6]) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { prctl_by(args, || sys::call(Sysno::prctl, args)) }
+}
+
+/// The same, made by `real`: a function `prctl`, which may do more.
+///
+/// # Safety
+/// As `prctl`.
+pub unsafe fn prctl_by(args: [usize; 6], real: impl FnOnce() -> Result<usize>) -> Result<usize> {
     const PR_SET_SECCOMP: u32 = 22;
     const PR_SET_TSC: u32 = 26;
     const PR_TSC_ENABLE: usize = 1;
     const PR_SET_VMA: u32 = 0x5356_4d41;
     const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
     const SECCOMP_MODE_FILTER: usize = 2;
-    // SAFETY: the program's own call.
-    let real = || unsafe { sys::call(Sysno::prctl, args) };
     // The kernel looks at the lower half of the option.
     match args[0] as u32 {
         // SAFETY: as above.
-        PR_SET_SECCOMP => unsafe { enter(Sysno::prctl, args, args[1] == SECCOMP_MODE_FILTER, true) },
+        PR_SET_SECCOMP => unsafe { enter(Sysno::prctl, args, args[1] == SECCOMP_MODE_FILTER, true, real) },
         PR_SET_SYSCALL_USER_DISPATCH if args[1] != 0 => {
             // System calls from other places than the program names are signals then.
             for_good()?;
@@ -53,7 +60,7 @@ pub unsafe fn prctl(args: [usize; 6]) -> Result<usize> {
             real()
         }
         // SAFETY: as above.
-        PR_SET_VMA => unsafe { advise::name(args) },
+        PR_SET_VMA => unsafe { advise::name(args, real) },
         PR_SET_TSC => real().inspect(|_| STATE.set_clock(args[1] as u32 as usize == PR_TSC_ENABLE)),
         _ => real(),
     }
@@ -67,30 +74,36 @@ pub unsafe fn seccomp(args: [usize; 6]) -> Result<usize> {
     const SET_MODE_STRICT: u32 = 0;
     const SET_MODE_FILTER: u32 = 1;
     const NEW_LISTENER: usize = 8;
+    // SAFETY: the program's own call.
+    let real = || unsafe { sys::call(Sysno::seccomp, args) };
     match args[0] as u32 {
         // Whoever is to listen knows nothing of a child.
         // SAFETY: the program's own call.
-        SET_MODE_FILTER => unsafe { enter(Sysno::seccomp, args, true, args[1] & NEW_LISTENER == 0) },
+        SET_MODE_FILTER => unsafe { enter(Sysno::seccomp, args, true, args[1] & NEW_LISTENER == 0, real) },
         // SAFETY: as above.
-        SET_MODE_STRICT => unsafe { enter(Sysno::seccomp, args, false, false) },
+        SET_MODE_STRICT => unsafe { enter(Sysno::seccomp, args, false, false, real) },
         // Questions.
-        // SAFETY: as above.
-        _ => unsafe { sys::call(Sysno::seccomp, args) },
+        _ => real(),
     }
 }
 
 /// Has a program enter a sandbox of its own. `filter`: not the strict mode, in which the program can do nothing either
-/// that would mean something on sealed memory. `may_try`: whether a child may try the filter.
+/// that would mean something on sealed memory. `may_try`: whether a child may try the filter. `real` makes the call.
 ///
 /// # Safety
 /// As the call.
-unsafe fn enter(number: Sysno, args: [usize; 6], filter: bool, may_try: bool) -> Result<usize> {
+unsafe fn enter(
+    number: Sysno,
+    args: [usize; 6],
+    filter: bool,
+    may_try: bool,
+    real: impl FnOnce() -> Result<usize>,
+) -> Result<usize> {
     let works = !filter || !STATE.sealed() || may_try && roomy(|| lets_work(number, args));
     if !works {
         for_good()?;
     }
-    // SAFETY: the program's own call.
-    let result = unsafe { sys::call(number, args) };
+    let result = real();
     if result.is_ok() {
         enter_sandbox();
         if !works {
