@@ -61,7 +61,7 @@ install: build
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/,$(addprefix release/flashfork-,bench shell vmd) lib/flashfork/flashfork-agent)
 	install -D -m 755 $(TARGET)/release/libflashfork_preload.so $(DESTDIR)$(PREFIX)/lib/flashfork/libflashfork_preload.so
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" crates/flashfork/install-c.sh $(PREFIX)
-	install -d $(addprefix $(SHARE)/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	install -d $(addprefix $(SHARE)/,man bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(FLASHFORK) man $(SHARE)/man/man1
 	$(FLASHFORK) completions bash > $(SHARE)/bash-completion/completions/flashfork
 	$(FLASHFORK) completions zsh > $(SHARE)/zsh/site-functions/_flashfork

@@ -49,6 +49,6 @@ pub struct CompletionsArgs {
 #[derive(clap::Args)]
 #[command(after_help = "Example: flashfork man /usr/local/share/man/man1")]
 pub struct ManArgs {
-    /// The directory, made if it isn't there
+    /// The directory, made if it isn't there; the one above it must exist
     pub dir: PathBuf,
 }

@@ -6,6 +6,7 @@ use clap::CommandFactory;
 use clap_mangen::roff::{Roff, bold, roman};
 use flashfork_core::environment::{self, Variable};
 use flashfork_terminal::{CliError, help};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 /// Prints the completion script of a shell.
@@ -16,7 +17,16 @@ pub fn completions(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
 
 /// Writes a page for the command and one for each subcommand.
 pub fn man_pages(args: &ManArgs) -> Result<ExitCode, CliError> {
-    std::fs::create_dir_all(&args.dir).map_err(CliError::file("create", &args.dir))?;
+    match std::fs::create_dir(&args.dir) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let dir = args.dir.display();
+            return Err(CliError::Unable(format!(
+                "can't create {dir}: the directory above it doesn't exist; make it first"
+            )));
+        }
+        Err(e) if !args.dir.is_dir() => return Err(CliError::file("create", &args.dir)(e)),
+        _ => {}
+    }
     let mut all = Args::command().disable_help_subcommand(true);
     all.build();
     help::man_pages(&all, None, &["bench"], &args.dir, &variables)?;

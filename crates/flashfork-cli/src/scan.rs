@@ -6,6 +6,7 @@ use flashfork_core::code::Call;
 use flashfork_core::code::times::Times;
 use flashfork_terminal::CliError;
 use flashfork_terminal::output::say;
+use flashfork_terminal::progress;
 use serde::Serialize;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -62,9 +63,8 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
     for path in &args.paths {
         if path.is_dir() {
             let before = rows.len();
-            for path in objects_in(path)? {
-                rows.extend(look(path)?.filter(|row| row.verdict != Verdict::NoObject));
-            }
+            let objects = progress::waiting("looking for programs and shared objects", || objects_in(path))?;
+            rows.extend(look_at_all(objects)?);
             if rows.len() == before {
                 eprintln!("flashfork: there is no program or shared object below {}", path.display());
             }
@@ -84,6 +84,23 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Looks at many files, with a bar on a terminal; those that are no objects are left out.
+fn look_at_all(files: Vec<PathBuf>) -> Result<Vec<Row>, CliError> {
+    let bar = progress::bar("files", files.len() as u64);
+    let looked = files.into_iter().map(|path| {
+        let row = look(path);
+        if let Some(bar) = &bar {
+            bar.inc(1);
+        }
+        row
+    });
+    let rows: Result<Vec<_>, _> = looked.collect();
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    Ok(rows?.into_iter().flatten().filter(|row| row.verdict != Verdict::NoObject).collect())
 }
 
 /// Most looks at one set of files: single ones of microseconds are no figures.

@@ -205,6 +205,10 @@ fn completions_and_man_pages_are_made() {
     }
     let dir = tempfile::tempdir().unwrap();
     flashfork().arg("man").arg(dir.path()).assert().success();
+    flashfork().arg("man").arg(dir.path().join("made")).assert().success();
+    let missing = dir.path().join("missing");
+    flashfork().arg("man").arg(missing.join("pages")).assert().failure().stderr(contains("make it first"));
+    assert!(!missing.exists());
     let warm = ["flashfork-warm.1", "flashfork-clone.1", "flashfork-ls.1", "flashfork-rm.1"];
     for page in
         ["flashfork.1", "flashfork-run.1", "flashfork-bench-fork.1", "flashfork-lab-run.1"].into_iter().chain(warm)
