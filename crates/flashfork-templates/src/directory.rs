@@ -7,6 +7,7 @@ use flashfork_warm::is_name;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -29,12 +30,34 @@ impl Directory {
         runtime.filter(|dir| dir.is_absolute()).map_or_else(common, own).join("templates")
     }
 
-    /// Opens the directory, and makes it first if there is none. It and the one that it lies in must be the user's, and
-    /// nobody else may change them: whoever can connect to a template runs code as its user.
+    /// Opens the directory, and makes it and the one that it lies in first if there are none; what they are in must
+    /// exist. Both must be the user's, and nobody else may change them: whoever can connect to a template runs code as
+    /// its user.
     pub fn open(path: impl Into<PathBuf>) -> Result<Directory, Error> {
         let path = path.into();
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.map_err(Error::file("create", &path))?;
+        for dir in path.parent().into_iter().chain([path.as_path()]) {
+            match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    let missing = dir.parent().unwrap_or(dir).to_owned();
+                    return Err(Error::Missing { path: path.clone(), missing });
+                }
+                Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(Error::file("create", dir)(e)),
+                _ => {}
+            }
+        }
+        Directory::checked(path)
+    }
+
+    /// Opens the directory as [`Directory::open`] does, if there is one.
+    pub fn find(path: impl Into<PathBuf>) -> Result<Option<Directory>, Error> {
+        let path = path.into();
+        match std::fs::symlink_metadata(&path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            _ => Directory::checked(path).map(Some),
+        }
+    }
+
+    fn checked(path: PathBuf) -> Result<Directory, Error> {
         // Whoever may rename what is in the directory above decides what is found here.
         let above = path.parent().unwrap_or(&path);
         let found = std::fs::symlink_metadata(above).map_err(Error::file("look at", above))?;
@@ -143,6 +166,20 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_it_lies_in_is_made_and_nothing_above() {
+        let home = tempfile::tempdir().unwrap();
+        let place = Directory::place(Some(home.path()));
+        assert!(Directory::find(&place).unwrap().is_none());
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+        Directory::open(&place).unwrap();
+        assert!(Directory::find(&place).unwrap().is_some());
+        let missing = home.path().join("missing");
+        let refused = Directory::open(Directory::place(Some(&missing))).unwrap_err().to_string();
+        assert!(refused.contains("doesn't exist; make it"), "{refused}");
+        assert!(!missing.exists());
+    }
 
     #[test]
     fn the_place_follows_what_is_handed_in() {

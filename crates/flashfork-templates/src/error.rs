@@ -31,6 +31,18 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// What the directory of the names is to be made in isn't there.
+    #[error(
+        "can't create {}: {} doesn't exist; make it, or set XDG_RUNTIME_DIR to a directory of yours",
+        path.display(),
+        missing.display()
+    )]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+        /// What should be there.
+        missing: PathBuf,
+    },
     /// What lies in the directory by a template's name is something else.
     #[error("{} is no template: it is not a socket; move it away", .0.display())]
     NoSocket(PathBuf),

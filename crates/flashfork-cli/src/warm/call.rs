@@ -1,7 +1,7 @@
 //! `flashfork clone`.
 
 use super::caller;
-use flashfork_templates::{Asked, Name, News, Run, Template};
+use flashfork_templates::{Asked, Error, Name, News, Run, Template};
 use flashfork_terminal::CliError;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -32,7 +32,7 @@ const ENDING: usize = 7;
 
 /// Runs a clone with these arguments to its end. Gives the exit code.
 pub fn clone(name: &Name, arguments: &[OsString]) -> Result<u8, CliError> {
-    let names = super::names()?;
+    let names = super::names()?.ok_or_else(|| Error::Nobody(name.clone()))?;
     let template = Template::named(&names, name.clone());
     // The clone blocks and ignores what this process did when it was started.
     let run = template.run().args(arguments).streams(streams()).umask(caller::umask()).one_job();

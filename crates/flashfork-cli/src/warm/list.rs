@@ -23,7 +23,8 @@ struct Row {
 
 /// Lists the templates that live, also those that don't answer; names of others are removed.
 pub fn ls(json: bool) -> Result<ExitCode, CliError> {
-    let rows = super::names()?.templates()?.into_iter().map(row).collect::<Vec<_>>();
+    let all = super::names()?.map_or_else(|| Ok(Vec::new()), |names| names.templates())?;
+    let rows = all.into_iter().map(row).collect::<Vec<_>>();
     if json {
         let text = serde_json::to_string_pretty(&rows).map_err(|e| CliError::Unable(e.to_string()))?;
         say(&text)?;
@@ -38,7 +39,11 @@ pub fn rm(all: &[Name]) -> Result<ExitCode, CliError> {
     let names = super::names()?;
     let mut failed = None;
     for name in all {
-        match Template::named(&names, name.clone()).remove() {
+        let removed = match &names {
+            Some(names) => Template::named(names, name.clone()).remove(),
+            None => Ok(Removed::Nobody),
+        };
+        match removed {
             Ok(removed) => say(&told(name, removed))?,
             Err(e) => {
                 if let Some(before) = failed.replace(not_removed(e)) {

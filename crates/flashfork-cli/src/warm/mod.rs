@@ -12,6 +12,7 @@ use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use flashfork_templates::{Directory, Name};
 use flashfork_terminal::CliError;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Start a program and keep it, warm, as a template for `flashfork clone`
@@ -98,15 +99,20 @@ pub struct RmArgs {
     names: Vec<Name>,
 }
 
-/// Opens the directory of the names.
-fn names() -> Result<Directory, flashfork_templates::Error> {
+/// Where the directory of the names is.
+fn place() -> PathBuf {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
-    Directory::open(Directory::place(runtime.as_ref().map(AsRef::as_ref)))
+    Directory::place(runtime.as_ref().map(AsRef::as_ref))
+}
+
+/// Opens it; without one there is no template.
+fn names() -> Result<Option<Directory>, flashfork_templates::Error> {
+    Directory::find(place())
 }
 
 /// For a shell's completion; where names can't be read there are none.
 fn candidates() -> Vec<CompletionCandidate> {
-    let all = names().and_then(|names| names.names()).unwrap_or_default();
+    let all = names().and_then(|names| names.map_or_else(|| Ok(Vec::new()), |names| names.names())).unwrap_or_default();
     all.into_iter().map(|name| CompletionCandidate::new(name.to_string())).collect()
 }
 

@@ -1,7 +1,7 @@
 //! `flashfork warm`.
 
 use super::{Ready, WarmArgs, caller, list};
-use flashfork_templates::{Facts, Name, ReadyAt, Template, Warming, is_interpreter, why_unsealed};
+use flashfork_templates::{Directory, Facts, Name, ReadyAt, Template, Warming, is_interpreter, why_unsealed};
 use flashfork_terminal::CliError;
 use flashfork_terminal::{output, places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -19,7 +19,7 @@ const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Si
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
-    let names = super::names()?;
+    let names = Directory::open(super::place())?;
     let warm = Template::warm(&names, args.name.clone(), &args.command[0], places::shim()?).args(&args.command[1..]);
     let warm = warm.ready(args.ready.into()).envs(std::env::vars_os()).output(Stdio::inherit(), Stdio::inherit());
     let most = args.max_clones.and_then(NonZeroU64::new);
