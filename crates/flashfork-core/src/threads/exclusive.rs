@@ -94,6 +94,12 @@ fn look(e: Errno) -> Error {
 
 /// The first reason not to touch the calling process's memory, other threads among them. `buf` is scratch.
 pub fn refusal(buf: &mut [u8]) -> sys::Result<Option<Reason>> {
+    let caller = sys::gettid();
+    // Without a thread that looks, what is known by then has to do.
+    let _ = errand::run(Who::Thread, || {
+        table::look_around(caller, buf);
+        Ok(())
+    });
     if table::may_be_shared() {
         return Ok(Some(Reason::SharedDescriptors));
     }
