@@ -31,6 +31,11 @@ impl Range {
         self.end.saturating_sub(self.start)
     }
 
+    /// Whether an address lies in it.
+    pub const fn contains(&self, at: usize) -> bool {
+        self.start <= at && at < self.end
+    }
+
     /// Whether nothing is in it.
     pub const fn is_empty(&self) -> bool {
         self.end <= self.start

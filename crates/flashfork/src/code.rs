@@ -74,13 +74,15 @@ pub fn examine(path: &Path) -> std::io::Result<Examined> {
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     let mut window = vec![0; code::memory::WINDOW].into_boxed_slice();
     let window: &mut [u8; code::memory::WINDOW] = window.as_mut().try_into().map_err(std::io::Error::other)?;
+    let scratch = code::Scratch::map().map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
     let start = Instant::now();
     let mut calls = Vec::new();
-    let seen = code::file::examine(file.as_raw_fd(), size, window, &mut |site: Site| {
+    let seen = code::file::examine(file.as_raw_fd(), size, window, scratch, &mut |site: Site| {
         calls.push((site.at as u64, site.call));
         true
     });
     let elapsed = start.elapsed();
+    scratch.unmap();
     if !seen.readable {
         calls.push((0, Call::Unreadable));
     }

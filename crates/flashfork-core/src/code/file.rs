@@ -1,7 +1,8 @@
 //! The code of a file that is not mapped, or not yet.
 
 use super::memory::{Memory, WINDOW};
-use super::{Kind, Site, layout, object, sites};
+use super::object::Layout;
+use super::{Code, Scratch, Site, object, sites};
 use crate::range::Range;
 use crate::sys;
 
@@ -27,6 +28,13 @@ struct File<'a> {
 }
 
 impl Memory for File<'_> {
+    fn peek(&mut self, at: usize, len: usize) -> Option<&[u8]> {
+        let failed = self.failed;
+        let readable = self.bytes(at, len).is_some();
+        self.failed = failed;
+        if readable { Some(&self.window[..len]) } else { None }
+    }
+
     fn bytes(&mut self, at: usize, len: usize) -> Option<&[u8]> {
         let inside = |s: &&Segment| s.range.start <= at && at.checked_add(len).is_some_and(|end| end <= s.range.end);
         let segment = self.segments[..self.count].iter().find(inside)?;
@@ -52,8 +60,15 @@ pub struct Examined {
     pub readable: bool,
 }
 
-/// Calls `each` with every site in an open file of `size` bytes, until it gives false. `window` is scratch.
-pub fn examine(fd: i32, size: usize, window: &mut [u8; WINDOW], each: &mut impl FnMut(Site) -> bool) -> Examined {
+/// Calls `each` with every site in an open file of `size` bytes, until it gives false. `window` and `scratch` are
+/// scratch.
+pub fn examine(
+    fd: i32,
+    size: usize,
+    window: &mut [u8; WINDOW],
+    scratch: &mut Scratch,
+    each: &mut impl FnMut(Site) -> bool,
+) -> Examined {
     let whole = Segment { range: Range::new(0, size), offset: 0, executable: true };
     let mut file = File { fd, segments: [Segment::default(); SEGMENTS], count: 1, window, failed: false };
     file.segments[0] = whole;
@@ -68,23 +83,31 @@ pub fn examine(fd: i32, size: usize, window: &mut [u8; WINDOW], each: &mut impl 
         }
     });
     let mut examined = Examined { object: object.is_some() && count > 0, readable: true, ..Examined::default() };
-    let mut kind = Kind::Unlisted;
+    let mut layout = Layout::default();
     if examined.object {
         (file.segments, file.count) = (loads, count);
         // The headers belong to the first segment.
         let first = &mut file.segments[0];
         first.range.start = first.range.start.wrapping_sub(first.offset);
         first.offset = 0;
-        let layout = layout(&mut file, loads[0].range.start.wrapping_sub(loads[0].offset)).unwrap_or_default();
-        examined.go = layout.go;
-        kind = layout.functions.map_or(Kind::Unlisted, Kind::Listed);
+        layout = object::layout(&mut file, loads[0].range.start.wrapping_sub(loads[0].offset)).unwrap_or_default();
     } else {
         (loads[0], count) = (whole, 1);
     }
-    for segment in loads[..count].iter().filter(|segment| segment.executable) {
-        examined.code += segment.range.len();
-        examined.readable &= sites(&mut file, segment.range, kind, each);
-    }
-    examined.readable &= !file.failed;
+    let mut ranges = [Range::default(); SEGMENTS];
+    let mut of = |executable| {
+        let count = ranges
+            .iter_mut()
+            .zip(loads[..count].iter().filter(|load| load.executable == executable))
+            .map(|(range, load)| *range = load.range)
+            .count();
+        (ranges, count)
+    };
+    let ((code, codes), (data, datas)) = (of(true), of(false));
+    examined.go = layout.go;
+    examined.code = code[..codes].iter().map(Range::len).sum();
+    let code = code.map(|range| layout.code_in(range));
+    let code = Code { ranges: &code[..codes], data: &data[..datas], kind: layout.kind(), fixed: layout.fixed };
+    examined.readable = sites(&mut file, &code, scratch, each) && !file.failed;
     examined
 }

@@ -3,7 +3,7 @@
 use super::own::{Own, first, first_generated};
 use super::process::judge;
 use super::remembered::CODE;
-use super::{Call, Kind, file};
+use super::{Call, Code, Kind, file};
 use crate::answers::anonymous;
 use crate::arena::Arena;
 use crate::never_seal::Reason;
@@ -30,7 +30,7 @@ fn mind_file(fd: i32) -> Result<()> {
         let found = judge(Some(&file), || {
             let mut found = None;
             let size = usize::try_from(file.size).unwrap_or(usize::MAX);
-            let examined = file::examine(fd, size, &mut arena.window, &mut |site| {
+            let examined = file::examine(fd, size, &mut arena.window, &mut arena.scratch, &mut |site| {
                 found = Some(site.call);
                 false
             });
@@ -61,7 +61,7 @@ fn mind_code(range: Range) -> Result<()> {
     let looked = session::run(Wait::Yes, |arena| {
         let look = |e| Error::System(Step::Look, e);
         let alone = alone::alone_now(&mut arena.text).map_err(look)?;
-        let Arena { text, window, .. } = arena;
+        let Arena { text, window, scratch, .. } = arena;
         let mut memory = Own::new((!alone).then_some(window));
         let mut found = None;
         let each = |v: &vma::Vma, path: &[u8]| {
@@ -69,10 +69,11 @@ fn mind_code(range: Range) -> Result<()> {
             if found.is_none() && !part.is_empty() && v.prot & PROT_READ != 0 {
                 found = match v.kind {
                     vma::Kind::File => {
-                        let found = first(&mut memory, part, Kind::Unlisted);
+                        let code = Code { ranges: &[part], data: &[], kind: Kind::Unlisted, fixed: true };
+                        let found = first(&mut memory, &code, scratch);
                         found.or(memory.failed.then_some(Call::Unreadable))
                     }
-                    _ => first_generated(&mut memory, part),
+                    _ => first_generated(&mut memory, part, scratch),
                 };
                 if let Some(call) = found {
                     CODE.culprit.set(call, path);

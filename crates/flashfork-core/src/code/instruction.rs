@@ -24,6 +24,8 @@ pub struct Instruction {
     /// `66`: operands of 16 bits.
     short: bool,
     immediate: Option<i64>,
+    /// Of an operand in memory whose address is relative to the instruction's end.
+    relative: Option<i32>,
 }
 
 const W: u8 = 8;
@@ -100,9 +102,21 @@ impl Instruction {
             if mode != 3 && rm == 4 && byte()? & 7 == 5 && mode == 0 {
                 displacement = 4;
             }
-            for _ in 0..displacement {
-                byte()?;
+            let mut value = 0u32;
+            for n in 0..displacement {
+                value |= u32::from(byte()?) << (8 * n);
             }
+            i.relative = (mode == 0 && rm == 5).then_some(value.cast_signed());
+        }
+        let is_made = match (i.map, i.opcode) {
+            (0, 0x8f) => i.vector.is_some() || i.group() == 0,
+            (0, 0xc6 | 0xc7) => i.group() == 0 || i.modrm == Some(0xf8),
+            (0, 0xfe) => i.group() < 2,
+            (0, 0xff) => i.group() < 7,
+            _ => true,
+        };
+        if !is_made {
+            return None;
         }
         let bytes =
             if i.map == 0 && i.opcode & 0xfc == 0xa0 { if address_size { 4 } else { 8 } } else { i.immediate_bytes() };
@@ -328,15 +342,53 @@ impl Instruction {
         }
     }
 
-    /// Whether a value comes into a register from another or from memory.
+    /// The registers of a move that depends on a condition, to and from.
+    pub fn moves_perhaps(&self) -> Option<(Register, Register)> {
+        (self.vector.is_none() && self.map == 1 && self.opcode & 0xf0 == 0x40).then_some((self.reg(), self.rm()?))
+    }
+
+    /// Whether what it writes into a register comes from elsewhere as a whole: from memory, or from another register.
+    /// Else it is computed.
     pub fn brings(&self) -> bool {
         self.is(0, 0x89)
             || self.is(0, 0x8b)
-            || self.is(0, 0x63)
-            || self.is(0, 0x8d)
             || self.pops().is_some()
-            || self.is(1, 0xb6)
-            || self.is(1, 0xb7)
+            || self.names().is_some()
+            || self.is_call()
+            || self.is_system_call()
+            || self.vector.is_none() && self.map == 1 && self.opcode & 0xf0 == 0x40
+    }
+
+    /// How far the address that `lea` makes from the program counter is from the instruction's end.
+    pub fn names(&self) -> Option<isize> {
+        self.relative.filter(|_| self.is(0, 0x8d)).map(|by| by as isize)
+    }
+
+    /// A constant of 32 bits or more that may be an address where code is not position independent.
+    pub fn constant(&self) -> Option<usize> {
+        let has = self.vector.is_none() && self.map == 0 && matches!(self.opcode, 0x68 | 0xb8..=0xbf | 0xc7);
+        self.immediate.filter(|_| has).map(|value| value as usize)
+    }
+
+    /// The register that holds where a jump leads.
+    pub fn jumps_to_register(&self) -> Option<usize> {
+        (self.is(0, 0xff) && self.group() == 4).then_some(self.rm()?.0)
+    }
+
+    /// Whether it fills space between functions and loops.
+    pub fn is_padding(&self) -> bool {
+        self.is(0, 0x90) && self.rex & 1 == 0 || self.is(1, 0x1f) || self.is(0, 0xcc)
+    }
+
+    /// Whether no compiler makes it for a program: only a kernel may execute it, or nobody has use for it.
+    pub fn is_unusual(&self) -> bool {
+        self.vector.is_none()
+            && matches!(
+                (self.map, self.opcode),
+                (0, 0x6c..=0x6f | 0x9b | 0x9e | 0x9f | 0xc8 | 0xca | 0xcb | 0xcd..=0xcf | 0xd7 | 0xe0..=0xe7)
+                    | (0, 0xec..=0xef | 0xf1 | 0xf4 | 0xf5 | 0xf8..=0xfb | 0xfd)
+                    | (1, 0x00 | 0x02 | 0x03 | 0x05..=0x09 | 0x20..=0x23 | 0x30 | 0x32..=0x37)
+            )
     }
 
     /// A constant that is pushed.
@@ -356,7 +408,7 @@ impl Instruction {
 
     /// Whether it returns.
     pub fn is_return(&self) -> bool {
-        self.is(0, 0xc3) || self.is(0, 0xc2)
+        self.vector.is_none() && self.map == 0 && matches!(self.opcode, 0xc2 | 0xc3 | 0xca | 0xcb | 0xcf)
     }
 
     /// Whether it is `syscall` or `int 0x80`.
@@ -366,9 +418,17 @@ impl Instruction {
 
     /// How far a jump leads, from its end.
     pub fn jumps(&self) -> Option<isize> {
-        let near = self.map == 0 && matches!(self.opcode, 0x70..=0x7f | 0xe0..=0xe3 | 0xe9 | 0xeb);
+        // The last is xbegin.
+        let near = self.map == 0
+            && (matches!(self.opcode, 0x70..=0x7f | 0xe0..=0xe3 | 0xe9 | 0xeb)
+                || self.is(0, 0xc7) && self.modrm == Some(0xf8));
         let far = self.map == 1 && matches!(self.opcode, 0x80..=0x8f);
         self.immediate.filter(|_| self.vector.is_none() && (near || far)).map(|by| by as isize)
+    }
+
+    /// How far from its end the function is that it calls.
+    pub fn calls(&self) -> Option<isize> {
+        self.immediate.filter(|_| self.is(0, 0xe8)).map(|by| by as isize)
     }
 
     /// Whether nothing goes on behind it.

@@ -6,25 +6,18 @@
 //! is looked through ([`process`]), and a process that has such calls is not sealed.
 //!
 //! What is looked for is the instruction `syscall` (and `int 0x80`, which reaches the same calls below 4 GB; `sysenter`
-//! can't return to a 64-bit program) with the number of one of [`CALLS`]. [`search`] finds the two bytes, [`decode`]
-//! tells whether they are an instruction and which numbers reach it, [`object`] knows where functions begin.
+//! can't return to a 64-bit program) with the number of one of [`CALLS`], or one that isn't proved to be another's on
+//! every way to it. docs/SYSTEM_CALLS.md has the rules.
 //!
-//! The rules, in order:
-//! 1. Two bytes that no way of decoding the bytes before them leads to are no instruction.
-//! 2. Inside a function that the object's unwind table lists, the function is decoded from its beginning. The number is
-//!    the constant that was last put into `eax`, directly or by way of another register. A number that is computed,
-//!    loaded or passed counts as one of [`CALLS`]. So does a number of [`CALLS`] in another place of the function from
-//!    which a jump leads to the instruction.
-//! 3. Elsewhere (data between functions, hand-written code, objects without a table) a number of [`CALLS`] counts that
-//!    is put into `eax` straight before; a number that isn't constant counts where the code looks like a function that
-//!    is passed one: a move into `eax` before, a return behind.
-//! 4. Objects built by Go count whatever is in them.
-//! 5. Anonymous executable memory (just-in-time compilers, trampolines) is looked through at each seal, for numbers of
-//!    [`CALLS`] straight before the instruction only. What is written there later is not seen: compilers that emit
-//!    system calls for memory have not been met.
+//! [`search`] finds the two bytes, [`decode`] tells whether they are an instruction. [`object`] knows the parts of code
+//! that the unwind table lists: [`flow`] follows all numbers through one, with [`value`] for what is known of a
+//! register, and [`ways`] adds all ways into it: [`tables`] of jumps, exceptions, and what [`entries`] finds in the
+//! whole object, which is searched only where a part has a system call that is harmless otherwise.
 
 mod decode;
+mod entries;
 pub mod file;
+mod flow;
 pub(crate) mod guard;
 mod instruction;
 pub(crate) mod mapped;
@@ -34,11 +27,20 @@ pub(crate) mod own;
 pub mod process;
 pub(crate) mod remembered;
 mod search;
+mod tables;
 pub mod times;
+mod value;
+mod ways;
 
 use crate::range::Range;
+use crate::{scratch, sys};
+use core::ops::ControlFlow;
+use decode::Line;
+use entries::{Entries, Failed};
+use flow::{Flow, TooMuch};
+use instruction::{Instruction, LONGEST};
 use memory::{Memory, WINDOW};
-use object::layout;
+use object::{Function, layout};
 
 /// Calls that mean something else on sealed memory when the shim doesn't see them: number on x86-64, number of `int
 /// 0x80`, name.
@@ -116,11 +118,10 @@ pub struct Site {
 
 /// Bytes of a window that the one before has seen already: what is needed to decode the instructions before a match.
 const OVERLAP: usize = 64;
-/// Functions are decoded from their beginning, but from no farther away than this: by then any decoding has fallen in
-/// step.
+/// Whether bytes are an instruction is told from the beginning of their function on, but from no farther away than
+/// this: by then any decoding has fallen in step.
 const FUNCTION: usize = 32 << 10;
-
-/// What kind of code a range holds.
+/// What kind of code there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An object's, whose functions the table at this address lists.
@@ -131,14 +132,118 @@ pub enum Kind {
     Generated,
 }
 
-/// Calls `each` with every site in a range of code until it gives false. False when some of it can't be read.
-pub fn sites(memory: &mut impl Memory, code: Range, kind: Kind, each: &mut impl FnMut(Site) -> bool) -> bool {
-    let mut at = code.start;
-    while at < code.end {
+/// Code that is looked through.
+#[derive(Clone, Copy, Debug)]
+pub struct Code<'a> {
+    /// Its addresses.
+    pub ranges: &'a [Range],
+    /// Those of its data, which may hold addresses in the code.
+    pub data: &'a [Range],
+    /// Its kind.
+    pub kind: Kind,
+    /// Whether its addresses may be constants in it.
+    pub fixed: bool,
+}
+
+impl Code<'_> {
+    /// The function that holds an address.
+    fn function(&self, memory: &mut impl Memory, at: usize) -> Option<Function> {
+        let Kind::Listed(table) = self.kind else { return None };
+        let mut function = object::function(memory, table, at)?;
+        function.range = self.range(at)?.intersect(function.range);
+        Some(function)
+    }
+
+    /// The range that holds an address.
+    fn range(&self, at: usize) -> Option<Range> {
+        self.ranges.iter().copied().find(|range| range.contains(at))
+    }
+
+    /// The bytes around an address that is in no function, and the address of the first.
+    fn around<'m, M: Memory>(&self, memory: &'m mut M, at: usize) -> Option<(&'m [u8], usize)> {
+        let around = self.range(at)?.intersect(Range::new(at.saturating_sub(OVERLAP), at + OVERLAP));
+        Some((memory.bytes(around.start, around.len())?, around.start))
+    }
+}
+
+/// Scratch memory of [`sites`]. All zeros is a valid value.
+pub struct Scratch {
+    flow: Flow,
+    entries: Entries,
+}
+
+impl Scratch {
+    /// Maps it. Memory is used only where it is touched.
+    pub fn map() -> sys::Result<&'static mut Scratch> {
+        let at = scratch::map(size_of::<Scratch>())?;
+        // SAFETY: a fresh mapping of the right size; all-zero bytes are a valid Scratch (integers, false, no bits).
+        Ok(unsafe { &mut *(at as *mut Scratch) })
+    }
+
+    /// Gives the memory back.
+    pub fn unmap(&'static mut self) {
+        let at = &raw mut *self as usize;
+        // SAFETY: this was the only reference, and it ends here. A failure would leak the mapping, no more.
+        let _ = unsafe { sys::munmap(at, size_of::<Scratch>()) };
+    }
+}
+
+/// Whether more is wanted.
+type Next = ControlFlow<()>;
+
+/// Calls `each` with every site in code until it gives false. False when some of it can't be read.
+pub fn sites(
+    memory: &mut impl Memory,
+    code: &Code,
+    scratch: &mut Scratch,
+    each: &mut impl FnMut(Site) -> bool,
+) -> bool {
+    let mut each = |site| if each(site) { Next::Continue(()) } else { Next::Break(()) };
+    scratch.entries.clear();
+    for range in code.ranges {
+        match search(memory, code, *range, scratch, &mut each) {
+            Some(Next::Continue(())) => {}
+            Some(Next::Break(())) => return true,
+            None => return false,
+        }
+    }
+    if scratch.entries.parts().is_empty() {
+        return true;
+    }
+    match scratch.entries.search(memory, code) {
+        Ok(()) => {}
+        Err(Failed::Unreadable) => return false,
+        Err(Failed::Full) => {
+            let _ = each(Site { at: scratch.entries.parts()[0].start, call: Call::Unknown });
+            return true;
+        }
+    }
+    for i in 0..scratch.entries.parts().len() {
+        let part = scratch.entries.parts()[i];
+        let is_entered = scratch.entries.ways().iter().any(|way| part.contains(way.to));
+        if is_entered && judge_entered(memory, code, part, scratch, &mut each).is_break() {
+            break;
+        }
+    }
+    true
+}
+
+/// Looks at all matches in a range. None: some of it can't be read.
+fn search(
+    memory: &mut impl Memory,
+    code: &Code,
+    range: Range,
+    scratch: &mut Scratch,
+    each: &mut impl FnMut(Site) -> Next,
+) -> Option<Next> {
+    let mut at = range.start;
+    // The function that was looked at last: all its calls are known.
+    let mut last = Range::new(0, 0);
+    while at < range.end {
         // The last match of a window may begin at its last byte but one.
-        let start = at.saturating_sub(OVERLAP).max(code.start);
-        let end = (start + WINDOW).min(code.end);
-        let Some(window) = memory.bytes(start, end - start) else { return false };
+        let start = at.saturating_sub(OVERLAP).max(range.start);
+        let end = (start + WINDOW).min(range.end);
+        let window = memory.bytes(start, end - start)?;
         let mut matches = [0u32; 512];
         let (found, searched) = search::matches(window, at - start, &mut matches);
         // Most matches are no instruction: told without looking elsewhere.
@@ -151,42 +256,151 @@ pub fn sites(memory: &mut impl Memory, code: Range, kind: Kind, each: &mut impl 
             }
         }
         for found in &matches[..kept] {
-            let site = judge(memory, code, kind, start + *found as usize);
-            if let Some(site) = site
-                && !each(site)
-            {
-                return true;
+            let at = start + *found as usize;
+            if last.contains(at) {
+                continue;
+            }
+            let Some(function) = code.function(memory, at) else {
+                if judge_alone(memory, code, at, scratch, each).is_break() {
+                    return Some(Next::Break(()));
+                }
+                continue;
+            };
+            if is_instruction(memory, code, at + 1, Instruction::is_system_call) {
+                last = function.range;
+                if judge(memory, code, &function, at, scratch, each).is_break() {
+                    return Some(Next::Break(()));
+                }
             }
         }
-        at = if end == code.end && start + searched + 1 >= end { end } else { start + searched };
+        at = if end == range.end && start + searched + 1 >= end { end } else { start + searched };
     }
-    true
+    Some(Next::Continue(()))
 }
 
-/// What the two bytes at an address are; `None`: nothing that counts.
-fn judge(memory: &mut impl Memory, code: Range, kind: Kind, at: usize) -> Option<Site> {
-    let function = match kind {
-        Kind::Listed(table) => object::function(memory, table, at).map(|f| f.intersect(code)),
-        Kind::Unlisted | Kind::Generated => None,
-    };
-    if let Some(function) = function.filter(|f| f.start <= at && at < f.end) {
-        let start = function.start.max(at.saturating_sub(FUNCTION));
-        let end = function.end.min(at + FUNCTION);
-        let bytes = memory.bytes(start, end - start)?;
-        // Where the decoder doesn't know an instruction, what is around the match decides.
-        if let Ok(found) = decode::in_function(bytes, at - start) {
-            return found.map(|call| Site { at, call });
-        }
+/// Whether an instruction that is wanted may have its last byte at an address.
+fn is_instruction(
+    memory: &mut impl Memory,
+    code: &Code,
+    last: usize,
+    is_wanted: impl Fn(&Instruction) -> bool,
+) -> bool {
+    if let Some(function) = code.function(memory, last) {
+        let start = function.range.start.max(last.saturating_sub(FUNCTION));
+        let in_step = if start == function.range.start { 0 } else { FUNCTION / 2 };
+        let end = function.range.end.min(last + LONGEST);
+        let bytes = memory.bytes(start, end - start);
+        return bytes.is_some_and(|bytes| decode::comes_to(bytes, in_step, last + 1 - start, is_wanted));
     }
-    let start = at.saturating_sub(OVERLAP).max(code.start);
-    let end = (at + OVERLAP).min(code.end);
-    let bytes = memory.bytes(start, end - start)?;
-    let call = decode::anywhere(bytes, at - start)?;
-    (call != Call::Unknown || kind != Kind::Generated).then_some(Site { at, call })
+    // Decoded from any of 15 bytes in a row: at one of them an instruction begins.
+    let Some((bytes, start)) = code.around(memory, last) else { return false };
+    let end = last + 1 - start;
+    (0..LONGEST.min(end)).any(|begin| decode::comes_to(&bytes[begin..], 0, end - begin, &is_wanted))
+}
+
+/// Looks at a function with a system call instruction at an address.
+fn judge(
+    memory: &mut impl Memory,
+    code: &Code,
+    function: &Function,
+    at: usize,
+    scratch: &mut Scratch,
+    each: &mut impl FnMut(Site) -> Next,
+) -> Next {
+    let Scratch { flow, entries } = scratch;
+    let solved = ways::solve(memory, code, function, &[], flow);
+    let told = solved.and_then(|()| tell(function, flow, each));
+    match told {
+        Ok(Told::Refused(next)) => next,
+        Ok(Told::Harmless) if entries.add(function.range).is_ok() => Next::Continue(()),
+        _ => each(Site { at, call: Call::Unknown }),
+    }
+}
+
+/// Looks again at what was harmless, now that ways into its middle are known.
+fn judge_entered(
+    memory: &mut impl Memory,
+    code: &Code,
+    part: Range,
+    scratch: &mut Scratch,
+    each: &mut impl FnMut(Site) -> Next,
+) -> Next {
+    let Scratch { flow, entries } = scratch;
+    // Of what is in no function the instruction's first byte is the last of the part.
+    let Some(function) = code.function(memory, part.start).filter(|function| function.range == part) else {
+        return each(Site { at: part.end - 1, call: Call::Unknown });
+    };
+    let solved = ways::solve(memory, code, &function, entries.ways(), flow);
+    match solved.and_then(|()| tell(&function, flow, each)) {
+        Ok(Told::Refused(next)) => next,
+        Ok(Told::Harmless) => Next::Continue(()),
+        Err(TooMuch) => each(Site { at: part.start, call: Call::Unknown }),
+    }
+}
+
+/// What was found in a function.
+enum Told {
+    /// Calls that count.
+    Refused(Next),
+    /// Nothing.
+    Harmless,
+}
+
+/// Calls `each` with all calls of a function that count.
+fn tell(function: &Function, flow: &Flow, each: &mut impl FnMut(Site) -> Next) -> Result<Told, TooMuch> {
+    let mut told = Told::Harmless;
+    flow.calls(|offset, call| {
+        let is_wanted = !matches!(told, Told::Refused(Next::Break(())));
+        if let Some(call) = call.filter(|_| is_wanted) {
+            told = Told::Refused(each(Site { at: function.range.start + offset, call }));
+        }
+    })?;
+    Ok(told)
+}
+
+/// Looks at a system call instruction outside all functions.
+fn judge_alone(
+    memory: &mut impl Memory,
+    code: &Code,
+    at: usize,
+    scratch: &mut Scratch,
+    each: &mut impl FnMut(Site) -> Next,
+) -> Next {
+    let Some((bytes, start)) = code.around(memory, at) else { return Next::Continue(()) };
+    let is_code = |offset: isize| code.range(start.wrapping_add_signed(offset)).is_some();
+    let call = match decode::anywhere(bytes, at - start, is_code) {
+        Line::Data => None,
+        Line::Calls(call) => Some(call),
+        Line::Harmless(_) if code.kind == Kind::Generated => None,
+        Line::Harmless(from) => {
+            // From the last byte of what loads the number to the first of the instruction.
+            let line = Range::new(start + from - 1, at + 1);
+            let holds = !ways::has_short_jump(memory, code, line) && scratch.entries.add(line).is_ok();
+            (!holds).then_some(Call::Unknown)
+        }
+    };
+    let counts = |call: &Call| match code.kind {
+        _ if *call != Call::Unknown => true,
+        Kind::Listed(table) => !object::is_unwind_data(memory, table, at),
+        Kind::Unlisted => true,
+        Kind::Generated => false,
+    };
+    match call.filter(counts) {
+        Some(call) => each(Site { at, call }),
+        None => Next::Continue(()),
+    }
+}
+/// Whether the engine's own marker is soon behind the instruction at `at`.
+fn is_own(code: &[u8], at: usize) -> bool {
+    const SOON: usize = 40;
+    let behind = code.get(at + 2..).unwrap_or_default();
+    behind[..behind.len().min(SOON)].windows(OWN.len()).any(|bytes| bytes == OWN)
 }
 
 /// Stands soon behind each system call instruction of the engine itself: its calls mean what they should.
 pub const OWN: &[u8; 16] = b"flashfork's call";
 
+#[cfg(test)]
+mod flow_tests;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 //! The table is the one that unwinders search (`.eh_frame_hdr`, Linux Standard Base, "Exception Frame Header"): begin
 //! of each function and its entry in `.eh_frame`, sorted.
 
+use super::Kind;
 use super::memory::Memory;
 use crate::range::Range;
 
@@ -13,10 +14,39 @@ pub struct Layout {
     pub functions: Option<usize>,
     /// Whether Go built it (a note with Go's build id).
     pub go: bool,
+    /// Whether it lies where the file says (`ET_EXEC`), so that addresses may be constants in its code.
+    pub fixed: bool,
+    /// Addresses of what is loaded and not executed.
+    data: [Range; DATA],
+    data_count: usize,
+    /// What the segment with the headers holds as code, where that is executed as a whole.
+    text: Option<Range>,
 }
 
+/// Most segments of data.
+const DATA: usize = 16;
+
+impl Layout {
+    /// Addresses of what is loaded and not executed.
+    pub fn data(&self) -> &[Range] {
+        &self.data[..self.data_count]
+    }
+
+    /// The part of a range of code that may be code.
+    pub fn code_in(&self, range: Range) -> Range {
+        self.text.filter(|text| range.contains(text.start)).unwrap_or(range)
+    }
+
+    /// What kind of code it is.
+    pub fn kind(&self) -> Kind {
+        self.functions.map_or(Kind::Unlisted, Kind::Listed)
+    }
+}
+
+const ET_EXEC: usize = 2;
 const PF_X: u32 = 1;
 const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
 const PT_NOTE: u32 = 4;
 const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 /// Bytes of a program header.
@@ -85,11 +115,22 @@ pub fn segments(memory: &mut impl Memory, start: usize, mut each: impl FnMut(&Se
 /// What the headers of the object that begins at `start` say. `None`: there is none for x86-64.
 pub fn layout(memory: &mut impl Memory, start: usize) -> Option<Layout> {
     const NOTES: usize = 4;
-    let (mut bias, mut functions) = (None, None);
+    let (mut bias, mut functions, mut dynamic, mut head) = (None, None, None, None);
     let (mut notes, mut count) = ([(0, 0); NOTES], 0);
+    let (mut data, mut data_count) = ([Range::default(); DATA], 0);
     headers(memory, start, |segment| match segment.kind {
-        // The first segment holds the headers.
-        PT_LOAD if bias.is_none() => bias = Some(start.wrapping_sub(segment.at.wrapping_sub(segment.offset))),
+        PT_LOAD => {
+            // The first segment holds the headers.
+            bias = bias.or(Some(start.wrapping_sub(segment.at.wrapping_sub(segment.offset))));
+            if segment.executable && segment.offset == 0 {
+                head = Some(Range::new(segment.at, segment.at.saturating_add(segment.len)));
+            }
+            if !segment.executable && data_count < DATA {
+                data[data_count] = Range::new(segment.at, segment.at.saturating_add(segment.len));
+                data_count += 1;
+            }
+        }
+        PT_DYNAMIC => dynamic = Some((segment.at, segment.len)),
         PT_GNU_EH_FRAME => functions = Some(segment.at),
         PT_NOTE if count < NOTES => {
             notes[count] = (segment.at, segment.len);
@@ -99,7 +140,32 @@ pub fn layout(memory: &mut impl Memory, start: usize) -> Option<Layout> {
     })?;
     let bias = bias?;
     let go = notes[..count].iter().any(|(at, len)| is_go(memory, bias.wrapping_add(*at), *len));
-    Some(Layout { functions: functions.map(|at| bias.wrapping_add(at)), go })
+    for range in &mut data[..data_count] {
+        *range = Range::new(bias.wrapping_add(range.start), bias.wrapping_add(range.end));
+    }
+    let mut text = head.zip(dynamic).and_then(|(head, (at, len))| text(memory, head, bias.wrapping_add(at), len));
+    if let Some(text) = &mut text {
+        *text = Range::new(bias.wrapping_add(text.start), bias.wrapping_add(text.end));
+    }
+    let fixed = u16_at(memory.bytes(start, 64)?, 16) == Some(ET_EXEC);
+    Some(Layout { functions: functions.map(|at| bias.wrapping_add(at)), go, fixed, data, data_count, text })
+}
+
+/// Linkers that put headers, code and constants into one segment put all code between the functions for the beginning
+/// and the end: from `DT_INIT` to `DT_FINI`. Addresses are as the file says them.
+fn text(memory: &mut impl Memory, head: Range, dynamic: usize, len: usize) -> Option<Range> {
+    /// Bytes of `.fini`, at most.
+    const LAST: usize = 64;
+    let entry = |memory: &mut _, wanted| {
+        (0..len / 16).find_map(|i| {
+            let entry = Memory::bytes(memory, dynamic.checked_add(16 * i)?, 16)?;
+            (usize_at(entry, 0)? == wanted).then(|| usize_at(entry, 8))?
+        })
+    };
+    let (first, last) = (entry(memory, 12)?, entry(memory, 13)?);
+    // Some loaders have made addresses of them.
+    (head.contains(first) && head.contains(last) && first < last)
+        .then(|| Range::new(first, (last + LAST).min(head.end)))
 }
 
 /// Whether a note segment holds Go's build id: name `Go`, type 4 (cmd/internal/buildid).
@@ -108,9 +174,18 @@ fn is_go(memory: &mut impl Memory, at: usize, len: usize) -> bool {
     memory.bytes(at, len.min(4096)).is_some_and(|notes| notes.windows(8).any(|w| w == NOTE))
 }
 
+/// What the table of functions says about one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its addresses, or those of a part of it that a compiler has put elsewhere.
+    pub range: Range,
+    /// Where its entry in `.eh_frame` is.
+    entry: usize,
+}
+
 /// The function that holds an address, from the table at `table`; `None` where none does, or the table is of another
 /// form than linkers make.
-pub fn function(memory: &mut impl Memory, table: usize, at: usize) -> Option<Range> {
+pub fn function(memory: &mut impl Memory, table: usize, at: usize) -> Option<Function> {
     let head: [u8; 12] = memory.bytes(table, 12)?.try_into().ok()?;
     // Version 1; the number of entries as 4 bytes; entries of twice 4 bytes, relative to the table.
     if head[0] != 1 || head[2] != 0x03 || head[3] != 0x3b {
@@ -127,10 +202,157 @@ pub fn function(memory: &mut impl Memory, table: usize, at: usize) -> Option<Ran
         let middle = low + (high - low) / 2;
         if entry(middle)?.0 <= at { low = middle + 1 } else { high = middle }
     }
-    let (start, description) = entry(low.checked_sub(1)?)?;
+    let (start, entry) = entry(low.checked_sub(1)?)?;
     // Length, place of the common part, begin and length of the function: the latter two as the common part says, which
     // is 4 bytes relative to their own place wherever the table above can be made of 4 bytes.
-    let description: [u8; 16] = memory.bytes(description, 16)?.try_into().ok()?;
+    let description: [u8; 16] = memory.bytes(entry, 16)?.try_into().ok()?;
     let end = start.checked_add(u32_at(&description, 12)? as usize)?;
-    (at < end).then_some(Range::new(start, end))
+    (at < end).then_some(Function { range: Range::new(start, end), entry })
+}
+
+/// Whether an address lies in what unwinders read (`.eh_frame`), of which the table at `table` is the index: some
+/// linkers have it in the segment of the code.
+pub fn is_unwind_data(memory: &mut impl Memory, table: usize, at: usize) -> bool {
+    let mut head = Reader { memory, at: table + 1 };
+    let entries = (|| {
+        let [encoding, _, _] = head.bytes()?;
+        head.pointer(encoding)
+    })();
+    let Some(mut entry) = entries.filter(|entries| *entries <= at) else { return false };
+    // Each begins with its length; the last is empty.
+    while let Some(len) = memory.peek(entry, 4).and_then(|bytes| u32_at(bytes, 0)).filter(|len| *len != 0) {
+        entry += 4 + len as usize;
+        if at < entry {
+            return true;
+        }
+    }
+    false
+}
+
+/// Bytes that are read one after the other.
+struct Reader<'a, M> {
+    memory: &'a mut M,
+    at: usize,
+}
+
+impl<M: Memory> Reader<'_, M> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let bytes = self.memory.bytes(self.at, N)?.try_into().ok()?;
+        self.at = self.at.checked_add(N)?;
+        Some(bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.bytes().map(|[byte]| byte)
+    }
+
+    /// LEB128 without a sign (DWARF 5, 7.6).
+    fn number(&mut self) -> Option<usize> {
+        let mut value = 0;
+        for shift in (0..usize::BITS).step_by(7) {
+            let byte = self.byte()?;
+            value |= usize::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// A value in an encoding of pointers (Linux Standard Base, "DWARF Exception Header Encoding"); 0 is none.
+    fn pointer(&mut self, encoding: u8) -> Option<usize> {
+        let here = self.at;
+        let value = match encoding & 0xf {
+            0x1 => self.number()?,
+            0x2 => u16::from_le_bytes(self.bytes()?).into(),
+            0x3 => u32::from_le_bytes(self.bytes()?) as usize,
+            0xa => i16::from_le_bytes(self.bytes()?) as usize,
+            0xb => i32::from_le_bytes(self.bytes()?) as usize,
+            0x0 | 0x4 | 0xc => usize::from_le_bytes(self.bytes()?),
+            _ => return None,
+        };
+        match encoding & 0x70 {
+            _ if value == 0 => Some(0),
+            0x00 => Some(value),
+            0x10 => Some(here.wrapping_add(value)),
+            _ => None,
+        }
+    }
+}
+
+/// Calls `each` with every address in a function where it catches exceptions. `None`: that can't be told.
+pub fn landing_pads(memory: &mut impl Memory, function: &Function, mut each: impl FnMut(usize)) -> Option<()> {
+    const OMITTED: u8 = 0xff;
+    // Behind the length.
+    let mut entry = Reader { memory, at: function.entry + 4 };
+    let place = entry.at;
+    let common = place.wrapping_sub(u32::from_le_bytes(entry.bytes()?) as usize);
+    let mut head = Reader { memory: &mut *entry.memory, at: common + 8 };
+    let version = head.byte()?;
+    let mut letters = [0; 8];
+    for letter in &mut letters {
+        *letter = head.byte()?;
+        if *letter == 0 {
+            break;
+        }
+    }
+    // Alignment of code and data, the register of the return address.
+    head.number()?;
+    head.number()?;
+    if version == 1 {
+        head.byte().map(usize::from)?
+    } else {
+        head.number()?
+    };
+    let mut encoding = OMITTED;
+    for (i, letter) in letters.iter().enumerate() {
+        match letter {
+            0 => break,
+            b'z' if i == 0 => {
+                head.number()?;
+            }
+            b'R' => {
+                head.byte()?;
+            }
+            b'L' => encoding = head.byte()?,
+            b'P' => {
+                let personality = head.byte()?;
+                head.pointer(personality)?;
+            }
+            b'S' | b'B' => {}
+            _ => return None,
+        }
+    }
+    if encoding == OMITTED || letters[0] != b'z' {
+        return Some(());
+    }
+    // Begin and length of the function, length of what the letters are about.
+    entry.at += 8;
+    entry.number()?;
+    let table = entry.pointer(encoding)?;
+    if table == 0 {
+        return Some(());
+    }
+    let mut table = Reader { memory: entry.memory, at: table };
+    let base = match table.byte()? {
+        OMITTED => function.range.start,
+        encoding => table.pointer(encoding)?,
+    };
+    if table.byte()? != OMITTED {
+        table.number()?;
+    }
+    let encoding = table.byte()?;
+    let end = table.number()?.checked_add(table.at)?;
+    while table.at < end {
+        // Begin and length of the calls, where what they throw lands, and what is done there.
+        table.pointer(encoding)?;
+        table.pointer(encoding)?;
+        let pad = table.pointer(encoding)?;
+        table.number()?;
+        // As in the C++ ABI: none is 0, and the base, where it is written, is not the function's.
+        if pad != 0 {
+            each(base.wrapping_add(pad));
+        }
+    }
+    Some(())
 }

@@ -1,7 +1,7 @@
 //! The calling process's own memory, as code that is looked through.
 
 use super::memory::{Memory, WINDOW};
-use super::{Call, Kind, layout, sites};
+use super::{Call, Code, Kind, Scratch, layout, sites};
 use crate::calls::stub::is_stub;
 use crate::range::Range;
 use crate::sys::{self, PAGE};
@@ -30,6 +30,14 @@ impl<'a> Own<'a> {
 }
 
 impl Memory for Own<'_> {
+    fn peek(&mut self, at: usize, len: usize) -> Option<&[u8]> {
+        let failed = self.failed;
+        let readable = self.bytes(at, len).is_some();
+        self.failed = failed;
+        // What has been there once is there, and is only looked up now.
+        if readable { self.bytes(at, len) } else { None }
+    }
+
     fn bytes(&mut self, at: usize, len: usize) -> Option<&[u8]> {
         if let Some(copy) = &mut self.copy {
             let copy = copy.get_mut(..len)?;
@@ -51,25 +59,27 @@ impl Memory for Own<'_> {
     }
 }
 
-/// The first thing found in a range of code. What can't be read is noted in `memory`.
-pub fn first(memory: &mut Own, code: Range, kind: Kind) -> Option<Call> {
+/// The first thing found in code. What can't be read is noted in `memory`.
+pub fn first(memory: &mut Own, code: &Code, scratch: &mut Scratch) -> Option<Call> {
     let mut found = None;
-    sites(memory, code, kind, &mut |site| {
+    let readable = sites(memory, code, scratch, &mut |site| {
         found = Some(site.call);
         false
     });
+    memory.failed |= !readable;
     found
 }
 
 /// The first thing found in memory that the program has filled itself, but for the engine's own stubs.
-pub fn first_generated(memory: &mut Own, mut code: Range) -> Option<Call> {
+pub fn first_generated(memory: &mut Own, mut code: Range, scratch: &mut Scratch) -> Option<Call> {
     // Most often there is nothing else.
     while !code.is_empty() && is_stub(memory, code.start) {
         code.start += PAGE;
     }
     let mut found = [None; 64];
     let mut count = 0;
-    sites(memory, code, Kind::Generated, &mut |site| {
+    let code = Code { ranges: &[code], data: &[], kind: Kind::Generated, fixed: false };
+    sites(memory, &code, scratch, &mut |site| {
         found[count] = Some(site);
         count += 1;
         count < found.len()
@@ -80,12 +90,15 @@ pub fn first_generated(memory: &mut Own, mut code: Range) -> Option<Call> {
 /// Whether `is_known` says yes to every site in the code of an object that begins at `base`. To be called when nobody
 /// else runs.
 pub(crate) fn all_sites(base: usize, code: Range, is_known: impl Fn(usize) -> bool) -> bool {
+    let Ok(scratch) = Scratch::map() else { return false };
     let mut memory = Own::new(None);
-    let table = layout(&mut memory, base).and_then(|layout| layout.functions);
+    let layout = layout(&mut memory, base).unwrap_or_default();
+    let code = Code { ranges: &[layout.code_in(code)], data: layout.data(), kind: layout.kind(), fixed: layout.fixed };
     let mut all = true;
-    let readable = sites(&mut memory, code, table.map_or(Kind::Unlisted, Kind::Listed), &mut |site| {
+    let readable = sites(&mut memory, &code, scratch, &mut |site| {
         all = is_known(site.at);
         all
     });
+    scratch.unmap();
     all && readable
 }

@@ -7,7 +7,7 @@
 use super::mapped::Object;
 use super::own::{Own, first, first_generated};
 use super::remembered::{CODE, Culprit, WELL};
-use super::{Call, Kind, layout};
+use super::{Call, Code, Scratch, layout};
 use crate::arena::Arena;
 use crate::never_seal::Reason;
 use crate::proc::lookup::{self, Wanted};
@@ -49,7 +49,7 @@ pub(super) fn judge(file: Option<&Status>, look: impl FnOnce() -> Option<Call>) 
 }
 
 /// What is wrong with a file that is mapped.
-fn judge_mapped(object: &Object, memory: &mut Own) -> Option<Call> {
+fn judge_mapped(object: &Object, memory: &mut Own, scratch: &mut Scratch) -> Option<Call> {
     let code = &object.code[..object.code_count];
     let all = Range::new(code.first()?.start, code.last()?.end);
     // Who links the engine into an object answers for the rest of it: it is their own program, and its calls of the
@@ -66,8 +66,11 @@ fn judge_mapped(object: &Object, memory: &mut Own) -> Option<Call> {
         if layout.go {
             return Some(Call::Go);
         }
-        let kind = layout.functions.map_or(Kind::Unlisted, Kind::Listed);
-        let found = code.iter().find_map(|code| first(memory, *code, kind));
+        let mut ranges = object.code;
+        ranges.iter_mut().for_each(|range| *range = layout.code_in(*range));
+        let code =
+            Code { ranges: &ranges[..code.len()], data: layout.data(), kind: layout.kind(), fixed: layout.fixed };
+        let found = first(memory, &code, scratch);
         // What was found without all that tells instructions from data need not be there.
         if memory.failed { Some(Call::Unreadable) } else { found }
     })
@@ -76,9 +79,9 @@ fn judge_mapped(object: &Object, memory: &mut Own) -> Option<Call> {
 /// Looks through all code of this process. None: nothing speaks against a seal.
 pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
     let alone = arena.alone || alone::alone_now(&mut arena.text)?;
-    let Arena { text, window, object, regions, .. } = arena;
+    let Arena { text, window, scratch, object, regions, .. } = arena;
     let mut memory = Own::new((!alone).then_some(window));
-    let (call, now) = generated(text, regions, &mut memory)?;
+    let (call, now) = generated(text, regions, &mut memory, scratch)?;
     if let Some(call) = call {
         CODE.culprit.set(call, b"[anonymous memory]");
         return Ok(Some(Reason::SystemCalls));
@@ -94,7 +97,7 @@ pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
             return Ok(());
         }
         if !object.goes_on_with(v) {
-            found = judge_mapped(object, &mut memory);
+            found = judge_mapped(object, &mut memory, scratch);
             if found.is_some() {
                 return Ok(());
             }
@@ -103,7 +106,7 @@ pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
         object.add(v);
         Ok(())
     })?;
-    if let Some(call) = found.or_else(|| judge_mapped(object, &mut memory)) {
+    if let Some(call) = found.or_else(|| judge_mapped(object, &mut memory, scratch)) {
         CODE.culprit.set(call, object.path().to_bytes());
         return Ok(Some(Reason::SystemCalls));
     }
@@ -113,7 +116,12 @@ pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
 
 /// Looks through executable memory that the program has filled itself; gives too the number of [`mix`] for all
 /// mappings.
-fn generated(text: &mut [u8], regions: &mut [Region], memory: &mut Own) -> Result<(Option<Call>, u64)> {
+fn generated(
+    text: &mut [u8],
+    regions: &mut [Region],
+    memory: &mut Own,
+    scratch: &mut Scratch,
+) -> Result<(Option<Call>, u64)> {
     let mut pagemap = Pagemap::open(regions)?;
     let (mut found, mut number) = (None, FIRST);
     let mut each = |v: &Vma| {
@@ -128,7 +136,7 @@ fn generated(text: &mut [u8], regions: &mut [Region], memory: &mut Own) -> Resul
             return Ok(());
         }
         pagemap.for_each(v.range, which, |pages| {
-            found = found.or_else(|| first_generated(memory, pages));
+            found = found.or_else(|| first_generated(memory, pages, scratch));
         })
     };
     // Where the kernel tells mappings of code from others, that is a tenth of the list.

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Code at an address, and nothing else.
-struct Code<'a>(usize, &'a [u8]);
+struct Bytes<'a>(usize, &'a [u8]);
 
-impl Memory for Code<'_> {
+impl Memory for Bytes<'_> {
     fn bytes(&mut self, at: usize, len: usize) -> Option<&[u8]> {
         let start = at.checked_sub(self.0)?;
         self.1.get(start..start.checked_add(len)?)
@@ -23,19 +23,49 @@ fn found(code: &[u8], kind: Kind) -> Vec<(usize, Call)> {
     let mut padded = vec![0x90; 80];
     padded.extend(code);
     padded.extend([0x90; 80]);
+    let all = all_in(&padded, kind);
+    all.into_iter().map(|(at, call)| (at - 80, call)).collect()
+}
+
+/// All sites in these bytes.
+fn all_in(bytes: &[u8], kind: Kind) -> Vec<(usize, Call)> {
     let mut all = Vec::new();
-    let range = Range::new(START, START + padded.len());
-    assert!(sites(&mut Code(START, &padded), range, kind, &mut |site| {
-        all.push((site.at - START - 80, site.call));
+    assert!(look(bytes, bytes.len(), kind, |site| {
+        all.push((site.at - START, site.call));
         true
     }));
     all
 }
 
-/// What a function with these bytes calls, at the first `syscall` in it.
+/// Looks at so many bytes of code, of which these can be read.
+fn look(bytes: &[u8], len: usize, kind: Kind, mut each: impl FnMut(Site) -> bool) -> bool {
+    let scratch = Scratch::map().unwrap();
+    let code = Code { ranges: &[Range::new(START, START + len)], data: &[], kind, fixed: true };
+    let readable = sites(&mut Bytes(START, bytes), &code, scratch, &mut each);
+    scratch.unmap();
+    readable
+}
+
+/// What a function with these bytes calls, at the first system call in it.
 fn function(code: &[u8]) -> Option<Call> {
-    let at = code.windows(2).position(|two| two == [0x0f, 0x05]).unwrap();
-    decode::in_function(code, at).unwrap()
+    entered(code, &[])
+}
+
+/// The same when code comes to these offsets from elsewhere.
+fn entered(code: &[u8], places: &[usize]) -> Option<Call> {
+    let scratch = Scratch::map().unwrap();
+    scratch.flow.begin(code).unwrap();
+    for place in places {
+        scratch.flow.enter(*place).unwrap();
+    }
+    scratch.flow.solve().unwrap();
+    let mut calls = Vec::new();
+    let told = scratch.flow.calls(|at, call| calls.push((at, call)));
+    scratch.unmap();
+    match told {
+        Ok(()) => calls.into_iter().min_by_key(|(at, _)| *at)?.1,
+        Err(TooMuch) => Some(Call::Unknown),
+    }
 }
 
 const MADVISE: Call = Call::Number(28);
@@ -128,8 +158,14 @@ fn jumps_bring_numbers_to_the_instruction() {
     // mov $202,%r8d; test %edi,%edi; je 1f; ret; nop; 1: mov %r8d,%eax; syscall; ret: a constant from before the jump
     assert_eq!(function(b"\x41\xb8\xca\0\0\0\x85\xff\x74\x02\xc3\x90\x44\x89\xc0\x0f\x05\xc3"), None);
     // The same behind a call that never returns.
-    let no_return = b"\x41\xb8\xca\0\0\0\x85\xff\x74\x05\xe8\0\0\0\0\x44\x89\xc0\x0f\x05\xc3";
-    assert_eq!(function(no_return), None);
+    let call = b"\x41\xb8\xca\0\0\0\x85\xff\x74\x05\xe8\0\0\0\0\x44\x89\xc0\x0f\x05\xc3";
+    assert_eq!(function(call), None);
+    // mov $28,%r8d; call; 1: mov %r8d,%eax; syscall; ret; mov $202,%r8d; jmp 1b: the call may leave it as it was.
+    let left = b"\x41\xb8\x1c\0\0\0\xe8\0\0\0\0\x44\x89\xc0\x0f\x05\xc3\x41\xb8\xca\0\0\0\xeb\xf2";
+    assert_eq!(function(left), Some(MADVISE));
+    // mov $202,%ebx and mov %ebx,%eax: kept by what is called.
+    let kept = b"\xbb\xca\0\0\0\x85\xff\x74\x05\xe8\0\0\0\0\x89\xd8\x0f\x05\xc3";
+    assert_eq!(function(kept), None);
     // push %rbx; mov $202,%ebx; je 1f; pop %rbx; ret; 1: mov %ebx,%eax; syscall: restored on the other way only
     assert_eq!(function(b"\x53\xbb\xca\0\0\0\x85\xff\x74\x02\x5b\xc3\x89\xd8\x0f\x05\x5b\xc3"), None);
     // A jump back: 1: syscall; ret; mov $28,%eax; jmp 1b, entered at its end.
@@ -137,6 +173,55 @@ fn jumps_bring_numbers_to_the_instruction() {
     assert!(matches!(function(back), Some(MADVISE | Call::Unknown)));
     // mov $9,%eax; 1: syscall; ret; mov $28,%eax; jmp 1b
     assert_eq!(function(b"\xb8\x09\0\0\0\x0f\x05\xc3\xb8\x1c\0\0\0\xeb\xf6"), Some(MADVISE));
+}
+
+#[test]
+fn loops_bring_numbers_and_advice_back() {
+    // mov $26,%eax; 1: syscall; then on the way back mov $28,%eax, or add $2,%eax, or mov (%rsi),%eax; jne 1b; ret
+    assert_eq!(function(b"\xb8\x1a\0\0\0\x0f\x05\xb8\x1c\0\0\0\x75\xf7\xc3"), Some(MADVISE));
+    assert_eq!(function(b"\xb8\x1a\0\0\0\x0f\x05\x83\xc0\x02\x75\xf9\xc3"), Some(Call::Unknown));
+    assert_eq!(function(b"\xb8\x1a\0\0\0\x0f\x05\x8b\x06\x75\xfa\xc3"), Some(Call::Unknown));
+    // mov $14,%edx; 1: mov $28,%eax; syscall; mov $4,%edx (or nothing); jne 1b; ret
+    assert_eq!(function(b"\xba\x0e\0\0\0\xb8\x1c\0\0\0\x0f\x05\xba\x04\0\0\0\x75\xf2\xc3"), Some(MADVISE));
+    assert_eq!(function(b"\xba\x0e\0\0\0\xb8\x1c\0\0\0\x0f\x05\x75\xf7\xc3"), None);
+}
+
+#[test]
+fn what_enters_the_middle_brings_anything() {
+    // mov $39,%eax; syscall; ret
+    let code = b"\xb8\x27\0\0\0\x0f\x05\xc3";
+    assert_eq!(entered(code, &[]), None);
+    assert_eq!(entered(code, &[0]), None, "the beginning is not the middle");
+    assert_eq!(entered(code, &[5]), Some(Call::Unknown));
+    // lea 1f(%rip),%r8; mov $39,%eax; 1: syscall; ret: somebody may have the address
+    assert_eq!(function(b"\x4c\x8d\x05\x05\0\0\0\xb8\x27\0\0\0\x0f\x05\xc3"), Some(Call::Unknown));
+    // movslq (%rdx,%rax,4),%rax; add %rdx,%rax; jmp *%rax: no table is there, so it may lead anywhere.
+    let table = b"\x48\x63\x04\x82\x48\x01\xd0\xff\xe0\xb8\x27\0\0\0\x0f\x05\xc3";
+    assert_eq!(function(table), Some(Call::Unknown));
+    // mov 8(%rdi),%rax; jmp *%rax: to another function, or to an address that is found where it stands.
+    assert_eq!(function(b"\x48\x8b\x47\x08\xff\xe0\xb8\x27\0\0\0\x0f\x05\xc3"), None);
+}
+
+#[test]
+fn prefixes_change_nothing() {
+    for prefix in [0x48, 0x66, 0xf2, 0x2e, 0x64] {
+        let code = [&b"\xb8\x1c\0\0\0"[..], &[prefix], b"\x0f\x05\xc3"].concat();
+        assert_eq!(function(&code), Some(MADVISE), "{prefix:x}");
+        assert_eq!(unlisted(&code), [(6, MADVISE)], "{prefix:x}");
+    }
+}
+
+#[test]
+fn without_a_table_a_number_is_loaded_straight_before_or_not_told() {
+    // xor %eax,%eax; mov $28,%al; syscall; ret, and mov $14,%eax; add %eax,%eax; syscall; ret
+    assert_eq!(unlisted(b"\x31\xc0\xb0\x1c\x0f\x05\xc3"), [(4, Call::Unknown)]);
+    assert_eq!(unlisted(b"\xb8\x0e\0\0\0\x01\xc0\x0f\x05\xc3"), [(7, Call::Unknown)]);
+    // mov $39,%eax; 1: syscall; ret; mov $28,%eax; jmp 1b, near and far
+    let near = b"\xb8\x27\0\0\0\x0f\x05\xc3\xb8\x1c\0\0\0\xeb\xf6";
+    assert_eq!(unlisted(near), [(5, Call::Unknown)]);
+    let far = b"\xb8\x27\0\0\0\x0f\x05\xc3\xb8\x1c\0\0\0\xe9\xf3\xff\xff\xff";
+    assert_eq!(unlisted(far), [(5, Call::Unknown)]);
+    assert_eq!(unlisted(&near[..8]), []);
 }
 
 #[test]
@@ -154,28 +239,15 @@ fn nothing_is_missed_where_windows_meet() {
     for at in WINDOW - 70..WINDOW + 10 {
         memory.fill(0x90);
         memory[at..at + code.len()].copy_from_slice(code);
-        let mut all = Vec::new();
-        let range = Range::new(START, START + memory.len());
-        sites(&mut Code(START, &memory), range, Kind::Unlisted, &mut |site| {
-            all.push(site.at - START);
-            true
-        });
-        assert_eq!(all, [at + 5]);
+        assert_eq!(all_in(&memory, Kind::Unlisted), [(at + 5, MADVISE)]);
     }
 }
 
 #[test]
 fn the_first_and_the_last_bytes_of_code_are_looked_at() {
     let code = b"\xb8\x1c\0\0\0\x0f\x05";
-    let range = Range::new(START, START + code.len());
-    let mut count = 0;
-    assert!(sites(&mut Code(START, code), range, Kind::Unlisted, &mut |_| {
-        count += 1;
-        true
-    }));
-    assert_eq!(count, 1);
-    let beyond = Range::new(START, START + 100);
-    assert!(!sites(&mut Code(START, code), beyond, Kind::Unlisted, &mut |_| true), "what can't be read is said");
+    assert_eq!(all_in(code, Kind::Unlisted), [(5, MADVISE)]);
+    assert!(!look(code, 100, Kind::Unlisted, |_| true), "what can't be read is said");
 }
 
 #[test]
@@ -208,12 +280,11 @@ fn random_bytes_are_looked_at_and_plain_calls_among_them_are_found() {
         let all = unlisted(&code);
         assert!(all.contains(&(at + 5, MADVISE)), "round {round}: {all:x?}");
         for kind in [Kind::Listed(START), Kind::Listed(START + 17), Kind::Generated] {
-            let range = Range::new(START, START + code.len());
-            sites(&mut Code(START, &code), range, kind, &mut |_| true);
+            look(&code, code.len(), kind, |_| true);
         }
-        layout(&mut Code(START, &code), START);
+        layout(&mut Bytes(START, &code), START);
         let start = random() as usize % 900;
-        let _ = decode::in_function(&code[start..], 64);
+        entered(&code[start..], &[64]);
     }
 }
 
@@ -222,14 +293,15 @@ fn random_bytes_are_looked_at_and_plain_calls_among_them_are_found() {
 fn damaged_headers_are_survived() {
     let sound = std::fs::read("/proc/self/exe").unwrap();
     let head = &sound[..sound.len().min(1 << 16)];
-    assert!(layout(&mut Code(START, head), START).is_some());
+    assert!(layout(&mut Bytes(START, head), START).is_some());
     for at in 0..1024 {
         for value in [0, 0x7f, 0xff] {
             let mut damaged = head.to_vec();
             damaged[at] = value;
-            let layout = layout(&mut Code(START, &damaged), START);
+            let layout = layout(&mut Bytes(START, &damaged), START);
             if let Some(table) = layout.and_then(|l| l.functions) {
-                object::function(&mut Code(START, &damaged), table, START + 4096);
+                let function = object::function(&mut Bytes(START, &damaged), table, START + 4096);
+                function.and_then(|f| object::landing_pads(&mut Bytes(START, &damaged), &f, |_| {}));
             }
         }
     }
