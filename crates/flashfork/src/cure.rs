@@ -38,6 +38,9 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
         Reason::Driver => "seal before the device is opened, or close it and unlock its memory first",
         Reason::SeccompFilter => "let the filter allow what a seal does, or seal before it is set",
         Reason::PagesInPipes => "seal before vmsplice, or write to the pipe instead",
+        Reason::SharedDescriptors => {
+            "seal before the other process is made (clone without CLONE_FILES gives it a table of its own), or in a clone of this one"
+        }
         Reason::RestartableSequence => {
             "register it through the C library's syscall(), or leave it to the C library (glibc.pthread.rseq)"
         }
