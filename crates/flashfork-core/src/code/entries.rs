@@ -104,7 +104,9 @@ impl Entries {
         for range in code.ranges {
             self.search_code(memory, *range, code)?;
         }
-        for range in code.ranges.iter().chain(code.data) {
+        // No loader writes into code: where it may lie anywhere, no address is in it.
+        let constant = code.ranges.iter().filter(|_| code.fixed);
+        for range in code.data.iter().chain(constant) {
             self.search_data(memory, *range)?;
         }
         Ok(())

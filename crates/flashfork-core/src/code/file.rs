@@ -95,15 +95,14 @@ pub fn examine(
         (loads[0], count) = (whole, 1);
     }
     let mut ranges = [Range::default(); SEGMENTS];
-    let mut of = |executable| {
-        let count = ranges
-            .iter_mut()
-            .zip(loads[..count].iter().filter(|load| load.executable == executable))
-            .map(|(range, load)| *range = load.range)
-            .count();
+    // What a loader will make addresses of lies in the code's segment where all constants do.
+    let mut of = |is_wanted: &dyn Fn(&Segment) -> bool| {
+        let wanted = loads[..count].iter().filter(|load| is_wanted(load));
+        let count = ranges.iter_mut().zip(wanted).map(|(range, load)| *range = load.range).count();
         (ranges, count)
     };
-    let ((code, codes), (data, datas)) = (of(true), of(false));
+    let (code, codes) = of(&|load| load.executable);
+    let (data, datas) = of(&|load| !load.executable || layout.code_in(load.range) != load.range);
     examined.go = layout.go;
     examined.code = code[..codes].iter().map(Range::len).sum();
     let code = code.map(|range| layout.code_in(range));
