@@ -256,8 +256,11 @@ mod tests {
             // Another test's reaper may have its status.
             let _ = child.wait();
         }
-        while fs::remove_dir(&sub).and_then(|()| fs::remove_dir(&base)).is_err() {
-            thread::sleep(AGAIN);
+        // What they were just running ends a moment later.
+        for cgroup in [&sub, &base] {
+            while fs::remove_dir(cgroup).is_err() {
+                thread::sleep(AGAIN);
+            }
         }
     }
 
