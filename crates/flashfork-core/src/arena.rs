@@ -68,8 +68,6 @@ pub struct Arena {
     pub small: [u8; 16 * 1024],
     /// For code.
     pub window: [u8; code::memory::WINDOW],
-    /// For what is in it.
-    pub scratch: code::Scratch,
     /// For the file whose code is being looked at.
     pub(crate) object: code::mapped::Object,
     /// For the page map.

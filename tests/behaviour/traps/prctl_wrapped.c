@@ -14,7 +14,10 @@ int main(int argc, char **argv)
         char here[4096], command[16384], both[8192];
         CHECK(preload != NULL && getcwd(here, sizeof here) != NULL);
         snprintf(command, sizeof command, "LD_PRELOAD= %s -shared -fPIC -o '%s/wrapper.so' '%s' -ldl", cc, here, __FILE__);
-        CHECK(system(command) == 0);
+        int made = system(command);
+        if (WIFEXITED(made) && WEXITSTATUS(made) == 127)
+            SKIP("there is no C compiler here");
+        CHECK(made == 0);
         snprintf(both, sizeof both, "%s:%s/wrapper.so", preload, here);
         CHECK(setenv("LD_PRELOAD", both, 1) == 0 && setenv("CALLS", "0", 1) == 0);
         execv("/proc/self/exe", argv);

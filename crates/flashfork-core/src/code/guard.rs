@@ -3,7 +3,7 @@
 use super::own::{Own, first, first_generated};
 use super::process::judge;
 use super::remembered::CODE;
-use super::{Call, Code, Kind, file};
+use super::{Call, Code, Kind, Scratch, file};
 use crate::answers::anonymous;
 use crate::arena::Arena;
 use crate::never_seal::Reason;
@@ -30,14 +30,16 @@ fn mind_file(fd: i32) -> Result<()> {
         let found = judge(Some(&file), || {
             let mut found = None;
             let size = usize::try_from(file.size).unwrap_or(usize::MAX);
-            let examined = file::examine(fd, size, &mut arena.window, &mut arena.scratch, &mut |site| {
-                found = Some(site.call);
-                false
+            let examined = Scratch::with(|scratch| {
+                file::examine(fd, size, &mut arena.window, scratch, &mut |site| {
+                    found = Some(site.call);
+                    false
+                })
             });
-            match (examined.go, examined.readable) {
-                (true, _) => Some(Call::Go),
-                (false, true) => found,
-                (false, false) => found.or(Some(Call::Unreadable)),
+            match examined.map(|examined| (examined.go, examined.readable)) {
+                Ok((true, _)) => Some(Call::Go),
+                Ok((false, true)) => found,
+                Ok((false, false)) | Err(_) => found.or(Some(Call::Unreadable)),
             }
         });
         match found {
@@ -58,10 +60,10 @@ pub fn before_executable(range: Range) -> Result<()> {
 }
 
 fn mind_code(range: Range) -> Result<()> {
-    let looked = session::run(Wait::Yes, |arena| {
-        let look = |e| Error::System(Step::Look, e);
+    let look = |e| Error::System(Step::Look, e);
+    let through = |arena: &mut Arena, scratch: &mut Scratch| {
         let alone = alone::alone_now(&mut arena.text).map_err(look)?;
-        let Arena { text, window, scratch, .. } = arena;
+        let Arena { text, window, .. } = arena;
         let mut memory = Own::new((!alone).then_some(window));
         let mut found = None;
         let each = |v: &vma::Vma, path: &[u8]| {
@@ -83,6 +85,9 @@ fn mind_code(range: Range) -> Result<()> {
         };
         errand::look(|| vma::for_each_mapping(text, each)).map_err(look)?;
         if found.is_some() { Err(Error::Refused(Reason::SystemCalls)) } else { Ok(Outcome::default()) }
+    };
+    let looked = session::run(Wait::Yes, |arena| {
+        Scratch::with(|scratch| through(arena, scratch)).unwrap_or_else(|e| Err(look(e)))
     });
     if looked.outcome.is_ok() {
         return Ok(());

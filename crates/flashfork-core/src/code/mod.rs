@@ -180,6 +180,14 @@ impl Scratch {
         Ok(unsafe { &mut *(at as *mut Scratch) })
     }
 
+    /// Runs `f` with one, which is there no longer than that: not every process has room for more (`RLIMIT_AS`).
+    pub fn with<R>(f: impl FnOnce(&mut Scratch) -> R) -> sys::Result<R> {
+        let scratch = Scratch::map()?;
+        let result = f(scratch);
+        scratch.unmap();
+        Ok(result)
+    }
+
     /// Gives the memory back.
     pub fn unmap(&'static mut self) {
         let at = &raw mut *self as usize;

@@ -78,8 +78,12 @@ fn judge_mapped(object: &Object, memory: &mut Own, scratch: &mut Scratch) -> Opt
 
 /// Looks through all code of this process. None: nothing speaks against a seal.
 pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
+    Scratch::with(|scratch| look_through(arena, scratch))?
+}
+
+fn look_through(arena: &mut Arena, scratch: &mut Scratch) -> Result<Option<Reason>> {
     let alone = arena.alone || alone::alone_now(&mut arena.text)?;
-    let Arena { text, window, scratch, object, regions, .. } = arena;
+    let Arena { text, window, object, regions, .. } = arena;
     let mut memory = Own::new((!alone).then_some(window));
     let (call, now) = generated(text, regions, &mut memory, scratch)?;
     if let Some(call) = call {
