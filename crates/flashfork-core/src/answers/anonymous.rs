@@ -94,7 +94,7 @@ pub(crate) struct Patience {
 impl Patience {
     pub fn for_need(need: Need) -> Patience {
         match need {
-            Need::Must => Patience { busy: 5000, unstoppable: 10, shared: 1000 },
+            Need::Must => Patience { busy: 20_000, unstoppable: 30, shared: 4000 },
             Need::Better => Patience { busy: 5000, unstoppable: 0, shared: 0 },
         }
     }
