@@ -3,7 +3,9 @@
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, UnixAddr, accept, bind, listen, recv, socket,
 };
+use std::fs::DirBuilder;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -125,9 +127,10 @@ pub struct FalseTemplate {
 
 impl FalseTemplate {
     pub fn new(place: &Place, name: &str) -> FalseTemplate {
-        // Makes the directory.
-        place.list();
-        FalseTemplate::at(&place.path().join("flashfork/templates").join(name))
+        // As `warm` makes it.
+        let directory = place.path().join("flashfork/templates");
+        DirBuilder::new().recursive(true).mode(0o700).create(&directory).unwrap();
+        FalseTemplate::at(&directory.join(name))
     }
 
     pub fn at(path: &Path) -> FalseTemplate {
