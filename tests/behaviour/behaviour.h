@@ -25,6 +25,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The shim's own calls (crates/flashfork-preload/src/control.rs). Weak: without the shim the program says so. */
@@ -108,6 +109,17 @@ static inline char *memory(size_t len, uint64_t seed)
 static inline size_t often(size_t count)
 {
     return getenv("FLASHFORK_LAB") && !getenv("FLASHFORK_TEST_ALL") ? (count + 11) / 12 : count;
+}
+
+/* Whether to do it once more, for the `turn`th time: not on a machine so busy that this has taken half a minute. */
+static inline int again(size_t turn, size_t count)
+{
+    static time_t begin;
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    if (turn == 0)
+        begin = now.tv_sec;
+    return turn < count && now.tv_sec - begin < 30;
 }
 
 /* How many bytes of a range are mappings of the engine's memfds. */

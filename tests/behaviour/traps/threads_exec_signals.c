@@ -27,7 +27,7 @@ int main(void)
     pthread_t thread[2];
     char *quiet = memory(32 * MB, 5);
     forbid_ptrace();
-    for (size_t turn = 0; turn < often(60); turn++) {
+    for (size_t turn = 0; again(turn, often(60)); turn++) {
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {

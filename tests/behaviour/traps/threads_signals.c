@@ -122,7 +122,7 @@ int main(void)
     unseal();
     for (int i = 0; i < N; i++)
         CHECK(pthread_create(&thread[i], NULL, work[i], &turns) == 0);
-    for (int turn = 0; turn < 20; turn++) {
+    for (size_t turn = 0; again(turn, 20); turn++) {
         seals += call_seal() == 0;
         flashfork_preload_unseal();
     }

@@ -38,7 +38,7 @@ int main(void)
         *(uint64_t *)(memory_of_all + (size_t)block * 2 * MB) = 0;
     live(NULL);
     /* A seal may be refused, where threads come faster than they can be stopped. */
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (size_t turn = 0; again(turn, TURNS); turn++) {
         call_seal();
         if (in_clone())
             _exit(0);
