@@ -133,11 +133,12 @@ fn check_arithmetic(outcome: &Outcome) {
             assert!(per_round.iter().all(|&n| n >= 1));
         }
     }
-    // A cycle holds its call: sample by sample, because both come from the same clone.
+    // A cycle holds its call: sample by sample, because both come from the same clone. Records keep three digits or so,
+    // which are the same if the call took nearly all of it.
     let of = |measure| single(outcome, move |record| text(record, "measure") == measure);
     for (call, cycle) in of("call").zip(of("cycle")) {
         assert_eq!((&call.method, &call.chosen["size"]), (&cycle.method, &cycle.chosen["size"]));
-        assert!(call.samples.iter().zip(&cycle.samples).all(|(call, cycle)| call < cycle));
+        assert!(call.samples.iter().zip(&cycle.samples).all(|(call, cycle)| call <= cycle));
     }
 }
 
