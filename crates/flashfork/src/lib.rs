@@ -4,7 +4,7 @@
 //! use flashfork::{Forked, SealOptions};
 //! let warm = std::hint::black_box(vec![1u8; 1 << 30]); // whatever takes long to prepare
 //! let report = flashfork::seal(&SealOptions::default())?;
-//! println!("{} MB sealed in {:?}", report.sealed_bytes >> 20, report.elapsed);
+//! println!("{report}");
 //! // SAFETY: this program has one thread.
 //! match unsafe { flashfork::fork()? } {
 //!     Forked::Child => std::process::exit(i32::from(warm[7] != 1)),

@@ -2,6 +2,7 @@
 
 use crate::{SealError, allocator};
 use flashfork_core::{self as core, never_seal::Reason};
+use std::fmt;
 use std::time::Duration;
 
 pub use flashfork_core::Pages;
@@ -22,7 +23,7 @@ pub struct SealOptions {
     pub trust: Vec<std::path::PathBuf>,
 }
 
-/// What a seal did.
+/// What a seal did; displayed in one line, and by `{:#}` with a line for each VMA.
 #[derive(Clone, Debug)]
 pub struct SealReport {
     /// Bytes sealed by this call.
@@ -58,7 +59,7 @@ pub struct Pauses {
     pub longest: Duration,
 }
 
-/// What became of one VMA.
+/// What became of one VMA; displayed in one line.
 #[derive(Clone, Debug)]
 pub struct VmaReport {
     /// Addresses.
@@ -69,7 +70,8 @@ pub struct VmaReport {
     pub sealed_bytes: u64,
     /// Bytes sealed before, and still.
     pub kept_bytes: u64,
-    /// Why it, or the rest of it, was not sealed. `None` too for memory that was never written.
+    /// Why it, or the rest of it, was not sealed; of a VMA that was sealed, why a part is left, as [`Reason::Excluded`]
+    /// where the engine's own data lie in it. `None` too for memory that was never written.
     pub reason: Option<Reason>,
 }
 
@@ -122,6 +124,51 @@ impl VmaReport {
             sealed_bytes: r.sealed,
             kept_bytes: r.kept,
             reason: r.reason,
+        }
+    }
+}
+
+impl fmt::Display for SealReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mb = |bytes: u64| bytes >> 20;
+        write!(
+            f,
+            "{} MB sealed in {:.1?}, {} MB of them on 2 MB pages",
+            mb(self.sealed_bytes),
+            self.elapsed,
+            mb(self.huge_bytes)
+        )?;
+        write!(
+            f,
+            "; {} MB held no page before; at most {} MB of extra memory",
+            mb(self.filled_bytes),
+            mb(self.peak_extra_bytes)
+        )?;
+        if self.pauses.count > 0 {
+            write!(f, "; threads stopped {} times, {:.1?} at most", self.pauses.count, self.pauses.longest)?;
+        }
+        if let Some(reason) = self.cut_short {
+            write!(f, "; ended early: {}", reason.row().what)?;
+        }
+        if f.alternate() {
+            self.vmas.iter().try_for_each(|vma| write!(f, "\n{vma}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for VmaReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sealed = self.sealed_bytes + self.kept_bytes;
+        write!(f, "{:x}-{:x}", self.range.start, self.range.end)?;
+        if !self.name.is_empty() {
+            write!(f, " {}", self.name)?;
+        }
+        match self.reason.map(Reason::row) {
+            None if sealed == 0 => write!(f, ": never written"),
+            None => write!(f, ": {} KB sealed", sealed >> 10),
+            Some(row) if sealed == 0 => write!(f, ": left: {}", row.what),
+            Some(row) => write!(f, ": {} KB sealed; of the rest, left: {}", sealed >> 10, row.what),
         }
     }
 }

@@ -29,6 +29,28 @@ fn the_report_adds_up_and_names_what_was_left() {
 }
 
 #[test]
+fn the_report_reads_well_and_what_is_sealed_is_called_so() {
+    in_child(|| {
+        let memory = populated(SIZE, libc::MADV_NORMAL);
+        let at = memory.as_ptr() as usize;
+        flashfork::exclude(memory[SIZE / 2..].as_ptr(), 4096).unwrap();
+        let report = seal();
+        let (line, all) = (report.to_string(), format!("{report:#}"));
+        assert!(line.starts_with(&format!("{} MB sealed in ", report.sealed_bytes >> 20)), "{line}");
+        assert!(!line.contains('\n') && all.starts_with(&line), "{all}");
+        assert_eq!(all.lines().count(), 1 + report.vmas.len());
+        let with_hole = report.vmas.iter().find(|vma| vma.range.contains(&at)).unwrap();
+        let left = with_hole.reason.expect("a page is excluded").row().what;
+        let words = format!(" {} KB sealed; of the rest, left: {left}", with_hole.sealed_bytes >> 10);
+        assert!(with_hole.to_string().ends_with(&words), "{with_hole}");
+        let stack = report.vmas.iter().find(|vma| vma.name == "[stack]").unwrap();
+        let words =
+            format!("{:x}-{:x} [stack]: left: {}", stack.range.start, stack.range.end, Reason::Stack.row().what);
+        assert_eq!(stack.to_string(), words);
+    });
+}
+
+#[test]
 fn clones_are_counted_apart_before_and_after_the_seal() {
     in_child(|| {
         let clone = || {
