@@ -134,7 +134,8 @@ struct flashfork_seal_options {
      */
     uint32_t pages;
     /**
-     * Not 0: the caller vouches that nothing in the process relies on MADV_DONTNEED giving zeros.
+     * Not 0: the caller vouches that no runtime in the process (Go) relies on MADV_DONTNEED giving zeros, and asks for
+     * it by system calls of its own.
      */
     uint32_t trust_allocator;
     /**
@@ -276,7 +277,8 @@ struct flashfork_snapshot_options {
      */
     uint32_t close_new;
     /**
-     * Not 0: the caller vouches that nothing in the process relies on MADV_DONTNEED giving zeros.
+     * Not 0: the caller vouches that no runtime in the process (Go) relies on MADV_DONTNEED giving zeros, and asks for
+     * it by system calls of its own.
      */
     uint32_t trust_allocator;
     /**
@@ -383,7 +385,7 @@ extern "C" {
  *
  * Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are
  * correct: EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a
- * userfaultfd …; seal without it), EOPNOTSUPP (an allocator relies on MADV_DONTNEED giving zeros), ENOMEM (memory or
+ * userfaultfd …; seal without it), EOPNOTSUPP (a runtime relies on MADV_DONTNEED giving zeros), ENOMEM (memory or
  * mappings are short), EFBIG (a hard RLIMIT_FSIZE), EALREADY (called within itself), EINVAL (wrong options), or what a
  * system call gave.
  */

@@ -40,7 +40,8 @@ pub struct CVmaReport {
 pub struct CSealOptions {
     /// FLASHFORK_PAGES_AUTO or FLASHFORK_PAGES_SMALL.
     pub pages: u32,
-    /// Not 0: the caller vouches that nothing in the process relies on MADV_DONTNEED giving zeros.
+    /// Not 0: the caller vouches that no runtime in the process (Go) relies on MADV_DONTNEED giving zeros, and asks for
+    /// it by system calls of its own.
     pub trust_allocator: u32,
     /// Called once for every mapping, in order of address, when the seal is over. The report and its texts are valid
     /// during the call only. May be NULL.
@@ -179,7 +180,7 @@ pub(crate) unsafe fn strings(list: *const *const c_char) -> Vec<OsString> {
 ///
 /// Returns 0, or -1 with `errno` and a text from `flashfork_last_error`; memory is then as it was, and forks are
 /// correct: EBUSY (the process holds something that forbids sealing: other threads, an io_uring, AIO, KVM, a
-/// userfaultfd …; seal without it), EOPNOTSUPP (an allocator relies on MADV_DONTNEED giving zeros), ENOMEM (memory or
+/// userfaultfd …; seal without it), EOPNOTSUPP (a runtime relies on MADV_DONTNEED giving zeros), ENOMEM (memory or
 /// mappings are short), EFBIG (a hard RLIMIT_FSIZE), EALREADY (called within itself), EINVAL (wrong options), or what a
 /// system call gave.
 ///

@@ -26,7 +26,8 @@ pub struct CSnapshotOptions {
     pub keep_count: usize,
     /// Not 0: a restore closes descriptors that weren't open when the snapshot was taken.
     pub close_new: u32,
-    /// Not 0: the caller vouches that nothing in the process relies on MADV_DONTNEED giving zeros.
+    /// Not 0: the caller vouches that no runtime in the process (Go) relies on MADV_DONTNEED giving zeros, and asks for
+    /// it by system calls of its own.
     pub trust_allocator: u32,
     /// Must be 0.
     pub reserved: [u64; 4],

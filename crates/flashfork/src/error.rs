@@ -17,10 +17,12 @@ pub enum SealError {
          memory is unchanged and forks are correct", cure = crate::cure(Reason::SystemCalls).unwrap_or_default()
     )]
     Code(String),
-    /// An allocator or runtime in this process gives memory back with `MADV_DONTNEED` and trusts it to read zeros.
+    /// A runtime in this process gives memory back with `MADV_DONTNEED`, trusts it to read zeros, and makes that call
+    /// without libc, where the engine would see it.
     #[error(
-        "refused: {0} is in this process and relies on MADV_DONTNEED giving zeros, which sealed memory doesn't; \
-         run the program under `flashfork run`, whose shim sees to that; memory is unchanged and forks are correct"
+        "refused: {0} is in this process, relies on MADV_DONTNEED giving zeros, which sealed memory doesn't, and makes \
+         its system calls itself (docs/SYSTEM_CALLS.md); leave it out, load it in a program that is not sealed, or vouch \
+         for it by `trust_allocator` and its file by `trust`; memory is unchanged and forks are correct"
     )]
     Allocator(&'static str),
     /// The engine was called from within itself, as from a signal handler.

@@ -13,8 +13,8 @@ pub use flashfork_core::threads::Threads;
 pub struct SealOptions {
     /// Which pages the sealed memory is made of.
     pub pages: Pages,
-    /// The caller vouches that nothing in this process relies on `MADV_DONTNEED` giving zeros, or that it calls
-    /// [`seal`] under the shim.
+    /// The caller vouches that no runtime in this process (Go) relies on `MADV_DONTNEED` giving zeros, and asks for it
+    /// by system calls of its own. The file with such calls must be among `trust`, too.
     pub trust_allocator: bool,
     /// What to do about other threads. What is set here holds for later calls of [`unseal`] too.
     pub threads: Threads,

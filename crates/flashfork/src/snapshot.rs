@@ -15,9 +15,8 @@ pub struct SnapshotOptions<'a> {
     pub keep: &'a [std::ops::Range<usize>],
     /// Close descriptors that weren't open when the snapshot was taken (at most 4,096 were).
     pub close_new: bool,
-    /// The caller vouches that nothing in this process relies on `MADV_DONTNEED` giving zeros, or that the shim is
-    /// there. Without it, large memory in a process with such a runtime (Go) is copied and compared instead of sealed,
-    /// which takes longer.
+    /// As [`SealOptions::trust_allocator`](crate::SealOptions::trust_allocator). Without it, large memory in a process
+    /// with such a runtime is copied and compared instead of sealed, which takes longer.
     pub trust_allocator: bool,
 }
 
