@@ -80,7 +80,7 @@ fn no_work(script: &Path, by: &Path, named: Option<&str>) -> Error {
         "warm the program that it starts".into()
     };
     let why = format!(
-        "is a script for {by}: that, and nothing of what the script does, would be kept; {cure}, or say `--ready main` if that is what you want"
+        "is a script for {by}: that, and nothing of what the script does, would be kept; {cure}, or have it ready before `main` if that is what you want (--ready main; FLASHFORK_READY_MAIN in C)"
     );
     Error::Unfit { program: path.to_string(), why }
 }

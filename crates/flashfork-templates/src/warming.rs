@@ -113,12 +113,12 @@ const REPLACED: &str = "let go of flashfork before it was ready: it has gone on 
 
 fn refused(reason: u8) -> String {
     if reason == Reason::Threads as u8 {
-        return "can't be a template: at its ready point it has other threads, which clones would lack; have it, or the library that starts them, start them later (OMP_NUM_THREADS=1 helps with some), or warm it with --ready main".into();
+        return "can't be a template: at its ready point it has other threads, which clones would lack; have it, or the library that starts them, start them later (OMP_NUM_THREADS=1 helps with some), or have it ready before `main` (--ready main; FLASHFORK_READY_MAIN in C)".into();
     }
     let row = TABLE.get(usize::from(reason));
     let what = row.map_or("something that can't be cloned", |row| row.what);
     let why = row.map_or_else(String::new, |row| format!(" ({})", row.why));
     format!(
-        "can't be a template: at its ready point it has {what}{why}; make it ready earlier, `--ready main`, or without them"
+        "can't be a template: at its ready point it has {what}{why}; make it ready without them, or earlier (before `main`: --ready main; FLASHFORK_READY_MAIN in C)"
     )
 }
