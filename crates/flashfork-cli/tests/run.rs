@@ -1,7 +1,8 @@
 //! `flashfork run` on real programs. The shim is built here when it isn't there yet.
 
 use assert_cmd::Command;
-use predicates::str::contains;
+use predicates::prelude::PredicateBooleanExt;
+use predicates::str::{contains, ends_with};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -75,6 +76,11 @@ fn engine_fork_seals_nothing() {
 fn the_summary_is_said_in_a_pipe_when_it_is_asked_for() {
     run().args(["--", "true"]).assert().success().stderr("");
     run().args(["--summary", "--", "true"]).assert().success().stderr("flashfork: no forks\n");
+    run()
+        .args(["--summary", "--engine", "seal", "--", "/usr/bin/python3", "-c", PYTHON])
+        .assert()
+        .success()
+        .stderr(contains(" MB sealed in ").and(ends_with("(explained in docs/RUN.md)\n")));
     run().args(["--summary", "--quiet", "--", "true"]).assert().code(2);
 }
 
@@ -90,6 +96,7 @@ fn exit_codes_are_passed_on() {
     run().args(["--", "/nonexistent/program"]).assert().code(127).stderr(contains("/nonexistent/program"));
     run().args(["--", "no-such-program"]).assert().code(127).stderr(contains("not found in PATH"));
     run().args(["--", "/etc/passwd"]).assert().code(126).stderr(contains("Permission denied"));
+    run().args(["--", "/etc"]).assert().code(126).stderr(contains("can't run '/etc': it is a directory"));
 }
 
 #[test]

@@ -123,8 +123,9 @@ fn find(name: &OsStr, paths: &OsStr) -> Result<PathBuf, Error> {
     if name.as_encoded_bytes().contains(&b'/') {
         let path = PathBuf::from(name);
         let about = path.metadata().map_err(Error::file("run", name))?;
-        if !about.is_file() || !runs(&path) {
-            return Err(Error::Run { program: name.display().to_string(), why: "it is no executable file".into() });
+        if !runs(&path) {
+            let why = if about.is_dir() { "it is a directory" } else { "it is no executable file" };
+            return Err(Error::Run { program: name.display().to_string(), why: why.into() });
         }
         return Ok(path);
     }

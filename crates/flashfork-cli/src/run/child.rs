@@ -13,6 +13,7 @@ use rustix::process::{
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
@@ -146,9 +147,14 @@ fn as_found(blocked: &SigSet) -> std::io::Result<()> {
 }
 
 fn not_started(name: &OsStr, e: &std::io::Error) -> Outcome {
+    let with_path = name.as_encoded_bytes().contains(&b'/');
     let (code, why) = match e.kind() {
-        std::io::ErrorKind::NotFound if !name.as_encoded_bytes().contains(&b'/') => (127, "not found in PATH".into()),
+        std::io::ErrorKind::NotFound if !with_path => (127, "not found in PATH".into()),
         std::io::ErrorKind::NotFound => (127, "no such file".into()),
+        // The kernel only says that permission is denied.
+        std::io::ErrorKind::PermissionDenied if with_path && Path::new(name).is_dir() => {
+            (126, "it is a directory".into())
+        }
         _ => (126, e.to_string()),
     };
     Outcome::NotStarted { code, why: format!("can't run '{}': {why}", name.display()) }

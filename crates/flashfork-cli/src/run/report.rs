@@ -149,7 +149,8 @@ impl Report {
             parts.push(format!("{} seals failed: {error}", self.errors));
         }
         parts.extend(model.and_then(|m| self.beside_thp(m)));
-        parts.join("; ")
+        let text = parts.join("; ");
+        if parts.len() > 1 { text + " (explained in docs/RUN.md)" } else { text }
     }
 
     /// "312 forks, 5.9 ms → 24 µs each"; the first figure is the model's where the process sealed before it ever
@@ -249,14 +250,17 @@ fn earned_back(price: f64, gain: f64) -> Option<String> {
     }
 }
 
+/// How a program's heap gets them (glibc 2.35 and later).
+const THP: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+
 /// By the number of forks from which on a seal pays against THP, if it ever does.
 fn beside_thp(forks: u64, pays: Option<u64>) -> Option<String> {
     match pays {
         Some(pays) if forks >= pays => None,
         Some(pays) => Some(format!(
-            "so few forks would have been faster on transparent huge pages: against them a seal pays from about {pays} forks on, not counting writes"
+            "so few forks would have been faster on transparent huge pages ({THP}): against them a seal pays from about {pays} forks on, not counting writes"
         )),
-        None => Some("forks would have been as fast on transparent huge pages, not counting writes".into()),
+        None => Some(format!("forks would have been as fast on transparent huge pages ({THP}), not counting writes")),
     }
 }
 
