@@ -39,11 +39,16 @@ pub struct Target {
     pub measured: Option<Ratio>,
 }
 
-/// The targets as a table.
+/// The targets as a table, and where to read on if some are missed.
 pub fn render(targets: &[Target]) -> String {
     let rows: Vec<Vec<String>> = targets.iter().map(Target::row).collect();
-    table::render(&["what", "target", "measured (95 %)", "met?"], &rows, 1)
+    let table = table::render(&["what", "target", "measured (95 %)", "met?"], &rows, 1);
+    let missed = targets.iter().any(|target| target.verdict() == MISSED);
+    if missed { format!("{table}\ndocs/FIGURES.md says what is known to miss its target, and why.") } else { table }
 }
+
+/// The verdict on a promise that was not kept.
+const MISSED: &str = "no";
 
 impl Target {
     /// The cells of its table row: what, target, measured, met?
@@ -67,7 +72,7 @@ impl Target {
         };
         match (holds(found.interval.low), holds(found.interval.high)) {
             (true, true) => "yes",
-            (false, false) => "no",
+            (false, false) => MISSED,
             _ => "too close",
         }
     }
@@ -121,6 +126,13 @@ mod tests {
         assert_eq!(show(Unit::SecondsPerGb, 0.45, 0.5), "0.45–0.50 s/GB");
         assert_eq!(show(Unit::Bytes, 2e6, 1e7), "1.9–9.5 MB");
         assert_eq!(show(Unit::Bytes, 3072.0, 1e7), "3 KB–9.5 MB");
+    }
+
+    #[test]
+    fn a_missed_target_comes_with_a_place_to_read_on() {
+        let (met, missed) = (target(Bound::AtMost(1.3), 1.0, 1.2), target(Bound::AtMost(1.3), 1.4, 1.5));
+        assert!(!render(std::slice::from_ref(&met)).contains("FIGURES"));
+        assert!(render(&[met, missed]).ends_with("and why."));
     }
 
     #[test]
