@@ -20,6 +20,7 @@ case $version in
 *) compatible=${version%%.*} ;;
 esac
 
+echo "Building the C library ($profile), shared and static ..."
 "$CARGO" rustc --quiet --lib --profile "$profile" --crate-type cdylib,staticlib -- \
     -C link-arg="-Wl,-soname,libflashfork.so.$compatible"
 
