@@ -3,6 +3,7 @@
 use super::hooks::{FOLLOWED, HOOKS};
 use super::rewrite::restore;
 use super::site::Want;
+use super::stub::Ways;
 use crate::answers::exec::{LEAVING, came_back};
 use crate::arena::Arena;
 use crate::stack::roomy;
@@ -238,9 +239,9 @@ pub fn address() -> usize {
     enter as *const () as usize
 }
 
-/// Where the stubs' way back is.
-pub fn way_back() -> usize {
-    after as *const () as usize
+/// Where stubs lead, and back.
+pub fn ways() -> Ways {
+    Ways { enter: address(), back: after as *const () as usize }
 }
 
 /// A task that was made is on its way, and if it was to become another program first, it has.

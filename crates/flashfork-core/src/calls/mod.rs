@@ -87,7 +87,7 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
     CODE.know_none();
     let mut parents_are_seen = true;
     for library in found.libraries() {
-        let places = match rewrite(library, &found, enter::address(), buf, wanted, &executes) {
+        let places = match rewrite(library, &found, enter::ways(), buf, wanted, &executes) {
             // Whatever is in the way, its calls are found by crate::code then, and the process is refused for them.
             Err(e) if library.kind == Part::Runtime && e != Errno::EAGAIN => continue,
             places => places?,

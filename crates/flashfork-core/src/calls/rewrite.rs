@@ -1,9 +1,8 @@
 //! Has the calls of a library lead to stubs, and back to the kernel.
 
-use super::enter::way_back;
 use super::found::{Found, Library, Part, code_of};
 use super::site::{self, JUMP, SYSCALL, Site, Unclear, Want};
-use super::stub::{self, Page};
+use super::stub::{self, Page, Ways};
 use super::write::Writer;
 use crate::proc::vma::{self, Kind};
 use crate::range::Range;
@@ -44,18 +43,18 @@ impl Places {
     }
 }
 
-/// Has all places of a library lead to stubs, and from there to the entry at `own`. `executes` tells whether another
+/// Has all places of a library lead to stubs, and from there as `ways` says. `executes` tells whether another
 /// thread is about to execute in a range.
 pub fn rewrite(
     library: &Library,
     found: &Found,
-    own: usize,
+    ways: Ways,
     buf: &mut [u8],
     wanted: impl Fn(u32) -> Want,
     executes: impl Fn(Range) -> bool,
 ) -> Result<Places> {
     let mut places = Places { jumps: [Jump::default(); MAX_SITES], count: 0 };
-    let mut page = Page::new(place_near(library, buf)?, own, way_back());
+    let mut page = Page::new(place_near(library, buf)?, ways);
     let (mut busy, mut another) = (false, false);
     let start = library.code.start;
     {
@@ -64,7 +63,7 @@ pub fn rewrite(
         let mut add = |site: Site, line: &[u8], entry: Option<usize>| {
             let unclear = Unclear(site.at);
             let (at, call) = (start + site.at, start + site.at + site.line);
-            if entry == Some(own) {
+            if entry == Some(ways.enter) {
                 return places.push(at, line, None).ok_or(unclear);
             }
             // Another copy of the engine, in a library or in the shim, has been here: it stays so for what it has
@@ -249,7 +248,7 @@ mod tests {
     #[test]
     fn bytes_that_look_like_a_jump_to_a_page_of_stubs_are_none() {
         let at = scratch::temporary(2 * PAGE).unwrap();
-        let mut page = Page::new(at + PAGE, 0x1234, 1);
+        let mut page = Page::new(at + PAGE, Ways { enter: 0x1234, back: 1 });
         let line = [0xb8, 28, 0, 0, 0];
         let stub = page.add(&line, at + line.len() + SYSCALL.len()).unwrap();
         // SAFETY: the second of the pages just mapped.

@@ -21,6 +21,15 @@ const WORDS: &[u8; 16] = b"flashfork calls1";
 const LOAD: [u8; 3] = [0x48, 0x8d, 0x0d];
 const GO: [u8; 2] = [0xff, 0x25];
 
+/// Where stubs lead: two functions of one copy of the engine.
+#[derive(Clone, Copy)]
+pub struct Ways {
+    /// From a site.
+    pub enter: usize,
+    /// And back to it, after a call that the stub has made itself.
+    pub back: usize,
+}
+
 /// A page of stubs as it is put together; it will lie at `at`.
 pub struct Page {
     pub at: usize,
@@ -29,12 +38,12 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty page whose stubs lead to `enter`, and back through `after`.
-    pub fn new(at: usize, enter: usize, after: usize) -> Page {
+    /// An empty page.
+    pub fn new(at: usize, ways: Ways) -> Page {
         let mut page = Page { at, bytes: [0xcc; PAGE], used: HEADER };
-        page.bytes[..8].copy_from_slice(&enter.to_ne_bytes());
+        page.bytes[..8].copy_from_slice(&ways.enter.to_ne_bytes());
         page.bytes[8..HEAD].copy_from_slice(WORDS);
-        page.bytes[HEAD..HEADER].copy_from_slice(&after.to_ne_bytes());
+        page.bytes[HEAD..HEADER].copy_from_slice(&ways.back.to_ne_bytes());
         page
     }
 
@@ -118,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_stub_is_read_as_it_was_written() {
-        let mut page = Page::new(0x7000_0000, 0x5555_5555_0000, 1);
+        let mut page = Page::new(0x7000_0000, Ways { enter: 0x5555_5555_0000, back: 1 });
         let line = [0xb8, 28, 0, 0, 0, 0x48, 0x89, 0xf7];
         let first = page.add(&line, 0x7100_0010).unwrap();
         let second = page.add(&line[..5], 0x6fff_0000).unwrap();
@@ -134,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_page_that_is_full_says_so() {
-        let mut page = Page::new(0x7000_0000, 1, 1);
+        let mut page = Page::new(0x7000_0000, Ways { enter: 1, back: 1 });
         let mut count = 0;
         while page.add(&[0x90; LINE], 0x7000_2000).is_some() {
             count += 1;
