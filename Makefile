@@ -46,8 +46,9 @@ bench: build
 	@scripts/need-packages $(BENCH_PACKAGES)
 	@FLASHFORK=$(FLASHFORK) scripts/measure $(RUNS)
 
-# Tables and pictures in documents, of the records.
+# Tables and pictures in documents, of the records, which are packed first.
 figures:
+	UPDATE=1 $(CARGO) test --locked -p flashfork-bench --test records
 	UPDATE=1 $(CARGO) test --locked -p flashfork-bench --test documents
 
 # Clones of Linux guests on nested KVM in the lab: some minutes, emulated. Only ratios of like with like mean something there.
