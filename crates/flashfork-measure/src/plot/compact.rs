@@ -5,13 +5,16 @@ use std::fmt::Write;
 /// What all labels are written in.
 const FONT: &str = r#" font-family="sans-serif""#;
 
-/// Leaves out of plotters' SVG what says nothing: opacity 1, digits behind a hundredth of a pixel, line ends around a
-/// label. What it says many times is said once: the font, a dashed line, which comes dash by dash, and a box with a
-/// border, which comes as two.
+/// What is so unless something else is said.
+const DEFAULTS: [&str; 3] = [r#" opacity="1""#, r#" stroke-width="1""#, r#" text-anchor="start""#];
+
+/// Leaves out of plotters' SVG what says nothing: attributes that are so anyway, digits behind a hundredth of a pixel,
+/// line ends around a label. What it says many times is said once: the font, a dashed line, which comes dash by dash,
+/// a box with a border, which comes as two, and what boxes or labels in a row look like.
 pub fn compact(svg: &str) -> String {
     let mut out = String::with_capacity(svg.len());
-    let mut lines =
-        svg.lines().map(|line| hundredths(&line.replace(FONT, "").replace(r#" opacity="1""#, ""))).peekable();
+    let short = |line: &str| DEFAULTS.iter().fold(line.replace(FONT, ""), |line, default| line.replace(default, ""));
+    let mut lines = svg.lines().map(|line| hundredths(&short(line))).peekable();
     while let Some(line) = lines.next() {
         if let Some((style, first)) = dash(&line) {
             let mut path = format!("M{first}");
@@ -33,7 +36,64 @@ pub fn compact(svg: &str) -> String {
             let _ = writeln!(out, "{line}");
         }
     }
+    rows(&out)
+}
+
+/// Boxes in a row that look alike become one path, and such labels a group.
+fn rows(svg: &str) -> String {
+    let mut out = String::with_capacity(svg.len());
+    let mut lines = svg.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some((look, mut path)) = outline(line) {
+            while let Some((_, next)) = lines.peek().and_then(|line| outline(line)).filter(|(other, _)| *other == look)
+            {
+                path += &next;
+                lines.next();
+            }
+            let _ = writeln!(out, r#"<path {look} d="{path}"/>"#);
+        } else if let Some((look, at, text)) = label(line) {
+            let mut labels = format!("<text {at}{text}\n");
+            let mut one = true;
+            while let Some((_, at, text)) =
+                lines.peek().and_then(|line| label(line)).filter(|(other, ..)| *other == look)
+            {
+                let _ = writeln!(labels, "<text {at}{text}");
+                lines.next();
+                one = false;
+            }
+            let _ = if one { writeln!(out, "{line}") } else { writeln!(out, "<g {look}>\n{labels}</g>") };
+        } else {
+            let _ = writeln!(out, "{line}");
+        }
+    }
     out
+}
+
+/// How a box looks, and the path around it.
+fn outline(line: &str) -> Option<(&str, String)> {
+    let mut rest = line.strip_prefix("<rect ")?;
+    let [x, y, width, height] = ["x", "y", "width", "height"].map(|name| attribute(&mut rest, name));
+    let (x, y, width, height) = (x?, y?, width?, height?);
+    Some((rest.strip_suffix("/>")?, format!("M{x},{y}h{width}v{height}h-{width}z")))
+}
+
+/// How a label looks, where it is, and the rest of it from the end of its attributes on.
+fn label(line: &str) -> Option<(&str, &str, &str)> {
+    let line = line.strip_prefix("<text ")?;
+    let (attributes, _) = line.split_once('>')?;
+    let mut look = attributes;
+    attribute(&mut look, "x")?;
+    attribute(&mut look, "y")?;
+    attribute(&mut look, "dy");
+    let at = attributes[..attributes.len() - look.len()].trim_end();
+    (!look.is_empty()).then_some((look, at, &line[attributes.len()..]))
+}
+
+/// Takes the attribute off `rest` if that begins with it, and gives its value.
+fn attribute<'a>(rest: &mut &'a str, name: &str) -> Option<&'a str> {
+    let (value, after) = rest.strip_prefix(name)?.strip_prefix("=\"")?.split_once('"')?;
+    *rest = after.trim_start();
+    Some(value)
 }
 
 /// Style and points of a line without a fill.
@@ -76,21 +136,34 @@ mod tests {
         let svg = r##"<svg width="9" height="9">
 <rect x="1" y="2" width="3" height="4" opacity="1" fill="#FFECBE" stroke="none"/>
 <rect x="1" y="2" width="3" height="4" opacity="1" fill="none" stroke="#C8C8C8"/>
-<text x="8" y="8" font-family="sans-serif" font-size="9.67741935483871" opacity="1" fill="#222222">
+<text x="8" y="8" text-anchor="start" font-family="sans-serif" font-size="9.67741935483871" opacity="1" fill="#222222">
 1.2345 ms
 </text>
 <polyline fill="none" opacity="1" stroke="#595959" stroke-width="1" points="90,332 90,337 "/>
 <polyline fill="none" opacity="1" stroke="#595959" stroke-width="1" points="95,332 95,337 "/>
 <polyline fill="none" opacity="1" stroke="#000000" stroke-width="1" points="95,332 95,337 "/>
 <circle cx="3" cy="4" r="3" opacity="0.5" fill="#222222"/>
+<rect x="1" y="2" width="3" height="4" opacity="1" fill="#FFFFFF" stroke="none"/>
+<rect x="5" y="2" width="3" height="4" opacity="1" fill="#FFFFFF" stroke="none"/>
+<text x="1" y="8" dy="0.5ex" font-family="sans-serif" font-size="9" opacity="1" fill="#222222">
+1
+</text>
+<text x="5" y="8" dy="0.5ex" font-family="sans-serif" font-size="9" opacity="1" fill="#222222">
+2 &gt; 1
+</text>
 </svg>
 "##;
         let want = r##"<svg font-family="sans-serif" width="9" height="9">
-<rect x="1" y="2" width="3" height="4" fill="#FFECBE" stroke="#C8C8C8"/>
+<path fill="#FFECBE" stroke="#C8C8C8" d="M1,2h3v4h-3z"/>
 <text x="8" y="8" font-size="9.67" fill="#222222">1.2345 ms</text>
-<path fill="none" stroke="#595959" stroke-width="1" d="M90,332 90,337M95,332 95,337"/>
-<path fill="none" stroke="#000000" stroke-width="1" d="M95,332 95,337"/>
+<path fill="none" stroke="#595959" d="M90,332 90,337M95,332 95,337"/>
+<path fill="none" stroke="#000000" d="M95,332 95,337"/>
 <circle cx="3" cy="4" r="3" opacity="0.5" fill="#222222"/>
+<path fill="#FFFFFF" stroke="none" d="M1,2h3v4h-3zM5,2h3v4h-3z"/>
+<g font-size="9" fill="#222222">
+<text x="1" y="8" dy="0.5ex">1</text>
+<text x="5" y="8" dy="0.5ex">2 &gt; 1</text>
+</g>
 </svg>
 "##;
         assert_eq!(compact(svg), want);
