@@ -10,7 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Once;
-use std::time::{Duration, Instant};
+
+#[path = "../../../flashfork-templates/tests/common/process.rs"]
+mod process;
+pub use process::{kill, until};
 
 pub struct Place(tempfile::TempDir);
 
@@ -192,27 +195,11 @@ pub fn line(output: &Output) -> &str {
     text.trim_end()
 }
 
-pub fn kill(pid: i32, signal: i32) {
-    // SAFETY: takes numbers.
-    unsafe { libc::kill(pid, signal) };
-}
-
 pub fn signal(child: &Child, signal: i32) {
     kill(i32::try_from(child.id()).unwrap(), signal);
 }
 
-/// Until something is so; not for ever.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// The state of a process as `ps` shows it; `None` when it is gone or only waits to be waited for.
 pub fn state(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let state = stat.rsplit_once(") ")?.1.chars().next()?;
-    (state != 'Z' && state != 'X').then_some(state)
+    process::state(pid).filter(|state| !['Z', 'X'].contains(state))
 }

@@ -1,5 +1,8 @@
 //! A directory of names of its own, with the shim.
-#![allow(dead_code)] // each test program uses a part
+#![allow(dead_code, unused_imports)] // each test program uses a part
+
+mod process;
+pub use process::{kill, state, until};
 
 use flashfork_templates::{Clone, Directory, Name, Run, State, Template, Warm};
 use std::fs::File;
@@ -8,7 +11,6 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
-use std::time::{Duration, Instant};
 
 pub struct Place {
     pub home: tempfile::TempDir,
@@ -100,24 +102,4 @@ pub fn first_line(output: &mut File) -> String {
         line.push(char::from(byte[0]));
     }
     line
-}
-
-pub fn kill(pid: i32, signal: i32) {
-    // SAFETY: takes numbers.
-    unsafe { libc::kill(pid, signal) };
-}
-
-/// Until something is so; not for ever.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// The state of a process as `ps` shows it; `None` when it is gone.
-pub fn state(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
 }
