@@ -4,13 +4,11 @@
 //! searched for jumps, calls and addresses, and all its data for addresses, that lead to the middle of those functions
 //! whose system calls are harmless otherwise.
 
+use super::distances::{BEHIND, Distances, Lookup, PLACES, ROUND};
 use super::instruction::Instruction;
 use super::memory::{Memory, WINDOW};
 use super::{Code, is_instruction};
 use crate::range::Range;
-use core::arch::x86_64::{
-    __m128i, _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
-};
 
 /// Most parts of one object in whose middle nothing may get.
 const PARTS: usize = 2048;
@@ -19,10 +17,16 @@ const WAYS: usize = 4096;
 /// Bits by which most addresses are told to be in none of the parts, and bytes that one stands for.
 const BITS: usize = 1 << 16;
 const GRAIN: usize = 64;
+/// Most ways that one distance or constant may be.
+const WAYS_OF_ONE: usize = 3;
 /// Most found in one window before they are looked at more closely.
 const FOUND: usize = 256;
-/// The last byte of a window at which an instruction is looked for is as far from its end.
-const TAIL: usize = 32;
+/// Bytes of code within which few distances lead to one place.
+const STRETCH: usize = 32 << 10;
+/// Bytes of an instruction before the 4 that are looked for.
+const BEFORE: usize = 7;
+/// Places that are farther apart are told from each other, as long as there aren't too many.
+const APART: usize = 64 << 10;
 
 /// A way into the middle of a part.
 #[derive(Clone, Copy)]
@@ -38,6 +42,9 @@ pub struct Entries {
     bits: [u64; BITS / 64],
     parts: [Range; PARTS],
     count: usize,
+    /// The few places that hold all parts, once they are searched for.
+    places: [Range; PLACES],
+    place_count: usize,
     ways: [Way; WAYS],
     way_count: usize,
 }
@@ -98,11 +105,36 @@ impl Entries {
         Ok(())
     }
 
-    /// Searches all code and data of an object.
-    pub fn search(&mut self, memory: &mut impl Memory, code: &Code) -> Result<(), Failed> {
+    /// Sorts the parts, and makes few places of them.
+    fn gather(&mut self) {
         self.parts[..self.count].sort_unstable_by_key(|part| part.start);
+        let mut apart = APART;
+        while !self.gather_within(apart) {
+            apart *= 2;
+        }
+    }
+
+    /// Makes one place of parts that are no farther apart than this. False: there are too many.
+    fn gather_within(&mut self, apart: usize) -> bool {
+        self.place_count = 0;
+        for part in &self.parts[..self.count] {
+            match self.places[..self.place_count].last_mut() {
+                Some(last) if part.start <= last.end + apart => last.end = last.end.max(part.end),
+                _ => {
+                    let Some(place) = self.places.get_mut(self.place_count) else { return false };
+                    *place = *part;
+                    self.place_count += 1;
+                }
+            }
+        }
+        true
+    }
+
+    /// Searches all code and data of an object.
+    pub fn search(&mut self, memory: &mut impl Memory, code: &Code, lookup: Lookup) -> Result<(), Failed> {
+        self.gather();
         for range in code.ranges {
-            self.search_code(memory, *range, code)?;
+            self.search_code(memory, *range, code, lookup)?;
         }
         // No loader writes into code: where it may lie anywhere, no address is in it.
         let constant = code.ranges.iter().filter(|_| code.fixed);
@@ -112,67 +144,77 @@ impl Entries {
         Ok(())
     }
 
-    fn search_code(&mut self, memory: &mut impl Memory, range: Range, code: &Code) -> Result<(), Failed> {
+    fn search_code(
+        &mut self,
+        memory: &mut impl Memory,
+        range: Range,
+        code: &Code,
+        lookup: Lookup,
+    ) -> Result<(), Failed> {
+        let leads = |i: &Instruction| i.jumps().or(i.calls()).or(i.names()).is_some() || i.constant().is_some();
         let mut at = range.start;
         while at < range.end {
-            let end = (at + WINDOW).min(range.end);
-            let bytes = memory.bytes(at, end - at).ok_or(Failed::Unreadable)?;
+            let start = at.saturating_sub(BEFORE).max(range.start);
+            let end = (start + WINDOW).min(range.end);
+            let bytes = memory.bytes(start, end - start).ok_or(Failed::Unreadable)?;
+            let window = Window { bytes, start, is_last: end == range.end, fixed: code.fixed };
             let mut found = Found { ways: [Way { from: 0, to: 0 }; FOUND], count: 0 };
-            let leads = |i: &Instruction| i.jumps().or(i.calls()).or(i.names()).is_some() || i.constant().is_some();
-            let searched = self.search_window(bytes, at, end == range.end, code.fixed, &mut found);
+            at = start + self.search_window(&window, at - start, lookup, &mut found);
             for way in &found.ways[..found.count] {
                 if is_instruction(memory, code, way.from, leads) {
                     self.note(*way)?;
                 }
             }
-            at += searched;
         }
         Ok(())
     }
 
-    /// Gives how many bytes were searched: more than none.
-    fn search_window(&self, bytes: &[u8], address: usize, is_last: bool, fixed: bool, found: &mut Found) -> usize {
-        const ROUND: usize = 16;
-        let mut at = 0;
-        while at < bytes.len() {
-            let left = bytes.len() - at;
-            if left < TAIL && !is_last {
-                return at;
+    /// Searches a window from an offset on. Gives up to where: farther than that.
+    fn search_window(&self, window: &Window, from: usize, lookup: Lookup, found: &mut Found) -> usize {
+        let len = window.bytes.len();
+        // Whole rounds begin before this.
+        let whole = (len + 1).saturating_sub(ROUND + BEHIND);
+        let mut at = from;
+        while at < whole {
+            let end = (at + STRETCH).min(whole);
+            let addresses = Range::new(window.start + at, window.start + at + STRETCH);
+            let distances = Distances::new(addresses, &self.places[..self.place_count], window.fixed, lookup);
+            while let Some((round, behind)) = distances.next(window.bytes, &mut at, end) {
+                if !found.has_room() {
+                    return round;
+                }
+                self.look(window, round, behind, found);
             }
-            if found.count > FOUND - ROUND {
-                return at;
-            }
-            let mut mask = if left > ROUND && !fixed { branches(bytes, at) } else { (1 << left.min(ROUND)) - 1 };
-            while mask != 0 {
-                let offset = at + mask.trailing_zeros() as usize;
-                mask &= mask - 1;
-                let Some(way) = self.way(&bytes[offset..], address + offset, fixed) else { continue };
-                found.ways[found.count] = way;
-                found.count += 1;
-            }
-            at += left.min(ROUND);
         }
-        bytes.len()
+        while window.is_last && at < len && found.has_room() {
+            let count = ROUND.min(len - at);
+            self.look(window, at, u64::MAX >> (ROUND - count), found);
+            at += count;
+        }
+        at
     }
 
-    /// The way into a part's middle that an instruction with these bytes is.
-    fn way(&self, bytes: &[u8], address: usize, fixed: bool) -> Option<Way> {
-        let relative = |bytes: usize, distance: &[u8; 4]| {
-            let to = address.wrapping_add(bytes).wrapping_add(i32::from_le_bytes(*distance) as usize);
-            // What a part does inside itself is known.
-            self.part(to).filter(|part| !part.contains(address)).map(|_| to)
-        };
-        let (len, to) = match *bytes {
-            [0xe8 | 0xe9, a, b, c, d, ..] => (5, relative(5, &[a, b, c, d])),
-            [0x0f, 0x80..=0x8f, a, b, c, d, ..] => (6, relative(6, &[a, b, c, d])),
-            [0x8d, modrm, a, b, c, d, ..] if modrm & 0xc7 == 5 => (6, relative(6, &[a, b, c, d])),
-            [0x68 | 0xb8..=0xbf | 0xc7, ..] if fixed => {
-                let i = Instruction::decode(bytes)?;
-                (i.len, i.constant().filter(|to| self.part(*to).is_some()))
+    /// Finds the ways whose 4 bytes begin directly behind those bytes of a round that have a bit each.
+    fn look(&self, window: &Window, round: usize, mut behind: u64, found: &mut Found) {
+        while behind != 0 {
+            let at = round + behind.trailing_zeros() as usize + 1;
+            behind &= behind - 1;
+            let Some(four) = window.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) else { return };
+            if let Some(begin) = with_distance(window.bytes, at) {
+                let to = (window.start + at + 4).wrapping_add_signed(i32::from_le_bytes(*four) as isize);
+                // What a part does inside itself is known.
+                if self.part(to).is_some_and(|part| !part.contains(window.start + begin)) {
+                    found.push(Way { from: window.start + at + 3, to });
+                }
             }
-            _ => return None,
-        };
-        to.map(|to| Way { from: address + len - 1, to })
+            let long = window.bytes[at..].first_chunk().map(|eight| usize::from_le_bytes(*eight));
+            for (len, value) in [(4, Some(u32::from_le_bytes(*four) as usize)), (8, long)] {
+                let Some(to) = value.filter(|to| window.fixed && self.part(*to).is_some()) else { continue };
+                if is_constant(window.bytes, at, len) {
+                    found.push(Way { from: window.start + at + len - 1, to });
+                }
+            }
+        }
     }
 
     fn search_data(&mut self, memory: &mut impl Memory, range: Range) -> Result<(), Failed> {
@@ -194,25 +236,54 @@ impl Entries {
     }
 }
 
+/// Code that is searched.
+struct Window<'a> {
+    bytes: &'a [u8],
+    /// The address of the first.
+    start: usize,
+    /// Whether there is no code behind it.
+    is_last: bool,
+    /// Whether addresses may be constants in it.
+    fixed: bool,
+}
+
 struct Found {
     ways: [Way; FOUND],
     count: usize,
 }
 
-/// At which of the 16 bytes at `at` a jump, call or `lea` with a distance of 4 bytes may have its opcode; there must be
-/// 17.
-fn branches(bytes: &[u8], at: usize) -> u32 {
-    let place = bytes[at..=at + 16].as_ptr();
-    // SAFETY: the slice above holds 17 bytes, and the last load ends at the 17th; SSE2 is part of x86-64.
-    unsafe {
-        let first: __m128i = _mm_loadu_si128(place.cast());
-        let second = _mm_loadu_si128(place.add(1).cast());
-        let is = |bytes, mask: u8, value: u8| {
-            _mm_cmpeq_epi8(_mm_and_si128(bytes, _mm_set1_epi8(mask as i8)), _mm_set1_epi8(value as i8))
-        };
-        let near = is(first, 0xfe, 0xe8);
-        let conditional = _mm_and_si128(is(first, 0xff, 0x0f), is(second, 0xf0, 0x80));
-        let names = _mm_and_si128(is(first, 0xff, 0x8d), is(second, 0xc7, 0x05));
-        _mm_movemask_epi8(_mm_or_si128(near, _mm_or_si128(conditional, names))).cast_unsigned()
+impl Found {
+    /// Whether there is room for what one round can hold.
+    fn has_room(&self) -> bool {
+        self.count + WAYS_OF_ONE * ROUND <= FOUND
     }
+
+    fn push(&mut self, way: Way) {
+        self.ways[self.count] = way;
+        self.count += 1;
+    }
+}
+
+/// Where the opcode begins of an instruction whose last 4 bytes, at `at`, are the distance from its end to where it
+/// leads.
+fn with_distance(code: &[u8], at: usize) -> Option<usize> {
+    let last = code[at - 1];
+    if matches!(last, 0xe8 | 0xe9) {
+        return Some(at - 1);
+    }
+    let is = match code[at.checked_sub(2)?] {
+        0x0f => matches!(last, 0x80..=0x8f),
+        // lea
+        0x8d => last & 0xc7 == 0x05,
+        // xbegin
+        0xc7 => last == 0xf8,
+        _ => false,
+    };
+    is.then_some(at - 2)
+}
+
+/// Whether an instruction may have these last bytes as a constant.
+fn is_constant(code: &[u8], at: usize, len: usize) -> bool {
+    let ends = |i: &Instruction, begin: usize| begin + i.len == at + len && i.constant().is_some();
+    (at.saturating_sub(BEFORE)..at).any(|begin| Instruction::decode(&code[begin..]).is_some_and(|i| ends(&i, begin)))
 }

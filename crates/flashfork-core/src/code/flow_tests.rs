@@ -28,10 +28,10 @@ const REGISTERS: [usize; 4] = [RAX, RDX, 3, 12];
 const CONSTANTS: [u32; 8] = [28, 28, 4, 14, 25, 39, 0, 202];
 
 /// xorshift64.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -12,9 +12,11 @@
 //! [`search`] finds the two bytes, [`decode`] tells whether they are an instruction. [`object`] knows the parts of code
 //! that the unwind table lists: [`flow`] follows all numbers through one, with [`value`] for what is known of a
 //! register, and [`ways`] adds all ways into it: [`tables`] of jumps, exceptions, and what [`entries`] finds in the
-//! whole object, which is searched only where a part has a system call that is harmless otherwise.
+//! whole object, which is searched only where a part has a system call that is harmless otherwise; [`distances`] makes
+//! that fast.
 
 mod decode;
+mod distances;
 mod entries;
 pub mod file;
 mod flow;
@@ -36,6 +38,7 @@ use crate::range::Range;
 use crate::{scratch, sys};
 use core::ops::ControlFlow;
 use decode::Line;
+use distances::Lookup;
 use entries::{Entries, Failed};
 use flow::{Flow, TooMuch};
 use instruction::{Instruction, LONGEST};
@@ -218,7 +221,7 @@ pub fn sites(
     if scratch.entries.parts().is_empty() {
         return true;
     }
-    match scratch.entries.search(memory, code) {
+    match scratch.entries.search(memory, code, Lookup::ask()) {
         Ok(()) => {}
         Err(Failed::Unreadable) => return false,
         Err(Failed::Full) => {
@@ -408,6 +411,8 @@ fn is_own(code: &[u8], at: usize) -> bool {
 /// Stands soon behind each system call instruction of the engine itself: its calls mean what they should.
 pub const OWN: &[u8; 16] = b"flashfork's call";
 
+#[cfg(test)]
+mod entries_tests;
 #[cfg(test)]
 mod flow_tests;
 #[cfg(test)]

@@ -10,6 +10,8 @@ use crate::sys::{self, PAGE};
 const PAGES: usize = 1024;
 /// No page begins here.
 const NOWHERE: usize = 1;
+/// What is read at a time where code is looked through from its beginning to its end, at least.
+const LARGE: usize = 64 << 10;
 
 /// The process's own memory.
 pub struct Own<'a> {
@@ -18,6 +20,8 @@ pub struct Own<'a> {
     /// Addresses of pages that have been brought in, where nobody unmaps them meanwhile: for each match the table of
     /// functions is searched, a few bytes at a time.
     there: [usize; PAGES],
+    /// The same of what was looked through last: it may be looked through again.
+    through: Range,
     /// Whether something could not be read.
     pub failed: bool,
 }
@@ -25,7 +29,7 @@ pub struct Own<'a> {
 impl<'a> Own<'a> {
     /// To be read in place, or by way of `copy`.
     pub fn new(copy: Option<&'a mut [u8; WINDOW]>) -> Own<'a> {
-        Own { copy, there: [NOWHERE; PAGES], failed: false }
+        Own { copy, there: [NOWHERE; PAGES], through: Range::default(), failed: false }
     }
 }
 
@@ -47,12 +51,18 @@ impl Memory for Own<'_> {
         }
         let pages = Range::pages_of(at, len);
         let place = pages.start / PAGE % PAGES;
-        if pages.len() != PAGE || self.there[place] != pages.start {
+        let is_there = pages.len() == PAGE && self.there[place] == pages.start;
+        if !is_there && self.through.intersect(pages) != pages {
             // Brings the pages in, and says so where one can't be read: so no access below faults.
             let populated = sys::populate(pages.start, pages.len());
             self.failed |= populated.is_err();
             populated.ok()?;
             self.there[place] = pages.start;
+            if (self.through.start..=self.through.end).contains(&pages.start) {
+                self.through.end = pages.end;
+            } else if pages.len() >= LARGE {
+                self.through = pages;
+            }
         }
         // SAFETY: nobody else runs in this memory who could unmap or write it, and the bytes have no other owner.
         Some(unsafe { core::slice::from_raw_parts(at as *const u8, len) })

@@ -225,6 +225,17 @@ fn without_a_table_a_number_is_loaded_straight_before_or_not_told() {
 }
 
 #[test]
+fn a_constant_of_8_bytes_and_the_beginning_of_a_transaction_lead_into_the_middle() {
+    // mov $39,%eax; 1: syscall; ret; mov $28,%eax; movabs $1b,%rcx; jmp *%rcx
+    let mut code = b"\xb8\x27\0\0\0\x0f\x05\xc3\xb8\x1c\0\0\0\x48\xb9".to_vec();
+    code.extend((START + 80 + 5).to_le_bytes());
+    code.extend(b"\xff\xe1");
+    assert_eq!(unlisted(&code), [(5, Call::Unknown)]);
+    // mov $39,%eax; 1: syscall; ret; mov $28,%eax; xbegin 1b
+    assert_eq!(unlisted(b"\xb8\x27\0\0\0\x0f\x05\xc3\xb8\x1c\0\0\0\xc7\xf8\xf2\xff\xff\xff"), [(5, Call::Unknown)]);
+}
+
+#[test]
 fn the_engines_own_calls_are_known_by_their_marker() {
     let mut own = b"\x48\x89\xf8\x0f\x05\xc3".to_vec();
     assert_eq!(unlisted(&own), [(3, Call::Unknown)]);
