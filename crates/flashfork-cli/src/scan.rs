@@ -17,13 +17,14 @@ use std::time::Duration;
 ///
 /// Code that calls the kernel without libc can discard or move sealed memory without the engine's knowing;
 /// docs/SYSTEM_CALLS.md has the rules. A file is clean (makes no such calls), rewritten (a sanitizer's, say: its calls
-/// are led to the engine), refused (a process that has it mapped is not sealed, unless `flashfork run --trust FILE`
-/// answers for it), or no object (no program or library for this processor).
+/// are led to the engine), or refused (a process that has it mapped is not sealed, unless `flashfork run --trust FILE`
+/// answers for it).
 #[derive(Args)]
 #[command(after_help = "Examples: flashfork scan /usr/lib/x86_64-linux-gnu/libasan.so.8
           flashfork scan --pid 4711
 
-Exit code: 0 when everything was looked at, whatever was found, 1 when something could not be read, 2 for wrong usage.")]
+Exit code: 0 when everything was looked at, whatever was found, 1 when something could not be read or is no program \
+or library for x86-64, 2 for wrong usage.")]
 pub struct ScanArgs {
     /// Look at the files that this process has mapped to be executed
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
@@ -60,16 +61,15 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
         return time(&args.paths);
     }
     let mut rows = Vec::new();
+    // Whatever is amiss with one of the paths, what was found in the others is said.
+    let mut failed = false;
     for path in &args.paths {
-        if path.is_dir() {
-            let before = rows.len();
-            let objects = progress::waiting("looking for programs and shared objects", || objects_in(path))?;
-            rows.extend(look_at_all(objects)?);
-            if rows.len() == before {
-                eprintln!("flashfork: there is no program or shared object below {}", path.display());
+        match if path.is_dir() { look_below(path) } else { look_at(path).map(|row| vec![row]) } {
+            Ok(found) => rows.extend(found),
+            Err(e) => {
+                eprintln!("flashfork: {e}");
+                failed = true;
             }
-        } else {
-            rows.extend(look(path.clone())?);
         }
     }
     if let Some(pid) = args.pid {
@@ -83,7 +83,26 @@ pub fn main(args: &ScanArgs) -> Result<ExitCode, CliError> {
             say(&text(row))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Looks at a file that was named.
+fn look_at(path: &Path) -> Result<Row, CliError> {
+    let row = look(path.to_path_buf())?;
+    if row.verdict == Verdict::NoObject { Err(no_object(path)) } else { Ok(row) }
+}
+
+fn no_object(path: &Path) -> CliError {
+    CliError::Unable(format!("{} is no program or library for x86-64 (ELF)", path.display()))
+}
+
+/// Looks at all programs and shared objects in a directory.
+fn look_below(dir: &Path) -> Result<Vec<Row>, CliError> {
+    let rows = look_at_all(progress::waiting("looking for programs and shared objects", || objects_in(dir))?)?;
+    if rows.is_empty() {
+        return Err(CliError::Unable(format!("there is no program or shared object below {}", dir.display())));
+    }
+    Ok(rows)
 }
 
 /// Looks at many files, with a bar on a terminal; those that are no objects are left out.
@@ -100,7 +119,7 @@ fn look_at_all(files: Vec<PathBuf>) -> Result<Vec<Row>, CliError> {
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    Ok(rows?.into_iter().flatten().filter(|row| row.verdict != Verdict::NoObject).collect())
+    Ok(rows?.into_iter().filter(|row| row.verdict != Verdict::NoObject).collect())
 }
 
 /// Most looks at one set of files: single ones of microseconds are no figures.
@@ -112,8 +131,7 @@ fn time(paths: &[PathBuf]) -> Result<ExitCode, CliError> {
     let before = code::time()?.first;
     let mut bytes = 0;
     for path in paths {
-        let file = std::fs::File::open(path).map_err(CliError::file("read", path))?;
-        bytes += map(&file).map_err(CliError::file("map", path))?;
+        bytes += map(path)?;
     }
     let first = code::time()?.first;
     let mut again = Vec::new();
@@ -137,26 +155,28 @@ fn time(paths: &[PathBuf]) -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Maps a file as the loader does, or all of it as code where it is no object; it stays mapped. Gives the bytes of
-/// code, which are in memory then: reading them from a disk is not what is measured.
-fn map(file: &std::fs::File) -> std::io::Result<usize> {
-    use elf::abi::{PF_X, PT_LOAD};
+/// Maps a file as the loader does; it stays mapped. Gives the bytes of code, which are in memory then: reading them
+/// from a disk is not what is measured.
+fn map(path: &Path) -> Result<usize, CliError> {
+    use elf::abi::{EM_X86_64, PF_X, PT_LOAD};
+    let file = std::fs::File::open(path).map_err(CliError::file("read", path))?;
     // SAFETY: nothing is made of the bytes but what the headers say.
-    let bytes = unsafe { memmap2::Mmap::map(file) }?;
+    let bytes = unsafe { memmap2::Mmap::map(&file) }.map_err(CliError::file("map", path))?;
     let object = elf::ElfBytes::<elf::endian::LittleEndian>::minimal_parse(&bytes).ok();
-    let loads: Vec<_> =
-        object.and_then(|o| o.segments()).into_iter().flatten().filter(|s| s.p_type == PT_LOAD).collect();
+    let segments = object.filter(|o| o.ehdr.e_machine == EM_X86_64).and_then(|o| o.segments());
+    let loads: Vec<_> = segments.into_iter().flatten().filter(|s| s.p_type == PT_LOAD).collect();
     let range = |at: u64, len: u64| (at as usize & !(PAGE - 1), (at + len) as usize);
-    let Some(end) = loads.iter().map(|s| range(s.p_vaddr, s.p_filesz).1).max() else {
-        return map_code(0, bytes.len(), 0, libc::PROT_READ | libc::PROT_EXEC, 0, file).map(|_| bytes.len());
+    let end = loads.iter().map(|s| range(s.p_vaddr, s.p_filesz).1).max().ok_or_else(|| no_object(path))?;
+    let map_code = |at, len, offset, prot, flags| {
+        map_code(at, len, offset, prot, flags, &file).map_err(CliError::file("map", path))
     };
-    let base = map_code(0, end, 0, libc::PROT_NONE, 0, file)?;
+    let base = map_code(0, end, 0, libc::PROT_NONE, 0)?;
     let mut code = 0;
     for segment in loads {
         let executable = segment.p_flags & PF_X != 0;
         let prot = libc::PROT_READ | if executable { libc::PROT_EXEC } else { 0 };
         let (start, end) = range(segment.p_vaddr, segment.p_filesz);
-        map_code(base + start, end - start, segment.p_offset as usize & !(PAGE - 1), prot, libc::MAP_FIXED, file)?;
+        map_code(base + start, end - start, segment.p_offset as usize & !(PAGE - 1), prot, libc::MAP_FIXED)?;
         code += if executable { segment.p_filesz as usize } else { 0 };
     }
     Ok(code)
@@ -178,9 +198,9 @@ fn map_code(
     if at == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(at as usize) }
 }
 
-fn look(path: PathBuf) -> Result<Option<Row>, CliError> {
+fn look(path: PathBuf) -> Result<Row, CliError> {
     match code::examine(&path) {
-        Ok(seen) => Ok(Some(row(path, seen))),
+        Ok(seen) => Ok(row(path, seen)),
         Err(e) => Err(CliError::file("read", path)(e)),
     }
 }

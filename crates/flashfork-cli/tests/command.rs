@@ -50,6 +50,32 @@ fn every_command_has_help_with_an_example() {
 }
 
 #[test]
+fn scan_says_what_is_no_program_and_shows_what_it_found_in_the_rest() {
+    let place = tempfile::tempdir().unwrap();
+    let (text, empty) = (place.path().join("text"), place.path().join("empty"));
+    std::fs::write(&text, "no program\n").unwrap();
+    std::fs::create_dir(&empty).unwrap();
+    let program = env!("CARGO_BIN_EXE_flashfork");
+    let no_object = format!("flashfork: {} is no program or library for x86-64 (ELF)\n", text.display());
+    for option in ["--json", "--time"] {
+        flashfork().args(["scan", option]).arg(&text).assert().code(1).stderr(no_object.clone());
+    }
+    flashfork().arg("scan").arg(&text).assert().code(1).stdout("").stderr(no_object.clone());
+    flashfork()
+        .arg("scan")
+        .args([&text, Path::new(program)])
+        .assert()
+        .code(1)
+        .stdout(contains(program))
+        .stderr(no_object);
+    flashfork().arg("scan").arg(program).assert().success().stdout(contains(program)).stderr("");
+    let none = format!("flashfork: there is no program or shared object below {}\n", empty.display());
+    flashfork().arg("scan").arg(&empty).assert().code(1).stdout("").stderr(none);
+    let missing = contains("can't read").and(contains("missing"));
+    flashfork().arg("scan").arg(place.path().join("missing")).assert().code(1).stdout("").stderr(missing);
+}
+
+#[test]
 fn bench_is_a_program_of_its_own_that_speaks_as_this_one() {
     let about = "Run an experiment and keep every sample in a record file, or draw such a file";
     flashfork().arg("--help").assert().success().stdout(contains(format!("bench        {about}\n")));
