@@ -48,8 +48,9 @@ use object::{Function, layout};
 /// Calls that mean something else on sealed memory when the shim doesn't see them: number on x86-64, number of `int
 /// 0x80`, name.
 ///
-/// Not among them, because they mean the same there: `munmap` and `mmap`, also with `MAP_FIXED`; `brk`; `mprotect` and
-/// `pkey_mprotect`, whose flags the shim finds in maps; `mlock` and its kin, which copy pages and change no byte.
+/// Among them are those that may map code after a seal, which nobody would look through before it runs: `mmap`,
+/// `mprotect` and `pkey_mprotect`, unless the protection is proved to execute nothing. For all else they mean the same
+/// there, also with `MAP_FIXED`. So do `munmap`, `brk`, and `mlock` and its kin, which copy pages and change no byte.
 pub const CALLS: &[(u32, u32, &str)] = &[
     (25, 163, "mremap"),
     (28, 219, "madvise"),
@@ -58,7 +59,18 @@ pub const CALLS: &[(u32, u32, &str)] = &[
     (425, 425, "io_uring_setup"),
     (440, 440, "process_madvise"),
     (462, 462, "mseal"),
+    (MMAP, 192, "mmap"),
+    // The older one, whose arguments are in memory.
+    (NONE, 90, "mmap"),
+    (MPROTECT, 125, "mprotect"),
+    (PKEY_MPROTECT, 380, "pkey_mprotect"),
 ];
+
+const MMAP: u32 = 9;
+const MPROTECT: u32 = 10;
+const PKEY_MPROTECT: u32 = 329;
+/// No call of `syscall` has this number.
+const NONE: u32 = u32::MAX;
 
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

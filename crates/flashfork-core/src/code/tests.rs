@@ -88,7 +88,7 @@ fn a_number_before_the_instruction_is_found_however_it_gets_into_the_accumulator
 
 #[test]
 fn other_calls_are_nobodys_business() {
-    for number in [0u8, 1, 9, 10, 11, 12, 27, 202] {
+    for number in [0u8, 1, 8, 11, 12, 27, 202] {
         assert_eq!(unlisted(&[0xb8, number, 0, 0, 0, 0x0f, 0x05, 0xc3]), [], "{number}");
     }
     // xor %eax,%eax; syscall
@@ -110,6 +110,27 @@ fn advice_that_discards_nothing_is_harmless() {
     }
     // Its caller's.
     assert_eq!(function(b"\xb8\x1c\0\0\0\x0f\x05\xc3"), Some(MADVISE));
+}
+
+#[test]
+fn what_may_map_code_counts_unless_its_protection_is_known() {
+    for (call, number, compatible) in [(9, 9u16, 192u16), (10, 10, 125), (329, 329, 380)] {
+        for (prot, found) in [(1u8, false), (3, false), (5, true), (7, true)] {
+            for (number, instruction) in [(number, b"\x0f\x05"), (compatible, b"\xcd\x80")] {
+                // mov $prot,%edx; mov $number,%eax; syscall; ret
+                let [low, high] = number.to_le_bytes();
+                let mut code = vec![0xba, prot, 0, 0, 0, 0xb8, low, high, 0, 0];
+                code.extend(instruction);
+                code.push(0xc3);
+                assert_eq!(function(&code), found.then_some(Call::Number(call)), "{code:x?}");
+                // Its caller's, or not known where no table says where the function begins.
+                assert_eq!(function(&code[5..]), Some(Call::Number(call)));
+                assert_eq!(unlisted(&code), [(10, Call::Number(call))]);
+            }
+        }
+    }
+    // Where int $0x80 has its arguments in memory.
+    assert_eq!(function(b"\xba\x01\0\0\0\xb8\x5a\0\0\0\xcd\x80\xc3"), Some(Call::Number(u32::MAX)));
 }
 
 #[test]

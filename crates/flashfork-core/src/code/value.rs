@@ -1,7 +1,8 @@
 //! What is known of the registers at one place of code: the little that tells harmless system calls from others.
 
 use super::instruction::Instruction;
-use super::{CALLS, Call};
+use super::{CALLS, Call, MMAP, MPROTECT, PKEY_MPROTECT};
+use crate::sys::PROT_EXEC;
 
 /// The values that a register may have, as far as a system call makes a difference between them: the properties that
 /// any of them has. No bit: nothing gets here. The union of two is what may come from two ways.
@@ -16,8 +17,11 @@ const COMPUTED: u32 = 1 << 30;
 const CONSTANT: u32 = 1 << 29;
 /// Advice (`madvise(2)`) that may discard or protect contents.
 const DISCARDS: u32 = 1 << 28;
+/// A protection (`mmap(2)`) that makes memory executable.
+const EXECUTES: u32 = 1 << 27;
 /// From here on, numbers of `int 0x80`; before, of `syscall`.
-const COMPATIBLE: usize = 14;
+const COMPATIBLE: usize = 13;
+const _: () = assert!(CALLS.len() <= COMPATIBLE && 1 << (2 * COMPATIBLE) < EXECUTES);
 
 /// Advice that neither discards nor protects contents: it does no harm on sealed memory.
 const HARMLESS_ADVICE: [u32; 16] = [0, 1, 2, 3, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23];
@@ -37,6 +41,7 @@ impl Value {
         for (i, (native, compatible, _)) in CALLS.iter().enumerate() {
             bits |= u32::from(number & !X32 == *native) << i | u32::from(number == *compatible) << (COMPATIBLE + i);
         }
+        bits |= if number & PROT_EXEC != 0 { EXECUTES } else { 0 };
         Value(if HARMLESS_ADVICE.contains(&number) { bits } else { bits | DISCARDS })
     }
 
@@ -140,9 +145,16 @@ impl Registers {
             return Some(Call::Unknown);
         }
         // The third argument is in edx for both instructions.
-        let advice = self.of(RDX);
-        let discards = !advice.is_known() || advice.0 & DISCARDS != 0;
-        let counts = |i: &usize| number.may_be(*i, compatible) && (CALLS[*i].0 != MADVISE || discards);
+        let third = self.of(RDX);
+        let may = |property| !third.is_known() || third.0 & property != 0;
+        let counts = |i: &usize| {
+            number.may_be(*i, compatible)
+                && match CALLS[*i].0 {
+                    MADVISE => may(DISCARDS),
+                    MMAP | MPROTECT | PKEY_MPROTECT => may(EXECUTES),
+                    _ => true,
+                }
+        };
         (0..CALLS.len()).find(counts).map(|i| Call::Number(CALLS[i].0))
     }
 }
