@@ -87,6 +87,9 @@ pub struct Arena {
     pub unseals: bool,
     /// Whether nobody but who works here uses the program's memory: asked before, for a thread of the engine's counts.
     pub alone: bool,
+    /// Of a program whose threads stand still for good, seen from another process in its memory: the addresses of their
+    /// next instructions.
+    pub stopped: Option<&'static [usize]>,
     /// When not 0: only memory that isn't sealed, and of it at most so many bytes.
     pub most: usize,
     /// When not 0: only the generation with this inode, all of it.

@@ -24,6 +24,7 @@ pub mod code;
 pub mod environment;
 mod filter;
 pub mod fork;
+pub mod forkall;
 mod kernel_writers;
 pub mod name;
 pub mod never_seal;

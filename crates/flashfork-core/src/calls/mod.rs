@@ -48,7 +48,9 @@ pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::resu
         return Ok(());
     }
     let Some(pauses) = pauses else {
-        return take_stopped(&mut arena.text, |_| false).map_err(|_| Error::Refused(Reason::LibcCalls));
+        let stopped = arena.stopped.unwrap_or(&[]);
+        let executes = |range: Range| stopped.iter().any(|at| (range.start..range.end).contains(at));
+        return take_stopped(&mut arena.text, executes).map_err(|_| Error::Refused(Reason::LibcCalls));
     };
     for _ in 0..ATTEMPTS {
         pauses.stop(arena).map_err(Error::Refused)?;

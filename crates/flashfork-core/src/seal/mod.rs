@@ -27,6 +27,7 @@ use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::proc::dump;
 use crate::proc::headroom::Limits;
+use crate::range::Range;
 use crate::report::Sealed;
 use crate::restartable;
 use crate::session::{self, Wait};
@@ -59,9 +60,23 @@ pub(crate) fn seal_for_policy(what: What) -> Sealed {
     begin(what, Pages::Auto, Wait::No)
 }
 
+/// Seals a program whose threads stand still for good, from another process in its memory: `stopped` are the addresses
+/// of their next instructions. `keep` stays as it is.
+pub(crate) fn seal_frozen(pages: Pages, keep: [Range; 2], stopped: &'static [usize]) -> Sealed {
+    begin_with(What::All, pages, Wait::No, |arena| {
+        arena.stopped = Some(stopped);
+        keep.into_iter().try_for_each(|range| arena.push_hole(range))
+    })
+}
+
 /// The one way into a seal, whoever asks for it, with one thread and with many: takes the engine, keeps off what must
 /// not be sealed, and goes on when nobody else can touch memory, at once or in each pause.
 fn begin(what: What, pages: Pages, wait: Wait) -> Sealed {
+    begin_with(what, pages, wait, |_| Ok(()))
+}
+
+/// The same, when the arena is prepared.
+fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Arena) -> sys::Result<()>) -> Sealed {
     let here = 0u8;
     let caller_stack = &raw const here as usize;
     session::run(wait, |arena| {
@@ -74,7 +89,7 @@ fn begin(what: What, pages: Pages, wait: Wait) -> Sealed {
         }
         let start = sys::now_ns();
         // The addresses that belong to the calling thread: the helper can't ask for them.
-        plan::set_holes(arena, caller_stack).map_err(look)?;
+        plan::set_holes(arena, caller_stack).and_then(|()| prepare(arena)).map_err(look)?;
         if !restartable::is_known(sys::thread_pointer().map_err(look)?) {
             return Err(Error::Refused(Reason::RestartableSequence));
         }

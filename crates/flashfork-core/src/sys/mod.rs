@@ -16,7 +16,7 @@ pub use bytes::{copy_bytes, same_page, zero_bytes};
 pub use files::*;
 pub use memory::*;
 pub use process::*;
-pub use raw::{Result, call};
+pub use raw::{Result, call, instruction};
 pub use signals::*;
 pub use syscalls::Errno;
 pub use threads::*;

@@ -24,6 +24,16 @@ unsafe extern "C" fn raw(number: usize, a: usize, b: usize, c: usize, d: usize, 
     )
 }
 
+/// Address of that instruction, for a thread of another process in this memory that is made to execute it.
+pub fn instruction() -> usize {
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    let code = raw as *const () as *const u8;
+    // SAFETY: the function's own code, which is longer than that.
+    let code = unsafe { core::slice::from_raw_parts(code, 32) };
+    let at = code.windows(2).position(|bytes| bytes == SYSCALL).unwrap_or(0);
+    code.as_ptr() as usize + at
+}
+
 /// A system call as it is.
 ///
 /// # Safety

@@ -21,6 +21,9 @@ where
     F: FnOnce(&mut Arena, Option<Pauses>) -> Result<Outcome, Error>,
 {
     let purpose = arena.purpose();
+    if arena.stopped.is_some() {
+        return beside_stopped(arena, f);
+    }
     if purpose == Purpose::Seal && table::may_be_shared() {
         return Err(Error::Refused(Reason::SharedDescriptors));
     }
@@ -38,6 +41,21 @@ where
         (Err(Error::System(_, Errno::EMFILE)), Some(f)) if super::may_stop(purpose) => helper::run(arena, f),
         (outcome, _) => outcome,
     }
+}
+
+/// Runs `f` in a process whose memory is a program's that stands still: its table of descriptors is its own, with the
+/// program's in it.
+fn beside_stopped<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
+where
+    F: FnOnce(&mut Arena, Option<Pauses>) -> Result<Outcome, Error>,
+{
+    if let Some(reason) = kernel_writers::descriptors(arena.purpose(), &mut arena.text).map_err(look)? {
+        return Err(Error::Refused(reason));
+    }
+    arena.alone = true;
+    let outcome = f(arena, None);
+    arena.alone = false;
+    outcome
 }
 
 /// Runs a piece of the engine's work where nobody else uses this memory: by a thread whose table begins as a copy of

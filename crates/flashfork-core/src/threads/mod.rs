@@ -15,7 +15,7 @@ pub(crate) mod errand;
 pub(crate) mod exclusive;
 mod helper;
 pub(crate) mod pauses;
-mod status;
+pub(crate) mod status;
 mod stop;
 pub(crate) mod stop_by_signal;
 pub(crate) mod table;

@@ -1,0 +1,120 @@
+//! What clones could not be given, because they are forked from the maker, and all their threads from one.
+
+use super::maker::Frozen;
+use super::raw::call;
+use super::unfit::{Unfit, What};
+use crate::proc::text::{ProcPath, decimal, read_file, words};
+use crate::state::STATE;
+use crate::sys::{self, Result};
+use crate::threads::alone;
+use syscalls::Sysno;
+
+/// Namespaces in which a process, or a thread, may be by itself.
+const NAMESPACES: [&[u8]; 7] = [b"mnt", b"net", b"pid_for_children", b"user", b"uts", b"ipc", b"time_for_children"];
+
+/// Lines of /proc/PID/status that all threads must have alike, and the maker; and those of capabilities.
+const CREDENTIALS: [&[u8]; 4] = [b"Uid:", b"Gid:", b"Groups:", b"NoNewPrivs:"];
+const CAPABILITIES: [&[u8]; 2] = [b"CapPrm:", b"CapEff:"];
+const FILTER: &[u8] = b"Seccomp:";
+
+/// Before the program is stopped: whether it is still the one that made the maker.
+pub fn before(frozen: &Frozen) -> core::result::Result<(), Unfit> {
+    if sys::same_memory(sys::getpid(), frozen.pid) { Ok(()) } else { Err(Unfit::new(What::Replaced, frozen.pid)) }
+}
+
+/// With all threads stopped.
+pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+    let (pid, me) = (frozen.pid, sys::getpid());
+    if STATE.anybody_inside() {
+        return Err(Unfit::new(What::Inside, 0));
+    }
+    if alone::is_shared(&mut frozen.list, |other| other != pid) {
+        return Err(Unfit::new(What::SharedMemory, 0));
+    }
+    if !same_place(pid, me)? {
+        return Err(Unfit::new(What::Namespace, pid));
+    }
+    let Frozen { threads, count, text, small, list, .. } = frozen;
+    let own = read_file(c"/proc/thread-self/status", list)?;
+    let main = read_file(ProcPath::of(pid).push(b"/status").as_c(), small)?;
+    if line(main, FILTER) != line(own, FILTER) {
+        return Err(Unfit::new(What::Filter, pid));
+    }
+    if CREDENTIALS.iter().any(|key| line(main, key) != line(own, key)) || !has_rights_to_give(main, own) {
+        return Err(Unfit::new(What::Credentials, pid));
+    }
+    for thread in &threads[..*count] {
+        let tid = thread.tid;
+        let place = || ProcPath::of(pid).push(b"/task/").number(tid);
+        let children = read_file(place().push(b"/children").as_c(), text)?;
+        if let Some(child) = words(children).next().and_then(decimal) {
+            return Err(Unfit::new(What::Child, child as i32));
+        }
+        let status = read_file(place().push(b"/status").as_c(), text)?;
+        let alike = |key: &&[u8]| line(status, key) == line(main, key);
+        if !alike(&FILTER) {
+            return Err(Unfit::new(What::Filter, tid));
+        }
+        if !CREDENTIALS.iter().chain(&CAPABILITIES).all(alike) {
+            return Err(Unfit::new(What::Credentials, tid));
+        }
+        if line(status, b"x86_Thread_features:").windows(5).any(|word| word == b"shstk") {
+            return Err(Unfit::new(What::ShadowStack, tid));
+        }
+        if tid != pid && !(shares(pid, tid, KCMP_FILES) && shares(pid, tid, KCMP_FS)) {
+            return Err(Unfit::new(What::Apart, tid));
+        }
+        if tid != pid && !same_place(tid, pid)? {
+            return Err(Unfit::new(What::Namespace, tid));
+        }
+    }
+    Ok(())
+}
+
+const KCMP_FILES: usize = 2;
+const KCMP_FS: usize = 3;
+
+/// Whether two threads have a thing in common (`kcmp(2)`).
+fn shares(one: i32, other: i32, what: usize) -> bool {
+    // SAFETY: takes numbers.
+    unsafe { call(Sysno::kcmp, [one as usize, other as usize, what, 0, 0]) == Ok(0) }
+}
+
+/// What stands behind a key, to the end of its line.
+fn line<'a>(status: &'a [u8], key: &[u8]) -> &'a [u8] {
+    status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key)).unwrap_or(b"")
+}
+
+/// Whether the program has no capabilities, which every thread of a clone can give up, or those that the maker has.
+fn has_rights_to_give(main: &[u8], own: &[u8]) -> bool {
+    has_none(main) || CAPABILITIES.iter().all(|key| line(main, key) == line(own, key))
+}
+
+fn has_none(status: &[u8]) -> bool {
+    CAPABILITIES.iter().all(|key| line(status, key).iter().all(|b| b" \t0".contains(b)))
+}
+
+/// Whether the program has no capabilities: then its clones have none.
+pub fn drops_capabilities(pid: i32, buf: &mut [u8]) -> Result<bool> {
+    read_file(ProcPath::of(pid).push(b"/status").as_c(), buf).map(has_none)
+}
+
+/// Whether two processes or threads are in the same namespaces and have the same root directory.
+fn same_place(one: i32, other: i32) -> Result<bool> {
+    for name in NAMESPACES {
+        let read = |pid: i32, to: &mut [u8; 64]| {
+            match sys::readlink(ProcPath::of(pid).push(b"/ns/").push(name).as_c(), to) {
+                // This kernel has none of the kind; or no child was made in it yet.
+                Err(sys::Errno::ENOENT) => Ok(0),
+                told => told,
+            }
+        };
+        let (mut a, mut b) = ([0; 64], [0; 64]);
+        let (a_len, b_len) = (read(one, &mut a)?, read(other, &mut b)?);
+        if a[..a_len] != b[..b_len] {
+            return Ok(false);
+        }
+    }
+    let root = |pid: i32| sys::status(ProcPath::of(pid).push(b"/root").as_c()).map(|s| (s.device, s.inode));
+    Ok(root(one)? == root(other)?)
+}

@@ -1,0 +1,334 @@
+//! What the program has open, and what of it clones must have for themselves.
+//!
+//! Clones get copies of descriptors, as from any fork. But an eventfd, an epoll set or a pipe that several clones share
+//! would wake one of them for what another did: whatever the program talks to itself by is made anew in each clone.
+
+use super::fdinfo::{Info, Item};
+use super::maker::Frozen;
+use super::raw::call;
+use super::sockets;
+use super::unfit::{Unfit, What};
+use crate::kernel_writers;
+use crate::outcome::Purpose;
+use crate::proc::directory::for_each_entry;
+use crate::proc::text::{ProcPath, decimal};
+use crate::sys::{self, Result};
+use linux_raw_sys::general as k;
+use syscalls::Sysno;
+
+/// Most descriptors, and files in epoll sets.
+pub const MOST: usize = 4096;
+const ITEMS: usize = 16 * 1024;
+
+/// What becomes of a descriptor in a clone.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// The file that the template has: devices, directories by name only, sockets that listen.
+    #[default]
+    Shared,
+    /// Another descriptor of the same open file: of entry `other`.
+    Same,
+    /// A standard stream, which is the caller's.
+    Stream,
+    /// Opened again, at the same position.
+    File,
+    Event,
+    Epoll,
+    Timer,
+    Signal,
+    Inotify,
+    /// The end of a pipe that is read, and the end that is written; `other` is the other end, or none is here.
+    Reads,
+    Writes,
+    /// The end of a pair of sockets; `other` is the other end.
+    Pair,
+    /// A socket that is connected to something outside: there is nobody at the other end.
+    Outside,
+    /// A socket that is neither bound nor connected.
+    Fresh,
+}
+
+/// No entry.
+pub const NONE: usize = usize::MAX;
+
+/// A descriptor.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub number: i32,
+    pub kind: Kind,
+    pub inode: u64,
+    device: u64,
+    pub info: Info,
+    pub other: usize,
+    /// The first of the files of an epoll set, and how many they are; for sockets family, type and protocol; for a pipe
+    /// its capacity.
+    pub first: usize,
+    pub count: usize,
+    pub socket: [i32; 3],
+    /// Whether an eventfd counts down by ones.
+    pub semaphore: bool,
+}
+
+/// All of them, in order of their numbers.
+pub struct Files {
+    pub all: [Entry; MOST],
+    pub count: usize,
+    pub items: [Item; ITEMS],
+    pub item_count: usize,
+}
+
+impl Entry {
+    pub fn close_on_exec(&self) -> usize {
+        (self.info.flags & k::O_CLOEXEC) as usize
+    }
+}
+
+/// Opens them all here, by their own numbers, and looks at each.
+/// The maker's `own` descriptors get out of their way.
+pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
+    let Frozen { text, list, small, pid, files, .. } = frozen;
+    (files.count, files.item_count) = (0, 0);
+    numbers(files, *pid, list)?;
+    // As many as there may be.
+    if let Ok([_, hard]) = sys::getrlimit(sys::RLIMIT_NOFILE) {
+        let _ = sys::setrlimit(sys::RLIMIT_NOFILE, [hard, hard]);
+    }
+    let above = files.all[..files.count].iter().map(|entry| entry.number).fold(2, i32::max) + 1;
+    for own in own {
+        let moved = sys::duplicate_above(**own, above)?;
+        sys::close(**own);
+        **own = moved;
+    }
+    take(files, *pid, above)?;
+    if let Some(reason) = kernel_writers::descriptors(Purpose::Seal, small)? {
+        return Err(Unfit::new(What::Writer, reason as i32));
+    }
+    for i in 0..files.count {
+        one(files, i, *pid, text)?;
+    }
+    ends(files)?;
+    items_are_open(files)
+}
+
+fn numbers(files: &mut Files, pid: i32, list: &mut [u8]) -> core::result::Result<(), Unfit> {
+    let mut many = false;
+    for_each_entry(ProcPath::of(pid).push(b"/fd").as_c(), list, |name| {
+        let number = decimal(name)? as i32;
+        match files.all.get_mut(files.count) {
+            Some(place) => {
+                place.number = number;
+                files.count += 1;
+            }
+            None => many = true,
+        }
+        None::<()>
+    })?;
+    if many {
+        return Err(Unfit::new(What::ManyDescriptors, MOST as i32));
+    }
+    files.all[..files.count].sort_unstable_by_key(|entry| entry.number);
+    Ok(())
+}
+
+/// Copies the descriptors of the program into the maker's table, whose own have higher numbers.
+fn take(files: &Files, pid: i32, above: i32) -> Result<()> {
+    let program = sys::pidfd_open(pid, pid)?;
+    let moved = sys::duplicate_above(program, above);
+    sys::close(program);
+    let program = moved?;
+    let done = files.all[..files.count].iter().try_for_each(|entry| {
+        let copy = sys::pidfd_getfd(program, entry.number)?;
+        if copy != entry.number {
+            let placed = duplicate_to(copy, entry.number, 0);
+            sys::close(copy);
+            placed?;
+        }
+        Ok(())
+    });
+    sys::close(program);
+    done
+}
+
+/// `dup3(2)`.
+pub fn duplicate_to(fd: i32, number: i32, flags: usize) -> Result<()> {
+    // SAFETY: takes numbers.
+    unsafe { call(Sysno::dup3, [fd as usize, number as usize, flags]) }.map(drop)
+}
+
+fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8]) -> core::result::Result<(), Unfit> {
+    let fd = files.all[i].number;
+    let mut target = [0u8; 64];
+    let len = sys::readlink(ProcPath::of(pid).push(b"/fd/").number(fd).as_c(), &mut target)?;
+    let target = &target[..len];
+    let unfit = |what| Unfit::named(what, fd, target);
+    let Files { all, items, item_count, .. } = files;
+    let first = *item_count;
+    let info = Info::read(pid, fd, text, |item| {
+        *items.get_mut(*item_count).ok_or(sys::Errno::E2BIG)? = item;
+        *item_count += 1;
+        Ok(())
+    })?;
+    let (device, inode, mode) = identity(fd)?;
+    let count = *item_count - first;
+    let mut entry = Entry {
+        number: fd,
+        kind: Kind::Shared,
+        inode,
+        device,
+        info,
+        other: NONE,
+        first,
+        count,
+        socket: [0; 3],
+        semaphore: false,
+    };
+    let earlier = &all[..i];
+    let same = || earlier.iter().position(|e| e.kind != Kind::Same && is_same(e, &entry));
+    if let Some(same) = if fd > 2 { same() } else { None } {
+        // What was found of its files is the other's.
+        *item_count = first;
+        (entry.kind, entry.other) = (Kind::Same, same);
+        all[i] = entry;
+        return Ok(());
+    }
+    if info.locked {
+        return Err(unfit(What::Lock));
+    }
+    entry.kind = match target {
+        _ if fd <= 2 => Kind::Stream,
+        b"anon_inode:[eventfd]" => {
+            (entry.info.count, entry.semaphore) = event_count(fd, info)?;
+            Kind::Event
+        }
+        b"anon_inode:[eventpoll]" => Kind::Epoll,
+        b"anon_inode:[timerfd]" => Kind::Timer,
+        b"anon_inode:[signalfd]" => Kind::Signal,
+        b"anon_inode:inotify" if !info.watches => Kind::Inotify,
+        b"anon_inode:inotify" => return Err(unfit(What::Watches)),
+        _ if target.starts_with(b"socket:") => {
+            let (kind, socket) = sockets::kind(fd).map_err(|_| unfit(What::Socket))?;
+            entry.socket = socket;
+            kind
+        }
+        _ if target.starts_with(b"pipe:") => {
+            const F_GETPIPE_SZ: usize = 1032;
+            // SAFETY: takes numbers.
+            entry.count = unsafe { call(Sysno::fcntl, [fd as usize, F_GETPIPE_SZ]) }?;
+            if info.flags & k::O_ACCMODE == k::O_RDONLY { Kind::Reads } else { Kind::Writes }
+        }
+        _ if target.starts_with(b"/") => named(mode, info.flags).ok_or(unfit(What::Descriptor))?,
+        _ => return Err(unfit(What::Descriptor)),
+    };
+    all[i] = entry;
+    Ok(())
+}
+
+/// Of a file with a name.
+fn named(mode: u32, flags: u32) -> Option<Kind> {
+    const FIFO: u32 = 0o1;
+    const CHARACTERS: u32 = 0o2;
+    const DIRECTORY: u32 = 0o4;
+    const BLOCKS: u32 = 0o6;
+    const FILE: u32 = 0o10;
+    match mode >> 12 {
+        _ if flags & k::O_PATH != 0 => Some(Kind::Shared),
+        FILE | DIRECTORY => Some(Kind::File),
+        CHARACTERS | BLOCKS => Some(Kind::Shared),
+        FIFO => None,
+        _ => Some(Kind::Shared),
+    }
+}
+
+/// Device, inode and mode.
+fn identity(fd: i32) -> Result<(u64, u64, u32)> {
+    let mut stat = [0u64; 18];
+    // SAFETY: struct stat is 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid.
+    unsafe { call(Sysno::fstat, [fd as usize, stat.as_mut_ptr() as usize]) }?;
+    Ok((stat[0], stat[1], stat[3] as u32))
+}
+
+/// Whether two descriptors are one open file (`kcmp(2)`).
+fn is_same(one: &Entry, other: &Entry) -> bool {
+    const KCMP_FILE: usize = 0;
+    let me = sys::getpid() as usize;
+    // SAFETY: takes numbers.
+    let order = |a: i32, b: i32| unsafe { call(Sysno::kcmp, [me, me, KCMP_FILE, a as usize, b as usize]) };
+    (one.device, one.inode) == (other.device, other.inode) && order(one.number, other.number) == Ok(0)
+}
+
+/// The count of an eventfd, and whether it counts down by ones, which older kernels don't tell: it is tried, and put
+/// back. Who waits for it stands still.
+fn event_count(fd: i32, info: Info) -> Result<(u64, bool)> {
+    const TRIED: u64 = 2;
+    let mut value = TRIED;
+    let count = info.count;
+    // SAFETY: reads and writes of 8 bytes, a local.
+    unsafe {
+        if count >= u64::MAX - 1 - TRIED {
+            return Ok((count, false));
+        }
+        call(Sysno::write, [fd as usize, (&raw const value) as usize, 8])?;
+        call(Sysno::read, [fd as usize, (&raw mut value) as usize, 8])?;
+        let semaphore = value == 1;
+        if semaphore {
+            call(Sysno::read, [fd as usize, (&raw mut value) as usize, 8])?;
+        } else if count > 0 {
+            call(Sysno::write, [fd as usize, (&raw const count) as usize, 8])?;
+        }
+        Ok((count, semaphore))
+    }
+}
+
+/// Finds the other ends of pipes and pairs.
+fn ends(files: &mut Files) -> core::result::Result<(), Unfit> {
+    for i in 0..files.count {
+        let entry = files.all[i];
+        let find = |files: &Files, kind, inode| {
+            files.all[..files.count].iter().position(|e| e.kind == kind && e.inode == inode).unwrap_or(NONE)
+        };
+        match entry.kind {
+            Kind::Reads | Kind::Writes => {
+                // One more open file of the same end is another descriptor of the first.
+                let first = find(files, entry.kind, entry.inode);
+                let other = if entry.kind == Kind::Reads { Kind::Writes } else { Kind::Reads };
+                if first != i {
+                    (files.all[i].kind, files.all[i].other) = (Kind::Same, first);
+                } else {
+                    files.all[i].other = find(files, other, entry.inode);
+                }
+            }
+            Kind::Pair => {
+                let peer = sockets::peer(entry.inode)?;
+                let other = find(files, Kind::Pair, peer);
+                files.all[i].other = other;
+                if other == NONE {
+                    files.all[i].kind = Kind::Outside;
+                } else if !sockets::can_be_copied(entry.number, entry.socket) {
+                    return Err(Unfit::new(What::Unread, entry.number));
+                }
+            }
+            _ => {}
+        }
+    }
+    // Where the peer was found to be outside after all.
+    for i in 0..files.count {
+        let entry = files.all[i];
+        if entry.kind == Kind::Pair && files.all[entry.other].other != i {
+            files.all[i].kind = Kind::Outside;
+        }
+    }
+    Ok(())
+}
+
+/// A set may hold a file whose descriptor was closed, or is another's now: then nobody knows which.
+fn items_are_open(files: &Files) -> core::result::Result<(), Unfit> {
+    for set in files.all[..files.count].iter().filter(|e| e.kind == Kind::Epoll) {
+        for item in &files.items[set.first..set.first + set.count] {
+            let open = files.all[..files.count].iter().any(|e| e.number == item.number && e.inode == item.inode);
+            if !open {
+                return Err(Unfit::new(What::Epoll, item.number));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! System calls that a stopped thread makes, for what only it can ask.
+
+use crate::sys::{self, Errno, Result};
+use syscalls::Sysno;
+
+const PTRACE_GETREGS: usize = 12;
+const PTRACE_SETREGS: usize = 13;
+const PTRACE_SYSCALL: usize = 24;
+const WALL: u32 = 0x4000_0000;
+/// What a thread stops with at the begin and at the end of a call (`PTRACE_O_TRACESYSGOOD`).
+const AT_CALL: i32 = 5 | 0x80;
+
+const RAX: usize = 10;
+const ORIG_RAX: usize = 15;
+const RIP: usize = 16;
+/// Where arguments are in `struct user_regs_struct`: rdi, rsi, rdx, r10.
+const ARGUMENTS: [usize; 4] = [14, 13, 12, 7];
+
+/// Has a thread that is stopped, with all signals blocked, make a call; nothing of its memory is touched. What is left
+/// of its registers is of no use: to go on it would have to be given its own.
+pub fn inject(tid: i32, registers: &[usize; 27], number: Sysno, arguments: [usize; 4]) -> Result<usize> {
+    let mut now = *registers;
+    now[RIP] = sys::instruction();
+    now[RAX] = number as usize;
+    // In no call: the kernel has none to begin again.
+    now[ORIG_RAX] = usize::MAX;
+    for (place, argument) in ARGUMENTS.iter().zip(arguments) {
+        now[*place] = argument;
+    }
+    // SAFETY: struct user_regs_struct is 27 words. The thread executes one instruction of the engine's and never goes
+    // on from there.
+    unsafe {
+        sys::ptrace(PTRACE_SETREGS, tid, 0, now.as_ptr() as usize)?;
+        to_next_stop(tid)?;
+        to_next_stop(tid)?;
+        sys::ptrace(PTRACE_GETREGS, tid, 0, now.as_mut_ptr() as usize)?;
+    }
+    Errno::from_ret(now[RAX])
+}
+
+/// Lets it run to the begin or the end of its call.
+fn to_next_stop(tid: i32) -> Result<()> {
+    loop {
+        // SAFETY: numbers are passed. A signal that it was about to get has been taken down.
+        unsafe { sys::ptrace(PTRACE_SYSCALL, tid, 0, 0) }?;
+        let (_, status) = sys::wait(tid, WALL)?;
+        if status & 0xff != 0x7f {
+            return Err(Errno::ESRCH);
+        }
+        if status >> 8 & 0xff == AT_CALL && status >> 16 == 0 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Makes a clone.
+
+use super::maker::Frozen;
+use super::raw::{at, call, into};
+use super::thread::{Gate, STACK};
+use super::{memory, pending, renew, timers};
+use crate::answers::exec;
+use crate::policy::POLICY;
+use crate::scratch;
+use crate::state::STATE;
+use crate::sys::{self, Errno, Result};
+use crate::threads::table;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use linux_raw_sys::general as k;
+use syscalls::Sysno;
+
+/// Where a clone is to be: descriptors of namespaces.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Of processes, with an init.
+    pub processes: i32,
+    /// The one that the maker is in.
+    pub own: i32,
+    /// The clone's process in it, which none of the template's threads has as its number.
+    pub pid: i32,
+}
+
+/// A clone that was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Made {
+    /// Its process, as the maker sees it.
+    pub pid: i32,
+    /// A descriptor for it.
+    pub descriptor: i32,
+}
+
+impl Frozen {
+    /// Forks a clone, whose parent is the maker's. `None` in the clone, which has one thread, with all signals blocked,
+    /// on the maker's stack.
+    pub fn fork(&self, place: &Place) -> Result<Option<Made>> {
+        const FLAGS: u32 = k::CLONE_PIDFD | k::CLONE_PARENT;
+        let mut descriptor = -1i32;
+        // struct clone_args as of Linux 5.5.
+        let mut arguments = [0u64; 10];
+        arguments[0] = u64::from(FLAGS);
+        arguments[1] = into(&mut descriptor) as u64;
+        arguments[8] = at(&place.pid) as u64;
+        arguments[9] = 1;
+        // SAFETY: the clone goes on with memory of its own, and calls nothing of libc.
+        let made = unsafe {
+            go_to(place.processes, k::CLONE_NEWPID)?;
+            let made = call(Sysno::clone3, [arguments.as_ptr() as usize, size_of_val(&arguments)]);
+            if made != Ok(0) {
+                go_to(place.own, k::CLONE_NEWPID)?;
+            }
+            made?
+        };
+        if made > 0 {
+            return Ok(Some(Made { pid: made as i32, descriptor }));
+        }
+        STATE.nobody_inside();
+        table::begin_anew();
+        exec::begin_anew();
+        POLICY.forget();
+        Ok(None)
+    }
+
+    /// In a clone, whose standard streams are its own: gives it descriptors and memory that it shares with no other.
+    /// Nothing else stays open but `kept`, which gets another number, above all of the program's. Gives that.
+    pub fn renew(&self, kept: i32) -> Result<i32> {
+        let above = self.files.all[..self.files.count].last().map_or(2, |entry| entry.number.max(2)) + 1;
+        let kept = sys::duplicate_above(kept, above)?;
+        renew::all(self, kept)?;
+        memory::renew(self)?;
+        Ok(kept)
+    }
+
+    /// In a clone: makes all threads but the main one, which wait, then timers and signals.
+    pub fn make_threads(&'static self) -> Result<&'static Gate> {
+        let main = self.main().ok_or(Errno::ESRCH)?;
+        let stacks = scratch::map(self.count * STACK + size_of::<Gate>())?;
+        let gate = (stacks + self.count * STACK) as *mut Gate;
+        // SAFETY: fresh memory with room for it, which is never unmapped; its length is a multiple of the alignment.
+        let gate: &'static Gate = unsafe {
+            gate.write(Gate {
+                open: AtomicU32::new(0),
+                drop: self.drops,
+                nice: main.nice,
+                policy: main.policy,
+                cpus: main.cpus,
+            });
+            &*gate
+        };
+        // The C library keeps the number of the main thread where the kernel would write its end.
+        // SAFETY: memory of the main thread's, which was looked at (`look::threads`).
+        unsafe { (main.clear_tid as *mut i32).write(sys::getpid()) };
+        for (i, thread) in self.threads[..self.count].iter().enumerate() {
+            if thread.tid != self.pid {
+                // SAFETY: each has its own stack.
+                unsafe { thread.make(stacks + (i + 1) * STACK, gate)? };
+            }
+        }
+        timers::renew(self, self.pid)?;
+        pending::renew(self, self.pid)?;
+        Ok(gate)
+    }
+
+    /// In a clone: lets its threads run, and becomes the main one.
+    pub fn run(&'static self, gate: &'static Gate) -> ! {
+        let Some(main) = self.main() else { sys::exit(127) };
+        // SAFETY: the word is the main thread's own.
+        let _ = unsafe { call(Sysno::set_tid_address, [main.clear_tid]) };
+        gate.open.store(1, SeqCst);
+        sys::futex_wake(&gate.open);
+        // SAFETY: this is the thread that was made for it.
+        unsafe { main.become_it(gate) }
+    }
+}
+
+/// Goes to a namespace (`setns(2)`), of the kind that this flag names; of processes: has children go there.
+///
+/// # Safety
+/// Nothing of the calling process may count on the one it leaves.
+pub unsafe fn go_to(namespace: i32, kind: u32) -> Result<()> {
+    // SAFETY: takes numbers.
+    unsafe { call(Sysno::setns, [namespace as usize, kind as usize]) }.map(drop)
+}

@@ -1,0 +1,144 @@
+//! The process that makes the clones, and what it keeps.
+
+use super::descriptors::Files;
+use super::memory::Shared;
+use super::pending::Pending;
+use super::thread::Thread;
+use super::timers::Timers;
+use super::unfit::Unfit;
+use super::{alike, descriptors, look, memory, pending, stop, timers};
+use crate::outcome::Pages;
+use crate::range::Range;
+use crate::report::Sealed;
+use crate::scratch;
+use crate::sys::{self, Result};
+use core::sync::atomic::AtomicU32;
+use linux_raw_sys::general as k;
+
+const STACK: usize = 512 * 1024;
+
+/// Most threads.
+pub const MOST: usize = 4096;
+
+/// Everything that is known of a program whose threads stand still: what its clones are made from. In the memory of the
+/// program, because clones find it there; never sealed, because it is written.
+#[repr(C, align(4096))]
+pub struct Frozen {
+    stack: [u8; STACK],
+    /// For text files, and lists of directories that are read at the same time.
+    pub(super) text: [u8; 64 * 1024],
+    pub(super) list: [u8; 32 * 1024],
+    pub(super) small: [u8; 8 * 1024],
+    /// Where injected calls write to.
+    pub(super) answers: [u64; 16],
+    /// The program.
+    pub(super) pid: i32,
+    pub(super) threads: [Thread; MOST],
+    pub(super) count: usize,
+    /// Their next instructions, for the seal.
+    next: [usize; MOST],
+    /// Where their frames begin, and how many bytes each has.
+    pub(super) frames: usize,
+    pub(super) files: Files,
+    pub(super) timers: Timers,
+    pub(super) pending: Pending,
+    pub(super) shared: Shared,
+    /// Whether it has no capabilities, and so its clones have none.
+    pub(super) drops: bool,
+    /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when it was looked at, in nanoseconds.
+    pub(super) monotonic: u64,
+    pub(super) boottime: u64,
+    alive: AtomicU32,
+    run: Option<fn(&'static mut Frozen) -> !>,
+}
+
+/// Starts the maker, which runs `run` in this process's memory and with its signal handlers, and with a copy of its
+/// descriptors. It is a child of this process's parent, blocks all signals, and must not use thread-local storage: so
+/// it calls nothing of libc. Gives its process.
+pub fn start(run: fn(&'static mut Frozen) -> !) -> Result<i32> {
+    const FLAGS: u32 = k::CLONE_VM | k::CLONE_SIGHAND | k::CLONE_PARENT | k::CLONE_UNTRACED;
+    let at = scratch::map(size_of::<Frozen>())?;
+    let mask = sys::block_signals()?;
+    // SAFETY: a fresh mapping of the right size, whose zeros are a valid `Frozen` (integers, empty tables, None); the
+    // caller hands it to the maker and touches it no more.
+    let started = unsafe {
+        let frozen = &mut *(at as *mut Frozen);
+        frozen.run = Some(run);
+        frozen.pid = sys::getpid();
+        let top = (&raw mut frozen.stack) as usize + STACK;
+        crate::stack::clone_on(top, FLAGS as usize, &frozen.alive, begin, at as *mut u8)
+    };
+    sys::restore_signals(mask);
+    if started.is_err() {
+        // SAFETY: nobody uses it.
+        let _ = unsafe { sys::munmap(at, size_of::<Frozen>()) };
+    }
+    started
+}
+
+extern "C" fn begin(frozen: *mut u8) -> ! {
+    // SAFETY: `start` passes its mapping and leaves it alone from then on.
+    let frozen = unsafe { &mut *frozen.cast::<Frozen>() };
+    match frozen.run {
+        Some(run) => run(frozen),
+        None => sys::exit(1),
+    }
+}
+
+impl Frozen {
+    /// The program's process, as the maker sees it.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// How many threads it has.
+    pub fn threads(&self) -> usize {
+        self.count
+    }
+
+    /// The highest number of its threads: a clone's process must get another.
+    pub fn highest(&self) -> i32 {
+        self.threads[..self.count].iter().map(|thread| thread.tid).fold(self.pid, i32::max)
+    }
+
+    /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when the program stood still, in nanoseconds.
+    pub fn clocks(&self) -> [u64; 2] {
+        [self.monotonic, self.boottime]
+    }
+
+    /// Stops all threads, looks at everything that clones are to have, and ends the program. On an error they stand
+    /// still all the same, until the maker ends, which ends the program.
+    ///
+    /// The `own` descriptors of the maker get numbers that the program has none of.
+    pub fn freeze(&mut self, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
+        alike::before(self)?;
+        stop::stop(self)?;
+        look::threads(self)?;
+        self.monotonic = clock(k::CLOCK_MONOTONIC);
+        self.boottime = clock(k::CLOCK_BOOTTIME);
+        timers::look(self)?;
+        pending::look(self)?;
+        alike::check(self)?;
+        self.drops = alike::drops_capabilities(self.pid, &mut self.small)?;
+        descriptors::look(self, own)?;
+        for (next, thread) in self.next.iter_mut().zip(&self.threads[..self.count]) {
+            *next = thread.next;
+        }
+        memory::look(self)?;
+        self.leave()
+    }
+
+    /// Seals the program's memory. To be called after [`Frozen::freeze`].
+    pub fn seal(&'static self, pages: Pages) -> Sealed {
+        let at = &raw const *self as usize;
+        let own = Range::new(at, at + size_of::<Frozen>());
+        crate::seal::seal_frozen(pages, [own, self.frames_range()], &self.next[..self.count])
+    }
+}
+
+fn clock(which: u32) -> u64 {
+    let mut t = [0u64; 2];
+    // SAFETY: the kernel writes one struct timespec to a local.
+    let _ = unsafe { super::raw::call(syscalls::Sysno::clock_gettime, [which as usize, (&raw mut t) as usize]) };
+    t[0] * 1_000_000_000 + t[1]
+}

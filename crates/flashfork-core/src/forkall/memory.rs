@@ -1,0 +1,95 @@
+//! Memory of which a fork would not give a clone its own.
+
+use super::maker::Frozen;
+use super::unfit::{Unfit, What};
+use crate::proc::vma::{self, Vma};
+use crate::range::Range;
+use crate::sys::{self, MAP_ANONYMOUS, MAP_SHARED, PROT_READ, PROT_WRITE, Result};
+use linux_raw_sys::general as k;
+
+/// Most mappings of shared anonymous memory, and most bytes of them, which each clone copies.
+const MOST: usize = 256;
+const BYTES: usize = 64 << 20;
+
+#[derive(Clone, Copy)]
+struct Mapping {
+    range: Range,
+    prot: u32,
+    inode: u64,
+    offset: u64,
+}
+
+/// Shared anonymous memory, which is the program's alone: it has no children.
+pub struct Shared {
+    all: [Mapping; MOST],
+    count: usize,
+}
+
+/// How the kernel names shared anonymous memory, and files that are memory only.
+const ANONYMOUS: &[u8] = b"/dev/zero (deleted)";
+const MEMORY_FILE: &[u8] = b"/memfd:";
+
+/// Looks at all mappings. Memory that forks leave out (`MADV_DONTFORK`; V8 has its heap so) is the program's too.
+pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+    let Frozen { text, shared, .. } = frozen;
+    shared.count = 0;
+    let mut unfit = None;
+    vma::for_each(c"/proc/thread-self/smaps", text, |v| {
+        let device = v.flags.has(b"io") || v.flags.has(b"pf");
+        if v.flags.has(b"dc") && !device {
+            // SAFETY: nothing is discarded.
+            unsafe { sys::madvise(v.range.start, v.range.len(), k::MADV_DOFORK) }?;
+        }
+        if v.shared && v.flags.has(b"mw") {
+            unfit = unfit.or(shared.note(v).err());
+        }
+        Ok(())
+    })?;
+    unfit.map_or(Ok(()), Err)
+}
+
+impl Shared {
+    fn note(&mut self, v: &Vma) -> core::result::Result<(), Unfit> {
+        let unfit = Unfit::named(What::Mapping, 0, v.name());
+        if v.name().starts_with(MEMORY_FILE) {
+            return Err(unfit);
+        }
+        if v.name() != ANONYMOUS {
+            // A file is shared with whoever opens it.
+            return Ok(());
+        }
+        let mapping = Mapping { range: v.range, prot: v.prot, inode: v.inode, offset: v.offset };
+        let end = |m: &Mapping| m.offset + m.range.len() as u64;
+        let known = &self.all[..self.count];
+        let twice = known.iter().any(|m| m.inode == v.inode && m.offset < end(&mapping) && mapping.offset < end(m));
+        let bytes: usize = known.iter().map(|m| m.range.len()).sum();
+        if twice || bytes + v.range.len() > BYTES {
+            return Err(unfit);
+        }
+        *self.all.get_mut(self.count).ok_or(unfit)? = mapping;
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// In a clone: copies it, so that no other clone writes to it.
+pub fn renew(frozen: &Frozen) -> Result<()> {
+    for mapping in &frozen.shared.all[..frozen.shared.count] {
+        let Mapping { range, prot, .. } = *mapping;
+        let readable = prot & PROT_READ != 0;
+        // SAFETY: the clone has one thread, which uses none of this memory but here; the copy takes the place of what
+        // it is a copy of.
+        unsafe {
+            let copy = sys::mmap(0, range.len(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)?;
+            if !readable {
+                sys::mprotect(range.start, range.len(), PROT_READ)?;
+            }
+            sys::copy_bytes(range.start, copy, range.len());
+            if prot != PROT_READ | PROT_WRITE {
+                sys::mprotect(copy, range.len(), prot)?;
+            }
+            sys::mremap_fixed(copy, range.len(), range.start)?;
+        }
+    }
+    Ok(())
+}

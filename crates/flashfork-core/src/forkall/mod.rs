@@ -1,0 +1,41 @@
+//! Clones of a process with all of its threads.
+//!
+//! `fork(2)` copies the calling thread only. Here a process in the same memory, the *maker*, stops all threads of a
+//! program for good ([`stop`]), writes down what each of them is ([`look`]), ends the program ([`leave`]), whose memory
+//! stays, and then forks itself for each clone: the child becomes the main thread, and makes the others from what was
+//! written down ([`make`]).
+//!
+//! The maker is no thread of the program: so it can trace all of them, it has a table of descriptors of its own, and
+//! a clone that is forked from it inherits memory and signal handlers, which it shares with the program, and nothing
+//! else. From the stop on nothing here calls libc, allocates, or takes a lock: whatever lock there is may be held by a
+//! thread that stands still.
+//!
+//! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), descriptors ([`descriptors`], [`renew`],
+//! [`pairs`]), timers and pending signals ([`timers`], [`pending`]), memory that fork would not copy ([`memory`]).
+//! [`alike`] refuses what can't be given ([`unfit`]).
+
+mod alike;
+mod descriptors;
+mod fdinfo;
+mod frame;
+mod inject;
+mod leave;
+mod look;
+mod make;
+mod maker;
+mod memory;
+mod pairs;
+mod pending;
+mod raw;
+mod renew;
+mod sockets;
+mod stop;
+mod thread;
+mod timers;
+mod unfit;
+
+pub use make::{Made, Place, go_to};
+pub use maker::{Frozen, start};
+pub use raw::call;
+pub use thread::Gate;
+pub use unfit::{Unfit, WORDS, What};

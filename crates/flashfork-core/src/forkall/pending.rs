@@ -1,0 +1,105 @@
+//! Signals that have been sent and not been taken.
+
+use super::maker::Frozen;
+use super::raw::call;
+use super::unfit::{Unfit, What};
+use crate::sys::{self, Errno, Result};
+use syscalls::Sysno;
+
+/// Most of them.
+const MOST: usize = 256;
+/// Bytes of `siginfo_t`.
+const INFO: usize = 128;
+
+const PTRACE_GETSIGINFO: usize = 0x4202;
+const PTRACE_PEEKSIGINFO: usize = 0x4209;
+const SHARED: u32 = 1;
+
+/// A signal, for a thread; 0 for the whole process.
+#[derive(Clone, Copy)]
+struct Sent {
+    tid: i32,
+    info: [u8; INFO],
+}
+
+/// All of them.
+pub struct Pending {
+    all: [Sent; MOST],
+    pub count: usize,
+}
+
+impl Pending {
+    fn push(&mut self, tid: i32, info: [u8; INFO]) -> core::result::Result<(), Unfit> {
+        let place = self.all.get_mut(self.count).ok_or(Unfit::new(What::Signals, tid))?;
+        *place = Sent { tid, info };
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// A thread has stopped with a signal that it was about to get.
+pub fn taken(pending: &mut Pending, tid: i32) -> core::result::Result<(), Unfit> {
+    let mut info = [0u8; INFO];
+    // SAFETY: the kernel writes one siginfo_t.
+    unsafe { sys::ptrace(PTRACE_GETSIGINFO, tid, 0, info.as_mut_ptr() as usize)? };
+    pending.push(tid, info)
+}
+
+/// Those that wait in the kernel.
+pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+    let Frozen { threads, count, pid, pending, .. } = frozen;
+    for thread in &threads[..*count] {
+        peek(pending, thread.tid, false)?;
+    }
+    peek(pending, *pid, true)
+}
+
+fn peek(pending: &mut Pending, tid: i32, shared: bool) -> core::result::Result<(), Unfit> {
+    /// `struct ptrace_peeksiginfo_args`.
+    #[repr(C)]
+    struct Which {
+        from: u64,
+        flags: u32,
+        count: i32,
+    }
+    for from in 0.. {
+        let mut info = [0u8; INFO];
+        let which = Which { from, flags: if shared { SHARED } else { 0 }, count: 1 };
+        // SAFETY: the kernel reads one structure and writes one siginfo_t.
+        let found = unsafe {
+            call(
+                Sysno::ptrace,
+                [PTRACE_PEEKSIGINFO, tid as usize, (&raw const which) as usize, info.as_mut_ptr() as usize],
+            )?
+        };
+        if found != 1 {
+            break;
+        }
+        pending.push(if shared { 0 } else { tid }, info)?;
+    }
+    Ok(())
+}
+
+/// Sends them in a clone, whose threads are all there and run none of the program's code yet.
+pub fn renew(frozen: &Frozen, old: i32) -> Result<()> {
+    let pid = sys::getpid();
+    for sent in &frozen.pending.all[..frozen.pending.count] {
+        let signal = i32::from_ne_bytes(sent.info[..4].try_into().unwrap_or_default()) as usize;
+        let info = sent.info.as_ptr() as usize;
+        let tid = if sent.tid == old { pid } else { sent.tid };
+        // SAFETY: the kernel reads one siginfo_t.
+        let done = unsafe {
+            if tid == 0 {
+                call(Sysno::rt_sigqueueinfo, [pid as usize, signal, info])
+            } else {
+                call(Sysno::rt_tgsigqueueinfo, [pid as usize, tid as usize, signal, info])
+            }
+        };
+        match done {
+            // More than the caller may have pending (`RLIMIT_SIGPENDING`), as for any other sender.
+            Ok(_) | Err(Errno::EAGAIN) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Which sockets clones can have, and which of them are pairs.
+
+use super::descriptors::Kind;
+use super::raw::{call, into};
+use crate::sys::{self, Errno, Result};
+use syscalls::Sysno;
+
+const SOL_SOCKET: usize = 1;
+pub const SO_TYPE: usize = 3;
+pub const SO_PASSCRED: usize = 16;
+pub const SO_RCVTIMEO: usize = 20;
+pub const SO_SNDTIMEO: usize = 21;
+pub const SO_ACCEPTCONN: usize = 30;
+pub const SO_PROTOCOL: usize = 38;
+pub const SO_DOMAIN: usize = 39;
+
+const AF_UNIX: i32 = 1;
+const AF_INET: i32 = 2;
+const AF_NETLINK: i32 = 16;
+const AF_INET6: i32 = 10;
+const STREAM: i32 = 1;
+const DATAGRAM: i32 = 2;
+const PACKETS: i32 = 5;
+
+/// A number among a socket's options.
+pub fn option(fd: i32, which: usize) -> Result<i32> {
+    let (mut value, mut len) = (0i32, 4u32);
+    // SAFETY: both are locals of the right size.
+    unsafe { call(Sysno::getsockopt, [fd as usize, SOL_SOCKET, which, into(&mut value), into(&mut len)]) }
+        .map(|_| value)
+}
+
+/// Copies an option of one socket to another; `len` bytes of it, 16 at most.
+pub fn copy_option(from: i32, to: i32, which: usize, len: u32) {
+    let (mut value, mut size) = ([0u64; 2], len);
+    // SAFETY: both are locals of the right size. What can't be set stays as it is in a new socket.
+    unsafe {
+        let asked = call(Sysno::getsockopt, [from as usize, SOL_SOCKET, which, into(&mut value), into(&mut size)]);
+        if asked.is_ok() && value != [0; 2] {
+            let _ = call(Sysno::setsockopt, [to as usize, SOL_SOCKET, which, into(&mut value), size as usize]);
+        }
+    }
+}
+
+/// What becomes of a socket in clones, and its family, type and protocol. An error: it can't be made anew.
+pub fn kind(fd: i32) -> Result<(Kind, [i32; 3])> {
+    let socket = [option(fd, SO_DOMAIN)?, option(fd, SO_TYPE)?, option(fd, SO_PROTOCOL)?];
+    let [family, kind, _] = socket;
+    if option(fd, SO_ACCEPTCONN).is_ok_and(|listens| listens != 0) {
+        return Ok((Kind::Shared, socket));
+    }
+    let connected = name(fd, Sysno::getpeername).is_ok();
+    let bound = || name(fd, Sysno::getsockname).map_or(true, |name| is_bound(&name));
+    match (family, kind) {
+        (AF_UNIX, STREAM | DATAGRAM | PACKETS) if connected => Ok((Kind::Pair, socket)),
+        (AF_INET | AF_INET6, STREAM) if connected => Ok((Kind::Outside, socket)),
+        (AF_UNIX, _) | (AF_INET | AF_INET6, STREAM | DATAGRAM) if !connected && !bound() => Ok((Kind::Fresh, socket)),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+/// A socket's own address, or its peer's, and how long it is.
+fn name(fd: i32, which: Sysno) -> Result<([u8; 128], usize)> {
+    let (mut address, mut len) = ([0u8; 128], 128u32);
+    // SAFETY: both are locals, and the address as long as said.
+    unsafe { call(which, [fd as usize, into(&mut address), into(&mut len)]) }?;
+    Ok((address, len as usize))
+}
+
+/// An address of the family alone is none, nor is port 0.
+fn is_bound((address, len): &([u8; 128], usize)) -> bool {
+    let family = i32::from(u16::from_ne_bytes([address[0], address[1]]));
+    if family == AF_UNIX { *len > 2 } else { address[2..4] != [0, 0] }
+}
+
+/// The inode of the socket at the other end of one of `unix(7)`, by `sock_diag(7)`; 0 for none.
+pub fn peer(inode: u64) -> Result<u64> {
+    const NETLINK_SOCK_DIAG: usize = 4;
+    const SOCK_RAW_CLOEXEC: usize = 3 | 0x80000;
+    const BY_FAMILY: usize = 20;
+    const REQUEST: usize = 1;
+    const SHOW_PEER: u32 = 4;
+    const PEER: u16 = 2;
+    // struct nlmsghdr: length, type and flags, number, process; struct unix_diag_req: family, states, inode, what to
+    // show, cookie.
+    const LEN: usize = 16 + 24;
+    let request: [u32; LEN / 4] = [
+        LEN as u32,
+        (BY_FAMILY | REQUEST << 16) as u32,
+        1,
+        0,
+        AF_UNIX as u32,
+        u32::MAX,
+        inode as u32,
+        SHOW_PEER,
+        u32::MAX,
+        u32::MAX,
+    ];
+    let mut answer = [0u32; 128];
+    // SAFETY: a request of this length, and a buffer as long as said.
+    let told = unsafe {
+        let socket = call(Sysno::socket, [AF_NETLINK as usize, SOCK_RAW_CLOEXEC, NETLINK_SOCK_DIAG])?;
+        let sent = call(Sysno::sendto, [socket, request.as_ptr() as usize, LEN, 0, 0, 0]);
+        let told = sent.and_then(|_| call(Sysno::recvfrom, [socket, into(&mut answer), size_of_val(&answer), 0, 0, 0]));
+        sys::close(socket as i32);
+        told?
+    };
+    // Attributes stand behind struct nlmsghdr and struct unix_diag_msg, 16 bytes each: length, type, value.
+    let words = &answer[..told.min(size_of_val(&answer)) / 4];
+    if words.get(1).is_none_or(|kind| *kind as u16 != BY_FAMILY as u16) {
+        return Ok(0);
+    }
+    let mut at = 8;
+    while let Some(head) = words.get(at) {
+        let (len, kind) = (*head as u16, (*head >> 16) as u16);
+        if kind == PEER {
+            return Ok(words.get(at + 1).map_or(0, |inode| u64::from(*inode)));
+        }
+        if len == 0 {
+            break;
+        }
+        at += usize::from(len).div_ceil(4);
+    }
+    Ok(0)
+}
+
+/// Whether what waits in a socket to be read can be copied: a stream's bytes, up to [`UNREAD`], without descriptors.
+pub fn can_be_copied(fd: i32, [_, kind, _]: [i32; 3]) -> bool {
+    const FIONREAD: usize = 0x541b;
+    let mut waiting = 0i32;
+    // SAFETY: the kernel writes one number.
+    let told = unsafe { call(Sysno::ioctl, [fd as usize, FIONREAD, into(&mut waiting)]) };
+    told.is_ok() && (waiting == 0 || kind == STREAM && waiting as usize <= UNREAD && !super::pairs::has_descriptors(fd))
+}
+
+/// Most bytes that are copied from one pair of sockets to another.
+pub const UNREAD: usize = 128 * 1024;

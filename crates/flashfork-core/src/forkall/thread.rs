@@ -1,0 +1,186 @@
+//! What is known of a thread, and how a clone makes it.
+
+use super::raw::{at, call, into};
+use crate::sys::{self, Result};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use linux_raw_sys::general as k;
+use syscalls::Sysno;
+
+/// Bytes of a set of CPUs, for as many as there may be (`CONFIG_NR_CPUS` of distributions).
+pub const CPUS: usize = 1024;
+
+/// A thread that stands still.
+#[derive(Clone, Copy)]
+pub struct Thread {
+    pub tid: i32,
+    /// Whether it has stopped.
+    pub stopped: bool,
+    /// Address of its next instruction when it did.
+    pub next: usize,
+    /// `struct user_regs_struct`.
+    pub registers: [usize; 27],
+    pub signals: u64,
+    /// `stack_t` of its alternate stack.
+    pub alternate: [usize; 3],
+    /// Where the kernel writes 0 when it ends; glibc keeps its number there.
+    pub clear_tid: usize,
+    /// Head and length of its list of robust mutexes.
+    pub robust: [usize; 2],
+    /// Address, length and signature of its area for restartable sequences; 0 for none.
+    pub rseq: [usize; 3],
+    /// Its name, with its NUL.
+    pub name: [u8; 16],
+    pub nice: i32,
+    pub policy: i32,
+    pub cpus: [u64; CPUS / 64],
+    /// Address of the `ucontext` from which it goes on.
+    pub frame: usize,
+}
+
+/// What all threads of a clone have in common while they are made.
+#[repr(C)]
+pub struct Gate {
+    /// 0 until they may run.
+    pub open: AtomicU32,
+    /// Whether they give up all capabilities.
+    pub drop: bool,
+    /// Nice value of the template's main thread: who had the same, and policy and CPUs, has the caller's.
+    pub nice: i32,
+    /// Its policy (`sched_setscheduler(2)`).
+    pub policy: i32,
+    /// Its CPUs.
+    pub cpus: [u64; CPUS / 64],
+}
+
+const PR_SET_NAME: usize = 15;
+const ARCH_SET_GS: usize = 0x1001;
+const GS_BASE: usize = 22;
+const FS_BASE: usize = 21;
+
+impl Thread {
+    /// Its thread pointer.
+    pub fn pointer(&self) -> usize {
+        self.registers[FS_BASE]
+    }
+
+    /// Makes the calling thread, which must be the one, what this thread was, up to its registers, and waits at the
+    /// gate.
+    ///
+    /// # Safety
+    /// In a clone, in a thread that was made for it.
+    pub unsafe fn become_it(&self, gate: &Gate) -> ! {
+        // SAFETY: what is registered lies in the clone's own memory, where the thread had it.
+        unsafe {
+            let _ = call(Sysno::set_robust_list, self.robust);
+            if self.rseq[0] != 0 {
+                let [area, len, signature] = self.rseq;
+                let _ = call(Sysno::rseq, [area, len, 0, signature]);
+            }
+            let _ = call(Sysno::prctl, [PR_SET_NAME, at(&self.name)]);
+            if self.registers[GS_BASE] != 0 {
+                let _ = call(Sysno::arch_prctl, [ARCH_SET_GS, self.registers[GS_BASE]]);
+            }
+            self.schedule(gate);
+            if gate.drop {
+                drop_capabilities();
+            }
+        }
+        while gate.open.load(SeqCst) == 0 {
+            sys::futex_wait(&gate.open, 0);
+        }
+        // SAFETY: the frame was made of this thread's registers.
+        unsafe { go_on(self.frame) }
+    }
+
+    /// What it had for itself. Where that may not be had it stays as the main thread's.
+    unsafe fn schedule(&self, gate: &Gate) {
+        const PRIO_PROCESS: usize = 0;
+        // SAFETY: the calls read locals.
+        unsafe {
+            if self.policy != gate.policy {
+                let _ = call(Sysno::sched_setscheduler, [0, self.policy as usize, at(&0u32)]);
+            }
+            if self.nice != gate.nice {
+                let _ = call(Sysno::setpriority, [PRIO_PROCESS, 0, self.nice as isize as usize]);
+            }
+            if self.cpus != gate.cpus {
+                let _ = call(Sysno::sched_setaffinity, [0, size_of_val(&self.cpus), at(&self.cpus)]);
+            }
+        }
+    }
+
+    /// Makes this thread in the calling process, with its number. It waits at the gate.
+    ///
+    /// # Safety
+    /// In a clone; `stack` is the upper end of a stack that nobody else uses.
+    pub unsafe fn make(&'static self, stack: usize, gate: &'static Gate) -> Result<()> {
+        const FLAGS: u32 = k::CLONE_VM
+            | k::CLONE_FS
+            | k::CLONE_FILES
+            | k::CLONE_SIGHAND
+            | k::CLONE_THREAD
+            | k::CLONE_SYSVSEM
+            | k::CLONE_SETTLS
+            | k::CLONE_CHILD_CLEARTID;
+        let number = self.tid;
+        // struct clone_args as of Linux 5.5.
+        let mut arguments = [0u64; 10];
+        arguments[0] = u64::from(FLAGS);
+        arguments[2] = self.clear_tid as u64;
+        arguments[5] = (stack - STACK) as u64;
+        arguments[6] = STACK as u64;
+        arguments[7] = self.pointer() as u64;
+        arguments[8] = at(&number) as u64;
+        arguments[9] = 1;
+        let result: isize;
+        // SAFETY: in the caller only rax, rcx and r11 change. The thread starts on the empty stack, which is aligned at
+        // the call, and `enter` does not return.
+        unsafe {
+            core::arch::asm!(
+                "syscall",
+                "test rax, rax",
+                "jnz 2f",
+                "xor ebp, ebp",
+                "mov rdi, r12",
+                "mov rsi, r13",
+                "call r14",
+                "ud2",
+                "2:",
+                inlateout("rax") Sysno::clone3 as isize => result,
+                in("rdi") arguments.as_ptr(),
+                in("rsi") size_of_val(&arguments),
+                in("r12") self,
+                in("r13") gate,
+                in("r14") enter as extern "C" fn(&'static Thread, &'static Gate) -> !,
+                out("rcx") _,
+                out("r11") _,
+            );
+        }
+        if result < 0 { Err(sys::Errno::new(-result as i32)) } else { Ok(()) }
+    }
+}
+
+/// Bytes of the stack on which a thread waits at the gate.
+pub const STACK: usize = 16 * 1024;
+
+extern "C" fn enter(thread: &'static Thread, gate: &'static Gate) -> ! {
+    // SAFETY: `make` has made this thread for it.
+    unsafe { thread.become_it(gate) }
+}
+
+/// Gives up all capabilities of the calling thread (`capset(2)`).
+unsafe fn drop_capabilities() {
+    const VERSION_3: u32 = 0x2008_0522;
+    let (mut header, none) = ([VERSION_3, 0], [0u32; 6]);
+    // SAFETY: the kernel reads two structures. Where it refuses, which it does for nobody, the program would only have
+    // what its template's helpers have.
+    if unsafe { call(Sysno::capset, [into(&mut header), at(&none)]) }.is_err() {
+        sys::exit(127);
+    }
+}
+
+/// Goes on from a frame (`rt_sigreturn(2)`).
+#[unsafe(naked)]
+unsafe extern "C" fn go_on(frame: usize) -> ! {
+    core::arch::naked_asm!("mov rsp, rdi", "mov eax, 15", "syscall", "ud2")
+}

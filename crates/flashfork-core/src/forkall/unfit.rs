@@ -1,0 +1,153 @@
+//! Why a process can't be cloned with its threads.
+
+use crate::sys::Errno;
+
+/// Bytes of the name of what is in the way; a longer one is cut.
+pub const NAME: usize = 48;
+
+/// What stands against it. The numbers are told by one version to itself only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum What {
+    /// A thread that doesn't stop within a second.
+    Unstoppable,
+    /// A thread that something else traces.
+    Traced,
+    /// The main thread has ended by `pthread_exit(3)`.
+    MainEnded,
+    /// More threads than there is room for.
+    ManyThreads,
+    /// A child process.
+    Child,
+    /// Another process in the same memory.
+    SharedMemory,
+    /// The program has become another by `exec(2)`.
+    Replaced,
+    /// A thread with other credentials than the main thread.
+    Credentials,
+    /// A system call filter.
+    Filter,
+    /// A namespace or root directory of its own.
+    Namespace,
+    /// A thread with files or a directory of its own.
+    Apart,
+    /// A thread with a shadow stack.
+    ShadowStack,
+    /// A thread with a real-time policy.
+    RealTime,
+    /// Registers that no frame can hold.
+    Registers,
+    /// The word in which the C library keeps the main thread's number holds another.
+    Library,
+    /// A thread in the middle of a call of the engine.
+    Inside,
+    /// An object through which the kernel writes memory; the number is that of the [`crate::never_seal::Reason`].
+    Writer,
+    /// More descriptors than there is room for.
+    ManyDescriptors,
+    /// A lock on an open file.
+    Lock,
+    /// A descriptor of a kind that can't be made anew.
+    Descriptor,
+    /// A socket that can't be made anew.
+    Socket,
+    /// A socket pair with more in it than can be copied.
+    Unread,
+    /// A set of `epoll(7)` with a file whose descriptor has been closed.
+    Epoll,
+    /// Watches of `inotify(7)`.
+    Watches,
+    /// Shared memory that is mapped twice, or is a file.
+    Mapping,
+    /// A timer that can't be made anew.
+    Timer,
+    /// More pending signals than there is room for.
+    Signals,
+    /// A system call failed; the number is its error.
+    System,
+}
+
+/// In the order of [`What`]: what the program has, and what to do.
+pub const WORDS: [(&str, &str); 28] = [
+    ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
+    ("a thread in the hands of a debugger", "end the debugger"),
+    ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
+    ("more than 4096 threads", "have it start fewer"),
+    ("a child process, which its clones would not have", "have it end its children before it is ready"),
+    ("another process in its memory", "have that end before it is ready"),
+    ("become another program (exec)", "warm the program that it starts itself"),
+    ("a thread with credentials of its own", "no clone could have them"),
+    ("a system call filter (seccomp)", "make it ready before it sets the filter"),
+    ("a namespace or root directory of its own", "make it ready before it goes there"),
+    ("a thread with files or a directory of its own (unshare)", "make it ready earlier"),
+    ("a shadow stack", "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off"),
+    ("a thread with a real-time policy", "have it set that later"),
+    ("registers that clones can't be given (AMX)", "make it ready before it uses them"),
+    (
+        "a C library that keeps its threads in another way than glibc",
+        "only programs with glibc are cloned with threads",
+    ),
+    ("a thread in the middle of a call of flashfork's own", "try again"),
+    ("an object through which the kernel writes its memory", "make it ready earlier, or without it"),
+    ("more than 4096 descriptors", "have it open fewer"),
+    ("a lock on a file, which its clones would not have", "have it lock the file later"),
+    ("a descriptor that clones can't have", "have it close that, or open it later"),
+    ("a socket that clones can't have", "have it close that, or open it later"),
+    ("a socket pair or pipe with more in it than can be copied", "have it read that before it is ready"),
+    ("an epoll set with a file whose descriptor is closed", "have it remove the file from the set first"),
+    ("watches of inotify", "have it watch files later, or without watching"),
+    (
+        "shared memory that is mapped twice or from a file of memory",
+        "of Java choose another collector than ZGC, of .NET set DOTNET_EnableWriteXorExecute=0",
+    ),
+    ("a timer on another process's or thread's clock", "have it start that later"),
+    ("more than 256 pending signals", "have it take them first"),
+    ("something that can't be looked at", "the kernel refuses it"),
+];
+
+/// Why a process can't be cloned with its threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfit {
+    /// What stands against it.
+    pub what: What,
+    /// The thread, process, descriptor, error or reason that it is about; 0 for none.
+    pub number: i32,
+    /// What the kernel calls it; zeros behind it.
+    pub name: [u8; NAME],
+}
+
+impl Unfit {
+    /// With a number.
+    pub fn new(what: What, number: i32) -> Unfit {
+        Unfit { what, number, name: [0; NAME] }
+    }
+
+    /// With a name.
+    pub fn named(what: What, number: i32, name: &[u8]) -> Unfit {
+        let mut unfit = Unfit::new(what, number);
+        let len = name.len().min(NAME);
+        unfit.name[..len].copy_from_slice(&name[..len]);
+        unfit
+    }
+}
+
+impl From<Errno> for Unfit {
+    fn from(e: Errno) -> Unfit {
+        Unfit::new(What::System, e.into_raw())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_words() {
+        assert_eq!(What::System as usize + 1, WORDS.len());
+        assert!(WORDS[What::Child as usize].0.contains("child"));
+        assert!(WORDS[What::Watches as usize].0.contains("inotify"));
+        assert!(WORDS[What::Timer as usize].0.contains("timer"));
+        assert!(WORDS[What::Lock as usize].0.contains("lock"));
+        assert!(WORDS[What::Inside as usize].0.contains("flashfork"));
+    }
+}
