@@ -16,6 +16,12 @@ pub enum ReadyAt {
     Perl = 4,
     /// Ruby, after the command's code.
     Ruby = 5,
+    /// With all threads, when it had been idle for a while.
+    Idle = 6,
+    /// With all threads, when it listened on a socket.
+    Listen = 7,
+    /// With all threads, when it had printed a line.
+    Line = 8,
 }
 
 impl ReadyAt {
@@ -28,6 +34,9 @@ impl ReadyAt {
             3 => ReadyAt::Python,
             4 => ReadyAt::Perl,
             5 => ReadyAt::Ruby,
+            6 => ReadyAt::Idle,
+            7 => ReadyAt::Listen,
+            8 => ReadyAt::Line,
             _ => return None,
         })
     }

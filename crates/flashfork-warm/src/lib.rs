@@ -9,16 +9,19 @@
 //! - [`Ask`]: caller to template. [`Ask::Clone`] carries the descriptors listed in [`DESCRIPTORS`].
 //! - [`Tell`]: template to caller.
 //! - [`Start`]: what a clone takes over from its caller, in a memfd that the clone maps.
+//! - [`Order`] and [`Word`]: between the keeper of a template with threads and the maker of its clones.
 #![cfg_attr(not(test), no_std)]
 
 mod ask;
 mod facts;
+mod keep;
 mod name;
 mod start;
 mod tell;
 
 pub use ask::Ask;
 pub use facts::{Facts, ReadyAt};
+pub use keep::{MADE_FROM, NAME_OF_UNFIT, Order, PATH, Word};
 pub use name::{LONGEST_NAME, NAME_RULE, is_name};
 pub use start::{LIMITS, START_MAGIC, Start};
 pub use tell::{Step, Tell};

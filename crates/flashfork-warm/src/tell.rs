@@ -24,13 +24,23 @@ pub enum Step {
     Wait = 8,
     /// Receiving the descriptors of a request: the template has no room for more.
     Descriptors = 9,
+    /// Giving arguments to a program that takes none: it was ready by itself.
+    Arguments = 10,
+    /// Making namespaces for a clone, or going there.
+    Namespaces = 11,
+    /// Making a clone's descriptors anew.
+    Files = 12,
+    /// Making a clone's threads, timers and signals.
+    Threads = 13,
 }
 
 impl Step {
     fn new(number: u64) -> Option<Step> {
-        use Step::{Descriptors, Directory, Fork, Map, Request, Retired, Streams, TooMany, Wait};
-        let all = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait, Descriptors];
-        all.into_iter().find(|step| *step as u64 == number)
+        use Step::{Arguments, Descriptors, Directory, Files, Fork, Map, Namespaces};
+        use Step::{Request, Retired, Streams, Threads, TooMany, Wait};
+        let one_thread = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait, Descriptors];
+        let mut all = one_thread.into_iter().chain([Arguments, Namespaces, Files, Threads]);
+        all.find(|step| *step as u64 == number)
     }
 }
 
@@ -62,6 +72,11 @@ pub enum Tell {
         /// The name of one, or its end; zeros behind it.
         name: [u8; NAME_OF_CHANGED],
     },
+    /// It can't become a template (on the control socket), in words.
+    Unfit {
+        /// What is said of the program; zeros behind it.
+        words: [u8; NAME_OF_CHANGED],
+    },
     /// There is no clone.
     Failed {
         /// What was being done.
@@ -85,6 +100,7 @@ impl Tell {
             Tell::Started { pid } => w.put(3).signed(pid),
             Tell::Ended { status } => w.put(5).signed(status),
             Tell::Changed { count, name } => w.put(7).put(count).bytes(&name),
+            Tell::Unfit { words } => w.put(8).bytes(&words),
             Tell::Failed { step, errno } => w.put(6).put(step as u64).signed(errno),
         }
         .0
@@ -100,6 +116,7 @@ impl Tell {
             3 => Tell::Started { pid: r.signed().filter(|pid| *pid > 1)? },
             5 => Tell::Ended { status: r.signed()? },
             7 => Tell::Changed { count: r.get()?, name: *r.0.first_chunk()? },
+            8 => Tell::Unfit { words: *r.0.first_chunk()? },
             6 => Tell::Failed { step: Step::new(r.get()?)?, errno: r.signed()? },
             _ => return None,
         })
@@ -132,6 +149,8 @@ mod tests {
             Tell::Ended { status: 0x7f00 },
             Tell::Failed { step: Step::Wait, errno: 12 },
             Tell::Failed { step: Step::Descriptors, errno: 0 },
+            Tell::Failed { step: Step::Threads, errno: 11 },
+            Tell::Unfit { words: [b'y'; NAME_OF_CHANGED] },
             Tell::Changed { count: 2, name: [b'x'; NAME_OF_CHANGED] },
         ] {
             assert_eq!(Tell::decode(&tell.encode()), Some(tell));

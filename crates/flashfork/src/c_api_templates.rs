@@ -26,6 +26,12 @@ pub const FLASHFORK_READY_PYTHON: u32 = 3;
 pub const FLASHFORK_READY_PERL: u32 = 4;
 /// Of a template: Ruby.
 pub const FLASHFORK_READY_RUBY: u32 = 5;
+/// With all threads, when it had been idle for a while.
+pub const FLASHFORK_READY_IDLE: u32 = 6;
+/// With all threads, when it listened on a socket.
+pub const FLASHFORK_READY_LISTEN: u32 = 7;
+/// With all threads, when it had printed a line.
+pub const FLASHFORK_READY_LINE: u32 = 8;
 
 /// The template waits for callers.
 pub const FLASHFORK_TEMPLATE_WAITING: u32 = 0;
@@ -112,6 +118,9 @@ fn ready_of(at: ReadyAt) -> u32 {
         ReadyAt::Python => FLASHFORK_READY_PYTHON,
         ReadyAt::Perl => FLASHFORK_READY_PERL,
         ReadyAt::Ruby => FLASHFORK_READY_RUBY,
+        ReadyAt::Idle => FLASHFORK_READY_IDLE,
+        ReadyAt::Listen => FLASHFORK_READY_LISTEN,
+        ReadyAt::Line => FLASHFORK_READY_LINE,
     }
 }
 

@@ -1,0 +1,155 @@
+//! Of templates with threads: what their keeper, who talks with callers, and the maker in the program's memory say to
+//! each other, over a socket of their own.
+
+use crate::{Reader, Writer};
+
+/// Descriptors that come with [`Order::Make`], in this order: the namespaces of processes, mounts and time, the socket
+/// on which the clone says how it went ([`crate::Tell::Started`] or [`crate::Tell::Failed`]), then [`crate::DESCRIPTORS`].
+pub const MADE_FROM: usize = 4 + crate::DESCRIPTORS;
+
+/// Bytes of the name of what stands against a template.
+pub const NAME_OF_UNFIT: usize = 48;
+
+/// Longest name of a directory in [`Order::Make`], with its NUL.
+pub const PATH: usize = 4096;
+
+/// Keeper to maker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The program is ready.
+    Freeze,
+    /// A clone, whose process has this number. Behind the message the name of its directory, with a NUL.
+    Make {
+        /// Its number, in the namespace that is given.
+        pid: i32,
+    },
+}
+
+impl Order {
+    /// Bytes of a message, without the name of a directory.
+    pub const LEN: usize = 16;
+
+    /// As it is sent.
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::LEN] {
+        match self {
+            Order::Freeze => Writer::new().put(1),
+            Order::Make { pid } => Writer::new().put(2).signed(pid),
+        }
+        .0
+    }
+
+    /// As it was received; `None` for bytes that are none of these.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Order> {
+        let mut r = Reader(bytes);
+        Some(match r.get()? {
+            1 => Order::Freeze,
+            2 => Order::Make { pid: r.signed()? },
+            _ => return None,
+        })
+    }
+}
+
+/// Maker to keeper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// The threads stand still, and clones can be made.
+    Frozen {
+        /// The highest number that one of them has.
+        highest: i32,
+        /// How many they are.
+        threads: u64,
+        /// Bytes that are sealed.
+        sealed: u64,
+        /// Why nothing could be sealed, as in [`crate::Facts`].
+        unsealed: Option<u8>,
+        /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when they were stopped, in nanoseconds.
+        clocks: [u64; 2],
+    },
+    /// No clone can be made: a number of `flashfork_core::forkall::What`, what it is about, and its name.
+    Unfit {
+        /// The reason.
+        what: u8,
+        /// A thread, descriptor or error.
+        number: i32,
+        /// Zeros behind it.
+        name: [u8; NAME_OF_UNFIT],
+    },
+    /// A clone was forked; a descriptor for it comes with this.
+    Made {
+        /// Its process, as the template's init sees it.
+        pid: i32,
+    },
+    /// None could be forked.
+    Failed {
+        /// Why.
+        errno: i32,
+    },
+}
+
+impl Word {
+    /// Bytes of a message.
+    pub const LEN: usize = 24 + NAME_OF_UNFIT;
+
+    /// As it is sent.
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::LEN] {
+        let w = Writer::new();
+        match self {
+            Word::Frozen { highest, threads, sealed, unsealed, clocks: [monotonic, boottime] } => {
+                let unsealed = unsealed.map_or(0, |reason| u64::from(reason) + 1);
+                w.put(1).signed(highest).put(threads).put(sealed).put(unsealed).put(monotonic).put(boottime)
+            }
+            Word::Unfit { what, number, name } => w.put(2).put(u64::from(what)).signed(number).bytes(&name),
+            Word::Made { pid } => w.put(3).signed(pid),
+            Word::Failed { errno } => w.put(4).signed(errno),
+        }
+        .0
+    }
+
+    /// As it was received; `None` for bytes that are none of these.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Word> {
+        let mut r = Reader(bytes);
+        Some(match r.get()? {
+            1 => Word::Frozen {
+                highest: r.signed()?,
+                threads: r.get()?,
+                sealed: r.get()?,
+                unsealed: match r.get()? {
+                    0 => None,
+                    number => Some(u8::try_from(number - 1).ok()?),
+                },
+                clocks: [r.get()?, r.get()?],
+            },
+            2 => Word::Unfit { what: u8::try_from(r.get()?).ok()?, number: r.signed()?, name: *r.0.first_chunk()? },
+            3 => Word::Made { pid: r.signed().filter(|pid| *pid > 1)? },
+            4 => Word::Failed { errno: r.signed()? },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_comes_back_as_it_was_sent() {
+        for order in [Order::Freeze, Order::Make { pid: 4711 }] {
+            assert_eq!(Order::decode(&order.encode()), Some(order));
+        }
+        let frozen = Word::Frozen { highest: 99, threads: 17, sealed: 1 << 40, unsealed: Some(3), clocks: [1, 2] };
+        let unfit = Word::Unfit { what: 7, number: -1, name: [b'x'; NAME_OF_UNFIT] };
+        for word in [frozen, unfit, Word::Made { pid: 2 }, Word::Failed { errno: 11 }] {
+            assert_eq!(Word::decode(&word.encode()), Some(word));
+        }
+    }
+
+    #[test]
+    fn nonsense_is_none() {
+        assert_eq!((Order::decode(&[]), Word::decode(&[0xff; Word::LEN])), (None, None));
+        assert_eq!(Word::decode(&Word::Made { pid: 0 }.encode()), None);
+    }
+}
