@@ -7,6 +7,7 @@ use crate::proc::text::{ProcPath, decimal, read_file, words};
 use crate::state::STATE;
 use crate::sys::{self, Result};
 use crate::threads::alone;
+use crate::threads::status::Condition;
 use syscalls::Sysno;
 
 /// Namespaces in which a process, or a thread, may be by itself.
@@ -19,6 +20,10 @@ const FILTER: &[u8] = b"Seccomp:";
 
 /// Before the program is stopped: whether it is still the one that made the maker.
 pub fn before(frozen: &Frozen) -> core::result::Result<(), Unfit> {
+    if Condition::of(frozen.pid, frozen.pid) == Condition::Ended {
+        // Its threads run on, perhaps.
+        return Err(Unfit::new(What::MainEnded, frozen.pid));
+    }
     if sys::same_memory(sys::getpid(), frozen.pid) { Ok(()) } else { Err(Unfit::new(What::Replaced, frozen.pid)) }
 }
 

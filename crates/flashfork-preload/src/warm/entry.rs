@@ -2,7 +2,7 @@
 
 use super::template::{CLONE, MAIN, Main, ORDER};
 use super::wait::wait;
-use super::{interpreters, python};
+use super::{interpreters, python, threads};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null_mut;
 use flashfork_warm::ReadyAt;
@@ -45,6 +45,11 @@ pub unsafe extern "C" fn __libc_start_main(
             Some(order) if order.at != Some(ReadyAt::Call) => {
                 *MAIN.get() = Some(main);
                 warm_main
+            }
+            None if threads::is_ready_at(None) && python::is_here() => {
+                *python::LOADER_FINI.get() = loader_fini;
+                loader_fini = python::end_of_libraries as *mut c_void;
+                python::main
             }
             _ => main,
         };
@@ -101,11 +106,24 @@ unsafe fn arguments(count: usize, first: *mut *mut c_char) -> Option<(c_int, *mu
 /// # Safety
 /// Both are null, or those of `main`.
 pub unsafe fn ready_call(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
+    if threads::is_ready_at(Some(ReadyAt::Call)) {
+        if !threads::ready() {
+            return 0;
+        }
+        // SAFETY: as the caller says.
+        return unsafe { returns(argc, argv) };
+    }
     // SAFETY: looks at what was told when the shim was loaded.
     let elsewhere = unsafe { ORDER.get() }.as_ref().is_some_and(|order| order.at != Some(ReadyAt::Call));
     if elsewhere || !fork_until_clone(ReadyAt::Call) {
         return 0;
     }
+    // SAFETY: as the caller says.
+    unsafe { returns(argc, argv) }
+}
+
+/// In a clone: gives the caller's arguments.
+unsafe fn returns(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     // SAFETY: the caller's pointers, which are those of main.
     unsafe {
         if !argc.is_null()

@@ -18,6 +18,10 @@ extern "C" fn init() {
         if value.is_null() {
             return;
         }
+        if super::threads::begin(CStr::from_ptr(value)) {
+            libc::unsetenv(WARM.name.as_ptr());
+            return;
+        }
         let order = parse(CStr::from_ptr(value));
         // Programs that this one starts are its own affair.
         libc::unsetenv(WARM.name.as_ptr());

@@ -6,7 +6,9 @@
 //! that handlers of `pthread_atfork`, or an interpreter's, run as in any other fork: [`forked`] is called from the
 //! shim's `fork`.
 //!
-//! A template has one thread and, once it waits, every signal blocked: what is here needs no locks.
+//! Of templates whose clones have all their threads there is none of that: [`threads`].
+//!
+//! Any other template has one thread and, once it waits, every signal blocked: what is here needs no locks.
 
 mod ahead;
 mod end;
@@ -24,6 +26,7 @@ mod script;
 mod serve;
 mod take_over;
 mod template;
+mod threads;
 mod wait;
 
 pub use entry::ready_call;

@@ -158,8 +158,13 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
         if !python.call(c"warm") || !python.run() || !python.call(c"ready") {
             python.leave(true);
         }
-        python.note_files();
-        while wait(ReadyAt::Python) {
+        let all_threads = super::threads::is_ready_at(None);
+        if all_threads {
+            super::threads::ready();
+        } else {
+            python.note_files();
+        }
+        while !all_threads && wait(ReadyAt::Python) {
             in_handlers(|| (python.api.PyOS_BeforeFork)());
             if crate::forks::fork() == 0 {
                 (python.api.PyOS_AfterFork_Child)();

@@ -48,7 +48,15 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
         if libc::fchdir(directory) != 0 {
             return Err(Step::Directory);
         }
-        let (start, mut given) = map(memory, template)?;
+        let (start, arguments, variables) = map(memory)?;
+        let mut given = Given {
+            arguments,
+            variables,
+            mask: template.mask,
+            ignored: start.ignored,
+            pid: libc::getpid(),
+            template: template.facts.pid,
+        };
         // Perl takes apart what it finds here as its own; it sets %ENV itself.
         if template.facts.at != ReadyAt::Perl {
             environ = given.variables.as_ptr().cast_mut().cast();
@@ -68,8 +76,14 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
     }
 }
 
+/// The head of a request, and its tables of arguments and variables.
+type Request = (&'static Start, &'static [*mut c_char], &'static [*mut c_char]);
+
 /// The memfd of the request, private, or what is in the pipe: its strings and tables become the program's own.
-unsafe fn map(memory: c_int, template: &Template) -> Result<(&'static Start, Given), Step> {
+///
+/// # Safety
+/// In a clone.
+pub unsafe fn map(memory: c_int) -> Result<Request, Step> {
     // SAFETY: the mapping is never unmapped; its length and every offset in it is checked before use.
     unsafe {
         let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
@@ -109,17 +123,7 @@ unsafe fn map(memory: c_int, template: &Template) -> Result<(&'static Start, Giv
         let arguments = pointers(tables, start.arguments as usize, base, len).ok_or(Step::Request)?;
         let behind = tables.add(start.arguments as usize + 1);
         let variables = pointers(behind, start.variables as usize, base, len).ok_or(Step::Request)?;
-        Ok((
-            start,
-            Given {
-                arguments,
-                variables,
-                mask: template.mask,
-                ignored: start.ignored,
-                pid: libc::getpid(),
-                template: template.facts.pid,
-            },
-        ))
+        Ok((start, arguments, variables))
     }
 }
 
@@ -172,7 +176,10 @@ unsafe fn fill(closed: u64) {
 }
 
 /// As far as it is allowed: nobody may make himself more important than he was.
-unsafe fn schedule(start: &Start) {
+///
+/// # Safety
+/// In a clone.
+pub unsafe fn schedule(start: &Start) {
     // SAFETY: the set of CPUs is as long as said.
     unsafe {
         if libc::getpriority(libc::PRIO_PROCESS, 0) != start.nice {
@@ -188,7 +195,10 @@ unsafe fn schedule(start: &Start) {
 }
 
 /// Soft and hard; a hard limit above the template's can't be had, then as much as there is.
-unsafe fn limits(start: &Start) {
+///
+/// # Safety
+/// In a clone.
+pub unsafe fn limits(start: &Start) {
     for (which, [soft, hard]) in start.limits.iter().enumerate() {
         let which = which as libc::__rlimit_resource_t;
         let wish = libc::rlimit { rlim_cur: *soft, rlim_max: *hard };
@@ -226,7 +236,11 @@ unsafe fn signals(template: &Template, start: &Start, mask: &mut libc::sigset_t)
     }
 }
 
-unsafe fn is_default(signal: c_int) -> bool {
+/// Whether a signal has its default action.
+///
+/// # Safety
+/// None.
+pub unsafe fn is_default(signal: c_int) -> bool {
     // SAFETY: the structure is a local of which all zeros are a value; nothing is set.
     unsafe {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();

@@ -1,0 +1,111 @@
+//! What a clone has of its caller. Its threads are not there yet; nothing here may lock or allocate.
+
+use super::maker::OF_CALLER;
+use super::{is_ready_at, no_signals};
+use crate::warm::take_over::{self, environ, is_default, limits, schedule};
+use crate::warm::template::Given;
+use core::ffi::c_int;
+use flashfork_core::Errno;
+use flashfork_core::forkall::{call, go_to};
+use flashfork_warm::{PATH, ReadyAt, Start, Step};
+use syscalls::Sysno;
+
+/// What was given.
+pub struct Caller {
+    start: &'static Start,
+    pub given: Given,
+}
+
+/// What failed, and why.
+type Failed = (Step, Errno);
+
+impl Caller {
+    /// Goes to the clone's namespaces, directory and standard streams, and maps what is given.
+    pub fn take(mounts: c_int, time: c_int, rest: &[c_int; OF_CALLER], path: &[u8; PATH]) -> Result<Caller, Failed> {
+        let [memory, directory, streams @ ..] = *rest;
+        let of = |step| move |e| (step, e);
+        // SAFETY: this is the clone, with one thread, and nothing of the program runs before this is over.
+        unsafe {
+            go_to(time, libc::CLONE_NEWTIME as u32).map_err(of(Step::Namespaces))?;
+            go_to(mounts, libc::CLONE_NEWNS as u32).map_err(of(Step::Namespaces))?;
+            call(Sysno::setpgid, [0, 0]).map_err(of(Step::Namespaces))?;
+            for (to, stream) in streams.into_iter().enumerate() {
+                call(Sysno::dup3, [stream as usize, to, 0]).map_err(of(Step::Streams))?;
+            }
+            go_to_directory(directory, path).map_err(of(Step::Directory))?;
+            let (start, arguments, variables) = take_over::map(memory).map_err(|step| (step, last()))?;
+            call(Sysno::umask, [start.umask as usize]).map_err(of(Step::Directory))?;
+            let mut mask = no_signals();
+            for signal in (1..=64).filter(|signal| start.blocked >> (signal - 1) & 1 == 1) {
+                libc::sigaddset(&raw mut mask, signal);
+            }
+            let given = Given { arguments, variables, mask, ignored: start.ignored, pid: own(), template: -1 };
+            Ok(Caller { start, given })
+        }
+    }
+
+    /// Before there are threads, which inherit it.
+    pub fn begin(&self) {
+        // SAFETY: as above.
+        unsafe {
+            for stream in (0..3).filter(|stream| self.start.closed >> stream & 1 == 1) {
+                let _ = call(Sysno::close, [stream]);
+            }
+            schedule(self.start);
+            for signal in (1..=64).filter(|signal| self.start.ignored >> (signal - 1) & 1 == 1) {
+                if is_default(signal) {
+                    libc::signal(signal, libc::SIG_IGN);
+                }
+            }
+            // A program that said itself that it is ready goes on with the caller's; of others threads may be reading.
+            if is_ready_at(Some(ReadyAt::Call)) || is_ready_at(None) {
+                environ = self.given.variables.as_ptr().cast_mut().cast();
+            }
+        }
+    }
+
+    /// When all threads and descriptors are there: a limit is no reason against what the template has.
+    pub fn limit(&self) {
+        // SAFETY: as above.
+        unsafe { limits(self.start) };
+    }
+}
+
+/// By its name, under the clone's own mounts; where that leads elsewhere, by the descriptor.
+unsafe fn go_to_directory(directory: c_int, path: &[u8; PATH]) -> Result<(), Errno> {
+    let flags = (libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC) as usize;
+    // SAFETY: the path ends with a NUL; the structures are locals.
+    unsafe {
+        let at = libc::AT_FDCWD as isize as usize;
+        let opened = call(Sysno::openat, [at, path.as_ptr() as usize, flags]);
+        let same = opened.is_ok_and(|fd| identity(fd as c_int) == identity(directory));
+        let there = match opened {
+            Ok(fd) if same => fd,
+            _ => directory as usize,
+        };
+        call(Sysno::fchdir, [there])?;
+        if let Ok(fd) = opened {
+            let _ = call(Sysno::close, [fd]);
+        }
+        Ok(())
+    }
+}
+
+/// Device and inode.
+unsafe fn identity(fd: c_int) -> Option<(u64, u64)> {
+    let mut stat = [0u64; 18];
+    // SAFETY: struct stat is 18 words on this architecture.
+    unsafe { call(Sysno::fstat, [fd as usize, stat.as_mut_ptr() as usize]) }.ok()?;
+    Some((stat[0], stat[1]))
+}
+
+fn own() -> c_int {
+    // SAFETY: no arguments.
+    unsafe { call(Sysno::getpid, []) }.map_or(0, |pid| pid as c_int)
+}
+
+/// The error of the last call of libc's.
+fn last() -> Errno {
+    // SAFETY: the main thread's word, which is put back later.
+    Errno::new(unsafe { *libc::__errno_location() })
+}

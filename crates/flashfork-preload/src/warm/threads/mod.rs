@@ -1,0 +1,132 @@
+//! Templates whose clones have all of their threads: the program runs on, and a maker beside it, in its memory, waits
+//! for the word to stop it ([`maker`]). Where the program says itself that it is ready it waits in [`ready`], and
+//! returns from there in each clone.
+
+mod caller;
+mod maker;
+mod socket;
+
+use super::template::Single;
+use core::ffi::{CStr, c_int};
+use core::mem::MaybeUninit;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+use flashfork_core::system_call;
+use flashfork_warm::ReadyAt;
+use syscalls::Sysno;
+
+/// What `flashfork warm --threads` has told.
+struct Told {
+    /// The process that becomes the template: no child of its warm-up does.
+    pid: c_int,
+    /// Where the program rings when it is ready.
+    bell: c_int,
+    /// Where it is ready, if that was said.
+    at: Option<ReadyAt>,
+}
+
+/// None in programs that are no such template.
+static TOLD: Single<Option<Told>> = Single::new(None);
+
+/// Whether a thread has said that the program is ready; there is one ready point.
+static CALLED: AtomicU32 = AtomicU32::new(0);
+
+/// 1 in clones.
+static IN_CLONE: AtomicU32 = AtomicU32::new(0);
+
+/// The maker's socket.
+static LINE: AtomicI32 = AtomicI32::new(-1);
+
+/// What stands before the value for such a template in [`flashfork_core::environment::WARM`].
+const MARK: &[u8] = b"threads,";
+
+/// Takes what was told, and starts the maker. False if it is about another kind of template.
+///
+/// # Safety
+/// Before the program's own code runs, in its one thread.
+pub unsafe fn begin(value: &CStr) -> bool {
+    let Some(rest) = value.to_bytes().strip_prefix(MARK) else { return false };
+    let mut fields = rest.split(|b| *b == b',');
+    let mut number = || -> Option<c_int> {
+        let digits = fields.next()?;
+        digits.iter().try_fold(0, |n: c_int, b| n.checked_mul(10)?.checked_add(c_int::from(b.checked_sub(b'0')?)))
+    };
+    let (Some(line), Some(bell), Some(at), Some(drop)) = (number(), number(), number(), number()) else { return true };
+    // SAFETY: one thread; the descriptors are those that were told.
+    unsafe {
+        libc::fcntl(bell, libc::F_SETFD, libc::FD_CLOEXEC);
+        LINE.store(line, SeqCst);
+        let started = flashfork_core::forkall::start(maker::run);
+        // Its own copy is open. Where there is no maker whoever waits for its word sees the end of the line.
+        libc::close(line);
+        if drop == 1 {
+            drop_capabilities();
+        }
+        if started.is_ok() {
+            *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at: ReadyAt::new(at as u64) });
+        }
+    }
+    true
+}
+
+/// The program has none: the maker keeps those that it needs, over the namespaces that it is in.
+unsafe fn drop_capabilities() {
+    const VERSION_3: u32 = 0x2008_0522;
+    let (header, none) = ([VERSION_3, 0u32], [0u32; 6]);
+    // SAFETY: takes numbers, and two structures that the kernel reads.
+    unsafe {
+        for capability in 0..64 {
+            libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
+        }
+        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr());
+    }
+}
+
+/// Whether this program becomes such a template, and is ready there, as far as was said: `None` leaves it open.
+pub fn is_ready_at(at: Option<ReadyAt>) -> bool {
+    // SAFETY: written once, before the program's own code ran.
+    unsafe { TOLD.get() }.as_ref().is_some_and(|told| told.at == at)
+}
+
+/// Says that the program is ready, and returns in clones: true. False, at once, where that is not so.
+pub fn ready() -> bool {
+    // SAFETY: as above.
+    let Some(told) = (unsafe { TOLD.get() }) else { return false };
+    // SAFETY: asks for a number.
+    if told.pid != unsafe { libc::getpid() } || CALLED.swap(1, SeqCst) != 0 {
+        return false;
+    }
+    // SAFETY: plain calls; what is flushed was printed by the program. Its other streams may be in use by threads that
+    // wait for something, and are flushed by nobody.
+    unsafe {
+        libc::fflush(stdout);
+        libc::send(told.bell, [1u8].as_ptr().cast(), 1, libc::MSG_NOSIGNAL);
+    }
+    while IN_CLONE.load(SeqCst) == 0 {
+        // SAFETY: the kernel reads the word.
+        let _ = unsafe { system_call(Sysno::futex, [IN_CLONE.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    }
+    block();
+    true
+}
+
+/// In this thread, which says so, are blocked what its caller blocks.
+fn block() {
+    // SAFETY: written before any thread of the clone ran; the sets are locals of which all zeros are a value.
+    unsafe {
+        let Some(given) = super::template::CLONE.get() else { return };
+        let mask = given.mask;
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const mask, null_mut());
+    }
+}
+
+/// An empty set of signals.
+fn no_signals() -> libc::sigset_t {
+    // SAFETY: all zeros are the empty set.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+unsafe extern "C" {
+    static mut stdout: *mut libc::FILE;
+}
