@@ -1,0 +1,67 @@
+//! Has the maker make a clone.
+
+use crate::connection::Request;
+use crate::message;
+use crate::namespaces;
+use flashfork_warm::{Order, PATH, Start, Step};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+
+/// A namespace for a clone, made ahead.
+#[derive(Debug)]
+pub struct Space {
+    /// Its init, as the template's init sees it.
+    pub init: i32,
+    /// The clone's number in it.
+    pub pid: i32,
+    pub processes: OwnedFd,
+    pub mounts: OwnedFd,
+    pub leash: OwnedFd,
+}
+
+/// A clone that the maker is about to fork.
+#[derive(Debug)]
+pub struct Ordered {
+    /// For whom.
+    pub connection: u64,
+    pub report: OwnedFd,
+    pub leash: OwnedFd,
+}
+
+/// Orders it. `clocks`: what its clocks show.
+pub fn order(
+    line: BorrowedFd<'_>,
+    connection: u64,
+    request: &Request,
+    space: Space,
+    clocks: [u64; 2],
+) -> Result<Ordered, (Step, i32)> {
+    let failed = |step| move |e: Errno| (step, e.raw_os_error());
+    let (report, theirs) = message::pair().map_err(failed(Step::Descriptors))?;
+    message::tell_senders(report.as_fd()).map_err(failed(Step::Descriptors))?;
+    let time = namespaces::new_time(clocks).map_err(|e| (Step::Namespaces, e.raw_os_error().unwrap_or(libc::EIO)))?;
+    let mut bytes = Order::Make { pid: space.pid }.encode().to_vec();
+    bytes.extend(path_of(&request[1]));
+    bytes.push(0);
+    let own = [space.processes.as_fd(), space.mounts.as_fd(), time.as_fd(), theirs.as_fd()];
+    let all: Vec<_> = own.into_iter().chain(request.iter().map(AsFd::as_fd)).collect();
+    message::send(line, &bytes, &all).map_err(failed(Step::Fork))?;
+    Ok(Ordered { connection, report, leash: space.leash })
+}
+
+/// The name of an open directory; nothing of one whose name is too long.
+fn path_of(directory: &OwnedFd) -> Vec<u8> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).unwrap_or_default();
+    Some(link.as_os_str().as_bytes().to_vec()).filter(|path| path.len() < PATH).unwrap_or_default()
+}
+
+/// Whether a request is one for a program with arguments. Of one that comes through a pipe that is not known.
+pub fn has_arguments(request: &Request) -> bool {
+    let Ok(memory) = request[0].try_clone().map(File::from) else { return false };
+    let mut count = [0; 8];
+    let at = std::mem::offset_of!(Start, arguments) as u64;
+    memory.read_exact_at(&mut count, at).is_ok() && u64::from_ne_bytes(count) > 0
+}

@@ -1,0 +1,51 @@
+//! Keeps a template whose clones have all of its threads. Started by `flashfork warm --threads`, in place of the
+//! program.
+//!
+//! It makes namespaces ([`namespaces`]), and in them an init ([`init`]) that starts the program, waits for all that
+//! ends there, and makes a namespace for each clone ahead ([`pool`]). When the program is ready ([`moment`], [`warm`])
+//! the maker in its memory is told to stop it (`flashfork_core::forkall`). From then on callers are served
+//! ([`serve`]). All of it ends with the keeper.
+
+mod clone;
+mod connection;
+mod file;
+mod init;
+mod message;
+mod moment;
+mod namespaces;
+mod notes;
+mod pool;
+mod process;
+mod relay;
+mod serve;
+mod told;
+mod warm;
+
+use flashfork_warm::{NAME_OF_CHANGED, Tell};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let told = match told::Told::of(&mut arguments) {
+        Some(told) => told,
+        None => {
+            eprintln!("flashfork-keeper is started by `flashfork warm --threads`, with what that tells it");
+            return ExitCode::from(2);
+        }
+    };
+    let ready = match warm::warm(&told) {
+        Ok(ready) => ready,
+        Err(warm::Failed::Ended(status)) => process::end_as(status),
+        Err(warm::Failed::Unfit(words)) => {
+            let mut all = [0; NAME_OF_CHANGED];
+            let text = words.as_bytes();
+            let len = text.len().min(all.len());
+            all[..len].copy_from_slice(&text[..len]);
+            // Who is gone needs no reason.
+            let _ = message::send(told.control.as_fd(), &Tell::Unfit { words: all }.encode(), &[]);
+            return ExitCode::FAILURE;
+        }
+    };
+    serve::serve(told, ready)
+}

@@ -1,0 +1,157 @@
+//! When a program is ready that doesn't say so itself.
+
+use regex::bytes::Regex;
+use std::collections::{HashSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// When it is.
+#[derive(Debug)]
+pub enum Moment {
+    /// When it says so.
+    Itself,
+    /// When it has used next to no processor time for so long.
+    Idle(Duration),
+    /// When it listens for connections, on this port or on any.
+    Listen(Option<u16>),
+    /// When it has printed a line in which this is found.
+    Line(Regex),
+}
+
+impl Moment {
+    /// As it is written on the command line.
+    pub fn of(text: &str) -> Option<Moment> {
+        match text.split_once(':') {
+            None if text == "itself" => Some(Moment::Itself),
+            None if text == "listen" => Some(Moment::Listen(None)),
+            Some(("listen", port)) => port.parse().ok().map(|port| Moment::Listen(Some(port))),
+            Some(("idle", seconds)) => Some(Moment::Idle(Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?)),
+            Some(("line", pattern)) => Regex::new(pattern).ok().map(Moment::Line),
+            _ => None,
+        }
+    }
+}
+
+/// Looks every now and then whether it has come.
+#[derive(Debug)]
+pub struct Watch {
+    /// When it was looked, and what processor time had been used.
+    samples: VecDeque<(Instant, Duration)>,
+}
+
+/// Of the time: what a runtime does that has nothing to do.
+const IDLE: f64 = 0.05;
+
+impl Watch {
+    pub fn new() -> Watch {
+        Watch { samples: VecDeque::new() }
+    }
+
+    /// How long to wait until the next look; `None` where what comes tells.
+    pub fn patience(moment: &Moment) -> Option<Duration> {
+        match moment {
+            Moment::Itself | Moment::Line(_) => None,
+            Moment::Idle(span) => Some((*span / 10).clamp(Duration::from_millis(5), Duration::from_millis(100))),
+            Moment::Listen(_) => Some(Duration::from_millis(10)),
+        }
+    }
+
+    /// Whether it has come for a process.
+    pub fn has_come(&mut self, moment: &Moment, pid: i32) -> bool {
+        match moment {
+            Moment::Itself | Moment::Line(_) => false,
+            Moment::Idle(span) => self.is_idle(*span, pid),
+            Moment::Listen(port) => listens(pid, *port),
+        }
+    }
+
+    fn is_idle(&mut self, span: Duration, pid: i32) -> bool {
+        let (now, Some(used)) = (Instant::now(), processor_time(pid)) else { return false };
+        self.samples.push_back((now, used));
+        // The first that is left is the youngest that is old enough.
+        while self.samples.get(1).is_some_and(|(at, _)| now - *at >= span) {
+            self.samples.pop_front();
+        }
+        self.samples.front().is_some_and(|(at, before)| {
+            now - *at >= span && used.saturating_sub(*before).as_secs_f64() < IDLE * (now - *at).as_secs_f64()
+        })
+    }
+}
+
+/// What all threads of a process have used (`clock_getcpuclockid(3)`).
+fn processor_time(pid: i32) -> Option<Duration> {
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both are locals.
+    let told = unsafe {
+        libc::clock_getcpuclockid(pid, &raw mut clock) == 0 && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    told.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// Whether a process has a socket that listens: of TCP on that port, or of any kind.
+fn listens(pid: i32, port: Option<u16>) -> bool {
+    let own = sockets_of(pid);
+    let of_table = |name: &str, listening: fn(&[&str], Option<u16>) -> Option<u64>| {
+        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+        table
+            .lines()
+            .skip(1)
+            .filter_map(|line| listening(&line.split_whitespace().collect::<Vec<_>>(), port))
+            .any(|i| own.contains(&i))
+    };
+    of_table("tcp", tcp) || of_table("tcp6", tcp) || port.is_none() && of_table("unix", unix)
+}
+
+/// Inodes of the sockets that it has open.
+fn sockets_of(pid: i32) -> HashSet<u64> {
+    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
+    let links =
+        open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()?.into_os_string().into_string().ok());
+    links.filter_map(|link| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
+}
+
+/// The inode of a line of /proc/net/tcp whose socket listens on that port, if one is given (proc_pid_net(5)).
+fn tcp(words: &[&str], port: Option<u16>) -> Option<u64> {
+    const LISTEN: &str = "0A";
+    let own = u16::from_str_radix(words.get(1)?.rsplit_once(':')?.1, 16).ok()?;
+    let wanted = *words.get(3)? == LISTEN && port.is_none_or(|port| port == own);
+    words.get(9).filter(|_| wanted)?.parse().ok()
+}
+
+/// The same of /proc/net/unix.
+fn unix(words: &[&str], _: Option<u16>) -> Option<u64> {
+    const ACCEPTS: u64 = 1 << 16;
+    let flags = u64::from_str_radix(words.get(3)?, 16).ok()?;
+    words.get(6).filter(|_| flags & ACCEPTS != 0)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_read() {
+        assert!(matches!(Moment::of("idle:1.5"), Some(Moment::Idle(span)) if span == Duration::from_millis(1500)));
+        assert!(matches!(Moment::of("listen:80"), Some(Moment::Listen(Some(80)))));
+        assert!(matches!(Moment::of("listen"), Some(Moment::Listen(None))));
+        assert!(matches!(Moment::of("line:a:b"), Some(Moment::Line(_))));
+        for wrong in ["idle:-1", "idle:x", "listen:70000", "line:(", "other", "line"] {
+            assert!(Moment::of(wrong).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_socket_that_listens_is_seen() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(pid, Some(port)) && listens(pid, None));
+        drop(listener);
+        assert!(!listens(pid, Some(port)));
+    }
+
+    #[test]
+    fn this_process_has_used_some_time() {
+        assert!(processor_time(i32::try_from(std::process::id()).unwrap()).unwrap() > Duration::ZERO);
+    }
+}

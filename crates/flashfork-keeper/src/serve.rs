@@ -1,0 +1,442 @@
+//! A template with threads waits for callers, and for the ends of its clones.
+
+use crate::clone::{Ordered, Space, has_arguments, order};
+use crate::connection::{Clone, Connection};
+use crate::file::Files;
+use crate::message::{self, Received};
+use crate::notes::Note;
+use crate::process;
+use crate::told::Told;
+use crate::warm::Ready;
+use flashfork_warm::{Ask, DESCRIPTORS, Facts, MOST_RUNNING, ReadyAt, Step, Tell, WAITING, Word};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SocketFlags, accept_with, listen, recv};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+
+/// Namespaces that wait for a clone.
+const AHEAD: usize = 2;
+
+/// How long nobody is accepted where descriptors are short, in nanoseconds.
+const PAUSE: i64 = 50_000_000;
+
+/// A template.
+struct Keeper {
+    told: Told,
+    init: OwnedFd,
+    line: OwnedFd,
+    signals: OwnedFd,
+    inode: u64,
+    facts: Facts,
+    clocks: [u64; 2],
+    files: Files,
+    retired: bool,
+    paused: bool,
+    connections: BTreeMap<u64, Connection>,
+    next: u64,
+    /// Connections that wait for a clone.
+    wanted: VecDeque<u64>,
+    ordered: Option<Ordered>,
+    /// Clones that were ended before the maker had said that it forked them.
+    early: BTreeMap<i32, i32>,
+    spaces: VecDeque<Space>,
+    /// Whether one was asked for.
+    asked: bool,
+    /// Inits of namespaces whose clone was forked: something of it may still run.
+    inits: BTreeSet<i32>,
+    /// The number of the last clone, and where they begin.
+    number: i32,
+    first: i32,
+}
+
+/// Says that the template is ready, gets its name, and serves until it is removed.
+pub fn serve(told: Told, ready: Ready) -> ExitCode {
+    match begin(told, ready) {
+        Ok(mut keeper) => loop {
+            if let Some(code) = keeper.turn() {
+                return code;
+            }
+        },
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
+    let Ready { init, line, word, files } = ready;
+    let Word::Frozen { highest, sealed, unsealed, clocks, .. } = word else { return Err(Errno::INVAL.into()) };
+    let pid = i32::try_from(std::process::id()).map_err(|_| Errno::RANGE)?;
+    let (at, max) = (told.ready_at(), told.max);
+    let facts = Facts { pid, at, sealed, unsealed, made: 0, running: 0, max, changed: 0, unwatched: 0 };
+    // Again, by this process: it is whom callers find to be at the other end.
+    listen(&told.listener, WAITING)?;
+    let all = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP];
+    let signals = process::signals(&all)?;
+    process::let_go_of_streams()?;
+    let _ = std::env::set_current_dir("/");
+    raise_descriptor_limit();
+    process::outlive_parent()?;
+    // The command gives the socket its name, and tells its inode. If it is gone nobody could ever find us.
+    message::send(told.control.as_fd(), &Tell::Facts(facts).encode(), &[])?;
+    let mut inode = [0; 8];
+    let (got, _) = recv(&told.control, &mut inode, RecvFlags::empty())?;
+    if got != inode.len() {
+        return Err(Errno::PIPE.into());
+    }
+    let inode = u64::from_ne_bytes(inode);
+    // Above what a namespace's own processes have.
+    let first = highest.max(300);
+    let (connections, next) = (BTreeMap::new(), 0);
+    Ok(Keeper {
+        told,
+        init,
+        line,
+        signals,
+        inode,
+        facts,
+        clocks,
+        files,
+        retired: false,
+        paused: false,
+        connections,
+        next,
+        wanted: VecDeque::new(),
+        ordered: None,
+        early: BTreeMap::new(),
+        spaces: VecDeque::new(),
+        asked: false,
+        inits: BTreeSet::new(),
+        number: first,
+        first,
+    })
+}
+
+/// A descriptor for every caller, or as many as can be had.
+fn raise_descriptor_limit() {
+    // SAFETY: the structure is a local.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// What an event is about.
+enum About {
+    Signals,
+    Init,
+    Line,
+    Listener,
+    Caller(u64),
+    Report(u64),
+}
+
+impl Keeper {
+    /// Waits for something and does what there is to do. Gives the exit code when all is over.
+    fn turn(&mut self) -> Option<ExitCode> {
+        let idle = self.wanted.is_empty() && self.ordered.is_none() && self.inits.is_empty();
+        if self.retired && self.facts.running == 0 && idle {
+            return Some(ExitCode::SUCCESS);
+        }
+        self.ask_for_spaces();
+        self.order_next();
+        for about in self.wait() {
+            let on = match about {
+                About::Signals => self.signalled(),
+                About::Init => self.notes(),
+                About::Line => self.hear_maker(),
+                About::Listener => {
+                    self.accept();
+                    true
+                }
+                About::Caller(id) => {
+                    self.hear(id);
+                    true
+                }
+                About::Report(id) => {
+                    self.reported(id);
+                    true
+                }
+            };
+            if !on {
+                self.give_up_name();
+                return Some(ExitCode::FAILURE);
+            }
+        }
+        None
+    }
+
+    fn wait(&mut self) -> Vec<About> {
+        let mut abouts = vec![About::Signals, About::Init, About::Line];
+        let mut all: Vec<_> = [&self.signals, &self.init, &self.line].map(|fd| PollFd::new(fd, PollFlags::IN)).into();
+        if !self.paused {
+            abouts.push(About::Listener);
+            all.push(PollFd::new(&self.told.listener, PollFlags::IN));
+        }
+        for (id, connection) in &self.connections {
+            if let Some(socket) = &connection.socket {
+                abouts.push(About::Caller(*id));
+                all.push(PollFd::new(socket, PollFlags::IN));
+            }
+            if let Some(report) = connection.clone.as_ref().and_then(|clone| clone.report.as_ref()) {
+                abouts.push(About::Report(*id));
+                all.push(PollFd::new(report, PollFlags::IN));
+            }
+        }
+        let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE };
+        // What it fails with is a signal.
+        let come = poll(&mut all, self.paused.then_some(&pause));
+        self.paused = false;
+        if come.is_err() {
+            return Vec::new();
+        }
+        let ready: Vec<_> = all.iter().map(|fd| !fd.revents().is_empty()).collect();
+        abouts.into_iter().zip(ready).filter_map(|(about, ready)| ready.then_some(about)).collect()
+    }
+
+    /// False: it ends, and its clones with it.
+    fn signalled(&mut self) -> bool {
+        process::take_signals(self.signals.as_fd()).is_empty()
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match accept_with(&self.told.listener, flags) {
+            Ok(socket) => {
+                if let Some(connection) = Connection::of(socket) {
+                    self.connections.insert(self.next, connection);
+                    self.next += 1;
+                }
+            }
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => self.paused = true,
+            Err(_) => {}
+        }
+    }
+
+    fn hear(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(socket) = &connection.socket else { return };
+        let mut bytes = [0; Ask::LEN];
+        let received = match message::receive(socket.as_fd(), &mut bytes) {
+            Ok(None) => return,
+            Ok(Some(received)) if received.len > 0 => received,
+            _ => {
+                connection.hang_up();
+                if connection.clone.is_none() && self.ordered.as_ref().is_none_or(|o| o.connection != id) {
+                    self.connections.remove(&id);
+                }
+                return;
+            }
+        };
+        let Received { len, descriptors, short, .. } = received;
+        match Ask::decode(&bytes[..len]) {
+            Some(Ask::Clone { job }) if descriptors.len() == DESCRIPTORS => self.want(id, job, descriptors),
+            Some(Ask::Clone { .. }) if short => connection.tell(Tell::Failed { step: Step::Descriptors, errno: 0 }),
+            Some(Ask::Status) => connection.tell(Tell::Facts(facts(&self.facts, &self.files))),
+            Some(Ask::Retire) => {
+                self.retire();
+                let facts = facts(&self.facts, &self.files);
+                self.connections[&id].tell(Tell::Facts(facts));
+            }
+            Some(Ask::Signal { signal, group }) => {
+                if let Some(clone) = &connection.clone {
+                    clone.signal(signal, group);
+                }
+            }
+            _ => connection.tell(Tell::Failed { step: Step::Request, errno: 0 }),
+        }
+    }
+
+    /// A clone is asked for.
+    fn want(&mut self, id: u64, job: bool, request: Vec<OwnedFd>) {
+        let takes_none = !matches!(self.facts.at, ReadyAt::Call | ReadyAt::Python);
+        let running = self.facts.running + self.wanted.len() as u64;
+        let left = self.facts.max == 0
+            || self.facts.made + self.wanted.len() as u64 + u64::from(self.ordered.is_some()) < self.facts.max;
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let refused = if self.retired || !left {
+            Some(Step::Retired)
+        } else if connection.has_asked {
+            Some(Step::Request)
+        } else if running >= MOST_RUNNING as u64 {
+            Some(Step::TooMany)
+        } else {
+            (takes_none && has_arguments(&request)).then_some(Step::Arguments)
+        };
+        if let Some(step) = refused {
+            return connection.tell(Tell::Failed { step, errno: 0 });
+        }
+        if let Some(changed) = self.files.told() {
+            connection.tell(changed);
+        }
+        (connection.job, connection.request, connection.has_asked) = (job, Some(request), true);
+        self.wanted.push_back(id);
+    }
+
+    /// Orders the next clone, one after the other.
+    fn order_next(&mut self) {
+        while self.ordered.is_none() && !self.spaces.is_empty() {
+            let Some(id) = self.wanted.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            // Who has gone meanwhile wants none any more.
+            let Some(request) = connection.request.take().filter(|_| !connection.has_hung_up()) else { continue };
+            let Some(space) = self.spaces.pop_front() else { return };
+            let init = space.init;
+            match order(self.line.as_fd(), id, &request, space, self.clocks) {
+                Ok(ordered) => {
+                    self.inits.insert(init);
+                    self.ordered = Some(ordered);
+                }
+                Err((step, errno)) => connection.tell(Tell::Failed { step, errno }),
+            }
+        }
+    }
+
+    /// False: there is no maker any more, and no program.
+    fn hear_maker(&mut self) -> bool {
+        let mut bytes = [0; Word::LEN];
+        let Ok(received) = message::receive(self.line.as_fd(), &mut bytes) else { return false };
+        let Some(Received { len, mut descriptors, .. }) = received else { return true };
+        let Some(word) = Word::decode(&bytes[..len]) else { return false };
+        let Some(Ordered { connection: id, report, leash }) = self.ordered.take() else { return true };
+        let Some(connection) = self.connections.get_mut(&id) else { return true };
+        match (word, descriptors.pop()) {
+            (Word::Made { pid: inner }, Some(process)) => {
+                connection.clone = Some(Clone::new(inner, process, report, leash));
+                self.facts.made += 1;
+                self.facts.running += 1;
+                if connection.socket.is_none() {
+                    connection.hang_up();
+                }
+                if self.facts.made == self.facts.max {
+                    self.retire();
+                }
+            }
+            (Word::Failed { errno }, _) => connection.tell(Tell::Failed { step: Step::Fork, errno }),
+            _ => return false,
+        }
+        if let Word::Made { pid: inner } = word
+            && let Some(status) = self.early.remove(&inner)
+        {
+            self.waited(inner, status);
+        }
+        true
+    }
+
+    /// How a clone's beginning went.
+    fn reported(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(clone) = &mut connection.clone else { return };
+        let Some(report) = &clone.report else { return };
+        let mut bytes = [0; Tell::LEN];
+        let told = match message::receive(report.as_fd(), &mut bytes) {
+            Ok(None) => return,
+            Ok(Some(Received { len, sender, .. })) => Tell::decode(&bytes[..len]).map(|tell| (tell, sender)),
+            Err(_) => None,
+        };
+        let report = clone.report.take();
+        connection.tell(match told {
+            // Its number here is another.
+            Some((Tell::Started { .. }, Some(pid))) => Tell::Started { pid },
+            Some((failed @ Tell::Failed { .. }, _)) => failed,
+            // It was killed before it could say anything.
+            _ => Tell::Failed { step: Step::Threads, errno: 0 },
+        });
+        // It goes on when its caller has been told. One that has ended doesn't.
+        let _ = report.map(|report| message::send(report.as_fd(), &[1], &[]));
+    }
+
+    /// What the init says; false: it is gone.
+    fn notes(&mut self) -> bool {
+        loop {
+            match Note::receive(self.init.as_fd()) {
+                Ok(None) => return true,
+                Ok(Some((Note::Waited { pid, status }, _))) => {
+                    self.inits.remove(&pid);
+                    self.waited(pid, status);
+                }
+                Ok(Some((Note::Made { init, pid }, descriptors))) => {
+                    self.asked = false;
+                    if let Ok([processes, mounts, leash]) = <[OwnedFd; 3]>::try_from(descriptors) {
+                        self.spaces.push_back(Space { init, pid, processes, mounts, leash });
+                    }
+                }
+                Ok(Some((Note::Failed { errno, .. }, _))) => {
+                    self.asked = false;
+                    if let Some(connection) = self.wanted.pop_front().and_then(|id| self.connections.get_mut(&id)) {
+                        connection.request = None;
+                        connection.tell(Tell::Failed { step: Step::Namespaces, errno });
+                    }
+                }
+                Ok(Some(_)) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// A clone has ended, stopped or gone on; or something else of the init's has.
+    fn waited(&mut self, inner: i32, status: i32) {
+        let goes_on = libc::WIFSTOPPED(status) || libc::WIFCONTINUED(status);
+        let of = |c: &Connection| c.clone.as_ref().is_some_and(|clone| clone.inner == inner);
+        let Some(id) = self.connections.iter().find(|(_, c)| of(c)).map(|(id, _)| *id) else {
+            if !goes_on && self.ordered.is_some() {
+                self.early.insert(inner, status);
+            }
+            return;
+        };
+        if !goes_on {
+            // What it has said before.
+            self.reported(id);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.stop_caller(libc::WIFSTOPPED(status));
+        if goes_on {
+            return;
+        }
+        connection.tell(Tell::Ended { status });
+        connection.clone = None;
+        self.facts.running -= 1;
+        if connection.socket.is_none() {
+            self.connections.remove(&id);
+        }
+    }
+
+    /// Has namespaces made, for those who wait and for the next.
+    fn ask_for_spaces(&mut self) {
+        if self.asked || self.retired && self.wanted.is_empty() || self.spaces.len() >= AHEAD {
+            return;
+        }
+        self.number = if self.number < highest_number() { self.number + 1 } else { self.first + 1 };
+        self.asked = (Note::Namespace { pid: self.number }).send(self.init.as_fd(), &[]).is_ok();
+    }
+
+    fn retire(&mut self) {
+        self.retired = true;
+        self.give_up_name();
+    }
+
+    /// If it is still this template's.
+    fn give_up_name(&self) {
+        let (directory, name) = (&self.told.directory, self.told.name.as_str());
+        let found = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        if found.is_ok_and(|stat| stat.st_ino == self.inode) {
+            let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
+        }
+    }
+}
+
+/// With what has changed by now.
+fn facts(facts: &Facts, files: &Files) -> Facts {
+    Facts { changed: files.changed(), ..*facts }
+}
+
+/// The highest number that a process may have.
+fn highest_number() -> i32 {
+    let most =
+        std::fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse::<i32>().ok());
+    most.unwrap_or(32768) - 1
+}

@@ -1,0 +1,74 @@
+//! What `flashfork warm` tells: descriptors and numbers in one argument, as it tells the shim, then when the program is
+//! ready, what to preload, and the program.
+
+use crate::moment::Moment;
+use flashfork_warm::ReadyAt;
+use std::ffi::OsString;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// What it was told.
+#[derive(Debug)]
+pub struct Told {
+    /// The socket to the command, until the template is ready.
+    pub control: OwnedFd,
+    /// Where callers come.
+    pub listener: OwnedFd,
+    /// The directory of the names.
+    pub directory: OwnedFd,
+    /// Where the program says itself that it is ready, if that was said.
+    pub at: u8,
+    /// Most clones to make; 0 for any number.
+    pub max: u64,
+    /// The template's name.
+    pub name: String,
+    /// When it is ready.
+    pub moment: Moment,
+    /// For `LD_PRELOAD`.
+    pub preload: OsString,
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+}
+
+impl Told {
+    /// `None` for what `flashfork warm` would not tell.
+    pub fn of(arguments: &mut impl Iterator<Item = OsString>) -> Option<Told> {
+        let order = arguments.next()?.into_string().ok()?;
+        let mut fields = order.splitn(6, ',');
+        let mut number = || fields.next()?.parse::<u64>().ok();
+        let (control, listener, directory) = (number()?, number()?, number()?);
+        let (at, max) = (number()?, number()?);
+        let name = fields.next()?.to_owned();
+        let take = |fd: u64| {
+            let fd = RawFd::try_from(fd).ok().filter(|fd| *fd > 2)?;
+            // SAFETY: passed to this process for it alone, and taken once.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            // Not for the program.
+            rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok().map(|()| fd)
+        };
+        let moment = Moment::of(&arguments.next()?.into_string().ok()?)?;
+        let preload = arguments.next()?;
+        let command: Vec<_> = arguments.skip(1).collect();
+        let told = Told {
+            control: take(control)?,
+            listener: take(listener)?,
+            directory: take(directory)?,
+            at: u8::try_from(at).ok()?,
+            max,
+            name,
+            moment,
+            preload,
+            command,
+        };
+        (!told.command.is_empty()).then_some(told)
+    }
+
+    /// Where it counts as ready.
+    pub fn ready_at(&self) -> ReadyAt {
+        match (&self.moment, ReadyAt::new(u64::from(self.at))) {
+            (Moment::Idle(_), _) => ReadyAt::Idle,
+            (Moment::Listen(_), _) => ReadyAt::Listen,
+            (Moment::Line(_), _) => ReadyAt::Line,
+            (Moment::Itself, at) => at.unwrap_or(ReadyAt::Python),
+        }
+    }
+}
