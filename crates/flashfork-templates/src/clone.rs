@@ -155,7 +155,9 @@ fn news(link: &Link, name: &Name, pid: Option<i32>, heard: &Heard) -> Result<New
         Heard::Tell(Tell::Started { pid }) => Ok(News::Started { pid }),
         Heard::Tell(Tell::Changed { count, name: file }) => Ok(News::Changed(Changed::new(name, count, &file))),
         Heard::Tell(Tell::Ended { status }) => Ok(News::Ended(ExitStatus::from_raw(status))),
-        Heard::Tell(Tell::Failed { step: Step::Request, .. } | Tell::Facts(_) | Tell::Refused { .. })
+        Heard::Tell(
+            Tell::Failed { step: Step::Request, .. } | Tell::Facts(_) | Tell::Refused { .. } | Tell::Unfit { .. },
+        )
         | Heard::Nonsense => Err(link.misunderstood(name)),
         Heard::Tell(Tell::Failed { step, errno }) => Err(Error::NoClone { name: name.clone(), step, errno }),
         Heard::End => {

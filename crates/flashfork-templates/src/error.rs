@@ -277,6 +277,17 @@ fn no_clone(name: &Name, step: Step, errno: i32) -> String {
         ),
         Step::Directory => format!("a clone of {name} can't go to the working directory: {why}; run it elsewhere"),
         Step::Streams => format!("a clone of {name} can't take the standard streams: {why}"),
+        Step::Arguments => format!(
+            "{name} takes no arguments: its program was ready without knowing of clones, and all that it does from there is what it did in the template; call flashfork_ready() in it, and warm it with `--ready call`, to pass some"
+        ),
+        Step::Namespaces => format!(
+            "can't make namespaces for a clone of {name}: {why}; sysctl user.max_pid_namespaces and user.max_mnt_namespaces say how many there may be"
+        ),
+        Step::Files => format!("can't make the descriptors of a clone of {name} anew: {why}"),
+        Step::Threads if errno == 0 => format!("a clone of {name} was killed before it began"),
+        Step::Threads => format!(
+            "can't make the threads of a clone of {name}: {why}; free memory, or raise the limits of processes (ulimit -u)"
+        ),
         Step::Map | Step::Wait | Step::Request => {
             format!("a clone of {name} can't take its arguments: {why}; free memory, or raise its limit (ulimit -v)")
         }

@@ -47,5 +47,5 @@ pub use name::{Name, NameError};
 pub use program::is_interpreter;
 pub use run::{Request, Run};
 pub use template::{Listed, Removed, State, Template, why_unsealed};
-pub use warm::{Checked, Ready, Warm};
+pub use warm::{Checked, Moment, Ready, Warm};
 pub use warming::Warming;

@@ -1,7 +1,7 @@
 //! Starts a program that shall become a template.
 
 use crate::error::Error;
-use crate::warm::{PRELOAD, Ready, Warm};
+use crate::warm::{Moment, PRELOAD, Ready, Warm};
 use flashfork_core::environment;
 use flashfork_warm::ReadyAt;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -61,6 +61,29 @@ pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 3]) -> Resu
     // SAFETY: only async-signal-safe calls between fork and exec.
     unsafe { command.pre_exec(move || prepare(passed, starter)) };
     command.spawn().map_err(|e| Error::Run { program: format!("'{}'", warm.command[0].display()), why: e.to_string() })
+}
+
+/// Starts the keeper of a template with threads, which starts the program.
+pub fn start_with_threads(
+    warm: &mut Warm<'_>,
+    moment: &Moment,
+    preload: OsString,
+    passed: [RawFd; 3],
+) -> Result<Child, Error> {
+    let at = if warm.ready == Ready::Call { ReadyAt::Call as u8 } else { 0 };
+    let [control, listener, directory] = passed;
+    let (max, starter) = (warm.max_clones.map_or(0, NonZeroU64::get), std::process::id());
+    let order = format!("{control},{listener},{directory},{at},{max},{}", warm.name);
+    let mut command = Command::new(warm.keeper()?);
+    command.arg(order).arg(moment.word()).arg(preload).arg("--").args(&warm.command);
+    // What is to be loaded is for the program alone.
+    let variables = warm.environment.iter().filter(|(name, _)| name != PRELOAD);
+    command.env_clear().envs(variables.map(|(name, value)| (name, value)));
+    let (output, errors) = warm.output.take().unwrap_or_else(|| (Stdio::null(), Stdio::null()));
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe { command.pre_exec(move || prepare(passed, starter)) };
+    command.spawn().map_err(|e| Error::Run { program: "flashfork-keeper".into(), why: e.to_string() })
 }
 
 /// In the child before its exec: a session of its own, no signal blocked or ignored (each clone has its caller's), and

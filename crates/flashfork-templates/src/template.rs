@@ -165,11 +165,19 @@ impl Directory {
         };
         let pid = if let State::Waiting(facts) = state { Some(facts.pid) } else { link.template };
         let command = pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok()).unwrap_or_default();
-        let words = command.split(|b| *b == 0).map(String::from_utf8_lossy);
+        let words = program(&command).map(String::from_utf8_lossy);
         let command = words.collect::<Vec<_>>().join(" ").trim_end().replace(char::is_control, " ");
         let age = age(&self.path.join(&name));
         Some(Listed { name, pid, state, age, command })
     }
+}
+
+/// The words of a template's command line. A keeper has those of the program behind its own.
+fn program(command: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const KEEPERS: usize = 5;
+    let first = command.split(|b| *b == 0).next().unwrap_or_default();
+    let own = if first.ends_with(b"/flashfork-keeper") { KEEPERS } else { 0 };
+    command.split(|b| *b == 0).skip(own)
 }
 
 /// Of a template: its socket was made when its program was started.

@@ -6,7 +6,7 @@ use crate::link::{Found, Link};
 use crate::listener::Listener;
 use crate::name::Name;
 use crate::program;
-use crate::spawn::{Program, start};
+use crate::spawn::{Program, start, start_with_threads};
 use crate::warming::Warming;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::{OsStr, OsString};
@@ -14,6 +14,7 @@ use std::num::NonZeroU64;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 /// What the dynamic linker loads before all else, and where programs are looked for.
 pub const PRELOAD: &str = "LD_PRELOAD";
@@ -31,6 +32,32 @@ pub enum Ready {
     Call,
 }
 
+/// When a program counts as warm whose clones have all of its threads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Moment {
+    /// Where it says so itself: as [`Ready`] has it.
+    Itself,
+    /// When it has used next to no processor time for so long.
+    Idle(Duration),
+    /// When it listens for connections, on this port of TCP or on any socket.
+    Listen(Option<u16>),
+    /// When it has printed a line in which this regular expression (of the crate `regex`) is found.
+    Line(String),
+}
+
+impl Moment {
+    /// As the keeper is told.
+    pub(crate) fn word(&self) -> String {
+        match self {
+            Moment::Itself => "itself".into(),
+            Moment::Idle(span) => format!("idle:{}", span.as_secs_f64()),
+            Moment::Listen(None) => "listen".into(),
+            Moment::Listen(Some(port)) => format!("listen:{port}"),
+            Moment::Line(pattern) => format!("line:{pattern}"),
+        }
+    }
+}
+
 /// A template to be made.
 ///
 /// Unless said otherwise: ready where it finds that, any number of clones, no environment, output to nobody.
@@ -42,6 +69,7 @@ pub struct Warm<'a> {
     pub(crate) command: Vec<OsString>,
     shim: PathBuf,
     pub(crate) ready: Ready,
+    pub(crate) threads: Option<Moment>,
     pub(crate) max_clones: Option<NonZeroU64>,
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) output: Option<(Stdio, Stdio)>,
@@ -55,6 +83,7 @@ impl<'a> Warm<'a> {
             command: vec![program],
             shim,
             ready: Ready::Auto,
+            threads: None,
             max_clones: None,
             environment: Vec::new(),
             output: None,
@@ -75,6 +104,13 @@ impl<'a> Warm<'a> {
     /// Where it is ready.
     pub fn ready(mut self, ready: Ready) -> Self {
         self.ready = ready;
+        self
+    }
+
+    /// Its clones have all of its threads, from that moment on. It runs in namespaces of its own; `flashfork-keeper`
+    /// must be where the shim is.
+    pub fn threads(mut self, moment: Moment) -> Self {
+        self.threads = Some(moment);
         self
     }
 
@@ -116,8 +152,33 @@ impl<'a> Warm<'a> {
             Found::Dead => self.names.clear(&self.name)?,
             Found::Nobody => {}
         }
-        program::check(&self.command[0], self.variable(PATH).unwrap_or_default(), self.ready == Ready::Auto)?;
+        let work = self.ready == Ready::Auto && self.threads.is_none();
+        program::check(&self.command[0], self.variable(PATH).unwrap_or_default(), work)?;
+        if self.threads == Some(Moment::Itself) && !self.says_when_it_is_ready() {
+            let program = self.command[0].display().to_string();
+            let why = "does not say by itself when it is ready with its threads: say it for it, with `--ready idle:SECONDS`, `listen`, `listen:PORT` or `line:REGEX`, or `--ready call` if it calls flashfork_ready()";
+            return Err(Error::Unfit { program, why: why.into() });
+        }
         Ok(Checked(self))
+    }
+
+    /// Whether it does so with its threads: at its call, and Python when its code has run.
+    fn says_when_it_is_ready(&self) -> bool {
+        match self.ready {
+            Ready::Call => true,
+            Ready::Main => false,
+            Ready::Auto => program::is_python(&self.command[0]),
+        }
+    }
+
+    /// The keeper, which lies beside the shim.
+    pub(crate) fn keeper(&self) -> Result<PathBuf, Error> {
+        let keeper = self.shim.with_file_name("flashfork-keeper");
+        if keeper.is_file() {
+            return Ok(keeper);
+        }
+        let why = "is not there, which keeps templates with threads; `make install` installs it";
+        Err(Error::Shim { path: keeper, why })
     }
 
     /// Of the environment. Of several of a name the last counts, as in the program's.
@@ -159,7 +220,11 @@ impl<'a> Checked<'a> {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, theirs) = pair.map_err(Error::socket)?;
         let passed = [theirs.as_raw_fd(), listener.socket.as_raw_fd(), warm.names.open.as_raw_fd()];
-        let program = Program(Some(start(&mut warm, preload, passed)?));
+        let started = match warm.threads.clone() {
+            None => start(&mut warm, preload, passed),
+            Some(moment) => start_with_threads(&mut warm, &moment, preload, passed),
+        };
+        let program = Program(Some(started?));
         drop(theirs);
         Warming::new(program, Link::over(ours), listener, &warm)
     }

@@ -6,7 +6,7 @@ use crate::link::{Heard, Link, readable};
 use crate::listener::Listener;
 use crate::name::Name;
 use crate::spawn::Program;
-use crate::warm::{Ready, Warm};
+use crate::warm::{Moment, Ready, Warm};
 use flashfork_core::never_seal::{Reason, TABLE};
 use flashfork_warm::{Facts, Tell};
 use rustix::net::{SendFlags, send};
@@ -29,13 +29,16 @@ pub struct Warming<'a> {
     name: Name,
     command: String,
     ready: Ready,
+    /// Whether it was to be ready at a moment that it does not know.
+    waited: bool,
 }
 
 impl<'a> Warming<'a> {
     pub(crate) fn new(program: Program, link: Link, listener: Listener<'a>, of: &Warm<'a>) -> Result<Self, Error> {
         let command = of.command[0].display().to_string();
         let process = program.descriptor().map_err(|e| Error::Wait { what: command.clone(), source: e.into() })?;
-        Ok(Warming { program, process, link, listener, name: of.name.clone(), command, ready: of.ready })
+        let waited = of.threads.as_ref().is_some_and(|moment| *moment != Moment::Itself);
+        Ok(Warming { program, process, link, listener, name: of.name.clone(), command, ready: of.ready, waited })
     }
 
     /// Waits until it is a template that has its name, however long that takes; unless it ends.
@@ -72,6 +75,10 @@ impl<'a> Warming<'a> {
                 Ok(Some(facts))
             }
             Some(Heard::Tell(Tell::Refused { reason })) => Err(self.unfit(refused(reason))),
+            Some(Heard::Tell(Tell::Unfit { words })) => {
+                let end = words.iter().position(|b| *b == 0).unwrap_or(words.len());
+                Err(self.unfit(String::from_utf8_lossy(&words[..end]).into_owned()))
+            }
             Some(Heard::Tell(Tell::Failed { errno, .. })) => {
                 let why = std::io::Error::from_raw_os_error(errno);
                 Err(self.unfit(format!("is ready but can't wait for callers: {why}")))
@@ -101,6 +108,7 @@ impl<'a> Warming<'a> {
         let hint = match self.ready {
             // What does so in most cases prints nothing, least of all in the program.
             _ if killed => "somebody has, or memory was short (the kernel's log or the cgroup's memory.events tells)",
+            _ if self.waited => "what it was to do first has not happened",
             Ready::Call => "it must call flashfork_ready()",
             Ready::Auto | Ready::Main => "what it printed may say why",
         };
