@@ -147,6 +147,9 @@ fn word(at: ReadyAt) -> &'static str {
         ReadyAt::Python => "python",
         ReadyAt::Perl => "perl",
         ReadyAt::Ruby => "ruby",
+        ReadyAt::Idle => "idle",
+        ReadyAt::Listen => "listen",
+        ReadyAt::Line => "line",
     }
 }
 
@@ -158,5 +161,8 @@ pub fn where_ready(at: ReadyAt) -> &'static str {
         ReadyAt::Python => "to run Python",
         ReadyAt::Perl => "to run Perl",
         ReadyAt::Ruby => "to run Ruby",
+        ReadyAt::Idle => "where it was idle",
+        ReadyAt::Listen => "where it listened",
+        ReadyAt::Line => "where it had printed the line",
     }
 }

@@ -7,13 +7,16 @@ pub mod caller;
 mod list;
 mod template;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
-use flashfork_templates::{Directory, Name};
+use flashfork_templates::{Directory, Moment, Name};
 use flashfork_terminal::CliError;
+use regex::Regex;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// Start a program and keep it, warm, as a template for `flashfork clone`
 ///
@@ -28,9 +31,19 @@ use std::process::ExitCode;
 pub struct WarmArgs {
     /// What the template is called
     name: Name,
-    /// Where the program is ready
-    #[arg(long, value_enum, default_value_t)]
+    /// Where the program is ready: auto, main, call; with --threads also idle:SECONDS, listen, listen:PORT, line:REGEX
+    ///
+    /// auto: when an interpreter has run what it was given; before main in other programs. main: before main,
+    /// interpreters too. call: where the program calls flashfork_ready(). idle:SECONDS: when it has used next to no
+    /// processor time for so long. listen: when it listens for connections. line:REGEX: when it has printed a line in
+    /// which that is found.
+    #[arg(long, value_name = "WHERE", default_value = "auto")]
     ready: Ready,
+    /// Clones have all threads of the program
+    ///
+    /// It runs in namespaces of its own. docs/THREADED_CLONES.md says what clones have anew and what is refused.
+    #[arg(long)]
+    threads: bool,
     /// The template goes after so many clones; without, `flashfork rm` removes it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_clones: Option<u64>,
@@ -39,24 +52,39 @@ pub struct WarmArgs {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+/// Where, of a program that knows of clones or whose runtime the shim knows; or at what moment.
+#[derive(Clone, Debug, PartialEq)]
 enum Ready {
-    /// When an interpreter has run what it was given; before main in other programs
-    #[default]
-    Auto,
-    /// Before main, interpreters too
-    Main,
-    /// Where the program calls flashfork_ready()
-    Call,
+    At(flashfork_templates::Ready),
+    When(Moment),
 }
 
-impl From<Ready> for flashfork_templates::Ready {
-    fn from(ready: Ready) -> Self {
-        match ready {
-            Ready::Auto => Self::Auto,
-            Ready::Main => Self::Main,
-            Ready::Call => Self::Call,
-        }
+impl FromStr for Ready {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Ready, String> {
+        use flashfork_templates::Ready::{Auto, Call, Main};
+        let seconds = |text: &str| text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        Ok(match text.split_once(':').map_or((text, None), |(word, rest)| (word, Some(rest))) {
+            ("auto", None) => Ready::At(Auto),
+            ("main", None) => Ready::At(Main),
+            ("call", None) => Ready::At(Call),
+            ("listen", None) => Ready::When(Moment::Listen(None)),
+            ("listen", Some(port)) => {
+                let port = port.parse().map_err(|_| format!("{port} is no port; write listen:8080, for example"))?;
+                Ready::When(Moment::Listen(Some(port)))
+            }
+            ("idle", Some(text)) => {
+                let span =
+                    seconds(text).ok_or_else(|| format!("{text} are no seconds; write idle:1.5, for example"))?;
+                Ready::When(Moment::Idle(span))
+            }
+            ("line", Some(pattern)) => {
+                Regex::new(pattern).map_err(|e| e.to_string())?;
+                Ready::When(Moment::Line(pattern.into()))
+            }
+            _ => return Err("it is auto, main, call, idle:SECONDS, listen, listen:PORT or line:REGEX".into()),
+        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! `flashfork warm`.
 
 use super::{Ready, WarmArgs, caller, list};
-use flashfork_templates::{Directory, Facts, Name, ReadyAt, Template, Warming, is_interpreter, why_unsealed};
+use flashfork_templates::Ready as At;
+use flashfork_templates::{Directory, Facts, Moment, Name, ReadyAt, Template, Warming, is_interpreter, why_unsealed};
 use flashfork_terminal::CliError;
 use flashfork_terminal::{output, places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -21,7 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
     let names = Directory::open(super::place())?;
     let warm = Template::warm(&names, args.name.clone(), &args.command[0], places::shim()?).args(&args.command[1..]);
-    let warm = warm.ready(args.ready.into()).envs(std::env::vars_os()).output(Stdio::inherit(), Stdio::inherit());
+    let warm = match (&args.ready, args.threads) {
+        (Ready::At(ready), false) => warm.ready(*ready),
+        (Ready::At(ready), true) => warm.ready(*ready).threads(Moment::Itself),
+        (Ready::When(moment), true) => warm.threads(moment.clone()),
+        (Ready::When(_), false) => {
+            let line = "a program is ready at a moment that it does not know of only with all of its threads: add --threads, or write --ready main or --ready call";
+            return Err(CliError::Unable(line.into()));
+        }
+    };
+    let warm = warm.envs(std::env::vars_os()).output(Stdio::inherit(), Stdio::inherit());
     let most = args.max_clones.and_then(NonZeroU64::new);
     let warm = if let Some(clones) = most { warm.max_clones(clones) } else { warm };
     let checked = warm.check()?;
@@ -42,7 +52,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
             facts.unwatched, args.name
         )));
     }
-    if args.ready == Ready::Auto && facts.at == ReadyAt::Main && is_interpreter(&args.command[0]) {
+    if args.ready == Ready::At(At::Auto) && facts.at == ReadyAt::Main && is_interpreter(&args.command[0]) {
         let line = format!(
             "{} is ready before main, without having done any of its work: it is no CPython (3.8 or later, with its C API), Perl or Ruby, but a program that starts one, perhaps; warm that one itself",
             args.name
@@ -89,10 +99,13 @@ fn until_ready(args: &WarmArgs, warming: &mut Warming<'_>, signals: &SignalFd) -
 
 /// What a program that isn't ready after a while has yet to do.
 fn waits(args: &WarmArgs) -> CliError {
-    let until = match args.ready {
-        Ready::Auto => "until it has run what it was given, or enters main",
-        Ready::Main => "until it enters main",
-        Ready::Call => "until it calls flashfork_ready()",
+    let until = match &args.ready {
+        Ready::At(At::Auto) => "until it has run what it was given, or enters main",
+        Ready::At(At::Main) => "until it enters main",
+        Ready::At(At::Call) => "until it calls flashfork_ready()",
+        Ready::When(Moment::Idle(_)) => "until it is idle",
+        Ready::When(Moment::Listen(_)) => "until it listens for connections",
+        Ready::When(_) => "until it prints that line",
     };
     CliError::Unable(format!(
         "{} is not ready yet, and may take all the time it needs, {until}; Ctrl-C ends it",

@@ -41,7 +41,9 @@ impl Place {
         static BUILT: Once = Once::new();
         BUILT.call_once(|| {
             let mut build = Command::new(env!("CARGO"));
-            build.args(["build", "--locked", "-p", "flashfork-preload", "--target-dir"]).arg(target());
+            build
+                .args(["build", "--locked", "-p", "flashfork-preload", "-p", "flashfork-keeper", "--target-dir"])
+                .arg(target());
             assert!(build.status().unwrap().success());
         });
         Place(tempfile::tempdir().unwrap())

@@ -1,0 +1,214 @@
+//! What clones have open is their own.
+
+use crate::place::{stderr, stdout};
+use crate::programs::Program;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+
+/// Several clones alive at a time would take each other's events.
+#[test]
+fn events_wake_only_their_own_clone() {
+    Program::new(
+        r#"
+static int set, here, there; static volatile int rounds;
+static void *echo(void *x) {
+    struct epoll_event e;
+    for (;;) {
+        if (epoll_wait(set, &e, 1, -1) != 1) { puts("woken for nothing"); exit(1); }
+        uint64_t v; if (read(here, &v, 8) != 8) { puts("nothing to read"); exit(1); }
+        rounds++;
+        if (write(there, &v, 8) != 8) exit(1);
+        if (v == 9) return (void *)(long)e.data.u32;
+    }
+}
+int main(void) {
+    set = epoll_create1(EPOLL_CLOEXEC); here = eventfd(0, EFD_NONBLOCK); there = eventfd(0, 0);
+    int counts = eventfd(3, EFD_SEMAPHORE), sums = eventfd(5, 0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+    struct itimerspec it = {{0, 0}, {1000, 0}}; timerfd_settime(timer, 0, &it, 0);
+    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); pthread_sigmask(SIG_BLOCK, &s, 0); int signals = signalfd(-1, &s, SFD_NONBLOCK);
+    struct epoll_event e = {EPOLLIN | EPOLLET, {.u32 = 4711}}; epoll_ctl(set, EPOLL_CTL_ADD, here, &e);
+    int copy = dup(there);
+    pthread_t t; pthread_create(&t, 0, echo, 0);
+    uint64_t v = 1; write(here, &v, 8); read(there, &v, 8);
+    READY;
+    for (int i = 0; i < 2000; i++) { v = 2; write(here, &v, 8); read(copy, &v, 8); if (v != 2) { printf("%lu\n", (unsigned long)v); return 1; } }
+    v = 9; write(here, &v, 8); read(there, &v, 8);
+    void *r; pthread_join(t, &r); printf("%ld after %d rounds\n", (long)r, rounds);
+    read(counts, &v, 8); printf("%lu ", (unsigned long)v); read(sums, &v, 8); printf("%lu\n", (unsigned long)v);
+    timerfd_gettime(timer, &it); printf("%d\n", it.it_value.tv_sec > 900);
+    kill(getpid(), SIGUSR1); struct signalfd_siginfo i; printf("%zd %u\n", read(signals, &i, sizeof i), i.ssi_signo);
+    printf("%d %d %d\n", fcntl(set, F_GETFD), fcntl(here, F_GETFL) & O_NONBLOCK, fcntl(timer, F_GETFD));
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(6);
+}
+
+#[test]
+fn pipes_and_pairs_have_what_was_in_them() {
+    Program::new(
+        r#"
+static int p[2], s[2], half[2];
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    pipe2(p, O_NONBLOCK); socketpair(AF_UNIX, SOCK_STREAM, 0, s); socketpair(AF_UNIX, SOCK_STREAM, 0, half);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    write(p[1], "in the pipe", 11); write(s[0], "to one", 6); write(s[1], "to the other", 12); write(half[0], "last", 4); shutdown(half[0], SHUT_WR);
+    READY;
+    char b[64]; int n;
+    n = read(p[0], b, 64); printf("%.*s, ", n, b); n = read(p[0], b, 64); printf("%d %d\n", n, errno == EAGAIN);
+    n = read(s[1], b, 64); printf("%.*s, ", n, b); n = read(s[0], b, 64); printf("%.*s\n", n, b);
+    n = read(half[1], b, 64); printf("%.*s, ", n, b); printf("%zd\n", read(half[1], b, 64));
+    write(p[1], "more", 4); n = read(p[0], b, 64); printf("%.*s\n", n, b);
+    close(p[1]); printf("%zd\n", read(p[0], b, 64));
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(4);
+}
+
+#[test]
+fn files_are_read_on_from_where_they_were_by_each_clone_for_itself() {
+    Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    char name[] = "/tmp/flashfork-XXXXXX", b[64]; int fd = mkstemp(name); unlink(name);
+    write(fd, "one two three", 13); lseek(fd, 4, SEEK_SET); int copy = dup(fd);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    read(fd, b, 3); b[3] = 0; printf("%s ", b); usleep(1000); int n = read(copy, b, 64); printf("%.*s\n", n, b);
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(4);
+}
+
+/// Nobody else's end of a connection is closed, or gets a byte.
+#[test]
+fn connections_to_outside_are_at_their_end() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = server.local_addr().unwrap().port().to_string();
+    let program = Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_IGN);
+    int fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, htons(atoi(argv[1])), {htonl(INADDR_LOOPBACK)}};
+    if (connect(fd, (void *)&a, sizeof a)) return 1;
+    write(fd, "hello", 5);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    char b[8]; printf("%zd ", read(fd, b, 8)); int n = write(fd, "x", 1); printf("%d %d\n", n, errno == EPIPE);
+    int again = socket(AF_INET, SOCK_STREAM, 0); printf("%d\n", connect(again, (void *)&a, sizeof a));
+    return 0;
+}
+"#,
+    );
+    let accepted = std::thread::spawn(move || (server.accept().unwrap().0, server));
+    program.warm(&[&port]);
+    let (mut connection, server) = accepted.join().unwrap();
+    let mut hello = [0; 5];
+    connection.read_exact(&mut hello).unwrap();
+    for _ in 0..2 {
+        let clone = program.place.run(&["clone", "t"]);
+        assert_eq!((stdout(&clone), stderr(&clone)), ("0 -1 1\n0\n", ""));
+        drop(server.accept().unwrap());
+    }
+    // The template's own is as it was.
+    connection.set_nonblocking(true).unwrap();
+    assert_eq!(connection.read(&mut hello).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn clones_share_a_socket_that_listens() {
+    let program = Program::new(
+        r#"
+static int fd;
+static void *serve(void *x) {
+    for (;;) { int c = accept(fd, 0, 0); char b[64]; int n = read(c, b, 64); dprintf(c, "%d:%.*s", getpid(), n, b); close(c); }
+}
+int main(void) {
+    fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
+    bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n);
+    pthread_t t; pthread_create(&t, 0, serve, 0);
+    READY;
+    printf("%d\n", ntohs(a.sin_port)); fflush(stdout);
+    char b[8]; while (read(0, b, 8) > 0);
+    return 0;
+}
+"#,
+    );
+    program.warm(&[]);
+    let mut clones = [(); 2].map(|()| {
+        let mut command = program.place.flashfork(&["clone", "t"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    });
+    let ports = clones.each_mut().map(|clone| {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(clone.stdout.as_mut().unwrap()), &mut line).unwrap();
+        line.trim().parse::<u16>().unwrap()
+    });
+    assert_eq!(ports[0], ports[1]);
+    for i in 0..20 {
+        let mut connection = TcpStream::connect(("127.0.0.1", ports[0])).unwrap();
+        connection.write_all(format!("word {i}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with(&format!(":word {i}")), "{answer}");
+    }
+    for mut clone in clones {
+        drop(clone.stdin.take());
+        assert!(clone.wait().unwrap().success());
+    }
+}
+
+/// The streams are the caller's, whatever of them the program has copied.
+#[test]
+fn copies_of_standard_streams_are_the_callers() {
+    let program = Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int out = dup(1), err = fcntl(2, F_DUPFD_CLOEXEC, 40);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    dprintf(out, "warming\n");
+    READY;
+    dprintf(out, "out "); dprintf(1, "1 "); dprintf(err, "err "); dprintf(2, "2 ");
+    char b[64]; int n = read(0, b, 64); dprintf(out, "%.*s", n, b);
+    return 0;
+}
+"#,
+    );
+    program.warm(&[]);
+    let mut clone = program.place.flashfork(&["clone", "t"]);
+    let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    clone.stdin.take().unwrap().write_all(b"in").unwrap();
+    let clone = clone.wait_with_output().unwrap();
+    assert_eq!((stdout(&clone), stderr(&clone)), ("out 1 in", "err 2 "));
+}
+
+#[test]
+fn shared_memory_of_a_program_alone_is_each_clones_own() {
+    Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    volatile int *m = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); m[0] = 7;
+    mprotect((char *)m + 4096, 4096, PROT_NONE);
+    char *hidden = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); strcpy(hidden, "there"); madvise(hidden, 4096, MADV_DONTFORK);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    for (int i = 0; i < 1000; i++) { int v = ++m[0]; sched_yield(); if (m[0] != v) { puts("another's"); return 1; } }
+    int pid = fork(); if (!pid) { m[0] = 99; _exit(0); } waitpid(pid, 0, 0);
+    mprotect((char *)m + 4096, 4096, PROT_READ);
+    printf("%d %d %s\n", m[0], m[1024], hidden); return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(4);
+}

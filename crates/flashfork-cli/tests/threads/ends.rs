@@ -1,0 +1,219 @@
+//! How clones begin and end, and that nothing is left of them.
+
+use crate::place::{Place, kill, pids, signal, state, stderr, stdout, until};
+use crate::programs::Program;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Stdio};
+
+/// Does what its last argument says, with a thread beside it.
+const DOES: &str = r#"
+static void *other(void *x) { for (;;) pause(); }
+static void on_term(int n) { _exit(42); }
+int main(int argc, char **argv) {
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    if (flashfork_ready) flashfork_ready(&argc, &argv);
+    const char *what = argv[argc - 1]; setvbuf(stdout, 0, _IOLBF, 0);
+    if (!strcmp(what, "exit")) return 7;
+    if (!strcmp(what, "abort")) abort();
+    if (!strcmp(what, "fault")) { volatile int *p = 0; *p = 1; }
+    if (!strcmp(what, "handled")) signal(SIGTERM, on_term);
+    if (!strcmp(what, "ends-main")) { puts("main ends"); pthread_exit(0); }
+    if (!strcmp(what, "background")) { if (!fork()) { close(0); close(1); close(2); setsid(); sleep(1000); _exit(0); } return 0; }
+    if (!strcmp(what, "orphan")) {
+        int p[2]; pipe(p); int z = fork(); if (!z) { if (!fork()) { usleep(10000); _exit(0); } _exit(0); }
+        waitpid(z, 0, 0); usleep(50000); int w = waitpid(-1, 0, WNOHANG); printf("%d %d\n", w, errno == ECHILD); return 0;
+    }
+    if (!strcmp(what, "place")) {
+        char d[4096]; struct rlimit_ { uint64_t now, most; } l; syscall(SYS_prlimit64, 0, 7, 0, &l);
+        sigset_t s; pthread_sigmask(SIG_SETMASK, 0, &s); struct sigaction a; sigaction(SIGHUP, 0, &a);
+        int mask = umask(0); printf("%s %o %lu %d %d %s %d\n", getcwd(d, sizeof d), mask, (unsigned long)l.now,
+            sigismember(&s, SIGUSR2), a.sa_handler == SIG_IGN, getenv("ONE") ? getenv("ONE") : "-", nice(0));
+        return 0;
+    }
+    puts("runs");
+    for (;;) pause();
+}
+"#;
+
+fn warmed() -> Program {
+    let program = Program::new(DOES);
+    program.warm(&[]);
+    program
+}
+
+/// A clone that has said that it runs.
+fn running(place: &Place, what: &str) -> Child {
+    let mut child = place.flashfork(&["clone", "t", what]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "runs\n");
+    child
+}
+
+#[test]
+fn clones_end_as_the_program_does() {
+    let program = warmed();
+    for (what, code) in [("exit", 7), ("abort", 128 + libc::SIGABRT), ("fault", 128 + libc::SIGSEGV)] {
+        let clone = program.place.run(&["clone", "t", what]);
+        assert_eq!((clone.status.code(), stderr(&clone)), (Some(code), ""), "{what}");
+        let plain = program.plain(&[what]);
+        assert_eq!(plain.status.code().or(plain.status.signal().map(|s| 128 + s)), Some(code));
+    }
+    let orphan = program.place.run(&["clone", "t", "orphan"]);
+    assert_eq!(stdout(&orphan), "-1 1\n", "it comes to an init");
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let program = warmed();
+    for (what, sent, code) in
+        [("waits", libc::SIGTERM, 143), ("handled", libc::SIGTERM, 42), ("waits", libc::SIGINT, 130)]
+    {
+        let mut clone = running(&program.place, what);
+        signal(&clone, sent);
+        assert_eq!(clone.wait().unwrap().code(), Some(code), "{what}");
+    }
+}
+
+#[test]
+fn what_is_the_callers_is_the_clones() {
+    let program = warmed();
+    let directory = program.place.path().join("somewhere");
+    std::fs::create_dir(&directory).unwrap();
+    let mut command = program.place.flashfork(&["clone", "t", "place"]);
+    command.current_dir(&directory).env("ONE", "1");
+    // SAFETY: async-signal-safe calls only.
+    unsafe {
+        command.pre_exec(|| {
+            libc::umask(0o027);
+            let limit = libc::rlimit { rlim_cur: 123, rlim_max: 200 };
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&raw mut set, libc::SIGUSR2);
+            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            libc::nice(3);
+            Ok(())
+        });
+    }
+    let clone = command.output().unwrap();
+    let want = format!("{} 27 123 1 1 1 3\n", directory.display());
+    assert_eq!((stdout(&clone), stderr(&clone)), (want.as_str(), ""));
+}
+
+#[test]
+fn a_clone_that_stops_stops_its_caller() {
+    let program = warmed();
+    let mut clone = running(&program.place, "waits");
+    let pid = i32::try_from(clone.id()).unwrap();
+    signal(&clone, libc::SIGTSTP);
+    until("both stop", || state(pid) == Some('T'));
+    signal(&clone, libc::SIGCONT);
+    until("it goes on", || state(pid) != Some('T'));
+    signal(&clone, libc::SIGTERM);
+    assert_eq!(clone.wait().unwrap().code(), Some(143));
+}
+
+/// Everything that was started in this place, of whatever name: `pids` looks at environments, which the keeper and its
+/// inits have, and the program and its clones.
+fn all(place: &Place) -> Vec<i32> {
+    pids(place, "")
+}
+
+#[test]
+fn nothing_is_left_of_a_removed_template() {
+    let program = warmed();
+    for _ in 0..5 {
+        assert_eq!(program.place.run(&["clone", "t", "exit"]).status.code(), Some(7));
+    }
+    assert!(program.place.run(&["rm", "t"]).status.success());
+    until("all is gone", || all(&program.place).is_empty());
+}
+
+#[test]
+fn nothing_is_left_of_what_is_killed() {
+    let program = warmed();
+    let place = &program.place;
+    // The keeper, its init, the maker.
+    for killed in 0..3 {
+        if place.list().is_empty() {
+            program.warm(&[]);
+        }
+        let mut clone = running(place, "waits");
+        let keeper = place.template_pid();
+        let below = |pid: i32| -> Vec<i32> {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+            text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+        };
+        let init = below(keeper)[0];
+        let named = |name: &str| {
+            let comm = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+            below(init).into_iter().find(|pid| comm(pid).trim() == name).unwrap()
+        };
+        let victim = match killed {
+            0 => keeper,
+            1 => init,
+            _ => named("flashfork-maker"),
+        };
+        kill(victim, libc::SIGKILL);
+        let code = clone.wait().unwrap().code();
+        assert!(code == Some(1) || code == Some(137), "{killed}: {code:?}");
+        until("all is gone", || all(place).is_empty());
+        assert!(place.list().is_empty());
+    }
+    // The command, and the clone.
+    program.warm(&[]);
+    let mut clone = running(place, "waits");
+    clone.kill().unwrap();
+    clone.wait().unwrap();
+    until("its clone is gone", || is_idle(place));
+    let mut clone = running(place, "waits");
+    kill(pids(place, "program")[0], libc::SIGKILL);
+    assert_eq!(clone.wait().unwrap().code(), Some(137));
+    until("it is gone", || is_idle(place));
+}
+
+/// No clone runs, and two namespaces wait for the next: of each there is an init, and of the template.
+fn is_idle(place: &Place) -> bool {
+    pids(place, "program").is_empty() && pids(place, "flashfork-init").len() == 3
+}
+
+/// As it does when the program is started plainly.
+#[test]
+fn what_a_clone_leaves_in_the_background_runs_on() {
+    let program = warmed();
+    assert!(program.place.run(&["clone", "t", "background"]).status.success());
+    let left = pids(&program.place, "program");
+    assert_eq!(left.len(), 1);
+    let left = left[0];
+    assert!(program.place.run(&["rm", "t"]).status.success());
+    assert!(state(left).is_some());
+    kill(left, libc::SIGKILL);
+    until("all is gone", || all(&program.place).is_empty());
+}
+
+#[test]
+fn a_template_goes_after_so_many_clones() {
+    let program = Program::new(DOES);
+    let command = ["warm", "--threads", "--ready", "call", "--max-clones", "2", "t", "--", program.path()];
+    assert!(program.place.run(&command).status.success());
+    for _ in 0..2 {
+        assert_eq!(program.place.run(&["clone", "t", "exit"]).status.code(), Some(7));
+    }
+    until("it is gone", || program.place.list().is_empty());
+    until("all is gone", || all(&program.place).is_empty());
+}
+
+#[test]
+fn fifty_clones_leave_no_process_and_no_descriptor() {
+    let program = warmed();
+    let keeper = program.place.template_pid();
+    let open = || std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().count();
+    until("it is idle", || is_idle(&program.place));
+    let before = (all(&program.place).len(), open());
+    for _ in 0..50 {
+        assert_eq!(program.place.run(&["clone", "t", "exit"]).status.code(), Some(7));
+    }
+    until("it is as before", || is_idle(&program.place) && (all(&program.place).len(), open()) == before);
+}

@@ -1,0 +1,13 @@
+//! Clones with all threads of a program: `flashfork warm --threads`. The reference is the program itself, started anew.
+
+mod descriptors;
+mod ends;
+mod moments;
+#[path = "../warm/place.rs"]
+#[allow(dead_code)] // what the other tests need
+mod place;
+mod programs;
+mod refusals;
+mod runtimes;
+mod threads;
+mod users;

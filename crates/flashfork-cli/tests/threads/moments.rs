@@ -1,0 +1,100 @@
+//! Programs that know nothing of clones are ready at a moment that is said.
+
+use crate::place::{Place, line, stderr, stdout, until};
+use crate::programs::Program;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+/// Works, prints, listens, and answers.
+const SERVER: &str = r#"
+static int fd;
+static volatile long work;
+static void *serve(void *x) {
+    for (;;) { int c = accept(fd, 0, 0); char b[64]; int n = read(c, b, 64); dprintf(c, "%ld:%.*s", work, n, b); close(c); }
+}
+int main(int argc, char **argv) {
+    for (int i = 0; i < 50000000; i++) work++;
+    fd = socket(AF_INET, SOCK_STREAM, 0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
+    bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n);
+    pthread_t t; pthread_create(&t, 0, serve, 0);
+    printf("port %d\n", ntohs(a.sin_port)); fflush(stdout);
+    for (;;) pause();
+}
+"#;
+
+fn answer(port: u16) -> String {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    connection.write_all(b"word").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_server_is_ready_when_it_is_idle_or_listens_or_says_so() {
+    let program = Program::new(SERVER);
+    for (moment, told) in [("idle:0.3", "idle"), ("line:port [0-9]+", "line"), ("listen", "listen")] {
+        let command = ["warm", "--threads", "--ready", moment, "t", "--", program.path()];
+        let warm = program.place.run(&command);
+        assert!(warm.status.success(), "{moment}: {}", stderr(&warm));
+        assert_eq!(program.place.list()[0]["ready"], told);
+        let mut clone = program.place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
+        // What it prints after the moment its clones print; before that it was printed once.
+        let mut said = stdout(&warm).lines().next().unwrap_or_default().to_owned();
+        if !said.starts_with("port ") {
+            said.clear();
+            BufReader::new(clone.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        }
+        let port = said.trim().strip_prefix("port ").unwrap().parse().unwrap();
+        assert_eq!(answer(port), "50000000:word");
+        clone.kill().unwrap();
+        clone.wait().unwrap();
+        program.place.run(&["rm", "t"]);
+    }
+}
+
+#[test]
+fn a_port_is_waited_for() {
+    let program = Program::new(SERVER);
+    let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "listen:1", "t", "--", program.path()]);
+    let mut warm = warm.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(warm.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+    // It listens on another.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(warm.try_wait().unwrap().is_none() && program.place.list().is_empty());
+    warm.kill().unwrap();
+    warm.wait().unwrap();
+    until("all is gone", || crate::place::pids(&program.place, "").is_empty());
+}
+
+#[test]
+fn a_program_that_was_ready_by_itself_takes_no_arguments() {
+    let program = Program::new(SERVER);
+    let warm = program.place.run(&["warm", "--threads", "--ready", "listen", "t", "--", program.path()]);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    let refused = program.place.run(&["clone", "t", "word"]);
+    assert!(line(&refused).contains("t takes no arguments"), "{}", line(&refused));
+}
+
+#[test]
+fn what_is_missing_or_makes_no_sense_is_said() {
+    let place = Place::new();
+    let refused = place.run(&["warm", "--threads", "t", "--", "/bin/sleep", "10"]);
+    assert!(line(&refused).contains("does not say by itself when it is ready"), "{}", line(&refused));
+    let refused = place.run(&["warm", "--ready", "listen", "t", "--", "/bin/sleep", "10"]);
+    assert!(line(&refused).contains("add --threads"), "{}", line(&refused));
+    for wrong in ["listen:x", "idle:-1", "line:(", "sometime"] {
+        let refused = place.run(&["warm", "--threads", "--ready", wrong, "t", "--", "/bin/sleep", "10"]);
+        assert_eq!(refused.status.code(), Some(2), "{wrong}");
+    }
+    let ended = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "exit 9"]);
+    assert!(line(&ended).contains("ended with exit status 9 before it was ready"), "{}", line(&ended));
+    let killed = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "kill -USR1 $$"]);
+    assert!(line(&killed).contains("ended by signal 10"), "{}", line(&killed));
+    let none = place.run(&["warm", "--threads", "--ready", "idle:1", "t", "--", "/nonexistent"]);
+    assert!(line(&none).contains("No such file"), "{}", line(&none));
+    assert!(place.list().is_empty());
+    until("all is gone", || crate::place::pids(&place, "").is_empty());
+}

@@ -1,0 +1,192 @@
+//! Runtimes with threads: Java, Node and Python, as Debian has them.
+
+use crate::place::{Place, stderr, stdout};
+use std::collections::BTreeSet;
+use std::process::{Command, Output, Stdio};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+fn warm(place: &Place, ready: &str, command: &[&str]) {
+    let warm = place.run(&[&["warm", "--threads", "--ready", ready, "t", "--"], command].concat());
+    assert!(warm.status.success(), "{}", stderr(&warm));
+}
+
+/// So many clones at a time, all to their end.
+fn together(place: &Place, count: usize, arguments: &[&str]) -> Vec<Output> {
+    let start = |_| {
+        let mut command = place.flashfork(&[&["clone", "t"], arguments].concat());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let all: Vec<_> = (0..count).map(start).collect();
+    all.into_iter().map(|clone| clone.wait_with_output().unwrap()).collect()
+}
+
+/// Reads and writes its heap, collects it, compiles, and starts threads beside those that wait.
+const JAVA: &str = r#"
+import java.util.*;
+import java.util.concurrent.*;
+
+public class Main {
+    static byte[][] live = new byte[40][];
+
+    static long work(ExecutorService pool, int from) throws Exception {
+        List<Future<Long>> all = new ArrayList<>();
+        for (int i = 0; i < 32; i++) {
+            int k = from + i;
+            all.add(pool.submit(() -> { long s = 0; for (int j = 0; j < 20000; j++) s = s * 31 + (j ^ k); return s; }));
+        }
+        long sum = 0;
+        for (Future<Long> one : all) sum = sum * 17 + one.get();
+        return sum;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        for (int i = 0; i < live.length; i++) { live[i] = new byte[1 << 20]; Arrays.fill(live[i], (byte) i); }
+        ExecutorService pool = Executors.newFixedThreadPool(4);
+        long before = work(pool, 0);
+        CountDownLatch latch = new CountDownLatch(1);
+        Thread waits = new Thread(() -> { try { latch.await(); } catch (InterruptedException e) { } }, "waits");
+        waits.start();
+        System.out.println("warm");
+        System.out.flush();
+        Thread.sleep(500);
+        long sum = 0;
+        for (byte[] one : live) for (int j = 0; j < one.length; j += 512) sum += one[j];
+        for (int i = 0; i < 200; i++) live[i % live.length] = new byte[1 << 20];
+        System.gc();
+        long after = work(pool, 1);
+        latch.countDown();
+        waits.join();
+        pool.shutdown();
+        System.out.println(before + " " + after + " " + sum + " " + pool.awaitTermination(1, TimeUnit.MINUTES));
+        System.exit(3);
+    }
+}
+"#;
+
+#[test]
+fn java_goes_on_in_every_clone_with_every_collector() {
+    let place = Place::new();
+    std::fs::write(place.path().join("Main.java"), JAVA).unwrap();
+    let compiled = Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap();
+    assert!(compiled.success());
+    let path = place.path().to_str().unwrap();
+    for collector in ["-XX:+UseSerialGC", "-XX:+UseParallelGC", "-XX:+UseG1GC", "-XX:+UseShenandoahGC"] {
+        let command = ["/usr/bin/java", collector, "-Xms160m", "-Xmx160m", "-cp", path, "Main"];
+        let plain = Command::new(command[0]).args(&command[1..]).output().unwrap();
+        let want = stdout(&plain).strip_prefix("warm\n").unwrap();
+        warm(&place, "line:^warm$", &command);
+        for clone in (0..3).map(|_| place.run(&["clone", "t"])).chain(together(&place, 3, &[])) {
+            assert_eq!((stdout(&clone), stderr(&clone), clone.status.code()), (want, "", Some(3)), "{collector}");
+        }
+        assert!(place.run(&["rm", "t"]).status.success());
+    }
+}
+
+/// Its heap is shared memory mapped more than once: clones would write to each other's.
+#[test]
+fn javas_zgc_is_refused() {
+    let place = Place::new();
+    std::fs::write(place.path().join("Main.java"), JAVA).unwrap();
+    assert!(Command::new("javac").arg("Main.java").current_dir(place.path()).status().unwrap().success());
+    let path = place.path().to_str().unwrap();
+    let refused = place.run(&[
+        "warm",
+        "--threads",
+        "--ready",
+        "line:^warm$",
+        "t",
+        "--",
+        "/usr/bin/java",
+        "-XX:+UseZGC",
+        "-Xmx160m",
+        "-cp",
+        path,
+        "Main",
+    ]);
+    assert!(stderr(&refused).contains("choose another collector than ZGC"), "{}", stderr(&refused));
+}
+
+const NODE: &str = r#"
+const http = require('http'), crypto = require('crypto'), fs = require('fs'), zlib = require('zlib');
+const { Worker } = require('worker_threads');
+const live = []; for (let i = 0; i < 200000; i++) live.push({ i, s: 'x' + i });
+const worker = new Worker(`const { parentPort } = require('worker_threads'); parentPort.on('message', n => parentPort.postMessage(n * n));`, { eval: true });
+const ask = n => new Promise(done => { worker.once('message', done); worker.postMessage(n); });
+const server = http.createServer((_, answer) => answer.end('answer'));
+const fetch = port => new Promise(done => http.get({ port, agent: false }, a => { let s = ''; a.on('data', d => s += d); a.on('end', () => done(s)); }));
+server.listen(0, '127.0.0.1', async () => {
+    const first = await ask(7);
+    const port = server.address().port;
+    await fetch(port);
+    console.log('warm');
+    setTimeout(async () => {
+        let sum = 0; for (const one of live) sum += one.i + one.s.length;
+        const all = await Promise.all([ask(9), fs.promises.readFile('/proc/self/comm', 'utf8'),
+            new Promise(d => zlib.deflate('a'.repeat(10000), (_, b) => d(b.length))),
+            new Promise(d => crypto.pbkdf2('p', 's', 1000, 16, 'sha1', (_, k) => d(k.toString('hex'))))]);
+        const own = http.createServer((_, a) => a.end('own')).listen(0, '127.0.0.1', async () => {
+            console.log(first, sum, all[0], all[2], all[3], await fetch(own.address().port));
+            console.error(crypto.randomBytes(16).toString('hex'));
+            process.exit(4);
+        });
+    }, 500);
+});
+"#;
+
+#[test]
+fn node_goes_on_in_every_clone_with_random_bytes_of_its_own() {
+    let place = Place::new();
+    let script = place.path().join("main.js");
+    std::fs::write(&script, NODE).unwrap();
+    let plain = Command::new("node").arg(&script).output().unwrap();
+    let want = stdout(&plain).strip_prefix("warm\n").unwrap();
+    warm(&place, "line:^warm$", &["node", script.to_str().unwrap()]);
+    let mut random = BTreeSet::new();
+    for clone in (0..3).map(|_| place.run(&["clone", "t"])).chain(together(&place, 4, &[])) {
+        assert_eq!((stdout(&clone), clone.status.code()), (want, Some(4)), "{}", stderr(&clone));
+        assert!(random.insert(stderr(&clone).to_owned()), "{random:?}");
+    }
+}
+
+#[test]
+fn python_runs_its_callers_programs_with_the_threads_of_its_libraries() {
+    let place = Place::new();
+    let code = "import queue, ssl, threading
+from concurrent.futures import ThreadPoolExecutor
+import numpy
+pool = ThreadPoolExecutor(4)
+list(pool.map(lambda n: n * n, range(8)))
+asked, answered = queue.Queue(), queue.Queue()
+def serve():
+    while True: answered.put(asked.get() * 2)
+threading.Thread(target=serve, daemon=True).start()
+numpy.ones((200, 200)) @ numpy.ones((200, 200))
+ssl.RAND_bytes(1)
+import builtins
+builtins.warm = (pool, asked, answered)";
+    let warm = place.run(&["warm", "--threads", "t", "--", PYTHON, "-c", code]);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    let code = "import numpy, ssl, sys, threading
+pool, asked, answered = warm
+asked.put(21)
+a = numpy.arange(40000.0).reshape(200, 200)
+def random(_): return ssl.RAND_bytes(16).hex()
+print(answered.get(), sum(pool.map(lambda n: n * n, range(100))), (a @ a).sum(), sys.argv[1:])
+print(ssl.RAND_bytes(16).hex(), next(pool.map(random, [0])), file=sys.stderr)
+sys.exit(6)";
+    let mut random = BTreeSet::new();
+    for clone in (0..3).map(|_| place.run(&["clone", "t", "-c", code, "a", "b c"])).chain(together(
+        &place,
+        3,
+        &["-c", code, "a", "b c"],
+    )) {
+        let want = "42 328350 2133326666800000000.0 ['a', 'b c']\n";
+        let (left, right) = stdout(&clone).rsplit_once('[').unwrap();
+        assert!(left.starts_with("42 328350 ") && want.ends_with(right), "{}", stdout(&clone));
+        assert_eq!(clone.status.code(), Some(6), "{}", stderr(&clone));
+        for bytes in stderr(&clone).split_whitespace() {
+            assert!(bytes.len() == 32 && random.insert(bytes.to_owned()), "{}", stderr(&clone));
+        }
+    }
+}
