@@ -94,16 +94,16 @@ fn an_ordinary_users_clones_have_no_capabilities() {
 #[test]
 fn where_namespaces_are_used_up_one_line_says_so() {
     let Some(other) = Other::new() else { return };
-    // In a user namespace whose limit is the test's to set; root of it is the user.
+    // In a user namespace whose limit is the test's to set, and then without any right.
     let program = other.place.path().join("program");
     let script = format!(
-        "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --inh-caps=-all --bounding-set=-all {} warm --threads --ready call t -- {}",
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all {} warm --threads --ready call t -- {}",
         other.bin.join("flashfork").display(),
         program.display()
     );
     let mut command = Command::new("unshare");
-    command.args(["--user", "--map-users=all", "--map-groups=all", "sh", "-c", &script]);
-    command.env("XDG_RUNTIME_DIR", other.place.path().join("run"));
+    command.args(["--user", "--map-root-user", "sh", "-c", &script]).uid(NOBODY).gid(NOBODY);
+    command.env("XDG_RUNTIME_DIR", other.place.path().join("run")).current_dir("/");
     let refused = command.output().unwrap();
     assert!(line(&refused).contains("no user namespace is left"), "{}", line(&refused));
     assert!(line(&refused).contains("templates of programs with one thread"), "{}", line(&refused));

@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, LINE};
+use super::{DROPS, IN_CLONE, LINE, bound_capabilities};
 use crate::warm::template::CLONE;
 use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Frozen, Place, Unfit, call};
@@ -57,9 +57,12 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
     }
 }
 
-/// Keeps nothing open but the line. Gives a descriptor of its own namespace of processes.
+/// Clones have its bounds. It keeps nothing open but the line. Gives a descriptor of its own namespace of processes.
 fn begin(line: i32) -> Result<i32, Errno> {
     const NAME: &[u8; 16] = b"flashfork-maker\0";
+    if DROPS.load(SeqCst) {
+        bound_capabilities();
+    }
     // SAFETY: takes numbers, and strings with their NUL.
     unsafe {
         if line > 0 {

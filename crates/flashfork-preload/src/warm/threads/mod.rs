@@ -10,8 +10,8 @@ use super::template::Single;
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
-use flashfork_core::system_call;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
+use flashfork_core::forkall::call;
 use flashfork_warm::ReadyAt;
 use syscalls::Sysno;
 
@@ -37,6 +37,9 @@ static IN_CLONE: AtomicU32 = AtomicU32::new(0);
 /// The maker's socket.
 static LINE: AtomicI32 = AtomicI32::new(-1);
 
+/// Whether the program has no capabilities.
+static DROPS: AtomicBool = AtomicBool::new(false);
+
 /// What stands before the value for such a template in [`flashfork_core::environment::WARM`].
 const MARK: &[u8] = b"threads,";
 
@@ -56,6 +59,7 @@ pub unsafe fn begin(value: &CStr) -> bool {
     unsafe {
         libc::fcntl(bell, libc::F_SETFD, libc::FD_CLOEXEC);
         LINE.store(line, SeqCst);
+        DROPS.store(drop == 1, SeqCst);
         let started = flashfork_core::forkall::start(maker::run);
         // Its own copy is open. Where there is no maker whoever waits for its word sees the end of the line.
         libc::close(line);
@@ -75,11 +79,17 @@ unsafe fn drop_capabilities() {
     let (header, none) = ([VERSION_3, 0u32], [0u32; 6]);
     // SAFETY: takes numbers, and two structures that the kernel reads.
     unsafe {
-        for capability in 0..64 {
-            libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
-        }
+        bound_capabilities();
         libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
         libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr());
+    }
+}
+
+/// Has no program that is started from here get any.
+fn bound_capabilities() {
+    for capability in 0..64 {
+        // SAFETY: takes numbers. There are fewer of them.
+        let _ = unsafe { call(Sysno::prctl, [libc::PR_CAPBSET_DROP as usize, capability, 0, 0, 0]) };
     }
 }
 
@@ -105,7 +115,7 @@ pub fn ready() -> bool {
     }
     while IN_CLONE.load(SeqCst) == 0 {
         // SAFETY: the kernel reads the word.
-        let _ = unsafe { system_call(Sysno::futex, [IN_CLONE.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+        let _ = unsafe { call(Sysno::futex, [IN_CLONE.as_ptr() as usize, 0, 0, 0]) };
     }
     block();
     true
