@@ -13,8 +13,8 @@ pub enum Note {
     Waited { pid: i32, status: i32 },
     /// Keeper: a namespace for a clone of this number, please.
     Namespace { pid: i32 },
-    /// Init: here it is, with this init, which is what `Waited` tells of; with descriptors of its processes, its mounts,
-    /// and of the leash: when that is closed its init ends as soon as nothing else runs there.
+    /// Init: here it is, with this init, which is what `Waited` tells of; with descriptors of its processes, its
+    /// mounts, and of the leash: when that is closed its init ends as soon as nothing else runs there.
     Made { init: i32, pid: i32 },
     /// Init: something failed.
     Failed { what: What, errno: i32 },

@@ -4,7 +4,8 @@
 use crate::{Reader, Writer};
 
 /// Descriptors that come with [`Order::Make`], in this order: the namespaces of processes, mounts and time, the socket
-/// on which the clone says how it went ([`crate::Tell::Started`] or [`crate::Tell::Failed`]), then [`crate::DESCRIPTORS`].
+/// on which the clone says how it went ([`crate::Tell::Started`] or [`crate::Tell::Failed`]), then those of
+/// [`crate::DESCRIPTORS`].
 pub const MADE_FROM: usize = 4 + crate::DESCRIPTORS;
 
 /// Bytes of the name of what stands against a template.

@@ -62,6 +62,21 @@
 #define FLASHFORK_READY_RUBY 5
 
 /**
+ * With all threads, when it had been idle for a while.
+ */
+#define FLASHFORK_READY_IDLE 6
+
+/**
+ * With all threads, when it listened on a socket.
+ */
+#define FLASHFORK_READY_LISTEN 7
+
+/**
+ * With all threads, when it had printed a line.
+ */
+#define FLASHFORK_READY_LINE 8
+
+/**
  * The template waits for callers.
  */
 #define FLASHFORK_TEMPLATE_WAITING 0

@@ -152,7 +152,7 @@ fn node_goes_on_in_every_clone_with_random_bytes_of_its_own() {
 #[test]
 fn python_runs_its_callers_programs_with_the_threads_of_its_libraries() {
     let place = Place::new();
-    let code = "import queue, ssl, threading
+    let code = "import queue, random, ssl, threading
 from concurrent.futures import ThreadPoolExecutor
 import numpy
 pool = ThreadPoolExecutor(4)
@@ -173,7 +173,9 @@ asked.put(21)
 a = numpy.arange(40000.0).reshape(200, 200)
 def random(_): return ssl.RAND_bytes(16).hex()
 print(answered.get(), sum(pool.map(lambda n: n * n, range(100))), (a @ a).sum(), sys.argv[1:])
-print(ssl.RAND_bytes(16).hex(), next(pool.map(random, [0])), file=sys.stderr)
+import random as r, uuid
+def number(n): return f'{int(n * 2 ** 52):032x}'
+print(ssl.RAND_bytes(16).hex(), next(pool.map(random, [0])), number(r.random()), number(numpy.random.random()), uuid.uuid4().hex, file=sys.stderr)
 sys.exit(6)";
     let mut random = BTreeSet::new();
     for clone in (0..3).map(|_| place.run(&["clone", "t", "-c", code, "a", "b c"])).chain(together(

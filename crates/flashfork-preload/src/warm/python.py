@@ -249,7 +249,10 @@ def _stream(fd, name, mode):
 
 
 def _refresh_random():
-    # `random` does so in its own handler of forks.
+    # `random` does so in its own handler of forks, if this is one.
+    random = sys.modules.get("random")
+    if random is not None and _SELF.get("all_threads"):
+        random.seed()
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()

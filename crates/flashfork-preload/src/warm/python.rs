@@ -161,6 +161,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
         let all_threads = super::threads::is_ready_at(None);
         if all_threads {
             super::threads::ready();
+            python.set_number(c"all_threads", 1);
         } else {
             python.note_files();
         }
