@@ -10,4 +10,5 @@ mod programs;
 mod refusals;
 mod runtimes;
 mod threads;
+mod torture;
 mod users;
