@@ -28,6 +28,7 @@ pub struct Passed {
 
 /// Starts it, in the namespaces of a template. Gives its socket.
 pub fn start(told: &Told, passed: Passed) -> std::io::Result<OwnedFd> {
+    let number = std::process::id();
     let (ours, theirs) = crate::message::pair()?;
     match process::fork(libc::CLONE_NEWPID | libc::CLONE_NEWNS)? {
         Some(_) => Ok(ours),
@@ -46,7 +47,7 @@ pub fn start(told: &Told, passed: Passed) -> std::io::Result<OwnedFd> {
             if let Err(e) = pool::make(2) {
                 failed(What::Namespace, &e);
             }
-            let (pid, process) = match begin(told, passed) {
+            let (pid, process) = match begin(told, passed, number) {
                 Ok(program) => program,
                 Err(e) => failed(What::Program, &e),
             };
@@ -59,8 +60,10 @@ pub fn start(told: &Told, passed: Passed) -> std::io::Result<OwnedFd> {
     }
 }
 
-/// Starts the program. Gives its process, and a descriptor for that.
-fn begin(told: &Told, passed: Passed) -> std::io::Result<(i32, OwnedFd)> {
+/// Starts the program, which gets this number: the keeper's, so that files in common directories that are named by
+/// processes' numbers (Java's, for example) are no other process's. Gives its process, and a descriptor for that.
+fn begin(told: &Told, passed: Passed, number: u32) -> std::io::Result<(i32, OwnedFd)> {
+    std::fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string())?;
     let Passed { line, bell, drops, output } = passed;
     let (mut begun, failed) = std::io::pipe()?;
     let Some(pid) = process::fork(0)? else {

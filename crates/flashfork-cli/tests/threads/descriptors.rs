@@ -78,9 +78,11 @@ static void *other(void *x) { for (;;) pause(); }
 int main(void) {
     char name[] = "/tmp/flashfork-XXXXXX", b[64]; int fd = mkstemp(name); unlink(name);
     write(fd, "one two three", 13); lseek(fd, 4, SEEK_SET); int copy = dup(fd);
+    int nameless = open("/tmp", O_TMPFILE | O_RDWR, 0600); write(nameless, "nameless", 8); lseek(nameless, 2, SEEK_SET);
     pthread_t t; pthread_create(&t, 0, other, 0);
     READY;
     read(fd, b, 3); b[3] = 0; printf("%s ", b); usleep(1000); int n = read(copy, b, 64); printf("%.*s\n", n, b);
+    n = read(nameless, b, 64); printf("%.*s\n", n, b);
     return 0;
 }
 "#,

@@ -61,8 +61,11 @@ fn set_close_on_exec(entry: &Entry) -> Result<()> {
 /// Opens a file again. Where that isn't allowed any more it is shared, as after any fork.
 fn file(entry: &Entry) -> Result<()> {
     const ONCE: u32 = k::O_CREAT | k::O_EXCL | k::O_TRUNC | k::O_NOFOLLOW;
+    // It was made without a name in a directory, which the flags name with it.
+    const NAMELESS: u32 = 0o20_000_000;
+    let once = if entry.info.flags & NAMELESS != 0 { ONCE | NAMELESS | k::O_DIRECTORY } else { ONCE };
     let path = ProcPath::of_this_thread().push(b"/fd/").number(entry.number);
-    let Ok(new) = sys::open(path.as_c(), entry.info.flags & !ONCE) else { return set_close_on_exec(entry) };
+    let Ok(new) = sys::open(path.as_c(), entry.info.flags & !once) else { return set_close_on_exec(entry) };
     if sys::set_file_offset(new, entry.info.position).is_err() {
         sys::close(new);
         return set_close_on_exec(entry);
