@@ -6,6 +6,7 @@
 //! the maker in its memory is told to stop it (`flashfork_core::forkall`). From then on callers are served
 //! ([`serve`]). All of it ends with the keeper.
 
+mod begin;
 mod clone;
 mod connection;
 mod file;

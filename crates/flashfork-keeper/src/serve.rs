@@ -7,12 +7,12 @@ use crate::message::{self, Received};
 use crate::notes::Note;
 use crate::process;
 use crate::told::Told;
-use crate::warm::Ready;
-use flashfork_warm::{Ask, DESCRIPTORS, Facts, MOST_RUNNING, ReadyAt, Step, Tell, WAITING, Word};
+use crate::{begin, warm::Ready};
+use flashfork_warm::{Ask, DESCRIPTORS, Facts, MOST_RUNNING, ReadyAt, Step, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags, accept_with, listen, recv};
+use rustix::net::{SocketFlags, accept_with};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -24,104 +24,43 @@ const AHEAD: usize = 2;
 const PAUSE: i64 = 50_000_000;
 
 /// A template.
-struct Keeper {
-    told: Told,
-    init: OwnedFd,
-    line: OwnedFd,
-    signals: OwnedFd,
-    inode: u64,
-    facts: Facts,
-    clocks: [u64; 2],
-    files: Files,
-    retired: bool,
-    paused: bool,
-    connections: BTreeMap<u64, Connection>,
-    next: u64,
+pub struct Keeper {
+    pub told: Told,
+    pub init: OwnedFd,
+    pub line: OwnedFd,
+    pub signals: OwnedFd,
+    pub inode: u64,
+    pub facts: Facts,
+    pub clocks: [u64; 2],
+    pub files: Files,
+    pub retired: bool,
+    pub paused: bool,
+    pub connections: BTreeMap<u64, Connection>,
+    pub next: u64,
     /// Connections that wait for a clone.
-    wanted: VecDeque<u64>,
-    ordered: Option<Ordered>,
+    pub wanted: VecDeque<u64>,
+    pub ordered: Option<Ordered>,
     /// Clones that were ended before the maker had said that it forked them.
-    early: BTreeMap<i32, i32>,
-    spaces: VecDeque<Space>,
+    pub early: BTreeMap<i32, i32>,
+    pub spaces: VecDeque<Space>,
     /// Whether one was asked for.
-    asked: bool,
+    pub asked: bool,
     /// Inits of namespaces whose clone was forked: something of it may still run.
-    inits: BTreeSet<i32>,
+    pub inits: BTreeSet<i32>,
     /// The number of the last clone, and where they begin.
-    number: i32,
-    first: i32,
+    pub number: i32,
+    pub first: i32,
 }
 
 /// Says that the template is ready, gets its name, and serves until it is removed.
 pub fn serve(told: Told, ready: Ready) -> ExitCode {
-    match begin(told, ready) {
+    match begin::begin(told, ready) {
         Ok(mut keeper) => loop {
             if let Some(code) = keeper.turn() {
                 return code;
             }
         },
         Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
-    let Ready { init, line, word, files } = ready;
-    let Word::Frozen { highest, sealed, unsealed, clocks, .. } = word else { return Err(Errno::INVAL.into()) };
-    let pid = i32::try_from(std::process::id()).map_err(|_| Errno::RANGE)?;
-    let (at, max) = (told.ready_at(), told.max);
-    let facts = Facts { pid, at, sealed, unsealed, made: 0, running: 0, max, changed: 0, unwatched: 0 };
-    // Again, by this process: it is whom callers find to be at the other end.
-    listen(&told.listener, WAITING)?;
-    let all = [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP];
-    let signals = process::signals(&all)?;
-    process::let_go_of_streams()?;
-    let _ = std::env::set_current_dir("/");
-    raise_descriptor_limit();
-    process::outlive_parent()?;
-    // The command gives the socket its name, and tells its inode. If it is gone nobody could ever find us.
-    message::send(told.control.as_fd(), &Tell::Facts(facts).encode(), &[])?;
-    let mut inode = [0; 8];
-    let (got, _) = recv(&told.control, &mut inode, RecvFlags::empty())?;
-    if got != inode.len() {
-        return Err(Errno::PIPE.into());
-    }
-    let inode = u64::from_ne_bytes(inode);
-    // Above what a namespace's own processes have.
-    let first = highest.max(300);
-    let (connections, next) = (BTreeMap::new(), 0);
-    Ok(Keeper {
-        told,
-        init,
-        line,
-        signals,
-        inode,
-        facts,
-        clocks,
-        files,
-        retired: false,
-        paused: false,
-        connections,
-        next,
-        wanted: VecDeque::new(),
-        ordered: None,
-        early: BTreeMap::new(),
-        spaces: VecDeque::new(),
-        asked: false,
-        inits: BTreeSet::new(),
-        number: first,
-        first,
-    })
-}
-
-/// A descriptor for every caller, or as many as can be had.
-fn raise_descriptor_limit() {
-    // SAFETY: the structure is a local.
-    unsafe {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
     }
 }
 

@@ -6,6 +6,7 @@ mod moments;
 #[path = "../warm/place.rs"]
 #[allow(dead_code)] // what the other tests need
 mod place;
+mod process;
 mod programs;
 mod refusals;
 mod runtimes;

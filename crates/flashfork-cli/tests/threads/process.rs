@@ -1,0 +1,65 @@
+//! What of a clone is new: its process, and its time.
+
+use crate::place::{stderr, stdout};
+use crate::programs::Program;
+
+/// The main thread's number is new, those of the others are the template's.
+#[test]
+fn numbers_are_new_for_the_process_and_the_same_for_its_threads() {
+    let program = Program::new(
+        r#"
+static volatile int go, before, after; static int main_before;
+static void *other(void *x) { before = gettid(); while (!go) usleep(1000); after = gettid(); return 0; }
+int main(void) {
+    pthread_t t; pthread_create(&t, 0, other, 0); while (!before) usleep(1000);
+    main_before = getpid();
+    READY;
+    go = 1; int killed = pthread_kill(pthread_self(), 0); pthread_join(t, 0);
+    printf("%d %d %d %d\n", getpid() == gettid(), getpid() != main_before, before == after, killed);
+    fprintf(stderr, "%d %d\n", main_before, getpid()); return 0;
+}
+"#,
+    );
+    program.warm(&[]);
+    let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
+    for clone in &clones {
+        assert_eq!(stdout(clone), "1 1 1 0\n");
+    }
+    // The template had its keeper's, which no other process has.
+    let template = format!("{} ", program.place.template_pid());
+    let numbers = clones.each_ref().map(|clone| stderr(clone).strip_prefix(&template).unwrap());
+    assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2], "{numbers:?}");
+}
+
+/// As if no time had passed: what was to be done every now and then is not done as often as was missed.
+#[test]
+fn the_time_that_a_template_waits_has_not_passed_in_clones() {
+    let program = Program::new(
+        r#"
+static long long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000ll + t.tv_nsec; }
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    int fd = timerfd_create(CLOCK_MONOTONIC, 0); struct itimerspec it = {{0, 1000000}, {0, 1000000}}; timerfd_settime(fd, 0, &it, 0);
+    READY;
+    uint64_t ticks; read(fd, &ticks, 8);
+    printf("%lld %lu\n", now(), (unsigned long)ticks); return 0;
+}
+"#,
+    );
+    let now = || {
+        let text = std::fs::read_to_string("/proc/uptime").unwrap();
+        (text.split_once(' ').unwrap().0.parse::<f64>().unwrap() * 1e9) as i64
+    };
+    program.warm(&[]);
+    let ready = now();
+    // Older than a clone may be by any chance.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let asked = now();
+    let clone = program.place.run(&["clone", "t"]);
+    let ended = now();
+    let shown: i64 = stdout(&clone).split_once(' ').unwrap().0.parse().unwrap();
+    // /proc/uptime has hundredths of seconds.
+    let slack = 20_000_000;
+    assert!(shown <= ready + (ended - asked) + slack, "{shown} {ready} {asked} {ended}");
+}
