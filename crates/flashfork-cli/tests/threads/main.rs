@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod ends;
+mod kernels;
 mod moments;
 #[path = "../warm/place.rs"]
 #[allow(dead_code)] // what the other tests need

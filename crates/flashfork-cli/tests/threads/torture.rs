@@ -4,14 +4,16 @@ use crate::place::{stderr, stdout};
 use crate::programs::Program;
 use std::process::Stdio;
 
-/// Templates, and clones of each that live together. `FLASHFORK_TORTURE` says how many templates.
+/// Templates, and clones of each that live together.
 const TEMPLATES: u64 = 25;
+/// In `make test-all`.
+const MANY: u64 = 1250;
 const CLONES: usize = 8;
 
 #[test]
 fn clones_made_at_any_moment_come_to_what_the_program_comes_to() {
     let program = Program::new(include_str!("torture.c"));
-    let templates = std::env::var("FLASHFORK_TORTURE").map_or(TEMPLATES, |count| count.parse().unwrap());
+    let templates = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { MANY } else { TEMPLATES };
     for seed in 0..templates {
         // Earlier and later, by no rule that the program knows.
         let after = (seed * 7919 % 60_000).to_string();
