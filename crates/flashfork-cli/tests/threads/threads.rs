@@ -211,6 +211,32 @@ int main(void) {
     .is_the_same_in_clones(3);
 }
 
+/// Not even root may queue it for another thread as what it was.
+#[test]
+fn a_signal_that_waits_for_one_thread_is_that_threads() {
+    Program::new(
+        r#"
+static volatile int stands, go;
+static void *waits(void *x) {
+    sigset_t s; sigfillset(&s); pthread_sigmask(SIG_BLOCK, &s, 0);
+    stands = 1; while (!go) usleep(1000);
+    sigemptyset(&s); sigaddset(&s, SIGUSR1); siginfo_t i; int n = sigwaitinfo(&s, &i);
+    printf("%d by tgkill %d\n", n, i.si_code == SI_TKILL);
+    return 0;
+}
+int main(void) {
+    pthread_t t; pthread_create(&t, 0, waits, 0); while (!stands) usleep(1000);
+    pthread_kill(t, SIGUSR1);
+    READY;
+    sigset_t s; sigpending(&s); printf("%d of main's\n", sigismember(&s, SIGUSR1));
+    go = 1; pthread_join(t, 0);
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(3);
+}
+
 #[test]
 fn threads_that_come_and_go_do_so_in_clones() {
     let program = Program::new(

@@ -3,7 +3,7 @@
 use super::maker::Frozen;
 use super::raw::{at, call, into};
 use super::thread::{Gate, STACK};
-use super::{memory, pending, renew, timers};
+use super::{memory, renew, timers};
 use crate::answers::exec;
 use crate::policy::POLICY;
 use crate::scratch;
@@ -88,6 +88,7 @@ impl Frozen {
                 nice: main.nice,
                 policy: main.policy,
                 cpus: main.cpus,
+                pending: &self.pending,
             });
             &*gate
         };
@@ -101,7 +102,7 @@ impl Frozen {
             }
         }
         timers::renew(self, self.pid)?;
-        pending::renew(self, self.pid)?;
+        self.pending.renew_of_process()?;
         Ok(gate)
     }
 

@@ -80,26 +80,31 @@ fn peek(pending: &mut Pending, tid: i32, shared: bool) -> core::result::Result<(
     Ok(())
 }
 
-/// Sends them in a clone, whose threads are all there and run none of the program's code yet.
-pub fn renew(frozen: &Frozen, old: i32) -> Result<()> {
-    let pid = sys::getpid();
-    for sent in &frozen.pending.all[..frozen.pending.count] {
-        let signal = i32::from_ne_bytes(sent.info[..4].try_into().unwrap_or_default()) as usize;
-        let info = sent.info.as_ptr() as usize;
-        let tid = if sent.tid == old { pid } else { sent.tid };
+impl Pending {
+    /// In a clone: sends those that wait for the whole process, by its main thread.
+    pub fn renew_of_process(&self) -> Result<()> {
+        let pid = sys::getpid() as usize;
         // SAFETY: the kernel reads one siginfo_t.
-        let done = unsafe {
-            if tid == 0 {
-                call(Sysno::rt_sigqueueinfo, [pid as usize, signal, info])
-            } else {
-                call(Sysno::rt_tgsigqueueinfo, [pid as usize, tid as usize, signal, info])
-            }
-        };
-        match done {
-            // More than the caller may have pending (`RLIMIT_SIGPENDING`), as for any other sender.
-            Ok(_) | Err(Errno::EAGAIN) => {}
-            Err(e) => return Err(e),
-        }
+        self.each(0, |signal, info| unsafe { call(Sysno::rt_sigqueueinfo, [pid, signal, info]) })
     }
-    Ok(())
+
+    /// In a clone: sends those that wait for a thread, by that thread. Nobody else may say that they come from where
+    /// they came from.
+    pub fn renew_of(&self, tid: i32) -> Result<()> {
+        let (pid, own) = (sys::getpid() as usize, sys::gettid() as usize);
+        // SAFETY: as above.
+        self.each(tid, |signal, info| unsafe { call(Sysno::rt_tgsigqueueinfo, [pid, own, signal, info]) })
+    }
+
+    fn each(&self, tid: i32, send: impl Fn(usize, usize) -> Result<usize>) -> Result<()> {
+        for sent in self.all[..self.count].iter().filter(|sent| sent.tid == tid) {
+            let signal = i32::from_ne_bytes(sent.info[..4].try_into().unwrap_or_default()) as usize;
+            match send(signal, sent.info.as_ptr() as usize) {
+                // More than the caller may have pending (`RLIMIT_SIGPENDING`), as for any other sender.
+                Ok(_) | Err(Errno::EAGAIN) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
 }

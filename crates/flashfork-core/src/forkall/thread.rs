@@ -1,5 +1,6 @@
 //! What is known of a thread, and how a clone makes it.
 
+use super::pending::Pending;
 use super::raw::{at, call, into};
 use crate::sys::{self, Result};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -50,6 +51,8 @@ pub struct Gate {
     pub policy: i32,
     /// Its CPUs.
     pub cpus: [u64; CPUS / 64],
+    /// Signals that were sent to them.
+    pub(super) pending: &'static Pending,
 }
 
 const PR_SET_NAME: usize = 15;
@@ -81,6 +84,9 @@ impl Thread {
                 let _ = call(Sysno::arch_prctl, [ARCH_SET_GS, self.registers[GS_BASE]]);
             }
             self.schedule(gate);
+            if gate.pending.renew_of(self.tid).is_err() {
+                sys::exit(127);
+            }
             if gate.drop {
                 drop_capabilities();
             }
