@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::program::Program;
+use super::program::{JAVA, Program, THREADS};
 use flashfork_measure::BenchError;
 
 /// What every script prints.
@@ -61,11 +61,26 @@ impl Runs {
     /// Writes the program's script into the directory `place`, which also holds the names.
     pub(super) fn new(program: Program, flashfork: &Path, place: &Path) -> Result<Self, BenchError> {
         let script = program.script().map(|text| (place.join(program.name()), text));
+        let failed = |error| BenchError::system("write a script", error);
         if let Some((path, text)) = &script {
-            std::fs::write(path, text).map_err(|error| BenchError::system("write a script", error))?;
+            std::fs::write(path, text).map_err(failed)?;
+        }
+        match program {
+            Program::Threads => std::fs::write(place.join("threads.warm"), THREADS).map_err(failed)?,
+            Program::Java => {
+                std::fs::write(place.join("Warm.java"), JAVA).map_err(failed)?;
+                // Where there is no compiler the program can't be run, which is said.
+                let _ = Command::new("javac").arg("Warm.java").current_dir(place).stdout(Stdio::null()).status();
+            }
+            _ => {}
         }
         let script = script.map(|(path, _)| path);
         Ok(Self { program, flashfork: flashfork.to_owned(), names: place.to_owned(), script })
+    }
+
+    /// Where scripts and names are.
+    pub(super) fn place(&self) -> &Path {
+        &self.names
     }
 
     /// The command `flashfork` with the names of this experiment.
@@ -79,8 +94,10 @@ impl Runs {
     fn command(&self, way: Way) -> Command {
         let mut command = match way {
             Way::Cold => {
-                let mut command = Command::new(self.program.executable());
-                command.stdin(Stdio::null()).process_group(0);
+                let (executable, rest) = self.program.anew().split_at(1);
+                let mut command = Command::new(executable[0]);
+                // Java's class is there.
+                command.args(rest).current_dir(&self.names).stdin(Stdio::null()).process_group(0);
                 command
             }
             Way::Clone | Way::Busy => {
@@ -117,7 +134,7 @@ impl Runs {
         let status = child.wait().map_err(|error| BenchError::system(format!("wait for {}", what()), error))?;
         let whole = micros(begin);
         let faults = faults_of_children()? - faults;
-        if !status.success() || output != if self.script.is_some() { LINE } else { b"" } {
+        if !status.success() || output != if self.program.prints() { LINE } else { b"" } {
             let mut said = String::new();
             if let Some(pipe) = &mut child.stderr {
                 // Only to say more about the failure.

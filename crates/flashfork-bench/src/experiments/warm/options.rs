@@ -47,6 +47,6 @@ mod tests {
         assert_eq!(parse(&[]).unwrap().programs(), Program::ALL);
         let some = parse(&["--programs", "numpy,true,numpy"]).unwrap();
         assert_eq!(some.programs(), [Program::True, Program::Numpy]);
-        assert!(parse(&["--programs", "java"]).is_err());
+        assert!(parse(&["--programs", "fortran"]).is_err());
     }
 }

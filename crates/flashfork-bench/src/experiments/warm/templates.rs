@@ -53,7 +53,11 @@ impl Template {
         let failed = |error| BenchError::system("start flashfork warm", error);
         let mut warm = runs.flashfork();
         // The template keeps no output of the experiment open.
-        let warm = warm.args(["warm", program.name(), "--"]).args(program.warmed()).output().map_err(failed)?;
+        warm.arg("warm").current_dir(runs.place());
+        if let Some(ready) = program.ready_with_threads() {
+            warm.args(["--threads", "--ready", ready]);
+        }
+        let warm = warm.args([program.name(), "--"]).args(program.warmed()).output().map_err(failed)?;
         if !warm.status.success() {
             let said = String::from_utf8_lossy(&warm.stderr).into_owned();
             return Ok(Err(said.lines().last().unwrap_or("flashfork warm failed").to_owned()));
