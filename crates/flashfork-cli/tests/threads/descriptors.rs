@@ -126,6 +126,28 @@ int main(int argc, char **argv) {
     assert_eq!(connection.read(&mut hello).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
+/// Its peer was gone already when the template was made.
+#[test]
+fn a_connection_that_was_reset_is_at_its_end() {
+    let program = Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
+    bind(l, (void *)&a, n); listen(l, 5); getsockname(l, (void *)&a, &n); connect(fd, (void *)&a, n); close(l);
+    struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    char b[8]; printf("%zd\n", read(fd, b, 8)); return 0;
+}
+"#,
+    );
+    program.warm(&[]);
+    assert_eq!(stdout(&program.place.run(&["clone", "t"])), "0\n");
+}
+
 #[test]
 fn clones_share_a_socket_that_listens() {
     let program = Program::new(

@@ -84,6 +84,7 @@ impl Frozen {
         let gate: &'static Gate = unsafe {
             gate.write(Gate {
                 open: AtomicU32::new(0),
+                waiting: AtomicU32::new(0),
                 drop: self.drops,
                 nice: main.nice,
                 policy: main.policy,
@@ -111,10 +112,20 @@ impl Frozen {
         let Some(main) = self.main() else { sys::exit(127) };
         // SAFETY: the word is the main thread's own.
         let _ = unsafe { call(Sysno::set_tid_address, [main.clear_tid]) };
+        // SAFETY: this is the thread that was made for it.
+        unsafe { main.prepare(gate) };
+        // None shall see another that isn't yet what it was.
+        let others = self.count as u32 - 1;
+        loop {
+            match gate.waiting.load(SeqCst) {
+                all if all == others => break,
+                some => sys::futex_wait(&gate.waiting, some),
+            }
+        }
         gate.open.store(1, SeqCst);
         sys::futex_wake(&gate.open);
-        // SAFETY: this is the thread that was made for it.
-        unsafe { main.become_it(gate) }
+        // SAFETY: as above.
+        unsafe { main.go_on() }
     }
 }
 

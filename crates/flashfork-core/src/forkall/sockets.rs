@@ -53,10 +53,22 @@ pub fn kind(fd: i32) -> Result<(Kind, [i32; 3])> {
     let bound = || name(fd, Sysno::getsockname).map_or(true, |name| is_bound(&name));
     match (family, kind) {
         (AF_UNIX, STREAM | DATAGRAM | PACKETS) if connected => Ok((Kind::Pair, socket)),
-        (AF_INET | AF_INET6, STREAM) if connected => Ok((Kind::Outside, socket)),
+        (AF_INET | AF_INET6, STREAM) if connected || has_been_connected(fd) => Ok((Kind::Outside, socket)),
         (AF_UNIX, _) | (AF_INET | AF_INET6, STREAM | DATAGRAM) if !connected && !bound() => Ok((Kind::Fresh, socket)),
         _ => Err(Errno::EOPNOTSUPP),
     }
+}
+
+/// Whether one of TCP has sent or received anything: its peer may have reset it, or be about to answer.
+fn has_been_connected(fd: i32) -> bool {
+    const TCP: usize = 6;
+    const TCP_INFO: usize = 11;
+    /// Where struct tcp_info counts segments that were sent and received.
+    const SEGMENTS: usize = 136 / 4;
+    let (mut info, mut len) = ([0u32; 64], 256u32);
+    // SAFETY: both are locals, and the structure as long as said.
+    let told = unsafe { call(Sysno::getsockopt, [fd as usize, TCP, TCP_INFO, into(&mut info), into(&mut len)]) };
+    told.is_ok() && info[SEGMENTS] + info[SEGMENTS + 1] > 0
 }
 
 /// A socket's own address, or its peer's, and how long it is.

@@ -43,6 +43,8 @@ pub struct Thread {
 pub struct Gate {
     /// 0 until they may run.
     pub open: AtomicU32,
+    /// How many wait, with everything that is theirs.
+    pub waiting: AtomicU32,
     /// Whether they give up all capabilities.
     pub drop: bool,
     /// Nice value of the template's main thread: who had the same, and policy and CPUs, has the caller's.
@@ -66,12 +68,11 @@ impl Thread {
         self.registers[FS_BASE]
     }
 
-    /// Makes the calling thread, which must be the one, what this thread was, up to its registers, and waits at the
-    /// gate.
+    /// Makes the calling thread, which must be the one, what this thread was, up to its registers.
     ///
     /// # Safety
     /// In a clone, in a thread that was made for it.
-    pub unsafe fn become_it(&self, gate: &Gate) -> ! {
+    pub unsafe fn prepare(&self, gate: &Gate) {
         // SAFETY: what is registered lies in the clone's own memory, where the thread had it.
         unsafe {
             let _ = call(Sysno::set_robust_list, self.robust);
@@ -91,9 +92,13 @@ impl Thread {
                 drop_capabilities();
             }
         }
-        while gate.open.load(SeqCst) == 0 {
-            sys::futex_wait(&gate.open, 0);
-        }
+    }
+
+    /// Goes on where this thread stood.
+    ///
+    /// # Safety
+    /// As [`Thread::prepare`], which was called.
+    pub unsafe fn go_on(&self) -> ! {
         // SAFETY: the frame was made of this thread's registers.
         unsafe { go_on(self.frame) }
     }
@@ -171,7 +176,14 @@ pub const STACK: usize = 16 * 1024;
 
 extern "C" fn enter(thread: &'static Thread, gate: &'static Gate) -> ! {
     // SAFETY: `make` has made this thread for it.
-    unsafe { thread.become_it(gate) }
+    unsafe { thread.prepare(gate) };
+    gate.waiting.fetch_add(1, SeqCst);
+    sys::futex_wake(&gate.waiting);
+    while gate.open.load(SeqCst) == 0 {
+        sys::futex_wait(&gate.open, 0);
+    }
+    // SAFETY: as above.
+    unsafe { thread.go_on() }
 }
 
 /// Gives up all capabilities of the calling thread (`capset(2)`).
