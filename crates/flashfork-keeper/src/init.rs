@@ -22,8 +22,8 @@ pub struct Passed {
     pub bell: OwnedFd,
     /// Whether it gives up its capabilities.
     pub drops: bool,
-    /// Where its output goes, if not where the keeper's does.
-    pub output: Option<OwnedFd>,
+    /// Where its output and its errors go, if not where the keeper's does.
+    pub output: Option<[OwnedFd; 2]>,
 }
 
 /// Starts it, in the namespaces of a template. Gives its socket.
@@ -84,7 +84,7 @@ fn begin(told: &Told, passed: Passed, number: u32) -> std::io::Result<(i32, Owne
 }
 
 /// Becomes the program.
-fn execute(told: &Told, line: &OwnedFd, bell: &OwnedFd, drops: bool, output: Option<OwnedFd>) -> std::io::Error {
+fn execute(told: &Told, line: &OwnedFd, bell: &OwnedFd, drops: bool, output: Option<[OwnedFd; 2]>) -> std::io::Error {
     let [line, bell] = [line, bell].map(AsRawFd::as_raw_fd);
     for fd in [line, bell] {
         // SAFETY: takes numbers; the program closes them.
@@ -97,11 +97,8 @@ fn execute(told: &Told, line: &OwnedFd, bell: &OwnedFd, drops: bool, output: Opt
     command.args(&told.command[1..]).env(PRELOAD, &told.preload);
     command.env(WARM.name(), format!("threads,{line},{bell},{at},{}", u8::from(drops)));
     command.stdin(Stdio::null());
-    if let Some(output) = output {
-        match output.try_clone() {
-            Ok(errors) => command.stdout(output).stderr(errors),
-            Err(e) => return e,
-        };
+    if let Some([output, errors]) = output {
+        command.stdout(output).stderr(errors);
     }
     command.exec()
 }

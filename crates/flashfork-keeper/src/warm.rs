@@ -47,9 +47,13 @@ pub fn warm(told: &Told) -> Result<Ready, Failed> {
     let drops = namespaces::enter().map_err(|why| format!("can't be a template with threads: {why}"))?;
     let (line, theirs) = message::pair().map_err(|e| system(e.into()))?;
     let (bell, rings) = message::pair().map_err(|e| system(e.into()))?;
-    let (relay, output) = match &told.moment {
-        Moment::Line(_) => Relay::new().map(|(relay, output)| (Some(relay), Some(output))).map_err(system)?,
-        _ => (None, None),
+    let (relays, output) = match &told.moment {
+        Moment::Line(_) => {
+            let (first, output) = Relay::new(std::io::stdout()).map_err(system)?;
+            let (second, errors) = Relay::new(std::io::stderr()).map_err(system)?;
+            (vec![first, second], Some([output, errors]))
+        }
+        _ => (Vec::new(), None),
     };
     let passed = Passed { line: theirs, bell: rings, drops, output };
     let init = init::start(told, passed).map_err(|e| Failed::Unfit(no_init(&e)))?;
@@ -58,7 +62,7 @@ pub fn warm(told: &Told) -> Result<Ready, Failed> {
         init,
         line,
         bell: Some(bell),
-        relay,
+        relays,
         process: None,
         program: None,
         inner: 0,
@@ -78,7 +82,7 @@ struct Warming<'a> {
     line: OwnedFd,
     /// Where the program rings; none when it has let go of that.
     bell: Option<OwnedFd>,
-    relay: Option<Relay>,
+    relays: Vec<Relay>,
     process: Option<OwnedFd>,
     /// Its number here, and as the init sees it.
     program: Option<i32>,
@@ -97,15 +101,14 @@ impl Warming<'_> {
                     all.push(PollFd::new(fd, PollFlags::IN));
                     all.len() - 1
                 });
-                let relay_at = self.relay.as_ref().map(|relay| {
-                    all.push(PollFd::from_borrowed_fd(relay.as_fd(), PollFlags::IN));
-                    all.len() - 1
-                });
+                let relays_at = all.len();
+                all.extend(self.relays.iter().map(|relay| PollFd::from_borrowed_fd(relay.as_fd(), PollFlags::IN)));
                 let patience = Watch::patience(moment).and_then(|span| Timespec::try_from(span).ok());
                 // What it fails with is a signal.
                 let _ = poll(&mut all, patience.as_ref());
                 let ready = |at: Option<usize>| at.is_some_and(|at| !all[at].revents().is_empty());
-                (bell, output) = (ready(bell_at) || bell, ready(relay_at) || output);
+                bell |= ready(bell_at);
+                output |= all[relays_at..].iter().any(|fd| !fd.revents().is_empty());
             }
             self.notes()?;
             self.hear()?;
@@ -185,14 +188,16 @@ impl Warming<'_> {
     }
 
     fn printed(&mut self) -> bool {
-        let (Some(relay), Moment::Line(wanted)) = (&mut self.relay, &self.told.moment) else { return false };
-        match relay.pass(wanted) {
-            Ok(found) => found,
-            Err(_) => {
-                self.relay = None;
-                false
+        let Moment::Line(wanted) = &self.told.moment else { return false };
+        let mut found = false;
+        self.relays.retain_mut(|relay| match relay.pass(wanted) {
+            Ok(in_it) => {
+                found |= in_it;
+                true
             }
-        }
+            Err(_) => false,
+        });
+        found
     }
 
     /// Has the maker stop it.
@@ -215,6 +220,7 @@ impl Warming<'_> {
                 break Word::decode(&bytes[..len]);
             }
         };
+        self.relays.iter_mut().for_each(Relay::pass_rest);
         match word {
             Some(word @ Word::Frozen { .. }) => Ok(Ready { init: self.init, line: self.line, word, files }),
             Some(Word::Unfit { what, number, name }) => Err(Failed::Unfit(unfit(what, number, &name))),

@@ -98,3 +98,28 @@ fn what_is_missing_or_makes_no_sense_is_said() {
     assert!(place.list().is_empty());
     until("all is gone", || crate::place::pids(&place, "").is_empty());
 }
+
+/// Prints without end, on both streams.
+const PRINTER: &str = r#"
+static void *print(void *x) { for (long i = 0;; i++) { printf("%ld\n", i); fflush(stdout); if (i == 1000) puts("now"); } }
+int main(int argc, char **argv) { pthread_t t; pthread_create(&t, 0, print, 0); for (;;) pause(); }
+"#;
+
+#[test]
+fn no_line_is_lost_between_template_and_clone() {
+    let program = Program::new(PRINTER);
+    let warm = program.place.run(&["warm", "--threads", "--ready", "line:^now$", "t", "--", program.path()]);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    let mut clone = program.place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut more = String::new();
+    clone.stdout.as_mut().unwrap().take(20_000).read_to_string(&mut more).unwrap();
+    clone.kill().unwrap();
+    clone.wait().unwrap();
+    let all = stdout(&warm).to_owned() + &more;
+    // The command says a line, too.
+    let numbers: Vec<i64> = all.lines().filter_map(|line| line.parse().ok()).collect();
+    // The last may be cut in two.
+    let numbers = &numbers[..numbers.len() - 1];
+    assert!(numbers.iter().enumerate().all(|(i, number)| i as i64 == *number), "{all}");
+    assert!(numbers.len() > 1001);
+}
