@@ -20,6 +20,10 @@ const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Si
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
+    if args.threads && !args.unfinished {
+        let line = "--threads is not finished: in some cases, which docs/THREADED_CLONES.md lists, clones differ from the program, or have rights that it gave up; add --unfinished to try it all the same";
+        return Err(CliError::Unable(line.into()));
+    }
     let names = Directory::open(super::place())?;
     let warm = Template::warm(&names, args.name.clone(), &args.command[0], places::shim()?).args(&args.command[1..]);
     let warm = match (&args.ready, args.threads) {

@@ -63,7 +63,7 @@ fn a_program_that_becomes_another_is_refused() {
     let refused = program.try_warm(&[]);
     assert!(line(&refused).contains("another program (exec)"), "{}", line(&refused));
     // Where it isn't waited for a call it is found when it is stopped.
-    let command = ["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()];
+    let command = ["warm", "--threads", "--unfinished", "--ready", "idle:0.2", "t", "--", program.path()];
     let refused = program.place.run(&command);
     assert!(line(&refused).contains("become another program (exec)"), "{}", line(&refused));
     until("all is gone", || crate::place::pids(&program.place, "").is_empty());

@@ -75,7 +75,7 @@ impl Other {
 
     fn warm(&self) -> Output {
         let program = self.place.path().join("program");
-        self.run(&["warm", "--threads", "--ready", "call", "t", "--", program.to_str().unwrap()])
+        self.run(&["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.to_str().unwrap()])
     }
 }
 
@@ -102,7 +102,7 @@ fn where_namespaces_are_used_up_one_line_says_so() {
     // In a user namespace whose limit is the test's to set, and then without any right.
     let program = other.place.path().join("program");
     let script = format!(
-        "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all {} warm --threads --ready call t -- {}",
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all {} warm --threads --unfinished --ready call t -- {}",
         other.bin.join("flashfork").display(),
         program.display()
     );

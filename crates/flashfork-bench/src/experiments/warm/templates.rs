@@ -55,7 +55,7 @@ impl Template {
         // The template keeps no output of the experiment open.
         warm.arg("warm").current_dir(runs.place());
         if let Some(ready) = program.ready_with_threads() {
-            warm.args(["--threads", "--ready", ready]);
+            warm.args(["--threads", "--unfinished", "--ready", ready]);
         }
         let warm = warm.args([program.name(), "--"]).args(program.warmed()).output().map_err(failed)?;
         if !warm.status.success() {
