@@ -296,6 +296,8 @@ impl Keeper {
                 Ok(None) => return true,
                 Ok(Some((Note::Waited { pid, status }, _))) => {
                     self.inits.remove(&pid);
+                    // Nobody can be made in a namespace whose init is gone.
+                    self.spaces.retain(|space| space.init != pid);
                     self.waited(pid, status);
                 }
                 Ok(Some((Note::Made { init, pid }, descriptors))) => {

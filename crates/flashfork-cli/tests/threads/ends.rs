@@ -174,6 +174,29 @@ fn nothing_is_left_of_what_is_killed() {
     until("it is gone", || is_idle(place));
 }
 
+#[test]
+fn namespaces_whose_init_was_killed_are_replaced() {
+    let program = warmed();
+    let place = &program.place;
+    until("it is idle", || is_idle(place));
+    let template = place.template_pid();
+    let of_template = |pid: &i32| {
+        let text = std::fs::read_to_string(format!("/proc/{template}/task/{template}/children")).unwrap();
+        text.split_whitespace().any(|child| child.parse() == Ok(*pid))
+    };
+    let waiting: Vec<i32> = pids(place, "flashfork-init").into_iter().filter(|pid| !of_template(pid)).collect();
+    assert_eq!(waiting.len(), 2);
+    for pid in &waiting {
+        kill(*pid, libc::SIGKILL);
+    }
+    until("others wait", || is_idle(place) && pids(place, "flashfork-init").iter().all(|pid| !waiting.contains(pid)));
+    for _ in 0..3 {
+        assert_eq!(place.run(&["clone", "t", "exit"]).status.code(), Some(7));
+    }
+    assert!(place.run(&["rm", "t"]).status.success());
+    until("all is gone", || all(place).is_empty());
+}
+
 /// No clone runs, and two namespaces wait for the next: of each there is an init, and of the template.
 fn is_idle(place: &Place) -> bool {
     pids(place, "program").is_empty() && pids(place, "flashfork-init").len() == 3

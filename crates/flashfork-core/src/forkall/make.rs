@@ -66,13 +66,12 @@ impl Frozen {
     }
 
     /// In a clone, whose standard streams are its own: gives it descriptors and memory that it shares with no other.
-    /// Nothing else stays open but `kept`, which gets another number, above all of the program's. Gives that.
-    pub fn renew(&self, kept: i32) -> Result<i32> {
+    /// Nothing else stays open but `kept`, which gets another number, above all of the program's.
+    pub fn renew(&self, kept: &mut i32) -> Result<()> {
         let above = self.files.all[..self.files.count].last().map_or(2, |entry| entry.number.max(2)) + 1;
-        let kept = sys::duplicate_above(kept, above)?;
-        renew::all(self, kept)?;
-        memory::renew(self)?;
-        Ok(kept)
+        *kept = sys::duplicate_above(*kept, above)?;
+        renew::all(self, *kept)?;
+        memory::renew(self)
     }
 
     /// In a clone: makes all threads but the main one, which wait, then timers and signals.

@@ -128,9 +128,8 @@ fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8;
         Ok(caller) => caller,
         Err((step, e)) => failed(report, step, e),
     };
-    match frozen.renew(report) {
-        Ok(moved) => report = moved,
-        Err(e) => failed(report, Step::Files, e),
+    if let Err(e) = frozen.renew(&mut report) {
+        failed(report, Step::Files, e);
     }
     caller.begin();
     let gate = match frozen.make_threads() {
