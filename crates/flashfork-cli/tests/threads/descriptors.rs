@@ -71,6 +71,86 @@ int main(void) {
 }
 
 #[test]
+fn bytes_outlive_the_end_that_wrote_them() {
+    Program::new(
+        r#"
+static int p[2], s[2];
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    pipe(p); socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    write(p[1], "hello", 5); close(p[1]); write(s[1], "bye", 3); close(s[1]);
+    READY;
+    char b[64];
+    for (int i = 0; i < 2; i++) { int n = read(p[0], b, 64); printf("%d %.*s ", n, n, b); n = read(s[0], b, 64); printf("%d %.*s\n", n, n, b); }
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
+}
+
+#[test]
+fn sockets_keep_their_options() {
+    Program::new(
+        r#"
+#include <netinet/tcp.h>
+static void *other(void *x) { for (;;) pause(); }
+static void set(int fd, int level, int which, int value) { if (setsockopt(fd, level, which, &value, 4)) perror("set"); }
+static void all(int fd) {
+    static const int levels[] = {SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6};
+    static const int whiches[][16] = {{SO_REUSEADDR, SO_REUSEPORT, SO_BROADCAST, SO_KEEPALIVE, SO_RCVTIMEO, SO_SNDTIMEO, SO_SNDBUF, SO_RCVBUF, SO_PASSCRED, SO_LINGER},
+        {IP_TTL, IP_TOS}, {TCP_NODELAY, TCP_KEEPIDLE, TCP_MAXSEG}, {IPV6_V6ONLY, IPV6_UNICAST_HOPS}};
+    for (int l = 0; l < 4; l++) for (int i = 0; whiches[l][i]; i++) {
+        unsigned char b[16] = {0}; socklen_t n = 16; if (getsockopt(fd, levels[l], whiches[l][i], b, &n)) { printf("- "); continue; }
+        for (unsigned j = 0; j < n; j++) printf("%02x", b[j]);
+        printf(" ");
+    }
+    puts("");
+}
+int main(void) {
+    int u = socket(AF_INET, SOCK_DGRAM, 0), t = socket(AF_INET, SOCK_STREAM, 0), six = socket(AF_INET6, SOCK_STREAM, 0), s[2];
+    socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+    struct timeval wait = {3, 0}; setsockopt(u, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait); setsockopt(s[1], SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait);
+    set(u, SOL_SOCKET, SO_BROADCAST, 1); set(u, IPPROTO_IP, IP_TTL, 5); set(u, IPPROTO_IP, IP_TOS, 16);
+    set(t, SOL_SOCKET, SO_REUSEADDR, 1); set(t, SOL_SOCKET, SO_REUSEPORT, 1); set(t, IPPROTO_TCP, TCP_NODELAY, 1); set(t, SOL_SOCKET, SO_KEEPALIVE, 1); set(t, IPPROTO_TCP, TCP_KEEPIDLE, 77);
+    struct linger slow = {1, 9}; setsockopt(t, SOL_SOCKET, SO_LINGER, &slow, sizeof slow);
+    set(six, IPPROTO_IPV6, IPV6_V6ONLY, 1); set(s[0], SOL_SOCKET, SO_SNDBUF, 65536); set(s[1], SOL_SOCKET, SO_RCVBUF, 32768); set(s[1], SOL_SOCKET, SO_PASSCRED, 1);
+    pthread_t thread; pthread_create(&thread, 0, other, 0);
+    READY;
+    all(u); all(t); all(six); all(s[0]); all(s[1]);
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
+}
+
+#[test]
+fn a_timer_for_a_moment_is_still_for_that_moment() {
+    let program = Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int timer = timerfd_create(CLOCK_REALTIME, 0); struct timespec now; clock_gettime(CLOCK_REALTIME, &now);
+    struct itimerspec it = {{0, 0}, {now.tv_sec + 1, now.tv_nsec}}; timerfd_settime(timer, TFD_TIMER_ABSTIME, &it, 0);
+    struct itimerspec far = {{0, 0}, {now.tv_sec + 5000, 0}}, left; int later = timerfd_create(CLOCK_REALTIME, 0); timerfd_settime(later, TFD_TIMER_ABSTIME, &far, 0);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    timerfd_gettime(later, &left); clock_gettime(CLOCK_REALTIME, &now);
+    long moment = now.tv_sec * 1000 + now.tv_nsec / 1000000 + left.it_value.tv_sec * 1000 + left.it_value.tv_nsec / 1000000;
+    printf("%d\n", labs(moment - far.it_value.tv_sec * 1000) < 900);
+    return 0;
+}
+"#,
+    );
+    program.warm(&[]);
+    // Time that must not be added to it.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(stdout(&program.place.run(&["clone", "t"])), "1\n");
+}
+
+#[test]
 fn files_are_read_on_from_where_they_were_by_each_clone_for_itself() {
     Program::new(
         r#"

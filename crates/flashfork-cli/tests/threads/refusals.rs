@@ -33,11 +33,101 @@ const REFUSED: [(&str, &str); 11] = [
     ),
 ];
 
+/// Descriptors and memory of which clones would have one together, or another than the program.
+const DESCRIPTORS: [(&str, &str); 21] = [
+    (
+        "int p[2]; char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDWR);",
+        "a descriptor that clones can't have (pipe:",
+    ),
+    (
+        "int p[2]; char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDONLY | O_NONBLOCK);",
+        "a descriptor that clones can't have (one more open file of a pipe",
+    ),
+    (
+        "int s[2], on = 1; socketpair(AF_UNIX, SOCK_STREAM, 0, s); setsockopt(s[1], SOL_SOCKET, SO_PASSCRED, &on, 4); send_file(s[0], 0);",
+        "a socket pair or pipe with more in it",
+    ),
+    (
+        "int s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s); write(s[0], \"before\", 6); send_file(s[0], 0);",
+        "a socket pair or pipe with more in it",
+    ),
+    (
+        "int s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s); send_file(s[0], 0); close(s[0]);",
+        "a socket pair or pipe with more in it",
+    ),
+    (
+        "int s[2]; socketpair(AF_UNIX, SOCK_DGRAM, 0, s); send(s[0], \"\", 0, 0);",
+        "a socket pair or pipe with more in it",
+    ),
+    (
+        "int s[2]; socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s); send(s[0], \"\", 0, 0);",
+        "a socket pair or pipe with more in it",
+    ),
+    (
+        "int s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s); fcntl(s[0], F_SETOWN, getpid());",
+        "a descriptor that sends it signals",
+    ),
+    ("int p[2]; pipe(p); fcntl(p[0], F_SETSIG, SIGUSR1);", "a descriptor that sends it signals"),
+    ("int fd = memfd_create(\"heap\", 0); (void)fd;", "from a file of memory (/memfd:heap"),
+    (
+        "syscall(SYS_mq_open, \"flashfork\", O_RDWR | O_CREAT, 0600, 0); syscall(SYS_mq_unlink, \"flashfork\");",
+        "a descriptor that clones can't have (/flashfork",
+    ),
+    ("int fd = open(\"/proc/self/stat\", O_RDONLY); (void)fd;", "a file of /proc that tells of its process"),
+    ("int fd = open(\"/proc\", O_RDONLY); (void)fd;", "a file of /proc that tells of its process"),
+    (
+        "char n[] = \"/tmp/flashfork-with-a-long-name-XXXXXX\"; int fd = mkstemp(n); unlink(n); ftruncate(fd, 4096); mmap(0, 4096, 3, MAP_SHARED, fd, 0); close(fd);",
+        "shared memory that is mapped twice or from a file of memory",
+    ),
+    (
+        "sem_t *s = sem_open(\"/flashfork-test\", O_CREAT, 0600, 1); (void)s;",
+        "shared memory that is mapped twice or from a file of memory",
+    ),
+    ("close(0); eventfd(0, 0);", "something else in the place of a standard stream"),
+    (
+        "int fd = open(\"/tmp\", O_TMPFILE | O_RDWR, 0600); dup2(fd, 1);",
+        "something else in the place of a standard stream",
+    ),
+    ("int fd = open(\"/dev/stdout\", O_WRONLY); (void)fd;", "or a standard stream opened again"),
+    (
+        "int set = epoll_create1(0); struct epoll_event e = {EPOLLOUT, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, 1, &e);",
+        "an epoll set with a standard stream",
+    ),
+    (
+        "int l = socket(AF_UNIX, SOCK_STREAM, 0), c = socket(AF_UNIX, SOCK_STREAM, 0); struct sockaddr_un a = {AF_UNIX, \"\"}; socklen_t n = sizeof a; bind(l, (void *)&a, 2); getsockname(l, (void *)&a, &n); listen(l, 1); connect(c, (void *)&a, n);",
+        "a socket that clones can't have (of which nobody has accepted",
+    ),
+    (
+        "int s[2]; socketpair(AF_UNIX, SOCK_DGRAM, 0, s); struct sockaddr a = {AF_UNSPEC, {0}}; connect(s[1], &a, sizeof a);",
+        "a socket that clones can't have",
+    ),
+];
+
 #[test]
 fn what_clones_could_not_have_is_said() {
-    for (statement, reason) in REFUSED {
+    all_are_refused(&REFUSED);
+}
+
+#[test]
+fn what_clones_would_share_is_said() {
+    all_are_refused(&DESCRIPTORS);
+    // The semaphore's.
+    let _ = std::fs::remove_file("/dev/shm/sem.flashfork-test");
+}
+
+/// Each beside a thread.
+fn all_are_refused(all: &[(&str, &str)]) {
+    const WITH: &str = r#"
+static void send_file(int to, int fd) {
+    char byte = 'x', control[CMSG_SPACE(sizeof fd)]; struct iovec v = {&byte, 1};
+    struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m); *c = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(c), &fd, sizeof fd); sendmsg(to, &m, 0);
+}
+"#;
+    for (statement, reason) in all {
         let program = Program::new(&format!(
-            "static void *other(void *x) {{ for (;;) pause(); }}\nint main(void) {{ pthread_t t; pthread_create(&t, 0, other, 0);\n{statement}\nREADY; return 0; }}"
+            "{WITH}static void *other(void *x) {{ for (;;) pause(); }}\nint main(void) {{ pthread_t t; pthread_create(&t, 0, other, 0);\n{statement}\nREADY; return 0; }}"
         ));
         let refused = program.try_warm(&[]);
         let said = line(&refused);

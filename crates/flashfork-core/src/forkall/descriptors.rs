@@ -5,7 +5,7 @@
 
 use super::fdinfo::{Info, Item};
 use super::maker::Frozen;
-use super::raw::call;
+use super::raw::{call, into};
 use super::sockets;
 use super::unfit::{Unfit, What};
 use crate::kernel_writers;
@@ -42,6 +42,8 @@ pub enum Kind {
     Writes,
     /// The end of a pair of sockets; `other` is the other end.
     Pair,
+    /// The end of a pair whose other end is closed, with what is left to read.
+    Closed,
     /// A socket that is connected to something outside: there is nobody at the other end.
     Outside,
     /// A socket that is neither bound nor connected.
@@ -65,6 +67,8 @@ pub struct Entry {
     pub first: usize,
     pub count: usize,
     pub socket: [i32; 3],
+    /// Whether a socket of `unix(7)` listens.
+    pub listens: bool,
     /// Whether an eventfd counts down by ones.
     pub semaphore: bool,
 }
@@ -86,7 +90,7 @@ impl Entry {
 /// Opens them all here, by their own numbers, and looks at each.
 /// The maker's `own` descriptors get out of their way.
 pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
-    let Frozen { text, list, small, pid, files, .. } = frozen;
+    let Frozen { text, list, small, pid, files, streams, .. } = frozen;
     (files.count, files.item_count) = (0, 0);
     numbers(files, *pid, list)?;
     // As many as there may be.
@@ -104,7 +108,7 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
         return Err(Unfit::new(What::Writer, reason as i32));
     }
     for i in 0..files.count {
-        one(files, i, *pid, text)?;
+        one(files, i, *pid, text, streams)?;
     }
     ends(files)?;
     items_are_open(files)
@@ -155,7 +159,15 @@ pub fn duplicate_to(fd: i32, number: i32, flags: usize) -> Result<()> {
     unsafe { call(Sysno::dup3, [fd as usize, number as usize, flags]) }.map(drop)
 }
 
-fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8]) -> core::result::Result<(), Unfit> {
+/// Device and inode of the standard streams; zeros for one that is closed.
+pub type Streams = [[u64; 2]; 3];
+
+/// Those of this process.
+pub fn streams() -> Streams {
+    [0, 1, 2].map(|fd| identity(fd).map_or([0; 2], |(device, inode, _)| [device, inode]))
+}
+
+fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams) -> core::result::Result<(), Unfit> {
     let fd = files.all[i].number;
     let mut target = [0u8; 64];
     let len = sys::readlink(ProcPath::of(pid).push(b"/fd/").number(fd).as_c(), &mut target)?;
@@ -163,7 +175,7 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8]) -> core::result::
     let unfit = |what| Unfit::named(what, fd, target);
     let Files { all, items, item_count, .. } = files;
     let first = *item_count;
-    let info = Info::read(pid, fd, text, |item| {
+    let mut info = Info::read(pid, fd, text, |item| {
         *items.get_mut(*item_count).ok_or(sys::Errno::E2BIG)? = item;
         *item_count += 1;
         Ok(())
@@ -180,6 +192,7 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8]) -> core::result::
         first,
         count,
         socket: [0; 3],
+        listens: false,
         semaphore: false,
     };
     let earlier = &all[..i];
@@ -191,6 +204,17 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8]) -> core::result::
         all[i] = entry;
         return Ok(());
     }
+    if is_signalled(fd) || fd > 2 && info.flags & k::FASYNC != 0 {
+        return Err(unfit(What::Signalled));
+    }
+    // One more open file of a pipe that is a stream's would stay the template's.
+    let is_stream = match usize::try_from(fd) {
+        Ok(fd @ 0..3) => streams[fd] == [device, inode],
+        _ => !target.starts_with(b"pipe:") || !streams.contains(&[device, inode]),
+    };
+    if !is_stream {
+        return Err(unfit(What::Stream));
+    }
     if info.locked {
         return Err(unfit(What::Lock));
     }
@@ -201,22 +225,36 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8]) -> core::result::
             Kind::Event
         }
         b"anon_inode:[eventpoll]" => Kind::Epoll,
-        b"anon_inode:[timerfd]" => Kind::Timer,
+        b"anon_inode:[timerfd]" => {
+            info.keep_moment();
+            entry.info = info;
+            Kind::Timer
+        }
         b"anon_inode:[signalfd]" => Kind::Signal,
         b"anon_inode:inotify" if !info.watches => Kind::Inotify,
         b"anon_inode:inotify" => return Err(unfit(What::Watches)),
         _ if target.starts_with(b"socket:") => {
             let (kind, socket) = sockets::kind(fd).map_err(|_| unfit(What::Socket))?;
             entry.socket = socket;
+            entry.listens = kind == Kind::Shared && sockets::is_unix(socket);
             kind
         }
         _ if target.starts_with(b"pipe:") => {
             const F_GETPIPE_SZ: usize = 1032;
             // SAFETY: takes numbers.
             entry.count = unsafe { call(Sysno::fcntl, [fd as usize, F_GETPIPE_SZ]) }?;
-            if info.flags & k::O_ACCMODE == k::O_RDONLY { Kind::Reads } else { Kind::Writes }
+            match info.flags & k::O_ACCMODE {
+                k::O_RDONLY => Kind::Reads,
+                k::O_WRONLY => Kind::Writes,
+                _ => return Err(unfit(What::Descriptor)),
+            }
         }
-        _ if target.starts_with(b"/") => named(mode, info.flags).ok_or(unfit(What::Descriptor))?,
+        _ if target.starts_with(b"/") => match file_system(fd)? {
+            PROC if !is_of_system(target) => return Err(unfit(What::Process)),
+            MESSAGE_QUEUES => return Err(unfit(What::Descriptor)),
+            _ if MEMORY.iter().any(|name| target.starts_with(name)) => return Err(unfit(What::Mapping)),
+            _ => named(mode, info.flags).ok_or(unfit(What::Descriptor))?,
+        },
         _ => return Err(unfit(What::Descriptor)),
     };
     all[i] = entry;
@@ -237,6 +275,39 @@ fn named(mode: u32, flags: u32) -> Option<Kind> {
         FIFO => None,
         _ => Some(Kind::Shared),
     }
+}
+
+/// Files that are memory, and have no name: clones would share them.
+const MEMORY: [&[u8]; 3] = [b"/memfd:", b"/secretmem", b"/anon_hugepage"];
+
+/// Types of file systems (statfs(2)).
+const PROC: u64 = 0x9fa0;
+const MESSAGE_QUEUES: u64 = 0x1980_0202;
+
+fn file_system(fd: i32) -> Result<u64> {
+    let mut told = [0u64; 15];
+    // SAFETY: struct statfs is 15 words on this architecture, the type first.
+    unsafe { call(Sysno::fstatfs, [fd as usize, into(&mut told)]) }.map(|_| told[0])
+}
+
+/// Whether a file of /proc is the same for all processes.
+fn is_of_system(target: &[u8]) -> bool {
+    target.strip_prefix(b"/proc/").is_some_and(|name| !name.is_empty() && !name[0].is_ascii_digit())
+}
+
+/// Whether what comes at a descriptor sends a signal to somebody (`F_SETOWN`), or another signal than others
+/// (`F_SETSIG`). Those that only name a file send none.
+fn is_signalled(fd: i32) -> bool {
+    const F_GETSIG: usize = 11;
+    const F_GETOWN_EX: usize = 16;
+    // struct f_owner_ex: type, number.
+    let mut owner = [0i32; 2];
+    // SAFETY: the kernel writes a local of the right size.
+    let (owned, signal) = unsafe {
+        let owned = call(Sysno::fcntl, [fd as usize, F_GETOWN_EX, into(&mut owner)]);
+        (owned, call(Sysno::fcntl, [fd as usize, F_GETSIG, 0]))
+    };
+    owned.is_ok() && owner[1] != 0 || signal.is_ok_and(|signal| signal != 0)
 }
 
 /// Device, inode and mode.
@@ -288,43 +359,65 @@ fn ends(files: &mut Files) -> core::result::Result<(), Unfit> {
         };
         match entry.kind {
             Kind::Reads | Kind::Writes => {
-                // One more open file of the same end is another descriptor of the first.
+                // One more open file of the same end has flags of its own.
                 let first = find(files, entry.kind, entry.inode);
                 let other = if entry.kind == Kind::Reads { Kind::Writes } else { Kind::Reads };
                 if first != i {
-                    (files.all[i].kind, files.all[i].other) = (Kind::Same, first);
-                } else {
-                    files.all[i].other = find(files, other, entry.inode);
+                    return Err(Unfit::named(What::Descriptor, entry.number, b"one more open file of a pipe"));
                 }
+                files.all[i].other = find(files, other, entry.inode);
             }
             Kind::Pair => {
                 let peer = sockets::peer(entry.inode)?;
                 let other = find(files, Kind::Pair, peer);
                 files.all[i].other = other;
+                let own = peer != 0 && files.all[..files.count].iter().any(|e| e.inode == peer);
+                if other == i || own && other == NONE {
+                    return Err(Unfit::new(What::Socket, entry.number));
+                }
                 if other == NONE {
-                    files.all[i].kind = Kind::Outside;
-                } else if !sockets::can_be_copied(entry.number, entry.socket) {
+                    let closed = peer == 0 && sockets::is_hung_up(entry.number, entry.socket);
+                    // It may wait to be accepted by the program itself.
+                    if peer == 0 && !closed && files.all[..files.count].iter().any(|e| e.listens) {
+                        let reason = b"of which nobody has accepted the other end";
+                        return Err(Unfit::named(What::Socket, entry.number, reason));
+                    }
+                    files.all[i].kind = if closed { Kind::Closed } else { Kind::Outside };
+                }
+                if files.all[i].kind != Kind::Outside && !sockets::can_be_copied(entry.number, entry.socket) {
                     return Err(Unfit::new(What::Unread, entry.number));
                 }
+                sockets::options_can_be_copied(entry).map_err(|_| Unfit::new(What::Options, entry.number))?;
+            }
+            Kind::Fresh => {
+                if !sockets::can_be_copied(entry.number, entry.socket) {
+                    return Err(Unfit::new(What::Unread, entry.number));
+                }
+                sockets::options_can_be_copied(entry).map_err(|_| Unfit::new(What::Options, entry.number))?;
             }
             _ => {}
         }
     }
-    // Where the peer was found to be outside after all.
+    // Where only one of them is connected to the other.
     for i in 0..files.count {
         let entry = files.all[i];
         if entry.kind == Kind::Pair && files.all[entry.other].other != i {
-            files.all[i].kind = Kind::Outside;
+            return Err(Unfit::new(What::Socket, entry.number));
         }
     }
     Ok(())
 }
 
-/// A set may hold a file whose descriptor was closed, or is another's now: then nobody knows which.
+/// A set may hold a file whose descriptor was closed, or is another's now: then nobody knows which. A standard stream
+/// may be a file in a clone, which no set can hold.
 fn items_are_open(files: &Files) -> core::result::Result<(), Unfit> {
     for set in files.all[..files.count].iter().filter(|e| e.kind == Kind::Epoll) {
         for item in &files.items[set.first..set.first + set.count] {
-            let open = files.all[..files.count].iter().any(|e| e.number == item.number && e.inode == item.inode);
+            let is_stream = |e: &Entry| e.kind == Kind::Stream;
+            let open = files.all[..files.count].iter().any(|e| {
+                let stream = is_stream(e) || e.kind == Kind::Same && is_stream(&files.all[e.other]);
+                e.number == item.number && e.inode == item.inode && !stream
+            });
             if !open {
                 return Err(Unfit::new(What::Epoll, item.number));
             }

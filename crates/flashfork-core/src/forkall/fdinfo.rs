@@ -1,7 +1,9 @@
 //! What the kernel tells of an open file (`/proc/PID/fdinfo`, proc_pid_fdinfo(5)).
 
+use super::raw::{call, into};
 use crate::proc::text::{Lines, ProcPath, decimal, number, words};
 use crate::sys::Result;
+use syscalls::Sysno;
 
 /// A file of a set of `epoll(7)`.
 #[derive(Clone, Copy, Default)]
@@ -27,7 +29,7 @@ pub struct Info {
     pub clock: i32,
     /// Flags with which a timerfd was set.
     pub how: u32,
-    /// `struct itimerspec` of a timerfd.
+    /// `struct itimerspec` of a timerfd: the time left, or the moment ([`Info::keep_moment`]).
     pub time: [u64; 4],
 }
 
@@ -55,6 +57,27 @@ impl Info {
             }
         }
         Ok(info)
+    }
+}
+
+impl Info {
+    /// Makes the time that a timerfd has left the moment that it was set to, on a clock that goes on while a template
+    /// waits, and forgets the flags of any other.
+    pub fn keep_moment(&mut self) {
+        const ABSOLUTE: u32 = 1;
+        const REALTIME: i32 = 0;
+        const REALTIME_ALARM: i32 = 8;
+        let left = &mut self.time[2..];
+        if self.how & ABSOLUTE == 0 || ![REALTIME, REALTIME_ALARM].contains(&self.clock) || left == [0, 0] {
+            self.how = 0;
+            return;
+        }
+        let mut now = [0u64; 2];
+        // SAFETY: the kernel writes one struct timespec to a local.
+        let _ = unsafe { call(Sysno::clock_gettime, [REALTIME as usize, into(&mut now)]) };
+        let nanoseconds = left[1] + now[1];
+        left[0] += now[0] + nanoseconds / 1_000_000_000;
+        left[1] = nanoseconds % 1_000_000_000;
     }
 }
 

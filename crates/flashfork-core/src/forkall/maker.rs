@@ -33,6 +33,8 @@ pub struct Frozen {
     pub(super) answers: [u64; 16],
     /// The program.
     pub(super) pid: i32,
+    /// What it was started with.
+    pub(super) streams: descriptors::Streams,
     pub(super) threads: [Thread; MOST],
     pub(super) count: usize,
     /// Their next instructions, for the seal.
@@ -65,6 +67,7 @@ pub fn start(run: fn(&'static mut Frozen) -> !) -> Result<i32> {
         let frozen = &mut *(at as *mut Frozen);
         frozen.run = Some(run);
         frozen.pid = sys::getpid();
+        frozen.streams = descriptors::streams();
         let top = (&raw mut frozen.stack) as usize + STACK;
         crate::stack::clone_on(top, FLAGS as usize, &frozen.alive, begin, at as *mut u8)
     };

@@ -25,9 +25,11 @@ pub struct Shared {
     count: usize,
 }
 
-/// How the kernel names shared anonymous memory, and files that are memory only.
+/// How the kernel names shared anonymous memory, and memory of System V, which is shared as after any fork.
 const ANONYMOUS: &[u8] = b"/dev/zero (deleted)";
-const MEMORY_FILE: &[u8] = b"/memfd:";
+const SYSTEM_V: &[u8] = b"/SYSV";
+/// Files that are memory only. Those without a name (memfd, memfd_secret, huge pages) are deleted files to the kernel.
+const MEMORY_FILES: &[u8] = b"/dev/shm/";
 
 /// Looks at all mappings. Memory that forks leave out (`MADV_DONTFORK`; V8 has its heap so) is the program's too.
 pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
@@ -51,12 +53,11 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
 impl Shared {
     fn note(&mut self, v: &Vma) -> core::result::Result<(), Unfit> {
         let unfit = Unfit::named(What::Mapping, 0, v.name());
-        if v.name().starts_with(MEMORY_FILE) {
-            return Err(unfit);
-        }
         if v.name() != ANONYMOUS {
-            // A file is shared with whoever opens it.
-            return Ok(());
+            // Nobody can open a deleted file, and a semaphore or lock in /dev/shm is the program's: clones would have
+            // one together. Any other file is shared with whoever opens it.
+            let own = v.deleted && !v.name().starts_with(SYSTEM_V) || v.name().starts_with(MEMORY_FILES);
+            return if own { Err(unfit) } else { Ok(()) };
         }
         let mapping = Mapping { range: v.range, prot: v.prot, inode: v.inode, offset: v.offset };
         let end = |m: &Mapping| m.offset + m.range.len() as u64;

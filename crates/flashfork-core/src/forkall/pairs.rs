@@ -28,7 +28,7 @@ pub fn set_flags(fd: i32, entry: &Entry) {
     let _ = unsafe { call(Sysno::fcntl, [fd as usize, F_SETFL, entry.info.flags as usize]) };
 }
 
-fn waiting(fd: i32) -> Result<i32> {
+pub fn waiting(fd: i32) -> Result<i32> {
     let mut count = 0i32;
     // SAFETY: the kernel writes one number.
     unsafe { call(Sysno::ioctl, [fd as usize, FIONREAD, into(&mut count)]) }.map(|_| count)
@@ -47,18 +47,19 @@ fn two(number: Sysno, arguments: [usize; 3]) -> Result<[i32; 2]> {
     Ok(pair)
 }
 
-/// A pipe, of which this is an end. Of one whose other end is outside nobody has that.
+/// A pipe, of which this is an end. Of one whose other end is closed or outside nobody has that.
 pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
     let packets = (entry.info.flags & k::O_DIRECT) as usize;
-    if entry.other == NONE {
-        let [reads, writes] = two(Sysno::pipe2, [packets, 0, 0])?;
-        let (kept, closed) = if entry.kind == Kind::Reads { (reads, writes) } else { (writes, reads) };
-        sys::close(closed);
-        set_flags(kept, entry);
-        return place(kept, entry);
-    }
     // Both ends at once, when the one that is read comes up.
-    let Some(other) = all.get(entry.other).filter(|_| entry.kind == Kind::Reads) else { return Ok(()) };
+    if entry.kind == Kind::Writes {
+        if entry.other != NONE {
+            return Ok(());
+        }
+        let [reads, writes] = two(Sysno::pipe2, [packets, 0, 0])?;
+        sys::close(reads);
+        set_flags(writes, entry);
+        return place(writes, entry);
+    }
     let [reads, writes] = two(Sysno::pipe2, [packets, 0, 0])?;
     // SAFETY: takes numbers. What doesn't fit is seen below.
     unsafe {
@@ -73,8 +74,12 @@ pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
         }
     }
     set_flags(reads, entry);
-    set_flags(writes, other);
     place(reads, entry)?;
+    let Some(other) = all.get(entry.other) else {
+        sys::close(writes);
+        return Ok(());
+    };
+    set_flags(writes, other);
     place(writes, other)
 }
 
@@ -82,13 +87,11 @@ pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
 pub fn sockets(entry: &Entry, all: &[Entry], at: usize) -> Result<()> {
     let Some(other) = all.get(entry.other).filter(|_| entry.other > at) else { return Ok(()) };
     let [one, two] = two(Sysno::socketpair, [AF_UNIX, entry.socket[1] as usize, 0])?;
-    for (new, end) in [(one, entry), (two, other)] {
-        for (which, len) in [(sockets::SO_PASSCRED, 4), (sockets::SO_RCVTIMEO, 16), (sockets::SO_SNDTIMEO, 16)] {
-            sockets::copy_option(end.number, new, which, len);
-        }
-    }
     move_bytes(entry.number, two)?;
     move_bytes(other.number, one)?;
+    // After the bytes, or a socket that passes credentials would have the maker's with them.
+    sockets::copy_options(entry.number, one, entry.socket)?;
+    sockets::copy_options(other.number, two, other.socket)?;
     // Who has had the end of the other's bytes announced has that announced.
     for (end, new) in [(entry, two), (other, one)] {
         if is_at_end(end.number) {
@@ -103,10 +106,16 @@ pub fn sockets(entry: &Entry, all: &[Entry], at: usize) -> Result<()> {
     place(two, other)
 }
 
-/// A socket whose other end nobody has.
+/// A socket whose other end nobody has. Of one whose other end is closed there is what is left to read.
 pub fn outside(entry: &Entry) -> Result<()> {
     let kind = if entry.socket[0] as usize == AF_UNIX { entry.socket[1] as usize } else { STREAM };
     let [kept, closed] = two(Sysno::socketpair, [AF_UNIX, kind, 0])?;
+    if entry.kind == Kind::Closed {
+        move_bytes(entry.number, closed)?;
+    }
+    if entry.socket[0] as usize == AF_UNIX {
+        sockets::copy_options(entry.number, kept, entry.socket)?;
+    }
     sys::close(closed);
     set_flags(kept, entry);
     place(kept, entry)
@@ -138,25 +147,37 @@ fn is_at_end(fd: i32) -> bool {
     told == Ok(1) && poll >> 48 & POLLRDHUP != 0
 }
 
-/// Whether descriptors come with what is to be read.
-pub fn has_descriptors(fd: i32) -> bool {
-    let (mut byte, mut control) = (0u8, [0u64; 8]);
-    let mut vector = [into(&mut byte), 1];
+/// Whether all that is to be read of a stream is bytes: no descriptors, credentials or urgent bytes come with them,
+/// at which a look ahead would end.
+pub fn is_bytes_only(fd: i32, len: usize) -> Result<bool> {
+    let buffer = crate::scratch::map(UNREAD)?;
+    let mut control = [0u64; 64];
+    let mut vector = [buffer, UNREAD];
     // struct msghdr: name and its length, vector and its length, control and its length, flags.
     let mut message = [0, 0, into(&mut vector), 1, into(&mut control), size_of_val(&control), 0];
-    // SAFETY: all buffers are locals, as long as said.
-    let told = unsafe { call(Sysno::recvmsg, [fd as usize, into(&mut message), MSG_PEEK_DONTWAIT]) };
+    // SAFETY: the buffers are this function's own, as long as said.
+    let told = unsafe {
+        let told = call(Sysno::recvmsg, [fd as usize, into(&mut message), MSG_PEEK_DONTWAIT]);
+        let _ = sys::munmap(buffer, UNREAD);
+        told
+    };
+    close_brought(&control, if told.is_ok() { message[5] } else { 0 });
+    Ok(told == Ok(len) && message[5] == 0 && message[6] == 0)
+}
+
+/// Closes the descriptors that a look has brought here. `control`: struct cmsghdr's, each of length, level and type,
+/// and what it holds.
+fn close_brought(control: &[u64; 64], len: usize) {
     const SCM_RIGHTS: u64 = 1;
-    let found = message[5] > 0 && control[1] >> 32 == SCM_RIGHTS;
-    if told.is_ok() && found {
-        // What a look has brought here.
-        let end = control.as_ptr() as usize + message[5];
-        let mut at = control.as_ptr() as usize + 16;
-        while at + 4 <= end {
-            // SAFETY: within the control buffer.
-            sys::close(unsafe { (at as *const i32).read() });
-            at += 4;
+    const SCM_PIDFD: u64 = 4;
+    let mut words = &control[..(len / 8).min(control.len())];
+    while let [size, kind, rest @ ..] = words {
+        let numbers = (*size as usize).saturating_sub(16) / 4;
+        if [SCM_RIGHTS, SCM_PIDFD].contains(&(kind >> 32)) {
+            for number in rest.iter().flat_map(|pair| [*pair as i32, (*pair >> 32) as i32]).take(numbers) {
+                sys::close(number);
+            }
         }
+        words = rest.get(numbers.div_ceil(2)..).unwrap_or(&[]);
     }
-    found
 }

@@ -4,6 +4,7 @@ use super::descriptors::{Entry, Files, Kind, duplicate_to};
 use super::maker::Frozen;
 use super::pairs::{self, place, set_flags};
 use super::raw::{call, into};
+use super::sockets;
 use crate::proc::text::ProcPath;
 use crate::sys::{self, Result};
 use linux_raw_sys::general as k;
@@ -26,11 +27,8 @@ pub fn all(frozen: &Frozen, kept: i32) -> Result<()> {
             Kind::Inotify => made(Sysno::inotify_init1, [0; 4], entry)?,
             Kind::Reads | Kind::Writes => pairs::pipe(entry, all)?,
             Kind::Pair => pairs::sockets(entry, all, i)?,
-            Kind::Outside => pairs::outside(entry)?,
-            Kind::Fresh => {
-                let [family, kind, protocol] = entry.socket;
-                made(Sysno::socket, [family as usize, kind as usize, protocol as usize, 0], entry)?;
-            }
+            Kind::Outside | Kind::Closed => pairs::outside(entry)?,
+            Kind::Fresh => fresh(entry)?,
         }
     }
     for entry in all.iter().filter(|entry| entry.kind == Kind::Same) {
@@ -47,6 +45,13 @@ pub fn all(frozen: &Frozen, kept: i32) -> Result<()> {
 fn made(number: Sysno, arguments: [usize; 4], entry: &Entry) -> Result<()> {
     // SAFETY: the arguments are numbers, or the address of a mask.
     let new = unsafe { call(number, arguments) }? as i32;
+    set_flags(new, entry);
+    place(new, entry)
+}
+
+fn fresh(entry: &Entry) -> Result<()> {
+    let new = sockets::new(entry.socket)?;
+    sockets::copy_options(entry.number, new, entry.socket)?;
     set_flags(new, entry);
     place(new, entry)
 }
@@ -93,7 +98,7 @@ fn timer(entry: &Entry) -> Result<()> {
     // SAFETY: the kernel reads locals.
     unsafe {
         let new = call(Sysno::timerfd_create, [entry.info.clock as usize, 0])?;
-        call(Sysno::timerfd_settime, [new, 0, time.as_ptr() as usize, 0])?;
+        call(Sysno::timerfd_settime, [new, entry.info.how as usize, time.as_ptr() as usize, 0])?;
         if ticks > 0 {
             call(Sysno::ioctl, [new, TFD_IOC_SET_TICKS, into(&mut ticks)])?;
         }

@@ -1,15 +1,15 @@
 //! Which sockets clones can have, and which of them are pairs.
 
-use super::descriptors::Kind;
+use super::descriptors::{Entry, Kind};
+use super::pairs;
 use super::raw::{call, into};
 use crate::sys::{self, Errno, Result};
 use syscalls::Sysno;
 
 const SOL_SOCKET: usize = 1;
+const SO_SNDBUF: usize = 7;
+const SO_RCVBUF: usize = 8;
 pub const SO_TYPE: usize = 3;
-pub const SO_PASSCRED: usize = 16;
-pub const SO_RCVTIMEO: usize = 20;
-pub const SO_SNDTIMEO: usize = 21;
 pub const SO_ACCEPTCONN: usize = 30;
 pub const SO_PROTOCOL: usize = 38;
 pub const SO_DOMAIN: usize = 39;
@@ -30,16 +30,93 @@ pub fn option(fd: i32, which: usize) -> Result<i32> {
         .map(|_| value)
 }
 
-/// Copies an option of one socket to another; `len` bytes of it, 16 at most.
-pub fn copy_option(from: i32, to: i32, which: usize, len: u32) {
-    let (mut value, mut size) = ([0u64; 2], len);
-    // SAFETY: both are locals of the right size. What can't be set stays as it is in a new socket.
-    unsafe {
-        let asked = call(Sysno::getsockopt, [from as usize, SOL_SOCKET, which, into(&mut value), into(&mut size)]);
-        if asked.is_ok() && value != [0; 2] {
-            let _ = call(Sysno::setsockopt, [to as usize, SOL_SOCKET, which, into(&mut value), size as usize]);
+/// Bytes of the longest option that is copied.
+const OPTION: usize = 16;
+const IP: usize = 0;
+const TCP: usize = 6;
+const IPV6: usize = 41;
+
+/// Options that are a number or a short structure, by level.
+const OPTIONS: [(usize, &[usize]); 4] = [
+    (
+        SOL_SOCKET,
+        &[
+            2, 5, 6, SO_SNDBUF, SO_RCVBUF, 9, 10, 11, 12, 13, 15, 16, 18, 20, 21, 25, 29, 34, 35, 36, 37, 40, 42, 43,
+            44, 46, 47, 60, 61, 76,
+        ],
+    ),
+    (IP, &[1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 15, 18, 19, 20, 21, 22, 23, 24, 32, 33, 34, 49, 50]),
+    (TCP, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 16, 18, 23, 25, 30]),
+    (IPV6, &[7, 16, 17, 18, 19, 23, 25, 26, 29, 33, 49, 51, 66, 67, 70, 72, 73, 76]),
+];
+
+fn option_bytes(fd: i32, level: usize, which: usize) -> Option<([u8; OPTION], usize)> {
+    let (mut value, mut len) = ([0u8; OPTION], OPTION as u32);
+    // SAFETY: both are locals of the right size.
+    unsafe { call(Sysno::getsockopt, [fd as usize, level, which, into(&mut value), into(&mut len)]) }.ok()?;
+    Some((value, len as usize))
+}
+
+/// Copies the options in which a socket differs from a new one of its kind. An error: one of them can't be set.
+pub fn copy_options(from: i32, to: i32, [family, kind, _]: [i32; 3]) -> Result<()> {
+    for (level, all) in OPTIONS {
+        let has = match level {
+            IP => family != AF_UNIX,
+            IPV6 => family == AF_INET6,
+            TCP => family != AF_UNIX && kind == STREAM,
+            _ => true,
+        };
+        for which in all.iter().copied().filter(|_| has) {
+            let Some(wanted) = option_bytes(from, level, which) else { continue };
+            if option_bytes(to, level, which) == Some(wanted) {
+                continue;
+            }
+            let (mut value, len) = wanted;
+            if level == SOL_SOCKET && [SO_SNDBUF, SO_RCVBUF].contains(&which) {
+                // The kernel doubles them.
+                let bytes = i32::from_ne_bytes([value[0], value[1], value[2], value[3]]) / 2;
+                value[..4].copy_from_slice(&bytes.to_ne_bytes());
+            }
+            // SAFETY: a local, as long as said.
+            unsafe { call(Sysno::setsockopt, [to as usize, level, which, into(&mut value), len]) }?;
+            if option_bytes(to, level, which) != Some(wanted) {
+                return Err(Errno::EOPNOTSUPP);
+            }
         }
     }
+    Ok(())
+}
+
+/// A new socket of a family, type and protocol.
+pub fn new(socket: [i32; 3]) -> Result<i32> {
+    const CLOEXEC: usize = 0x80000;
+    let [family, kind, protocol] = socket.map(|number| number as usize);
+    // SAFETY: takes numbers.
+    unsafe { call(Sysno::socket, [family, kind | CLOEXEC, protocol]) }.map(|fd| fd as i32)
+}
+
+/// Tries with another socket whether clones can have the options of one.
+pub fn options_can_be_copied(entry: Entry) -> Result<()> {
+    let new = new(entry.socket)?;
+    let copied = copy_options(entry.number, new, entry.socket);
+    sys::close(new);
+    copied
+}
+
+/// Whether a socket is one of `unix(7)`.
+pub fn is_unix([family, ..]: [i32; 3]) -> bool {
+    family == AF_UNIX
+}
+
+/// Whether the other end of a socket of `unix(7)` without one is closed, and was not lost.
+pub fn is_hung_up(fd: i32, [_, kind, _]: [i32; 3]) -> bool {
+    const POLLHUP: u64 = 0x10;
+    const POLLERR: u64 = 8;
+    let mut poll = u64::from(fd as u32);
+    // SAFETY: one struct pollfd, a local.
+    let told = unsafe { call(Sysno::poll, [into(&mut poll), 1, 0]) };
+    // Datagrams don't tell.
+    kind == DATAGRAM || told == Ok(1) && poll >> 48 & (POLLHUP | POLLERR) == POLLHUP
 }
 
 /// What becomes of a socket in clones, and its family, type and protocol. An error: it can't be made anew.
@@ -52,6 +129,7 @@ pub fn kind(fd: i32) -> Result<(Kind, [i32; 3])> {
     let connected = name(fd, Sysno::getpeername).is_ok();
     let bound = || name(fd, Sysno::getsockname).map_or(true, |name| is_bound(&name));
     match (family, kind) {
+        (AF_UNIX, DATAGRAM) if connected && bound() => Err(Errno::EOPNOTSUPP),
         (AF_UNIX, STREAM | DATAGRAM | PACKETS) if connected => Ok((Kind::Pair, socket)),
         (AF_INET | AF_INET6, STREAM) if connected || has_been_connected(fd) => Ok((Kind::Outside, socket)),
         (AF_UNIX, _) | (AF_INET | AF_INET6, STREAM | DATAGRAM) if !connected && !bound() => Ok((Kind::Fresh, socket)),
@@ -136,13 +214,20 @@ pub fn peer(inode: u64) -> Result<u64> {
     Ok(0)
 }
 
-/// Whether what waits in a socket to be read can be copied: a stream's bytes, up to [`UNREAD`], without descriptors.
+/// Whether what waits in a socket to be read can be copied: a stream's bytes, up to [`UNREAD`], and nothing else. Of
+/// datagrams there must be none, not even an empty one.
 pub fn can_be_copied(fd: i32, [_, kind, _]: [i32; 3]) -> bool {
-    const FIONREAD: usize = 0x541b;
-    let mut waiting = 0i32;
-    // SAFETY: the kernel writes one number.
-    let told = unsafe { call(Sysno::ioctl, [fd as usize, FIONREAD, into(&mut waiting)]) };
-    told.is_ok() && (waiting == 0 || kind == STREAM && waiting as usize <= UNREAD && !super::pairs::has_descriptors(fd))
+    const MSG_PEEK_DONTWAIT: usize = 2 | 0x40;
+    if kind != STREAM {
+        // SAFETY: nothing is written.
+        let told = unsafe { call(Sysno::recvfrom, [fd as usize, 0, 0, MSG_PEEK_DONTWAIT, 0, 0]) };
+        return matches!(told, Err(Errno::EAGAIN | Errno::ENOTCONN));
+    }
+    match pairs::waiting(fd).map(|waiting| waiting as usize) {
+        Ok(0) => true,
+        Ok(waiting) if waiting <= UNREAD => pairs::is_bytes_only(fd, waiting) == Ok(true),
+        _ => false,
+    }
 }
 
 /// Most bytes that are copied from one pair of sockets to another.

@@ -51,10 +51,18 @@ pub enum What {
     Descriptor,
     /// A socket that can't be made anew.
     Socket,
+    /// A socket with options that can't be set anew.
+    Options,
     /// A socket pair with more in it than can be copied.
     Unread,
     /// A set of `epoll(7)` with a file whose descriptor has been closed.
     Epoll,
+    /// A standard stream that isn't the one it was started with, or one more open file of it.
+    Stream,
+    /// A file of /proc that tells of its process.
+    Process,
+    /// A descriptor whose events send a signal.
+    Signalled,
     /// Watches of `inotify(7)`.
     Watches,
     /// Shared memory that is mapped twice, or is a file.
@@ -68,7 +76,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 28] = [
+pub const WORDS: [(&str, &str); 32] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -93,8 +101,18 @@ pub const WORDS: [(&str, &str); 28] = [
     ("a lock on a file, which its clones would not have", "have it lock the file later"),
     ("a descriptor that clones can't have", "have it close that, or open it later"),
     ("a socket that clones can't have", "have it close that, or open it later"),
+    ("a socket with options that clones can't be given", "have it set those later"),
     ("a socket pair or pipe with more in it than can be copied", "have it read that before it is ready"),
-    ("an epoll set with a file whose descriptor is closed", "have it remove the file from the set first"),
+    (
+        "an epoll set with a standard stream, or a file whose descriptor is closed",
+        "have it remove that from the set first",
+    ),
+    (
+        "something else in the place of a standard stream, or a standard stream opened again",
+        "have it leave its standard streams as they are until it is ready",
+    ),
+    ("a file of /proc that tells of its process, which its clones are not", "have it close that"),
+    ("a descriptor that sends it signals (F_SETOWN, F_SETSIG, O_ASYNC)", "have it ask for them later"),
     ("watches of inotify", "have it watch files later, or without watching"),
     (
         "shared memory that is mapped twice or from a file of memory",

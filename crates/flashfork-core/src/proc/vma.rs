@@ -83,6 +83,8 @@ pub struct Vma {
     pub device: [u32; 2],
     /// What lies behind it.
     pub kind: Kind,
+    /// Whether the file has no name any more, or never had one.
+    pub deleted: bool,
     /// Flags.
     pub flags: Flags,
     /// Memory protection key.
@@ -148,8 +150,9 @@ impl Vma {
             _ if path.starts_with(b"[") => Kind::Kernel,
             _ => Kind::File,
         };
-        let (flags, device) = (Flags::default(), [0; 2]);
-        Vma { range, prot: 0, shared, offset: 0, inode, device, kind, flags, pkey: 0, anonymous: 0, swapped: 0, name }
+        let (flags, device, deleted) = (Flags::default(), [0; 2], path.ends_with(b" (deleted)"));
+        let (prot, offset, pkey, anonymous, swapped) = (0, 0, 0, 0, 0);
+        Vma { range, prot, shared, offset, inode, device, kind, deleted, flags, pkey, anonymous, swapped, name }
     }
 
     fn field(&mut self, line: &[u8]) {
