@@ -19,7 +19,7 @@ const REFUSED: [(&str, &str); 11] = [
     ("syscall(SYS_pidfd_open, getpid(), 0);", "a descriptor that clones can't have"),
     (
         "int p[2], set = epoll_create1(0); pipe(p); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, p[0], &e); int copy = dup(p[0]); close(p[0]); (void)copy;",
-        "an epoll set with a file whose descriptor is closed",
+        "or a file whose descriptor is closed",
     ),
     ("unshare(CLONE_FS);", "a thread with files or a directory of its own"),
     ("unshare(CLONE_NEWUTS);", "a namespace or root directory of its own"),
