@@ -24,8 +24,8 @@ const REFUSED: [(&str, &str); 11] = [
     ("unshare(CLONE_FS);", "a thread with files or a directory of its own"),
     ("unshare(CLONE_NEWUTS);", "a namespace or root directory of its own"),
     (
-        "int z = syscall(SYS_clone, CLONE_VM | SIGCHLD, malloc(65536) + 65536, 0, 0, 0); if (!z) for (;;) syscall(SYS_pause);",
-        "a child process",
+        "clone((int (*)(void *))other, (char *)malloc(65536) + 65536, CLONE_VM | SIGCHLD, 0);",
+        "another process in its memory",
     ),
     (
         "char b[65536] = {0}; int s[2]; socketpair(AF_UNIX, SOCK_DGRAM, 0, s); write(s[0], b, 10);",
