@@ -207,12 +207,12 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
     if is_signalled(fd) || fd > 2 && info.flags & k::FASYNC != 0 {
         return Err(unfit(What::Signalled));
     }
-    // One more open file of a pipe that is a stream's would stay the template's.
-    let is_stream = match usize::try_from(fd) {
+    // One more open file of a stream would stay the template's; devices are shared in any case.
+    let is_right = match usize::try_from(fd) {
         Ok(fd @ 0..3) => streams[fd] == [device, inode],
-        _ => !target.starts_with(b"pipe:") || !streams.contains(&[device, inode]),
+        _ => mode >> 12 == CHARACTERS || !streams.contains(&[device, inode]),
     };
-    if !is_stream {
+    if !is_right {
         return Err(unfit(What::Stream));
     }
     if info.locked {
@@ -261,10 +261,12 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
     Ok(())
 }
 
+/// Type of a file (inode(7)): a device of characters.
+const CHARACTERS: u32 = 0o2;
+
 /// Of a file with a name.
 fn named(mode: u32, flags: u32) -> Option<Kind> {
     const FIFO: u32 = 0o1;
-    const CHARACTERS: u32 = 0o2;
     const DIRECTORY: u32 = 0o4;
     const BLOCKS: u32 = 0o6;
     const FILE: u32 = 0o10;
