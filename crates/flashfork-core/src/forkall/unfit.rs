@@ -102,7 +102,10 @@ pub const WORDS: [(&str, &str); 32] = [
     ("a descriptor that clones can't have", "have it close that, or open it later"),
     ("a socket that clones can't have", "have it close that, or open it later"),
     ("a socket with options that clones can't be given", "have it set those later"),
-    ("a socket pair or pipe with more in it than can be copied", "have it read that before it is ready"),
+    (
+        "a socket pair or pipe with more in it than can be copied (datagrams, descriptors, credentials, many bytes)",
+        "have it read that before it is ready",
+    ),
     (
         "an epoll set with a standard stream, or a file whose descriptor is closed",
         "have it remove that from the set first",
@@ -116,7 +119,7 @@ pub const WORDS: [(&str, &str); 32] = [
     ("watches of inotify", "have it watch files later, or without watching"),
     (
         "shared memory that is mapped twice or from a file of memory",
-        "of Java choose another collector than ZGC, of .NET set DOTNET_EnableWriteXorExecute=0",
+        "have it make that later; of Java choose another collector than ZGC, of .NET set DOTNET_EnableWriteXorExecute=0",
     ),
     ("a timer on another process's or thread's clock", "have it start that later"),
     ("more than 256 pending signals", "have it take them first"),
