@@ -4,7 +4,7 @@ use crate::place::{line, until};
 use crate::programs::Program;
 
 /// Programs that have one thing, and what is said of it.
-const REFUSED: [(&str, &str); 11] = [
+const REFUSED: [(&str, &str); 17] = [
     ("if (!fork()) { for (;;) pause(); }", "a child process, which its clones would not have"),
     (r#"int fd = open("/tmp", O_RDONLY); flock(fd, LOCK_EX);"#, "a lock on a file"),
     (r#"int fd = inotify_init(); inotify_add_watch(fd, "/tmp", IN_CREATE);"#, "watches of inotify"),
@@ -31,6 +31,12 @@ const REFUSED: [(&str, &str); 11] = [
         "char b[65536] = {0}; int s[2]; socketpair(AF_UNIX, SOCK_DGRAM, 0, s); write(s[0], b, 10);",
         "a socket pair or pipe with more in it",
     ),
+    ("long context = 0; syscall(SYS_io_setup, 8, &context);", "a process with an AIO context"),
+    ("prctl(PR_SET_TIMERSLACK, 1000);", "an attribute that its clones would not have (timer slack"),
+    ("prctl(PR_SET_CHILD_SUBREAPER, 1);", "an attribute that its clones would not have (PR_SET_CHILD_SUBREAPER"),
+    ("syscall(SYS_ioprio_set, 1, 0, 3 << 13);", "an attribute that its clones would not have (ioprio"),
+    ("personality(ADDR_NO_RANDOMIZE);", "an attribute that its clones would not have (personality"),
+    ("prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);", "credentials or capabilities that its clones would not have"),
 ];
 
 /// Descriptors and memory of which clones would have one together, or another than the program.
@@ -103,6 +109,21 @@ const DESCRIPTORS: [(&str, &str); 21] = [
     ),
 ];
 
+/// With rights that the test may not have.
+const RESTRICTED: [(&str, &str); 5] = [
+    ("syscall(SYS_keyctl, 1, 0);", "credentials or capabilities that its clones would not have"),
+    ("prctl(PR_CAPBSET_DROP, 13);", "credentials or capabilities that its clones would not have"),
+    (
+        "for (int i = 0; i < 64; i++) prctl(PR_CAPBSET_DROP, i); unsigned h[2] = {0x20080522}, none[6] = {0}; syscall(SYS_capset, h, none);",
+        "credentials or capabilities that its clones would not have",
+    ),
+    ("prctl(PR_SET_SECUREBITS, 1);", "credentials or capabilities that its clones would not have"),
+    (
+        "unsigned long files = 4; syscall(SYS_landlock_restrict_self, syscall(SYS_landlock_create_ruleset, &files, 8, 0), 0);",
+        "a Landlock sandbox",
+    ),
+];
+
 #[test]
 fn what_clones_could_not_have_is_said() {
     all_are_refused(&REFUSED);
@@ -135,6 +156,16 @@ static void send_file(int to, int fd) {
         assert!(program.place.list().is_empty());
         until("all is gone", || crate::place::pids(&program.place, "").is_empty());
     }
+}
+
+/// What the kernel keeps a program from doing its clones would be free to do.
+#[test]
+fn a_program_that_has_restricted_itself_is_refused() {
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    all_are_refused(&RESTRICTED);
 }
 
 #[test]

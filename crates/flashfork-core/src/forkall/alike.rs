@@ -15,7 +15,9 @@ const NAMESPACES: [&[u8]; 7] = [b"mnt", b"net", b"pid_for_children", b"user", b"
 
 /// Lines of /proc/PID/status that all threads must have alike, and the maker; and those of capabilities.
 const CREDENTIALS: [&[u8]; 4] = [b"Uid:", b"Gid:", b"Groups:", b"NoNewPrivs:"];
-const CAPABILITIES: [&[u8]; 2] = [b"CapPrm:", b"CapEff:"];
+const CAPABILITIES: [&[u8]; 4] = [b"CapInh:", b"CapPrm:", b"CapEff:", b"CapAmb:"];
+/// What a program that it starts may get; no thread gets back what it has given up of that.
+const BOUNDS: &[u8] = b"CapBnd:";
 const FILTER: &[u8] = b"Seccomp:";
 
 /// Before the program is stopped: whether it is still the one that made the maker.
@@ -60,7 +62,7 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         if !alike(&FILTER) {
             return Err(Unfit::new(What::Filter, tid));
         }
-        if !CREDENTIALS.iter().chain(&CAPABILITIES).all(alike) {
+        if !CREDENTIALS.iter().chain(&CAPABILITIES).all(alike) || !alike(&BOUNDS) {
             return Err(Unfit::new(What::Credentials, tid));
         }
         if line(status, b"x86_Thread_features:").windows(5).any(|word| word == b"shstk") {
@@ -90,9 +92,11 @@ fn line<'a>(status: &'a [u8], key: &[u8]) -> &'a [u8] {
     status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key)).unwrap_or(b"")
 }
 
-/// Whether the program has no capabilities, which every thread of a clone can give up, or those that the maker has.
+/// Whether the program has no capabilities, which every thread of a clone can give up, or those that the maker has; in
+/// either case within the maker's bounds.
 fn has_rights_to_give(main: &[u8], own: &[u8]) -> bool {
-    has_none(main) || CAPABILITIES.iter().all(|key| line(main, key) == line(own, key))
+    let same = |key: &&[u8]| line(main, key) == line(own, key);
+    same(&BOUNDS) && (has_none(main) || CAPABILITIES.iter().all(same))
 }
 
 fn has_none(status: &[u8]) -> bool {

@@ -13,8 +13,10 @@ const AT_CALL: i32 = 5 | 0x80;
 const RAX: usize = 10;
 const ORIG_RAX: usize = 15;
 const RIP: usize = 16;
-/// Where arguments are in `struct user_regs_struct`: rdi, rsi, rdx, r10.
+/// Where arguments are in `struct user_regs_struct`: rdi, rsi, rdx, r10; and r8 and r9, which are 0: some calls look
+/// whether what they don't use is.
 const ARGUMENTS: [usize; 4] = [14, 13, 12, 7];
+const REST: [usize; 2] = [9, 8];
 
 /// Has a thread that is stopped, with all signals blocked, make a call; nothing of its memory is touched. What is left
 /// of its registers is of no use: to go on it would have to be given its own.
@@ -26,6 +28,9 @@ pub fn inject(tid: i32, registers: &[usize; 27], number: Sysno, arguments: [usiz
     now[ORIG_RAX] = usize::MAX;
     for (place, argument) in ARGUMENTS.iter().zip(arguments) {
         now[*place] = argument;
+    }
+    for place in REST {
+        now[place] = 0;
     }
     // SAFETY: struct user_regs_struct is 27 words. The thread executes one instruction of the engine's and never goes
     // on from there.

@@ -17,6 +17,7 @@ const PTRACE_GETSIGMASK: usize = 0x420a;
 const PTRACE_SETSIGMASK: usize = 0x420b;
 const PTRACE_GET_RSEQ_CONFIGURATION: usize = 0x420f;
 const PR_GET_TID_ADDRESS: usize = 40;
+const PR_GET_SPECULATION_CTRL: usize = 52;
 
 /// `restart_syscall(2)`: what it goes on with only the kernel knows.
 const RESTART: usize = 219;
@@ -137,6 +138,11 @@ fn asked_of_thread(thread: &mut Thread, answers: usize) -> Result<()> {
         thread.alternate[1] &= !SS_ONSTACK;
         inject(thread.tid, &thread.registers, Sysno::prctl, [PR_GET_TID_ADDRESS, answers, 0, 0])?;
         thread.clear_tid = words.read_volatile()[0];
+        for (which, state) in thread.speculation.iter_mut().enumerate() {
+            // Older kernels know fewer.
+            let asked = [PR_GET_SPECULATION_CTRL, which, 0, 0];
+            *state = inject(thread.tid, &thread.registers, Sysno::prctl, asked).unwrap_or(0);
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::pending::Pending;
 use super::thread::Thread;
 use super::timers::Timers;
 use super::unfit::Unfit;
-use super::{alike, descriptors, look, memory, pending, stop, timers};
+use super::{alike, attributes, descriptors, look, memory, pending, stop, timers};
 use crate::outcome::Pages;
 use crate::range::Range;
 use crate::report::Sealed;
@@ -122,6 +122,7 @@ impl Frozen {
         timers::look(self)?;
         pending::look(self)?;
         alike::check(self)?;
+        attributes::check(self)?;
         self.drops = alike::drops_capabilities(self.pid, &mut self.small)?;
         descriptors::look(self, own)?;
         for (next, thread) in self.next.iter_mut().zip(&self.threads[..self.count]) {

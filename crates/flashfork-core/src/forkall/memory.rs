@@ -2,7 +2,8 @@
 
 use super::maker::Frozen;
 use super::unfit::{Unfit, What};
-use crate::proc::vma::{self, Vma};
+use crate::never_seal::Reason;
+use crate::proc::vma::{self, Kind, Vma};
 use crate::range::Range;
 use crate::sys::{self, MAP_ANONYMOUS, MAP_SHARED, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;
@@ -41,6 +42,10 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         if v.flags.has(b"dc") && !device {
             // SAFETY: nothing is discarded.
             unsafe { sys::madvise(v.range.start, v.range.len(), k::MADV_DOFORK) }?;
+        }
+        if v.kind == Kind::AioRing {
+            // Forks have none of its contexts.
+            unfit = unfit.or(Some(Unfit::new(What::Writer, Reason::AsyncIo as i32)));
         }
         if v.shared && v.flags.has(b"mw") {
             unfit = unfit.or(shared.note(v).err());

@@ -15,6 +15,7 @@
 //! [`alike`] refuses what can't be given ([`unfit`]).
 
 mod alike;
+mod attributes;
 mod descriptors;
 mod fdinfo;
 mod frame;

@@ -31,6 +31,8 @@ pub struct Thread {
     pub rseq: [usize; 3],
     /// Its name, with its NUL.
     pub name: [u8; 16],
+    /// What each kind of speculation may do, as `PR_GET_SPECULATION_CTRL` has it.
+    pub speculation: [usize; 3],
     pub nice: i32,
     pub policy: i32,
     pub cpus: [u64; CPUS / 64],
@@ -58,6 +60,9 @@ pub struct Gate {
 }
 
 const PR_SET_NAME: usize = 15;
+const PR_SET_SPECULATION_CTRL: usize = 53;
+/// A thread may choose.
+const PR_SPEC_PRCTL: usize = 1;
 const ARCH_SET_GS: usize = 0x1001;
 const GS_BASE: usize = 22;
 const FS_BASE: usize = 21;
@@ -84,12 +89,17 @@ impl Thread {
             if self.registers[GS_BASE] != 0 {
                 let _ = call(Sysno::arch_prctl, [ARCH_SET_GS, self.registers[GS_BASE]]);
             }
+            for (which, state) in self.speculation.iter().enumerate().filter(|(_, state)| **state > PR_SPEC_PRCTL) {
+                // Java gives some up, as its main thread starts.
+                let _ = call(Sysno::prctl, [PR_SET_SPECULATION_CTRL, which, state & !PR_SPEC_PRCTL]);
+            }
             self.schedule(gate);
             if gate.pending.renew_of(self.tid).is_err() {
                 sys::exit(127);
             }
-            if gate.drop {
-                drop_capabilities();
+            // It is refused to nobody; the program would only have what its template's helpers have.
+            if gate.drop && drop_capabilities().is_err() {
+                sys::exit(127);
             }
         }
     }
@@ -187,14 +197,11 @@ extern "C" fn enter(thread: &'static Thread, gate: &'static Gate) -> ! {
 }
 
 /// Gives up all capabilities of the calling thread (`capset(2)`).
-unsafe fn drop_capabilities() {
+pub unsafe fn drop_capabilities() -> Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
     let (mut header, none) = ([VERSION_3, 0], [0u32; 6]);
-    // SAFETY: the kernel reads two structures. Where it refuses, which it does for nobody, the program would only have
-    // what its template's helpers have.
-    if unsafe { call(Sysno::capset, [into(&mut header), at(&none)]) }.is_err() {
-        sys::exit(127);
-    }
+    // SAFETY: the kernel reads two structures.
+    unsafe { call(Sysno::capset, [into(&mut header), at(&none)]) }.map(drop)
 }
 
 /// Goes on from a frame (`rt_sigreturn(2)`).

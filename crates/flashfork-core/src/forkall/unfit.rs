@@ -23,10 +23,14 @@ pub enum What {
     SharedMemory,
     /// The program has become another by `exec(2)`.
     Replaced,
-    /// A thread with other credentials than the main thread.
+    /// Other credentials or capabilities than the maker or the main thread.
     Credentials,
     /// A system call filter.
     Filter,
+    /// A Landlock domain.
+    Landlock,
+    /// An attribute that the maker has otherwise.
+    Attribute,
     /// A namespace or root directory of its own.
     Namespace,
     /// A thread with files or a directory of its own.
@@ -76,7 +80,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 32] = [
+pub const WORDS: [(&str, &str); 34] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -84,8 +88,10 @@ pub const WORDS: [(&str, &str); 32] = [
     ("a child process, which its clones would not have", "have it end its children before it is ready"),
     ("another process in its memory", "have that end before it is ready"),
     ("become another program (exec)", "warm the program that it starts itself"),
-    ("a thread with credentials of its own", "no clone could have them"),
+    ("credentials or capabilities that its clones would not have", "make it ready before it changes them"),
     ("a system call filter (seccomp)", "make it ready before it sets the filter"),
+    ("a Landlock sandbox", "make it ready before it restricts itself"),
+    ("an attribute that its clones would not have", "make it ready before it sets that"),
     ("a namespace or root directory of its own", "make it ready before it goes there"),
     ("a thread with files or a directory of its own (unshare)", "make it ready earlier"),
     ("a shadow stack", "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off"),
@@ -169,6 +175,7 @@ mod tests {
         assert!(WORDS[What::Watches as usize].0.contains("inotify"));
         assert!(WORDS[What::Timer as usize].0.contains("timer"));
         assert!(WORDS[What::Lock as usize].0.contains("lock"));
+        assert!(WORDS[What::Landlock as usize].0.contains("Landlock"));
         assert!(WORDS[What::Inside as usize].0.contains("flashfork"));
     }
 }
