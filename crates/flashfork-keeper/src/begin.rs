@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 /// Says that the template is ready, and waits until it has its name.
 pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
     let Ready { init, line, word, files } = ready;
-    let Word::Frozen { highest, sealed, unsealed, clocks, .. } = word else { return Err(Errno::INVAL.into()) };
+    let Word::Frozen { free, sealed, unsealed, clocks, .. } = word else { return Err(Errno::INVAL.into()) };
     let pid = i32::try_from(std::process::id()).map_err(|_| Errno::RANGE)?;
     let (at, max) = (told.ready_at(), told.max);
     let facts = Facts { pid, at, sealed, unsealed, made: 0, running: 0, max, changed: 0, unwatched: 0 };
@@ -34,8 +34,7 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         return Err(Errno::PIPE.into());
     }
     let inode = u64::from_ne_bytes(inode);
-    // Above what a namespace's own processes have.
-    let first = highest.max(300);
+    let [first, last] = free;
     let (connections, next) = (BTreeMap::new(), 0);
     Ok(Keeper {
         told,
@@ -58,6 +57,7 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         inits: BTreeSet::new(),
         number: first,
         first,
+        last,
     })
 }
 

@@ -47,9 +47,10 @@ pub struct Keeper {
     pub asked: bool,
     /// Inits of namespaces whose clone was forked: something of it may still run.
     pub inits: BTreeSet<i32>,
-    /// The number of the last clone, and where they begin.
+    /// The number of the last clone; they are above `first`, and up to `last`.
     pub number: i32,
     pub first: i32,
+    pub last: i32,
 }
 
 /// Says that the template is ready, gets its name, and serves until it is removed.
@@ -351,7 +352,7 @@ impl Keeper {
         if self.asked || self.retired && self.wanted.is_empty() || self.spaces.len() >= AHEAD {
             return;
         }
-        self.number = if self.number < highest_number() { self.number + 1 } else { self.first + 1 };
+        self.number = if self.number < self.last { self.number + 1 } else { self.first + 1 };
         self.asked = (Note::Namespace { pid: self.number }).send(self.init.as_fd(), &[]).is_ok();
     }
 
@@ -373,11 +374,4 @@ impl Keeper {
 /// With what has changed by now.
 fn facts(facts: &Facts, files: &Files) -> Facts {
     Facts { changed: files.changed(), ..*facts }
-}
-
-/// The highest number that a process may have.
-fn highest_number() -> i32 {
-    let most =
-        std::fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|text| text.trim().parse::<i32>().ok());
-    most.unwrap_or(32768) - 1
 }

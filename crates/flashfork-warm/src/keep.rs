@@ -57,8 +57,8 @@ impl Order {
 pub enum Word {
     /// The threads stand still, and clones can be made.
     Frozen {
-        /// The highest number that one of them has.
-        highest: i32,
+        /// Numbers that none of them has: above the first, and up to the second.
+        free: [i32; 2],
         /// How many they are.
         threads: u64,
         /// Bytes that are sealed.
@@ -98,9 +98,9 @@ impl Word {
     pub fn encode(self) -> [u8; Self::LEN] {
         let w = Writer::new();
         match self {
-            Word::Frozen { highest, threads, sealed, unsealed, clocks: [monotonic, boottime] } => {
+            Word::Frozen { free: [first, last], threads, sealed, unsealed, clocks: [monotonic, boottime] } => {
                 let unsealed = unsealed.map_or(0, |reason| u64::from(reason) + 1);
-                w.put(1).signed(highest).put(threads).put(sealed).put(unsealed).put(monotonic).put(boottime)
+                w.put(1).signed(first).signed(last).put(threads).put(sealed).put(unsealed).put(monotonic).put(boottime)
             }
             Word::Unfit { what, number, name } => w.put(2).put(u64::from(what)).signed(number).bytes(&name),
             Word::Made { pid } => w.put(3).signed(pid),
@@ -115,7 +115,7 @@ impl Word {
         let mut r = Reader(bytes);
         Some(match r.get()? {
             1 => Word::Frozen {
-                highest: r.signed()?,
+                free: [r.signed()?, r.signed()?],
                 threads: r.get()?,
                 sealed: r.get()?,
                 unsealed: match r.get()? {
@@ -141,7 +141,8 @@ mod tests {
         for order in [Order::Freeze, Order::Make { pid: 4711 }] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
-        let frozen = Word::Frozen { highest: 99, threads: 17, sealed: 1 << 40, unsealed: Some(3), clocks: [1, 2] };
+        let frozen =
+            Word::Frozen { free: [300, 32767], threads: 17, sealed: 1 << 40, unsealed: Some(3), clocks: [1, 2] };
         let unfit = Word::Unfit { what: 7, number: -1, name: [b'x'; NAME_OF_UNFIT] };
         for word in [frozen, unfit, Word::Made { pid: 2 }, Word::Failed { errno: 11 }] {
             assert_eq!(Word::decode(&word.encode()), Some(word));

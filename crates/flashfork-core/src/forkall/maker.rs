@@ -8,6 +8,7 @@ use super::timers::Timers;
 use super::unfit::Unfit;
 use super::{alike, attributes, descriptors, look, memory, pending, stop, timers};
 use crate::outcome::Pages;
+use crate::proc::text::{decimal, read_file};
 use crate::range::Range;
 use crate::report::Sealed;
 use crate::scratch;
@@ -99,9 +100,20 @@ impl Frozen {
         self.count
     }
 
-    /// The highest number of its threads: a clone's process must get another.
-    pub fn highest(&self) -> i32 {
-        self.threads[..self.count].iter().map(|thread| thread.tid).fold(self.pid, i32::max)
+    /// Numbers of which none of its threads has one, for clones' processes: above the first, and up to the second. The
+    /// longest such row.
+    pub fn free_numbers(&self) -> [i32; 2] {
+        let mut text = [0; 64];
+        let most = read_file(c"/proc/sys/kernel/pid_max", &mut text).ok().and_then(|text| decimal(text.trim_ascii()));
+        // What a namespace's own processes have are below.
+        let (low, end) = (300, most.unwrap_or(32768) as i32);
+        let threads = &self.threads[..self.count];
+        let above = |low: i32| {
+            let next = threads.iter().map(|thread| thread.tid).filter(|tid| *tid > low).fold(end, i32::min);
+            [low, next - 1]
+        };
+        let rows = threads.iter().map(|thread| above(thread.tid.max(low)));
+        rows.fold(above(low), |best, row| if row[1] - row[0] > best[1] - best[0] { row } else { best })
     }
 
     /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when the program stood still, in nanoseconds.

@@ -111,8 +111,8 @@ fn freeze(frozen: &'static mut Frozen, line: &mut i32, own: &mut i32) -> Result<
     drop(sealed);
     // From here on the policy has nothing to decide.
     flashfork_core::fork::stop();
-    let (highest, threads, clocks) = (frozen.highest(), frozen.threads() as u64, frozen.clocks());
-    Ok((frozen, Word::Frozen { highest, threads, sealed: bytes, unsealed, clocks }))
+    let (free, threads, clocks) = (frozen.free_numbers(), frozen.threads() as u64, frozen.clocks());
+    Ok((frozen, Word::Frozen { free, threads, sealed: bytes, unsealed, clocks }))
 }
 
 /// The clone, from its first instruction to the gate.
