@@ -149,3 +149,28 @@ fn no_line_is_lost_between_template_and_clone() {
     assert!(numbers.iter().enumerate().all(|(i, number)| i as i64 == *number), "{all}");
     assert!(numbers.len() > 1001);
 }
+
+/// It has set them in `main`, which its clones don't run.
+#[test]
+fn a_program_that_was_ready_by_itself_keeps_what_it_has_set() {
+    let program = Program::new(
+        r#"
+#include <sys/resource.h>
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    umask(027); chdir("/usr"); setpriority(PRIO_PROCESS, 0, 5);
+    struct rlimit files = {77, 99}; setrlimit(RLIMIT_NOFILE, &files);
+    usleep(4000000);
+    char *directory = getcwd(0, 0); getrlimit(RLIMIT_NOFILE, &files);
+    printf("%o %s %d %d %d\n", umask(0), directory, getpriority(PRIO_PROCESS, 0), (int)files.rlim_cur, (int)files.rlim_max);
+    return 0;
+}
+"#,
+    );
+    let warm =
+        program.place.run(&["warm", "--threads", "--unfinished", "--ready", "idle:0.2", "t", "--", program.path()]);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    let clone = program.place.run(&["clone", "t"]);
+    assert_eq!((stdout(&clone), stderr(&clone)), ("27 /usr 5 77 99\n", ""));
+}

@@ -88,7 +88,7 @@ fn shares(one: i32, other: i32, what: usize) -> bool {
 }
 
 /// What stands behind a key, to the end of its line.
-fn line<'a>(status: &'a [u8], key: &[u8]) -> &'a [u8] {
+pub fn line<'a>(status: &'a [u8], key: &[u8]) -> &'a [u8] {
     status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key)).unwrap_or(b"")
 }
 

@@ -3,10 +3,11 @@
 use super::descriptors::Files;
 use super::memory::Shared;
 use super::pending::Pending;
+use super::settings::Settings;
 use super::thread::Thread;
 use super::timers::Timers;
 use super::unfit::Unfit;
-use super::{alike, attributes, descriptors, look, memory, pending, stop, timers};
+use super::{alike, attributes, descriptors, look, memory, pending, settings, stop, timers};
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
 use crate::range::Range;
@@ -46,6 +47,7 @@ pub struct Frozen {
     pub(super) timers: Timers,
     pub(super) pending: Pending,
     pub(super) shared: Shared,
+    pub(super) settings: Settings,
     /// Whether it has no capabilities, and so its clones have none.
     pub(super) drops: bool,
     /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when it was looked at, in nanoseconds.
@@ -141,6 +143,7 @@ impl Frozen {
             *next = thread.next;
         }
         memory::look(self)?;
+        settings::look(self)?;
         self.leave()
     }
 

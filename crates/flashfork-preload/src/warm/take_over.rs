@@ -5,7 +5,7 @@ use super::template::{Given, Template, Wanted};
 use core::ffi::{c_char, c_int};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
-use flashfork_warm::{ReadyAt, Start, Step, Tell};
+use flashfork_warm::{LIMITS, ReadyAt, Start, Step, Tell};
 
 unsafe extern "C" {
     pub static mut environ: *mut *mut c_char;
@@ -70,7 +70,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
             fill(start.closed);
         }
         schedule(start);
-        limits(start);
+        limits(&start.limits);
         signals(template, start, &mut given.mask);
         Ok(given)
     }
@@ -198,8 +198,8 @@ pub unsafe fn schedule(start: &Start) {
 ///
 /// # Safety
 /// In a clone.
-pub unsafe fn limits(start: &Start) {
-    for (which, [soft, hard]) in start.limits.iter().enumerate() {
+pub unsafe fn limits(all: &[[u64; 2]; LIMITS]) {
+    for (which, [soft, hard]) in all.iter().enumerate() {
         let which = which as libc::__rlimit_resource_t;
         let wish = libc::rlimit { rlim_cur: *soft, rlim_max: *hard };
         let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

@@ -6,7 +6,7 @@ use crate::warm::take_over::{self, environ, is_default, limits, schedule};
 use crate::warm::template::Given;
 use core::ffi::c_int;
 use flashfork_core::Errno;
-use flashfork_core::forkall::{call, go_to};
+use flashfork_core::forkall::{Settings, call, go_to};
 use flashfork_warm::{PATH, ReadyAt, Start, Step};
 use syscalls::Sysno;
 
@@ -20,8 +20,15 @@ pub struct Caller {
 type Failed = (Step, Errno);
 
 impl Caller {
-    /// Goes to the clone's namespaces, directory and standard streams, and maps what is given.
-    pub fn take(mounts: c_int, time: c_int, rest: &[c_int; OF_CALLER], path: &[u8; PATH]) -> Result<Caller, Failed> {
+    /// Goes to the clone's namespaces, directory and standard streams, and maps what is given. Where the program knows
+    /// nothing of clones directory and umask are `kept`, as it left them.
+    pub fn take(
+        mounts: c_int,
+        time: c_int,
+        rest: &[c_int; OF_CALLER],
+        path: &[u8; PATH],
+        kept: Option<&Settings>,
+    ) -> Result<Caller, Failed> {
         let [memory, directory, streams @ ..] = *rest;
         let of = |step| move |e| (step, e);
         // SAFETY: this is the clone, with one thread, and nothing of the program runs before this is over.
@@ -32,9 +39,11 @@ impl Caller {
             for (to, stream) in streams.into_iter().enumerate() {
                 call(Sysno::dup3, [stream as usize, to, 0]).map_err(of(Step::Streams))?;
             }
+            let (directory, path) = kept.map_or((directory, path), |own| (own.directory, &own.path));
             go_to_directory(directory, path).map_err(of(Step::Directory))?;
             let (start, arguments, variables) = take_over::map(memory).map_err(|step| (step, last()))?;
-            call(Sysno::umask, [start.umask as usize]).map_err(of(Step::Directory))?;
+            let umask = kept.map_or(start.umask, |own| own.umask);
+            call(Sysno::umask, [umask as usize]).map_err(of(Step::Directory))?;
             let mut mask = no_signals();
             for signal in (1..=64).filter(|signal| start.blocked >> (signal - 1) & 1 == 1) {
                 libc::sigaddset(&raw mut mask, signal);
@@ -45,13 +54,20 @@ impl Caller {
     }
 
     /// Before there are threads, which inherit it.
-    pub fn begin(&self) {
+    pub fn begin(&self, kept: Option<&Settings>) {
         // SAFETY: as above.
         unsafe {
             for stream in (0..3).filter(|stream| self.start.closed >> stream & 1 == 1) {
                 let _ = call(Sysno::close, [stream]);
             }
-            schedule(self.start);
+            match kept {
+                // What may not be had stays as the template's maker has it.
+                Some(own) => {
+                    let _ = call(Sysno::setpriority, [libc::PRIO_PROCESS as usize, 0, own.nice as isize as usize]);
+                    let _ = call(Sysno::sched_setaffinity, [0, size_of_val(&own.cpus), own.cpus.as_ptr() as usize]);
+                }
+                None => schedule(self.start),
+            }
             for signal in (1..=64).filter(|signal| self.start.ignored >> (signal - 1) & 1 == 1) {
                 if is_default(signal) {
                     libc::signal(signal, libc::SIG_IGN);
@@ -65,9 +81,9 @@ impl Caller {
     }
 
     /// When all threads and descriptors are there: a limit is no reason against what the template has.
-    pub fn limit(&self) {
+    pub fn limit(&self, kept: Option<&Settings>) {
         // SAFETY: as above.
-        unsafe { limits(self.start) };
+        unsafe { limits(kept.map_or(&self.start.limits, |own| &own.limits)) };
     }
 }
 

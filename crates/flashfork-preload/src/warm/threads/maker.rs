@@ -2,13 +2,13 @@
 
 use super::caller::Caller;
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{DROPS, IN_CLONE, LINE, bound_capabilities};
+use super::{DROPS, IN_CLONE, LINE, bound_capabilities, is_ready_at};
 use crate::warm::template::CLONE;
 use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Frozen, Place, Unfit, call};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Errno, Error, Pages};
-use flashfork_warm::{DESCRIPTORS, MADE_FROM, PATH, Step, Tell, Word};
+use flashfork_warm::{DESCRIPTORS, MADE_FROM, PATH, ReadyAt, Step, Tell, Word};
 use syscalls::Sysno;
 
 /// Runs the maker, in a process of its own with all signals blocked: no libc, no allocation, no thread-local storage.
@@ -124,19 +124,21 @@ fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8;
     };
     let [processes, mounts, time, _, rest @ ..] = *descriptors;
     close_all(&[processes]);
-    let caller = match Caller::take(mounts, time, &rest, path) {
+    let moments = [ReadyAt::Idle, ReadyAt::Listen, ReadyAt::Line];
+    let kept = moments.iter().any(|at| is_ready_at(Some(*at))).then(|| frozen.settings());
+    let caller = match Caller::take(mounts, time, &rest, path, kept) {
         Ok(caller) => caller,
         Err((step, e)) => failed(report, step, e),
     };
     if let Err(e) = frozen.renew(&mut report) {
         failed(report, Step::Files, e);
     }
-    caller.begin();
+    caller.begin(kept);
     let gate = match frozen.make_threads() {
         Ok(gate) => gate,
         Err(e) => failed(report, Step::Threads, e),
     };
-    caller.limit();
+    caller.limit(kept);
     // SAFETY: no other thread of the clone runs yet.
     unsafe { *CLONE.get() = Some(caller.given) };
     IN_CLONE.store(1, SeqCst);
