@@ -6,6 +6,7 @@ use super::maker::Frozen;
 use super::raw::{at, call};
 use super::thread::{STACK, drop_capabilities};
 use super::unfit::{Unfit, What};
+use crate::proc::text::{ProcPath, read_file};
 use crate::scratch;
 use crate::sys::{self, Result};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -32,7 +33,8 @@ const ANSWER: usize = usize::MAX;
 
 /// With all threads stopped, whose registers are known.
 pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
-    let Frozen { threads, count, answers, .. } = frozen;
+    let Frozen { threads, count, answers, small, list, pid, .. } = frozen;
+    let cgroups = read_file(c"/proc/thread-self/cgroup", list)?;
     let answer = answers.as_mut_ptr();
     let outsider = Outsider::start()?;
     // SAFETY: takes numbers.
@@ -56,6 +58,10 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
             if own != its {
                 return Err(Unfit::named(what, thread.tid, name));
             }
+        }
+        let place = ProcPath::of(*pid).push(b"/task/").number(thread.tid).push(b"/cgroup");
+        if read_file(place.as_c(), small)? != cgroups {
+            return Err(Unfit::named(What::Attribute, thread.tid, b"cgroup"));
         }
         // A Landlock domain keeps who is in it from looking at who is not, whatever else it forbids.
         let [own, other] = [thread.tid, outsider.pid].map(|pid| pid as usize);
