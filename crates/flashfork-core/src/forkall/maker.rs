@@ -109,13 +109,7 @@ impl Frozen {
         let most = read_file(c"/proc/sys/kernel/pid_max", &mut text).ok().and_then(|text| decimal(text.trim_ascii()));
         // What a namespace's own processes have are below.
         let (low, end) = (300, most.unwrap_or(32768) as i32);
-        let threads = &self.threads[..self.count];
-        let above = |low: i32| {
-            let next = threads.iter().map(|thread| thread.tid).filter(|tid| *tid > low).fold(end, i32::min);
-            [low, next - 1]
-        };
-        let rows = threads.iter().map(|thread| above(thread.tid.max(low)));
-        rows.fold(above(low), |best, row| if row[1] - row[0] > best[1] - best[0] { row } else { best })
+        longest_row(low, end, self.threads[..self.count].iter().map(|thread| thread.tid))
     }
 
     /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when the program stood still, in nanoseconds.
@@ -160,4 +154,24 @@ fn clock(which: u32) -> u64 {
     // SAFETY: the kernel writes one struct timespec to a local.
     let _ = unsafe { super::raw::call(syscalls::Sysno::clock_gettime, [which as usize, (&raw mut t) as usize]) };
     t[0] * 1_000_000_000 + t[1]
+}
+
+/// The longest row of numbers above `low` and below `end` that are none of these.
+fn longest_row(low: i32, end: i32, taken: impl Iterator<Item = i32> + Clone) -> [i32; 2] {
+    let above = |low: i32| [low, taken.clone().filter(|number| *number > low).fold(end, i32::min) - 1];
+    let rows = taken.clone().map(|number| above(number.max(low)));
+    rows.fold(above(low), |best, row| if row[1] - row[0] > best[1] - best[0] { row } else { best })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_have_numbers_though_the_highest_is_taken() {
+        assert_eq!(longest_row(300, 32768, [32767, 2].into_iter()), [300, 32766]);
+        assert_eq!(longest_row(300, 32768, [32767, 5000].into_iter()), [5000, 32766]);
+        assert_eq!(longest_row(300, 32768, [30000, 31000].into_iter()), [300, 29999]);
+        assert_eq!(longest_row(300, 32768, [500].into_iter()), [500, 32767]);
+    }
 }
