@@ -221,7 +221,7 @@ impl<'a> Maker<'a> {
         self.memory.headroom(buf).map_err(|_| Stop::Over(Reason::LowMemory))
     }
 
-    /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel has none.
+    /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel can't make any.
     fn make_huge(&mut self, chunk: Range, target: u64) -> bool {
         let Some(window) = self.window.as_mut().filter(|_| self.huge) else { return false };
         let extra = chunk.len() as u64 + self.outcome.filled;
