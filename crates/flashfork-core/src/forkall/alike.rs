@@ -1,6 +1,6 @@
 //! What clones could not be given, because they are forked from the maker, and all their threads from one.
 
-use super::maker::Frozen;
+use super::frozen::Frozen;
 use super::raw::call;
 use super::unfit::{Unfit, What};
 use crate::proc::text::{ProcPath, decimal, read_file, words};

@@ -1,8 +1,8 @@
 //! What a thread has that only it can ask, and clones have from the maker: it must have the same. And a sandbox, which
 //! the maker is not in.
 
+use super::frozen::Frozen;
 use super::inject::inject;
-use super::maker::Frozen;
 use super::raw::{at, call};
 use super::thread::{STACK, drop_capabilities};
 use super::unfit::{Unfit, What};

@@ -3,8 +3,8 @@
 //! Clones get copies of descriptors, as from any fork. But an eventfd, an epoll set or a pipe that several clones share
 //! would wake one of them for what another did: whatever the program talks to itself by is made anew in each clone.
 
-use super::fdinfo::{Info, Item};
-use super::maker::Frozen;
+use super::fdinfo::Info;
+use super::frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams};
 use super::raw::{call, into};
 use super::sockets;
 use super::unfit::{Unfit, What};
@@ -15,71 +15,6 @@ use crate::proc::text::{ProcPath, decimal};
 use crate::sys::{self, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
-
-/// Most descriptors, and files in epoll sets.
-pub const MOST: usize = 4096;
-const ITEMS: usize = 16 * 1024;
-
-/// What becomes of a descriptor in a clone.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// The file that the template has: devices, directories by name only, sockets that listen.
-    #[default]
-    Shared,
-    /// Another descriptor of the same open file: of entry `other`.
-    Same,
-    /// A standard stream, which is the caller's.
-    Stream,
-    /// Opened again, at the same position.
-    File,
-    Event,
-    Epoll,
-    Timer,
-    Signal,
-    Inotify,
-    /// The end of a pipe that is read, and the end that is written; `other` is the other end, or none is here.
-    Reads,
-    Writes,
-    /// The end of a pair of sockets; `other` is the other end.
-    Pair,
-    /// The end of a pair whose other end is closed, with what is left to read.
-    Closed,
-    /// A socket that is connected to something outside: there is nobody at the other end.
-    Outside,
-    /// A socket that is neither bound nor connected.
-    Fresh,
-}
-
-/// No entry.
-pub const NONE: usize = usize::MAX;
-
-/// A descriptor.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    pub number: i32,
-    pub kind: Kind,
-    pub inode: u64,
-    device: u64,
-    pub info: Info,
-    pub other: usize,
-    /// The first of the files of an epoll set, and how many they are; for sockets family, type and protocol; for a pipe
-    /// its capacity.
-    pub first: usize,
-    pub count: usize,
-    pub socket: [i32; 3],
-    /// Whether a socket of `unix(7)` listens.
-    pub listens: bool,
-    /// Whether an eventfd counts down by ones.
-    pub semaphore: bool,
-}
-
-/// All of them, in order of their numbers.
-pub struct Files {
-    pub all: [Entry; MOST],
-    pub count: usize,
-    pub items: [Item; ITEMS],
-    pub item_count: usize,
-}
 
 impl Entry {
     pub fn close_on_exec(&self) -> usize {
@@ -128,7 +63,7 @@ fn numbers(files: &mut Files, pid: i32, list: &mut [u8]) -> core::result::Result
         None::<()>
     })?;
     if many {
-        return Err(Unfit::new(What::ManyDescriptors, MOST as i32));
+        return Err(Unfit::new(What::ManyDescriptors, DESCRIPTORS as i32));
     }
     files.all[..files.count].sort_unstable_by_key(|entry| entry.number);
     Ok(())
@@ -158,9 +93,6 @@ pub fn duplicate_to(fd: i32, number: i32, flags: usize) -> Result<()> {
     // SAFETY: takes numbers.
     unsafe { call(Sysno::dup3, [fd as usize, number as usize, flags]) }.map(drop)
 }
-
-/// Device and inode of the standard streams; zeros for one that is closed.
-pub type Streams = [[u64; 2]; 3];
 
 /// Those of this process.
 pub fn streams() -> Streams {

@@ -1,7 +1,7 @@
 //! The frame from which a thread goes on: what the kernel would have put on its stack for a signal handler, made of
 //! what ptrace tells, in memory of the maker's. `rt_sigreturn(2)` restores all of it, extended registers among it.
 
-use super::thread::Thread;
+use super::frozen::Thread;
 use super::unfit::{Unfit, What};
 use crate::sys::{self, Errno};
 use core::arch::x86_64::__cpuid_count;

@@ -1,10 +1,9 @@
 //! What each stopped thread is.
 
 use super::frame::{self, FRAME, register};
+use super::frozen::{Frozen, Thread};
 use super::inject::inject;
-use super::maker::Frozen;
 use super::raw::{call, into};
-use super::thread::Thread;
 use super::unfit::{Unfit, What};
 use crate::proc::text::{ProcPath, read_file};
 use crate::range::Range;

@@ -1,6 +1,6 @@
 //! Makes a clone.
 
-use super::maker::Frozen;
+use super::frozen::Frozen;
 use super::raw::{at, call, into};
 use super::thread::{Gate, STACK};
 use super::{memory, renew, timers};

@@ -1,11 +1,6 @@
 //! The process that makes the clones, and what it keeps.
 
-use super::descriptors::Files;
-use super::memory::Shared;
-use super::pending::Pending;
-use super::settings::Settings;
-use super::thread::Thread;
-use super::timers::Timers;
+use super::frozen::{Frozen, STACK};
 use super::unfit::Unfit;
 use super::{alike, attributes, descriptors, look, memory, pending, settings, stop, timers};
 use crate::outcome::Pages;
@@ -14,48 +9,7 @@ use crate::range::Range;
 use crate::report::Sealed;
 use crate::scratch;
 use crate::sys::{self, Result};
-use core::sync::atomic::AtomicU32;
 use linux_raw_sys::general as k;
-
-const STACK: usize = 512 * 1024;
-
-/// Most threads.
-pub const MOST: usize = 4096;
-
-/// Everything that is known of a program whose threads stand still: what its clones are made from. In the memory of the
-/// program, because clones find it there; never sealed, because it is written.
-#[repr(C, align(4096))]
-pub struct Frozen {
-    stack: [u8; STACK],
-    /// For text files, and lists of directories that are read at the same time.
-    pub(super) text: [u8; 64 * 1024],
-    pub(super) list: [u8; 32 * 1024],
-    pub(super) small: [u8; 8 * 1024],
-    /// Where injected calls write to.
-    pub(super) answers: [u64; 16],
-    /// The program.
-    pub(super) pid: i32,
-    /// What it was started with.
-    pub(super) streams: descriptors::Streams,
-    pub(super) threads: [Thread; MOST],
-    pub(super) count: usize,
-    /// Their next instructions, for the seal.
-    next: [usize; MOST],
-    /// Where their frames begin, and how many bytes each has.
-    pub(super) frames: usize,
-    pub(super) files: Files,
-    pub(super) timers: Timers,
-    pub(super) pending: Pending,
-    pub(super) shared: Shared,
-    pub(super) settings: Settings,
-    /// Whether it has no capabilities, and so its clones have none.
-    pub(super) drops: bool,
-    /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when it was looked at, in nanoseconds.
-    pub(super) monotonic: u64,
-    pub(super) boottime: u64,
-    alive: AtomicU32,
-    run: Option<fn(&'static mut Frozen) -> !>,
-}
 
 /// Starts the maker, which runs `run` in this process's memory and with its signal handlers, and with a copy of its
 /// descriptors. It is a child of this process's parent, blocks all signals, and must not use thread-local storage: so

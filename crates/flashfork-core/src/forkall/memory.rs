@@ -1,30 +1,14 @@
 //! Memory of which a fork would not give a clone its own.
 
-use super::maker::Frozen;
+use super::frozen::{Frozen, Mapping, Shared};
 use super::unfit::{Unfit, What};
 use crate::never_seal::Reason;
 use crate::proc::vma::{self, Kind, Vma};
-use crate::range::Range;
 use crate::sys::{self, MAP_ANONYMOUS, MAP_SHARED, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;
 
-/// Most mappings of shared anonymous memory, and most bytes of them, which each clone copies.
-const MOST: usize = 256;
+/// Most bytes of shared anonymous memory, which each clone copies.
 const BYTES: usize = 64 << 20;
-
-#[derive(Clone, Copy)]
-struct Mapping {
-    range: Range,
-    prot: u32,
-    inode: u64,
-    offset: u64,
-}
-
-/// Shared anonymous memory, which is the program's alone: it has no children.
-pub struct Shared {
-    all: [Mapping; MOST],
-    count: usize,
-}
 
 /// How the kernel names shared anonymous memory, and memory of System V, which is shared as after any fork.
 const ANONYMOUS: &[u8] = b"/dev/zero (deleted)";

@@ -1,9 +1,9 @@
 //! Clones of a process with all of its threads.
 //!
 //! `fork(2)` copies the calling thread only. Here a process in the same memory, the *maker*, stops all threads of a
-//! program for good ([`stop`]), writes down what each of them is ([`look`]), ends the program ([`leave`]), whose memory
-//! stays, and then forks itself for each clone: the child becomes the main thread, and makes the others from what was
-//! written down ([`make`]).
+//! program for good ([`stop`]), writes down what each of them is ([`look`], [`frozen`]), ends the program
+//! ([`leave`]), whose memory stays, and then forks itself for each clone: the child becomes the main thread, and
+//! makes the others from what was written down ([`make`]).
 //!
 //! The maker is no thread of the program: so it can trace all of them, it has a table of descriptors of its own, and
 //! a clone that is forked from it inherits memory and signal handlers, which it shares with the program, and nothing
@@ -19,6 +19,7 @@ mod attributes;
 mod descriptors;
 mod fdinfo;
 mod frame;
+mod frozen;
 mod inject;
 mod leave;
 mod look;
@@ -36,9 +37,9 @@ mod thread;
 mod timers;
 mod unfit;
 
+pub use frozen::{Frozen, Settings};
 pub use make::{Made, Place, go_to};
-pub use maker::{Frozen, start};
+pub use maker::start;
 pub use raw::call;
-pub use settings::Settings;
 pub use thread::Gate;
 pub use unfit::{Unfit, WORDS, What};

@@ -1,6 +1,7 @@
 //! Pipes and pairs of sockets by which the program talks to itself, made anew with what is in them.
 
-use super::descriptors::{Entry, Kind, NONE, duplicate_to};
+use super::descriptors::duplicate_to;
+use super::frozen::{Entry, Kind, NONE};
 use super::raw::{call, into};
 use super::sockets::{self, UNREAD};
 use crate::sys::{self, Errno, Result};

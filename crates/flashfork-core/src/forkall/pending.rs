@@ -1,32 +1,14 @@
 //! Signals that have been sent and not been taken.
 
-use super::maker::Frozen;
+use super::frozen::{Frozen, INFO, Pending, Sent};
 use super::raw::call;
 use super::unfit::{Unfit, What};
 use crate::sys::{self, Errno, Result};
 use syscalls::Sysno;
 
-/// Most of them.
-const MOST: usize = 256;
-/// Bytes of `siginfo_t`.
-const INFO: usize = 128;
-
 const PTRACE_GETSIGINFO: usize = 0x4202;
 const PTRACE_PEEKSIGINFO: usize = 0x4209;
 const SHARED: u32 = 1;
-
-/// A signal, for a thread; 0 for the whole process.
-#[derive(Clone, Copy)]
-struct Sent {
-    tid: i32,
-    info: [u8; INFO],
-}
-
-/// All of them.
-pub struct Pending {
-    all: [Sent; MOST],
-    pub count: usize,
-}
 
 impl Pending {
     fn push(&mut self, tid: i32, info: [u8; INFO]) -> core::result::Result<(), Unfit> {

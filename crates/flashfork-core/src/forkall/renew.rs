@@ -1,7 +1,7 @@
 //! In a clone: what it must have for itself takes the place of what its template has.
 
-use super::descriptors::{Entry, Files, Kind, duplicate_to};
-use super::maker::Frozen;
+use super::descriptors::duplicate_to;
+use super::frozen::{Entry, Files, Frozen, Kind};
 use super::pairs::{self, place, set_flags};
 use super::raw::{call, into};
 use super::sockets;

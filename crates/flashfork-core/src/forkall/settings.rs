@@ -1,33 +1,13 @@
 //! What the program has set for itself: its clones keep it if the program was stopped without knowing of them.
 
 use super::alike::line;
-use super::maker::Frozen;
+use super::frozen::{Frozen, PATH, Settings};
 use super::raw::{call, into};
-use super::thread::CPUS;
 use super::unfit::{Unfit, What};
 use crate::proc::text::{ProcPath, read_file};
 use crate::sys;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
-
-/// Longest name of a directory, with its NUL.
-const PATH: usize = 4096;
-
-/// As they were when it stood still.
-pub struct Settings {
-    /// A descriptor of the maker's for its directory.
-    pub directory: i32,
-    /// The directory's name; nothing if it is too long.
-    pub path: [u8; PATH],
-    /// Its mask for new files.
-    pub umask: u32,
-    /// Soft and hard limits by number (`getrlimit(2)`).
-    pub limits: [[u64; 2]; 16],
-    /// Nice value of its main thread.
-    pub nice: i32,
-    /// CPUs of that.
-    pub cpus: [u64; CPUS / 64],
-}
 
 /// When the maker's descriptors are where the program has none, and the program is still there.
 pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {

@@ -1,6 +1,6 @@
 //! Which sockets clones can have, and which of them are pairs.
 
-use super::descriptors::{Entry, Kind};
+use super::frozen::{Entry, Kind};
 use super::pairs;
 use super::raw::{call, into};
 use crate::sys::{self, Errno, Result};

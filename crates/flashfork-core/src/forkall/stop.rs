@@ -1,6 +1,6 @@
 //! Stops all threads of a program, for good.
 
-use super::maker::{Frozen, MOST};
+use super::frozen::{Frozen, THREADS};
 use super::pending;
 use super::unfit::{Unfit, What};
 use crate::proc::directory::for_each_entry;
@@ -72,8 +72,8 @@ fn seize_new(frozen: &mut Frozen) -> Result<bool, Unfit> {
             },
         }
         new = true;
-        if *count == MOST {
-            return Some(Unfit::new(What::ManyThreads, MOST as i32));
+        if *count == THREADS {
+            return Some(Unfit::new(What::ManyThreads, THREADS as i32));
         }
         let thread = &mut threads[*count];
         (thread.tid, thread.stopped) = (tid, false);

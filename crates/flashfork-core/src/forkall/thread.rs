@@ -1,44 +1,11 @@
 //! What is known of a thread, and how a clone makes it.
 
-use super::pending::Pending;
+use super::frozen::{CPUS, Pending, Thread};
 use super::raw::{at, call, into};
 use crate::sys::{self, Result};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
-
-/// Bytes of a set of CPUs, for as many as there may be (`CONFIG_NR_CPUS` of distributions).
-pub const CPUS: usize = 1024;
-
-/// A thread that stands still.
-#[derive(Clone, Copy)]
-pub struct Thread {
-    pub tid: i32,
-    /// Whether it has stopped.
-    pub stopped: bool,
-    /// Address of its next instruction when it did.
-    pub next: usize,
-    /// `struct user_regs_struct`.
-    pub registers: [usize; 27],
-    pub signals: u64,
-    /// `stack_t` of its alternate stack.
-    pub alternate: [usize; 3],
-    /// Where the kernel writes 0 when it ends; glibc keeps its number there.
-    pub clear_tid: usize,
-    /// Head and length of its list of robust mutexes.
-    pub robust: [usize; 2],
-    /// Address, length and signature of its area for restartable sequences; 0 for none.
-    pub rseq: [usize; 3],
-    /// Its name, with its NUL.
-    pub name: [u8; 16],
-    /// What each kind of speculation may do, as `PR_GET_SPECULATION_CTRL` has it.
-    pub speculation: [usize; 3],
-    pub nice: i32,
-    pub policy: i32,
-    pub cpus: [u64; CPUS / 64],
-    /// Address of the `ucontext` from which it goes on.
-    pub frame: usize,
-}
 
 /// What all threads of a clone have in common while they are made.
 #[repr(C)]

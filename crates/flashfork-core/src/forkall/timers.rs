@@ -1,42 +1,19 @@
 //! POSIX timers and interval timers, which a fork leaves out.
 
+use super::frozen::{Frozen, TIMERS, Timer};
 use super::inject::inject;
-use super::maker::Frozen;
 use super::raw::{at, call, into};
 use super::unfit::{Unfit, What};
 use crate::proc::text::{Lines, ProcPath, decimal, number};
 use crate::sys::{self, Result};
 use syscalls::Sysno;
 
-/// Most of them.
-const MOST: usize = 1024;
 /// The highest number that is reached by counting.
 const HIGHEST: i32 = 1 << 16;
 
 const SIGEV_SIGNAL: i32 = 0;
 const SIGEV_NONE: i32 = 1;
 const SIGEV_THREAD_ID: i32 = 4;
-
-/// A timer of `timer_create(2)`.
-#[derive(Clone, Copy, Default)]
-struct Timer {
-    id: i32,
-    clock: i32,
-    signal: i32,
-    value: u64,
-    how: i32,
-    tid: i32,
-    /// `struct itimerspec`.
-    left: [u64; 4],
-}
-
-/// All of them.
-pub struct Timers {
-    all: [Timer; MOST],
-    count: usize,
-    /// `struct itimerval` of each that `setitimer(2)` has.
-    intervals: [[u64; 4]; 3],
-}
 
 /// By the kernel's list (`proc_pid_timers(5)`) and the main thread.
 pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
@@ -49,7 +26,7 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     let mut lines = Lines::open(ProcPath::of(*pid).push(b"/timers").as_c(), text)?;
     while let Some(line) = lines.next()? {
         if let Some(id) = line.strip_prefix(b"ID: ").and_then(decimal) {
-            let place = timers.all.get_mut(timers.count).ok_or(Unfit::new(What::Timer, MOST as i32))?;
+            let place = timers.all.get_mut(timers.count).ok_or(Unfit::new(What::Timer, TIMERS as i32))?;
             *place = Timer { id: id as i32, ..Timer::default() };
             timers.count += 1;
         } else if let Some(last) = timers.count.checked_sub(1) {
