@@ -185,11 +185,11 @@ impl Report {
         Some(micros(model?.fork_time(cost::Engine::Fork, Memory::clean(self.largest_seal_bytes))?))
     }
 
-    /// "earned back by 15 forks": the seals' price in what forks gain by them.
+    /// "earned back by 15 forks": the seals' price in what forks gain by them, and whether there were so many.
     fn earned_back(&self, model: Option<&CostModel>) -> Option<String> {
         let after = self.forks_after_seal.mean_us?;
         let before = self.forks_before_seal.mean_us.or_else(|| self.plain_estimate(model))?;
-        earned_back(self.seal_seconds * 1e6, before - after)
+        earned_back(self.seal_seconds * 1e6, before - after, self.forks_after_seal.count)
     }
 
     /// "3 ranges refused: 2 locked, 1 dont_fork".
@@ -241,10 +241,11 @@ fn forks(count: u64) -> String {
     if count == 1 { "1 fork".into() } else { format!("{count} forks") }
 }
 
-/// The same, by the price and a fork's gain in microseconds.
-fn earned_back(price: f64, gain: f64) -> Option<String> {
+/// The same, by the price and a fork's gain in microseconds, and the number of forks.
+fn earned_back(price: f64, gain: f64, count: u64) -> Option<String> {
     match (price / gain).ceil() {
         _ if gain <= 0.0 => Some("forks gain nothing by it".into()),
+        number if number > count as f64 => Some(format!("not earned back, which takes {}", forks(number as u64))),
         number if number.is_finite() => Some(format!("earned back by {}", forks(number as u64))),
         _ => None,
     }
@@ -317,8 +318,9 @@ mod tests {
 
     #[test]
     fn a_seals_price_is_told_in_forks() {
-        assert_eq!(earned_back(310_000.0, 21_000.0).as_deref(), Some("earned back by 15 forks"));
-        assert_eq!(earned_back(10.0, 21_000.0).as_deref(), Some("earned back by 1 fork"));
-        assert_eq!(earned_back(10.0, -1.0).as_deref(), Some("forks gain nothing by it"));
+        assert_eq!(earned_back(310_000.0, 21_000.0, 15).as_deref(), Some("earned back by 15 forks"));
+        assert_eq!(earned_back(10.0, 21_000.0, 1).as_deref(), Some("earned back by 1 fork"));
+        assert_eq!(earned_back(310_000.0, 21_000.0, 14).as_deref(), Some("not earned back, which takes 15 forks"));
+        assert_eq!(earned_back(10.0, -1.0, 3).as_deref(), Some("forks gain nothing by it"));
     }
 }

@@ -113,6 +113,11 @@ pub struct CloneArgs {
 }
 
 /// List templates
+///
+/// PROCESS is the template's number. READY says where it waits (before main, where it called, in an interpreter), or
+/// that it is stopped, silent (doesn't answer) or strange (is none of flashfork's). RUNNING and MADE count its clones;
+/// behind a slash MADE says how many there may be. SEALED is the memory that clones share with it at no cost. CHANGED
+/// counts files of its code that have changed since: clones run the old ones, until the template is made anew.
 #[derive(Args)]
 #[command(after_help = "Example: flashfork ls")]
 pub struct LsArgs {
