@@ -82,7 +82,8 @@ pub(super) fn shares(file: &Path) -> Result<Vec<(String, f64)>, BenchError> {
     Ok(shares)
 }
 
-/// Lines such as `    12.34%  [k] copy_present_ptes`.
+/// Lines such as `    12.34%  [k] copy_present_ptes`. Functions of one name, such as those that a compiler makes of one
+/// with type parameters, are one function.
 fn parse(report: &str) -> Vec<(String, f64)> {
     let line = |line: &str| {
         let (percent, symbol) = line.trim().split_once('%')?;
@@ -90,7 +91,15 @@ fn parse(report: &str) -> Vec<(String, f64)> {
         // Some versions add columns of their own behind the name.
         Some((symbol.trim().split("  ").next()?.to_owned(), share))
     };
-    report.lines().filter_map(line).collect()
+    let mut all: Vec<(String, f64)> = Vec::new();
+    for (symbol, share) in report.lines().filter_map(line) {
+        match all.iter_mut().find(|(known, _)| *known == symbol) {
+            Some((_, sum)) => *sum += share,
+            None => all.push((symbol, share)),
+        }
+    }
+    all.sort_by(|a, b| b.1.total_cmp(&a.1));
+    all
 }
 
 #[cfg(test)]
@@ -105,6 +114,14 @@ mod tests {
             assert!(symbol == known && (share - value).abs() < 1e-9, "{symbol} {share}");
         }
         assert!(parse("# no samples\n").is_empty());
+    }
+
+    #[test]
+    fn functions_of_one_name_are_one() {
+        let report = "    40.00%  [k] clear_page\n    30.00%  [.] branch\n    20.00%  [.] branch\n";
+        let shares = parse(report);
+        let [(first, half), (second, _)] = &shares[..] else { panic!("{shares:?}") };
+        assert!(first == "[.] branch" && (half - 0.5).abs() < 1e-9 && second == "[k] clear_page", "{shares:?}");
     }
 
     #[test]
