@@ -49,6 +49,7 @@ pub mod stats;
 pub mod survey;
 mod sys;
 pub mod threads;
+mod valgrind;
 
 pub use outcome::{Error, Outcome, Pages, Step};
 pub use proc::vma::MEMFD_PREFIX;

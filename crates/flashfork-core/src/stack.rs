@@ -10,6 +10,7 @@ use crate::apart::Apart;
 use crate::scratch;
 use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
+use crate::valgrind;
 use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -123,7 +124,8 @@ unsafe fn run_on<T, F: FnOnce() -> T>(top: usize, f: F) -> T {
 ///
 /// The kernel sets `*alive` to 0 and wakes whoever waits there when the task no longer uses memory
 /// (`CLONE_CHILD_CLEARTID`). The task has the caller's thread pointer: nothing in `f` may use thread-local storage.
-/// `EAGAIN` where it would be the first of another namespace of processes.
+/// `EAGAIN` where it would be the first of another namespace of processes; `ENOSYS` under valgrind, which makes no such
+/// tasks, and would end the program for one.
 ///
 /// # Safety
 /// `top` is the upper end of a writable mapping large enough for `f`, used by nobody else while the task lives. `arg`
@@ -141,6 +143,9 @@ pub unsafe fn clone_on(
     // A thread goes nowhere else: the kernel refuses to make one then.
     if flags & CLONE_THREAD == 0 && sys::children_go_elsewhere() {
         return Err(Errno::EAGAIN);
+    }
+    if valgrind::runs_this() {
+        return Err(Errno::ENOSYS);
     }
     alive.store(1, SeqCst);
     let result: isize;
