@@ -92,7 +92,11 @@ fn an_empty_variable_is_none() {
 #[test]
 fn exit_codes_are_passed_on() {
     run().args(["--", "sh", "-c", "exit 7"]).assert().code(7);
-    run().args(["--", "sh", "-c", "kill -9 $$"]).assert().code(137);
+    run().args(["--", "sh", "-c", "kill -9 $$"]).assert().interrupted();
+    // What a shell goes by, which would not end a loop for a command that ends with 130.
+    let mut shell = Command::new("sh");
+    let script = "\"$0\" run -- sh -c 'kill -INT $$'; echo $?";
+    shell.args(["-c", script]).arg(exe()).env_remove("LD_PRELOAD").assert().stdout("130\n");
     run().args(["--", "/nonexistent/program"]).assert().code(127).stderr(contains("/nonexistent/program"));
     run().args(["--", "no-such-program"]).assert().code(127).stderr(contains("not found in PATH"));
     run().args(["--", "/etc/passwd"]).assert().code(126).stderr(contains("Permission denied"));
@@ -512,6 +516,32 @@ fn a_program_of_gcc_with_address_sanitizer_runs_and_finds_errors() {
     run().args(["--", program]).env("ASAN_OPTIONS", "detect_leaks=0:exitcode=0").assert().success().stderr("");
     let found = run().args(["--", program, "x"]).env("ASAN_OPTIONS", "exitcode=42").assert();
     found.code(42).stdout(contains("exitcode=42")).stderr(contains("heap-buffer-overflow"));
+}
+
+#[test]
+fn a_fork_with_a_terminal_counts() {
+    let script = "
+import os
+for fork in os.fork, os.forkpty, os.forkpty:
+    made = fork()
+    pid = made if fork is os.fork else made[0]
+    pid or os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+";
+    let report = report(run().args(["--engine", "seal"]), &["/usr/bin/python3", "-c", script]);
+    let count = |forks: &str| report[forks]["count"].as_u64().unwrap();
+    assert_eq!(count("plain_forks") + count("forks_after_seal"), 3, "{report}");
+}
+
+#[test]
+fn a_program_under_valgrind_forks_as_ever() {
+    let forks =
+        "my $x = 'x' x 50_000_000; for (1 .. 3) { exit 3 unless my $pid = fork; waitpid $pid, 0; print $? >> 8 }";
+    for threads in [&[][..], &["--threads"]] {
+        let mut run = run();
+        run.args(["--engine", "seal"]).args(threads).args(["--", "valgrind", "--tool=none", "-q"]);
+        run.args(["/usr/bin/perl", "-e", forks]).assert().success().stdout("333").stderr("");
+    }
 }
 
 #[test]

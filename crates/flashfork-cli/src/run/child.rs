@@ -12,28 +12,17 @@ use rustix::process::{
 };
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 /// What came of it.
 pub enum Outcome {
-    /// It ran.
-    Ended(Ended),
+    /// It ran, and ended so.
+    Ended(ExitStatus),
     /// It could not be started: the exit code a shell would give, and why.
     NotStarted { code: u8, why: String },
-}
-
-/// How the program ended.
-pub struct Ended(ExitStatus);
-
-impl Ended {
-    /// The exit code a shell would give: the program's own, or 128 plus the signal.
-    pub fn code(&self) -> u8 {
-        let code = self.0.code().or(self.0.signal().map(|s| 128 + s));
-        code.and_then(|c| u8::try_from(c).ok()).unwrap_or(1)
-    }
 }
 
 /// Signals that the program gets in place of this command.
@@ -84,7 +73,7 @@ pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
             pass_on(&info, pid);
         }
         if ended {
-            return child.wait().map(|status| Outcome::Ended(Ended(status))).map_err(unable("wait for"));
+            return child.wait().map(Outcome::Ended).map_err(unable("wait for"));
         }
         if changed {
             stop_with(pid);

@@ -4,6 +4,7 @@ mod child;
 mod report;
 mod shared;
 
+use crate::warm::caller;
 use clap::{Args, ValueEnum};
 use flashfork_core::environment;
 use flashfork_terminal::CliError;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 #[command(override_usage = "flashfork run [OPTIONS] [--] <COMMAND>...")]
 #[command(after_help = "Example: flashfork run --report forks.json -- python3 server.py
 
-Exit code: the program's own, 128 plus the signal that ended it, 127 when it was not found, 126 when it could not be run, 1 when flashfork itself failed, 2 for wrong usage.")]
+Exit code: the program's own; a signal that ends the program ends the command. 127 when it was not found, 126 when it could not be run, 1 when flashfork itself failed, 2 for wrong usage.")]
 pub struct RunArgs {
     /// How clones are made
     #[arg(long, value_enum, default_value_t, env = environment::ENGINE.name(), hide_env_values = true)]
@@ -118,8 +119,8 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
             return Ok(ExitCode::from(code));
         }
     };
-    let Some(stats) = stats else { return Ok(ExitCode::from(ended.code())) };
-    let report = report::Report::new(engine, &args.command, ended.code(), stats.get());
+    let Some(stats) = stats else { return Ok(ExitCode::from(caller::end_as(ended))) };
+    let report = report::Report::new(engine, &args.command, caller::exit_code(ended), stats.get());
     if let Some(place) = place {
         let written = place.write(|file| {
             serde_json::to_writer_pretty(&mut *file, &report)?;
@@ -132,7 +133,7 @@ pub fn main(args: &RunArgs) -> Result<ExitCode, CliError> {
     if args.summary || (std::io::stderr().is_terminal() && !args.quiet) {
         eprintln!("flashfork: {}", report.summary(model().as_ref()));
     }
-    Ok(ExitCode::from(ended.code()))
+    Ok(ExitCode::from(caller::end_as(ended)))
 }
 
 /// The caller's, behind the one without which a program that gcc has built with AddressSanitizer refuses to start: its

@@ -9,8 +9,6 @@ use nix::sys::signalfd::SignalFd;
 use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 /// Signals that the clone gets in place of this command; the first ones end a program that hasn't said otherwise.
 const PASSED_ON: [Signal; 13] = [
@@ -30,7 +28,7 @@ const PASSED_ON: [Signal; 13] = [
 ];
 const ENDING: usize = 7;
 
-/// Runs a clone with these arguments to its end. Gives the exit code.
+/// Runs a clone with these arguments to its end. Gives the exit code; a signal that ends the clone ends this process.
 pub fn clone(name: &Name, arguments: &[OsString]) -> Result<u8, CliError> {
     let names = super::names()?.ok_or_else(|| Error::Nobody(name.clone()))?;
     let template = Template::named(&names, name.clone());
@@ -89,7 +87,7 @@ impl Running {
                 match news {
                     News::Started { .. } => let_go_of_streams(),
                     News::Changed(files) => flashfork_terminal::output::complain(&CliError::Unable(files.to_string())),
-                    News::Ended(status) => return Ok(exit_code(status)),
+                    News::Ended(status) => return Ok(caller::end_as(status)),
                 }
             }
             if signalled {
@@ -130,10 +128,4 @@ fn let_go_of_streams() {
             unsafe { libc::dup2(null.as_raw_fd(), stream) };
         }
     }
-}
-
-/// What a shell would make of it.
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or(status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

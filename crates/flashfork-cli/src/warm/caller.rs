@@ -3,6 +3,8 @@
 use flashfork_terminal::CliError;
 use nix::sys::signal::{SigSet, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// `si_code` of a signal from the kernel: that of a terminal goes to the whole group in front.
@@ -67,6 +69,31 @@ pub fn end_by(signal: Signal) -> ! {
     let _ = raise(signal);
     let _ = set.thread_unblock();
     std::process::exit(128 + signal as i32)
+}
+
+/// Ends this process by the signal that has ended a program, if one has: a shell, make or xargs go on after a command
+/// that ends with 130, and not after one that SIGINT has ended. Otherwise, and where the signal does nothing because this
+/// is the first process of a container, gives the exit code: the program's own, or 128 plus the signal.
+pub fn end_as(status: ExitStatus) -> u8 {
+    if let Some(signal) = status.signal() {
+        // SAFETY: numbers, and a set on the stack; nothing else runs in this process that a signal could disturb.
+        unsafe {
+            // The program's core is the one that was to be dumped. No failure of these does more than keep this process.
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+            libc::signal(signal, libc::SIG_DFL);
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigaddset(&mut set, signal);
+            libc::raise(signal);
+            libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        }
+    }
+    exit_code(status)
+}
+
+/// What a shell makes of it: a program's exit code, or 128 plus the signal that ended it.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
 /// The mask for new files.

@@ -102,7 +102,7 @@ impl FromStr for Ready {
 #[command(override_usage = "flashfork clone <NAME> [--] [ARGS]...")]
 #[command(after_help = "Example: flashfork clone py script.py --verbose < input > output
 
-Exit code: the clone's own, 128 plus the signal that ended it, 1 when there is no clone (one line says why), 2 for wrong usage.")]
+Exit code: the clone's own; a signal that ends the clone ends the command. 1 when there is no clone (one line says why), 2 for wrong usage.")]
 pub struct CloneArgs {
     /// The template
     #[arg(add = ArgValueCandidates::new(candidates))]

@@ -2,16 +2,23 @@
 
 use crate::place::{Place, kill, line, signal, state, stderr, stdout, until};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
 #[test]
 fn exit_codes_are_the_clones_own() {
     let place = Place::new();
     place.warm_shell();
-    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -9 $$", 137), ("kill -SEGV $$", 139)]
-    {
+    for (script, code, signal) in [
+        ("exit 0", Some(0), None),
+        ("exit 7", Some(7), None),
+        ("exit 255", Some(255), None),
+        ("kill -9 $$", None, Some(libc::SIGKILL)),
+        ("kill -SEGV $$", None, Some(libc::SIGSEGV)),
+    ] {
         let output = place.shell(script).output().unwrap();
-        assert_eq!((output.status.code(), stderr(&output)), (Some(code), ""), "{script}");
+        assert_eq!((output.status.code(), output.status.signal(), stderr(&output)), (code, signal, ""), "{script}");
+        assert!(!output.status.core_dumped(), "the clone's core is its own");
     }
 }
 
@@ -88,7 +95,7 @@ fn a_removed_template_goes_when_its_last_clone_has_ended() {
     // Its name is free again at once.
     place.warm_shell();
     signal(&command, libc::SIGTERM);
-    assert_eq!(command.wait_with_output().unwrap().status.code(), Some(143));
+    assert_eq!(command.wait_with_output().unwrap().status.signal(), Some(libc::SIGTERM));
     until("the old template ends", || state(pid).is_none());
     assert_eq!(place.list().len(), 1, "which leaves the new one its name");
 }

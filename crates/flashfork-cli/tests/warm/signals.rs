@@ -2,6 +2,7 @@
 
 use crate::place::{Place, signal, state, stdout, until};
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
 
 /// A clone of the shell that says `ready` and its number, then what it gets.
@@ -39,13 +40,13 @@ fn signals_to_the_command_reach_the_clone() {
 }
 
 #[test]
-fn a_signal_that_ends_the_clone_is_its_exit_code() {
+fn a_signal_that_ends_the_clone_ends_the_command() {
     let place = Place::new();
     place.warm_shell();
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         let (mut command, _output, clone) = trapping(&place, "echo $$; exec sleep 1000");
         signal(&command, number);
-        assert_eq!(command.wait().unwrap().code(), Some(128 + number));
+        assert_eq!(command.wait().unwrap().signal(), Some(number));
         assert_eq!(state(clone), None);
     }
 }
@@ -94,7 +95,7 @@ fn a_clone_that_others_stop_and_continue_takes_its_command_along() {
     crate::place::kill(clone, libc::SIGSTOP);
     until("both are stopped", || state(pid) == Some('T') && state(clone) == Some('T'));
     crate::place::kill(clone, libc::SIGKILL);
-    assert_eq!(command.wait().unwrap().code(), Some(137), "a stopped command ends with its clone");
+    assert_eq!(command.wait().unwrap().signal(), Some(libc::SIGKILL), "a stopped command ends with its clone");
 }
 
 /// A clone that is continued from outside gets the signal once, not again from its command.
