@@ -1,7 +1,7 @@
 //! Processes: identity, limits, children, tracing.
 
 use super::files::readlink;
-use super::raw::{Result, syscall0, syscall1, syscall2, syscall4, syscall5};
+use super::raw::{Result, syscall0, syscall1, syscall2, syscall3, syscall4, syscall5};
 use linux_raw_sys::general as k;
 use linux_raw_sys::prctl as p;
 use syscalls::{Errno, Sysno};
@@ -73,6 +73,26 @@ pub fn setrlimit(resource: u32, limits: [u64; 2]) -> Result<()> {
 }
 
 pub const RLIMIT_FSIZE: u32 = k::RLIMIT_FSIZE;
+
+/// Whether the calling thread runs before all ordinary ones (`sched(7)`, `SCHED_FIFO` or `SCHED_RR`) and the kernel ends
+/// its process when it has done so for longer than `RLIMIT_RTTIME` without a sleep.
+pub fn real_time_is_limited() -> bool {
+    // SAFETY: takes numbers.
+    let policy =
+        unsafe { syscall1(Sysno::sched_getscheduler, 0) }.map_or(0, |policy| policy as u32 & !k::SCHED_RESET_ON_FORK);
+    matches!(policy, k::SCHED_FIFO | k::SCHED_RR)
+        && getrlimit(k::RLIMIT_RTTIME).is_ok_and(|limits| limits != [k::RLIM64_INFINITY as u64; 2])
+}
+
+/// Has the calling thread, one of the engine's, run as ordinary ones do where its time before them is limited.
+pub fn leave_limited_real_time() -> Result<()> {
+    if !real_time_is_limited() {
+        return Ok(());
+    }
+    let priority = 0u32;
+    // SAFETY: the kernel reads one struct sched_param, a number.
+    unsafe { syscall3(Sysno::sched_setscheduler, 0, k::SCHED_NORMAL as usize, &raw const priority as usize) }.map(drop)
+}
 
 /// Page faults of this process that needed no disk (`getrusage(2)`, `ru_minflt`).
 pub fn minor_faults() -> u64 {

@@ -60,7 +60,7 @@ where
 
 /// Runs a piece of the engine's work where nobody else uses this memory: by a thread whose table begins as a copy of
 /// the program's and is nobody else's from then on, whoever may use that. Where no thread is to be had it is done here,
-/// as long as nobody is known who shares the table.
+/// as long as nobody is known who shares the table, and the kernel doesn't end the program for the time that it takes.
 fn in_own_table<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
 where
     F: FnOnce(&mut Arena) -> Result<Outcome, Error>,
@@ -73,6 +73,7 @@ where
         // SAFETY: this part of the arena's stack is for this thread alone: who waits for it uses the part above.
         unsafe {
             errand::run_on(top, Who::ThreadWithCopy, || {
+                sys::leave_limited_real_time()?;
                 if let Some(f) = f.take() {
                     outcome = f(arena);
                 }
@@ -81,7 +82,7 @@ where
         }
     };
     match (done, f) {
-        (Err(_), Some(f)) if !table::may_be_shared() => f(arena),
+        (Err(_), Some(f)) if !table::may_be_shared() && !sys::real_time_is_limited() => f(arena),
         (Err(e), Some(_)) => Err(Error::System(Step::Helper, e)),
         _ => outcome,
     }

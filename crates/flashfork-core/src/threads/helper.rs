@@ -217,5 +217,6 @@ fn prepare(pid: i32, thread: i32) -> Result<i32> {
     sys::expect_children()?;
     sys::leave_descriptors()?;
     lift_limit();
+    sys::leave_limited_real_time()?;
     sys::pidfd_open(pid, thread)
 }
