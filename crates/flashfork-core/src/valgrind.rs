@@ -5,8 +5,8 @@ use core::arch::asm;
 /// `VG_USERREQ__RUNNING_ON_VALGRIND` of valgrind.h.
 const RUNNING_ON_VALGRIND: u64 = 0x1001;
 
-/// The processor is told to turn a register once round and to swap another with itself, which is nothing; valgrind takes
-/// that for a question, and puts its answer into `rdx`.
+/// The processor is told to turn a register once round and to swap another with itself, which is nothing; valgrind
+/// takes that for a question, and puts its answer into `rdx`.
 pub fn runs_this() -> bool {
     let question = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
     let mut answer = 0_u64;

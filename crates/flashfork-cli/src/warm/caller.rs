@@ -72,13 +72,13 @@ pub fn end_by(signal: Signal) -> ! {
 }
 
 /// Ends this process by the signal that has ended a program, if one has: a shell, make or xargs go on after a command
-/// that ends with 130, and not after one that SIGINT has ended. Otherwise, and where the signal does nothing because this
-/// is the first process of a container, gives the exit code: the program's own, or 128 plus the signal.
+/// that ends with 130, and not after one that SIGINT has ended. Otherwise, and where the signal does nothing because
+/// this is the first process of a container, gives the exit code: the program's own, or 128 plus the signal.
 pub fn end_as(status: ExitStatus) -> u8 {
     if let Some(signal) = status.signal() {
         // SAFETY: numbers, and a set on the stack; nothing else runs in this process that a signal could disturb.
         unsafe {
-            // The program's core is the one that was to be dumped. No failure of these does more than keep this process.
+            // The program's core is the one that was to be dumped. A failure of these does no more than keep this.
             libc::prctl(libc::PR_SET_DUMPABLE, 0);
             libc::signal(signal, libc::SIG_DFL);
             let mut set: libc::sigset_t = std::mem::zeroed();

@@ -74,8 +74,8 @@ pub fn setrlimit(resource: u32, limits: [u64; 2]) -> Result<()> {
 
 pub const RLIMIT_FSIZE: u32 = k::RLIMIT_FSIZE;
 
-/// Whether the calling thread runs before all ordinary ones (`sched(7)`, `SCHED_FIFO` or `SCHED_RR`) and the kernel ends
-/// its process when it has done so for longer than `RLIMIT_RTTIME` without a sleep.
+/// Whether the calling thread runs before all ordinary ones (`sched(7)`, `SCHED_FIFO` or `SCHED_RR`) and the kernel
+/// ends its process when it has done so for longer than `RLIMIT_RTTIME` without a sleep.
 pub fn real_time_is_limited() -> bool {
     // SAFETY: takes numbers.
     let policy =
