@@ -13,8 +13,12 @@ use std::os::fd::AsFd;
 
 /// Says that the template is ready, and waits until it has its name.
 pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
-    let Ready { init, line, word, files } = ready;
+    let Ready { init, init_process, line, word, files } = ready;
     let Word::Frozen { free, sealed, unsealed, clocks, .. } = word else { return Err(Errno::INVAL.into()) };
+    // Said by the maker, who is the program's.
+    if free[0] < 0 || free[1] <= free[0] || free[1] > MOST {
+        return Err(Errno::RANGE.into());
+    }
     let pid = i32::try_from(std::process::id()).map_err(|_| Errno::RANGE)?;
     let (at, max) = (told.ready_at(), told.max);
     let facts = Facts { pid, at, sealed, unsealed, made: 0, running: 0, max, changed: 0, unwatched: 0 };
@@ -39,6 +43,7 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
     Ok(Keeper {
         told,
         init,
+        init_process,
         line,
         signals,
         inode,
@@ -60,6 +65,9 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         last,
     })
 }
+
+/// The highest number that a process can have (`PID_MAX_LIMIT`).
+const MOST: i32 = 1 << 22;
 
 /// A descriptor for every caller, or as many as can be had.
 fn raise_descriptor_limit() {

@@ -1,6 +1,7 @@
 //! The template's init: the first process of its namespace. It starts the program, makes namespaces for clones, and
 //! waits for everything that ends, clones among it: they are its children.
 
+use crate::namespaces;
 use crate::notes::{Note, What};
 use crate::pool::{self, Space};
 use crate::process;
@@ -17,21 +18,20 @@ const PRELOAD: &str = "LD_PRELOAD";
 
 /// What the program gets beside what is told.
 pub struct Passed {
-    /// The maker's socket, and where the program rings.
-    pub line: OwnedFd,
+    /// Where the program rings.
     pub bell: OwnedFd,
-    /// Whether it gives up its capabilities.
+    /// Whether it has no capabilities.
     pub drops: bool,
     /// Where its output and its errors go, if not where the keeper's does.
     pub output: Option<[OwnedFd; 2]>,
 }
 
-/// Starts it, in the namespaces of a template. Gives its socket.
-pub fn start(told: &Told, passed: Passed) -> std::io::Result<OwnedFd> {
+/// Starts it, in the namespaces of a template. Gives its process and its socket.
+pub fn start(told: &Told, passed: Passed) -> std::io::Result<(i32, OwnedFd)> {
     let number = std::process::id();
     let (ours, theirs) = crate::message::pair()?;
     match process::fork(libc::CLONE_NEWPID | libc::CLONE_NEWNS)? {
-        Some(_) => Ok(ours),
+        Some(pid) => Ok((pid, ours)),
         None => {
             drop(ours);
             let failed = |what, e: &std::io::Error| {
@@ -64,11 +64,14 @@ pub fn start(told: &Told, passed: Passed) -> std::io::Result<OwnedFd> {
 /// processes' numbers (Java's, for example) are no other process's. Gives its process, and a descriptor for that.
 fn begin(told: &Told, passed: Passed, number: u32) -> std::io::Result<(i32, OwnedFd)> {
     std::fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string())?;
-    let Passed { line, bell, drops, output } = passed;
+    let Passed { bell, drops, output } = passed;
     let (mut begun, failed) = std::io::pipe()?;
     let Some(pid) = process::fork(0)? else {
         drop(begun);
-        let e = execute(told, &line, &bell, drops, output);
+        if drops {
+            namespaces::bound_capabilities();
+        }
+        let e = execute(told, &bell, output);
         let errno = e.raw_os_error().unwrap_or(libc::ENOENT);
         // Its other end says that it was nothing.
         let _ = std::io::Write::write_all(&mut { failed }, &errno.to_ne_bytes());
@@ -84,18 +87,16 @@ fn begin(told: &Told, passed: Passed, number: u32) -> std::io::Result<(i32, Owne
 }
 
 /// Becomes the program.
-fn execute(told: &Told, line: &OwnedFd, bell: &OwnedFd, drops: bool, output: Option<[OwnedFd; 2]>) -> std::io::Error {
-    let [line, bell] = [line, bell].map(AsRawFd::as_raw_fd);
-    for fd in [line, bell] {
-        // SAFETY: takes numbers; the program closes them.
-        if let Err(e) = process::check(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }) {
-            return e;
-        }
+fn execute(told: &Told, bell: &OwnedFd, output: Option<[OwnedFd; 2]>) -> std::io::Error {
+    let bell = bell.as_raw_fd();
+    // SAFETY: takes numbers; the program closes it.
+    if let Err(e) = process::check(unsafe { libc::fcntl(bell, libc::F_SETFD, 0) }) {
+        return e;
     }
     let at = if matches!(told.moment, crate::moment::Moment::Itself) { told.at } else { told.ready_at() as u8 };
     let mut command = Command::new(&told.command[0]);
     command.args(&told.command[1..]).env(PRELOAD, &told.preload);
-    command.env(WARM.name(), format!("threads,{line},{bell},{at},{}", u8::from(drops)));
+    command.env(WARM.name(), format!("threads,{bell},{at}"));
     command.stdin(Stdio::null());
     if let Some([output, errors]) = output {
         command.stdout(output).stderr(errors);
@@ -125,10 +126,24 @@ fn run(line: BorrowedFd<'_>) -> ! {
         }
         match Note::receive(line.as_fd()) {
             Ok(Some((Note::Namespace { pid }, _))) => answer(line.as_fd(), pid),
+            Ok(Some((Note::Users, descriptors))) => enter(line.as_fd(), &descriptors),
             Ok(_) => {}
             Err(_) => std::process::exit(0),
         }
     }
+}
+
+/// Goes where the clones will be.
+fn enter(line: BorrowedFd<'_>, descriptors: &[OwnedFd]) {
+    let Some(users) = descriptors.first() else { return };
+    // Who is gone needs no answer.
+    let _ = match namespaces::go_to_users(users) {
+        Ok(()) => Note::Users.send(line, &[]),
+        Err(e) => {
+            let errno = e.raw_os_error().unwrap_or(libc::EIO);
+            Note::Failed { what: What::Namespace, errno }.send(line, &[])
+        }
+    };
 }
 
 fn answer(line: BorrowedFd<'_>, pid: i32) {

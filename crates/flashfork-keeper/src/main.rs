@@ -2,8 +2,9 @@
 //! of the program.
 //!
 //! It makes namespaces ([`namespaces`]), and in them an init ([`init`]) that starts the program, waits for all that
-//! ends there, and makes a namespace for each clone ahead ([`pool`]). When the program is ready ([`moment`], [`warm`])
-//! the maker in its memory is told to stop it (`flashfork_core::forkall`). From then on callers are served
+//! ends there, and makes a namespace for each clone ahead ([`pool`]). When the program is ready ([`moment`], [`warm`]),
+//! and has given up nothing of what it was started with ([`rights`]), it is made to make a maker in its memory, which
+//! stops it (`flashfork_core::forkall`). From then on callers are served
 //! ([`serve`]). All of it ends with the keeper.
 
 mod begin;
@@ -18,6 +19,7 @@ mod notes;
 mod pool;
 mod process;
 mod relay;
+mod rights;
 mod serve;
 mod told;
 mod warm;

@@ -10,17 +10,8 @@ const STILL: &str = "; templates of programs with one thread (without --threads)
 /// keeps its number. Gives whether there is one of users: then the program has no capabilities.
 pub fn enter() -> std::result::Result<bool, String> {
     let user = !may_administer();
-    // SAFETY: asks for numbers.
-    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     if user {
-        unshare(libc::CLONE_NEWUSER).map_err(|e| no_users(&e))?;
-        let map = |file: &str, text: String| {
-            std::fs::write(format!("/proc/self/{file}"), text).map_err(|e| format!("can't write {file}: {e}{STILL}"))
-        };
-        // There is none before Linux 3.19.
-        let _ = std::fs::write("/proc/self/setgroups", "deny");
-        map("uid_map", format!("{uid} {uid} 1"))?;
-        map("gid_map", format!("{gid} {gid} 1"))?;
+        new_users()?;
     }
     unshare(libc::CLONE_NEWNS).map_err(|e| no_others(&e))?;
     // What is mounted elsewhere later comes here, and nothing goes the other way.
@@ -31,10 +22,35 @@ pub fn enter() -> std::result::Result<bool, String> {
     })
     .map_err(|e| no_others(&e))?;
     new_time([0, 0]).map_err(|e| format!("can't have a time namespace (Linux 5.6, CONFIG_TIME_NS): {e}{STILL}"))?;
-    if user {
-        keep_capabilities().map_err(|e| no_others(&e))?;
-    }
     Ok(user)
+}
+
+/// Goes to a new namespace of users, in which this user keeps its number, and is the only one.
+fn new_users() -> std::result::Result<(), String> {
+    // SAFETY: asks for numbers.
+    let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    unshare(libc::CLONE_NEWUSER).map_err(|e| no_users(&e))?;
+    let map = |file: &str, text: String| {
+        std::fs::write(format!("/proc/self/{file}"), text).map_err(|e| format!("can't write {file}: {e}{STILL}"))
+    };
+    // There is none before Linux 3.19.
+    let _ = std::fs::write("/proc/self/setgroups", "deny");
+    map("uid_map", format!("{uid} {uid} 1"))?;
+    map("gid_map", format!("{gid} {gid} 1"))
+}
+
+/// Goes to the namespace of users of a template's clones, below that of the program, which has no capabilities there.
+/// It belongs to the program's user, who so has all of them in this one (user_namespaces(7)): whoever runs in the
+/// program's memory may go there, and finds nothing there but namespaces of clones.
+pub fn enter_that_of_clones() -> std::result::Result<std::fs::File, String> {
+    new_users()?;
+    std::fs::File::open("/proc/self/ns/user").map_err(|e| no_others(&e))
+}
+
+/// Goes to a namespace of users.
+pub fn go_to_users(namespace: &impl std::os::fd::AsRawFd) -> Result<()> {
+    // SAFETY: takes numbers; this process has one thread.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWUSER) })
 }
 
 /// Why there is no user namespace.
@@ -86,22 +102,12 @@ fn may_administer() -> bool {
     effective.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).is_some_and(|set| set >> CAP_SYS_ADMIN & 1 == 1)
 }
 
-/// Lets the shim in the program have them, whose maker needs them: they outlast its exec.
-fn keep_capabilities() -> Result<()> {
-    const VERSION_3: u32 = 0x2008_0522;
-    let (header, mut sets) = ([VERSION_3, 0u32], [0u32; 6]);
-    // SAFETY: a header and three sets of two words each, as the calls have them.
-    unsafe {
-        check(libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) as i32)?;
-        // Effective, permitted, inheritable; then the upper halves.
-        (sets[2], sets[5]) = (sets[1], sets[4]);
-        check(libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) as i32)?;
-        let has = |capability: u32| sets[if capability < 32 { 1 } else { 4 }] >> (capability % 32) & 1 == 1;
-        for capability in (0..64).filter(|capability| has(*capability)) {
-            check(libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, capability, 0, 0))?;
-        }
+/// Has programs that are started from here get no capabilities, whoever they are.
+pub fn bound_capabilities() {
+    for capability in 0..64 {
+        // SAFETY: takes numbers. There are fewer of them.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
     }
-    Ok(())
 }
 
 /// A namespace of time, in which `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` now show these nanoseconds; 0 for what they

@@ -18,6 +18,8 @@ pub enum Note {
     Made { init: i32, pid: i32 },
     /// Init: something failed.
     Failed { what: What, errno: i32 },
+    /// Keeper: go to the clones' namespace of users, for which a descriptor comes with this. Init: it is there.
+    Users,
 }
 
 /// What failed.
@@ -42,6 +44,7 @@ impl Note {
             Note::Namespace { pid } => (3, pid, 0),
             Note::Made { init, pid } => (4, init, pid),
             Note::Failed { what, errno } => (5, what as i32, errno),
+            Note::Users => (6, 0, 0),
         };
         let mut bytes = [0; LEN];
         for (place, number) in bytes.chunks_exact_mut(8).zip([kind, a, b]) {
@@ -63,6 +66,7 @@ impl Note {
                 let all = [What::Proc, What::Program, What::Namespace];
                 Note::Failed { what: all.into_iter().find(|what| *what as i32 == a)?, errno: b }
             }
+            6 => Note::Users,
             _ => return None,
         })
     }
@@ -89,8 +93,8 @@ mod tests {
     fn every_note_comes_back_as_it_was_sent() {
         let failed = Note::Failed { what: What::Program, errno: 2 };
         let waited = Note::Waited { pid: 7, status: 0x7f00 };
-        for note in [Note::Runs { pid: 5 }, waited, Note::Namespace { pid: 9 }, Note::Made { init: 3, pid: 9 }, failed]
-        {
+        let made = Note::Made { init: 3, pid: 9 };
+        for note in [Note::Runs { pid: 5 }, waited, Note::Namespace { pid: 9 }, made, failed, Note::Users] {
             assert_eq!(Note::decode(&note.encode()), Some(note));
         }
         assert_eq!(Note::decode(&[]), None);

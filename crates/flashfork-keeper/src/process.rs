@@ -127,6 +127,12 @@ pub fn next_child() -> Option<(i32, i32)> {
     (pid > 0).then_some((pid, status))
 }
 
+/// The parent of a process.
+pub fn parent_of(pid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
 /// The number that a process has here, by a descriptor for it.
 pub fn number_of(process: &OwnedFd) -> Option<i32> {
     let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_fd().as_raw_fd())).ok()?;
@@ -145,4 +151,18 @@ pub fn has_ended(process: &OwnedFd) -> bool {
     let mut one = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
     rustix::event::poll(&mut one, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))
         .is_ok_and(|count| count == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parent_of_a_process_is_who_has_started_it() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let parent = parent_of(i32::try_from(child.id()).unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(parent, i32::try_from(std::process::id()).ok());
+    }
 }

@@ -27,6 +27,8 @@ const PAUSE: i64 = 50_000_000;
 pub struct Keeper {
     pub told: Told,
     pub init: OwnedFd,
+    /// The init's number.
+    pub init_process: i32,
     pub line: OwnedFd,
     pub signals: OwnedFd,
     pub inode: u64,
@@ -246,6 +248,10 @@ impl Keeper {
         let Some(connection) = self.connections.get_mut(&id) else { return true };
         match (word, descriptors.pop()) {
             (Word::Made { pid: inner }, Some(process)) => {
+                // Signals for the clone go there. The maker is the program's, who may not say where to.
+                if process::number_of(&process).is_some_and(|pid| process::parent_of(pid) != Some(self.init_process)) {
+                    return false;
+                }
                 connection.clone = Some(Clone::new(inner, process, report, leash));
                 self.facts.made += 1;
                 self.facts.running += 1;

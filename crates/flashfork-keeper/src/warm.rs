@@ -8,18 +8,20 @@ use crate::namespaces;
 use crate::notes::{Note, What};
 use crate::process;
 use crate::relay::Relay;
+use crate::rights;
 use crate::told::Told;
-use flashfork_core::forkall::WORDS;
+use flashfork_core::forkall::{Seized, Unfit, WORDS, What as Reason};
 use flashfork_core::never_seal;
 use flashfork_warm::{Order, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Error;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 /// A template that clones can be made of. The program itself has ended.
 pub struct Ready {
-    /// To its init, and to its maker.
+    /// To its init, which is this process, and to its maker.
     pub init: OwnedFd,
+    pub init_process: i32,
     pub line: OwnedFd,
     /// What the maker says of it: a [`Word::Frozen`].
     pub word: Word,
@@ -45,7 +47,6 @@ impl From<String> for Failed {
 pub fn warm(told: &Told) -> Result<Ready, Failed> {
     let system = |e: Error| Failed::Unfit(format!("can't be warmed: {e}"));
     let drops = namespaces::enter().map_err(|why| format!("can't be a template with threads: {why}"))?;
-    let (line, theirs) = message::pair().map_err(|e| system(e.into()))?;
     let (bell, rings) = message::pair().map_err(|e| system(e.into()))?;
     let (relays, output) = match &told.moment {
         Moment::Line(_) => {
@@ -55,13 +56,16 @@ pub fn warm(told: &Told) -> Result<Ready, Failed> {
         }
         _ => (Vec::new(), None),
     };
-    let passed = Passed { line: theirs, bell: rings, drops, output };
-    let init = init::start(told, passed).map_err(|e| Failed::Unfit(no_init(&e)))?;
+    let passed = Passed { bell: rings, drops, output };
+    let (init_process, init) = init::start(told, passed).map_err(|e| Failed::Unfit(no_init(&e)))?;
     let mut warming = Warming {
         told,
         init,
-        line,
+        init_process,
+        drops,
+        entered: false,
         bell: Some(bell),
+        trampoline: None,
         relays,
         process: None,
         program: None,
@@ -79,9 +83,15 @@ fn no_init(e: &Error) -> String {
 struct Warming<'a> {
     told: &'a Told,
     init: OwnedFd,
-    line: OwnedFd,
+    init_process: i32,
+    /// Whether the program has no capabilities.
+    drops: bool,
+    /// Whether the init is where clones will be.
+    entered: bool,
     /// Where the program rings; none when it has let go of that.
     bell: Option<OwnedFd>,
+    /// What the maker is made by: an address in the program's memory.
+    trampoline: Option<usize>,
     relays: Vec<Relay>,
     process: Option<OwnedFd>,
     /// Its number here, and as the init sees it.
@@ -96,7 +106,7 @@ impl Warming<'_> {
             let moment = &self.told.moment;
             let [mut bell, mut output] = [false, false];
             {
-                let mut all = vec![PollFd::new(&self.init, PollFlags::IN), PollFd::new(&self.line, PollFlags::IN)];
+                let mut all = vec![PollFd::new(&self.init, PollFlags::IN)];
                 let bell_at = self.bell.as_ref().map(|fd| {
                     all.push(PollFd::new(fd, PollFlags::IN));
                     all.len() - 1
@@ -111,7 +121,6 @@ impl Warming<'_> {
                 output |= all[relays_at..].iter().any(|fd| !fd.revents().is_empty());
             }
             self.notes()?;
-            self.hear()?;
             if bell && self.rung()? {
                 return Ok(());
             }
@@ -141,6 +150,7 @@ impl Warming<'_> {
                 {
                     return Err(Failed::Ended(status));
                 }
+                Ok(Some((Note::Users, _))) => self.entered = true,
                 Ok(Some((Note::Failed { what, errno }, _))) => return Err(Failed::Unfit(self.no_start(what, errno))),
                 Ok(Some(_)) => {}
                 Err(_) => return Err(Failed::Unfit("can't be warmed: its init has ended".into())),
@@ -163,20 +173,16 @@ impl Warming<'_> {
         format!("can't be a template with threads: {why}")
     }
 
-    /// The maker says nothing before it was told to stop the program; its end is that of the shim.
-    fn hear(&self) -> Result<(), Failed> {
-        match message::receive(self.line.as_fd(), &mut [0; Word::LEN]) {
-            Ok(None) => Ok(()),
-            // The end of the program is told by the init, and more to the point.
-            _ if self.has_ended() => Ok(()),
-            _ => Err(Failed::Unfit("can't be a template with threads: the maker of its clones has ended".into())),
-        }
-    }
-
     fn rung(&mut self) -> Result<bool, Failed> {
         let Some(bell) = &self.bell else { return Ok(false) };
-        match message::receive(bell.as_fd(), &mut [0; 8]) {
+        let mut address = [0; size_of::<usize>()];
+        match message::receive(bell.as_fd(), &mut address) {
             Ok(None) => Ok(false),
+            // The first thing that the shim says.
+            Ok(Some(Received { len, .. })) if len == address.len() => {
+                self.trampoline = Some(usize::from_ne_bytes(address));
+                Ok(false)
+            }
             Ok(Some(Received { len: 1.., .. })) => Ok(true),
             // By the end of the program, or because it closes all descriptors: that is no matter where it needn't ring.
             _ => {
@@ -200,32 +206,66 @@ impl Warming<'_> {
         found
     }
 
-    /// Has the maker stop it.
+    /// Has it make the maker, and the maker stop it.
     fn freeze(mut self) -> Result<Ready, Failed> {
         // It may have rung before its init said that it runs.
         while self.process.is_none() {
-            let mut ready = [PollFd::new(&self.init, PollFlags::IN)];
-            let _ = poll(&mut ready, None);
-            self.notes()?;
+            self.wait_for_notes()?;
         }
         let gone = |_| Failed::Unfit("can't be a template with threads: the maker of its clones has ended".into());
+        let Some(program) = self.program else { return Err(gone(rustix::io::Errno::SRCH)) };
         // The program lets go of its descriptors when it is stopped.
-        let files = self.program.map(Files::of).unwrap_or_default();
-        message::send(self.line.as_fd(), &Order::Freeze.encode(), &[]).map_err(gone)?;
+        let files = Files::of(program);
+        let line = self.make_maker(program).map_err(|u| Failed::Unfit(unfit(u.what as u8, u.number, &u.name)))?;
+        let users = if self.drops { Some(self.enter_that_of_clones()?) } else { None };
+        let users: Vec<_> = users.iter().map(AsFd::as_fd).collect();
+        message::send(line.as_fd(), &Order::Freeze.encode(), &users).map_err(gone)?;
         let mut bytes = [0; Word::LEN];
         let word = loop {
-            let mut ready = [PollFd::new(&self.line, PollFlags::IN)];
+            let mut ready = [PollFd::new(&line, PollFlags::IN)];
             let _ = poll(&mut ready, None);
-            if let Some(Received { len, .. }) = message::receive(self.line.as_fd(), &mut bytes).map_err(gone)? {
+            if let Some(Received { len, .. }) = message::receive(line.as_fd(), &mut bytes).map_err(gone)? {
                 break Word::decode(&bytes[..len]);
             }
         };
         self.relays.iter_mut().for_each(Relay::pass_rest);
         match word {
-            Some(word @ Word::Frozen { .. }) => Ok(Ready { init: self.init, line: self.line, word, files }),
+            Some(word @ Word::Frozen { .. }) => {
+                Ok(Ready { init: self.init, init_process: self.init_process, line, word, files })
+            }
             Some(Word::Unfit { what, number, name }) => Err(Failed::Unfit(unfit(what, number, &name))),
             _ => Err(gone(rustix::io::Errno::PIPE)),
         }
+    }
+
+    fn wait_for_notes(&mut self) -> Result<(), Failed> {
+        let mut ready = [PollFd::new(&self.init, PollFlags::IN)];
+        let _ = poll(&mut ready, None);
+        self.notes()
+    }
+
+    /// Stops the program, by its number here, sees to it that it still is what it was started as, and has it make the
+    /// maker. Gives the maker's socket.
+    fn make_maker(&self, program: i32) -> Result<OwnedFd, Unfit> {
+        let seized = Seized::new(program)?;
+        rights::compare(program, self.init_process, self.drops)?;
+        // The shim wasn't loaded.
+        let trampoline = self.trampoline.ok_or(Unfit::new(Reason::Library, self.inner))?;
+        let line = seized.make_maker(trampoline)?;
+        // SAFETY: a new descriptor, nobody else's.
+        Ok(unsafe { OwnedFd::from_raw_fd(line) })
+    }
+
+    /// This process needs no right over the program any more: it and the init go where the clones will be.
+    fn enter_that_of_clones(&mut self) -> Result<std::fs::File, Failed> {
+        let users = namespaces::enter_that_of_clones()
+            .map_err(|why| Failed::Unfit(format!("can't be a template with threads: {why}")))?;
+        let sent = Note::Users.send(self.init.as_fd(), &[users.as_fd()]);
+        sent.map_err(|_| Failed::Unfit("can't be warmed: its init has ended".into()))?;
+        while !self.entered {
+            self.wait_for_notes()?;
+        }
+        Ok(users)
     }
 }
 
@@ -238,9 +278,9 @@ fn unfit(what: u8, number: i32, name: &[u8]) -> String {
     let name = String::from_utf8_lossy(&name[..end]).replace(char::is_control, "?");
     let (has, cure) =
         WORDS.get(usize::from(what)).copied().unwrap_or(("something that clones can't have", "make it ready earlier"));
-    let writer = usize::from(what) == flashfork_core::forkall::What::Writer as usize;
+    let writer = usize::from(what) == Reason::Writer as usize;
     let row = usize::try_from(number).ok().and_then(|reason| never_seal::TABLE.get(reason)).filter(|_| writer);
-    let system = usize::from(what) == flashfork_core::forkall::What::System as usize;
+    let system = usize::from(what) == Reason::System as usize;
     let about = match (row, name.is_empty()) {
         (Some(row), _) => format!(" ({})", row.what),
         _ if system => format!(" ({})", Error::from_raw_os_error(number)),
@@ -255,7 +295,6 @@ fn unfit(what: u8, number: i32, name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flashfork_core::forkall::What as Reason;
 
     #[test]
     fn what_stands_against_it_is_said_in_words() {

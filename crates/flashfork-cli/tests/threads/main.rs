@@ -10,6 +10,7 @@ mod place;
 mod process;
 mod programs;
 mod refusals;
+mod rights;
 mod runtimes;
 mod threads;
 mod torture;

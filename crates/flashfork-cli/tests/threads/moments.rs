@@ -174,3 +174,49 @@ int main(void) {
     let clone = program.place.run(&["clone", "t"]);
     assert_eq!((stdout(&clone), stderr(&clone)), ("27 /usr 5 77 99\n", ""));
 }
+
+/// The main thread waits in each of them when the program is stopped, first for its maker to be made and then for good.
+const MAIN_WAITS: &str = r#"
+static int p[2], s[2]; static sem_t sem; static pthread_t first; static const char *go;
+static void *other(void *x) {
+    while (access(go, F_OK)) usleep(20000);
+    write(p[1], "x", 1); write(s[1], "x", 1); sem_post(&sem); pthread_kill(first, SIGUSR1); return 0;
+}
+int main(int argc, char **argv) {
+    go = argv[1]; first = pthread_self(); pipe(p); socketpair(AF_UNIX, SOCK_STREAM, 0, s); sem_init(&sem, 0, 0);
+    sigset_t usr1; sigemptyset(&usr1); sigaddset(&usr1, SIGUSR1); pthread_sigmask(SIG_BLOCK, &usr1, 0);
+    struct timespec late = {time(0) + 1000, 0}, span = {1000, 0}; struct timeval wait = {1000, 0};
+    setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+    int set = epoll_create1(0); struct epoll_event e = {EPOLLIN, {0}}; epoll_ctl(set, EPOLL_CTL_ADD, p[0], &e);
+    struct pollfd fd = {p[0], POLLIN, 0}; fd_set all; FD_ZERO(&all); FD_SET(p[0], &all); char byte;
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    int done = -2; errno = 0;
+    switch (atoi(argv[2])) {
+        case 0: done = poll(&fd, 1, 1000000); break;
+        case 1: done = epoll_wait(set, &e, 1, 1000000); break;
+        case 2: done = select(p[0] + 1, &all, 0, 0, &wait); break;
+        case 3: done = sem_timedwait(&sem, &late) + 1; break;
+        case 4: done = sigtimedwait(&usr1, 0, &span) == SIGUSR1; break;
+        case 5: done = recv(s[0], &byte, 1, 0); break;
+        case 6: done = read(p[0], &byte, 1); break;
+    }
+    printf("%d %s\n", done, strerror(errno)); pthread_join(t, 0); return 0;
+}
+"#;
+
+#[test]
+fn a_call_in_which_the_main_thread_waits_is_made_again() {
+    let program = Program::new(MAIN_WAITS);
+    let go = program.place.path().join("go");
+    for call in 0..7 {
+        let _ = std::fs::remove_file(&go);
+        let mut warm =
+            program.place.flashfork(&["warm", "--threads", "--unfinished", "--ready", "idle:0.1", "t", "--"]);
+        let warm = warm.arg(program.path()).arg(&go).arg(call.to_string()).output().unwrap();
+        assert!(warm.status.success(), "{call}: {}", stderr(&warm));
+        std::fs::write(&go, "").unwrap();
+        let clone = program.place.run(&["clone", "t"]);
+        assert_eq!((stdout(&clone), stderr(&clone)), ("1 Success\n", ""), "{call}");
+        program.place.run(&["rm", "t"]);
+    }
+}

@@ -1,6 +1,7 @@
 //! Users without any right of their own, and systems that don't let them make namespaces.
 
 use crate::place::{Place, line, state, stderr, stdout, until};
+use crate::rights;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -74,8 +75,13 @@ impl Other {
     }
 
     fn warm(&self) -> Output {
-        let program = self.place.path().join("program");
-        self.run(&["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.to_str().unwrap()])
+        self.warm_of("program").output().unwrap()
+    }
+
+    /// A template `t` of another program that is here.
+    fn warm_of(&self, name: &str) -> Command {
+        let program = self.place.path().join(name);
+        self.command(&["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.to_str().unwrap()])
     }
 }
 
@@ -125,4 +131,47 @@ fn nothing_of_an_ordinary_users_template_is_left() {
     let init: i32 = init.split_whitespace().next().unwrap().parse().unwrap();
     crate::place::kill(keeper, libc::SIGKILL);
     until("its init is gone", || state(init).is_none());
+}
+
+/// Who takes it over could use whatever runs in its memory.
+#[test]
+fn nothing_in_the_memory_of_an_ordinary_users_program_has_capabilities() {
+    let Some(other) = Other::new() else { return };
+    let program = other.place.program(
+        "waits",
+        "#include <unistd.h>\nint flashfork_ready(int *, char ***) __attribute__((weak));
+int main(int argc, char **argv) { while (access(argv[1], F_OK)) usleep(1000); flashfork_ready(&argc, &argv); }",
+    );
+    let go = other.place.path().join("go");
+    let mut warm = other.warm_of("waits").arg(&go).stdout(Stdio::null()).spawn().unwrap();
+    until("it runs", || rights::running(&program).is_some());
+    let all = rights::of_one_memory(rights::running(&program).unwrap());
+    let none = |rights: &rights::Rights| rights.capabilities.iter().all(|set| set.bytes().all(|digit| digit == b'0'));
+    assert!(all.iter().all(none), "{all:?}");
+    std::fs::write(&go, "").unwrap();
+    assert!(warm.wait().unwrap().success());
+    assert_eq!(stderr(&other.run(&["clone", "t"])), "");
+}
+
+/// It has forbidden that others look at it, and its clones forbid it, too.
+#[test]
+fn a_program_that_may_not_be_looked_at_is_cloned() {
+    let Some(other) = Other::new() else { return };
+    other.place.program(
+        "hides",
+        "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/prctl.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
+static void *waits(void *x) { for (;;) pause(); }
+int main(int argc, char **argv) {
+    prctl(PR_SET_DUMPABLE, 0); pthread_t t; pthread_create(&t, 0, waits, 0); int p[2]; pipe(p); FILE *f = tmpfile(); fputs(\"x\", f); fflush(f);
+    flashfork_ready(&argc, &argv);
+    printf(\"%d %d\\n\", prctl(PR_GET_DUMPABLE), (int)write(p[1], \"x\", 1)); return 0;
+}",
+    );
+    let warm = other.warm_of("hides").output().unwrap();
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    for _ in 0..2 {
+        let clone = other.run(&["clone", "t"]);
+        assert_eq!((stdout(&clone), stderr(&clone)), ("0 1\n", ""));
+    }
 }

@@ -1,4 +1,5 @@
-//! What clones could not be given, because they are forked from the maker, and all their threads from one.
+//! What clones could not be given, because they are forked from the maker, which the main thread has made, and all
+//! their threads from one. What the program must have kept since it was started its keeper looks at.
 
 use super::frozen::Frozen;
 use super::raw::call;
@@ -7,49 +8,29 @@ use crate::proc::text::{ProcPath, decimal, read_file, words};
 use crate::state::STATE;
 use crate::sys::{self, Result};
 use crate::threads::alone;
-use crate::threads::status::Condition;
 use syscalls::Sysno;
 
 /// Namespaces in which a process, or a thread, may be by itself.
 const NAMESPACES: [&[u8]; 7] = [b"mnt", b"net", b"pid_for_children", b"user", b"uts", b"ipc", b"time_for_children"];
 
-/// Lines of /proc/PID/status that all threads must have alike, and the maker; and those of capabilities.
+/// Lines of /proc/PID/status that all threads must have alike; and those of capabilities.
 const CREDENTIALS: [&[u8]; 4] = [b"Uid:", b"Gid:", b"Groups:", b"NoNewPrivs:"];
 const CAPABILITIES: [&[u8]; 4] = [b"CapInh:", b"CapPrm:", b"CapEff:", b"CapAmb:"];
 /// What a program that it starts may get; no thread gets back what it has given up of that.
 const BOUNDS: &[u8] = b"CapBnd:";
 const FILTER: &[u8] = b"Seccomp:";
 
-/// Before the program is stopped: whether it is still the one that made the maker.
-pub fn before(frozen: &Frozen) -> core::result::Result<(), Unfit> {
-    if Condition::of(frozen.pid, frozen.pid) == Condition::Ended {
-        // Its threads run on, perhaps.
-        return Err(Unfit::new(What::MainEnded, frozen.pid));
-    }
-    if sys::same_memory(sys::getpid(), frozen.pid) { Ok(()) } else { Err(Unfit::new(What::Replaced, frozen.pid)) }
-}
-
 /// With all threads stopped.
 pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
-    let (pid, me) = (frozen.pid, sys::getpid());
+    let pid = frozen.pid;
     if STATE.anybody_inside() {
         return Err(Unfit::new(What::Inside, 0));
     }
     if alone::is_shared(&mut frozen.list, |other| other != pid) {
         return Err(Unfit::new(What::SharedMemory, 0));
     }
-    if !same_place(pid, me)? {
-        return Err(Unfit::new(What::Namespace, pid));
-    }
-    let Frozen { threads, count, text, small, list, .. } = frozen;
-    let own = read_file(c"/proc/thread-self/status", list)?;
+    let Frozen { threads, count, text, small, .. } = frozen;
     let main = read_file(ProcPath::of(pid).push(b"/status").as_c(), small)?;
-    if line(main, FILTER) != line(own, FILTER) {
-        return Err(Unfit::new(What::Filter, pid));
-    }
-    if CREDENTIALS.iter().any(|key| line(main, key) != line(own, key)) || !has_rights_to_give(main, own) {
-        return Err(Unfit::new(What::Credentials, pid));
-    }
     for thread in &threads[..*count] {
         let tid = thread.tid;
         let place = || ProcPath::of(pid).push(b"/task/").number(tid);
@@ -90,13 +71,6 @@ fn shares(one: i32, other: i32, what: usize) -> bool {
 /// What stands behind a key, to the end of its line.
 pub fn line<'a>(status: &'a [u8], key: &[u8]) -> &'a [u8] {
     status.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(key)).unwrap_or(b"")
-}
-
-/// Whether the program has no capabilities, which every thread of a clone can give up, or those that the maker has; in
-/// either case within the maker's bounds.
-fn has_rights_to_give(main: &[u8], own: &[u8]) -> bool {
-    let same = |key: &&[u8]| line(main, key) == line(own, key);
-    same(&BOUNDS) && (has_none(main) || CAPABILITIES.iter().all(same))
 }
 
 fn has_none(status: &[u8]) -> bool {

@@ -1,16 +1,12 @@
-//! What a thread has that only it can ask, and clones have from the maker: it must have the same. And a sandbox, which
-//! the maker is not in.
+//! What a thread has that only it can ask, and clones have from the maker: it must have the same. And a sandbox, in
+//! which the maker could not do its work.
 
 use super::frozen::Frozen;
 use super::inject::inject;
-use super::raw::{at, call};
-use super::thread::{STACK, drop_capabilities};
+use super::raw::call;
 use super::unfit::{Unfit, What};
 use crate::proc::text::{ProcPath, read_file};
-use crate::scratch;
-use crate::sys::{self, Result};
-use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use linux_raw_sys::general as k;
+use crate::sys;
 use syscalls::Sysno;
 
 /// What is asked, and how. The kernel answers by what it returns, or where the question says so.
@@ -36,7 +32,6 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     let Frozen { threads, count, answers, small, list, pid, .. } = frozen;
     let cgroups = read_file(c"/proc/thread-self/cgroup", list)?;
     let answer = answers.as_mut_ptr();
-    let outsider = Outsider::start()?;
     // SAFETY: takes numbers.
     let nice = 20 - unsafe { call(Sysno::getpriority, [0, 0])? } as i32;
     for thread in &threads[..*count] {
@@ -63,64 +58,22 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         if read_file(place.as_c(), small)? != cgroups {
             return Err(Unfit::named(What::Attribute, thread.tid, b"cgroup"));
         }
-        // A Landlock domain keeps who is in it from looking at who is not, whatever else it forbids.
-        let [own, other] = [thread.tid, outsider.pid].map(|pid| pid as usize);
-        if inject(thread.tid, &thread.registers, Sysno::kcmp, [own, other, KCMP_VM, 0]) != Ok(0) {
+        let asked = [thread.tid as usize, INIT as usize, KCMP_VM, 0];
+        if inject(thread.tid, &thread.registers, Sysno::kcmp, asked).is_err() {
             return Err(Unfit::new(What::Landlock, thread.tid));
         }
     }
     Ok(())
 }
 
+/// Whether the maker itself, and so the main thread, is in a sandbox. Landlock keeps who is in a domain from looking at
+/// who is not, whatever else it forbids. The template's init is in none, and nothing else keeps the program from
+/// looking at it: their keeper has seen to that.
+pub fn before() -> core::result::Result<(), Unfit> {
+    let me = sys::getpid();
+    sys::compare_memory(me, INIT).map(drop).map_err(|_| Unfit::new(What::Landlock, me))
+}
+
+/// The first process of the template's namespace.
+const INIT: i32 = 1;
 const KCMP_VM: usize = 1;
-
-/// A process in the maker's memory that has no capabilities: nothing but a sandbox keeps the program from looking at
-/// it. Ends when it is dropped.
-struct Outsider {
-    pid: i32,
-    stack: usize,
-}
-
-/// The kernel writes here that it has ended; nobody asks.
-static ALIVE: AtomicU32 = AtomicU32::new(0);
-
-impl Outsider {
-    fn start() -> Result<Outsider> {
-        const FLAGS: u32 = k::CLONE_VM | k::CLONE_UNTRACED;
-        let (ready, stack) = (AtomicU32::new(0), scratch::map(STACK)?);
-        let arg = at(&ready) as *mut u8;
-        // SAFETY: the stack is this process's alone until it has ended, and this frame is there until it is ready.
-        let pid = unsafe { crate::stack::clone_on(stack + STACK, FLAGS as usize, &ALIVE, be_outside, arg)? };
-        let outsider = Outsider { pid, stack };
-        while ready.load(SeqCst) == 0 {
-            sys::futex_wait(&ready, 0);
-        }
-        Ok(outsider)
-    }
-}
-
-extern "C" fn be_outside(ready: *mut u8) -> ! {
-    // SAFETY: `start` passes its word, and waits until it is written.
-    let ready = unsafe { &*ready.cast::<AtomicU32>() };
-    // SAFETY: this process does nothing more. Where it kept its capabilities the program would be refused.
-    let _ = unsafe { drop_capabilities() };
-    ready.store(1, SeqCst);
-    sys::futex_wake(ready);
-    loop {
-        // SAFETY: takes nothing.
-        let _ = unsafe { call(Sysno::pause, []) };
-    }
-}
-
-impl Drop for Outsider {
-    fn drop(&mut self) {
-        const WALL: u32 = 0x4000_0000;
-        const SIGKILL: usize = 9;
-        // SAFETY: the process is this one's child, which nobody else waits for; then nobody uses its stack.
-        unsafe {
-            let _ = call(Sysno::kill, [self.pid as usize, SIGKILL]);
-            let _ = sys::wait(self.pid, WALL);
-            let _ = sys::munmap(self.stack, STACK);
-        }
-    }
-}

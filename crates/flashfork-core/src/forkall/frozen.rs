@@ -2,8 +2,8 @@
 //! other files.
 
 use super::fdinfo::{Info, Item};
+use super::seize::Trampoline;
 use crate::range::Range;
-use core::sync::atomic::AtomicU32;
 
 /// Bytes of the maker's stack.
 pub const STACK: usize = 512 * 1024;
@@ -22,6 +22,8 @@ pub struct Frozen {
     pub(super) small: [u8; 8 * 1024],
     /// Where injected calls write to.
     pub(super) answers: [u64; 16],
+    /// What the maker is made by.
+    pub(super) trampoline: Trampoline,
     /// The program.
     pub(super) pid: i32,
     /// What it was started with.
@@ -42,7 +44,6 @@ pub struct Frozen {
     /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when it was looked at, in nanoseconds.
     pub(super) monotonic: u64,
     pub(super) boottime: u64,
-    pub(super) alive: AtomicU32,
     pub(super) run: Option<fn(&'static mut Frozen) -> !>,
 }
 

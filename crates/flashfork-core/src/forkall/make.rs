@@ -19,8 +19,6 @@ use syscalls::Sysno;
 pub struct Place {
     /// Of processes, with an init.
     pub processes: i32,
-    /// The one that the maker is in.
-    pub own: i32,
     /// The clone's process in it, which none of the template's threads has as its number.
     pub pid: i32,
 }
@@ -48,12 +46,9 @@ impl Frozen {
         arguments[9] = 1;
         // SAFETY: the clone goes on with memory of its own, and calls nothing of libc.
         let made = unsafe {
+            // It stays set: the next goes elsewhere, and the maker makes nothing else.
             go_to(place.processes, k::CLONE_NEWPID)?;
-            let made = call(Sysno::clone3, [arguments.as_ptr() as usize, size_of_val(&arguments)]);
-            if made != Ok(0) {
-                go_to(place.own, k::CLONE_NEWPID)?;
-            }
-            made?
+            call(Sysno::clone3, [arguments.as_ptr() as usize, size_of_val(&arguments)])?
         };
         if made > 0 {
             return Ok(Some(Made { pid: made as i32, descriptor }));

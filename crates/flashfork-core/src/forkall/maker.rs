@@ -1,6 +1,7 @@
 //! The process that makes the clones, and what it keeps.
 
 use super::frozen::{Frozen, STACK};
+use super::seize::Trampoline;
 use super::unfit::Unfit;
 use super::{alike, attributes, descriptors, look, memory, pending, settings, stop, timers};
 use crate::outcome::Pages;
@@ -11,34 +12,29 @@ use crate::scratch;
 use crate::sys::{self, Result};
 use linux_raw_sys::general as k;
 
-/// Starts the maker, which runs `run` in this process's memory and with its signal handlers, and with a copy of its
-/// descriptors. It is a child of this process's parent, blocks all signals, and must not use thread-local storage: so
-/// it calls nothing of libc. Gives its process.
-pub fn start(run: fn(&'static mut Frozen) -> !) -> Result<i32> {
-    const FLAGS: u32 = k::CLONE_VM | k::CLONE_SIGHAND | k::CLONE_PARENT | k::CLONE_UNTRACED;
+/// Prepares what the maker of this process's clones will be made by: gives the address of a [`Trampoline`]. To be
+/// called before the program's own code runs. The maker runs `run`, in this process's memory and with its signal
+/// handlers, with all signals blocked and the main thread's thread pointer: it calls nothing of libc.
+pub fn prepare(run: fn(&'static mut Frozen) -> !) -> Result<usize> {
     let at = scratch::map(size_of::<Frozen>())?;
-    let mask = sys::block_signals()?;
-    // SAFETY: a fresh mapping of the right size, whose zeros are a valid `Frozen` (integers, empty tables, None); the
-    // caller hands it to the maker and touches it no more.
-    let started = unsafe {
-        let frozen = &mut *(at as *mut Frozen);
-        frozen.run = Some(run);
-        frozen.pid = sys::getpid();
-        frozen.streams = descriptors::streams();
-        let top = (&raw mut frozen.stack) as usize + STACK;
-        crate::stack::clone_on(top, FLAGS as usize, &frozen.alive, begin, at as *mut u8)
-    };
-    sys::restore_signals(mask);
-    if started.is_err() {
-        // SAFETY: nobody uses it.
-        let _ = unsafe { sys::munmap(at, size_of::<Frozen>()) };
-    }
-    started
+    // SAFETY: a fresh mapping of the right size, whose zeros are a valid `Frozen` (integers, empty tables, None).
+    // Nobody else knows of it.
+    let frozen = unsafe { &mut *(at as *mut Frozen) };
+    frozen.run = Some(run);
+    frozen.pid = sys::getpid();
+    frozen.streams = descriptors::streams();
+    // For the trampoline, which takes it from there.
+    let (word, stack) = (STACK - size_of::<usize>(), (&raw mut frozen.stack) as usize);
+    frozen.stack[word..].copy_from_slice(&at.to_ne_bytes());
+    frozen.trampoline = Trampoline::new(stack + word, (&raw const frozen.answers) as usize);
+    Ok((&raw const frozen.trampoline) as usize)
 }
 
-extern "C" fn begin(frozen: *mut u8) -> ! {
-    // SAFETY: `start` passes its mapping and leaves it alone from then on.
-    let frozen = unsafe { &mut *frozen.cast::<Frozen>() };
+/// Where the maker begins.
+pub(super) extern "C" fn begin(frozen: *mut Frozen) -> ! {
+    // SAFETY: `prepare` has put its mapping where the trampoline takes it from; there is one maker, and nobody else
+    // uses it.
+    let frozen = unsafe { &mut *frozen };
     match frozen.run {
         Some(run) => run(frozen),
         None => sys::exit(1),
@@ -46,9 +42,9 @@ extern "C" fn begin(frozen: *mut u8) -> ! {
 }
 
 impl Frozen {
-    /// The program's process, as the maker sees it.
-    pub fn pid(&self) -> i32 {
-        self.pid
+    /// The maker's socket, of the pair that was made by an injected call.
+    pub fn line(&self) -> i32 {
+        (self.answers[0] >> 32) as i32
     }
 
     /// How many threads it has.
@@ -71,12 +67,16 @@ impl Frozen {
         [self.monotonic, self.boottime]
     }
 
+    /// Before anything else: whether the maker can do its work.
+    pub fn before() -> core::result::Result<(), Unfit> {
+        attributes::before()
+    }
+
     /// Stops all threads, looks at everything that clones are to have, and ends the program. On an error they stand
     /// still all the same, until the maker ends, which ends the program.
     ///
     /// The `own` descriptors of the maker get numbers that the program has none of.
     pub fn freeze(&mut self, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
-        alike::before(self)?;
         stop::stop(self)?;
         look::threads(self)?;
         self.monotonic = clock(k::CLOCK_MONOTONIC);

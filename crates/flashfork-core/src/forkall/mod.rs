@@ -1,9 +1,10 @@
 //! Clones of a process with all of its threads.
 //!
-//! `fork(2)` copies the calling thread only. Here a process in the same memory, the *maker*, stops all threads of a
-//! program for good ([`stop`]), writes down what each of them is ([`look`], [`frozen`]), ends the program
-//! ([`leave`]), whose memory stays, and then forks itself for each clone: the child becomes the main thread, and
-//! makes the others from what was written down ([`make`]).
+//! `fork(2)` copies the calling thread only. Here a process in the same memory, the *maker*, which the program's keeper
+//! has its main thread make when it is ready ([`seize`]), stops all threads of a program for good ([`stop`]), writes
+//! down what each of them is ([`look`], [`frozen`]), ends the program ([`leave`]), whose memory stays, and then forks
+//! itself for each clone: the child becomes the main thread, and makes the others from what was written down
+//! ([`make`]).
 //!
 //! The maker is no thread of the program: so it can trace all of them, it has a table of descriptors of its own, and
 //! a clone that is forked from it inherits memory and signal handlers, which it shares with the program, and nothing
@@ -30,6 +31,7 @@ mod pairs;
 mod pending;
 mod raw;
 mod renew;
+mod seize;
 mod settings;
 mod sockets;
 mod stop;
@@ -39,7 +41,8 @@ mod unfit;
 
 pub use frozen::{Frozen, Settings};
 pub use make::{Made, Place, go_to};
-pub use maker::start;
+pub use maker::prepare;
 pub use raw::call;
+pub use seize::Seized;
 pub use thread::Gate;
 pub use unfit::{Unfit, WORDS, What};

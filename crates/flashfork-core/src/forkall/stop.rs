@@ -64,11 +64,12 @@ fn seize_new(frozen: &mut Frozen) -> Result<bool, Unfit> {
         match seized {
             Ok(()) => {}
             Err(Errno::ESRCH) => return None,
-            Err(_) => match Condition::of(pid, tid) {
+            Err(e) => match Condition::of(pid, tid) {
                 Condition::Ended if tid == pid => return Some(Unfit::new(What::MainEnded, tid)),
                 Condition::Ended => return None,
                 Condition::Kernels => return Some(named(What::Unstoppable, pid, tid)),
-                Condition::Ordinary => return Some(named(What::Traced, pid, tid)),
+                Condition::Ordinary if status::is_traced(pid, tid) => return Some(named(What::Traced, pid, tid)),
+                Condition::Ordinary => return Some(Unfit::from(e)),
             },
         }
         new = true;

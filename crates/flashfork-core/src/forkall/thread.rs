@@ -164,7 +164,7 @@ extern "C" fn enter(thread: &'static Thread, gate: &'static Gate) -> ! {
 }
 
 /// Gives up all capabilities of the calling thread (`capset(2)`).
-pub unsafe fn drop_capabilities() -> Result<()> {
+unsafe fn drop_capabilities() -> Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
     let (mut header, none) = ([VERSION_3, 0], [0u32; 6]);
     // SAFETY: the kernel reads two structures.

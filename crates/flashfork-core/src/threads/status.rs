@@ -23,6 +23,13 @@ pub fn running(pid: i32) -> Option<u64> {
     field(stat, THREADS).and_then(decimal).map(|counted| counted.saturating_sub(u64::from(leader_has_ended)))
 }
 
+/// Whether a process's main thread is stopped by a signal (`SIGSTOP`).
+pub fn is_stopped(pid: i32) -> bool {
+    let mut buf = [0; 512];
+    let path = ProcPath::of(pid).push(b"/stat");
+    field(read_file(path.as_c(), &mut buf).unwrap_or(b""), STATE) == Some(b"T")
+}
+
 /// What is to be said about a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Condition {

@@ -2,10 +2,10 @@
 
 use super::caller::Caller;
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{DROPS, IN_CLONE, LINE, bound_capabilities, is_ready_at};
+use super::{IN_CLONE, bound_capabilities, is_ready_at};
 use crate::warm::template::CLONE;
 use core::sync::atomic::Ordering::SeqCst;
-use flashfork_core::forkall::{Frozen, Place, Unfit, call};
+use flashfork_core::forkall::{Frozen, Place, Unfit, call, go_to};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Errno, Error, Pages};
 use flashfork_warm::{DESCRIPTORS, MADE_FROM, PATH, ReadyAt, Step, Tell, Word};
@@ -13,15 +13,11 @@ use syscalls::Sysno;
 
 /// Runs the maker, in a process of its own with all signals blocked: no libc, no allocation, no thread-local storage.
 pub fn run(frozen: &'static mut Frozen) -> ! {
-    let mut line = LINE.load(SeqCst);
-    let mut own = match begin(line) {
-        Ok(own) => own,
-        Err(_) => end(1),
-    };
-    // Before there is something to clone from, and then for good.
+    let mut line = frozen.line();
+    let begun = begin(&mut line);
     let frozen = loop {
         match hear(line) {
-            Heard::Freeze => match freeze(frozen, &mut line, &mut own) {
+            Heard::Freeze { users } => match freeze(frozen, &mut line, users, begun) {
                 Ok((frozen, word)) => {
                     say(line, &word.encode(), None);
                     break frozen;
@@ -33,14 +29,14 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
                 }
             },
             Heard::Make { descriptors, .. } => close_all(&descriptors),
-            Heard::Nonsense => {}
+            Heard::Short | Heard::Nonsense => {}
             Heard::End => end(0),
         }
     };
     loop {
         match hear(line) {
             Heard::Make { pid, descriptors, path } => {
-                let place = Place { processes: descriptors[0], own, pid };
+                let place = Place { processes: descriptors[0], pid };
                 match frozen.fork(&place) {
                     Ok(None) => in_clone(frozen, &descriptors, &path),
                     Ok(Some(made)) => {
@@ -51,32 +47,32 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
                 }
                 close_all(&descriptors);
             }
-            Heard::Freeze | Heard::Nonsense => {}
+            Heard::Short => say(line, &Word::Failed { errno: Errno::EMFILE.into_raw() }.encode(), None),
+            Heard::Freeze { users } => close_all(&[users]),
+            Heard::Nonsense => {}
             Heard::End => end(0),
         }
     }
 }
 
-/// Clones have its bounds. It keeps nothing open but the line. Gives a descriptor of its own namespace of processes.
-fn begin(line: i32) -> Result<i32, Errno> {
+/// It keeps nothing open but the line.
+fn begin(line: &mut i32) -> Result<(), Errno> {
     const NAME: &[u8; 16] = b"flashfork-maker\0";
-    if DROPS.load(SeqCst) {
-        bound_capabilities();
-    }
     // SAFETY: takes numbers, and strings with their NUL.
     unsafe {
-        if line > 0 {
-            call(Sysno::close_range, [0, line as usize - 1, 0])?;
+        if *line <= 2 {
+            // The program had closed a standard stream.
+            *line = call(Sysno::fcntl, [*line as usize, libc::F_DUPFD_CLOEXEC as usize, 3])? as i32;
         }
-        call(Sysno::close_range, [line as usize + 1, u32::MAX as usize, 0])?;
+        call(Sysno::close_range, [0, *line as usize - 1, 0])?;
+        call(Sysno::close_range, [*line as usize + 1, u32::MAX as usize, 0])?;
         // In the place of the standard streams: what comes with a request must not come there.
         for _ in 0..3 {
             open(c"/dev/null", libc::O_RDWR)?;
         }
-        let own = open(c"/proc/thread-self/ns/pid", libc::O_RDONLY)?;
         call(Sysno::chdir, [c"/".as_ptr() as usize])?;
         call(Sysno::prctl, [libc::PR_SET_NAME as usize, NAME.as_ptr() as usize])?;
-        Ok(own)
+        Ok(())
     }
 }
 
@@ -97,9 +93,31 @@ fn end(code: usize) -> ! {
     }
 }
 
-/// Stops the program, which ends, and seals its memory.
-fn freeze(frozen: &'static mut Frozen, line: &mut i32, own: &mut i32) -> Result<(&'static Frozen, Word), Unfit> {
-    frozen.freeze(&mut [line, own])?;
+/// Stops the program, which ends, and seals its memory. From then on the maker is where clones are made: in the
+/// namespace of users in which are those of clones, if there is one.
+fn freeze(
+    frozen: &'static mut Frozen,
+    line: &mut i32,
+    users: i32,
+    begun: Result<(), Errno>,
+) -> Result<(&'static Frozen, Word), Unfit> {
+    // A sandbox, perhaps, did not let it begin.
+    Frozen::before()?;
+    begun?;
+    let mut users = users;
+    let dumpable = (users >= 0).then(be_dumpable).transpose()?;
+    if users >= 0 {
+        frozen.freeze(&mut [line, &mut users])?;
+        // SAFETY: nothing of the maker counts on the one that it leaves.
+        unsafe { go_to(users, libc::CLONE_NEWUSER as u32)? };
+        bound_capabilities();
+        close_all(&[users]);
+    } else {
+        frozen.freeze(&mut [line])?;
+    }
+    if dumpable == Some(false) {
+        set_dumpable(false)?;
+    }
     let frozen = &*frozen;
     let sealed = frozen.seal(Pages::Auto);
     flashfork_core::stats::current().seal(&sealed);
@@ -113,6 +131,23 @@ fn freeze(frozen: &'static mut Frozen, line: &mut i32, own: &mut i32) -> Result<
     flashfork_core::fork::stop();
     let (free, threads, clocks) = (frozen.free_numbers(), frozen.threads() as u64, frozen.clocks());
     Ok((frozen, Word::Frozen { free, threads, sealed: bytes, unsealed, clocks }))
+}
+
+/// Has the maker be allowed to look at a program of its own user that has forbidden that (`PR_SET_DUMPABLE`), which is
+/// a property of the memory of both. In the program's namespace of users nobody else could; and from outside of it this
+/// user may in any case (user_namespaces(7)). Gives what it was.
+fn be_dumpable() -> Result<bool, Errno> {
+    // SAFETY: asks for a number.
+    let was = unsafe { call(Sysno::prctl, [libc::PR_GET_DUMPABLE as usize, 0, 0, 0, 0]) }? == 1;
+    if !was {
+        set_dumpable(true)?;
+    }
+    Ok(was)
+}
+
+fn set_dumpable(dumpable: bool) -> Result<(), Errno> {
+    // SAFETY: takes numbers.
+    unsafe { call(Sysno::prctl, [libc::PR_SET_DUMPABLE as usize, usize::from(dumpable), 0, 0, 0]) }.map(drop)
 }
 
 /// The clone, from its first instruction to the gate.

@@ -1,6 +1,6 @@
-//! Templates whose clones have all of their threads: the program runs on, and a maker beside it, in its memory, waits
-//! for the word to stop it ([`maker`]). Where the program says itself that it is ready it waits in [`ready`], and
-//! returns from there in each clone.
+//! Templates whose clones have all of their threads: the program runs on. When it is ready its keeper has it make a
+//! maker, a process in its memory, which stops it ([`maker`]). Where the program says itself that it is ready it waits
+//! in [`ready`], and returns from there in each clone.
 
 mod caller;
 mod maker;
@@ -10,7 +10,7 @@ use super::template::Single;
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use flashfork_core::forkall::call;
 use flashfork_warm::ReadyAt;
 use syscalls::Sysno;
@@ -34,16 +34,10 @@ static CALLED: AtomicU32 = AtomicU32::new(0);
 /// 1 in clones.
 static IN_CLONE: AtomicU32 = AtomicU32::new(0);
 
-/// The maker's socket.
-static LINE: AtomicI32 = AtomicI32::new(-1);
-
-/// Whether the program has no capabilities.
-static DROPS: AtomicBool = AtomicBool::new(false);
-
 /// What stands before the value for such a template in [`flashfork_core::environment::WARM`].
 const MARK: &[u8] = b"threads,";
 
-/// Takes what was told, and starts the maker. False if it is about another kind of template.
+/// Takes what was told, and tells where the maker can be made. False if it is about another kind of template.
 ///
 /// # Safety
 /// Before the program's own code runs, in its one thread.
@@ -54,35 +48,17 @@ pub unsafe fn begin(value: &CStr) -> bool {
         let digits = fields.next()?;
         digits.iter().try_fold(0, |n: c_int, b| n.checked_mul(10)?.checked_add(c_int::from(b.checked_sub(b'0')?)))
     };
-    let (Some(line), Some(bell), Some(at), Some(drop)) = (number(), number(), number(), number()) else { return true };
-    // SAFETY: one thread; the descriptors are those that were told.
+    let (Some(bell), Some(at)) = (number(), number()) else { return true };
+    // Where this can't be told the keeper says that there is no maker.
+    let Ok(trampoline) = flashfork_core::forkall::prepare(maker::run) else { return true };
+    // SAFETY: one thread; the descriptor is the one that was told, and what is sent a local.
     unsafe {
         libc::fcntl(bell, libc::F_SETFD, libc::FD_CLOEXEC);
-        LINE.store(line, SeqCst);
-        DROPS.store(drop == 1, SeqCst);
-        let started = flashfork_core::forkall::start(maker::run);
-        // Its own copy is open. Where there is no maker whoever waits for its word sees the end of the line.
-        libc::close(line);
-        if drop == 1 {
-            drop_capabilities();
-        }
-        if started.is_ok() {
-            *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at: ReadyAt::new(at as u64) });
-        }
+        let bytes = (trampoline as u64).to_ne_bytes();
+        libc::send(bell, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL);
+        *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at: ReadyAt::new(at as u64) });
     }
     true
-}
-
-/// The program has none: the maker keeps those that it needs, over the namespaces that it is in.
-unsafe fn drop_capabilities() {
-    const VERSION_3: u32 = 0x2008_0522;
-    let (header, none) = ([VERSION_3, 0u32], [0u32; 6]);
-    // SAFETY: takes numbers, and two structures that the kernel reads.
-    unsafe {
-        bound_capabilities();
-        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-        libc::syscall(libc::SYS_capset, header.as_ptr(), none.as_ptr());
-    }
 }
 
 /// Has no program that is started from here get any.

@@ -8,13 +8,12 @@ use syscalls::Sysno;
 /// What has come.
 #[expect(clippy::large_enum_variant, reason = "one at a time, on the stack")]
 pub enum Heard {
-    Freeze,
+    /// With a descriptor of the clones' namespace of users, or -1.
+    Freeze { users: i32 },
     /// A request, whose directory has this name.
-    Make {
-        pid: i32,
-        descriptors: [i32; MADE_FROM],
-        path: [u8; PATH],
-    },
+    Make { pid: i32, descriptors: [i32; MADE_FROM], path: [u8; PATH] },
+    /// A request for whose descriptors there was no room.
+    Short,
     /// Something else.
     Nonsense,
     /// The keeper is gone.
@@ -56,15 +55,15 @@ pub fn hear(line: i32) -> Heard {
         *place = control.0.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(-1, i32::from_ne_bytes);
     }
     match Order::decode(&bytes[..count]) {
-        Some(Order::Freeze) => Heard::Freeze,
+        Some(Order::Freeze) => Heard::Freeze { users: descriptors[0] },
         Some(Order::Make { pid }) if given >= MADE_FROM => {
             let mut path = [0; PATH];
             path.copy_from_slice(&bytes[Order::LEN..]);
             Heard::Make { pid, descriptors, path }
         }
-        _ => {
+        other => {
             close_all(&descriptors);
-            Heard::Nonsense
+            if other.is_some() { Heard::Short } else { Heard::Nonsense }
         }
     }
 }
