@@ -28,7 +28,7 @@ pub struct Passed {
 
 /// Starts it, in the namespaces of a template. Gives its process and its socket.
 pub fn start(told: &Told, passed: Passed) -> std::io::Result<(i32, OwnedFd)> {
-    let number = std::process::id();
+    let outside = std::fs::File::open("/proc")?;
     let (ours, theirs) = crate::message::pair()?;
     match process::fork(libc::CLONE_NEWPID | libc::CLONE_NEWNS)? {
         Some(pid) => Ok((pid, ours)),
@@ -47,7 +47,7 @@ pub fn start(told: &Told, passed: Passed) -> std::io::Result<(i32, OwnedFd)> {
             if let Err(e) = pool::make(2) {
                 failed(What::Namespace, &e);
             }
-            let (pid, process) = match begin(told, passed, number) {
+            let (pid, process) = match begin(told, passed, outside) {
                 Ok(program) => program,
                 Err(e) => failed(What::Program, &e),
             };
@@ -60,13 +60,11 @@ pub fn start(told: &Told, passed: Passed) -> std::io::Result<(i32, OwnedFd)> {
     }
 }
 
-/// Starts the program, which gets this number: the keeper's, so that files in common directories that are named by
-/// processes' numbers (Java's, for example) are no other process's. Gives its process, and a descriptor for that.
-fn begin(told: &Told, passed: Passed, number: u32) -> std::io::Result<(i32, OwnedFd)> {
-    std::fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string())?;
+/// Starts the program. `outside`: /proc of the namespace in which the keeper is.
+fn begin(told: &Told, passed: Passed, outside: std::fs::File) -> std::io::Result<(i32, OwnedFd)> {
     let Passed { bell, drops, output } = passed;
     let (mut begun, failed) = std::io::pipe()?;
-    let Some(pid) = process::fork(0)? else {
+    let Some(pid) = fork_alike(&outside)? else {
         drop(begun);
         if drops {
             namespaces::bound_capabilities();
@@ -84,6 +82,37 @@ fn begin(told: &Told, passed: Passed, number: u32) -> std::io::Result<(i32, Owne
     }
     let process = Pid::from_raw(pid).ok_or(std::io::ErrorKind::NotFound)?;
     Ok((pid, pidfd_open(process, PidfdFlags::empty())?))
+}
+
+/// How often it is tried: between two numbers another process may be started elsewhere.
+const ATTEMPTS: usize = 1000;
+
+/// Forks a process that has the same number here and outside. Whoever is told the program's number by the program, in a
+/// pid file or by the name of a file in a common directory, finds it by that, and finds no other process.
+fn fork_alike(outside: &std::fs::File) -> std::io::Result<Option<i32>> {
+    for _ in 0..ATTEMPTS {
+        let (mut number, told) = std::io::pipe()?;
+        let Some(pid) = process::fork(0)? else {
+            let own = rustix::fs::readlinkat(outside, "self", Vec::new()).unwrap_or_default();
+            let own = own.to_str().ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or_default();
+            let told = std::io::Write::write_all(&mut { told }, &own.to_ne_bytes());
+            if told.is_ok() && own == std::process::id() {
+                return Ok(None);
+            }
+            std::process::exit(0);
+        };
+        drop(told);
+        let mut there = [0; 4];
+        std::io::Read::read_exact(&mut number, &mut there)?;
+        let there = i32::from_ne_bytes(there);
+        if there == pid {
+            return Ok(Some(pid));
+        }
+        process::wait_for(pid)?;
+        // Of the next, the number there is the next one, unless somebody else takes it.
+        std::fs::write("/proc/sys/kernel/ns_last_pid", there.to_string())?;
+    }
+    Err(std::io::ErrorKind::WouldBlock.into())
 }
 
 /// Becomes the program.

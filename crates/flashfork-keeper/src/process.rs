@@ -127,6 +127,12 @@ pub fn next_child() -> Option<(i32, i32)> {
     (pid > 0).then_some((pid, status))
 }
 
+/// Waits for the end of a child.
+pub fn wait_for(pid: i32) -> Result<()> {
+    // SAFETY: takes numbers.
+    check(unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) })
+}
+
 /// The parent of a process.
 pub fn parent_of(pid: i32) -> Option<i32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -1,7 +1,9 @@
 //! What of a clone is new: its process, and its time.
 
-use crate::place::{stderr, stdout};
+use crate::place::{kill, pids, state, stderr, stdout, until};
 use crate::programs::Program;
+use std::path::Path;
+use std::process::Stdio;
 
 /// The main thread's number is new, those of the others are the template's.
 #[test]
@@ -25,10 +27,48 @@ int main(void) {
     for clone in &clones {
         assert_eq!(stdout(clone), "1 1 1 0\n");
     }
-    // The template had its keeper's, which no other process has.
-    let template = format!("{} ", program.place.template_pid());
-    let numbers = clones.each_ref().map(|clone| stderr(clone).strip_prefix(&template).unwrap());
+    let numbers = clones.each_ref().map(|clone| stderr(clone).split_once(' ').unwrap().1);
     assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2], "{numbers:?}");
+}
+
+/// Programs note their process's number, in a pid file for example. Outside it is the program's while it is warmed, and
+/// then nobody's: whoever kills that by mistake ends no template. In clones nobody has it.
+#[test]
+fn the_number_that_a_program_has_noted_is_nobody_elses() {
+    let program = Program::new(
+        r#"
+static int noted;
+static void *other(void *x) { for (;;) pause(); }
+int main(int argc, char **argv) {
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    noted = getpid(); int fd = open(argv[1], O_CREAT | O_WRONLY, 0600); dprintf(fd, "%d\n", noted); close(fd);
+    while (access(argv[2], F_OK)) usleep(1000);
+    READY;
+    int killed = kill(noted, 0); printf("%d %d\n", killed, errno == ESRCH); return 0;
+}
+"#,
+    );
+    let place = &program.place;
+    let [file, go] = ["pid", "go"].map(|name| place.path().join(name));
+    let mut warm =
+        place.flashfork(&["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.path()]);
+    let mut warm = warm.args([&file, &go]).stdout(Stdio::null()).spawn().unwrap();
+    let noted = || std::fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<i32>().ok();
+    until("it has noted its number", || noted().is_some());
+    let noted = noted().unwrap();
+    assert_eq!(pids(place, "program"), [noted]);
+    std::fs::write(&go, "").unwrap();
+    assert!(warm.wait().unwrap().success());
+    assert_ne!(place.template_pid(), noted);
+    assert_eq!(state(noted), None);
+    // No other program gets it as long as the template is there.
+    kill(noted, libc::SIGKILL);
+    assert!(Path::new(&format!("/proc/{noted}")).exists());
+    for _ in 0..2 {
+        assert_eq!(stdout(&place.run(&["clone", "t"])), "-1 1\n");
+    }
+    assert!(place.run(&["rm", "t"]).status.success());
+    until("its number is free", || !Path::new(&format!("/proc/{noted}")).exists());
 }
 
 /// As if no time had passed: what was to be done every now and then is not done as often as was missed.

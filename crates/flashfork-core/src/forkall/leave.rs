@@ -27,7 +27,7 @@ impl Frozen {
         for thread in self.threads[..self.count].iter().filter(|thread| thread.tid != self.pid) {
             wait_for_end(thread.tid);
         }
-        wait_for_end(self.pid);
+        wait_and_leave(self.pid)?;
         self.let_go_of_streams().map_err(Unfit::from)
     }
 
@@ -57,4 +57,15 @@ fn wait_for_end(tid: i32) {
             break;
         }
     }
+}
+
+/// The same of the main thread, of which its number is left as long as the maker is there: whoever has noted it, in a
+/// pid file for example, finds a process that has ended, and never another program.
+fn wait_and_leave(pid: i32) -> Result<()> {
+    const P_PID: usize = 1;
+    const WEXITED: u32 = 4;
+    const WNOWAIT: u32 = 0x0100_0000;
+    let options = (WEXITED | WNOWAIT | WALL) as usize;
+    // SAFETY: nothing is written.
+    unsafe { call(Sysno::waitid, [P_PID, pid as usize, 0, options]) }.map(drop)
 }
