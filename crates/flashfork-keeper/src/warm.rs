@@ -298,14 +298,14 @@ mod tests {
 
     #[test]
     fn what_stands_against_it_is_said_in_words() {
-        let text = unfit(Reason::Child as u8, 77, &[0; 48]);
+        let text = unfit(Reason::Child as u8, 77, &[]);
         assert_eq!(
             text,
             "can't be a template with threads: it has a child process, which its clones would not have (77); have it end its children before it is ready"
         );
         let text = unfit(Reason::Lock as u8, 5, b"/tmp/x\0\0");
         assert!(text.contains("(/tmp/x, 5)"), "{text}");
-        let text = unfit(Reason::System as u8, libc::ENOENT, &[0; 48]);
+        let text = unfit(Reason::System as u8, libc::ENOENT, &[]);
         assert!(text.contains("No such file"), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! Calls for programs that know of the shim: tests, and the library when both are in one process.
 
-use core::ffi::{c_char, c_int};
+use crate::warm::Hook;
+use core::ffi::{c_char, c_int, c_void};
 use flashfork_core::stats;
 use flashfork_core::{Pages, Range};
 
@@ -51,4 +52,25 @@ pub unsafe extern "C" fn flashfork_ready(argc: *mut c_int, argv: *mut *mut *mut 
 pub unsafe extern "C" fn flashfork_preload_ready(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
     // SAFETY: the caller answers for its pointers.
     unsafe { crate::warm::ready_call(argc, argv) }
+}
+
+/// Has a function run in each clone of this program, before anything else of it does. Returns 0, or -1 with `errno`.
+/// The library has the function, too, for programs that run without the shim.
+///
+/// # Safety
+/// `run` may be called with `with`, in any clone, from a thread of its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashfork_on_clone(run: Option<Hook>, with: *mut c_void) -> c_int {
+    let run = run.ok_or(flashfork_core::Errno::EINVAL);
+    crate::answer(run.and_then(|run| crate::warm::on_clone(run, with)), |()| 0) as c_int
+}
+
+/// The same, by a name that is the shim's alone: the library's own function finds it by that.
+///
+/// # Safety
+/// As [`flashfork_on_clone`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashfork_preload_on_clone(run: Option<Hook>, with: *mut c_void) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { flashfork_on_clone(run, with) }
 }

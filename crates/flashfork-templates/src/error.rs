@@ -288,6 +288,12 @@ fn no_clone(name: &Name, step: Step, errno: i32) -> String {
         Step::Threads => format!(
             "can't make the threads of a clone of {name}: {why}; free memory, or raise the limits of processes (ulimit -u)"
         ),
+        Step::Hooks if errno == libc::ETIMEDOUT => format!(
+            "a clone of {name} was ended: what its program has asked to be done first in each clone (flashfork_on_clone) came to no end in a minute"
+        ),
+        Step::Hooks => format!(
+            "a clone of {name} was ended: a function that its program has run first in each clone (flashfork_on_clone) has failed"
+        ),
         Step::Map | Step::Wait | Step::Request => {
             format!("a clone of {name} can't take its arguments: {why}; free memory, or raise its limit (ulimit -v)")
         }

@@ -9,7 +9,7 @@ use crate::{Reader, Writer};
 pub const MADE_FROM: usize = 4 + crate::DESCRIPTORS;
 
 /// Bytes of the name of what stands against a template.
-pub const NAME_OF_UNFIT: usize = 48;
+pub const NAME_OF_UNFIT: usize = 96;
 
 /// Longest name of a directory in [`Order::Make`], with its NUL.
 pub const PATH: usize = 4096;

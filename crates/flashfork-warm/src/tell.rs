@@ -32,14 +32,16 @@ pub enum Step {
     Files = 12,
     /// Making a clone's threads, timers and signals.
     Threads = 13,
+    /// Running what the program has asked to be done in each of its clones.
+    Hooks = 14,
 }
 
 impl Step {
     fn new(number: u64) -> Option<Step> {
-        use Step::{Arguments, Descriptors, Directory, Files, Fork, Map, Namespaces};
+        use Step::{Arguments, Descriptors, Directory, Files, Fork, Hooks, Map, Namespaces};
         use Step::{Request, Retired, Streams, Threads, TooMany, Wait};
         let one_thread = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait, Descriptors];
-        let mut all = one_thread.into_iter().chain([Arguments, Namespaces, Files, Threads]);
+        let mut all = one_thread.into_iter().chain([Arguments, Namespaces, Files, Threads, Hooks]);
         all.find(|step| *step as u64 == number)
     }
 }
@@ -150,6 +152,7 @@ mod tests {
             Tell::Failed { step: Step::Wait, errno: 12 },
             Tell::Failed { step: Step::Descriptors, errno: 0 },
             Tell::Failed { step: Step::Threads, errno: 11 },
+            Tell::Failed { step: Step::Hooks, errno: 110 },
             Tell::Unfit { words: [b'y'; NAME_OF_CHANGED] },
             Tell::Changed { count: 2, name: [b'x'; NAME_OF_CHANGED] },
         ] {

@@ -294,6 +294,38 @@ pub unsafe extern "C" fn flashfork_ready(argc: *mut c_int, argv: *mut *mut *mut 
     unsafe { crate::ready::in_shim(argc, argv) }
 }
 
+/// Has a function run in each clone that `flashfork clone` makes of this program, before anything else of the program
+/// runs there, called with `with`: for what must not be the same in all of them, such as a random number generator's
+/// state. It returns 0; with anything else the clone is ended. Functions run in the order in which they were given, and
+/// are never taken back: their library must stay loaded.
+///
+/// In a program with threads (`flashfork warm --threads`) they run in a thread of their own, with all signals blocked,
+/// while all other threads wait where they were stopped: a lock that one of these holds stays held, that of malloc(3)
+/// too, perhaps. When the template is made they run once in a clone that does nothing else, and has the template's
+/// environment; if they don't come to an end there, `flashfork warm` says so. In a template with one thread they run in
+/// that. `flashfork_fork` doesn't call them.
+///
+/// Returns 0, also where the program was started without `flashfork warm` and nothing will ever be called, or -1 with
+/// `errno`: EINVAL (`run` is NULL), ENOMEM (there are 64 already), EAGAIN (no thread can be started).
+///
+/// # Safety
+/// `run` may be called with `with` in any clone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashfork_on_clone(
+    run: Option<unsafe extern "C" fn(with: *mut c_void) -> c_int>,
+    with: *mut c_void,
+) -> c_int {
+    let Some(run) = run else { return fail("run is NULL", libc::EINVAL) };
+    // SAFETY: the caller answers for it.
+    match unsafe { crate::on_clone::in_shim(run, with) } {
+        0 => 0,
+        _ => {
+            let e = std::io::Error::last_os_error();
+            fail(&format!("can't have a function run in clones: {e}"), e.raw_os_error().unwrap_or(libc::EAGAIN))
+        }
+    }
+}
+
 /// Not 0: every later fork of this process shares page tables with its clone until one of them faults there, libc's
 /// fork included; clones inherit that, exec ends it. 0: forks are plain again. Needs no seal, and a process may have
 /// threads.

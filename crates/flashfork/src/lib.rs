@@ -52,6 +52,7 @@ mod error;
 mod fresh;
 mod host;
 pub mod odf;
+mod on_clone;
 mod ready;
 mod region;
 mod seal;
@@ -64,6 +65,7 @@ pub use flashfork_core::never_seal::{self, Reason};
 pub use flashfork_templates as templates;
 pub use host::{Capability, Headroom, Host, HostId};
 pub use odf::OdfError;
+pub use on_clone::on_clone;
 pub use ready::ready;
 pub use region::{Region, RegionError};
 pub use seal::{

@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod ends;
+mod hooks;
 mod kernels;
 mod moments;
 #[path = "../warm/place.rs"]

@@ -2,7 +2,7 @@
 
 use super::frozen::Frozen;
 use super::raw::{at, call, into};
-use super::thread::{Gate, STACK};
+use super::thread::{CLOSED, Gate, OPEN, STACK};
 use super::{memory, renew, timers};
 use crate::answers::exec;
 use crate::policy::POLICY;
@@ -53,10 +53,19 @@ impl Frozen {
         if made > 0 {
             return Ok(Some(Made { pid: made as i32, descriptor }));
         }
-        STATE.nobody_inside();
-        table::begin_anew();
-        exec::begin_anew();
-        POLICY.forget();
+        begin_anew();
+        Ok(None)
+    }
+
+    /// Forks a clone into the maker's own namespaces, as its child, to see how it begins: for there the program, which
+    /// has ended, has left its threads' numbers. As [`Frozen::fork`].
+    pub fn fork_probe(&self) -> Result<Option<i32>> {
+        // SAFETY: without CLONE_VM this is a fork; the clone calls nothing of libc.
+        let made = unsafe { call(Sysno::clone, [0; 5]) }?;
+        if made > 0 {
+            return Ok(Some(made as i32));
+        }
+        begin_anew();
         Ok(None)
     }
 
@@ -77,7 +86,7 @@ impl Frozen {
         // SAFETY: fresh memory with room for it, which is never unmapped; its length is a multiple of the alignment.
         let gate: &'static Gate = unsafe {
             gate.write(Gate {
-                open: AtomicU32::new(0),
+                open: AtomicU32::new(CLOSED),
                 waiting: AtomicU32::new(0),
                 drop: self.drops,
                 nice: main.nice,
@@ -101,9 +110,10 @@ impl Frozen {
         Ok(gate)
     }
 
-    /// In a clone: lets its threads run, and becomes the main one.
-    pub fn run(&'static self, gate: &'static Gate) -> ! {
-        let Some(main) = self.main() else { sys::exit(127) };
+    /// In a clone: makes the calling thread the main one, up to its registers, and waits until the others are what they
+    /// were.
+    pub fn become_main(&self, gate: &Gate) -> Result<()> {
+        let main = self.main().ok_or(Errno::ESRCH)?;
         // SAFETY: the word is the main thread's own.
         let _ = unsafe { call(Sysno::set_tid_address, [main.clear_tid]) };
         // SAFETY: this is the thread that was made for it.
@@ -116,11 +126,36 @@ impl Frozen {
                 some => sys::futex_wait(&gate.waiting, some),
             }
         }
-        gate.open.store(1, SeqCst);
-        sys::futex_wake(&gate.open);
-        // SAFETY: as above.
+        Ok(())
+    }
+
+    /// In a clone: lets its threads run, and goes on as the main one, which [`Frozen::become_main`] has made this one.
+    pub fn run(&'static self, gate: &'static Gate) -> ! {
+        let Some(main) = self.main() else { sys::exit(127) };
+        gate.let_run(OPEN);
+        // SAFETY: this is the thread that was made for it, and prepared.
         unsafe { main.go_on() }
     }
+}
+
+impl Gate {
+    /// Lets a thread of this number run before all others.
+    pub fn let_run_first(&self, tid: i32) {
+        self.let_run(tid as u32);
+    }
+
+    fn let_run(&self, who: u32) {
+        self.open.store(who, SeqCst);
+        sys::futex_wake(&self.open);
+    }
+}
+
+/// What the engine knows of the process that a clone was forked from.
+fn begin_anew() {
+    STATE.nobody_inside();
+    table::begin_anew();
+    exec::begin_anew();
+    POLICY.forget();
 }
 
 /// Goes to a namespace (`setns(2)`), of the kind that this flag names; of processes: has children go there.

@@ -10,7 +10,7 @@ use syscalls::Sysno;
 /// What all threads of a clone have in common while they are made.
 #[repr(C)]
 pub struct Gate {
-    /// 0 until they may run.
+    /// Who may run: none ([`CLOSED`]), the thread of this number, all ([`OPEN`]).
     pub open: AtomicU32,
     /// How many wait, with everything that is theirs.
     pub waiting: AtomicU32,
@@ -25,6 +25,11 @@ pub struct Gate {
     /// Signals that were sent to them.
     pub(super) pending: &'static Pending,
 }
+
+/// No thread may run.
+pub const CLOSED: u32 = 0;
+/// All may.
+pub const OPEN: u32 = u32::MAX;
 
 const PR_SET_NAME: usize = 15;
 const PR_SET_SPECULATION_CTRL: usize = 53;
@@ -156,8 +161,12 @@ extern "C" fn enter(thread: &'static Thread, gate: &'static Gate) -> ! {
     unsafe { thread.prepare(gate) };
     gate.waiting.fetch_add(1, SeqCst);
     sys::futex_wake(&gate.waiting);
-    while gate.open.load(SeqCst) == 0 {
-        sys::futex_wait(&gate.open, 0);
+    loop {
+        match gate.open.load(SeqCst) {
+            OPEN => break,
+            one if one == thread.tid as u32 => break,
+            other => sys::futex_wait(&gate.open, other),
+        }
     }
     // SAFETY: as above.
     unsafe { thread.go_on() }

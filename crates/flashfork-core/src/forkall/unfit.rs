@@ -3,7 +3,7 @@
 use crate::sys::Errno;
 
 /// Bytes of the name of what is in the way; a longer one is cut.
-pub const NAME: usize = 48;
+pub const NAME: usize = 96;
 
 /// What stands against it. The numbers are told by one version to itself only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +75,16 @@ pub enum What {
     Timer,
     /// More pending signals than there is room for.
     Signals,
+    /// A function for its clones that doesn't end in them.
+    EndlessHook,
+    /// A function for its clones that has failed or ended one; the number is what it gave, or the signal.
+    FailedHook,
     /// A system call failed; the number is its error.
     System,
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 34] = [
+pub const WORDS: [(&str, &str); 36] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -129,6 +133,11 @@ pub const WORDS: [(&str, &str); 34] = [
     ),
     ("a timer on another process's or thread's clock", "have it start that later"),
     ("more than 256 pending signals", "have it take them first"),
+    (
+        "a function for its clones (flashfork_on_clone) that does not come to an end in them",
+        "it waits for what another thread holds, or for one to go on: try again, or have no thread hold that",
+    ),
+    ("a function for its clones (flashfork_on_clone) that fails in them", "it must return 0, and not end the process"),
     ("something that can't be looked at", "the kernel refuses it"),
 ];
 

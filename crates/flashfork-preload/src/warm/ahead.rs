@@ -104,6 +104,7 @@ pub fn wait_for_caller(rehearsed: bool) {
         template.slots[0] = Slot { socket, ..FREE };
         *CLONE.get() = Some(take_over(template, &Wanted { slot: 0, descriptors }));
         *TEMPLATE.get() = None;
+        super::hooks::run_or_end();
     }
 }
 

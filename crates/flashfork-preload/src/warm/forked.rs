@@ -1,7 +1,7 @@
 //! Forks in a template, as the shim's `fork` sees them.
 
 use super::template::{CLONE, TEMPLATE, Template};
-use super::{ahead, serve, take_over};
+use super::{ahead, hooks, serve, take_over};
 use core::ffi::c_int;
 
 /// Whether what is forked next is a template's clone, and no child of a handler of forks.
@@ -51,6 +51,7 @@ fn after_of(template: &mut Template, pid: c_int, ours: bool) {
         if pid == 0 {
             *CLONE.get() = Some(take_over::take_over(template, &wanted));
             *TEMPLATE.get() = None;
+            hooks::run_or_end();
         } else {
             serve::forked(template, &wanted, pid);
         }

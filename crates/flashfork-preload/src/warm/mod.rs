@@ -16,6 +16,7 @@ mod entry;
 mod environment;
 mod files;
 pub mod forked;
+mod hooks;
 mod interpreters;
 mod mapped;
 mod message;
@@ -30,5 +31,7 @@ mod threads;
 mod wait;
 
 pub use entry::ready_call;
+pub use hooks::Hook;
 pub use script::call;
 pub use take_over::environ;
+pub use threads::on_clone;

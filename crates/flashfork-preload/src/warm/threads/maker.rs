@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, bound_capabilities, is_ready_at};
+use super::{IN_CLONE, bound_capabilities, first, is_ready_at};
 use crate::warm::template::CLONE;
 use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Frozen, Place, Unfit, call, go_to};
@@ -86,7 +86,7 @@ unsafe fn open(path: &core::ffi::CStr, flags: i32) -> Result<i32, Errno> {
 }
 
 /// Ends the maker; the program ends with it if it stands still.
-fn end(code: usize) -> ! {
+pub fn end(code: usize) -> ! {
     loop {
         // SAFETY: takes a number.
         let _ = unsafe { call(Sysno::exit_group, [code]) };
@@ -129,6 +129,7 @@ fn freeze(
     drop(sealed);
     // From here on the policy has nothing to decide.
     flashfork_core::fork::stop();
+    first::probe(frozen)?;
     let (free, threads, clocks) = (frozen.free_numbers(), frozen.threads() as u64, frozen.clocks());
     Ok((frozen, Word::Frozen { free, threads, sealed: bytes, unsealed, clocks }))
 }
@@ -178,12 +179,19 @@ fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8;
     unsafe { *CLONE.get() = Some(caller.given) };
     IN_CLONE.store(1, SeqCst);
     errno.put_back();
+    if let Err(e) = frozen.become_main(gate) {
+        failed(report, Step::Threads, e);
+    }
+    if let Err(e) = first::run_hooks_in_clone(gate) {
+        failed(report, Step::Hooks, e);
+    }
     say(report, &Tell::Started { pid: 2 }.encode(), None);
     // Whoever hears of what the clone does finds a caller that knows of it.
     if !is_answered(report) {
         end(127);
     }
     close_all(&[report]);
+    first::go_on();
     frozen.run(gate)
 }
 

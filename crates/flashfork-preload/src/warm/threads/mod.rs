@@ -3,14 +3,17 @@
 //! in [`ready`], and returns from there in each clone.
 
 mod caller;
+mod first;
 mod maker;
 mod socket;
 
+use super::hooks::{self, Hook};
 use super::template::Single;
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use flashfork_core::Errno;
 use flashfork_core::forkall::call;
 use flashfork_warm::ReadyAt;
 use syscalls::Sysno;
@@ -73,6 +76,17 @@ fn bound_capabilities() {
 pub fn is_ready_at(at: Option<ReadyAt>) -> bool {
     // SAFETY: written once, before the program's own code ran.
     unsafe { TOLD.get() }.as_ref().is_some_and(|told| told.at == at)
+}
+
+/// Has `run` run in each clone, before anything else of the program does.
+pub fn on_clone(run: Hook, with: *mut c_void) -> Result<(), Errno> {
+    if !hooks::note(run, with) {
+        return Err(Errno::ENOMEM);
+    }
+    // SAFETY: written once, before the program's own code ran.
+    let told = unsafe { TOLD.get() }.is_some();
+    // A clone has no clones of its own.
+    if told && IN_CLONE.load(SeqCst) == 0 { first::start() } else { Ok(()) }
 }
 
 /// Says that the program is ready, and returns in clones: true. False, at once, where that is not so.
