@@ -16,6 +16,10 @@ use flashfork_warm::{Order, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Error;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long a program that has let go of its descriptors may take to end.
+const TO_END: Duration = Duration::from_secs(1);
 
 /// A template that clones can be made of. The program itself has ended.
 pub struct Ready {
@@ -158,9 +162,17 @@ impl Warming<'_> {
         }
     }
 
-    /// Whether the program has.
+    /// Whether the program has, or is about to: a process that ends lets go of its descriptors a moment before.
     fn has_ended(&self) -> bool {
-        self.process.as_ref().is_some_and(process::has_ended)
+        let Some(process) = &self.process else { return false };
+        let deadline = Instant::now() + TO_END;
+        while !process::has_ended(process) {
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     fn no_start(&self, what: What, errno: i32) -> String {
