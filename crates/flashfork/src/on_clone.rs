@@ -16,10 +16,10 @@ type OnClone = unsafe extern "C" fn(Hook, *mut c_void) -> c_int;
 /// there: for what must not be the same in all of them, such as a random number generator's state. If it fails, the
 /// clone is ended. Functions run in the order in which they were given, and are never taken back.
 ///
-/// In a program with threads (`flashfork warm --threads`) they run in a thread of their own while all other threads wait
-/// where they were stopped: a lock that one of these holds stays held, the allocator's too, perhaps. When the template is
-/// made they run once in a clone that does nothing else; if they don't come to an end there, `flashfork warm` says so. In
-/// a template with one thread they run in that.
+/// In a program with threads (`flashfork warm --threads`) they run in a thread of their own while all other threads
+/// wait where they were stopped: a lock that one of these holds stays held, the allocator's too, perhaps. When the
+/// template is made they run once in a clone that does nothing else; if they don't come to an end there, `flashfork
+/// warm` says so. In a template with one thread they run in that.
 ///
 /// Without `flashfork warm` there are no clones of that kind, and `run` is never called. [`fork`](crate::fork) doesn't
 /// call it.

@@ -20,8 +20,8 @@ static SLOTS: [Slot; MOST] =
     [const { Slot { run: AtomicPtr::new(null_mut()), with: AtomicPtr::new(null_mut()) } }; MOST];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes one; false if there are too many. Without a lock: a template is stopped at any moment, and then one that is not
-/// there yet is not run.
+/// Notes one; false if there are too many. Without a lock: a template is stopped at any moment, and then one that is
+/// not there yet is not run.
 pub fn note(run: Hook, with: *mut c_void) -> bool {
     let taken = TAKEN.fetch_update(SeqCst, SeqCst, |taken| (taken < MOST).then_some(taken + 1));
     let Ok(place) = taken else { return false };
