@@ -18,8 +18,9 @@ all: build
 
 build:
 	@scripts/need-packages
-	$(CARGO) build --release --locked -p flashfork-bench -p flashfork-cli -p flashfork-keeper -p flashfork-preload -p flashfork-vmm
+	$(CARGO) build --release --locked -p flashfork-bench -p flashfork-cli -p flashfork-java -p flashfork-keeper -p flashfork-preload -p flashfork-vmm
 	install -D -m 755 "$$(CARGO="$(CARGO)" scripts/build-agent --locked)" $(TARGET)/lib/flashfork/flashfork-agent
+	@scripts/build-jar $(TARGET)/release
 
 # An ordinary Python program, what a clone costs by size, real SQLite; ends in a table.
 demo: build
@@ -60,7 +61,8 @@ bench-vm-lab: build
 install: build
 	install -D -m 755 $(FLASHFORK) $(DESTDIR)$(PREFIX)/bin/flashfork
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/,$(addprefix release/flashfork-,bench keeper shell vmd) lib/flashfork/flashfork-agent)
-	install -D -m 755 $(TARGET)/release/libflashfork_preload.so $(DESTDIR)$(PREFIX)/lib/flashfork/libflashfork_preload.so
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/release/,libflashfork_preload.so libflashfork_java.so)
+	@[ ! -e $(TARGET)/release/flashfork.jar ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(TARGET)/release/flashfork.jar
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" crates/flashfork/install-c.sh $(PREFIX)
 	install -d $(addprefix $(SHARE)/,man bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(FLASHFORK) man $(SHARE)/man/man1

@@ -17,6 +17,35 @@ pub fn fork(flags: i32) -> Result<Option<i32>> {
     }
 }
 
+/// A word of another process's memory (`process_vm_readv(2)`).
+pub fn read_word(pid: i32, at: usize) -> Result<u32> {
+    let mut word = 0u32;
+    let [here, there] = spans(&raw mut word, at);
+    // SAFETY: the kernel writes four bytes to a local.
+    transferred(unsafe { libc::process_vm_readv(pid, &raw const here, 1, &raw const there, 1, 0) })?;
+    Ok(word)
+}
+
+/// Writes one (`process_vm_writev(2)`).
+pub fn write_word(pid: i32, at: usize, word: u32) -> Result<()> {
+    let mut word = word;
+    let [here, there] = spans(&raw mut word, at);
+    // SAFETY: the kernel reads four bytes of a local.
+    transferred(unsafe { libc::process_vm_writev(pid, &raw const here, 1, &raw const there, 1, 0) })
+}
+
+fn spans(word: *mut u32, at: usize) -> [libc::iovec; 2] {
+    [word.cast(), at as *mut libc::c_void].map(|iov_base| libc::iovec { iov_base, iov_len: size_of::<u32>() })
+}
+
+fn transferred(bytes: isize) -> Result<()> {
+    match bytes {
+        -1 => Err(Error::last_os_error()),
+        4 => Ok(()),
+        _ => Err(Error::from_raw_os_error(libc::EFAULT)),
+    }
+}
+
 /// Whether a call of libc's has failed.
 pub fn check(result: i32) -> Result<()> {
     if result < 0 { Err(Error::last_os_error()) } else { Ok(()) }

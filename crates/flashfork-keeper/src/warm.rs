@@ -12,7 +12,7 @@ use crate::rights;
 use crate::told::Told;
 use flashfork_core::forkall::{Seized, Unfit, WORDS, What as Reason};
 use flashfork_core::never_seal;
-use flashfork_warm::{Order, Word};
+use flashfork_warm::{ADDRESSES, Order, PREPARE, PREPARED, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Error;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -70,6 +70,7 @@ pub fn warm(told: &Told) -> Result<Ready, Failed> {
         entered: false,
         bell: Some(bell),
         trampoline: None,
+        prepares: None,
         relays,
         process: None,
         program: None,
@@ -94,8 +95,10 @@ struct Warming<'a> {
     entered: bool,
     /// Where the program rings; none when it has let go of that.
     bell: Option<OwnedFd>,
-    /// What the maker is made by: an address in the program's memory.
+    /// What the maker is made by, and the word by which the program prepares itself, if it does: addresses in the
+    /// program's memory, as far as it says the truth.
     trampoline: Option<usize>,
+    prepares: Option<usize>,
     relays: Vec<Relay>,
     process: Option<OwnedFd>,
     /// Its number here, and as the init sees it.
@@ -187,12 +190,15 @@ impl Warming<'_> {
 
     fn rung(&mut self) -> Result<bool, Failed> {
         let Some(bell) = &self.bell else { return Ok(false) };
-        let mut address = [0; size_of::<usize>()];
-        match message::receive(bell.as_fd(), &mut address) {
+        let mut addresses = [0; ADDRESSES];
+        match message::receive(bell.as_fd(), &mut addresses) {
             Ok(None) => Ok(false),
             // The first thing that the shim says.
-            Ok(Some(Received { len, .. })) if len == address.len() => {
-                self.trampoline = Some(usize::from_ne_bytes(address));
+            Ok(Some(Received { len, .. })) if len == addresses.len() => {
+                let mut all = addresses.chunks_exact(size_of::<usize>());
+                let mut next = || all.next()?.try_into().map(usize::from_ne_bytes).ok();
+                self.trampoline = next();
+                self.prepares = next().filter(|at| *at != 0);
                 Ok(false)
             }
             Ok(Some(Received { len: 1.., .. })) => Ok(true),
@@ -226,6 +232,9 @@ impl Warming<'_> {
         }
         let gone = |_| Failed::Unfit("can't be a template with threads: the maker of its clones has ended".into());
         let Some(program) = self.program else { return Err(gone(rustix::io::Errno::SRCH)) };
+        if let Some(at) = self.prepares.take_if(|_| self.bell.is_some()) {
+            self.prepare(program, at)?;
+        }
         // The program lets go of its descriptors when it is stopped.
         let files = Files::of(program);
         let line = self.make_maker(program).map_err(|u| Failed::Unfit(unfit(u.what as u8, u.number, &u.name)))?;
@@ -247,6 +256,24 @@ impl Warming<'_> {
             }
             Some(Word::Unfit { what, number, name }) => Err(Failed::Unfit(unfit(what, number, &name))),
             _ => Err(gone(rustix::io::Errno::PIPE)),
+        }
+    }
+
+    /// Has the program prepare itself, by a word of its memory: whatever else may lie there, it is the program's own, and
+    /// as this program it has not become another one by `exec`, which closes the bell.
+    fn prepare(&mut self, program: i32, at: usize) -> Result<(), Failed> {
+        let failed = |e: Error| Failed::Unfit(format!("can't be a template with threads: it can't be prepared: {e}"));
+        let mut told = process::write_word(program, at, PREPARE);
+        loop {
+            match told.and_then(|()| process::read_word(program, at)) {
+                Ok(PREPARED) => return Ok(()),
+                Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+                // It has ended: the init will say so.
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => self.wait_for_notes()?,
+                Err(e) => return Err(failed(e)),
+            }
+            self.notes()?;
+            told = Ok(());
         }
     }
 

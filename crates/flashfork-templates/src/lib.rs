@@ -27,6 +27,7 @@ mod children;
 mod clone;
 mod directory;
 mod error;
+mod java;
 mod link;
 mod listener;
 mod name;

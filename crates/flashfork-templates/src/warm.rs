@@ -2,6 +2,7 @@
 
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::java;
 use crate::link::{Found, Link};
 use crate::listener::Listener;
 use crate::name::Name;
@@ -19,6 +20,7 @@ use std::time::Duration;
 /// What the dynamic linker loads before all else, and where programs are looked for.
 pub const PRELOAD: &str = "LD_PRELOAD";
 const PATH: &str = "PATH";
+const CLASSPATH: &str = "CLASSPATH";
 
 /// Where a program counts as warm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,7 +148,10 @@ impl<'a> Warm<'a> {
     }
 
     /// Whether the name is free, and the program one that can be a template; nothing is started yet.
-    pub fn check(self) -> Result<Checked<'a>, Error> {
+    pub fn check(mut self) -> Result<Checked<'a>, Error> {
+        if self.launches_java() && self.ready == Ready::Auto {
+            self.ready = Ready::Call;
+        }
         match Link::find(self.names, &self.name)? {
             Found::Alive(_) | Found::Stopped(_) => return Err(Error::Taken(self.name)),
             Found::Dead => self.names.clear(&self.name)?,
@@ -171,14 +176,28 @@ impl<'a> Warm<'a> {
         }
     }
 
+    /// Whether it is a Java program that flashfork's launcher runs, which says so.
+    pub(crate) fn launches_java(&self) -> bool {
+        self.threads.is_some() && java::launches(&self.command)
+    }
+
+    /// Has `java` find the launcher.
+    fn with_launcher(&mut self) -> Result<(), Error> {
+        let jar = self.beside_shim("flashfork.jar", JAR)?;
+        let variable = self.variable(CLASSPATH).map(OsStr::to_owned);
+        java::add_to_class_path(&mut self.command, &jar, variable.as_deref());
+        Ok(())
+    }
+
     /// The keeper, which lies beside the shim.
     pub(crate) fn keeper(&self) -> Result<PathBuf, Error> {
-        let keeper = self.shim.with_file_name("flashfork-keeper");
-        if keeper.is_file() {
-            return Ok(keeper);
-        }
-        let why = "is not there, which keeps templates with threads; `make install` installs it";
-        Err(Error::Shim { path: keeper, why })
+        self.beside_shim("flashfork-keeper", KEEPER)
+    }
+
+    /// A file there; `why`: what is to be said if it isn't.
+    fn beside_shim(&self, name: &str, why: &'static str) -> Result<PathBuf, Error> {
+        let path = self.shim.with_file_name(name);
+        if path.is_file() { Ok(path) } else { Err(Error::Shim { path, why }) }
     }
 
     /// Of the environment. Of several of a name the last counts, as in the program's.
@@ -206,6 +225,9 @@ impl<'a> Warm<'a> {
     }
 }
 
+const KEEPER: &str = "is not there, which keeps templates with threads; `make install` installs it";
+const JAR: &str = "is not there, which has flashfork.Launch; `make build` makes it where a JDK is installed, and `make install` installs it";
+
 /// A template that can be made.
 #[derive(Debug)]
 #[must_use = "nothing is warmed until it is started"]
@@ -216,6 +238,9 @@ impl<'a> Checked<'a> {
     pub fn start(self) -> Result<Warming<'a>, Error> {
         let Checked(mut warm) = self;
         let preload = warm.preload()?;
+        if warm.launches_java() {
+            warm.with_launcher()?;
+        }
         let listener = Listener::bind(warm.names)?;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, theirs) = pair.map_err(Error::socket)?;

@@ -31,6 +31,8 @@ pub struct Warming<'a> {
     ready: Ready,
     /// Whether it was to be ready at a moment that it does not know.
     waited: bool,
+    /// Whether the launcher runs it, of Java programs.
+    launched: bool,
 }
 
 impl<'a> Warming<'a> {
@@ -38,7 +40,8 @@ impl<'a> Warming<'a> {
         let command = of.command[0].display().to_string();
         let process = program.descriptor().map_err(|e| Error::Wait { what: command.clone(), source: e.into() })?;
         let waited = of.threads.as_ref().is_some_and(|moment| *moment != Moment::Itself);
-        Ok(Warming { program, process, link, listener, name: of.name.clone(), command, ready: of.ready, waited })
+        let (name, ready, launched) = (of.name.clone(), of.ready, of.launches_java());
+        Ok(Warming { program, process, link, listener, name, command, ready, waited, launched })
     }
 
     /// Waits until it is a template that has its name, however long that takes; unless it ends.
@@ -109,6 +112,9 @@ impl<'a> Warming<'a> {
             // What does so in most cases prints nothing, least of all in the program.
             _ if killed => "somebody has, or memory was short (the kernel's log or the cgroup's memory.events tells)",
             _ if self.waited => "what it was to do first has not happened",
+            _ if self.launched => {
+                "what it printed may say why; a program that ends by System.exit can't be warmed with arguments, which run it"
+            }
             Ready::Call => "it must call flashfork_ready()",
             Ready::Auto | Ready::Main => "what it printed may say why",
         };

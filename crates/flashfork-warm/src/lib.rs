@@ -58,6 +58,15 @@ pub const CALL_FILE: usize = 4;
 /// In a clone: 1 if its caller ignores signal number `a`, else 0. For runtimes that have handlers from their start on.
 pub const CALL_IGNORES: usize = 5;
 
+/// Of a program with threads: how many bytes the shim rings with first, two addresses of the program's memory. By what
+/// lies at the first its maker is made. At the second lies a word by which a program is told to prepare itself before
+/// it is stopped; 0 if it has nothing to prepare.
+pub const ADDRESSES: usize = 16;
+/// What the keeper writes to that word.
+pub const PREPARE: u32 = 1;
+/// What the program writes there when it has prepared itself.
+pub const PREPARED: u32 = 2;
+
 /// Bytes of the name of a file that has changed: the end of a longer one.
 pub const NAME_OF_CHANGED: usize = 232;
 

@@ -3,6 +3,7 @@
 mod descriptors;
 mod ends;
 mod hooks;
+mod java;
 mod kernels;
 mod moments;
 #[path = "../warm/place.rs"]

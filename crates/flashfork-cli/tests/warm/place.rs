@@ -41,9 +41,8 @@ impl Place {
         static BUILT: Once = Once::new();
         BUILT.call_once(|| {
             let mut build = Command::new(env!("CARGO"));
-            build
-                .args(["build", "--locked", "-p", "flashfork-preload", "-p", "flashfork-keeper", "--target-dir"])
-                .arg(target());
+            let packages = ["flashfork-preload", "flashfork-keeper", "flashfork-java"].map(|name| format!("-p{name}"));
+            build.args(["build", "--locked"]).args(packages).arg("--target-dir").arg(target());
             assert!(build.status().unwrap().success());
         });
         Place(tempfile::tempdir().unwrap())

@@ -6,6 +6,7 @@ use super::unfit::Unfit;
 use super::{alike, attributes, descriptors, look, memory, pending, settings, stop, timers};
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
+use crate::proc::vma;
 use crate::range::Range;
 use crate::report::Sealed;
 use crate::scratch;
@@ -45,6 +46,17 @@ impl Frozen {
     /// The maker's socket, of the pair that was made by an injected call.
     pub fn line(&self) -> i32 {
         (self.answers[0] >> 32) as i32
+    }
+
+    /// Whether it has a Java virtual machine.
+    pub fn has_java(&mut self) -> Result<bool> {
+        const MACHINES: [&[u8]; 2] = [b"/libjvm.so", b"/libjvm.so (deleted)"];
+        let mut has = false;
+        vma::for_each_mapping(&mut self.text, |_, path| {
+            has |= MACHINES.iter().any(|machine| path.ends_with(machine));
+            Ok(())
+        })?;
+        Ok(has)
     }
 
     /// How many threads it has.

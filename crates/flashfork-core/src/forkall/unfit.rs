@@ -79,12 +79,14 @@ pub enum What {
     EndlessHook,
     /// A function for its clones that has failed or ended one; the number is what it gave, or the signal.
     FailedHook,
+    /// A Java virtual machine whose generators can't be renewed; the name says which, and why.
+    Java,
     /// A system call failed; the number is its error.
     System,
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 36] = [
+pub const WORDS: [(&str, &str); 37] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -138,6 +140,10 @@ pub const WORDS: [(&str, &str); 36] = [
         "it waits for what another thread holds, or for one to go on: try again, or have no thread hold that",
     ),
     ("a function for its clones (flashfork_on_clone) that fails in them", "it must return 0, and not end the process"),
+    (
+        "a Java virtual machine whose random numbers would be the same in all clones",
+        "these generators can't be renewed; make it ready without them, or later",
+    ),
     ("something that can't be looked at", "the kernel refuses it"),
 ];
 

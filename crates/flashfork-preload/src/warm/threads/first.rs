@@ -1,7 +1,7 @@
 //! The thread that runs first in each clone, and does there what must be done before the program goes on. While the
-//! program is warmed it sleeps. There is one where the program has asked for that ([`hooks`]).
+//! program is warmed it sleeps. There is one where the program has asked for that ([`hooks`]), and in Java ([`java`]).
 
-use super::{IN_CLONE, no_signals};
+use super::{IN_CLONE, java, no_signals};
 use crate::warm::hooks;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -9,9 +9,10 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 use flashfork_core::Errno;
 use flashfork_core::forkall::{Frozen, Gate, Unfit, What, call};
+use flashfork_warm::{PREPARE, PREPARED};
 use syscalls::Sysno;
 
-/// What the thread is to do, or has done.
+/// What the thread is to do, or has done. [`PREPARE`] is the keeper's: in the program, before it is stopped.
 static TODO: AtomicU32 = AtomicU32::new(NOTHING);
 const NOTHING: u32 = 0;
 /// In a clone, before any other thread runs; and when that is done.
@@ -27,12 +28,17 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// Whether a hook has failed.
 static FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Bytes of its stack.
+/// Bytes of its stack: a Java virtual machine's functions run on it.
 const STACK: usize = 1 << 20;
 
 /// How long hooks may take: when it is tried whether they come to an end at all, and in a clone, on whatever machine.
 const PATIENCE: u64 = 10_000_000_000;
 const PATIENCE_IN_CLONE: u64 = 60_000_000_000;
+
+/// The word by which the keeper has it prepare the program ([`flashfork_warm::ADDRESSES`]).
+pub fn word() -> usize {
+    TODO.as_ptr() as usize
+}
 
 /// Starts it, if nobody has, and returns when it is there.
 pub fn start() -> Result<(), Errno> {
@@ -48,8 +54,8 @@ pub fn start() -> Result<(), Errno> {
 
 fn begin() -> Result<(), Errno> {
     let check = |failed: i32| if failed == 0 { Ok(()) } else { Err(Errno::new(failed)) };
-    // SAFETY: the structures are locals; the function is one for threads. It blocks all signals, from its start on: they
-    // are for the program's threads.
+    // SAFETY: the structures are locals; the function is one for threads. It blocks all signals, from its start on:
+    // they are for the program's threads.
     unsafe {
         let (mut all, mut before) = (no_signals(), no_signals());
         libc::sigfillset(&raw mut all);
@@ -75,11 +81,18 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
     }
     loop {
         match TODO.load(SeqCst) {
+            PREPARE => {
+                java::prepare();
+                tell(PREPARED);
+            }
             RUN_HOOKS => {
                 FAILED.store(!hooks::run(), SeqCst);
                 tell(HOOKS_RAN);
             }
-            GO_ON => return null_mut(),
+            GO_ON => {
+                java::renew();
+                return null_mut();
+            }
             other => wait(other),
         }
     }

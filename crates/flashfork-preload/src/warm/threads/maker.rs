@@ -2,10 +2,10 @@
 
 use super::caller::Caller;
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, bound_capabilities, first, is_ready_at};
+use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java};
 use crate::warm::template::CLONE;
 use core::sync::atomic::Ordering::SeqCst;
-use flashfork_core::forkall::{Frozen, Place, Unfit, call, go_to};
+use flashfork_core::forkall::{Frozen, Place, Unfit, What, call, go_to};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Errno, Error, Pages};
 use flashfork_warm::{DESCRIPTORS, MADE_FROM, PATH, ReadyAt, Step, Tell, Word};
@@ -104,6 +104,7 @@ fn freeze(
     // A sandbox, perhaps, did not let it begin.
     Frozen::before()?;
     begun?;
+    java::outcome()?;
     let mut users = users;
     let dumpable = (users >= 0).then(be_dumpable).transpose()?;
     if users >= 0 {
@@ -117,6 +118,9 @@ fn freeze(
     }
     if dumpable == Some(false) {
         set_dumpable(false)?;
+    }
+    if !java::is_prepared() && frozen.has_java()? {
+        return Err(Unfit::named(What::Java, 0, b"it was started otherwise than by the program `java`"));
     }
     let frozen = &*frozen;
     let sealed = frozen.seal(Pages::Auto);

@@ -4,6 +4,7 @@
 
 mod caller;
 mod first;
+mod java;
 mod maker;
 mod socket;
 
@@ -15,7 +16,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use flashfork_core::Errno;
 use flashfork_core::forkall::call;
-use flashfork_warm::ReadyAt;
+use flashfork_warm::{ADDRESSES, ReadyAt};
 use syscalls::Sysno;
 
 /// What `flashfork warm --threads --unfinished` has told.
@@ -57,9 +58,12 @@ pub unsafe fn begin(value: &CStr) -> bool {
     // SAFETY: one thread; the descriptor is the one that was told, and what is sent a local.
     unsafe {
         libc::fcntl(bell, libc::F_SETFD, libc::FD_CLOEXEC);
-        let bytes = (trampoline as u64).to_ne_bytes();
-        libc::send(bell, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL);
+        let java = java::is_here();
+        let addresses = [trampoline, if java { first::word() } else { 0 }];
+        libc::send(bell, addresses.as_ptr().cast(), ADDRESSES, libc::MSG_NOSIGNAL);
         *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at: ReadyAt::new(at as u64) });
+        // A failure is told when the program is ready: its virtual machine is not prepared then.
+        let _ = if java { first::start() } else { Ok(()) };
     }
     true
 }

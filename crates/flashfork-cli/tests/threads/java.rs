@@ -1,0 +1,285 @@
+//! Java: what is renewed in clones, the launcher, and many clones of one.
+
+use crate::place::{Place, line, pids, stderr, stdout, target, until};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Once;
+
+const JAVA: &str = "/usr/bin/java";
+/// A small machine of which many can be alive, with all kinds of threads.
+const SMALL: [&str; 2] = ["-Xmx64m", "-XX:+UseSerialGC"];
+
+/// A place with a program of these classes, which know flashfork.jar.
+fn place(sources: &[&str]) -> Place {
+    static BUILT: Once = Once::new();
+    let place = Place::new();
+    let jar = jar();
+    BUILT.call_once(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/build-jar");
+        assert!(Command::new(script).arg(jar.parent().unwrap()).status().unwrap().success());
+    });
+    for source in sources {
+        let class = source.lines().find_map(|line| line.trim_start_matches("public ").strip_prefix("class "));
+        let name = class.unwrap().split(' ').next().unwrap();
+        let file = place.path().join(format!("{name}.java"));
+        std::fs::write(&file, source).unwrap();
+        let mut javac = Command::new("javac");
+        javac.arg("-cp").arg(&jar).arg("-d").arg(place.path()).arg(&file);
+        assert!(javac.status().unwrap().success());
+    }
+    place
+}
+
+fn jar() -> PathBuf {
+    target().join("debug/flashfork.jar")
+}
+
+fn class_path(place: &Place) -> String {
+    format!("{}:{}", place.path().display(), jar().display())
+}
+
+/// A template `t`, ready there, of `java` with these arguments. What came of it.
+fn try_warm(place: &Place, ready: &[&str], arguments: &[&str]) -> Output {
+    let path = class_path(place);
+    let command = [&["warm", "--threads", "--unfinished"], ready, &["t", "--", JAVA, "-cp", &path], arguments].concat();
+    place.flashfork(&command).env("OF_TEMPLATE", "").output().unwrap()
+}
+
+fn warm(place: &Place, ready: &[&str], arguments: &[&str]) -> Output {
+    let warm = try_warm(place, ready, arguments);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    warm
+}
+
+/// Early and late, in main and in other threads, of the template's and new: no two clones draw alike, nor is anything
+/// drawn twice, or what was drawn in the template. A `new Random(42)` is the program's own.
+#[test]
+fn no_generator_of_java_draws_alike_in_two_clones() {
+    let place = place(&[include_str!("java/Draws.java")]);
+    let template = warm(&place, &["--ready", "call"], &["Draws"]);
+    let clones = [(); 3].map(|()| place.run(&["clone", "t"]));
+    let lines = |output: &Output| stdout(output).lines().map(str::to_owned).collect::<Vec<_>>();
+    let mut drawn = BTreeMap::new();
+    let mut count = 0;
+    for line in [&template].into_iter().chain(&clones).flat_map(lines) {
+        // The first words say where, and of what.
+        let Some((what, value)) = line.rsplit_once(' ').filter(|_| !line.contains(" is ready ")) else { continue };
+        count += 1;
+        if let Some(other) = drawn.insert(value.to_owned(), what.to_owned()) {
+            panic!("{other} and {what} are both {value}");
+        }
+    }
+    // 19 generators: two times in the template, five in each clone.
+    assert_eq!(count, 19 * (2 + 3 * 5), "{}", stdout(&clones[0]));
+    for clone in &clones {
+        // And `ProcessHandle` tells its own process.
+        assert_eq!((stderr(clone), clone.status.code()), ("true\ntrue\n", Some(0)));
+    }
+}
+
+/// From its first instruction on, each thread of a clone draws what no other clone does. They are stopped in the middle
+/// of it.
+#[test]
+fn threads_that_draw_all_the_time_draw_nothing_alike_once_they_are_cloned() {
+    let place = place(&[include_str!("java/Hammer.java")]);
+    for _ in 0..3 {
+        warm(&place, &["--ready", "line:^warm$"], &["Hammer"]);
+        let clones = [(); 2].map(|()| place.run(&["clone", "t"]));
+        let [one, other] = clones.each_ref().map(|clone| {
+            assert_eq!((stderr(clone), clone.status.code()), ("", Some(0)));
+            stdout(clone).lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect::<Vec<_>>()
+        });
+        assert_eq!((one.len(), other.len()), (4, 4));
+        let (mut left, mut right) = (BTreeSet::<&str>::new(), BTreeSet::<&str>::new());
+        for (one, other) in one.iter().zip(&other) {
+            let alike = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+            assert!(alike < one.len() && alike < other.len(), "it draws on in clones, and otherwise");
+            left.extend(&one[alike..]);
+            right.extend(&other[alike..]);
+        }
+        let common: Vec<_> = left.intersection(&right).collect();
+        assert!(common.is_empty(), "{common:?}");
+        assert!(place.run(&["rm", "t"]).status.success());
+    }
+}
+
+#[test]
+fn a_generator_that_nobody_knows_is_refused() {
+    let place = place(&[include_str!("java/Strange.java")]);
+    let refused = try_warm(&place, &["--ready", "call"], &["Strange"]);
+    let text = line(&refused);
+    assert!(text.contains("random numbers would be the same in all clones (Strange$Service)"), "{text}");
+}
+
+/// Nobody is there who could renew it.
+#[test]
+fn a_virtual_machine_in_another_program_is_refused() {
+    let place = place(&[]);
+    let program = place.program_with(
+        "program",
+        r#"
+#include <dlfcn.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
+int main(int argc, char **argv) { if (!dlopen(argv[1], RTLD_NOW)) return 1; flashfork_ready(0, 0); return 0; }
+"#,
+        &["-ldl"],
+    );
+    let machine = std::fs::canonicalize(JAVA).unwrap().with_file_name("../lib/server/libjvm.so");
+    let path = [program.to_str().unwrap(), machine.to_str().unwrap()];
+    let refused =
+        place.run(&[&["warm", "--threads", "--unfinished", "--ready", "call", "t", "--"], &path[..]].concat());
+    assert!(line(&refused).contains("otherwise than by the program `java`"), "{}", stderr(&refused));
+}
+
+/// Arguments, environment, exit status, what is thrown, and the end by `System.exit`.
+#[test]
+fn the_launcher_runs_a_program_in_each_clone_as_java_does() {
+    let place = place(&[include_str!("java/Program.java")]);
+    let path = class_path(&place);
+    let runs = |runs: &str, arguments: &[&str]| {
+        // As `java` has it that is started anew.
+        let plain = Command::new(JAVA).args(["-cp", &path, "Program"]).args(arguments).env("OF_CALLER", "ü y").output();
+        let plain = plain.unwrap();
+        let clone = place.flashfork(&[&["clone", "t"], arguments].concat()).env("OF_CALLER", "ü y").output().unwrap();
+        assert_eq!(stdout(&clone), stdout(&plain).replacen('1', runs, 1), "{}", stderr(&clone));
+        assert_eq!(clone.status.code(), plain.status.code());
+        // Of the launcher there is a line behind those of the program.
+        let trace: Vec<_> = stderr(&clone).lines().filter(|line| !line.contains("flashfork.Launch")).collect();
+        assert_eq!(trace, stderr(&plain).lines().collect::<Vec<_>>());
+        clone.status.code()
+    };
+    // Its class alone; and one run of it, whose traces it keeps.
+    for (warm_up, count) in [(&["flashfork.Launch", "Program"][..], "1"), (&["flashfork.Launch", "Program", "a"], "2")]
+    {
+        let warmed = warm(&place, &[], warm_up);
+        assert_eq!(stdout(&warmed).contains("1 [a] null true null\n"), count == "2", "{}", stdout(&warmed));
+        assert_eq!(runs(count, &[]), Some(0));
+        assert_eq!(runs(count, &["x", "y ü", ""]), Some(0));
+        assert_eq!(runs(count, &["exit"]), Some(7));
+        assert_eq!(runs(count, &["throw", "it"]), Some(1));
+        assert!(place.run(&["rm", "t"]).status.success());
+    }
+}
+
+/// Also where the class path is in `CLASSPATH`, and without flashfork.jar on it.
+#[test]
+fn the_launcher_is_found_by_itself() {
+    let place = place(&[include_str!("java/Program.java")]);
+    let command = ["warm", "--threads", "--unfinished", "t", "--", JAVA, "flashfork.Launch", "Program"];
+    let warm = place.flashfork(&command).env("CLASSPATH", place.path()).output().unwrap();
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    assert_eq!(stdout(&place.run(&["clone", "t", "a"])), "1 [a] null false null\n");
+    assert!(place.run(&["rm", "t"]).status.success());
+    let none = try_warm(&place, &[], &["flashfork.Launch", "Missing"]);
+    assert!(stderr(&none).contains("there is no class Missing on the class path"), "{}", stderr(&none));
+    let ended = try_warm(&place, &[], &["flashfork.Launch", "Program", "exit"]);
+    assert!(stderr(&ended).contains("System.exit"), "{}", stderr(&ended));
+}
+
+/// Started without a template it runs the program once.
+#[test]
+fn the_launcher_runs_a_program_plainly_too() {
+    let place = place(&[include_str!("java/Program.java")]);
+    for arguments in [&[][..], &["a"]] {
+        let mut java = Command::new(JAVA);
+        java.args(["-cp", &class_path(&place), "flashfork.Launch", "Program"]).args(arguments);
+        assert_eq!(stdout(&java.output().unwrap()), format!("1 {arguments:?} null false null\n").replace('"', ""));
+    }
+}
+
+fn get(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// With its threads and its compiler at work; clones that live together share the socket.
+#[test]
+fn a_web_server_in_java_answers_in_clones() {
+    let place = place(&[include_str!("java/Server.java")]);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (number, listen) = (port.to_string(), format!("listen:{port}"));
+    warm(&place, &["--ready", &listen], &["Server", &number]);
+    let mut drawn = BTreeSet::new();
+    for count in [1, 3] {
+        let clones: Vec<_> =
+            (0..count).map(|_| place.flashfork(&["clone", "t"]).stdout(Stdio::null()).spawn().unwrap()).collect();
+        for n in (0..2000).step_by(17) {
+            let answer = get(port, &format!("/{n}"));
+            let [cached, worked, uuid, pid] = answer.split(' ').collect::<Vec<_>>().try_into().unwrap();
+            assert_eq!(cached, worked, "{answer}");
+            assert!(drawn.insert(uuid.to_owned()), "{answer}");
+            assert!(pid.parse::<i32>().unwrap() > 1);
+        }
+        for mut clone in clones {
+            crate::place::signal(&clone, libc::SIGTERM);
+            // 128 and the signal: how a virtual machine ends by it.
+            assert_eq!(clone.wait().unwrap().code(), Some(143));
+        }
+    }
+}
+
+#[test]
+fn sixty_four_clones_in_java_are_alive_together() {
+    let place = place(&[include_str!("java/Program.java")]);
+    warm(&place, &[], &[&SMALL[..], &["flashfork.Launch", "Program"]].concat());
+    let start = |number: usize| {
+        let mut command = place.flashfork(&["clone", "t", "waits", &number.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut clones: Vec<_> = (0..64).map(start).collect();
+    for (number, clone) in clones.iter_mut().enumerate() {
+        let want = format!("1 [waits, {number}] null false null\n");
+        let mut got = vec![0; want.len()];
+        clone.stdout.as_mut().unwrap().read_exact(&mut got).unwrap();
+        assert_eq!(String::from_utf8(got).unwrap(), want);
+    }
+    for clone in clones {
+        // Its standard input ends with that.
+        let ended = clone.wait_with_output().unwrap();
+        assert_eq!((stdout(&ended), stderr(&ended), ended.status.code()), ("", "", Some(0)));
+    }
+}
+
+/// Processes of a place, descriptors of those that stay, and how much memory these have.
+fn what_is_there(place: &Place) -> (usize, usize, u64) {
+    let all = pids(place, "");
+    let open = |pid: &i32| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    let memory = |pid: &i32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        line.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    (all.len(), all.iter().map(open).sum(), all.iter().map(memory).sum())
+}
+
+#[test]
+fn many_clones_in_java_leave_nothing() {
+    let count = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1000 } else { 30 };
+    let place = place(&[include_str!("java/Program.java")]);
+    warm(&place, &[], &[&SMALL[..], &["flashfork.Launch", "Program"]].concat());
+    let run = |number: usize| {
+        let clone = place.run(&["clone", "t", &number.to_string()]);
+        assert_eq!(stdout(&clone), format!("1 [{number}] null false null\n"), "{}", stderr(&clone));
+        assert_eq!(clone.status.code(), Some(0));
+    };
+    // Two namespaces are made ahead.
+    let is_idle = || pids(&place, "java").is_empty() && pids(&place, "flashfork-init").len() == 3;
+    (0..5).for_each(run);
+    until("it is idle", is_idle);
+    let (processes, open, memory) = what_is_there(&place);
+    (0..count).for_each(run);
+    let as_before = || {
+        let (own_processes, own_open, _) = what_is_there(&place);
+        is_idle() && (own_processes, own_open) == (processes, open)
+    };
+    until("it is as before", as_before);
+    let (_, _, after) = what_is_there(&place);
+    assert!(after < memory + 4096, "{memory} KB before, {after} KB after {count} clones");
+}

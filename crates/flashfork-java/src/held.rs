@@ -1,0 +1,134 @@
+//! Has no Java code run: all threads that may are suspended, and none of them has the state of a generator in its
+//! hands.
+
+use crate::classes::Classes;
+use crate::generators::{self, Generators};
+use crate::java::Java;
+use crate::tool::{EachStart, HAS_ENDED, Thread, Tool, WAS_SUSPENDED};
+use jni_sys::{jmethodID, jobject};
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// How long a thread may have to do with a generator.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long such a thread runs until it is looked again.
+const TURN: Duration = Duration::from_millis(1);
+
+/// 1 while no thread may start.
+static CLOSED: AtomicU32 = AtomicU32::new(0);
+
+/// Threads that are suspended.
+pub struct Held {
+    own: Vec<Thread>,
+    /// Those that the program has suspended itself.
+    others: Vec<Thread>,
+    virtual_threads: bool,
+}
+
+/// Suspends all, and finds what is to be renewed: from then on nothing of it changes.
+pub fn hold(java: &Java, tool: &Tool, virtual_threads: bool) -> Result<(Held, Generators), String> {
+    const START: EachStart = wait_at_start;
+    CLOSED.store(1, SeqCst);
+    tool.on_start(START)?;
+    let deadline = Instant::now() + PATIENCE;
+    let mut held = Held { own: Vec::new(), others: Vec::new(), virtual_threads };
+    if virtual_threads {
+        tool.suspend_virtual()?;
+    }
+    loop {
+        held.suspend_new(java, tool)?;
+        let classes = Classes::loaded(tool)?;
+        let methods = generators::methods(tool, &classes);
+        let busy = busy(tool, held.own.iter().chain(&held.others), &methods);
+        if busy.is_empty() {
+            let generators = Generators::find(java, tool, &classes)?;
+            classes.forget(java);
+            if self::busy(tool, generators.virtual_threads().iter(), &methods).is_empty() {
+                return Ok((held, generators));
+            }
+            // What carries them has to run, too.
+            held.run_for_a_turn(tool)?;
+        } else {
+            classes.forget(java);
+            held.run_some_for_a_turn(tool, &busy)?;
+        }
+        if Instant::now() > deadline {
+            return Err("a thread is in the middle of one all the time".into());
+        }
+    }
+}
+
+/// Those in the middle of a generator's methods.
+fn busy<'a>(tool: &Tool, threads: impl Iterator<Item = &'a Thread>, methods: &HashSet<jmethodID>) -> Vec<Thread> {
+    threads.copied().filter(|thread| tool.stack(*thread).iter().any(|frame| methods.contains(&frame.method))).collect()
+}
+
+impl Held {
+    /// Suspends threads until there is none that isn't.
+    fn suspend_new(&mut self, java: &Java, tool: &Tool) -> Result<(), String> {
+        let this = tool.current_thread()?;
+        loop {
+            let known = |thread: &jobject| {
+                let mut all = self.own.iter().chain(&self.others).chain([&this]);
+                all.any(|other| java.is_same(*thread, *other))
+            };
+            let (known, new): (Vec<_>, Vec<_>) = tool.threads()?.into_iter().partition(known);
+            known.into_iter().for_each(|thread| java.forget(thread));
+            if new.is_empty() {
+                java.forget(this);
+                return Ok(());
+            }
+            for (thread, status) in new.iter().copied().zip(tool.suspend(&new)?) {
+                match status {
+                    0 => self.own.push(thread),
+                    WAS_SUSPENDED => self.others.push(thread),
+                    HAS_ENDED => java.forget(thread),
+                    _ => return Err(format!("a thread can't be suspended: error {status}")),
+                }
+            }
+        }
+    }
+
+    /// Lets some of them run for a moment.
+    fn run_some_for_a_turn(&mut self, tool: &Tool, some: &[Thread]) -> Result<(), String> {
+        let run: Vec<_> = some.iter().copied().filter(|thread| self.own.contains(thread)).collect();
+        tool.resume(&run)?;
+        std::thread::sleep(TURN);
+        let ended: Vec<_> = run.iter().zip(tool.suspend(&run)?).filter(|(_, s)| *s == HAS_ENDED).collect();
+        self.own.retain(|thread| ended.iter().all(|(other, _)| *other != thread));
+        Ok(())
+    }
+
+    /// Lets all of them run for a moment.
+    fn run_for_a_turn(&mut self, tool: &Tool) -> Result<(), String> {
+        tool.resume(&self.own)?;
+        tool.resume_virtual()?;
+        std::thread::sleep(TURN);
+        tool.suspend_virtual()?;
+        let ended: Vec<_> = self.own.iter().zip(tool.suspend(&self.own)?).map(|(_, s)| s == HAS_ENDED).collect();
+        let mut ended = ended.into_iter();
+        self.own.retain(|_| !ended.next().unwrap_or_default());
+        Ok(())
+    }
+
+    /// Lets all go on, and threads start.
+    pub fn release(&self, tool: &Tool) -> Result<(), String> {
+        CLOSED.store(0, SeqCst);
+        // SAFETY: the kernel uses the address only.
+        unsafe { libc::syscall(libc::SYS_futex, CLOSED.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+        tool.resume(&self.own)?;
+        if self.virtual_threads { tool.resume_virtual() } else { Ok(()) }
+    }
+}
+
+/// A thread that starts waits before it runs any Java code.
+extern "system" fn wait_at_start(_: *mut c_void, _: *mut c_void, _: Thread) {
+    while CLOSED.load(SeqCst) == 1 {
+        // SAFETY: the kernel reads the word.
+        unsafe {
+            libc::syscall(libc::SYS_futex, CLOSED.as_ptr(), libc::FUTEX_WAIT, 1, std::ptr::null::<libc::timespec>())
+        };
+    }
+}
