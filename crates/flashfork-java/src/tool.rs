@@ -90,7 +90,13 @@ functions! {
 }
 
 fn check(what: &str, status: Status) -> Result<(), String> {
-    if status == 0 { Ok(()) } else { Err(format!("its {what} gives error {status}")) }
+    /// Its end has begun.
+    const WRONG_PHASE: Status = 112;
+    match status {
+        0 => Ok(()),
+        WRONG_PHASE => Err("it is about to end".into()),
+        _ => Err(format!("its {what} gives error {status}")),
+    }
 }
 
 impl Tool {
