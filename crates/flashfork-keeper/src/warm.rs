@@ -259,8 +259,8 @@ impl Warming<'_> {
         }
     }
 
-    /// Has the program prepare itself, by a word of its memory. Whatever else may lie there is the program's own; and it
-    /// has not become another one by `exec`, which closes the bell.
+    /// Has the program prepare itself, by a word of its memory. Whatever else may lie there is the program's own; and
+    /// it has not become another one by `exec`, which closes the bell.
     fn prepare(&mut self, program: i32, at: usize) -> Result<(), Failed> {
         let failed = |e: Error| Failed::Unfit(format!("can't be a template with threads: it can't be prepared: {e}"));
         let mut told = process::write_word(program, at, PREPARE);

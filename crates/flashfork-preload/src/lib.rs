@@ -6,6 +6,7 @@
 //! seen.
 #![no_std]
 
+mod atfork;
 mod control;
 mod environment;
 mod exec;

@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod ends;
+mod generators;
 mod hooks;
 mod java;
 mod kernels;

@@ -2,6 +2,7 @@
 //! other files.
 
 use super::fdinfo::{Info, Item};
+use super::generators::Handlers;
 use super::seize::Trampoline;
 use crate::range::Range;
 
@@ -39,6 +40,7 @@ pub struct Frozen {
     pub(super) pending: Pending,
     pub(super) shared: Shared,
     pub(super) settings: Settings,
+    pub(super) handlers: Handlers,
     /// Whether it has no capabilities, and so its clones have none.
     pub(super) drops: bool,
     /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when it was looked at, in nanoseconds.

@@ -105,6 +105,7 @@ impl Frozen {
                 unsafe { thread.make(stacks + (i + 1) * STACK, gate)? };
             }
         }
+        self.handlers.call();
         timers::renew(self, self.pid)?;
         self.pending.renew_of_process()?;
         Ok(gate)

@@ -3,7 +3,7 @@
 use super::frozen::{Frozen, STACK};
 use super::seize::Trampoline;
 use super::unfit::Unfit;
-use super::{alike, attributes, descriptors, look, memory, pending, settings, stop, timers};
+use super::{alike, attributes, descriptors, generators, look, memory, pending, settings, stop, timers};
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
 use crate::proc::vma;
@@ -87,8 +87,13 @@ impl Frozen {
     /// Stops all threads, looks at everything that clones are to have, and ends the program. On an error they stand
     /// still all the same, until the maker ends, which ends the program.
     ///
-    /// The `own` descriptors of the maker get numbers that the program has none of.
-    pub fn freeze(&mut self, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
+    /// The `own` descriptors of the maker get numbers that the program has none of. `in_child`: addresses of what was
+    /// registered to run in children (`pthread_atfork(3)`).
+    pub fn freeze(
+        &mut self,
+        own: &mut [&mut i32],
+        in_child: impl Iterator<Item = usize> + Clone,
+    ) -> core::result::Result<(), Unfit> {
         stop::stop(self)?;
         look::threads(self)?;
         self.monotonic = clock(k::CLOCK_MONOTONIC);
@@ -103,6 +108,7 @@ impl Frozen {
             *next = thread.next;
         }
         memory::look(self)?;
+        generators::look(self, in_child)?;
         settings::look(self)?;
         self.leave()
     }

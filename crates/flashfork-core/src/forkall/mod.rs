@@ -12,8 +12,8 @@
 //! thread that stands still.
 //!
 //! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), descriptors ([`descriptors`], [`renew`],
-//! [`pairs`]), timers and pending signals ([`timers`], [`pending`]), memory that fork would not copy ([`memory`]).
-//! [`alike`] refuses what can't be given ([`unfit`]).
+//! [`pairs`]), timers and pending signals ([`timers`], [`pending`]), memory that fork would not copy ([`memory`]),
+//! other random numbers ([`generators`]). [`alike`] refuses what can't be given ([`unfit`]).
 
 mod alike;
 mod attributes;
@@ -21,6 +21,7 @@ mod descriptors;
 mod fdinfo;
 mod frame;
 mod frozen;
+mod generators;
 mod inject;
 mod leave;
 mod look;

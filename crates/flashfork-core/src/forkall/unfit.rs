@@ -81,12 +81,14 @@ pub enum What {
     FailedHook,
     /// A Java virtual machine whose generators can't be renewed; the name says which, and why.
     Java,
+    /// A library whose generator of random numbers would go on alike in all clones.
+    Generator,
     /// A system call failed; the number is its error.
     System,
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 37] = [
+pub const WORDS: [(&str, &str); 38] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -144,6 +146,10 @@ pub const WORDS: [(&str, &str); 37] = [
         "a Java virtual machine whose random numbers would be the same in all clones",
         "these generators can't be renewed; make it ready without them, or later",
     ),
+    (
+        "a library whose random numbers, keys among them, would be the same in all clones",
+        "make it ready before it loads that",
+    ),
     ("something that can't be looked at", "the kernel refuses it"),
 ];
 
@@ -189,6 +195,7 @@ mod tests {
         assert!(WORDS[What::Child as usize].0.contains("child"));
         assert!(WORDS[What::Watches as usize].0.contains("inotify"));
         assert!(WORDS[What::Timer as usize].0.contains("timer"));
+        assert!(WORDS[What::Generator as usize].0.contains("random numbers"));
         assert!(WORDS[What::Lock as usize].0.contains("lock"));
         assert!(WORDS[What::Landlock as usize].0.contains("Landlock"));
         assert!(WORDS[What::Inside as usize].0.contains("flashfork"));

@@ -50,7 +50,7 @@ fn after_forks_in_child(handler: Handler) {
         // SAFETY: looks through what is loaded. glibc's function takes the object whose end takes the handler away,
         // here none; musl's takes no fourth argument and so doesn't look at it.
         unsafe {
-            let found = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+            let found = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
             if !found.is_null() {
                 core::mem::transmute::<*mut c_void, Register>(found)(None, None, Some(handler), core::ptr::null());
                 return;

@@ -3,6 +3,7 @@
 use super::caller::Caller;
 use super::socket::{Heard, close_all, hear, is_answered, say};
 use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java};
+use crate::atfork;
 use crate::warm::template::CLONE;
 use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Frozen, Place, Unfit, What, call, go_to};
@@ -108,13 +109,13 @@ fn freeze(
     let mut users = users;
     let dumpable = (users >= 0).then(be_dumpable).transpose()?;
     if users >= 0 {
-        frozen.freeze(&mut [line, &mut users])?;
+        frozen.freeze(&mut [line, &mut users], atfork::in_child())?;
         // SAFETY: nothing of the maker counts on the one that it leaves.
         unsafe { go_to(users, libc::CLONE_NEWUSER as u32)? };
         bound_capabilities();
         close_all(&[users]);
     } else {
-        frozen.freeze(&mut [line])?;
+        frozen.freeze(&mut [line], atfork::in_child())?;
     }
     if dumpable == Some(false) {
         set_dumpable(false)?;

@@ -1,0 +1,67 @@
+//! Two clones draw no random numbers alike.
+
+use crate::place::{line, stdout};
+use crate::programs::Program;
+
+/// Draws at three levels (nonces, random numbers, keys), in the main thread and in another, of the library that `LOAD`
+/// loads and from which `draw` draws.
+const DRAWS: &str = r#"
+static volatile int go;
+static void print(void) {
+    unsigned char bytes[16];
+    for (int level = 0; level < 3; level++) {
+        draw(level, bytes, sizeof bytes); for (int i = 0; i < 16; i++) printf("%02x", bytes[i]); puts("");
+    }
+}
+static void *other(void *x) { unsigned char b; for (int l = 0; l < 3; l++) draw(l, &b, 1); go = 1; while (go < 2) usleep(1000); print(); return 0; }
+int main(void) {
+    LOAD; unsigned char b; for (int l = 0; l < 3; l++) draw(l, &b, 1);
+    pthread_t t; pthread_create(&t, 0, other, 0); while (!go) usleep(1000);
+    READY;
+    print(); go = 2; pthread_join(t, 0); return 0;
+}
+"#;
+
+const GNUTLS: &str = r#"
+#include <dlfcn.h>
+static int (*draw)(int, void *, size_t);
+#define LOAD draw = dlsym(dlopen("libgnutls.so.30", RTLD_NOW | RTLD_LOCAL), "gnutls_rnd")
+"#;
+
+const GCRYPT: &str = r#"
+#include <dlfcn.h>
+static void (*nonce)(void *, size_t), (*any)(void *, size_t, int);
+static void draw(int level, void *to, size_t len) { if (level) any(to, len, level); else nonce(to, len); }
+#define LOAD void *l = dlopen("libgcrypt.so.20", RTLD_NOW); nonce = dlsym(l, "gcry_create_nonce"); any = dlsym(l, "gcry_randomize")
+"#;
+
+#[test]
+fn clones_draw_no_random_numbers_of_gnutls_or_libgcrypt_alike() {
+    for library in [GNUTLS, GCRYPT] {
+        let program = Program::new(&format!("{library}{DRAWS}"));
+        program.warm(&[]);
+        let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
+        let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
+        assert_eq!(all.len(), 3 * 6);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 3 * 6);
+    }
+}
+
+#[test]
+fn a_program_with_nss_is_refused() {
+    let program = Program::new(
+        r#"
+#include <dlfcn.h>
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int (*begin)(const char *) = dlsym(dlopen("libnss3.so", RTLD_NOW), "NSS_NoDB_Init"); if (begin(".")) return 1;
+    pthread_t t; pthread_create(&t, 0, other, 0); READY; return 0;
+}
+"#,
+    );
+    let refused = program.try_warm(&[]);
+    let said = line(&refused);
+    assert!(said.contains("random numbers") && said.contains("(lib") && said.contains("3.so)"), "{said}");
+}
