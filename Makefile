@@ -63,6 +63,7 @@ install: build
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/,$(addprefix release/flashfork-,bench keeper shell vmd) lib/flashfork/flashfork-agent)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(addprefix $(TARGET)/release/,libflashfork_preload.so libflashfork_java.so)
 	@[ ! -e $(TARGET)/release/flashfork.jar ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(TARGET)/release/flashfork.jar
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork crates/flashfork-preload/node/flashfork.js
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" crates/flashfork/install-c.sh $(PREFIX)
 	install -d $(addprefix $(SHARE)/,man bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(FLASHFORK) man $(SHARE)/man/man1

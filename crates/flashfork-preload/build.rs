@@ -1,4 +1,6 @@
-//! Linking of the shim.
+//! Linking of the shim, and the script for Node, which lies beside it.
+
+use std::path::Path;
 
 fn main() {
     // The precompiled `core` names the unwinder's personality routine in its frame tables. Nothing unwinds here (panic
@@ -12,4 +14,11 @@ fn main() {
     // Anything else missing is an error here and not in the programs the shim is loaded into.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={SCRIPT}");
+    // OUT_DIR is build/PACKAGE-HASH/out below the directory in which cargo puts the shim.
+    let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
+    let beside = Path::new(&out).ancestors().nth(3).expect("it lies deep enough").join("flashfork.js");
+    std::fs::copy(SCRIPT, beside).expect("the script is copied");
 }
+
+const SCRIPT: &str = "node/flashfork.js";

@@ -195,7 +195,7 @@ impl Keeper {
 
     /// A clone is asked for.
     fn want(&mut self, id: u64, job: bool, request: Vec<OwnedFd>) {
-        let takes_none = !matches!(self.facts.at, ReadyAt::Call | ReadyAt::Python);
+        let takes_none = !matches!(self.facts.at, ReadyAt::Call | ReadyAt::Python | ReadyAt::Node);
         let running = self.facts.running + self.wanted.len() as u64;
         let left = self.facts.max == 0
             || self.facts.made + self.wanted.len() as u64 + u64::from(self.ordered.is_some()) < self.facts.max;

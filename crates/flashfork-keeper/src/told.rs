@@ -68,7 +68,9 @@ impl Told {
             (Moment::Idle(_), _) => ReadyAt::Idle,
             (Moment::Listen(_), _) => ReadyAt::Listen,
             (Moment::Line(_), _) => ReadyAt::Line,
-            (Moment::Itself, at) => at.unwrap_or(ReadyAt::Python),
+            (Moment::Itself, at) => {
+                at.or(ReadyAt::of_runtime(self.command[0].as_encoded_bytes())).unwrap_or(ReadyAt::Main)
+            }
         }
     }
 }

@@ -61,12 +61,6 @@ pub fn is_interpreter(program: &OsStr) -> bool {
     ["python", "perl", "ruby"].contains(&name)
 }
 
-/// Whether it has that of a Python.
-pub fn is_python(program: &OsStr) -> bool {
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    is_interpreter(program) && name.starts_with("python")
-}
-
 fn is_script(path: &Path) -> bool {
     let mut head = [0; 2];
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"#!"

@@ -9,6 +9,7 @@ use crate::name::Name;
 use crate::program;
 use crate::spawn::{Program, start, start_with_threads};
 use crate::warming::Warming;
+use flashfork_warm::ReadyAt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
@@ -167,12 +168,12 @@ impl<'a> Warm<'a> {
         Ok(Checked(self))
     }
 
-    /// Whether it does so with its threads: at its call, and Python when its code has run.
+    /// Whether it does so with its threads: at its call, and Python and Node when their code has run.
     fn says_when_it_is_ready(&self) -> bool {
         match self.ready {
             Ready::Call => true,
             Ready::Main => false,
-            Ready::Auto => program::is_python(&self.command[0]),
+            Ready::Auto => ReadyAt::of_runtime(self.command[0].as_encoded_bytes()).is_some(),
         }
     }
 

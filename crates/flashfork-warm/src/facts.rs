@@ -22,6 +22,8 @@ pub enum ReadyAt {
     Listen = 7,
     /// With all threads, when it had printed a line.
     Line = 8,
+    /// Node with all threads, when what its command line names had run.
+    Node = 10,
 }
 
 impl ReadyAt {
@@ -37,8 +39,24 @@ impl ReadyAt {
             6 => ReadyAt::Idle,
             7 => ReadyAt::Listen,
             8 => ReadyAt::Line,
+            10 => ReadyAt::Node,
             _ => return None,
         })
+    }
+
+    /// Where a program is ready with all of its threads without a word about it, by the name of its file: the runtimes
+    /// of which clones run what their callers name.
+    #[must_use]
+    pub fn of_runtime(program: &[u8]) -> Option<ReadyAt> {
+        let mut name = program.rsplit(|b| *b == b'/').next()?;
+        while let [rest @ .., b'0'..=b'9' | b'.'] = name {
+            name = rest;
+        }
+        match name {
+            b"python" => Some(ReadyAt::Python),
+            b"node" | b"nodejs" => Some(ReadyAt::Node),
+            _ => None,
+        }
     }
 }
 
@@ -87,5 +105,24 @@ impl Facts {
             changed: r.get()?,
             unwatched: r.get()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtimes_are_known_by_the_names_of_their_files() {
+        for (program, at) in [
+            (&b"/usr/bin/python3.11"[..], Some(ReadyAt::Python)),
+            (b"node", Some(ReadyAt::Node)),
+            (b"/opt/node20/bin/node", Some(ReadyAt::Node)),
+            (b"nodejs", Some(ReadyAt::Node)),
+            (b"nodemon", None),
+            (b"", None),
+        ] {
+            assert_eq!(ReadyAt::of_runtime(program), at);
+        }
     }
 }

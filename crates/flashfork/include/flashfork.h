@@ -77,6 +77,11 @@
 #define FLASHFORK_READY_LINE 8
 
 /**
+ * Node with all threads, when what its command line names had run.
+ */
+#define FLASHFORK_READY_NODE 10
+
+/**
  * The template waits for callers.
  */
 #define FLASHFORK_TEMPLATE_WAITING 0

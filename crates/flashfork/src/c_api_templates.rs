@@ -32,6 +32,8 @@ pub const FLASHFORK_READY_IDLE: u32 = 6;
 pub const FLASHFORK_READY_LISTEN: u32 = 7;
 /// With all threads, when it had printed a line.
 pub const FLASHFORK_READY_LINE: u32 = 8;
+/// Node with all threads, when what its command line names had run.
+pub const FLASHFORK_READY_NODE: u32 = 10;
 
 /// The template waits for callers.
 pub const FLASHFORK_TEMPLATE_WAITING: u32 = 0;
@@ -121,6 +123,7 @@ fn ready_of(at: ReadyAt) -> u32 {
         ReadyAt::Idle => FLASHFORK_READY_IDLE,
         ReadyAt::Listen => FLASHFORK_READY_LISTEN,
         ReadyAt::Line => FLASHFORK_READY_LINE,
+        ReadyAt::Node => FLASHFORK_READY_NODE,
     }
 }
 

@@ -150,6 +150,7 @@ fn word(at: ReadyAt) -> &'static str {
         ReadyAt::Idle => "idle",
         ReadyAt::Listen => "listen",
         ReadyAt::Line => "line",
+        ReadyAt::Node => "node",
     }
 }
 
@@ -164,5 +165,6 @@ pub fn where_ready(at: ReadyAt) -> &'static str {
         ReadyAt::Idle => "where it was idle",
         ReadyAt::Listen => "where it listened",
         ReadyAt::Line => "where it had printed the line",
+        ReadyAt::Node => "to run JavaScript",
     }
 }

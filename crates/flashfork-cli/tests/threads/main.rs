@@ -7,6 +7,7 @@ mod hooks;
 mod java;
 mod kernels;
 mod moments;
+mod node;
 #[path = "../warm/place.rs"]
 #[allow(dead_code)] // what the other tests need
 mod place;

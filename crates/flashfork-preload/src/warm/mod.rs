@@ -20,6 +20,7 @@ mod hooks;
 mod interpreters;
 mod mapped;
 mod message;
+mod node;
 mod prepare;
 mod process;
 mod python;

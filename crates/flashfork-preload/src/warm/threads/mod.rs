@@ -36,7 +36,7 @@ static TOLD: Single<Option<Told>> = Single::new(None);
 static CALLED: AtomicU32 = AtomicU32::new(0);
 
 /// 1 in clones.
-static IN_CLONE: AtomicU32 = AtomicU32::new(0);
+pub static IN_CLONE: AtomicU32 = AtomicU32::new(0);
 
 /// What stands before the value for such a template in [`flashfork_core::environment::WARM`].
 const MARK: &[u8] = b"threads,";
@@ -64,6 +64,7 @@ pub unsafe fn begin(value: &CStr) -> bool {
         *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at: ReadyAt::new(at as u64) });
         // A failure is told when the program is ready: its virtual machine is not prepared then.
         let _ = if java { first::start() } else { Ok(()) };
+        super::node::prepare();
     }
     true
 }
@@ -93,8 +94,23 @@ pub fn on_clone(run: Hook, with: *mut c_void) -> Result<(), Errno> {
     if told && IN_CLONE.load(SeqCst) == 0 { first::start() } else { Ok(()) }
 }
 
+/// Whether it does, and this is the process.
+pub fn is_template() -> bool {
+    // SAFETY: as above; asks for a number.
+    unsafe { IN_CLONE.load(SeqCst) == 1 || TOLD.get().as_ref().is_some_and(|told| told.pid == libc::getpid()) }
+}
+
 /// Says that the program is ready, and returns in clones: true. False, at once, where that is not so.
 pub fn ready() -> bool {
+    let ready = wait();
+    if ready {
+        block();
+    }
+    ready
+}
+
+/// As [`ready`], in clones whose runtime blocks no signals that its caller does.
+pub fn wait() -> bool {
     // SAFETY: as above.
     let Some(told) = (unsafe { TOLD.get() }) else { return false };
     // SAFETY: asks for a number.
@@ -111,7 +127,6 @@ pub fn ready() -> bool {
         // SAFETY: the kernel reads the word.
         let _ = unsafe { call(Sysno::futex, [IN_CLONE.as_ptr() as usize, 0, 0, 0]) };
     }
-    block();
     true
 }
 

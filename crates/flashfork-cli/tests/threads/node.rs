@@ -1,0 +1,233 @@
+//! Node in clones: what they have for themselves, and what they run. The reference is Node started anew.
+
+use crate::place::{Place, stderr, stdout};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+fn script(place: &Place, name: &str, text: &str) -> PathBuf {
+    let path = place.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn warm(place: &Place, options: &[&str], command: &[&str]) {
+    let warm = place.run(&[&["warm", "--threads", "--unfinished"], options, &["t", "--"], command].concat());
+    assert!(warm.status.success(), "{}", stderr(&warm));
+}
+
+/// So many clones at a time, all to their end.
+fn together(place: &Place, count: usize) -> Vec<Output> {
+    let start = |_| place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let all: Vec<_> = (0..count).map(start).collect();
+    all.into_iter().map(|clone| clone.wait_with_output().unwrap()).collect()
+}
+
+/// Draws from every generator, in the main thread, in a worker that was there before and in those of every kind that
+/// come later; before, at once and a while after. Each line of a clone is a value, with the process's number last.
+const GENERATORS: &str = r#"
+const crypto = require('crypto');
+const { Worker, SHARE_ENV } = require('worker_threads');
+const { randomUUID } = crypto;
+const text = `
+    const crypto = require('crypto');
+    const { parentPort } = require('worker_threads');
+    const draw = () => [Math.random(), crypto.randomUUID(), crypto.webcrypto.randomUUID(),
+        crypto.randomInt(2 ** 48 - 1), crypto.randomBytes(8).toString('hex')];
+    draw();
+    parentPort.on('message', () => parentPort.postMessage([...draw(), ...draw(), process.pid]));`;
+const draw = () => [Math.random(), randomUUID(), crypto.webcrypto.randomUUID(), crypto.randomInt(2 ** 48 - 1),
+    crypto.randomBytes(8).toString('hex')];
+const worker = (options) => new Worker(text, { eval: true, ...options });
+const ask = (who) => new Promise((done) => { who.once('message', done); who.postMessage(0); });
+const integer = () => new Promise((done) => crypto.randomInt(0, 2 ** 48 - 1, (_, number) => done(number)));
+const early = worker();
+(async () => {
+    const before = [...draw(), await integer(), ...(await ask(early)).slice(0, -1)];
+    const pid = process.pid;
+    console.log(`warm ${before.join(' ')}`);
+    setTimeout(async () => {
+        const all = [...draw(), await integer()];
+        const kinds = [{}, { env: { A: '1' } }, { execArgv: [] }, { env: SHARE_ENV }, { execArgv: [], env: { A: '1' } }];
+        const workers = [early, ...kinds.map(worker)];
+        const pids = new Set([process.pid]);
+        for (const round of [0, 1]) {
+            for (const who of workers) {
+                const told = await ask(who);
+                pids.add(told.pop());
+                all.push(...told);
+            }
+            all.push(...draw(), await integer());
+            if (round === 0) await new Promise((done) => setTimeout(done, 150));
+        }
+        console.log(all.join('\n'));
+        console.log([...pids].join(' '), process.pid !== pid, require('fs').readlinkSync('/proc/self'));
+        process.exit(0);
+    }, 300);
+})();
+"#;
+
+#[test]
+fn no_value_of_nodes_generators_comes_twice_in_clones_and_their_template() {
+    let place = Place::new();
+    let script = script(&place, "main.js", GENERATORS);
+    warm(&place, &["--ready", "line:^warm "], &["node", script.to_str().unwrap()]);
+    let mut seen = BTreeSet::new();
+    for clone in (0..2).map(|_| place.run(&["clone", "t"])).chain(together(&place, 3)) {
+        assert_eq!((stderr(&clone), clone.status.code()), ("", Some(0)));
+        let lines: Vec<_> = stdout(&clone).lines().collect();
+        let (numbers, values) = lines.split_last().unwrap();
+        assert_eq!(values.len(), 6 + 2 * (6 * 10 + 6));
+        for value in values {
+            assert!(seen.insert((*value).to_owned()), "{value} twice");
+        }
+        // One number in all threads, which is the clone's own.
+        let words: Vec<_> = numbers.split(' ').collect();
+        assert!(words.len() == 3 && words[0] == words[2] && words[1] == "true", "{numbers}");
+    }
+}
+
+/// In a loop that is stopped anywhere, compiled or not: what was drawn before it stood still all clones have, no more.
+#[test]
+fn a_loop_that_draws_goes_on_with_other_numbers_in_each_clone() {
+    let place = Place::new();
+    let text = "
+        const drawn = new Float64Array(1e6);
+        let count = 0;
+        const { Worker } = require('worker_threads');
+        new Worker(`const { parentPort } = require('worker_threads'); setTimeout(() => { parentPort.postMessage(0) }, 1)`, { eval: true });
+        function draw() { for (let i = 0; i < 1000; i++) drawn[count++ % drawn.length] = Math.random(); }
+        console.log('warm');
+        const pid = process.pid;
+        const end = () => { if (process.pid === pid) return false; draw(); draw(); return true; };
+        while (!end()) draw();
+        console.log(Array.from({ length: 1900 }, (_, i) => drawn[(count - 1 - i) % drawn.length]).join('\\n'));
+        process.exit(0)";
+    let script = script(&place, "main.js", text);
+    warm(&place, &["--ready", "line:^warm"], &["node", script.to_str().unwrap()]);
+    let mut seen = BTreeSet::new();
+    for _ in 0..3 {
+        let clone = place.run(&["clone", "t"]);
+        assert_eq!(clone.status.code(), Some(0), "{}", stderr(&clone));
+        for value in stdout(&clone).lines() {
+            assert!(seen.insert(value.to_owned()), "{value} twice");
+        }
+    }
+    assert_eq!(seen.len(), 3 * 1900);
+}
+
+#[test]
+fn nodes_functions_look_as_they_did_and_its_children_know_nothing() {
+    let place = Place::new();
+    let text = "
+        const crypto = require('crypto');
+        const { execFileSync } = require('child_process');
+        const about = (f) => [f.name, f.length, 'prototype' in f];
+        const ask = 'console.log(process.env.NODE_OPTIONS, process.execArgv, process.env.A)';
+        console.log(JSON.stringify([about(Math.random), Math.random.toString(), about(crypto.randomUUID),
+            about(crypto.randomInt), Object.keys(process).includes('pid'), typeof process.pid,
+            process.env.NODE_OPTIONS, process.execArgv, execFileSync(process.execPath, ['-e', ask]).toString()]));
+        try { crypto.randomUUID(1) } catch (e) { console.log(e.code) }
+        try { crypto.randomInt(3, 2) } catch (e) { console.log(e.code) }
+        try { crypto.webcrypto.randomUUID.call({}) } catch (e) { console.log(e.code) }
+        const numbers = Array.from({ length: 300 }, () => crypto.randomInt(-2, 3));
+        console.log(Math.min(...numbers), Math.max(...numbers));";
+    let script = script(&place, "main.js", text);
+    let run = |command: &mut Command| {
+        let output = command.env("A", "x").env("NODE_OPTIONS", "--no-deprecation").output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output).to_owned()
+    };
+    let plain = run(Command::new("node").args(["-r", "fs"]).arg(&script));
+    let plain = plain.replace("function random() {", "function () {");
+    let options = ["warm", "--threads", "--unfinished", "t", "--", "node", "-r", "fs"];
+    run(&mut place.flashfork(&options));
+    assert_eq!(run(&mut place.flashfork(&["clone", "t", script.to_str().unwrap()])), plain);
+}
+
+#[test]
+fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
+    let place = Place::new();
+    let library = script(&place, "library.js", "module.exports = Math.random(); console.error('loaded once')");
+    std::fs::create_dir(place.path().join("there")).unwrap();
+    let there = place.path().join("there").canonicalize().unwrap();
+    let main = script(
+        &place,
+        "there/main.js",
+        "console.log(process.argv.slice(1), process.cwd(), process.env.WORD, require.main === module, module.id,
+            __filename, new Date(0).getHours());
+        let text = '';
+        process.stdin.on('data', (part) => text += part).on('end', () => { console.log(text); process.exitCode = 7; });
+        process.on('beforeExit', () => { console.log('before') });
+        process.on('exit', (code) => { console.log('exit', code) });",
+    );
+    let module =
+        script(&place, "there/main.mjs", "console.log(await Promise.resolve(process.argv.slice(2))); export default 1");
+    let throws =
+        script(&place, "there/throws.js", "process.on('exit', (code) => console.log(code)); throw new Error('wrong')");
+    let options = ["warm", "--threads", "--unfinished", "t", "--", "node", "-r", library.to_str().unwrap()];
+    let warm = place.flashfork(&options).env("TZ", "Asia/Tokyo").output().unwrap();
+    assert_eq!((warm.status.code(), stderr(&warm)), (Some(0), "loaded once\n"));
+    assert_eq!(place.list()[0]["ready"], "node");
+    let run = |mut command: Command, arguments: &[&str]| {
+        command.args(arguments).current_dir(&there).env("WORD", "of caller").env("TZ", "America/New_York");
+        let input = std::fs::File::open(&throws).unwrap();
+        command.stdin(input).output().unwrap()
+    };
+    let (main, module, throws) = (main.to_str().unwrap(), module.to_str().unwrap(), throws.to_str().unwrap());
+    let all: [&[&str]; 11] = [
+        &[main, "a", "-b", "--", "c d"],
+        &["main.js"],
+        &[module, "x"],
+        &["-p", "[6 * 7, process.argv.slice(1), require('os').EOL, path.sep]", "word"],
+        &["-e", "console.log(process.argv.slice(1), __filename, typeof module); process.exitCode = 3", "a"],
+        &["-e", "import('fs').then((fs) => console.log(typeof fs.readFileSync, process.argv.length))"],
+        &["-e", "setTimeout(() => process.kill(process.pid, 'SIGTERM'), 10); setInterval(() => 0, 1000)"],
+        &[throws],
+        &["-"],
+        &[],
+        &["missing.js"],
+    ];
+    for arguments in all {
+        let plain = run(Command::new("node"), arguments);
+        let clone = run(place.flashfork(&["clone", "t"]), arguments);
+        assert_eq!(stdout(&clone), stdout(&plain), "{arguments:?}: {}", stderr(&clone));
+        let code = plain
+            .status
+            .code()
+            .or_else(|| std::os::unix::process::ExitStatusExt::signal(&plain.status).map(|s| 128 + s));
+        assert_eq!(clone.status.code(), code, "{arguments:?}: {}", stderr(&clone));
+        let about = |output: &Output| stderr(output).lines().find(|line| line.contains("Error")).map(str::to_owned);
+        assert_eq!(about(&clone), about(&plain), "{arguments:?}");
+    }
+    let refused = run(place.flashfork(&["clone", "t"]), &["--inspect", main]);
+    assert_eq!(refused.status.code(), Some(9));
+    assert!(stderr(&refused).contains("write --inspect where it is warmed"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_node_program_that_knows_of_clones_has_its_callers_arguments_and_environment() {
+    let place = Place::new();
+    let library = place.shim().with_file_name("flashfork.js");
+    let text = format!(
+        "const {{ ready }} = require({library:?});
+        const {{ Worker }} = require('worker_threads');
+        const worker = new Worker(`const {{ parentPort }} = require('worker_threads'); parentPort.on('message', (n) => parentPort.postMessage(n * n))`, {{ eval: true }});
+        setTimeout(() => {{
+            const started = ready();
+            console.log(started?.args, started?.env.WORD, process.argv.slice(2), process.env.WORD, ready());
+            worker.once('message', (n) => {{ console.log(n); process.exit(started === undefined ? 1 : 2); }});
+            worker.postMessage(9);
+        }}, 50);"
+    );
+    let script = script(&place, "main.js", &text);
+    let script = script.to_str().unwrap();
+    let plain = Command::new("node").args([script, "own"]).env("WORD", "w").output().unwrap();
+    assert_eq!((stdout(&plain), plain.status.code()), ("undefined undefined [ 'own' ] w undefined\n81\n", Some(1)));
+    warm(&place, &["--ready", "call"], &["node", script, "own"]);
+    for (argument, word) in [("one", "1"), ("two", "2")] {
+        let clone = place.flashfork(&["clone", "t", argument]).env("WORD", word).output().unwrap();
+        let want = format!("[ '{argument}' ] {word} [ 'own', '{argument}' ] {word} undefined\n81\n");
+        assert_eq!((stdout(&clone), clone.status.code()), (want.as_str(), Some(2)), "{}", stderr(&clone));
+    }
+}
