@@ -8,8 +8,10 @@ use flashfork_terminal::{output, places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
+use std::ffi::OsStr;
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
@@ -49,7 +51,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
             caller::end_by(signal);
         }
     };
-    output::say(&announcement(&args.name, &facts))?;
+    output::say(&announcement(&args.name, &args.command[0], &facts))?;
     if facts.unwatched > 0 {
         output::complain(&CliError::Unable(format!(
             "changes to {} of the files that {} was made of will not be noticed: the system watches no more for you (sysctl fs.inotify)",
@@ -117,7 +119,7 @@ fn waits(args: &WarmArgs) -> CliError {
     ))
 }
 
-fn announcement(name: &Name, facts: &Facts) -> String {
+fn announcement(name: &Name, program: &OsStr, facts: &Facts) -> String {
     let cloned = list::where_ready(facts.at);
     let sealed = match why_unsealed(facts) {
         Some(what) => format!("its memory is not sealed ({what}), so clones are plain forks"),
@@ -125,9 +127,24 @@ fn announcement(name: &Name, facts: &Facts) -> String {
     };
     let sealed = match facts.at {
         ReadyAt::Main => format!(
-            "{sealed}; none of its own code has run, so clones do all its work again (flashfork_ready in the program and --ready call change that)"
+            "{sealed}; none of its own code has run, so clones do all its work again ({})",
+            what_changes_that(program)
         ),
         _ => sealed,
     };
     format!("{name} is ready {cloned} (process {}); {sealed}", facts.pid)
+}
+
+/// So that clones do less work again. Runtimes and shells can't call, and do all of theirs in `main`.
+fn what_changes_that(program: &OsStr) -> &'static str {
+    match Path::new(program).file_name().unwrap_or_default().as_encoded_bytes() {
+        b"node" | b"nodejs" => "`flashfork warm --threads --unfinished` changes that: it keeps what Node has loaded",
+        b"java" | b"deno" | b"bun" | b"dotnet" => {
+            "`flashfork warm --threads --unfinished` changes that, with a moment at which it is ready: --ready listen, idle:SECONDS or line:REGEX"
+        }
+        b"bash" | b"sh" | b"dash" | b"ksh" | b"zsh" => {
+            "`flashfork warm --threads --unfinished --ready idle:SECONDS` changes that: clones go on where the script waits for something"
+        }
+        _ => "flashfork_ready in the program and --ready call change that",
+    }
 }

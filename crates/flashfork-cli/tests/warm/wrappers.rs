@@ -2,6 +2,7 @@
 
 use crate::place::{Place, line, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 
 fn script(place: &Place, name: &str, text: &str) -> String {
     let path = place.path().join(name);
@@ -68,4 +69,36 @@ fn a_program_that_becomes_another_before_it_is_ready_is_told() {
     let output = place.run(&["warm", "--ready", "call", "t", "--", "sh", "-c", "exec sleep 1000"]);
     assert!(line(&output).contains("has gone on as another program"), "{}", line(&output));
     assert!(place.list().is_empty());
+}
+
+#[test]
+fn who_warms_a_runtime_or_a_shell_before_main_is_told_what_to_use_instead() {
+    for (program, cure) in [
+        ("node", "--threads --unfinished` changes that: it keeps what Node has loaded"),
+        ("java", "--ready listen, idle:SECONDS or line:REGEX"),
+        ("bash", "--threads --unfinished --ready idle:SECONDS` changes that"),
+        ("cat", "flashfork_ready in the program"),
+    ] {
+        let output = Place::new().warm(&[program]);
+        assert!(stdout(&output).contains(cure) && stdout(&output).lines().count() == 1, "{}", stdout(&output));
+    }
+}
+
+/// What a shell is told to use works for it.
+#[test]
+fn a_clone_of_a_shell_goes_on_where_its_script_waits() {
+    let place = Place::new();
+    let fifo = place.path().join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let text = "#!/bin/bash\na=(1 2 3)\nread -r line < \"$1\"\necho \"${a[*]} $line\"; exit 5\n";
+    let (path, fifo) = (script(&place, "work", text), fifo.to_str().unwrap());
+    let command = ["warm", "--threads", "--unfinished", "--ready", "idle:0.2", "t", "--", "bash", &path, fifo];
+    assert!(place.run(&command).status.success());
+    for word in ["one", "two"] {
+        let clone = place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
+        // Opens when the clone does.
+        std::fs::write(fifo, format!("{word}\n")).unwrap();
+        let clone = clone.wait_with_output().unwrap();
+        assert_eq!((stdout(&clone), clone.status.code()), (&*format!("1 2 3 {word}\n"), Some(5)));
+    }
 }
