@@ -31,7 +31,7 @@ static EARLY: extern "C" fn() = early;
 extern "C" fn early() {
     let Some((name, arguments)) = warm::plain_clone(std::env::args_os().skip(1)) else { return };
     output::end_with_the_pipe();
-    let code = warm::call_clone(&name, &arguments).unwrap_or_else(|e| {
+    let code = warm::call_clone(&name, &arguments, &[]).unwrap_or_else(|e| {
         eprintln!("flashfork: {e}");
         1
     });

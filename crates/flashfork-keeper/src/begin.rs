@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 
 /// Says that the template is ready, and waits until it has its name.
 pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
-    let Ready { init, init_process, line, word, files } = ready;
+    let Ready { init, init_process, line, word, files, listeners } = ready;
     let Word::Frozen { free, sealed, unsealed, clocks, .. } = word else { return Err(Errno::INVAL.into()) };
     // Said by the maker, who is the program's.
     if free[0] < 0 || free[1] <= free[0] || free[1] > MOST {
@@ -50,6 +50,7 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         facts,
         clocks,
         files,
+        listeners,
         retired: false,
         paused: false,
         connections,

@@ -36,6 +36,7 @@ pub fn order(
     line: BorrowedFd<'_>,
     connection: u64,
     request: &Request,
+    listeners: &[(i32, OwnedFd)],
     space: Space,
     clocks: [u64; 2],
 ) -> Result<Ordered, (Step, i32)> {
@@ -43,7 +44,11 @@ pub fn order(
     let (report, theirs) = message::pair().map_err(failed(Step::Descriptors))?;
     message::tell_senders(report.as_fd()).map_err(failed(Step::Descriptors))?;
     let time = namespaces::new_time(clocks).map_err(|e| (Step::Namespaces, e.raw_os_error().unwrap_or(libc::EIO)))?;
-    let mut bytes = Order::Make { pid: space.pid }.encode().to_vec();
+    for (number, socket) in listeners {
+        let listen = Order::Listen { number: *number };
+        message::send(line, &listen.encode(), &[socket.as_fd()]).map_err(failed(Step::Descriptors))?;
+    }
+    let mut bytes = Order::Make { pid: space.pid, listeners: listeners.len() as u64 }.encode().to_vec();
     bytes.extend(path_of(&request[1]));
     bytes.push(0);
     let own = [space.processes.as_fd(), space.mounts.as_fd(), time.as_fd(), theirs.as_fd()];

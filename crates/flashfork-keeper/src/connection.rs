@@ -48,6 +48,8 @@ pub struct Connection {
     pub job: bool,
     /// A request for which there is no clone yet.
     pub request: Option<Request>,
+    /// Sockets that its clone has in the place of those on which the program listens, by its numbers for them.
+    pub listeners: Vec<(i32, OwnedFd)>,
     pub clone: Option<Clone>,
     /// Whether it has asked for a clone.
     pub has_asked: bool,
@@ -71,6 +73,7 @@ impl Connection {
             caller,
             job: false,
             request: None,
+            listeners: Vec::new(),
             clone: None,
             has_asked: false,
         })
@@ -81,6 +84,14 @@ impl Connection {
         if let Some(socket) = &self.socket {
             // A caller who is gone or doesn't read is no reason to wait.
             let _ = message::send(socket.as_fd(), &tell.encode(), &[]);
+        }
+    }
+
+    /// Tells it, and passes a descriptor.
+    pub fn tell_with(&self, tell: Tell, descriptor: &OwnedFd) {
+        if let Some(socket) = &self.socket {
+            // As above.
+            let _ = message::send(socket.as_fd(), &tell.encode(), &[descriptor.as_fd()]);
         }
     }
 
@@ -95,6 +106,7 @@ impl Connection {
     pub fn hang_up(&mut self) {
         self.socket = None;
         self.request = None;
+        self.listeners.clear();
         if let Some(clone) = &self.clone {
             clone.signal(libc::SIGKILL, true);
             clone.signal(libc::SIGKILL, false);

@@ -36,6 +36,8 @@ impl Moment {
 pub struct Watch {
     /// When it was looked, and what processor time had been used.
     samples: VecDeque<(Instant, Duration)>,
+    /// Where it listens that was to listen elsewhere.
+    elsewhere: Vec<u16>,
 }
 
 /// Of the time: what a runtime does that has nothing to do.
@@ -43,7 +45,7 @@ const IDLE: f64 = 0.05;
 
 impl Watch {
     pub fn new() -> Watch {
-        Watch { samples: VecDeque::new() }
+        Watch { samples: VecDeque::new(), elsewhere: Vec::new() }
     }
 
     /// How long to wait until the next look; `None` where what comes tells.
@@ -62,6 +64,17 @@ impl Watch {
             Moment::Idle(span) => self.is_idle(*span, pid),
             Moment::Listen(port) => listens(pid, *port),
         }
+    }
+
+    /// The ports on which a process listens that was to listen on another one, if they are others than before.
+    pub fn listens_elsewhere(&mut self, moment: &Moment, pid: i32) -> Option<&[u16]> {
+        if !matches!(moment, Moment::Listen(Some(_))) {
+            return None;
+        }
+        let ports = ports(pid);
+        let new = ports != self.elsewhere;
+        self.elsewhere = ports;
+        new.then_some(&self.elsewhere)
     }
 
     fn is_idle(&mut self, span: Duration, pid: i32) -> bool {
@@ -90,16 +103,26 @@ fn processor_time(pid: i32) -> Option<Duration> {
 
 /// Whether a process has a socket that listens: of TCP on that port, or of any kind.
 fn listens(pid: i32, port: Option<u16>) -> bool {
+    match port {
+        Some(port) => ports(pid).contains(&port),
+        None => !ports(pid).is_empty() || !listening(pid, "unix", unix).is_empty(),
+    }
+}
+
+/// The ports of TCP on which a process listens, in their order.
+fn ports(pid: i32) -> Vec<u16> {
+    let mut all: Vec<u16> = ["tcp", "tcp6"].into_iter().flat_map(|table| listening(pid, table, tcp)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// What a table of /proc/net says of those sockets of a process that listen.
+fn listening<T>(pid: i32, table: &str, read: fn(&[&str]) -> Option<(u64, T)>) -> Vec<T> {
     let own = sockets_of(pid);
-    let of_table = |name: &str, listening: fn(&[&str], Option<u16>) -> Option<u64>| {
-        let table = std::fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
-        table
-            .lines()
-            .skip(1)
-            .filter_map(|line| listening(&line.split_whitespace().collect::<Vec<_>>(), port))
-            .any(|i| own.contains(&i))
-    };
-    of_table("tcp", tcp) || of_table("tcp6", tcp) || port.is_none() && of_table("unix", unix)
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+    let all = table.lines().skip(1).filter_map(|line| read(&line.split_whitespace().collect::<Vec<_>>()));
+    all.filter(|(inode, _)| own.contains(inode)).map(|(_, what)| what).collect()
 }
 
 /// Inodes of the sockets that it has open.
@@ -110,19 +133,19 @@ fn sockets_of(pid: i32) -> HashSet<u64> {
     links.filter_map(|link| link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()).collect()
 }
 
-/// The inode of a line of /proc/net/tcp whose socket listens on that port, if one is given (proc_pid_net(5)).
-fn tcp(words: &[&str], port: Option<u16>) -> Option<u64> {
+/// Inode and port of a line of /proc/net/tcp whose socket listens (proc_pid_net(5)).
+fn tcp(words: &[&str]) -> Option<(u64, u16)> {
     const LISTEN: &str = "0A";
-    let own = u16::from_str_radix(words.get(1)?.rsplit_once(':')?.1, 16).ok()?;
-    let wanted = *words.get(3)? == LISTEN && port.is_none_or(|port| port == own);
-    words.get(9).filter(|_| wanted)?.parse().ok()
+    let port = u16::from_str_radix(words.get(1)?.rsplit_once(':')?.1, 16).ok()?;
+    let inode = words.get(9).filter(|_| words[3] == LISTEN)?.parse().ok()?;
+    Some((inode, port))
 }
 
-/// The same of /proc/net/unix.
-fn unix(words: &[&str], _: Option<u16>) -> Option<u64> {
+/// The inode of one of /proc/net/unix.
+fn unix(words: &[&str]) -> Option<(u64, ())> {
     const ACCEPTS: u64 = 1 << 16;
     let flags = u64::from_str_radix(words.get(3)?, 16).ok()?;
-    words.get(6).filter(|_| flags & ACCEPTS != 0)?.parse().ok()
+    Some((words.get(6).filter(|_| flags & ACCEPTS != 0)?.parse().ok()?, ()))
 }
 
 #[cfg(test)]
@@ -146,8 +169,12 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(listens(pid, Some(port)) && listens(pid, None));
+        let mut watch = Watch::new();
+        let elsewhere = Moment::Listen(Some(if port == 99 { 98 } else { 99 }));
+        assert!(watch.listens_elsewhere(&elsewhere, pid).unwrap().contains(&port));
         drop(listener);
         assert!(!listens(pid, Some(port)));
+        assert!(watch.listens_elsewhere(&Moment::Listen(None), pid).is_none());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::notes::Note;
 use crate::process;
 use crate::told::Told;
 use crate::{begin, warm::Ready};
-use flashfork_warm::{Ask, DESCRIPTORS, Facts, MOST_RUNNING, ReadyAt, Step, Tell, Word};
+use flashfork_warm::{Ask, DESCRIPTORS, Facts, LISTENERS, MOST_RUNNING, ReadyAt, Step, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
@@ -35,6 +35,8 @@ pub struct Keeper {
     pub facts: Facts,
     pub clocks: [u64; 2],
     pub files: Files,
+    /// The sockets of TCP on which the program listens, by its numbers for them.
+    pub listeners: Vec<(i32, OwnedFd)>,
     pub retired: bool,
     pub paused: bool,
     pub connections: BTreeMap<u64, Connection>,
@@ -178,6 +180,15 @@ impl Keeper {
         match Ask::decode(&bytes[..len]) {
             Some(Ask::Clone { job }) if descriptors.len() == DESCRIPTORS => self.want(id, job, descriptors),
             Some(Ask::Clone { .. }) if short => connection.tell(Tell::Failed { step: Step::Descriptors, errno: 0 }),
+            Some(Ask::Listeners) => {
+                for (number, socket) in &self.listeners {
+                    connection.tell_with(Tell::Listens { number: *number }, socket);
+                }
+                connection.tell(Tell::Facts(facts(&self.facts, &self.files)));
+            }
+            Some(Ask::Listen { number }) if connection.listeners.len() < LISTENERS => {
+                connection.listeners.extend(descriptors.into_iter().map(|socket| (number, socket)));
+            }
             Some(Ask::Status) => connection.tell(Tell::Facts(facts(&self.facts, &self.files))),
             Some(Ask::Retire) => {
                 self.retire();
@@ -228,7 +239,8 @@ impl Keeper {
             let Some(request) = connection.request.take().filter(|_| !connection.has_hung_up()) else { continue };
             let Some(space) = self.spaces.pop_front() else { return };
             let init = space.init;
-            match order(self.line.as_fd(), id, &request, space, self.clocks) {
+            let listeners = std::mem::take(&mut connection.listeners);
+            match order(self.line.as_fd(), id, &request, &listeners, space, self.clocks) {
                 Ok(ordered) => {
                     self.inits.insert(init);
                     self.ordered = Some(ordered);

@@ -12,7 +12,7 @@ use crate::rights;
 use crate::told::Told;
 use flashfork_core::forkall::{Seized, Unfit, WORDS, What as Reason};
 use flashfork_core::never_seal;
-use flashfork_warm::{ADDRESSES, Order, PREPARE, PREPARED, Word};
+use flashfork_warm::{ADDRESSES, Order, PORTS, PREPARE, PREPARED, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Error;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -31,6 +31,8 @@ pub struct Ready {
     pub word: Word,
     /// What it was made of.
     pub files: Files,
+    /// The sockets of TCP on which it listens, by its numbers for them.
+    pub listeners: Vec<(i32, OwnedFd)>,
 }
 
 /// Why there is none.
@@ -134,10 +136,15 @@ impl Warming<'_> {
             if output && self.printed() {
                 return Ok(());
             }
-            if let Some(pid) = self.program
-                && self.watch.has_come(moment, pid)
-            {
+            let Some(pid) = self.program else { continue };
+            if self.watch.has_come(moment, pid) {
                 return Ok(());
+            }
+            if let Some(elsewhere) = self.watch.listens_elsewhere(moment, pid) {
+                let mut ports = [0; PORTS];
+                ports.iter_mut().zip(elsewhere).for_each(|(place, port)| *place = *port);
+                // Who has gone ends the program.
+                let _ = message::send(self.told.control.as_fd(), &Tell::Ports { ports }.encode(), &[]);
             }
         }
     }
@@ -241,18 +248,23 @@ impl Warming<'_> {
         let users = if self.drops { Some(self.enter_that_of_clones()?) } else { None };
         let users: Vec<_> = users.iter().map(AsFd::as_fd).collect();
         message::send(line.as_fd(), &Order::Freeze.encode(), &users).map_err(gone)?;
-        let mut bytes = [0; Word::LEN];
+        let (mut bytes, mut listeners) = ([0; Word::LEN], Vec::new());
         let word = loop {
             let mut ready = [PollFd::new(&line, PollFlags::IN)];
             let _ = poll(&mut ready, None);
-            if let Some(Received { len, .. }) = message::receive(line.as_fd(), &mut bytes).map_err(gone)? {
-                break Word::decode(&bytes[..len]);
+            let received = message::receive(line.as_fd(), &mut bytes).map_err(gone)?;
+            let Some(Received { len, descriptors, .. }) = received else { continue };
+            match Word::decode(&bytes[..len]) {
+                Some(Word::Listens { number }) => {
+                    listeners.extend(descriptors.into_iter().map(|socket| (number, socket)));
+                }
+                word => break word,
             }
         };
         self.relays.iter_mut().for_each(Relay::pass_rest);
         match word {
             Some(word @ Word::Frozen { .. }) => {
-                Ok(Ready { init: self.init, init_process: self.init_process, line, word, files })
+                Ok(Ready { init: self.init, init_process: self.init_process, line, word, files, listeners })
             }
             Some(Word::Unfit { what, number, name }) => Err(Failed::Unfit(unfit(what, number, &name))),
             _ => Err(gone(rustix::io::Errno::PIPE)),

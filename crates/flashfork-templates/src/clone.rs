@@ -156,7 +156,12 @@ fn news(link: &Link, name: &Name, pid: Option<i32>, heard: &Heard) -> Result<New
         Heard::Tell(Tell::Changed { count, name: file }) => Ok(News::Changed(Changed::new(name, count, &file))),
         Heard::Tell(Tell::Ended { status }) => Ok(News::Ended(ExitStatus::from_raw(status))),
         Heard::Tell(
-            Tell::Failed { step: Step::Request, .. } | Tell::Facts(_) | Tell::Refused { .. } | Tell::Unfit { .. },
+            Tell::Failed { step: Step::Request, .. }
+            | Tell::Facts(_)
+            | Tell::Refused { .. }
+            | Tell::Unfit { .. }
+            | Tell::Listens { .. }
+            | Tell::Ports { .. },
         )
         | Heard::Nonsense => Err(link.misunderstood(name)),
         Heard::Tell(Tell::Failed { step, errno }) => Err(Error::NoClone { name: name.clone(), step, errno }),

@@ -1,7 +1,7 @@
 //! What goes wrong with templates and clones.
 
 use crate::name::Name;
-use flashfork_warm::{MOST_RUNNING, Step};
+use flashfork_warm::{LISTENERS, MOST_RUNNING, Step};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -165,6 +165,37 @@ pub enum Error {
     /// The clone's working directory can't be opened.
     #[error("can't open the working directory, where the clone is to run: {}", words(.0))]
     Directory(#[source] io::Error),
+    /// The template doesn't listen there, or on more ports than one.
+    #[error("{}", no_port(name, *asked, ports))]
+    Listens {
+        /// The template.
+        name: Name,
+        /// The port in whose place another was to be.
+        asked: Option<u16>,
+        /// Those on which it listens.
+        ports: Vec<u16>,
+    },
+    /// A template's socket tells nothing of itself.
+    #[error("can't tell on which ports the template {name} listens: {}", words(source))]
+    SocketOf {
+        /// The template.
+        name: Name,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The port that a clone was to have can't be had.
+    #[error("can't listen on port {port}: {}{}", words(source), port_cure(source))]
+    Port {
+        /// The port.
+        port: u16,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Too many sockets.
+    #[error(
+        "{0} sockets are more than a clone can have in the place of its template's, which is {LISTENERS}; name fewer ports"
+    )]
+    ManyPorts(usize),
     /// There is no clone.
     #[error("{}", no_clone(name, *step, *errno))]
     NoClone {
@@ -234,6 +265,10 @@ impl Error {
         Error::Socket(e.into())
     }
 
+    pub(crate) fn socket_of(name: &Name, errno: i32) -> Error {
+        Error::SocketOf { name: name.clone(), source: io::Error::from_raw_os_error(errno) }
+    }
+
     /// The system's reason, where a call of its failed.
     #[must_use]
     pub fn os_error(&self) -> Option<i32> {
@@ -253,6 +288,28 @@ fn words(error: &io::Error) -> String {
 fn connect_cure(error: &io::Error) -> &'static str {
     let short = [libc::EMFILE, libc::ENFILE].map(Some).contains(&error.raw_os_error());
     if short { "; close some, or raise the limit (ulimit -n)" } else { "" }
+}
+
+fn port_cure(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EADDRINUSE) => "; choose another, or end what listens there",
+        Some(libc::EACCES) => "; choose one from sysctl net.ipv4.ip_unprivileged_port_start on",
+        _ => "",
+    }
+}
+
+/// Why no port can be given to a clone.
+fn no_port(name: &Name, asked: Option<u16>, ports: &[u16]) -> String {
+    let all = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    match (ports, asked) {
+        ([], _) => format!(
+            "{name} listens on no port of TCP, so its clones can't listen on another one; templates that do are warmed with `--threads`"
+        ),
+        (_, Some(port)) => format!("{name} doesn't listen on port {port}; it listens on {all}"),
+        ([first, ..], None) => {
+            format!("{name} listens on several ports ({all}): say in whose place, {first}:PORT for example")
+        }
+    }
 }
 
 /// A command line that sends the template a signal.
@@ -278,7 +335,7 @@ fn no_clone(name: &Name, step: Step, errno: i32) -> String {
         Step::Directory => format!("a clone of {name} can't go to the working directory: {why}; run it elsewhere"),
         Step::Streams => format!("a clone of {name} can't take the standard streams: {why}"),
         Step::Arguments => format!(
-            "{name} takes no arguments: its program was ready without knowing of clones, and all that it does from there is what it did in the template; call flashfork_ready() in it, and warm it with `--ready call`, to pass some"
+            "{name} takes no arguments: its program was ready without knowing of clones, and all that it does from there is what it did in the template; call flashfork_ready() in it, and warm it with `--ready call`, to pass some; options of `flashfork clone` itself come before the name"
         ),
         Step::Namespaces => format!(
             "can't make namespaces for a clone of {name}: {why}; sysctl user.max_pid_namespaces and user.max_mnt_namespaces say how many there may be"

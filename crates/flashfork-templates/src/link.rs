@@ -8,11 +8,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, connect, recv, sendmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg, sendmsg, socket_with,
 };
 use rustix::process::{getegid, geteuid};
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -144,6 +144,43 @@ impl Link {
                 Err(Errno::INTR) => continue,
                 Err(_) => Heard::End,
             });
+        }
+    }
+
+    /// On which sockets of TCP the template's program listens, by its descriptors of them.
+    pub fn listeners(&self, name: &Name) -> Result<Vec<(i32, OwnedFd)>, Error> {
+        // One that has just ended is seen below.
+        let _ = self.ask(Ask::Listeners, &[]);
+        let (mut all, until) = (Vec::new(), Instant::now() + LIMIT);
+        loop {
+            let (mut bytes, mut room) = ([0; Tell::LEN], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
+            let mut with = RecvAncillaryBuffer::new(&mut room);
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let count = match recvmsg(&self.end, &mut [IoSliceMut::new(&mut bytes)], &mut with, flags) {
+                Ok(message) => message.bytes,
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    match self.state() {
+                        State::Gone => return Err(Error::Gone(name.clone())),
+                        State::Stopped => return Err(self.silent(name, Silence::Stopped, LIMIT)),
+                        State::Runs if left.is_zero() => return Err(self.silent(name, Silence::Mute, LIMIT)),
+                        // What it fails with is a signal, or shows again when time is up.
+                        State::Runs => drop(readable(&[self.as_fd()], Some(left.min(LOOK)))),
+                    }
+                    continue;
+                }
+                Err(_) => 0,
+            };
+            let descriptor = with.drain().find_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(mut all) => all.next(),
+                _ => None,
+            });
+            match (Tell::decode(&bytes[..count]), descriptor) {
+                (Some(Tell::Listens { number }), Some(socket)) => all.push((number, socket)),
+                (Some(Tell::Facts(_)), None) => return Ok(all),
+                _ if count == 0 => return Err(Error::Gone(name.clone())),
+                _ => return Err(self.misunderstood(name)),
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use crate::clone::{Asked, Clone};
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::link::Link;
+use crate::listen::{self, Listen, Socket};
 use crate::name::Name;
 use crate::own;
 use crate::start::{self, Strings};
@@ -33,6 +34,7 @@ pub struct Run<'a> {
     blocked: u64,
     ignored: u64,
     job: bool,
+    listens: Vec<Listen>,
 }
 
 impl<'a> Run<'a> {
@@ -48,6 +50,7 @@ impl<'a> Run<'a> {
             blocked: 0,
             ignored: 0,
             job: false,
+            listens: Vec::new(),
         }
     }
 
@@ -116,6 +119,13 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// A port on which it listens in the place of one of its template's, which must have its threads
+    /// ([`Warm::threads`](crate::Warm::threads)). The socket is like the template's, and is bound by this process.
+    pub fn listen(mut self, listen: Listen) -> Self {
+        self.listens.push(listen);
+        self
+    }
+
     /// Asks for the clone and waits until it runs, a minute at most. Before that nothing of the program has run in it.
     pub fn start(self) -> Result<Clone, Error> {
         self.connect()?.ask()?.started()
@@ -131,7 +141,8 @@ impl<'a> Run<'a> {
         let place = self.directory.as_deref().unwrap_or(Path::new("."));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(CWD, place, flags, Mode::empty()).map_err(|e| Error::Directory(e.into()))?;
-        Ok(Request { link, name: self.name, start, directory, streams: self.streams, job: self.job })
+        let sockets = listen::sockets(&link, self.name, &self.listens)?;
+        Ok(Request { link, name: self.name, start, directory, streams: self.streams, job: self.job, sockets })
     }
 }
 
@@ -145,6 +156,7 @@ pub struct Request<'a> {
     directory: OwnedFd,
     streams: [Option<BorrowedFd<'a>>; 3],
     job: bool,
+    sockets: Vec<Socket>,
 }
 
 impl Request<'_> {
@@ -154,7 +166,12 @@ impl Request<'_> {
         // For a stream that will be closed any file does.
         let [input, output, errors] = self.streams.map(|stream| stream.unwrap_or(directory));
         let descriptors = [self.start.as_fd(), directory, input, output, errors];
-        match self.link.ask(Ask::Clone { job: self.job }, &descriptors) {
+        let mut asked = self
+            .sockets
+            .iter()
+            .try_for_each(|(number, socket)| self.link.ask(Ask::Listen { number: *number }, &[socket.as_fd()]));
+        asked = asked.and_then(|()| self.link.ask(Ask::Clone { job: self.job }, &descriptors));
+        match asked {
             Ok(()) => Ok(Asked::new(self.link, self.name.clone())),
             Err(Errno::PIPE | Errno::CONNRESET) => Err(Error::Gone(self.name.clone())),
             Err(e) => Err(Error::Ask { name: self.name.clone(), source: e.into() }),

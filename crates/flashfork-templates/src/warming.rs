@@ -33,6 +33,8 @@ pub struct Warming<'a> {
     waited: bool,
     /// Whether the launcher runs it, of Java programs.
     launched: bool,
+    /// On which ports it listens that was to listen on another one.
+    elsewhere: Vec<u16>,
 }
 
 impl<'a> Warming<'a> {
@@ -40,8 +42,8 @@ impl<'a> Warming<'a> {
         let command = of.command[0].display().to_string();
         let process = program.descriptor().map_err(|e| Error::Wait { what: command.clone(), source: e.into() })?;
         let waited = of.threads.as_ref().is_some_and(|moment| *moment != Moment::Itself);
-        let (name, ready, launched) = (of.name.clone(), of.ready, of.launches_java());
-        Ok(Warming { program, process, link, listener, name, command, ready, waited, launched })
+        let (name, ready, launched, elsewhere) = (of.name.clone(), of.ready, of.launches_java(), Vec::new());
+        Ok(Warming { program, process, link, listener, name, command, ready, waited, launched, elsewhere })
     }
 
     /// Waits until it is a template that has its name, however long that takes; unless it ends.
@@ -63,6 +65,12 @@ impl<'a> Warming<'a> {
         [self.process.as_fd(), self.link.as_fd()]
     }
 
+    /// The ports of TCP on which it listens, while it is waited for that it listens on another one.
+    #[must_use]
+    pub fn listens_elsewhere(&self) -> &[u16] {
+        &self.elsewhere
+    }
+
     /// What there is to do, without waiting for the program: `None` if it isn't ready yet. When it is, it gets its
     /// name, and outlives this. To be called no more after that.
     pub fn advance(&mut self) -> Result<Option<Facts>, Error> {
@@ -76,6 +84,10 @@ impl<'a> Warming<'a> {
                     children::keep(template);
                 }
                 Ok(Some(facts))
+            }
+            Some(Heard::Tell(Tell::Ports { ports })) => {
+                self.elsewhere = ports.into_iter().filter(|port| *port > 0).collect();
+                Ok(None)
             }
             Some(Heard::Tell(Tell::Refused { reason })) => Err(self.unfit(refused(reason))),
             Some(Heard::Tell(Tell::Unfit { words })) => {

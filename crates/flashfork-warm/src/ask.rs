@@ -14,6 +14,14 @@ pub enum Ask {
     Status,
     /// No more clones: the name goes at once, the process when its last clone has ended.
     Retire,
+    /// On which sockets the program listens: [`crate::Tell::Listens`] for each, then [`crate::Tell::Facts`].
+    Listeners,
+    /// Before [`Ask::Clone`]: the clone has the socket that comes with this in the place of the program's descriptor of
+    /// this number.
+    Listen {
+        /// One of [`Ask::Listeners`].
+        number: i32,
+    },
     /// A signal for the clone of this connection, or for its process group.
     Signal {
         /// Its number.
@@ -35,6 +43,8 @@ impl Ask {
             Ask::Status => (2, 0, false),
             Ask::Retire => (3, 0, false),
             Ask::Signal { signal, group } => (4, signal, group),
+            Ask::Listeners => (5, 0, false),
+            Ask::Listen { number } => (6, number, false),
         };
         Writer::new().put(kind).signed(signal).put(u64::from(whole)).0
     }
@@ -49,6 +59,8 @@ impl Ask {
             2 => Ask::Status,
             3 => Ask::Retire,
             4 => Ask::Signal { signal, group: whole },
+            5 => Ask::Listeners,
+            6 => Ask::Listen { number: signal },
             _ => return None,
         })
     }
@@ -63,6 +75,7 @@ mod tests {
         let signal = Ask::Signal { signal: 15, group: true };
         let clones = [Ask::Clone { job: true }, Ask::Clone { job: false }];
         let others = [Ask::Status, Ask::Retire, signal, Ask::Signal { signal: 2, group: false }];
+        let others = others.into_iter().chain([Ask::Listeners, Ask::Listen { number: 7 }]);
         for ask in clones.into_iter().chain(others) {
             assert_eq!(Ask::decode(&ask.encode()), Some(ask));
         }

@@ -23,19 +23,28 @@ pub enum Order {
     Make {
         /// Its number, in the namespace that is given.
         pid: i32,
+        /// How many of the last [`Order::Listen`] are for it.
+        listeners: u64,
+    },
+    /// Before [`Order::Make`]: the clone has the socket that comes with this in the place of the program's descriptor
+    /// of this number. At most [`crate::LISTENERS`].
+    Listen {
+        /// One of [`Word::Listens`].
+        number: i32,
     },
 }
 
 impl Order {
     /// Bytes of a message, without the name of a directory.
-    pub const LEN: usize = 16;
+    pub const LEN: usize = 24;
 
     /// As it is sent.
     #[must_use]
     pub fn encode(self) -> [u8; Self::LEN] {
         match self {
             Order::Freeze => Writer::new().put(1),
-            Order::Make { pid } => Writer::new().put(2).signed(pid),
+            Order::Make { pid, listeners } => Writer::new().put(2).signed(pid).put(listeners),
+            Order::Listen { number } => Writer::new().put(3).signed(number),
         }
         .0
     }
@@ -46,7 +55,8 @@ impl Order {
         let mut r = Reader(bytes);
         Some(match r.get()? {
             1 => Order::Freeze,
-            2 => Order::Make { pid: r.signed()? },
+            2 => Order::Make { pid: r.signed()?, listeners: r.get()? },
+            3 => Order::Listen { number: r.signed()? },
             _ => return None,
         })
     }
@@ -77,6 +87,11 @@ pub enum Word {
         /// Zeros behind it.
         name: [u8; NAME_OF_UNFIT],
     },
+    /// Before [`Word::Frozen`]: the program listens on the socket of TCP that comes with this.
+    Listens {
+        /// Its descriptor.
+        number: i32,
+    },
     /// A clone was forked; a descriptor for it comes with this.
     Made {
         /// Its process, as the template's init sees it.
@@ -105,6 +120,7 @@ impl Word {
             Word::Unfit { what, number, name } => w.put(2).put(u64::from(what)).signed(number).bytes(&name),
             Word::Made { pid } => w.put(3).signed(pid),
             Word::Failed { errno } => w.put(4).signed(errno),
+            Word::Listens { number } => w.put(5).signed(number),
         }
         .0
     }
@@ -127,6 +143,7 @@ impl Word {
             2 => Word::Unfit { what: u8::try_from(r.get()?).ok()?, number: r.signed()?, name: *r.0.first_chunk()? },
             3 => Word::Made { pid: r.signed().filter(|pid| *pid > 1)? },
             4 => Word::Failed { errno: r.signed()? },
+            5 => Word::Listens { number: r.signed()? },
             _ => return None,
         })
     }
@@ -138,13 +155,13 @@ mod tests {
 
     #[test]
     fn every_message_comes_back_as_it_was_sent() {
-        for order in [Order::Freeze, Order::Make { pid: 4711 }] {
+        for order in [Order::Freeze, Order::Make { pid: 4711, listeners: 2 }, Order::Listen { number: 6 }] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         let frozen =
             Word::Frozen { free: [300, 32767], threads: 17, sealed: 1 << 40, unsealed: Some(3), clocks: [1, 2] };
         let unfit = Word::Unfit { what: 7, number: -1, name: [b'x'; NAME_OF_UNFIT] };
-        for word in [frozen, unfit, Word::Made { pid: 2 }, Word::Failed { errno: 11 }] {
+        for word in [frozen, unfit, Word::Made { pid: 2 }, Word::Failed { errno: 11 }, Word::Listens { number: 4 }] {
             assert_eq!(Word::decode(&word.encode()), Some(word));
         }
     }

@@ -30,6 +30,12 @@ pub use tell::{Step, Tell};
 /// three standard streams.
 pub const DESCRIPTORS: usize = 5;
 
+/// Most ports in [`Tell::Ports`].
+pub const PORTS: usize = 32;
+
+/// Most sockets that a clone has in the place of those on which its template listens.
+pub const LISTENERS: usize = 16;
+
 /// Clones of one template that may run at a time.
 pub const MOST_RUNNING: usize = 4096;
 

@@ -1,6 +1,6 @@
 //! Template to command.
 
-use crate::{Facts, NAME_OF_CHANGED, Reader, Writer};
+use crate::{Facts, NAME_OF_CHANGED, PORTS, Reader, Writer};
 
 /// What could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,16 @@ pub enum Tell {
         /// What is said of the program; zeros behind it.
         words: [u8; NAME_OF_CHANGED],
     },
+    /// The program listens on the socket that comes with this, which is its descriptor of this number.
+    Listens {
+        /// The number.
+        number: i32,
+    },
+    /// It isn't ready (on the control socket): it listens on other ports of TCP than it was to.
+    Ports {
+        /// These; zeros behind them.
+        ports: [u16; PORTS],
+    },
     /// There is no clone.
     Failed {
         /// What was being done.
@@ -103,6 +113,8 @@ impl Tell {
             Tell::Ended { status } => w.put(5).signed(status),
             Tell::Changed { count, name } => w.put(7).put(count).bytes(&name),
             Tell::Unfit { words } => w.put(8).bytes(&words),
+            Tell::Listens { number } => w.put(9).signed(number),
+            Tell::Ports { ports } => ports.into_iter().fold(w.put(10), |w, port| w.bytes(&port.to_ne_bytes())),
             Tell::Failed { step, errno } => w.put(6).put(step as u64).signed(errno),
         }
         .0
@@ -119,6 +131,11 @@ impl Tell {
             5 => Tell::Ended { status: r.signed()? },
             7 => Tell::Changed { count: r.get()?, name: *r.0.first_chunk()? },
             8 => Tell::Unfit { words: *r.0.first_chunk()? },
+            9 => Tell::Listens { number: r.signed()? },
+            10 => {
+                let bytes = r.0.first_chunk::<{ 2 * PORTS }>()?;
+                Tell::Ports { ports: core::array::from_fn(|i| u16::from_ne_bytes([bytes[2 * i], bytes[2 * i + 1]])) }
+            }
             6 => Tell::Failed { step: Step::new(r.get()?)?, errno: r.signed()? },
             _ => return None,
         })
@@ -154,6 +171,8 @@ mod tests {
             Tell::Failed { step: Step::Threads, errno: 11 },
             Tell::Failed { step: Step::Hooks, errno: 110 },
             Tell::Unfit { words: [b'y'; NAME_OF_CHANGED] },
+            Tell::Listens { number: 12 },
+            Tell::Ports { ports: core::array::from_fn(|i| 60_000 + i as u16) },
             Tell::Changed { count: 2, name: [b'x'; NAME_OF_CHANGED] },
         ] {
             assert_eq!(Tell::decode(&tell.encode()), Some(tell));

@@ -1,7 +1,7 @@
 //! `flashfork clone`.
 
 use super::caller;
-use flashfork_templates::{Asked, Error, Name, News, Run, Template};
+use flashfork_templates::{Asked, Error, Listen, Name, News, Run, Template};
 use flashfork_terminal::CliError;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -29,13 +29,13 @@ const PASSED_ON: [Signal; 13] = [
 const ENDING: usize = 7;
 
 /// Runs a clone with these arguments to its end. Gives the exit code; a signal that ends the clone ends this process.
-pub fn clone(name: &Name, arguments: &[OsString]) -> Result<u8, CliError> {
+pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen]) -> Result<u8, CliError> {
     let names = super::names()?.ok_or_else(|| Error::Nobody(name.clone()))?;
     let template = Template::named(&names, name.clone());
     // The clone blocks and ignores what this process did when it was started.
     let run = template.run().args(arguments).streams(streams()).umask(caller::umask()).one_job();
     let run = with_environment(run).ignored(caller::ignored()).blocked(caller::blocked());
-    let request = run.connect()?;
+    let request = listens.iter().fold(run, |run, listen| run.listen(*listen)).connect()?;
     let signals = caller::take_signals(&PASSED_ON)?;
     Running { asked: request.ask()?, signals }.attend()
 }

@@ -9,7 +9,7 @@ mod template;
 
 use clap::Args;
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
-use flashfork_templates::{Directory, Moment, Name};
+use flashfork_templates::{Directory, Listen, Moment, Name};
 use flashfork_terminal::CliError;
 use regex::Regex;
 use std::ffi::OsString;
@@ -99,17 +99,31 @@ impl FromStr for Ready {
 /// and ARGS behind the arguments its template was started with. Signals are passed on to it; its exit status is this
 /// command's.
 #[derive(Args)]
-#[command(override_usage = "flashfork clone <NAME> [--] [ARGS]...")]
-#[command(after_help = "Example: flashfork clone py script.py --verbose < input > output
+#[command(override_usage = "flashfork clone [OPTIONS] <NAME> [--] [ARGS]...")]
+#[command(after_help = "Examples:
+  flashfork clone py script.py --verbose < input > output
+  flashfork clone --listen 8081 web
 
 Exit code: the clone's own; a signal that ends the clone ends the command. 1 when there is no clone (one line says why), 2 for wrong usage.")]
 pub struct CloneArgs {
     /// The template
     #[arg(add = ArgValueCandidates::new(candidates))]
     name: Name,
+    /// The port on which the clone listens, in the place of its template's. Before NAME
+    ///
+    /// If the template listens on several ports, TEMPLATE_PORT says in the place of which. The socket is as the
+    /// template's, and is bound by this command. Of templates with threads.
+    #[arg(long, value_name = "[TEMPLATE_PORT:]PORT", value_parser = listen)]
+    listen: Vec<Listen>,
     /// The clone's arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<OsString>,
+}
+
+fn listen(text: &str) -> Result<Listen, String> {
+    let port = |text: &str| text.parse().ok().filter(|port| *port > 0).ok_or_else(|| format!("{text} is no port"));
+    let (before, behind) = text.split_once(':').map_or((None, text), |(before, behind)| (Some(before), behind));
+    Ok(Listen { instead_of: before.map(port).transpose()?, port: port(behind)? })
 }
 
 /// List templates
@@ -159,7 +173,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
 }
 
 pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
-    call::clone(&args.name, &args.args).map(ExitCode::from)
+    call::clone(&args.name, &args.args, &args.listen).map(ExitCode::from)
 }
 
 /// The words without the `--` that may stand before them.

@@ -84,7 +84,7 @@ fn until_ready(args: &WarmArgs, warming: &mut Warming<'_>, signals: &SignalFd) -
         match poll(&mut ready, patience.unwrap_or(PollTimeout::NONE)) {
             Ok(0) => {
                 told = true;
-                output::complain(&waits(args));
+                output::complain(&waits(args, warming.listens_elsewhere()));
             }
             Ok(_) | Err(nix::Error::EINTR) => {}
             Err(e) => {
@@ -104,8 +104,12 @@ fn until_ready(args: &WarmArgs, warming: &mut Warming<'_>, signals: &SignalFd) -
 }
 
 /// What a program that isn't ready after a while has yet to do.
-fn waits(args: &WarmArgs) -> CliError {
+fn waits(args: &WarmArgs, elsewhere: &[u16]) -> CliError {
     let until = match &args.ready {
+        Ready::When(Moment::Listen(Some(port))) if !elsewhere.is_empty() => {
+            let all = elsewhere.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+            &*format!("until it listens on port {port} (it listens on {all})")
+        }
         Ready::At(At::Auto) => "until it has run what it was given, or enters main",
         Ready::At(At::Main) => "until it enters main",
         Ready::At(At::Call) => "until it calls flashfork_ready()",

@@ -6,6 +6,7 @@ mod generators;
 mod hooks;
 mod java;
 mod kernels;
+mod listen;
 mod moments;
 mod node;
 #[path = "../warm/place.rs"]

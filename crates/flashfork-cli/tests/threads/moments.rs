@@ -70,8 +70,11 @@ fn a_port_is_waited_for() {
     let mut warm = warm.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(warm.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-    // It listens on another.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    // It listens on another, which is told after a while.
+    let port = said.trim().strip_prefix("port ").unwrap();
+    let mut told = String::new();
+    BufReader::new(warm.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+    assert!(told.contains(&format!("until it listens on port 1 (it listens on {port})")), "{told}");
     assert!(warm.try_wait().unwrap().is_none() && program.place.list().is_empty());
     warm.kill().unwrap();
     warm.wait().unwrap();

@@ -24,6 +24,7 @@ mod frozen;
 mod generators;
 mod inject;
 mod leave;
+mod listening;
 mod look;
 mod make;
 mod maker;
@@ -41,6 +42,7 @@ mod timers;
 mod unfit;
 
 pub use frozen::{Frozen, Settings};
+pub use listening::{listen_alike, port};
 pub use make::{Made, Place, go_to};
 pub use maker::prepare;
 pub use raw::call;

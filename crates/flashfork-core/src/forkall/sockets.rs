@@ -150,7 +150,7 @@ fn has_been_connected(fd: i32) -> bool {
 }
 
 /// A socket's own address, or its peer's, and how long it is.
-fn name(fd: i32, which: Sysno) -> Result<([u8; 128], usize)> {
+pub fn name(fd: i32, which: Sysno) -> Result<([u8; 128], usize)> {
     let (mut address, mut len) = ([0u8; 128], 128u32);
     // SAFETY: both are locals, and the address as long as said.
     unsafe { call(which, [fd as usize, into(&mut address), into(&mut len)]) }?;

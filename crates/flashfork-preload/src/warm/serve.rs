@@ -135,7 +135,9 @@ fn hear(template: &mut Template, slot: usize) {
                 template.wanted = Some(Wanted { slot, descriptors });
             }
         },
-        Received::Ask(Ask::Status, _) => drop(send(connection.socket, Tell::Facts(facts(template)))),
+        // The sockets of programs with one thread are nobody's affair.
+        Received::Ask(Ask::Listen { .. }, _) => drop(fail(Step::Request)),
+        Received::Ask(Ask::Status | Ask::Listeners, _) => drop(send(connection.socket, Tell::Facts(facts(template)))),
         Received::Ask(Ask::Retire, _) => {
             retire(template);
             send(connection.socket, Tell::Facts(facts(template)));

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Frozen, Place, Unfit, What, call, go_to};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Errno, Error, Pages};
-use flashfork_warm::{DESCRIPTORS, MADE_FROM, PATH, ReadyAt, Step, Tell, Word};
+use flashfork_warm::{DESCRIPTORS, LISTENERS, MADE_FROM, PATH, ReadyAt, Step, Tell, Word};
 use syscalls::Sysno;
 
 /// Runs the maker, in a process of its own with all signals blocked: no libc, no allocation, no thread-local storage.
@@ -30,16 +30,20 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
                 }
             },
             Heard::Make { descriptors, .. } => close_all(&descriptors),
+            Heard::Listen { socket, .. } => close_all(&[socket]),
             Heard::Short | Heard::Nonsense => {}
             Heard::End => end(0),
         }
     };
+    let mut listeners = Listeners::NONE;
     loop {
         match hear(line) {
-            Heard::Make { pid, descriptors, path } => {
+            Heard::Listen { number, socket } => listeners.add(number, socket),
+            Heard::Make { pid, listeners: count, descriptors, path } => {
+                listeners.keep_last(count);
                 let place = Place { processes: descriptors[0], pid };
                 match frozen.fork(&place) {
-                    Ok(None) => in_clone(frozen, &descriptors, &path),
+                    Ok(None) => in_clone(frozen, &descriptors, &path, &listeners),
                     Ok(Some(made)) => {
                         say(line, &Word::Made { pid: made.pid }.encode(), Some(made.descriptor));
                         close_all(&[made.descriptor]);
@@ -47,6 +51,8 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
                     Err(e) => say(line, &Word::Failed { errno: e.into_raw() }.encode(), None),
                 }
                 close_all(&descriptors);
+                // The clone has them.
+                listeners.keep_last(0);
             }
             Heard::Short => say(line, &Word::Failed { errno: Errno::EMFILE.into_raw() }.encode(), None),
             Heard::Freeze { users } => close_all(&[users]),
@@ -124,6 +130,9 @@ fn freeze(
         return Err(Unfit::named(What::Java, 0, b"it was started otherwise than by the program `java`"));
     }
     let frozen = &*frozen;
+    for number in frozen.listening() {
+        say(*line, &Word::Listens { number }.encode(), Some(number));
+    }
     let sealed = frozen.seal(Pages::Auto);
     flashfork_core::stats::current().seal(&sealed);
     let (bytes, unsealed) = match sealed.outcome {
@@ -157,7 +166,7 @@ fn set_dumpable(dumpable: bool) -> Result<(), Errno> {
 }
 
 /// The clone, from its first instruction to the gate.
-fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8; PATH]) -> ! {
+fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8; PATH], listeners: &Listeners) -> ! {
     let (mut report, errno) = (descriptors[3], ErrorNumber::keep());
     let failed = |report: i32, step: Step, e: Errno| -> ! {
         say(report, &Tell::Failed { step, errno: e.into_raw() }.encode(), None);
@@ -171,6 +180,9 @@ fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8;
         Ok(caller) => caller,
         Err((step, e)) => failed(report, step, e),
     };
+    if let Err(e) = listeners.place(frozen) {
+        failed(report, Step::Files, e);
+    }
     if let Err(e) = frozen.renew(&mut report) {
         failed(report, Step::Files, e);
     }
@@ -198,6 +210,41 @@ fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8;
     close_all(&[report]);
     first::go_on();
     frozen.run(gate)
+}
+
+/// Sockets that the next clone has in the place of those on which the program listens.
+struct Listeners {
+    all: [[i32; 2]; LISTENERS],
+    count: usize,
+}
+
+impl Listeners {
+    const NONE: Listeners = Listeners { all: [[-1; 2]; LISTENERS], count: 0 };
+
+    fn add(&mut self, number: i32, socket: i32) {
+        match self.all.get_mut(self.count) {
+            Some(place) => {
+                *place = [number, socket];
+                self.count += 1;
+            }
+            None => close_all(&[socket]),
+        }
+    }
+
+    /// Others were for a clone that could not be asked for.
+    fn keep_last(&mut self, count: u64) {
+        let others = self.count.saturating_sub(count as usize);
+        for [_, socket] in &self.all[..others] {
+            close_all(&[*socket]);
+        }
+        self.all.copy_within(others..self.count, 0);
+        self.count -= others;
+    }
+
+    /// In the clone. What is left of them is closed with all that is not the program's.
+    fn place(&self, frozen: &Frozen) -> Result<(), Errno> {
+        self.all[..self.count].iter().try_for_each(|[number, socket]| frozen.replace(*number, *socket))
+    }
 }
 
 /// Descriptors of a request behind those of namespaces and of the report.

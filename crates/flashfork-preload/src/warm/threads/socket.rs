@@ -11,9 +11,17 @@ pub enum Heard {
     /// With a descriptor of the clones' namespace of users, or -1.
     Freeze { users: i32 },
     /// A request, whose directory has this name.
-    Make { pid: i32, descriptors: [i32; MADE_FROM], path: [u8; PATH] },
+    Make {
+        pid: i32,
+        /// Of the last [`Heard::Listen`], so many are for it.
+        listeners: u64,
+        descriptors: [i32; MADE_FROM],
+        path: [u8; PATH],
+    },
     /// A request for whose descriptors there was no room.
     Short,
+    /// A socket for the next clone, in the place of one of the program's.
+    Listen { number: i32, socket: i32 },
     /// Something else.
     Nonsense,
     /// The keeper is gone.
@@ -49,18 +57,21 @@ pub fn hear(line: i32) -> Heard {
         Ok(count) => count,
     };
     let mut descriptors = [-1; MADE_FROM];
-    let given = message.msg_controllen.saturating_sub(HEADER) / 4;
+    // The header's own length: that of all control data is rounded up.
+    let length = control.0.first_chunk().filter(|_| message.msg_controllen > 0).map_or(0, |b| usize::from_ne_bytes(*b));
+    let given = length.saturating_sub(HEADER) / 4;
     for (i, place) in descriptors.iter_mut().enumerate().take(given) {
         let at = HEADER + 4 * i;
         *place = control.0.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(-1, i32::from_ne_bytes);
     }
     match Order::decode(&bytes[..count]) {
         Some(Order::Freeze) => Heard::Freeze { users: descriptors[0] },
-        Some(Order::Make { pid }) if given >= MADE_FROM => {
+        Some(Order::Make { pid, listeners }) if given >= MADE_FROM => {
             let mut path = [0; PATH];
             path.copy_from_slice(&bytes[Order::LEN..]);
-            Heard::Make { pid, descriptors, path }
+            Heard::Make { pid, listeners, descriptors, path }
         }
+        Some(Order::Listen { number }) if given == 1 => Heard::Listen { number, socket: descriptors[0] },
         other => {
             close_all(&descriptors);
             if other.is_some() { Heard::Short } else { Heard::Nonsense }

@@ -1,0 +1,134 @@
+//! Sockets of TCP that listen, which clones share with their template; or, where a caller has brought another socket in
+//! the place of one, have for themselves.
+
+use super::descriptors::duplicate_to;
+use super::frozen::{Entry, Frozen, Kind};
+use super::raw::{call, into};
+use super::sockets::{self, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_TYPE, option};
+use crate::sys::{self, Errno, Result};
+use linux_raw_sys::general as k;
+use syscalls::Sysno;
+
+const AF_INET: i32 = 2;
+const AF_INET6: i32 = 10;
+const F_GETFL: usize = 3;
+const F_SETFL: usize = 4;
+
+impl Frozen {
+    /// The program's descriptors of such sockets. Copies of a descriptor are left out: they follow it.
+    pub fn listening(&self) -> impl Iterator<Item = i32> {
+        self.files.all[..self.files.count].iter().filter(|entry| listens(entry)).map(|entry| entry.number)
+    }
+
+    /// In a clone, before [`Frozen::renew`]: puts another socket in the place of one of them.
+    pub fn replace(&self, number: i32, by: i32) -> Result<()> {
+        let all = &self.files.all[..self.files.count];
+        let entry = all.iter().find(|entry| entry.number == number && listens(entry)).ok_or(Errno::EBADF)?;
+        duplicate_to(by, number, entry.close_on_exec())
+    }
+}
+
+fn listens(entry: &Entry) -> bool {
+    entry.kind == Kind::Shared && is_listening(entry.number)
+}
+
+/// Whether a descriptor is a socket of TCP that listens.
+fn is_listening(fd: i32) -> bool {
+    let family = option(fd, SO_DOMAIN);
+    family.is_ok_and(|family| [AF_INET, AF_INET6].contains(&family))
+        && option(fd, SO_ACCEPTCONN).is_ok_and(|listens| listens != 0)
+}
+
+/// The port of a socket of TCP.
+pub fn port(socket: i32) -> Result<u16> {
+    let (address, _) = sockets::name(socket, Sysno::getsockname)?;
+    Ok(u16::from_be_bytes([address[2], address[3]]))
+}
+
+/// A new socket that listens on another port as one does that listens: at the same address, with the same options and
+/// the same room for connections that wait. Bound with the rights of the process that calls this.
+pub fn listen_alike(socket: i32, port: u16) -> Result<i32> {
+    let about = [option(socket, SO_DOMAIN)?, option(socket, SO_TYPE)?, option(socket, SO_PROTOCOL)?];
+    let new = sockets::new(about)?;
+    let listens = listen(socket, new, about, port);
+    if listens.is_err() {
+        sys::close(new);
+    }
+    listens.map(|()| new)
+}
+
+fn listen(from: i32, to: i32, about: [i32; 3], port: u16) -> Result<()> {
+    // Whether others may have its address, or IPv4 is meant, too, counts from when it is bound.
+    sockets::copy_options(from, to, about)?;
+    let (mut address, len) = sockets::name(from, Sysno::getsockname)?;
+    // In both families behind the family itself (struct sockaddr_in, sockaddr_in6).
+    address[2..4].copy_from_slice(&port.to_be_bytes());
+    let waiting = room(from)?;
+    // SAFETY: takes numbers, and an address that is as long as said.
+    unsafe {
+        call(Sysno::bind, [to as usize, address.as_ptr() as usize, len])?;
+        call(Sysno::listen, [to as usize, waiting])?;
+        let flags = call(Sysno::fcntl, [from as usize, F_GETFL])? & k::O_NONBLOCK as usize;
+        call(Sysno::fcntl, [to as usize, F_SETFL, flags])?;
+    }
+    Ok(())
+}
+
+/// How many connections may wait to be accepted (`tcp_get_info` of net/ipv4/tcp.c).
+fn room(socket: i32) -> Result<usize> {
+    const TCP: usize = 6;
+    const TCP_INFO: usize = 11;
+    // Of struct tcp_info: tcpi_sacked, which of a socket that listens is this.
+    const ROOM: usize = 28 / 4;
+    let (mut info, mut len) = ([0u32; 64], 256u32);
+    // SAFETY: both are locals, and the structure as long as said.
+    unsafe { call(Sysno::getsockopt, [socket as usize, TCP, TCP_INFO, into(&mut info), into(&mut len)]) }?;
+    Ok(info[ROOM] as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv6Addr, TcpListener, TcpStream};
+    use std::os::fd::{AsRawFd, FromRawFd};
+
+    #[test]
+    fn another_port_is_listened_on_in_the_same_way() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+            let Ok(old) = TcpListener::bind(address) else {
+                assert!(address.starts_with('['), "IPv4 is there");
+                continue;
+            };
+            old.set_nonblocking(true).unwrap();
+            let fd = old.as_raw_fd();
+            // SAFETY: takes numbers; the socket is the test's own.
+            assert_eq!(unsafe { libc::listen(fd, 7) }, 0);
+            assert!(is_listening(fd));
+            let free =
+                TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).or_else(|_| TcpListener::bind("127.0.0.1:0")).unwrap();
+            let wanted = free.local_addr().unwrap().port();
+            drop(free);
+            // SAFETY: a new descriptor, nobody else's.
+            let new = unsafe { TcpListener::from_raw_fd(listen_alike(fd, wanted).unwrap()) };
+            assert_eq!(port(new.as_raw_fd()), Ok(wanted));
+            assert_eq!(new.local_addr().unwrap().ip(), old.local_addr().unwrap().ip());
+            assert_eq!(room(new.as_raw_fd()), Ok(7));
+            for which in [2, 15] {
+                assert_eq!(option(new.as_raw_fd(), which), option(fd, which));
+            }
+            assert_eq!(new.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+            let mut reached = new.local_addr().unwrap();
+            if reached.ip().is_unspecified() {
+                reached.set_ip(Ipv6Addr::LOCALHOST.into());
+            }
+            TcpStream::connect(reached).unwrap();
+            assert_eq!(listen_alike(fd, wanted), Err(Errno::EADDRINUSE));
+        }
+    }
+
+    #[test]
+    fn what_does_not_listen_is_told() {
+        let (one, _two) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(!is_listening(one.as_raw_fd()) && !is_listening(0));
+    }
+}
