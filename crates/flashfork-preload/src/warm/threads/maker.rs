@@ -40,9 +40,9 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
         match hear(line) {
             Heard::Listen { number, socket } => listeners.add(number, socket),
             Heard::Make { pid, listeners: count, descriptors, path } => {
-                listeners.keep_last(count);
+                let all = listeners.keep_last(count);
                 let place = Place { processes: descriptors[0], pid };
-                match frozen.fork(&place) {
+                match all.and_then(|()| frozen.fork(&place)) {
                     Ok(None) => in_clone(frozen, &descriptors, &path, &listeners),
                     Ok(Some(made)) => {
                         say(line, &Word::Made { pid: made.pid }.encode(), Some(made.descriptor));
@@ -52,7 +52,7 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
                 }
                 close_all(&descriptors);
                 // The clone has them.
-                listeners.keep_last(0);
+                let _ = listeners.keep_last(0);
             }
             Heard::Short => say(line, &Word::Failed { errno: Errno::EMFILE.into_raw() }.encode(), None),
             Heard::Freeze { users } => close_all(&[users]),
@@ -231,14 +231,15 @@ impl Listeners {
         }
     }
 
-    /// Others were for a clone that could not be asked for.
-    fn keep_last(&mut self, count: u64) {
+    /// Others were for a clone that could not be asked for. `EMFILE`: there was no room for one of these.
+    fn keep_last(&mut self, count: u64) -> Result<(), Errno> {
         let others = self.count.saturating_sub(count as usize);
         for [_, socket] in &self.all[..others] {
             close_all(&[*socket]);
         }
         self.all.copy_within(others..self.count, 0);
         self.count -= others;
+        if self.count as u64 == count { Ok(()) } else { Err(Errno::EMFILE) }
     }
 
     /// In the clone. What is left of them is closed with all that is not the program's.

@@ -74,7 +74,7 @@ pub fn hear(line: i32) -> Heard {
         Some(Order::Listen { number }) if given == 1 => Heard::Listen { number, socket: descriptors[0] },
         other => {
             close_all(&descriptors);
-            if other.is_some() { Heard::Short } else { Heard::Nonsense }
+            if matches!(other, Some(Order::Make { .. })) { Heard::Short } else { Heard::Nonsense }
         }
     }
 }
