@@ -70,14 +70,21 @@ const RANDOMS: [(&str, &CStr); 3] = [
     ("java/util/Collections", c"r"),
 ];
 
-/// Other classes in whose methods a thread may have the state of a generator in its hands.
-const WITH_STATE_IN_HANDS: [&str; 5] = [
-    "sun/security/provider/AbstractDrbg",
+/// Other classes in whose methods a thread may have the state of a generator in its hands: it writes it back later.
+const IN_HANDS: [&str; 4] = [
+    MECHANISM,
     "sun/security/provider/AbstractHashDrbg",
     "sun/security/provider/AbstractDrbg$SeederHolder",
     "sun/security/provider/SecureRandom$SeederHolder",
-    "jdk/internal/util/random/RandomSupport",
 ];
+/// Methods where this is so, of classes of which others only have in their hands what was drawn; and what initialises
+/// the classes of [`SEEDERS`] and [`RANDOMS`]. An `AtomicLong` is changed in one step, or read once more.
+const METHODS_WITH_STATE_IN_HANDS: [(&str, &str); 3] = [
+    ("java/util/concurrent/ThreadLocalRandom", "nextSeed"),
+    ("java/util/concurrent/ThreadLocalRandom", "localInit"),
+    ("java/util/Collections", "shuffle"),
+];
+const INITIALISER: &str = "<clinit>";
 
 const ATOMIC: &str = "java/util/concurrent/atomic/AtomicLong";
 const AN_ATOMIC: &CStr = c"Ljava/util/concurrent/atomic/AtomicLong;";
@@ -229,15 +236,38 @@ impl Generators {
 }
 
 /// The methods in which a thread may have the state of a generator in its hands.
-pub fn methods(tool: &Tool, classes: &Classes) -> HashSet<jmethodID> {
-    let named = |name: &str| {
-        let states = STATES.iter().map(|(class, _)| *class);
-        let seeders = SEEDERS.iter().map(|(class, _)| *class).chain(RANDOMS.iter().map(|(class, _)| *class));
-        let known = states.chain(seeders).chain(WITH_STATE_IN_HANDS).filter(|class| *class != "java/util/Collections");
+pub fn methods(tool: &Tool, classes: &Classes) -> Result<HashSet<jmethodID>, String> {
+    let mut found = HashSet::new();
+    for (name, class) in classes.all() {
+        let all = STATES.iter().any(|(own, _)| *own == name) || IN_HANDS.contains(&name);
         let of_package = |package: &&str| name.strip_prefix(package).is_some_and(|rest| OF_PACKAGES.contains(&rest));
-        { known }.any(|class| class == name) || PACKAGES.iter().any(of_package)
-    };
-    classes.all().filter(|(name, _)| named(name)).flat_map(|(_, class)| tool.methods(class)).collect()
+        let some = SEEDERS.iter().any(|(own, _)| *own == name)
+            || RANDOMS.iter().any(|(own, _)| *own == name)
+            || PACKAGES.iter().any(of_package);
+        if !all && !some {
+            continue;
+        }
+        let mut some_left = METHODS_WITH_STATE_IN_HANDS.iter().filter(|(own, _)| *own == name).count();
+        for method in tool.methods(class) {
+            let own = tool.method_name(method)?;
+            let is_one = METHODS_WITH_STATE_IN_HANDS.contains(&(name, &own));
+            if all || own == INITIALISER || is_one {
+                found.insert(method);
+            }
+            // There may be several of a name.
+            some_left = some_left.saturating_sub(usize::from(is_one));
+        }
+        if some_left > 0 {
+            return Err(unknown(name));
+        }
+    }
+    Ok(found)
+}
+
+/// The field of a thread that is 0 until it has drawn from a `ThreadLocalRandom`.
+pub fn probe(java: &Java, classes: &Classes) -> Result<jfieldID, String> {
+    let thread = classes.named(THREAD).ok_or_else(|| unknown(THREAD))?;
+    java.field(thread, c"threadLocalRandomProbe", c"I").map_err(|_| unknown(THREAD))
 }
 
 /// Tags all classes whose instances are looked for. Each with its tag and name.

@@ -1,20 +1,23 @@
 //! Has no Java code run: all threads that may are suspended, and none of them has the state of a generator in its
-//! hands.
+//! hands, or in a register.
 
 use crate::classes::Classes;
 use crate::generators::{self, Generators};
 use crate::java::Java;
 use crate::tool::{EachStart, HAS_ENDED, Thread, Tool, WAS_SUSPENDED};
-use jni_sys::{jmethodID, jobject};
+use jni_sys::{jfieldID, jmethodID, jobject};
 use std::collections::HashSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// How long a thread may have to do with a generator.
+/// How long a thread may have to do with a generator, and how often it is looked at least.
+const TURNS: u32 = 200;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long such a thread runs until it is looked again.
 const TURN: Duration = Duration::from_millis(1);
+/// Every so often all others run, too.
+const TURNS_FOR_ALL: u32 = 50;
 
 /// 1 while no thread may start.
 static CLOSED: AtomicU32 = AtomicU32::new(0);
@@ -37,32 +40,76 @@ pub fn hold(java: &Java, tool: &Tool, virtual_threads: bool) -> Result<(Held, Ge
     if virtual_threads {
         tool.suspend_virtual()?;
     }
+    let mut turn = 0;
     loop {
+        turn += 1;
         held.suspend_new(java, tool)?;
         let classes = Classes::loaded(tool)?;
-        let methods = generators::methods(tool, &classes);
-        let busy = busy(tool, held.own.iter().chain(&held.others), &methods);
+        let look = Look {
+            java,
+            tool,
+            with_state: generators::methods(tool, &classes)?,
+            without: methods_that_switch(tool, &classes),
+            probe: generators::probe(java, &classes)?,
+        };
+        let busy = look.busy(held.own.iter().chain(&held.others));
         if busy.is_empty() {
             let generators = Generators::find(java, tool, &classes)?;
             classes.forget(java);
-            if self::busy(tool, generators.virtual_threads().iter(), &methods).is_empty() {
+            if look.busy(generators.virtual_threads().iter()).is_empty() {
                 return Ok((held, generators));
             }
             // What carries them has to run, too.
             held.run_for_a_turn(tool)?;
         } else {
             classes.forget(java);
-            held.run_some_for_a_turn(tool, &busy)?;
+            // They may wait for others.
+            if turn % TURNS_FOR_ALL == 0 { held.run_for_a_turn(tool)? } else { held.run_some_for_a_turn(tool, &busy)? }
         }
-        if Instant::now() > deadline {
-            return Err("a thread is in the middle of one all the time".into());
+        if turn > TURNS && Instant::now() > deadline {
+            let innermost = busy.first().and_then(|thread| tool.stack(*thread).first().copied());
+            let method = innermost.and_then(|frame| tool.method_name(frame.method).ok()).unwrap_or_default();
+            return Err(format!("a thread uses one all the time, now in its method {method}"));
         }
     }
 }
 
-/// Those in the middle of a generator's methods.
-fn busy<'a>(tool: &Tool, threads: impl Iterator<Item = &'a Thread>, methods: &HashSet<jmethodID>) -> Vec<Thread> {
-    threads.copied().filter(|thread| tool.stack(*thread).iter().any(|frame| methods.contains(&frame.method))).collect()
+/// How threads are looked at.
+struct Look<'a> {
+    java: &'a Java,
+    tool: &'a Tool,
+    /// Methods in which a generator's state is in a thread's hands; and such in which it isn't, whatever they do.
+    with_state: HashSet<jmethodID>,
+    without: HashSet<jmethodID>,
+    probe: jfieldID,
+}
+
+impl Look<'_> {
+    /// Those in the middle of a generator's methods; and of those that have drawn from a `ThreadLocalRandom` the ones
+    /// at such an instruction. There compiled code may keep its state in a register, for it doesn't count on others'
+    /// writing to it. Where loops and methods end, and methods are entered, it reads it anew.
+    fn busy<'a>(&self, threads: impl Iterator<Item = &'a Thread>) -> Vec<Thread> {
+        let is_busy = |thread: &Thread| {
+            let stack = self.tool.stack(*thread);
+            let innermost = stack.first().filter(|frame| !self.without.contains(&frame.method));
+            let keeps = || innermost.and_then(|frame| self.tool.instruction(frame)).is_some_and(makes_object);
+            stack.iter().any(|frame| self.with_state.contains(&frame.method))
+                || self.java.int(*thread, self.probe) != 0 && keeps()
+        };
+        threads.copied().filter(is_busy).collect()
+    }
+}
+
+/// Whether an object may be made at an instruction: `new`, `newarray`, `anewarray`, `multianewarray`, and in place of a
+/// call, `invokevirtual` to `invokedynamic`, what the compiler does itself, such as copies of arrays.
+fn makes_object(code: u8) -> bool {
+    [0xbb, 0xbc, 0xbd, 0xc5].contains(&code) || (0xb6..=0xba).contains(&code)
+}
+
+/// In these a virtual thread waits, and a thread that carries one.
+fn methods_that_switch(tool: &Tool, classes: &Classes) -> HashSet<jmethodID> {
+    let all = ["java/lang/VirtualThread", "jdk/internal/vm/Continuation"].map(|name| classes.named(name));
+    all.into_iter().flatten().flat_map(|class| tool.methods(class)).collect()
 }
 
 impl Held {
@@ -104,9 +151,13 @@ impl Held {
     /// Lets all of them run for a moment.
     fn run_for_a_turn(&mut self, tool: &Tool) -> Result<(), String> {
         tool.resume(&self.own)?;
-        tool.resume_virtual()?;
+        if self.virtual_threads {
+            tool.resume_virtual()?;
+        }
         std::thread::sleep(TURN);
-        tool.suspend_virtual()?;
+        if self.virtual_threads {
+            tool.suspend_virtual()?;
+        }
         let ended: Vec<_> = self.own.iter().zip(tool.suspend(&self.own)?).map(|(_, s)| s == HAS_ENDED).collect();
         let mut ended = ended.into_iter();
         self.own.retain(|_| !ended.next().unwrap_or_default());

@@ -20,6 +20,7 @@ const VERSION: jint = 0x300B_0000;
 
 /// Bits of `jvmtiCapabilities`.
 const CAN_TAG_OBJECTS: usize = 0;
+const CAN_GET_BYTECODES: usize = 3;
 const CAN_SUSPEND: usize = 20;
 const CAN_SUPPORT_VIRTUAL_THREADS: usize = 44;
 
@@ -36,6 +37,7 @@ pub const HAS_ENDED: Status = 15;
 pub struct Frame {
     /// What runs.
     pub method: jmethodID,
+    /// The instruction's place in it; negative in native methods.
     location: jlong,
 }
 
@@ -71,6 +73,10 @@ functions! {
     get_class_signature = 48 (class: jclass, signature: *mut *mut c_char, generic: *mut *mut c_char);
     get_class_status = 49 (class: jclass, status: *mut jint);
     get_class_methods = 52 (class: jclass, count: *mut jint, methods: *mut *mut jmethodID);
+    get_method_name = 64 (
+        method: jmethodID, name: *mut *mut c_char, signature: *mut *mut c_char, generic: *mut *mut c_char
+    );
+    get_bytecodes = 75 (method: jmethodID, count: *mut jint, bytes: *mut *mut c_uchar);
     get_loaded_classes = 78 (count: *mut jint, classes: *mut *mut jclass);
     get_version_number = 88 (version: *mut jint);
     suspend_thread_list = 92 (count: jint, threads: *const Thread, results: *mut Status);
@@ -137,7 +143,7 @@ impl Tool {
         let has = |bit: usize| potential[bit / 8] >> (bit % 8) & 1 == 1;
         let virtual_threads = has(CAN_SUPPORT_VIRTUAL_THREADS);
         let mut wanted = [0u8; 16];
-        for bit in [CAN_TAG_OBJECTS, CAN_SUSPEND] {
+        for bit in [CAN_TAG_OBJECTS, CAN_GET_BYTECODES, CAN_SUSPEND] {
             if !has(bit) {
                 return Err("another agent, a debugger perhaps, has its threads".into());
             }
@@ -161,6 +167,16 @@ impl Tool {
             let all = std::slice::from_raw_parts(list, count as usize).to_vec();
             self.deallocate(list.cast())?;
             Ok(all)
+        }
+    }
+
+    /// A string that it has made.
+    unsafe fn taken_text(&self, text: *mut c_char) -> Result<String, String> {
+        // SAFETY: a string, the caller says; it is copied before it is freed.
+        unsafe {
+            let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+            self.deallocate(text.cast())?;
+            Ok(copy)
         }
     }
 
@@ -220,6 +236,16 @@ impl Tool {
         frames
     }
 
+    /// The instruction at which a frame is (Java Virtual Machine Specification, chapter 7); none in native methods.
+    pub fn instruction(&self, frame: &Frame) -> Option<u8> {
+        let (mut count, mut bytes) = (0, null_mut());
+        // SAFETY: locals are written.
+        let code = unsafe {
+            self.get_bytecodes(frame.method, &raw mut count, &raw mut bytes).and_then(|()| self.taken(bytes, count))
+        };
+        code.ok()?.get(usize::try_from(frame.location).ok()?).copied()
+    }
+
     /// All classes that there are.
     pub fn classes(&self) -> Result<Vec<jclass>, String> {
         let (mut count, mut all) = (0, null_mut());
@@ -233,13 +259,21 @@ impl Tool {
     /// A class's name, as `java/lang/Thread`; empty for arrays.
     pub fn name(&self, class: jclass) -> Result<String, String> {
         let mut signature = null_mut();
-        // SAFETY: a local is written: a string, which is copied and then freed.
-        unsafe {
+        // SAFETY: a local is written: a string.
+        let text = unsafe {
             self.get_class_signature(class, &raw mut signature, null_mut())?;
-            let text = CStr::from_ptr(signature).to_string_lossy();
-            let name = text.strip_prefix('L').and_then(|rest| rest.strip_suffix(';')).unwrap_or_default().to_owned();
-            self.deallocate(signature.cast())?;
-            Ok(name)
+            self.taken_text(signature)?
+        };
+        Ok(text.strip_prefix('L').and_then(|rest| rest.strip_suffix(';')).unwrap_or_default().to_owned())
+    }
+
+    /// A method's name: `<clinit>` initialises its class.
+    pub fn method_name(&self, method: jmethodID) -> Result<String, String> {
+        let mut name = null_mut();
+        // SAFETY: as above.
+        unsafe {
+            self.get_method_name(method, &raw mut name, null_mut(), null_mut())?;
+            self.taken_text(name)
         }
     }
 
