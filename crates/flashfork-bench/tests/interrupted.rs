@@ -42,6 +42,7 @@ fn small(name: &str) -> Small {
         "seal-threads" => ("--sizes 8M --threads 2 --rounds 3", "sealing", 1),
         "redis" => ("--size 16M --rounds 2 --snapshots 1 --connections 2 --depth 50", "servers", 1),
         "warm" => ("--programs perl --quick", "programs and their clones", 2),
+        "threads" => ("--programs python --threads 2 --alive 1 --quick", "programs and their clones", 2),
         "unit-test" => ("--size 4M --rounds 9", "interleaved", 1),
         "fuzz" => ("--size 4M --seconds 3600", "slice 1", 1),
         "vm-clone" => ("--sizes 2M --rounds 40", "interleaved", 1),

@@ -44,6 +44,11 @@ pub fn stop() {
     POLICY.stop_sealing();
 }
 
+/// Whether forks are to be plain: nothing is to be sealed.
+pub fn is_plain() -> bool {
+    POLICY.is(Engine::Fork)
+}
+
 /// Forks through `real`, which must be libc's `fork` or `_Fork`, sealing first when the policy says so. Returns what
 /// `real` returned. `clock` gives nanoseconds: libc's own, which makes no system call that a sandbox might forbid.
 /// Where the program mustn't read the time at all (`PR_SET_TSC`) forks are not timed, and the policy, which lives on

@@ -13,6 +13,7 @@ pub mod profile;
 pub mod redis;
 pub mod rollback;
 pub mod seal_threads;
+pub mod threads;
 pub mod unit_test;
 pub mod vm_clone;
 pub mod vm_memory;
@@ -37,6 +38,7 @@ use profile::ProfileOptions;
 use redis::RedisOptions;
 use rollback::RollbackOptions;
 use seal_threads::SealThreadsOptions;
+use threads::ThreadsOptions;
 use unit_test::UnitTestOptions;
 use vm_clone::VmCloneOptions;
 use vm_memory::VmMemoryOptions;
@@ -44,7 +46,7 @@ use warm::WarmOptions;
 use write_fraction::WriteFractionOptions;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 19] = [
+pub const ALL: [Entry; 20] = [
     Entry::of::<ForkOptions>(),
     Entry::of::<CreationOptions>(),
     Entry::of::<CowModelOptions>(),
@@ -60,6 +62,7 @@ pub const ALL: [Entry; 19] = [
     Entry::of::<SealThreadsOptions>(),
     Entry::of::<RedisOptions>(),
     Entry::of::<WarmOptions>(),
+    Entry::of::<ThreadsOptions>(),
     Entry::of::<UnitTestOptions>(),
     Entry::of::<FuzzOptions>(),
     Entry::of::<VmCloneOptions>(),

@@ -26,7 +26,7 @@ pub const EXPERIMENT: &str = "warm";
 impl Experiment for WarmOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str =
-        "Programs from the shell, started anew and cloned from a warmed template: Python with numpy, Perl, Ruby, Java";
+        "Programs from the shell, started anew and cloned from a warmed template: Python with numpy, Perl, Ruby";
 
     fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         rounds::measure(self, &here.command()?, results, progress)

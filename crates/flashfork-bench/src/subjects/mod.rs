@@ -4,6 +4,7 @@
 pub mod database;
 pub mod engine;
 mod facts;
+pub(crate) mod guard;
 pub mod heap;
 pub(crate) mod held;
 pub(crate) mod hugetlb;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::program::{JAVA, Program, THREADS};
+use super::program::Program;
 use flashfork_measure::BenchError;
 
 /// What every script prints.
@@ -65,22 +65,8 @@ impl Runs {
         if let Some((path, text)) = &script {
             std::fs::write(path, text).map_err(failed)?;
         }
-        match program {
-            Program::Threads => std::fs::write(place.join("threads.warm"), THREADS).map_err(failed)?,
-            Program::Java => {
-                std::fs::write(place.join("Warm.java"), JAVA).map_err(failed)?;
-                // Where there is no compiler the program can't be run, which is said.
-                let _ = Command::new("javac").arg("Warm.java").current_dir(place).stdout(Stdio::null()).status();
-            }
-            _ => {}
-        }
         let script = script.map(|(path, _)| path);
         Ok(Self { program, flashfork: flashfork.to_owned(), names: place.to_owned(), script })
-    }
-
-    /// Where scripts and names are.
-    pub(super) fn place(&self) -> &Path {
-        &self.names
     }
 
     /// The command `flashfork` with the names of this experiment.
@@ -96,8 +82,7 @@ impl Runs {
             Way::Cold => {
                 let (executable, rest) = self.program.anew().split_at(1);
                 let mut command = Command::new(executable[0]);
-                // Java's class is there.
-                command.args(rest).current_dir(&self.names).stdin(Stdio::null()).process_group(0);
+                command.args(rest).stdin(Stdio::null()).process_group(0);
                 command
             }
             Way::Clone | Way::Busy => {

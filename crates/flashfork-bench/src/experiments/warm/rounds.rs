@@ -9,7 +9,8 @@ use serde_json::json;
 use super::WarmOptions;
 use super::command::{Runs, Way};
 use super::program::Program;
-use super::templates::{Guard, Template, lacks};
+use super::templates::{Template, lacks};
+use crate::subjects::guard::Guard;
 use flashfork_measure::experiment::Results;
 use flashfork_measure::sampling::{Visit, sample};
 use flashfork_measure::workdir::WorkDir;
@@ -165,9 +166,7 @@ fn visit(subject: &Subject, way: Way) -> Result<Visit<Measure>, BenchError> {
         }
         return Ok(vec![(Measure::Whole, vec![begin.elapsed().as_secs_f64() * 1e6 / IN_A_ROW as f64])]);
     }
-    // The children of a keeper's init are not its own.
-    let counts = way == Way::Clone && subject.program.ready_with_threads().is_none();
-    let template = subject.template.as_ref().filter(|_| counts);
+    let template = subject.template.as_ref().filter(|_| way == Way::Clone);
     let before = template.map(Template::faults_of_clones).transpose()?;
     let taken = subject.runs.once(way)?;
     let mut visit = vec![(Measure::Whole, vec![taken.whole]), (Measure::Faults, vec![taken.faults])];

@@ -1,43 +1,9 @@
-//! The templates of the experiment, gone afterwards however it ends.
-
-use std::io::Write;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+//! The templates of the experiment.
 
 use super::command::Runs;
 use super::program::Program;
+use crate::subjects::guard::Guard;
 use flashfork_measure::BenchError;
-
-/// Ends the processes whose numbers come in, when nothing more can come: templates have no parent that would.
-const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"$all $pid\"; done; \
-                        [ -z \"$all\" ] || kill -TERM $all";
-
-/// Ends the templates it was told of.
-#[derive(Debug)]
-pub(super) struct Guard(Child);
-
-impl Guard {
-    pub(super) fn start() -> Result<Self, BenchError> {
-        let mut guard = Command::new("/bin/sh");
-        guard.args(["-c", STAND_BY]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Out of reach of the terminal's Ctrl-C.
-        let guard = guard.process_group(0).current_dir("/").spawn();
-        guard.map(Self).map_err(|error| BenchError::system("start a guard", error))
-    }
-
-    fn watch(&mut self, pid: u32) -> Result<(), BenchError> {
-        let told = self.0.stdin.as_mut().map_or(Ok(()), |pipe| writeln!(pipe, "{pid}"));
-        told.map_err(|error| BenchError::system("tell the guard", error))
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        // It ends them also when it can't be waited for.
-        let _ = self.0.wait();
-    }
-}
 
 /// A template.
 #[derive(Debug)]
@@ -53,11 +19,7 @@ impl Template {
         let failed = |error| BenchError::system("start flashfork warm", error);
         let mut warm = runs.flashfork();
         // The template keeps no output of the experiment open.
-        warm.arg("warm").current_dir(runs.place());
-        if let Some(ready) = program.ready_with_threads() {
-            warm.args(["--threads", "--unfinished", "--ready", ready]);
-        }
-        let warm = warm.args([program.name(), "--"]).args(program.warmed()).output().map_err(failed)?;
+        let warm = warm.args(["warm", program.name(), "--"]).args(program.warmed()).output().map_err(failed)?;
         if !warm.status.success() {
             let said = String::from_utf8_lossy(&warm.stderr).into_owned();
             return Ok(Err(said.lines().last().unwrap_or("flashfork warm failed").to_owned()));
@@ -104,14 +66,5 @@ mod tests {
         let stat = "77 (a) b (c) S 1 77 77 0 -1 4194560 120 3456 7 8 1 2 3 4 20 0 1 0 99 1 2";
         assert_eq!(faults(stat), Some(3456.0));
         assert_eq!(faults("77 (a) S 1"), None);
-    }
-
-    #[test]
-    fn a_guard_ends_what_it_was_told_of() {
-        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let mut guard = Guard::start().unwrap();
-        guard.watch(child.id()).unwrap();
-        drop(guard);
-        assert!(!child.wait().unwrap().success());
     }
 }

@@ -133,14 +133,7 @@ fn freeze(
     for number in frozen.listening() {
         say(*line, &Word::Listens { number }.encode(), Some(number));
     }
-    let sealed = frozen.seal(Pages::Auto);
-    flashfork_core::stats::current().seal(&sealed);
-    let (bytes, unsealed) = match sealed.outcome {
-        Ok(outcome) => (outcome.sealed, None),
-        Err(Error::Refused(reason)) => (0, Some(reason as u8)),
-        Err(_) => (0, Some(Reason::CopyFailed as u8)),
-    };
-    drop(sealed);
+    let (bytes, unsealed) = if flashfork_core::fork::is_plain() { (0, None) } else { seal(frozen) };
     // From here on the policy has nothing to decide.
     flashfork_core::fork::stop();
     first::probe(frozen)?;
@@ -163,6 +156,17 @@ fn be_dumpable() -> Result<bool, Errno> {
 fn set_dumpable(dumpable: bool) -> Result<(), Errno> {
     // SAFETY: takes numbers.
     unsafe { call(Sysno::prctl, [libc::PR_SET_DUMPABLE as usize, usize::from(dumpable), 0, 0, 0]) }.map(drop)
+}
+
+/// How many bytes are sealed, or why none are.
+fn seal(frozen: &'static Frozen) -> (u64, Option<u8>) {
+    let sealed = frozen.seal(Pages::Auto);
+    flashfork_core::stats::current().seal(&sealed);
+    match sealed.outcome {
+        Ok(outcome) => (outcome.sealed, None),
+        Err(Error::Refused(reason)) => (0, Some(reason as u8)),
+        Err(_) => (0, Some(Reason::CopyFailed as u8)),
+    }
 }
 
 /// The clone, from its first instruction to the gate.

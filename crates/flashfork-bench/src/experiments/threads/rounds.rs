@@ -1,0 +1,338 @@
+//! All programs, started anew and cloned, in turn.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use super::program::{self, Answer, Family, Program, Started};
+use super::{ThreadsOptions, memory, runs};
+use crate::once::each_once;
+use crate::subjects::guard::Guard;
+use flashfork_measure::experiment::{Places, Results};
+use flashfork_measure::sampling::{Visit, sample};
+use flashfork_measure::workdir::WorkDir;
+use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::Size;
+
+/// How a program is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Started anew.
+    Anew,
+    /// With what its runtime offers.
+    Best,
+    /// A clone.
+    Clone,
+    /// A clone of memory that is not sealed.
+    Unsealed,
+}
+
+impl Way {
+    /// The name in records.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Anew => "anew",
+            Self::Best => "best",
+            Self::Clone => "clone",
+            Self::Unsealed => "clone-unsealed",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Measure {
+    /// Request for a clone until it runs, in microseconds.
+    Running,
+    /// Start of the command until its first answer.
+    Answer,
+    /// Until its end is seen.
+    Whole,
+    /// Bytes that a clone takes.
+    Memory,
+}
+
+impl Measure {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Answer => "answer",
+            Self::Whole => "whole",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// A program that is there, and how it can be run.
+struct Subject {
+    program: Program,
+    /// With the bytes that are sealed of its template, if it has one.
+    ways: Vec<(Way, Option<u64>)>,
+}
+
+/// Where everything is.
+struct Place {
+    flashfork: PathBuf,
+    /// Names, scripts and archives.
+    work: PathBuf,
+    guard: Guard,
+    /// Java's templates are connected to this, which accepts nobody: their clones find the connection at its end.
+    waits: TcpListener,
+}
+
+/// Measures.
+pub(super) fn measure(
+    options: &ThreadsOptions,
+    here: &dyn Places,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let work = WorkDir::new(None)?;
+    let waits = TcpListener::bind("127.0.0.1:0").map_err(|error| BenchError::system("make a socket", error))?;
+    let mut place = Place { flashfork: here.command()?, work: work.path().to_owned(), guard: Guard::start()?, waits };
+    for (name, text) in program::SOURCES {
+        let failed = |error| BenchError::system("write a program", error);
+        std::fs::write(place.work.join(name), text).map_err(failed)?;
+    }
+    let programs = place.programs(options, results, progress)?;
+    progress.begin("templates", programs.len() as u64);
+    let mut subjects = Vec::new();
+    for program in programs {
+        if progress.interrupted() {
+            break;
+        }
+        subjects.extend(place.prepare(program, results, progress)?);
+        progress.step();
+    }
+    let cells: Vec<(usize, Way)> = subjects
+        .iter()
+        .enumerate()
+        .flat_map(|(index, subject)| subject.ways.iter().map(move |(way, _)| (index, *way)))
+        .collect();
+    let effort = options.effort().until(progress.deadline());
+    progress.begin("programs and their clones", effort.steps());
+    let (sampled, done) = sample(cells.len(), &effort, 12, progress, |cell, _| {
+        place.visit(&subjects[cells[cell].0].program, cells[cell].1)
+    });
+    for (&(index, way), series) in cells.iter().zip(&sampled.cells) {
+        let Subject { program, ways } = &subjects[index];
+        let sealed = ways.iter().find(|(known, _)| *known == way).and_then(|(_, sealed)| *sealed);
+        for series in series {
+            let chosen = [("measure", json!(series.measure.name())), ("program", json!(program.name))];
+            let observed = [("title", json!(program.title)), ("sealed_bytes", json!(sealed))];
+            results.keep(way.name(), chosen, observed, "us", series, sampled.ended)?;
+        }
+    }
+    done?;
+    place.alive(options, &subjects, results, progress)
+}
+
+impl Place {
+    /// The programs that are asked for.
+    fn programs(
+        &self,
+        options: &ThreadsOptions,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Program>, BenchError> {
+        let mut all = Vec::new();
+        if options.wants(Family::Java) {
+            if self.compile() {
+                let port = port_of(&self.waits)?;
+                let heaps = each_once(options.heaps.iter().map(|Size(bytes)| (bytes >> 20) as u32));
+                all.extend(program::all_java(heaps, &self.work, port));
+            } else {
+                let why = "javac and jar can't be run; Debian has them in openjdk-17-jdk-headless";
+                results.leave_out("java", why, progress);
+            }
+        }
+        if options.wants(Family::Node) {
+            all.push(program::node(&self.work, [free_port()?, free_port()?]));
+        }
+        if options.wants(Family::Python) {
+            all.push(program::python(&self.work));
+            all.extend(each_once(options.threads.iter().copied()).into_iter().map(program::threads));
+        }
+        Ok(all)
+    }
+
+    /// An archive, because AppCDS takes no classes from directories.
+    fn compile(&self) -> bool {
+        let run = |program: &str, arguments: &[&str]| {
+            let mut command = Command::new(program);
+            let command = command.args(arguments).current_dir(&self.work).stdin(Stdio::null());
+            command.output().is_ok_and(|output| output.status.success())
+        };
+        run("javac", &["Main.java"]) && run("jar", &["cf", "main.jar", "Main.class"])
+    }
+
+    /// Makes what its runtime offers, and templates of it; none of a program that can't be run.
+    fn prepare(
+        &mut self,
+        program: Program,
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Subject>, BenchError> {
+        let mut ways = Vec::new();
+        if !program.anew.is_empty() {
+            if let Err(error) = self.visit(&program, Way::Anew) {
+                let why = format!("it can't be run ({error}); Debian has it in {}", program.package);
+                results.leave_out(program.name, why, progress);
+                return Ok(None);
+            }
+            ways.push((Way::Anew, None));
+        }
+        if let Some(best) = &program.best {
+            let cell = format!("{} with {}", program.name, best.title);
+            match self.make_best(&program) {
+                Ok(sealed) if self.visit(&program, Way::Best).is_ok() => ways.push((Way::Best, sealed)),
+                Ok(_) => results.leave_out(cell, "it does not run so", progress),
+                Err(why) => results.leave_out(cell, why, progress),
+            }
+        }
+        let kinds = [(Way::Clone, true), (Way::Unsealed, program.unsealed)];
+        for (way, _) in kinds.into_iter().filter(|(_, wanted)| *wanted) {
+            let engine = (way == Way::Unsealed).then_some(("FLASHFORK_ENGINE", "fork"));
+            let threads = ["--threads", "--unfinished", "--ready", &program.ready];
+            match self.warm(&name_of(&program, way), &threads, engine, &program.warmed)? {
+                Ok(sealed) => ways.push((way, Some(sealed))),
+                Err(why) => results.leave_out(format!("{} {}", program.name, way.name()), why, progress),
+            }
+            // Its port is taken.
+            if let Answer::Http(_) = program.answer {
+                break;
+            }
+        }
+        Ok(Some(Subject { program, ways }))
+    }
+
+    /// Bytes that are sealed, of what is a template.
+    fn make_best(&mut self, program: &Program) -> Result<Option<u64>, String> {
+        let Some(best) = &program.best else { return Ok(None) };
+        let (variables, command) = &best.prepare;
+        let mut prepare = runs::command(Path::new(&command[0]), &self.work);
+        let prepared =
+            prepare.args(&command[1..]).envs(variables.iter().copied()).output().map_err(|e| e.to_string())?;
+        if !prepared.status.success() {
+            let said = String::from_utf8_lossy(&prepared.stderr).into_owned();
+            return Err(said.lines().last().unwrap_or("it can't be prepared").to_owned());
+        }
+        let Started::Clone(command) = &best.started else { return Ok(None) };
+        self.warm(&name_of(program, Way::Best), &[], None, command).map_err(|e| e.to_string())?.map(Some)
+    }
+
+    /// A template: bytes that are sealed of it, or why there is none.
+    fn warm(
+        &mut self,
+        name: &str,
+        options: &[&str],
+        variable: Option<(&str, &str)>,
+        command: &[String],
+    ) -> Result<Result<u64, String>, BenchError> {
+        let failed = |error| BenchError::system("start flashfork warm", error);
+        let mut warm = runs::command(&self.flashfork, &self.work);
+        warm.arg("warm").args(options).args([name, "--"]).args(command).envs(variable);
+        let warm = warm.output().map_err(failed)?;
+        if !warm.status.success() {
+            let said = String::from_utf8_lossy(&warm.stderr).into_owned();
+            return Ok(Err(said.lines().last().unwrap_or("flashfork warm failed").to_owned()));
+        }
+        let list = runs::command(&self.flashfork, &self.work).args(["ls", "--json"]).output().map_err(failed)?;
+        let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
+        let found = list.as_array().and_then(|all| all.iter().find(|one| one["name"] == name));
+        let number = |key: &str| found.and_then(|one| one[key].as_u64());
+        let pid = number("pid").and_then(|pid| u32::try_from(pid).ok());
+        let (Some(pid), Some(sealed)) = (pid, number("sealed_bytes")) else {
+            return Err(BenchError::Unable(format!("flashfork ls doesn't know the template {name}")));
+        };
+        self.guard.watch(pid)?;
+        Ok(Ok(sealed))
+    }
+
+    fn visit(&self, program: &Program, way: Way) -> Result<Visit<Measure>, BenchError> {
+        let what = format!("{} {}", program.name, way.name());
+        let port = match program.answer {
+            Answer::Line => None,
+            Answer::Http(ports) => Some(ports[usize::from(!matches!(way, Way::Anew | Way::Best))]),
+        };
+        let started = program.best.as_ref().map(|best| &best.started);
+        let anew = match (way, started) {
+            (Way::Anew, _) => Some(&program.anew),
+            (Way::Best, Some(Started::Command(command))) => Some(command),
+            _ => None,
+        };
+        let mut visit = Vec::new();
+        let mut command;
+        if let Some(words) = anew {
+            command = runs::command(Path::new(&words[0]), &self.work);
+            command.args(&words[1..]);
+        } else {
+            let name = name_of(program, way);
+            let running = runs::running(&self.work, &name, &program.arguments, port.is_none())?;
+            visit.push((Measure::Running, vec![running]));
+            command = runs::command(&self.flashfork, &self.work);
+            command.args(["clone", &name]).args(&program.arguments);
+        }
+        let taken = runs::run(command, port, &what)?;
+        visit.push((Measure::Answer, vec![taken.answer]));
+        visit.extend(taken.whole.map(|whole| (Measure::Whole, vec![whole])));
+        Ok(visit)
+    }
+
+    /// What clones take that are alive at a time.
+    fn alive(
+        &self,
+        options: &ThreadsOptions,
+        subjects: &[Subject],
+        results: &mut Results,
+        progress: &mut dyn Progress,
+    ) -> Result<(), BenchError> {
+        let numbers = each_once(options.alive.iter().copied());
+        // Clones that take arguments end by themselves.
+        let stay = |subject: &&Subject| {
+            subject.program.arguments.is_empty() && subject.ways.iter().any(|(way, _)| *way == Way::Clone)
+        };
+        let subjects: Vec<_> = subjects.iter().filter(stay).collect();
+        progress.begin("clones that are alive", (numbers.len() * subjects.len()) as u64);
+        for subject in subjects {
+            for count in &numbers {
+                if progress.interrupted() || progress.deadline().left().is_zero() {
+                    return Ok(());
+                }
+                let Program { name, title, .. } = &subject.program;
+                let bytes = memory::of_each(&self.work, name, *count)?;
+                let measure = Measure::Memory.name();
+                let chosen = [("measure", json!(measure)), ("program", json!(name)), ("alive", json!(count))];
+                let record = flashfork_measure::record::Record::new(
+                    super::EXPERIMENT,
+                    Way::Clone.name(),
+                    chosen,
+                    "bytes",
+                    bytes,
+                )?;
+                results.records.push(record.beside([("title", json!(title))]));
+                progress.step();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Of its template.
+fn name_of(program: &Program, way: Way) -> String {
+    match way {
+        Way::Anew | Way::Clone => program.name.clone(),
+        Way::Best | Way::Unsealed => format!("{}-{}", program.name, way.name()),
+    }
+}
+
+fn port_of(listener: &TcpListener) -> Result<u16, BenchError> {
+    listener.local_addr().map(|address| address.port()).map_err(|error| BenchError::system("look at a socket", error))
+}
+
+/// A port that nobody has now.
+fn free_port() -> Result<u16, BenchError> {
+    port_of(&TcpListener::bind("127.0.0.1:0").map_err(|error| BenchError::system("make a socket", error))?)
+}

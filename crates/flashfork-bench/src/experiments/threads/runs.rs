@@ -1,0 +1,130 @@
+//! One run of a program, timed from outside.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use flashfork::templates::{Directory, Template};
+use flashfork_measure::BenchError;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What every program answers.
+const LINE: &[u8] = b"1\n";
+
+/// Microseconds of one run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    /// Until the first answer is there.
+    pub answer: f64,
+    /// Until the command has ended; none of a server.
+    pub whole: Option<f64>,
+}
+
+fn micros(begin: Instant) -> f64 {
+    begin.elapsed().as_secs_f64() * 1e6
+}
+
+/// A command of the experiment: nothing of the terminal's reaches it.
+pub(super) fn command(program: &Path, names: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("XDG_RUNTIME_DIR", names).stdin(Stdio::null()).process_group(0);
+    command
+}
+
+/// Starts a command, and waits for its answer, and its end.
+///
+/// The answer is a line, or that of a server at `port`.
+pub(super) fn run(mut command: Command, port: Option<u16>, what: &str) -> Result<Taken, BenchError> {
+    let failed = |error| BenchError::system(format!("run {what}"), error);
+    let output = if port.is_none() { Stdio::piped() } else { Stdio::null() };
+    let begin = Instant::now();
+    let mut child = command.stdout(output).stderr(Stdio::null()).spawn().map_err(failed)?;
+    match port {
+        Some(port) => {
+            let answered = http(port, &mut child).map(|()| micros(begin));
+            let ended = child.kill().and_then(|()| child.wait());
+            ended.map_err(failed)?;
+            Ok(Taken { answer: answered.map_err(failed)?, whole: None })
+        }
+        None => {
+            let (mut output, mut line) = (Vec::new(), None);
+            if let Some(pipe) = &mut child.stdout {
+                let mut part = [0; 64];
+                loop {
+                    match pipe.read(&mut part).map_err(failed)? {
+                        0 => break,
+                        count => output.extend_from_slice(&part[..count]),
+                    }
+                    line = line.or_else(|| output.ends_with(LINE).then(|| micros(begin)));
+                }
+            }
+            let status = child.wait().map_err(failed)?;
+            let whole = micros(begin);
+            match line {
+                Some(answer) if status.success() && output == LINE => Ok(Taken { answer, whole: Some(whole) }),
+                _ => Err(BenchError::Clone { what: format!("running {what}"), status: status.to_string() }),
+            }
+        }
+    }
+}
+
+/// Asks a server again and again until it has answered. It is gone when `child` has ended.
+fn http(port: u16, child: &mut Child) -> std::io::Result<()> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let begin = Instant::now();
+    loop {
+        let asked = TcpStream::connect(address).and_then(|mut connection| {
+            connection.set_read_timeout(Some(PATIENCE))?;
+            connection.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+            let mut answer = Vec::new();
+            connection.read_to_end(&mut answer).map(|_| answer)
+        });
+        match asked {
+            Ok(answer) if answer.ends_with(b"\r\n\r\n1\n") => return Ok(()),
+            Ok(_) | Err(_) if begin.elapsed() > PATIENCE => return Err(std::io::ErrorKind::TimedOut.into()),
+            _ => {}
+        }
+        if child.try_wait()?.is_some() {
+            return Err(std::io::ErrorKind::BrokenPipe.into());
+        }
+        // Not there yet: others need the processor.
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Microseconds from the request for a clone until it runs. It is waited for, or ended.
+pub(super) fn running(names: &Path, name: &str, arguments: &[String], ends: bool) -> Result<f64, BenchError> {
+    let null = std::fs::File::open("/dev/null").map_err(|error| BenchError::system("open /dev/null", error))?;
+    let begin = Instant::now();
+    let clone = start(names, name, arguments, null.as_fd())?;
+    let taken = micros(begin);
+    if !ends {
+        clone.kill().map_err(|error| BenchError::system("end a clone", error))?;
+    }
+    clone.wait().map_err(|error| BenchError::Unable(error.to_string()))?;
+    Ok(taken)
+}
+
+/// A clone, by the library. What it prints nobody reads.
+pub(super) fn start(
+    names: &Path,
+    name: &str,
+    arguments: &[String],
+    input: BorrowedFd<'_>,
+) -> Result<flashfork::templates::Clone, BenchError> {
+    let unable = |error: flashfork::templates::Error| BenchError::Unable(error.to_string());
+    let directory = Directory::open(Directory::place(Some(names))).map_err(unable)?;
+    let name = name.parse().map_err(|_| BenchError::Unable(format!("{name} is no name")))?;
+    let template = Template::named(&directory, name);
+    let output = std::fs::File::options().write(true).open("/dev/null");
+    let output = output.map_err(|error| BenchError::system("open /dev/null", error))?;
+    let streams = [input, output.as_fd(), output.as_fd()].map(Some);
+    let run = template.run().args(arguments).streams(streams).envs(std::env::vars_os());
+    run.start().map_err(unable)
+}

@@ -1,0 +1,54 @@
+//! Templates of an experiment are gone afterwards, however it ends.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use flashfork_measure::BenchError;
+
+/// Ends the processes whose numbers come in, when nothing more can come: templates have no parent that would.
+const STAND_BY: &str = "trap '' HUP INT TERM; all=; while read -r pid; do all=\"$all $pid\"; done; \
+                        [ -z \"$all\" ] || kill -TERM $all";
+
+/// Ends the templates it was told of.
+#[derive(Debug)]
+pub(crate) struct Guard(Child);
+
+impl Guard {
+    /// None yet.
+    pub(crate) fn start() -> Result<Self, BenchError> {
+        let mut guard = Command::new("/bin/sh");
+        guard.args(["-c", STAND_BY]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Out of reach of the terminal's Ctrl-C.
+        let guard = guard.process_group(0).current_dir("/").spawn();
+        guard.map(Self).map_err(|error| BenchError::system("start a guard", error))
+    }
+
+    /// Tells it of one.
+    pub(crate) fn watch(&mut self, pid: u32) -> Result<(), BenchError> {
+        let told = self.0.stdin.as_mut().map_or(Ok(()), |pipe| writeln!(pipe, "{pid}"));
+        told.map_err(|error| BenchError::system("tell the guard", error))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // It ends them also when it can't be waited for.
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_ends_what_it_was_told_of() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut guard = Guard::start().unwrap();
+        guard.watch(child.id()).unwrap();
+        drop(guard);
+        assert!(!child.wait().unwrap().success());
+    }
+}
