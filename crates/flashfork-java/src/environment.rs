@@ -49,7 +49,7 @@ impl Environment {
         // SAFETY: methods of these types, as `find` has asked for them.
         let new = unsafe {
             let all = java.call_static(self.class, self.asks, &[])?;
-            let new = java.new_object(self.map, self.constructor)?;
+            let new = java.new_object(self.map, self.constructor, &[])?;
             // Back to front, as the virtual machine does it: of a name that is there twice the first counts.
             for pair in (0..java.len(all) / 2).rev() {
                 let of = |index, (class, method)| {

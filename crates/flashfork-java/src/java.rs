@@ -219,10 +219,25 @@ impl Java {
         self.checked((), || "an array is shorter than it was".into())
     }
 
+    /// A new string.
+    pub fn text(&self, text: &CStr) -> Result<jobject, String> {
+        // SAFETY: a string.
+        let string = unsafe { (self.functions().NewStringUTF)(self.env, text.as_ptr()) };
+        self.checked(string, || "it is out of memory".into())
+    }
+
     /// A new object.
-    pub fn new_object(&self, class: jclass, constructor: jmethodID) -> Result<jobject, String> {
-        // SAFETY: a constructor of the class that takes nothing.
-        let object = unsafe { (self.functions().NewObjectA)(self.env, class, constructor, std::ptr::null()) };
+    ///
+    /// # Safety
+    /// The arguments are of the constructor's types.
+    pub unsafe fn new_object(
+        &self,
+        class: jclass,
+        constructor: jmethodID,
+        arguments: &[jvalue],
+    ) -> Result<jobject, String> {
+        // SAFETY: as the caller says.
+        let object = unsafe { (self.functions().NewObjectA)(self.env, class, constructor, arguments.as_ptr()) };
         self.checked(object, || "a constructor has thrown".into())
     }
 
@@ -234,6 +249,16 @@ impl Java {
         // SAFETY: as the caller says.
         let object = unsafe { (self.functions().CallObjectMethodA)(self.env, of, method, arguments.as_ptr()) };
         self.checked(object, || "a method has thrown".into())
+    }
+
+    /// Calls a method that gives true or false.
+    ///
+    /// # Safety
+    /// As [`Java::call`].
+    pub unsafe fn call_bool(&self, of: jobject, method: jmethodID, arguments: &[jvalue]) -> Result<bool, String> {
+        // SAFETY: as the caller says.
+        let value = unsafe { (self.functions().CallBooleanMethodA)(self.env, of, method, arguments.as_ptr()) };
+        self.checked(value, || "a method has thrown".into())
     }
 
     /// Calls a static method that gives an object.

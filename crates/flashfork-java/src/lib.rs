@@ -1,6 +1,6 @@
 //! Renews in each clone of a Java virtual machine what must not be the same in two of them: its generators of random
 //! numbers ([`generators`]), the number of its process ([`process`]), and, where the program has said itself that it is
-//! ready, its environment ([`environment`]).
+//! ready, its environment and working directory ([`environment`], [`directory`]).
 //!
 //! The shim loads this library when a program with threads is about to be stopped, and calls
 //! [`flashfork_java_prepare`]: from then on no Java code runs ([`held`]). So nothing can change any more of what is
@@ -8,6 +8,7 @@
 //! There the virtual machine is whole, with its collectors and compilers; only Java code waits, until all is renewed.
 
 mod classes;
+mod directory;
 mod environment;
 mod generators;
 mod held;
@@ -16,6 +17,7 @@ mod process;
 mod ready;
 mod tool;
 
+use directory::Directory;
 use environment::Environment;
 use generators::Generators;
 use held::Held;
@@ -35,7 +37,9 @@ struct Found {
     tool: Tool,
     held: Held,
     generators: Generators,
-    process: Option<Process>,
+    process: Process,
+    /// Of its caller.
+    directory: Option<Directory>,
     environment: Option<Environment>,
 }
 
@@ -43,14 +47,14 @@ struct Found {
 static FOUND: AtomicPtr<Found> = AtomicPtr::new(null_mut());
 
 /// In the program: no Java code runs after this, and what clones renew is known. NULL, or why they could not, in words
-/// that stay; then the program is of no use any more.
+/// that stay; then the program is of no use any more. `of_caller`: whether environment and directory are the caller's.
 ///
 /// # Safety
 /// `machine` is a handle of `libjvm.so`, of dlopen(3). Called once.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn flashfork_java_prepare(machine: *mut c_void, environment: c_int) -> *const c_char {
+pub unsafe extern "C" fn flashfork_java_prepare(machine: *mut c_void, of_caller: c_int) -> *const c_char {
     // SAFETY: as the caller says.
-    match unsafe { prepare(machine, environment != 0) } {
+    match unsafe { prepare(machine, of_caller != 0) } {
         Ok(found) => {
             FOUND.store(Box::into_raw(Box::new(found)), SeqCst);
             null()
@@ -59,7 +63,7 @@ pub unsafe extern "C" fn flashfork_java_prepare(machine: *mut c_void, environmen
     }
 }
 
-unsafe fn prepare(machine: *mut c_void, environment: bool) -> Result<Found, String> {
+unsafe fn prepare(machine: *mut c_void, of_caller: bool) -> Result<Found, String> {
     // SAFETY: as the caller says.
     let (java, tool) = unsafe { (Java::attach(machine)?, Tool::of(machine)?) };
     if tool.version()? < OLDEST {
@@ -67,9 +71,11 @@ unsafe fn prepare(machine: *mut c_void, environment: bool) -> Result<Found, Stri
     }
     let virtual_threads = tool.ask_for_capabilities()?;
     // While Java code runs: these classes are loaded, and initialised, if they weren't.
-    let (environment, process) = (environment.then(|| Environment::find(&java)).transpose()?, Process::find(&java)?);
+    let process = Process::find(&java)?;
+    let environment = of_caller.then(|| Environment::find(&java)).transpose()?;
+    let directory = of_caller.then(|| Directory::find(&java)).transpose()?.flatten();
     let (held, generators) = held::hold(&java, &tool, virtual_threads)?;
-    Ok(Found { java, tool, held, generators, process: Some(process), environment })
+    Ok(Found { java, tool, held, generators, process, directory, environment })
 }
 
 /// In a clone: renews all of it, lets Java code run, and leaves the virtual machine.
@@ -92,10 +98,11 @@ pub unsafe extern "C" fn flashfork_java_renew() {
 }
 
 fn renew(found: &Found) -> Result<(), String> {
-    let Found { java, tool, held, generators, process, environment } = found;
+    let Found { java, tool, held, generators, process, directory, environment } = found;
     generators.renew(java)?;
-    if let Some(process) = process {
-        process.renew(java)?;
+    process.renew(java)?;
+    if let Some(directory) = directory {
+        directory.renew(java)?;
     }
     if let Some(environment) = environment {
         environment.renew(java)?;

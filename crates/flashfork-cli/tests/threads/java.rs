@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Once;
+use std::time::Duration;
 
 const JAVA: &str = "/usr/bin/java";
 /// A small machine of which many can be alive, with all kinds of threads.
@@ -152,16 +153,21 @@ int main(int argc, char **argv) { if (!dlopen(argv[1], RTLD_NOW)) return 1; flas
     assert!(line(&refused).contains("otherwise than by the program `java`"), "{}", stderr(&refused));
 }
 
-/// Arguments, environment, exit status, what is thrown, and the end by `System.exit`.
+/// Arguments, environment, working directory, exit status, what is thrown, and the end by `System.exit`.
 #[test]
 fn the_launcher_runs_a_program_in_each_clone_as_java_does() {
     let place = place(&[include_str!("java/Program.java")]);
     let path = class_path(&place);
+    let elsewhere = place.path().join("ü else where");
+    std::fs::create_dir(&elsewhere).unwrap();
+    std::fs::write(elsewhere.join("x"), "").unwrap();
     let runs = |runs: &str, arguments: &[&str]| {
         // As `java` has it that is started anew.
-        let plain = Command::new(JAVA).args(["-cp", &path, "Program"]).args(arguments).env("OF_CALLER", "ü y").output();
-        let plain = plain.unwrap();
-        let clone = place.flashfork(&[&["clone", "t"], arguments].concat()).env("OF_CALLER", "ü y").output().unwrap();
+        let mut plain = Command::new(JAVA);
+        plain.args(["-cp", &path, "Program"]).args(arguments);
+        let mut clone = place.flashfork(&[&["clone", "t"], arguments].concat());
+        let output = |command: &mut Command| command.env("OF_CALLER", "ü y").current_dir(&elsewhere).output().unwrap();
+        let (plain, clone) = (output(&mut plain), output(&mut clone));
         assert_eq!(stdout(&clone), stdout(&plain).replacen('1', runs, 1), "{}", stderr(&clone));
         assert_eq!(clone.status.code(), plain.status.code());
         // Of the launcher there is a line behind those of the program.
@@ -176,6 +182,7 @@ fn the_launcher_runs_a_program_in_each_clone_as_java_does() {
         assert_eq!(stdout(&warmed).contains("1 [a] null true null\n"), count == "2", "{}", stdout(&warmed));
         assert_eq!(runs(count, &[]), Some(0));
         assert_eq!(runs(count, &["x", "y ü", ""]), Some(0));
+        assert_eq!(runs(count, &["where"]), Some(0));
         assert_eq!(runs(count, &["exit"]), Some(7));
         assert_eq!(runs(count, &["throw", "it"]), Some(1));
         assert!(place.run(&["rm", "t"]).status.success());
@@ -277,6 +284,21 @@ fn what_is_there(place: &Place) -> (usize, usize, u64) {
     (all.len(), all.iter().map(open).sum(), all.iter().map(memory).sum())
 }
 
+/// The same when no clone runs, two namespaces have been made ahead, and nothing changes any more.
+fn at_rest(place: &Place) -> (usize, usize, u64) {
+    let (mut last, mut alike) = ((0, 0, 0), 0);
+    let rests = || {
+        let idle = pids(place, "java").is_empty() && pids(place, "flashfork-init").len() == 3;
+        let now = what_is_there(place);
+        alike = if idle && now == last { alike + 1 } else { 0 };
+        last = now;
+        std::thread::sleep(Duration::from_millis(20));
+        alike == 20
+    };
+    until("it is at rest", rests);
+    last
+}
+
 #[test]
 fn many_clones_in_java_leave_nothing() {
     let count = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1000 } else { 30 };
@@ -287,17 +309,10 @@ fn many_clones_in_java_leave_nothing() {
         assert_eq!(stdout(&clone), format!("1 [{number}] null false null\n"), "{}", stderr(&clone));
         assert_eq!(clone.status.code(), Some(0));
     };
-    // Two namespaces are made ahead.
-    let is_idle = || pids(&place, "java").is_empty() && pids(&place, "flashfork-init").len() == 3;
     (0..5).for_each(run);
-    until("it is idle", is_idle);
-    let (processes, open, memory) = what_is_there(&place);
+    let (processes, open, memory) = at_rest(&place);
     (0..count).for_each(run);
-    let as_before = || {
-        let (own_processes, own_open, _) = what_is_there(&place);
-        is_idle() && (own_processes, own_open) == (processes, open)
-    };
-    until("it is as before", as_before);
-    let (_, _, after) = what_is_there(&place);
+    let (own_processes, own_open, after) = at_rest(&place);
+    assert_eq!((own_processes, own_open), (processes, open));
     assert!(after < memory + 4096, "{memory} KB before, {after} KB after {count} clones");
 }

@@ -14,8 +14,8 @@ public final class Flashfork {
 
     /**
      * The program is warm. Under {@code flashfork warm --threads --ready call} this returns in each clone, once, with
-     * the arguments that its caller gave to {@code flashfork clone}; {@code System.getenv}, working directory and
-     * standard streams are the caller's then. Wherever there is nothing to wait for it returns at once with the
+     * the arguments that its caller gave to {@code flashfork clone}; {@code System.getenv}, working directory
+     * ({@code user.dir} too) and standard streams are the caller's then. Wherever there is nothing to wait for it returns at once with the
      * arguments given here: the program was started without {@code flashfork warm} or with another ready point, or this
      * is a clone already.
      *

@@ -15,7 +15,7 @@ const LAUNCHER: &CStr = c"libjli.so";
 const LIBRARY: &[u8] = b"libflashfork_java.so\0";
 
 /// Of the library. NULL, or what can't be renewed, in words that stay.
-type Prepare = unsafe extern "C" fn(machine: *mut c_void, environment: c_int) -> *const c_char;
+type Prepare = unsafe extern "C" fn(machine: *mut c_void, of_caller: c_int) -> *const c_char;
 type Renew = unsafe extern "C" fn();
 
 /// What renews; null: nothing has been prepared.
@@ -59,9 +59,9 @@ unsafe fn prepared(machine: *mut c_void) -> Option<*const c_char> {
         if prepare.is_null() || renew.is_null() {
             return Some(c"libflashfork_java.so is of another version".as_ptr());
         }
-        // Of other programs clones keep the environment.
-        let environment = super::is_ready_at(Some(ReadyAt::Call));
-        let why_not = core::mem::transmute::<*mut c_void, Prepare>(prepare)(machine, c_int::from(environment));
+        // Of other programs clones keep environment and directory.
+        let of_caller = super::is_ready_at(Some(ReadyAt::Call));
+        let why_not = core::mem::transmute::<*mut c_void, Prepare>(prepare)(machine, c_int::from(of_caller));
         if !why_not.is_null() {
             return Some(why_not);
         }
