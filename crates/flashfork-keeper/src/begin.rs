@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 
 /// Says that the template is ready, and waits until it has its name.
 pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
-    let Ready { init, init_process, line, word, files, listeners } = ready;
+    let Ready { init, init_process, kept, line, word, files, listeners } = ready;
     let Word::Frozen { free, sealed, unsealed, clocks, .. } = word else { return Err(Errno::INVAL.into()) };
     // Said by the maker, who is the program's.
     if free[0] < 0 || free[1] <= free[0] || free[1] > MOST {
@@ -61,6 +61,7 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         spaces: VecDeque::new(),
         asked: false,
         inits: BTreeSet::new(),
+        kept,
         number: first,
         first,
         last,
@@ -68,7 +69,7 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
 }
 
 /// The highest number that a process can have (`PID_MAX_LIMIT`).
-const MOST: i32 = 1 << 22;
+pub const MOST: i32 = 1 << 22;
 
 /// A descriptor for every caller, or as many as can be had.
 fn raise_descriptor_limit() {

@@ -31,13 +31,14 @@ pub struct Ordered {
     pub leash: OwnedFd,
 }
 
-/// Orders it. `clocks`: what its clocks show.
+/// Orders it. `told`: the number that libraries are told, as [`Order::Make`] has it. `clocks`: what its clocks show.
 pub fn order(
     line: BorrowedFd<'_>,
     connection: u64,
     request: &Request,
     listeners: &[(i32, OwnedFd)],
     space: Space,
+    told: i32,
     clocks: [u64; 2],
 ) -> Result<Ordered, (Step, i32)> {
     let failed = |step| move |e: Errno| (step, e.raw_os_error());
@@ -48,7 +49,7 @@ pub fn order(
         let listen = Order::Listen { number: *number };
         message::send(line, &listen.encode(), &[socket.as_fd()]).map_err(failed(Step::Descriptors))?;
     }
-    let mut bytes = Order::Make { pid: space.pid, listeners: listeners.len() as u64 }.encode().to_vec();
+    let mut bytes = Order::Make { pid: space.pid, listeners: listeners.len() as u64, told }.encode().to_vec();
     bytes.extend(path_of(&request[1]));
     bytes.push(0);
     let own = [space.processes.as_fd(), space.mounts.as_fd(), time.as_fd(), theirs.as_fd()];

@@ -16,6 +16,7 @@ mod message;
 mod moment;
 mod namespaces;
 mod notes;
+mod numbers;
 mod pool;
 mod process;
 mod relay;

@@ -1,5 +1,6 @@
 //! A template with threads waits for callers, and for the ends of its clones.
 
+use crate::begin::{self, MOST};
 use crate::clone::{Ordered, Space, has_arguments, order};
 use crate::connection::{Clone, Connection};
 use crate::file::Files;
@@ -7,7 +8,7 @@ use crate::message::{self, Received};
 use crate::notes::Note;
 use crate::process;
 use crate::told::Told;
-use crate::{begin, warm::Ready};
+use crate::warm::Ready;
 use flashfork_warm::{Ask, DESCRIPTORS, Facts, LISTENERS, MOST_RUNNING, ReadyAt, Step, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::AtFlags;
@@ -51,6 +52,8 @@ pub struct Keeper {
     pub asked: bool,
     /// Inits of namespaces whose clone was forked: something of it may still run.
     pub inits: BTreeSet<i32>,
+    /// The template's number, if clones have it.
+    pub kept: Option<i32>,
     /// The number of the last clone; they are above `first`, and up to `last`.
     pub number: i32,
     pub first: i32,
@@ -240,7 +243,9 @@ impl Keeper {
             let Some(space) = self.spaces.pop_front() else { return };
             let init = space.init;
             let listeners = std::mem::take(&mut connection.listeners);
-            match order(self.line.as_fd(), id, &request, &listeners, space, self.clocks) {
+            // Above all numbers that there are.
+            let told = self.kept.map_or(0, |_| MOST + 1 + self.facts.made as i32);
+            match order(self.line.as_fd(), id, &request, &listeners, space, told, self.clocks) {
                 Ok(ordered) => {
                     self.inits.insert(init);
                     self.ordered = Some(ordered);
@@ -371,7 +376,8 @@ impl Keeper {
             return;
         }
         self.number = if self.number < self.last { self.number + 1 } else { self.first + 1 };
-        self.asked = (Note::Namespace { pid: self.number }).send(self.init.as_fd(), &[]).is_ok();
+        let pid = self.kept.unwrap_or(self.number);
+        self.asked = (Note::Namespace { pid }).send(self.init.as_fd(), &[]).is_ok();
     }
 
     fn retire(&mut self) {

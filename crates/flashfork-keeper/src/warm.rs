@@ -6,6 +6,7 @@ use crate::message::{self, Received};
 use crate::moment::{Moment, Watch};
 use crate::namespaces;
 use crate::notes::{Note, What};
+use crate::numbers;
 use crate::process;
 use crate::relay::Relay;
 use crate::rights;
@@ -27,6 +28,8 @@ pub struct Ready {
     pub init: OwnedFd,
     pub init_process: i32,
     pub line: OwnedFd,
+    /// The program's number, if clones have it.
+    pub kept: Option<i32>,
     /// What the maker says of it: a [`Word::Frozen`].
     pub word: Word,
     /// What it was made of.
@@ -244,7 +247,9 @@ impl Warming<'_> {
         }
         // The program lets go of its descriptors when it is stopped.
         let files = Files::of(program);
-        let line = self.make_maker(program).map_err(|u| Failed::Unfit(unfit(u.what as u8, u.number, &u.name)))?;
+        let words = |u: Unfit| Failed::Unfit(unfit(u.what as u8, u.number, &u.name));
+        let line = self.make_maker(program).map_err(words)?;
+        let kept = numbers::are_kept(program).map_err(words)?.then_some(self.inner);
         let users = if self.drops { Some(self.enter_that_of_clones()?) } else { None };
         let users: Vec<_> = users.iter().map(AsFd::as_fd).collect();
         message::send(line.as_fd(), &Order::Freeze.encode(), &users).map_err(gone)?;
@@ -264,7 +269,7 @@ impl Warming<'_> {
         self.relays.iter_mut().for_each(Relay::pass_rest);
         match word {
             Some(word @ Word::Frozen { .. }) => {
-                Ok(Ready { init: self.init, init_process: self.init_process, line, word, files, listeners })
+                Ok(Ready { init: self.init, init_process: self.init_process, line, kept, word, files, listeners })
             }
             Some(Word::Unfit { what, number, name }) => Err(Failed::Unfit(unfit(what, number, &name))),
             _ => Err(gone(rustix::io::Errno::PIPE)),

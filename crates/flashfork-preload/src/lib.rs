@@ -11,6 +11,7 @@ mod control;
 mod environment;
 mod exec;
 mod forks;
+mod number;
 mod pipes;
 mod sandbox;
 mod syscall;

@@ -23,6 +23,8 @@ pub enum Order {
     Make {
         /// Its number, in the namespace that is given.
         pid: i32,
+        /// What libraries are told in its place that notice a new process by it, where it is the template's; else 0.
+        told: i32,
         /// How many of the last [`Order::Listen`] are for it.
         listeners: u64,
     },
@@ -36,14 +38,14 @@ pub enum Order {
 
 impl Order {
     /// Bytes of a message, without the name of a directory.
-    pub const LEN: usize = 24;
+    pub const LEN: usize = 32;
 
     /// As it is sent.
     #[must_use]
     pub fn encode(self) -> [u8; Self::LEN] {
         match self {
             Order::Freeze => Writer::new().put(1),
-            Order::Make { pid, listeners } => Writer::new().put(2).signed(pid).put(listeners),
+            Order::Make { pid, told, listeners } => Writer::new().put(2).signed(pid).signed(told).put(listeners),
             Order::Listen { number } => Writer::new().put(3).signed(number),
         }
         .0
@@ -55,7 +57,7 @@ impl Order {
         let mut r = Reader(bytes);
         Some(match r.get()? {
             1 => Order::Freeze,
-            2 => Order::Make { pid: r.signed()?, listeners: r.get()? },
+            2 => Order::Make { pid: r.signed()?, told: r.signed()?, listeners: r.get()? },
             3 => Order::Listen { number: r.signed()? },
             _ => return None,
         })
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn every_message_comes_back_as_it_was_sent() {
-        for order in [Order::Freeze, Order::Make { pid: 4711, listeners: 2 }, Order::Listen { number: 6 }] {
+        for order in [Order::Freeze, Order::Make { pid: 4711, told: 0, listeners: 2 }, Order::Listen { number: 6 }] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         let frozen =

@@ -17,6 +17,7 @@ mod process;
 mod programs;
 mod refusals;
 mod rights;
+mod ruby;
 mod runtimes;
 mod threads;
 mod torture;

@@ -2,7 +2,7 @@
 //! other files.
 
 use super::fdinfo::{Info, Item};
-use super::generators::Handlers;
+use super::generators::{Code, Handlers};
 use super::seize::Trampoline;
 use crate::range::Range;
 
@@ -41,6 +41,7 @@ pub struct Frozen {
     pub(super) shared: Shared,
     pub(super) settings: Settings,
     pub(super) handlers: Handlers,
+    pub(super) asking: Code,
     /// Whether it has no capabilities, and so its clones have none.
     pub(super) drops: bool,
     /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when it was looked at, in nanoseconds.

@@ -4,14 +4,20 @@
 //! Those of OpenSSL and libgcrypt ask, and clones have a new number. GnuTLS (lib/atfork.c) has a counter, which its
 //! handler of `pthread_atfork(3)` changes and nothing else: it is called in each clone. Handlers of other libraries
 //! aren't: they take apart what is alive in clones. NSS (freebl/drbg.c) notices nothing.
+//!
+//! Clones of Ruby have their template's number, because Ruby compares. Those libraries that ask are told another there,
+//! by the shim's `getpid`, which knows them by their [`Code`].
 
 use super::frozen::Frozen;
 use super::unfit::{NAME, Unfit, What};
 use crate::proc::vma;
+use crate::range::Range;
 use crate::sys::PROT_EXEC;
 
 /// How names of libraries begin: of those whose handler is called, and of those that can't be renewed.
 const CALLED: &[u8] = b"libgnutls.so";
+/// Those that ask for the process's number.
+const ASKING: [&[u8]; 2] = [b"libcrypto.so", b"libgcrypt.so"];
 const REFUSED: [&[u8]; 2] = [b"libsoftokn3.so", b"libfreeblpriv3.so"];
 
 /// Most copies of a library.
@@ -23,18 +29,47 @@ pub struct Handlers {
     count: usize,
 }
 
+/// Where the code of libraries is that ask for the process's number.
+pub struct Code {
+    all: [Range; Code::MOST],
+    count: usize,
+}
+
+impl Code {
+    /// Most of them.
+    pub const MOST: usize = 8;
+
+    /// Each of them.
+    pub fn ranges(&self) -> &[Range] {
+        &self.all[..self.count]
+    }
+}
+
+impl Frozen {
+    /// Where the code of libraries is that ask for the process's number to notice a new process.
+    pub fn asking(&self) -> &Code {
+        &self.asking
+    }
+}
+
 /// Looks which libraries there are. `noted`: addresses of what was registered to run in children.
 pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone) -> Result<(), Unfit> {
-    let Frozen { text, handlers, .. } = frozen;
-    handlers.count = 0;
+    let Frozen { text, handlers, asking, .. } = frozen;
+    (handlers.count, asking.count) = (0, 0);
     let mut unfit = None;
     vma::for_each_mapping(text, |v, path| {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(b"");
         if v.prot & PROT_EXEC == 0 {
             return Ok(());
         }
+        let mut fits = true;
+        if ASKING.iter().any(|asking| name.starts_with(asking)) {
+            let place = asking.all.get_mut(asking.count);
+            fits = place.map(|place| *place = v.range).is_some();
+            asking.count += usize::from(fits);
+        }
         let renewed = !name.starts_with(CALLED) || handlers.take(noted.clone().find(|at| v.range.contains(*at)));
-        if !renewed || REFUSED.iter().any(|refused| name.starts_with(refused)) {
+        if !fits || !renewed || REFUSED.iter().any(|refused| name.starts_with(refused)) {
             unfit = unfit.or(Some(Unfit::named(What::Generator, 0, &name[..name.len().min(NAME)])));
         }
         Ok(())

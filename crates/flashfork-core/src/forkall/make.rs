@@ -19,7 +19,7 @@ use syscalls::Sysno;
 pub struct Place {
     /// Of processes, with an init.
     pub processes: i32,
-    /// The clone's process in it, which none of the template's threads has as its number.
+    /// The clone's process in it: the template's, or a number that none of its threads has.
     pub pid: i32,
 }
 

@@ -42,6 +42,7 @@ mod timers;
 mod unfit;
 
 pub use frozen::{Frozen, Settings};
+pub use generators::Code;
 pub use listening::{listen_alike, port};
 pub use make::{Made, Place, go_to};
 pub use maker::prepare;

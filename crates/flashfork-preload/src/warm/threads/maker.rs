@@ -4,6 +4,7 @@ use super::caller::Caller;
 use super::socket::{Heard, close_all, hear, is_answered, say};
 use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java};
 use crate::atfork;
+use crate::number;
 use crate::warm::template::CLONE;
 use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Frozen, Place, Unfit, What, call, go_to};
@@ -39,11 +40,11 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
     loop {
         match hear(line) {
             Heard::Listen { number, socket } => listeners.add(number, socket),
-            Heard::Make { pid, listeners: count, descriptors, path } => {
+            Heard::Make { pid, told, listeners: count, descriptors, path } => {
                 let all = listeners.keep_last(count);
                 let place = Place { processes: descriptors[0], pid };
                 match all.and_then(|()| frozen.fork(&place)) {
-                    Ok(None) => in_clone(frozen, &descriptors, &path, &listeners),
+                    Ok(None) => in_clone(frozen, told, &descriptors, &path, &listeners),
                     Ok(Some(made)) => {
                         say(line, &Word::Made { pid: made.pid }.encode(), Some(made.descriptor));
                         close_all(&[made.descriptor]);
@@ -170,7 +171,13 @@ fn seal(frozen: &'static Frozen) -> (u64, Option<u8>) {
 }
 
 /// The clone, from its first instruction to the gate.
-fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8; PATH], listeners: &Listeners) -> ! {
+fn in_clone(
+    frozen: &'static Frozen,
+    told: i32,
+    descriptors: &[i32; MADE_FROM],
+    path: &[u8; PATH],
+    listeners: &Listeners,
+) -> ! {
     let (mut report, errno) = (descriptors[3], ErrorNumber::keep());
     let failed = |report: i32, step: Step, e: Errno| -> ! {
         say(report, &Tell::Failed { step, errno: e.into_raw() }.encode(), None);
@@ -196,6 +203,7 @@ fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8;
         Err(e) => failed(report, Step::Threads, e),
     };
     caller.limit(kept);
+    number::give(frozen.asking(), told);
     // SAFETY: no other thread of the clone runs yet.
     unsafe { *CLONE.get() = Some(caller.given) };
     IN_CLONE.store(1, SeqCst);

@@ -13,6 +13,7 @@ pub enum Heard {
     /// A request, whose directory has this name.
     Make {
         pid: i32,
+        told: i32,
         /// Of the last [`Heard::Listen`], so many are for it.
         listeners: u64,
         descriptors: [i32; MADE_FROM],
@@ -66,10 +67,10 @@ pub fn hear(line: i32) -> Heard {
     }
     match Order::decode(&bytes[..count]) {
         Some(Order::Freeze) => Heard::Freeze { users: descriptors[0] },
-        Some(Order::Make { pid, listeners }) if given >= MADE_FROM => {
+        Some(Order::Make { pid, told, listeners }) if given >= MADE_FROM => {
             let mut path = [0; PATH];
             path.copy_from_slice(&bytes[Order::LEN..]);
-            Heard::Make { pid, listeners, descriptors, path }
+            Heard::Make { pid, told, listeners, descriptors, path }
         }
         Some(Order::Listen { number }) if given == 1 => Heard::Listen { number, socket: descriptors[0] },
         other => {
