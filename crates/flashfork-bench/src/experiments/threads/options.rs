@@ -40,7 +40,7 @@ impl ThreadsOptions {
 
     pub(super) fn effort(&self) -> Effort {
         if self.quick {
-            Effort { warm_up: 0, least: 3, most: 8, precision: 0.1, cap: Duration::from_secs(60) }
+            Effort { warm_up: 0, least: 3, most: 6, precision: 0.1, cap: Duration::from_secs(60) }
         } else {
             Effort { warm_up: 1, least: 10, most: 40, precision: 0.03, cap: Duration::from_secs(900) }
         }
