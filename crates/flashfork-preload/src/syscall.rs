@@ -98,7 +98,7 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
     // SAFETY: the program's own calls with its own arguments.
     unsafe {
         if n == c_long::from(flashfork_warm::CALL) {
-            return crate::answer(crate::warm::call(a, b, c, d), |n| n) as c_long;
+            return crate::answer(crate::warm::call([a, b, c, d, e]), |n| n) as c_long;
         }
         match Sysno::new(n as usize) {
             Some(Sysno::prctl) => c_long::from(sandbox::prctl_by_number([a, b, c, d, e, 0])),

@@ -64,6 +64,11 @@ pub const CALL_FILE: usize = 4;
 /// In a clone: 1 if its caller ignores signal number `a`, else 0. For runtimes that have handlers from their start on.
 pub const CALL_IGNORES: usize = 5;
 
+/// In a clone of Perl, while it compiles its main program: the program is called by the string at `a`. First come the
+/// lines at `b`, of `c` bytes, then those of the file that perl reads, without the first `d`, or, for `-`, those of
+/// standard input.
+pub const CALL_PROGRAM: usize = 6;
+
 /// Of a program with threads: how many bytes the shim rings with first, two addresses of the program's memory. By what
 /// lies at the first its maker is made. At the second lies a word by which a program is told to prepare itself before
 /// it is stopped; 0 if it has nothing to prepare.

@@ -108,7 +108,7 @@ unsafe fn perl(new: &mut Words, code: Option<*mut c_char>, words: &[*mut c_char]
             }
             None => b"",
         };
-        let name = Line::new(format_args!("our $flashfork = {script};"));
+        let name = Line::new(format_args!("my $flashfork = {script};"));
         let text = memfd(&[
             name.bytes(),
             b"\n#line 1 \"-e\"\n",
@@ -118,7 +118,7 @@ unsafe fn perl(new: &mut Words, code: Option<*mut c_char>, words: &[*mut c_char]
         ]);
         *TEXT.get() = text;
         // A pragma that says what is so anyway: it would be the program's.
-        new.push(Line::new(format_args!("-M-integer;BEGIN{{do q(/dev/fd/{text});die $@ if $@}}")).word());
+        new.push(Line::new(format_args!("-M-integer;BEGIN{{(do(q(/dev/fd/{text}))||die $@)->()}}")).word());
         new.push(Line::new(format_args!("/dev/fd/{script}")).word());
         words[at..].iter().for_each(|word| new.push(*word));
     }

@@ -21,6 +21,7 @@ mod interpreters;
 mod mapped;
 mod message;
 mod node;
+mod perl;
 mod prepare;
 mod process;
 mod python;

@@ -4,13 +4,16 @@ use super::template::CLONE;
 use super::wait::wait;
 use core::ffi::{CStr, c_char};
 use flashfork_core::Errno;
-use flashfork_warm::{CALL_ARGUMENT, CALL_FILE, CALL_IGNORES, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt};
+use flashfork_warm::{
+    CALL_ARGUMENT, CALL_FILE, CALL_IGNORES, CALL_PROGRAM, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt,
+};
 
 /// Answers [`flashfork_warm::CALL`].
 ///
 /// # Safety
-/// The buffer at `to` has room for `len` bytes; `a` is what the number asks for.
-pub unsafe fn call(what: usize, a: usize, to: usize, len: usize) -> Result<isize, Errno> {
+/// The first word is what is called, and the others are what that asks for; a buffer has room for the bytes that are
+/// said.
+pub unsafe fn call([what, a, to, len, more]: [usize; 5]) -> Result<isize, Errno> {
     match what {
         CALL_READY => {
             let at = ReadyAt::new(a as u64).unwrap_or(ReadyAt::Call);
@@ -40,6 +43,11 @@ pub unsafe fn call(what: usize, a: usize, to: usize, len: usize) -> Result<isize
             let given = CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;
             let bit = a.checked_sub(1).and_then(|bit| given.ignored.checked_shr(bit as u32)).ok_or(Errno::EINVAL)?;
             Ok((bit & 1) as isize)
+        },
+        // SAFETY: the caller's strings; one thread.
+        CALL_PROGRAM => unsafe {
+            CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;
+            super::perl::program(a as *const c_char, to as *const u8, len, more)
         },
         _ => Err(Errno::ENOSYS),
     }
