@@ -2,6 +2,7 @@
 
 mod descriptors;
 mod ends;
+mod files;
 mod kernels;
 mod moments;
 #[path = "../warm/place.rs"]

@@ -40,7 +40,7 @@ const REFUSED: [(&str, &str); 17] = [
 ];
 
 /// Descriptors and memory of which clones would have one together, or another than the program.
-const DESCRIPTORS: [(&str, &str); 21] = [
+const DESCRIPTORS: [(&str, &str); 23] = [
     (
         "int p[2]; char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDWR);",
         "a descriptor that clones can't have (pipe:",
@@ -74,6 +74,11 @@ const DESCRIPTORS: [(&str, &str); 21] = [
         "a descriptor that sends it signals",
     ),
     ("int p[2]; pipe(p); fcntl(p[0], F_SETSIG, SIGUSR1);", "a descriptor that sends it signals"),
+    ("posix_openpt(O_RDWR | O_NOCTTY);", "a terminal opened by its name (/dev/ptmx"),
+    (
+        "int m = posix_openpt(O_RDWR | O_NOCTTY); unlockpt(m); open(ptsname(m), O_RDWR | O_NOCTTY); close(m);",
+        "a terminal opened by its name",
+    ),
     ("int fd = memfd_create(\"heap\", 0); (void)fd;", "from a file of memory (/memfd:heap"),
     (
         "syscall(SYS_mq_open, \"flashfork\", O_RDWR | O_CREAT, 0600, 0); syscall(SYS_mq_unlink, \"flashfork\");",

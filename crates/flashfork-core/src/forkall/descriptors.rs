@@ -6,13 +6,13 @@
 use super::fdinfo::Info;
 use super::frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams};
 use super::raw::{call, into};
-use super::sockets;
 use super::unfit::{Unfit, What};
+use super::{deleted, renew, sockets};
 use crate::kernel_writers;
 use crate::outcome::Purpose;
 use crate::proc::directory::for_each_entry;
 use crate::proc::text::{ProcPath, decimal};
-use crate::sys::{self, Result};
+use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -46,6 +46,7 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
         one(files, i, *pid, text, streams)?;
     }
     ends(files)?;
+    deleted::look(files, *pid, small)?;
     items_are_open(files)
 }
 
@@ -185,7 +186,7 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
             PROC if !is_of_system(target) => return Err(unfit(What::Process)),
             MESSAGE_QUEUES => return Err(unfit(What::Descriptor)),
             _ if MEMORY.iter().any(|name| target.starts_with(name)) => return Err(unfit(What::Mapping)),
-            _ => named(mode, info.flags).ok_or(unfit(What::Descriptor))?,
+            _ => named(&entry, mode).map_err(unfit)?,
         },
         _ => return Err(unfit(What::Descriptor)),
     };
@@ -193,22 +194,58 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
     Ok(())
 }
 
-/// Type of a file (inode(7)): a device of characters.
+/// Types of files (inode(7)): a pipe, a device of characters, and one with bytes.
+const FIFO: u32 = 0o1;
 const CHARACTERS: u32 = 0o2;
+const FILE: u32 = 0o10;
 
 /// Of a file with a name.
-fn named(mode: u32, flags: u32) -> Option<Kind> {
-    const FIFO: u32 = 0o1;
+fn named(entry: &Entry, mode: u32) -> core::result::Result<Kind, What> {
     const DIRECTORY: u32 = 0o4;
     const BLOCKS: u32 = 0o6;
-    const FILE: u32 = 0o10;
+    let fd = entry.number;
+    let again = || match renew::open_again(entry) {
+        Ok(again) => {
+            sys::close(again);
+            Ok(Kind::File)
+        }
+        // They would have one position together.
+        Err(_) => Err(What::Descriptor),
+    };
     match mode >> 12 {
-        _ if flags & k::O_PATH != 0 => Some(Kind::Shared),
-        FILE | DIRECTORY => Some(Kind::File),
-        CHARACTERS | BLOCKS => Some(Kind::Shared),
-        FIFO => None,
-        _ => Some(Kind::Shared),
+        // It has no position.
+        _ if entry.info.flags & k::O_PATH != 0 => again().or(Ok(Kind::Shared)),
+        FILE if deleted::is_deleted(fd).unwrap_or(false) => Ok(Kind::Deleted),
+        FILE | DIRECTORY | BLOCKS => again(),
+        CHARACTERS if is_terminal(fd) => Err(What::Terminal),
+        CHARACTERS if is_memory(fd) => again(),
+        FIFO => Err(What::Descriptor),
+        _ => Ok(Kind::Shared),
     }
+}
+
+fn is_terminal(fd: i32) -> bool {
+    const TCGETS: usize = 0x5401;
+    let mut told = [0u8; 64];
+    // SAFETY: the kernel writes struct termios, 36 bytes, to a local.
+    let told = unsafe { call(Sysno::ioctl, [fd as usize, TCGETS, into(&mut told)]) };
+    // Of one that was hung up.
+    told.is_ok() || told == Err(Errno::EIO)
+}
+
+/// Whether this is `/dev/null`, or a device whose reads a signal cuts short ([`is_source`]).
+fn is_memory(fd: i32) -> bool {
+    const NULL: u64 = 0x103;
+    is_source(fd) || sys::device_of(fd) == Ok(Some(NULL))
+}
+
+/// Whether this is one of the devices of memory that have as many bytes as are asked for (mem(4), random(4)).
+fn is_source(fd: i32) -> bool {
+    const ZERO: u64 = 0x105;
+    const FULL: u64 = 0x107;
+    const RANDOM: u64 = 0x108;
+    const URANDOM: u64 = 0x109;
+    sys::device_of(fd).is_ok_and(|device| device.is_some_and(|d| [ZERO, FULL, RANDOM, URANDOM].contains(&d)))
 }
 
 /// Files that are memory, and have no name: clones would share them.

@@ -98,6 +98,8 @@ pub enum Kind {
     Stream,
     /// Opened again, at the same position.
     File,
+    /// A file without a name, which is copied; `other` is one more open file of it, and has the copy.
+    Deleted,
     Event,
     Epoll,
     Timer,
@@ -128,7 +130,8 @@ pub struct Entry {
     pub device: u64,
     pub info: Info,
     pub other: usize,
-    /// The first of the files of an epoll set, and how many they are; for sockets family, type and protocol; for a pipe
+    /// The first of the files of an epoll set, and how many they are; a descriptor for the directory of a deleted
+    /// file's copy; for sockets family, type and protocol; for a pipe
     /// its capacity.
     pub first: usize,
     pub count: usize,

@@ -1,12 +1,13 @@
 //! In a clone: what it must have for itself takes the place of what its template has.
 
 use super::descriptors::duplicate_to;
-use super::frozen::{Entry, Files, Frozen, Kind};
+use super::frozen::{Entry, Files, Frozen, Kind, PATH};
 use super::pairs::{self, place, set_flags};
 use super::raw::{call, into};
-use super::sockets;
+use super::{deleted, sockets};
 use crate::proc::text::ProcPath;
-use crate::sys::{self, Result};
+use crate::sys::{self, Errno, Result};
+use core::ffi::CStr;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -19,7 +20,8 @@ pub fn all(frozen: &Frozen, kept: i32) -> Result<()> {
         match entry.kind {
             Kind::Shared => set_close_on_exec(entry)?,
             Kind::Same | Kind::Stream => {}
-            Kind::File => file(entry)?,
+            Kind::File => place(open_again(entry)?, entry)?,
+            Kind::Deleted => deleted::renew(all, i)?,
             Kind::Event => event(entry)?,
             Kind::Epoll => made(Sysno::epoll_create1, [0, 0, 0, 0], entry)?,
             Kind::Timer => timer(entry)?,
@@ -63,19 +65,34 @@ fn set_close_on_exec(entry: &Entry) -> Result<()> {
     unsafe { call(Sysno::fcntl, [entry.number as usize, F_SETFD, on]) }.map(drop)
 }
 
-/// Opens a file again. Where that isn't allowed any more it is shared, as after any fork.
-fn file(entry: &Entry) -> Result<()> {
+/// Opens a file again, at the same position.
+pub fn open_again(entry: &Entry) -> Result<i32> {
     const ONCE: u32 = k::O_CREAT | k::O_EXCL | k::O_TRUNC | k::O_NOFOLLOW;
-    // It was made without a name in a directory, which the flags name with it.
-    const NAMELESS: u32 = 0o20_000_000;
-    let once = if entry.info.flags & NAMELESS != 0 { ONCE | NAMELESS | k::O_DIRECTORY } else { ONCE };
-    let path = ProcPath::of_this_thread().push(b"/fd/").number(entry.number);
-    let Ok(new) = sys::open(path.as_c(), entry.info.flags & !once) else { return set_close_on_exec(entry) };
-    if sys::set_file_offset(new, entry.info.position).is_err() {
-        sys::close(new);
-        return set_close_on_exec(entry);
+    let own = under_own_mounts(entry.number);
+    let path = ProcPath::of_this_thread().push(b"/fd/").number(own.unwrap_or(entry.number));
+    let opened = sys::open(path.as_c(), entry.info.flags & !ONCE);
+    if let Ok(own) = own {
+        sys::close(own);
     }
-    place(new, entry)
+    let new = opened?;
+    if entry.info.flags & k::O_PATH != 0 {
+        return Ok(new);
+    }
+    sys::set_file_offset(new, entry.info.position).map(|()| new).inspect_err(|_| sys::close(new))
+}
+
+/// By its name, as something to open it by: between the mounts of two namespaces nothing is renamed or linked. An
+/// error: that name is another's now, or nobody's.
+pub fn under_own_mounts(fd: i32) -> Result<i32> {
+    let mut name = [0; PATH];
+    sys::readlink(ProcPath::of_this_thread().push(b"/fd/").number(fd).as_c(), &mut name[..PATH - 1])?;
+    let path = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::ENAMETOOLONG)?;
+    let found = sys::open(path, k::O_PATH | k::O_NOFOLLOW)?;
+    if sys::identity(found)? == sys::identity(fd)? {
+        return Ok(found);
+    }
+    sys::close(found);
+    Err(Errno::ENOENT)
 }
 
 fn event(entry: &Entry) -> Result<()> {

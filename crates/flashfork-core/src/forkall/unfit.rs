@@ -53,6 +53,10 @@ pub enum What {
     Lock,
     /// A descriptor of a kind that can't be made anew.
     Descriptor,
+    /// A file without a name that can't be copied.
+    Deleted,
+    /// A terminal that is no standard stream.
+    Terminal,
     /// A socket that can't be made anew.
     Socket,
     /// A socket with options that can't be set anew.
@@ -80,7 +84,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 34] = [
+pub const WORDS: [(&str, &str); 36] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -106,6 +110,11 @@ pub const WORDS: [(&str, &str); 34] = [
     ("more than 4096 descriptors", "have it open fewer"),
     ("a lock on a file, which its clones would not have", "have it lock the file later"),
     ("a descriptor that clones can't have", "have it close that, or open it later"),
+    (
+        "a deleted file that clones can't have a copy of (more than 64 MB, or nowhere to put it)",
+        "have it close that, or make it later",
+    ),
+    ("a terminal opened by its name", "have it use its standard streams, or open the terminal later"),
     ("a socket that clones can't have", "have it close that, or open it later"),
     ("a socket with options that clones can't be given", "have it set those later"),
     (
