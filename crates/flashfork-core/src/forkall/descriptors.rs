@@ -355,10 +355,13 @@ fn ends(files: &mut Files) -> core::result::Result<(), Unfit> {
                     }
                     files.all[i].kind = if closed { Kind::Closed } else { Kind::Outside };
                 }
-                if files.all[i].kind != Kind::Outside && !sockets::can_be_copied(entry.number, entry.socket) {
+                if !sockets::can_be_copied(entry.number, entry.socket) {
                     return Err(Unfit::new(What::Unread, entry.number));
                 }
                 sockets::options_can_be_copied(entry).map_err(|_| Unfit::new(What::Options, entry.number))?;
+            }
+            Kind::Outside if !sockets::can_be_copied(entry.number, entry.socket) => {
+                return Err(Unfit::new(What::Unread, entry.number));
             }
             Kind::Fresh => {
                 if !sockets::can_be_copied(entry.number, entry.socket) {

@@ -112,7 +112,8 @@ pub enum Kind {
     Pair,
     /// The end of a pair whose other end is closed, with what is left to read.
     Closed,
-    /// A socket that is connected to something outside: there is nobody at the other end.
+    /// A socket that is connected to something outside, until the program has ended: then there is nobody at the other
+    /// end, which is closed.
     Outside,
     /// A socket that is neither bound nor connected.
     Fresh,

@@ -2,7 +2,7 @@
 
 use super::frozen::{Frozen, STACK};
 use super::unfit::Unfit;
-use super::{alike, attributes, descriptors, look, memory, pending, settings, stop, timers};
+use super::{alike, attributes, descriptors, look, memory, pairs, pending, settings, stop, timers};
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
 use crate::range::Range;
@@ -92,7 +92,8 @@ impl Frozen {
         }
         memory::look(self)?;
         settings::look(self)?;
-        self.leave()
+        self.leave()?;
+        pairs::end_connections(&mut self.files)
     }
 
     /// Seals the program's memory. To be called after [`Frozen::freeze`].

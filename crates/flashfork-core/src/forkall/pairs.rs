@@ -1,9 +1,10 @@
 //! Pipes and pairs of sockets by which the program talks to itself, made anew with what is in them.
 
 use super::descriptors::duplicate_to;
-use super::frozen::{Entry, Kind, NONE};
-use super::raw::{call, into};
+use super::frozen::{Entry, Files, Kind, NONE};
+use super::raw::{at, call, into};
 use super::sockets::{self, UNREAD};
+use super::unfit::{Unfit, What};
 use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -12,7 +13,9 @@ const FIONREAD: usize = 0x541b;
 const F_SETPIPE_SZ: usize = 1031;
 const F_SETFL: usize = 4;
 const SPLICE_F_NONBLOCK: usize = 2;
-const MSG_PEEK_DONTWAIT: usize = 2 | 0x40;
+const MSG_DONTWAIT: usize = 0x40;
+const MSG_PEEK_DONTWAIT: usize = 2 | MSG_DONTWAIT;
+const SOL_SOCKET: usize = 1;
 const AF_UNIX: usize = 1;
 const STREAM: usize = 1;
 
@@ -90,7 +93,7 @@ pub fn sockets(entry: &Entry, all: &[Entry], at: usize) -> Result<()> {
     let [one, two] = two(Sysno::socketpair, [AF_UNIX, entry.socket[1] as usize, 0])?;
     move_bytes(entry.number, two)?;
     move_bytes(other.number, one)?;
-    // After the bytes, or a socket that passes credentials would have the maker's with them.
+    // After the bytes, or a socket that passes credentials would have the maker's with them, and less room.
     sockets::copy_options(entry.number, one, entry.socket)?;
     sockets::copy_options(other.number, two, other.socket)?;
     // Who has had the end of the other's bytes announced has that announced.
@@ -107,19 +110,91 @@ pub fn sockets(entry: &Entry, all: &[Entry], at: usize) -> Result<()> {
     place(two, other)
 }
 
-/// A socket whose other end nobody has. Of one whose other end is closed there is what is left to read.
-pub fn outside(entry: &Entry) -> Result<()> {
-    let kind = if entry.socket[0] as usize == AF_UNIX { entry.socket[1] as usize } else { STREAM };
-    let [kept, closed] = two(Sysno::socketpair, [AF_UNIX, kind, 0])?;
-    if entry.kind == Kind::Closed {
-        move_bytes(entry.number, closed)?;
-    }
-    if entry.socket[0] as usize == AF_UNIX {
-        sockets::copy_options(entry.number, kept, entry.socket)?;
-    }
+/// A socket whose other end is closed, with what is left to read.
+pub fn closed(entry: &Entry) -> Result<()> {
+    let [kept, closed] = two(Sysno::socketpair, [AF_UNIX, kind_of(entry), 0])?;
+    move_bytes(entry.number, closed)?;
+    copy_options_of_unix(entry, kept)?;
     sys::close(closed);
     set_flags(kept, entry);
     place(kept, entry)
+}
+
+/// Of a pair that stands for a socket.
+fn kind_of(entry: &Entry) -> usize {
+    if sockets::is_unix(entry.socket) { entry.socket[1] as usize } else { STREAM }
+}
+
+/// A pair has no options of other families.
+fn copy_options_of_unix(entry: &Entry, to: i32) -> Result<()> {
+    if sockets::is_unix(entry.socket) { sockets::copy_options(entry.number, to, entry.socket) } else { Ok(()) }
+}
+
+/// When the program has ended: has whoever is at the other end of its connections see that, and keeps what has come
+/// from there and was not read.
+pub fn end_connections(files: &mut Files) -> core::result::Result<(), Unfit> {
+    for i in 0..files.count {
+        let entry = files.all[i];
+        if entry.kind == Kind::Outside {
+            let kept = end_connection(&entry).map_err(|_| Unfit::new(What::Unread, entry.number))?;
+            let same = |e: &&Entry| e.kind == Kind::Same && e.other == i;
+            for copy in files.all[..files.count].iter().filter(same) {
+                duplicate_to(kept, copy.number, k::O_CLOEXEC as usize)?;
+            }
+            duplicate_to(kept, entry.number, k::O_CLOEXEC as usize)?;
+            sys::close(kept);
+            files.all[i].kind = Kind::Closed;
+        }
+    }
+    Ok(())
+}
+
+/// What takes its place: a socket whose other end is closed.
+fn end_connection(entry: &Entry) -> Result<i32> {
+    const SO_LINGER: usize = 13;
+    let [kept, closed] = two(Sysno::socketpair, [AF_UNIX, kind_of(entry), 0])?;
+    // All that is there: a connection that is closed with bytes in it is reset, and the other end may lose some.
+    take_bytes(entry.number, closed)?;
+    copy_options_of_unix(entry, kept)?;
+    sys::close(closed);
+    // Nobody waits until the other end has all; one that is to be reset is.
+    let (mut linger, mut len) = ([0i32; 2], 8u32);
+    // SAFETY: the kernel reads and writes locals.
+    unsafe {
+        let fd = entry.number as usize;
+        call(Sysno::getsockopt, [fd, SOL_SOCKET, SO_LINGER, into(&mut linger), into(&mut len)])?;
+        if linger[1] > 0 {
+            call(Sysno::setsockopt, [fd, SOL_SOCKET, SO_LINGER, at(&[0i32; 2]), 8])?;
+        }
+    }
+    Ok(kept)
+}
+
+/// Has room at a socket's other end for so many bytes, and for what the kernel has beside them, if there may be.
+fn make_room(socket: i32, bytes: usize) {
+    let room = 2 * bytes as i32;
+    // SAFETY: the kernel reads a local. Whether it is enough is seen by what fits.
+    let _ = unsafe { call(Sysno::setsockopt, [socket as usize, SOL_SOCKET, sockets::SO_SNDBUF, at(&room), 4]) };
+}
+
+/// Takes what `from` has to read, and sends it to `to`.
+fn take_bytes(from: i32, to: i32) -> Result<()> {
+    let buffer = crate::scratch::map(UNREAD)?;
+    make_room(to, UNREAD);
+    // SAFETY: the buffer is this function's own, and as long as said.
+    unsafe {
+        let taken = loop {
+            match call(Sysno::recvfrom, [from as usize, buffer, UNREAD, MSG_DONTWAIT, 0, 0]) {
+                Ok(0) | Err(_) => break Ok(()),
+                Ok(read) => match call(Sysno::sendto, [to as usize, buffer, read, MSG_DONTWAIT, 0, 0]) {
+                    Ok(sent) if sent == read => {}
+                    _ => break Err(Errno::ENOBUFS),
+                },
+            }
+        };
+        let _ = sys::munmap(buffer, UNREAD);
+        taken
+    }
 }
 
 /// Copies what `from` has yet to read, by way of its new peer `to`.
@@ -129,14 +204,25 @@ fn move_bytes(from: i32, to: i32) -> Result<()> {
         return Ok(());
     }
     let buffer = crate::scratch::map(UNREAD)?;
+    // Its own is set later.
+    make_room(to, left);
     // SAFETY: the buffer is this function's own, and as long as said.
     let moved = unsafe {
         let read = call(Sysno::recvfrom, [from as usize, buffer, UNREAD, MSG_PEEK_DONTWAIT, 0, 0]);
-        let moved = read.and_then(|read| call(Sysno::write, [to as usize, buffer, read]));
+        let moved = read.and_then(|read| call(Sysno::sendto, [to as usize, buffer, read, MSG_DONTWAIT, 0, 0]));
         let _ = sys::munmap(buffer, UNREAD);
         moved?
     };
     if moved == left { Ok(()) } else { Err(Errno::ENOBUFS) }
+}
+
+/// Tries with another pair whether what `from` has yet to read can be copied.
+pub fn fits(from: i32) -> Result<()> {
+    let [one, two] = two(Sysno::socketpair, [AF_UNIX, STREAM, 0])?;
+    let moved = move_bytes(from, two);
+    sys::close(one);
+    sys::close(two);
+    moved
 }
 
 /// Whether no more bytes will come than there are.

@@ -29,7 +29,7 @@ pub fn all(frozen: &Frozen, kept: i32) -> Result<()> {
             Kind::Inotify => made(Sysno::inotify_init1, [0; 4], entry)?,
             Kind::Reads | Kind::Writes => pairs::pipe(entry, all)?,
             Kind::Pair => pairs::sockets(entry, all, i)?,
-            Kind::Outside | Kind::Closed => pairs::outside(entry)?,
+            Kind::Outside | Kind::Closed => pairs::closed(entry)?,
             Kind::Fresh => fresh(entry)?,
         }
     }

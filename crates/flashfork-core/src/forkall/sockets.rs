@@ -7,7 +7,7 @@ use crate::sys::{self, Errno, Result};
 use syscalls::Sysno;
 
 const SOL_SOCKET: usize = 1;
-const SO_SNDBUF: usize = 7;
+pub const SO_SNDBUF: usize = 7;
 const SO_RCVBUF: usize = 8;
 pub const SO_TYPE: usize = 3;
 pub const SO_ACCEPTCONN: usize = 30;
@@ -225,10 +225,10 @@ pub fn can_be_copied(fd: i32, [_, kind, _]: [i32; 3]) -> bool {
     }
     match pairs::waiting(fd).map(|waiting| waiting as usize) {
         Ok(0) => true,
-        Ok(waiting) if waiting <= UNREAD => pairs::is_bytes_only(fd, waiting) == Ok(true),
+        Ok(waiting) if waiting <= UNREAD => pairs::is_bytes_only(fd, waiting) == Ok(true) && pairs::fits(fd).is_ok(),
         _ => false,
     }
 }
 
 /// Most bytes that are copied from one pair of sockets to another.
-pub const UNREAD: usize = 128 * 1024;
+pub const UNREAD: usize = 512 * 1024;
