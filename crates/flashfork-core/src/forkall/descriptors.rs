@@ -195,9 +195,9 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
 }
 
 /// Types of files (inode(7)): a pipe, a device of characters, and one with bytes.
-const FIFO: u32 = 0o1;
+pub const FIFO: u32 = 0o1;
 const CHARACTERS: u32 = 0o2;
-const FILE: u32 = 0o10;
+pub const FILE: u32 = 0o10;
 
 /// Of a file with a name.
 fn named(entry: &Entry, mode: u32) -> core::result::Result<Kind, What> {
@@ -240,7 +240,7 @@ fn is_memory(fd: i32) -> bool {
 }
 
 /// Whether this is one of the devices of memory that have as many bytes as are asked for (mem(4), random(4)).
-fn is_source(fd: i32) -> bool {
+pub fn is_source(fd: i32) -> bool {
     const ZERO: u64 = 0x105;
     const FULL: u64 = 0x107;
     const RANDOM: u64 = 0x108;
@@ -282,7 +282,7 @@ fn is_signalled(fd: i32) -> bool {
 }
 
 /// Device, inode and mode.
-fn identity(fd: i32) -> Result<(u64, u64, u32)> {
+pub fn identity(fd: i32) -> Result<(u64, u64, u32)> {
     let mut stat = [0u64; 18];
     // SAFETY: struct stat is 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid.
     unsafe { call(Sysno::fstat, [fd as usize, stat.as_mut_ptr() as usize]) }?;

@@ -77,6 +77,23 @@ pub struct Thread {
     pub cpus: [u64; CPUS / 64],
     /// Address of the `ucontext` from which it goes on.
     pub frame: usize,
+    /// What its clones do of a call that was cut short.
+    pub rest: Rest,
+}
+
+/// A call that had transferred a part when its thread was stopped: what the thread has when the rest is done, which
+/// takes other arguments. A trampoline reads it by offsets.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Rest {
+    /// The result so far.
+    pub part: usize,
+    /// rdi, rsi, rdx, r10, r8 and r9 of the call, which leaves them as they are.
+    pub arguments: [usize; 6],
+    /// The trampoline has the address of this in that register.
+    pub rbx: usize,
+    /// Where the thread goes on.
+    pub next: usize,
 }
 
 /// Device and inode of the standard streams; zeros for one that is closed.

@@ -2,7 +2,7 @@
 
 use super::frozen::{Frozen, STACK};
 use super::unfit::Unfit;
-use super::{alike, attributes, descriptors, look, memory, pairs, pending, settings, stop, timers};
+use super::{alike, attributes, descriptors, look, memory, pairs, pending, rest, settings, stop, timers};
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
 use crate::range::Range;
@@ -87,6 +87,7 @@ impl Frozen {
         attributes::check(self)?;
         self.drops = alike::drops_capabilities(self.pid, &mut self.small)?;
         descriptors::look(self, own)?;
+        rest::look(self)?;
         for (next, thread) in self.next.iter_mut().zip(&self.threads[..self.count]) {
             *next = thread.next;
         }

@@ -10,7 +10,8 @@
 //! else. From the stop on nothing here calls libc, allocates, or takes a lock: whatever lock there is may be held by a
 //! thread that stands still.
 //!
-//! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), descriptors ([`descriptors`], [`renew`], [`pairs`], [`deleted`]), timers and pending signals ([`timers`],
+//! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), what is left of their calls ([`rest`]),
+//! descriptors ([`descriptors`], [`renew`], [`pairs`], [`deleted`]), timers and pending signals ([`timers`],
 //! [`pending`]), memory that fork would not copy ([`memory`]). [`alike`] refuses what can't be given ([`unfit`]).
 
 mod alike;
@@ -30,6 +31,7 @@ mod pairs;
 mod pending;
 mod raw;
 mod renew;
+mod rest;
 mod settings;
 mod sockets;
 mod stop;

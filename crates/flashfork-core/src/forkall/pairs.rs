@@ -226,7 +226,7 @@ pub fn fits(from: i32) -> Result<()> {
 }
 
 /// Whether no more bytes will come than there are.
-fn is_at_end(fd: i32) -> bool {
+pub fn is_at_end(fd: i32) -> bool {
     const POLLRDHUP: u64 = 0x2000;
     let mut poll = fd as u32 as u64 | POLLRDHUP << 32;
     // SAFETY: one struct pollfd, a local.

@@ -218,9 +218,16 @@ pub fn peer(inode: u64) -> Result<u64> {
 /// datagrams there must be none, not even an empty one.
 pub fn can_be_copied(fd: i32, [_, kind, _]: [i32; 3]) -> bool {
     const MSG_PEEK_DONTWAIT: usize = 2 | 0x40;
+    /// Of the kernel's own.
+    const ERESTARTSYS: i32 = 512;
     if kind != STREAM {
         // SAFETY: nothing is written.
-        let told = unsafe { call(Sysno::recvfrom, [fd as usize, 0, 0, MSG_PEEK_DONTWAIT, 0, 0]) };
+        let look = || unsafe { call(Sysno::recvfrom, [fd as usize, 0, 0, MSG_PEEK_DONTWAIT, 0, 0]) };
+        let told = match look() {
+            // What the stop has cut short is kept as an error of the socket's (recvmmsg(2)), and told once.
+            Err(e) if e.into_raw() == ERESTARTSYS => look(),
+            told => told,
+        };
         return matches!(told, Err(Errno::EAGAIN | Errno::ENOTCONN));
     }
     match pairs::waiting(fd).map(|waiting| waiting as usize) {

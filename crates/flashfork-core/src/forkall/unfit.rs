@@ -45,6 +45,8 @@ pub enum What {
     Library,
     /// A thread in the middle of a call of the engine.
     Inside,
+    /// A call that had transferred a part, and of which clones could not do the rest.
+    Part,
     /// An object through which the kernel writes memory; the number is that of the [`crate::never_seal::Reason`].
     Writer,
     /// More descriptors than there is room for.
@@ -84,7 +86,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 36] = [
+pub const WORDS: [(&str, &str); 37] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -106,6 +108,10 @@ pub const WORDS: [(&str, &str); 36] = [
         "only programs with glibc are cloned with threads",
     ),
     ("a thread in the middle of a call of flashfork's own", "try again"),
+    (
+        "a thread in the middle of a call that has transferred a part, and that its clones could not go on with",
+        "make it ready when it waits for nothing",
+    ),
     ("an object through which the kernel writes its memory", "make it ready earlier, or without it"),
     ("more than 4096 descriptors", "have it open fewer"),
     ("a lock on a file, which its clones would not have", "have it lock the file later"),
