@@ -295,6 +295,26 @@ int main(void) {
     assert_eq!((stdout(&clone), stderr(&clone)), ("out 1 in", "err 2 "));
 }
 
+/// The pipe takes as much as the program's.
+#[test]
+fn a_pipe_has_as_much_room_as_it_had() {
+    Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int p[2], q[2], k[2]; pipe2(p, O_NONBLOCK); pipe2(q, O_NONBLOCK); pipe2(k, O_NONBLOCK | O_DIRECT); static char b[1 << 20];
+    fcntl(q[1], F_SETPIPE_SZ, 1 << 18); write(p[1], b, 100); write(q[1], b, 5000); read(q[0], b, 4500); write(k[1], "one", 3); write(k[1], "three", 5);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    printf("%zd %zd %d ", write(p[1], b, 1 << 20), write(q[1], b, 1 << 20), fcntl(q[0], F_GETPIPE_SZ));
+    printf("%zd %zd\n", read(k[0], b, 64), read(k[0], b, 64));
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
+}
+
 #[test]
 fn shared_memory_of_a_program_alone_is_each_clones_own() {
     Program::new(

@@ -53,7 +53,9 @@ fn two(number: Sysno, arguments: [usize; 3]) -> Result<[i32; 2]> {
 
 /// A pipe, of which this is an end. Of one whose other end is closed or outside nobody has that.
 pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
-    let packets = (entry.info.flags & k::O_DIRECT) as usize;
+    // The end that is written says whether that makes packets. Where it is closed nobody knows whether it did.
+    let writer = if entry.kind == Kind::Writes { Some(entry) } else { all.get(entry.other) };
+    let packets = writer.map_or(0, |writer| writer.info.flags & k::O_DIRECT) as usize;
     // Both ends at once, when the one that is read comes up.
     if entry.kind == Kind::Writes {
         if entry.other != NONE {
@@ -64,27 +66,62 @@ pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
         set_flags(writes, entry);
         return place(writes, entry);
     }
-    let [reads, writes] = two(Sysno::pipe2, [packets, 0, 0])?;
-    // SAFETY: takes numbers. What doesn't fit is seen below.
-    unsafe {
-        let _ = call(Sysno::fcntl, [writes as usize, F_SETPIPE_SZ, entry.count]);
-        let left = waiting(entry.number)?;
-        if left > 0 {
-            // Takes nothing out of the template's.
-            call(Sysno::tee, [entry.number as usize, writes as usize, left as usize, SPLICE_F_NONBLOCK])?;
-            if waiting(reads)? != left {
-                return Err(Errno::ENOBUFS);
-            }
-        }
+    let [reads, writes] = sized(packets, entry.count)?;
+    let left = waiting(entry.number)? as usize;
+    if left > 0 && (packets != 0 || writer.is_none()) {
+        tee(entry.number, writes, left)?;
+    } else if left > 0 {
+        copy(entry, writes, left)?;
+    }
+    if waiting(reads)? as usize != left {
+        return Err(Errno::ENOBUFS);
     }
     set_flags(reads, entry);
     place(reads, entry)?;
-    let Some(other) = all.get(entry.other) else {
+    let Some(other) = writer else {
         sys::close(writes);
         return Ok(());
     };
     set_flags(writes, other);
     place(writes, other)
+}
+
+/// A pipe with this capacity, whose ends don't wait. Where so much may not be had what doesn't fit is seen.
+fn sized(flags: usize, capacity: usize) -> Result<[i32; 2]> {
+    let [reads, writes] = two(Sysno::pipe2, [flags | k::O_NONBLOCK as usize, 0, 0])?;
+    // SAFETY: takes numbers.
+    let _ = unsafe { call(Sysno::fcntl, [writes as usize, F_SETPIPE_SZ, capacity]) };
+    Ok([reads, writes])
+}
+
+/// Gives a pipe the bytes of another, and takes nothing out of that.
+fn tee(from: i32, to: i32, len: usize) -> Result<()> {
+    // SAFETY: takes numbers.
+    unsafe { call(Sysno::tee, [from as usize, to as usize, len, SPLICE_F_NONBLOCK]) }.map(drop)
+}
+
+/// Writes the bytes that wait in a pipe to another. Pages that two pipes share would take no more bytes: there would be
+/// less room than in the program's.
+fn copy(entry: &Entry, to: i32, len: usize) -> Result<()> {
+    const CHUNK: usize = 64 * 1024;
+    let [reads, writes] = sized(0, entry.count)?;
+    let buffer = crate::scratch::map(CHUNK)?;
+    let copied = tee(entry.number, writes, len).and_then(|()| {
+        let mut left = len;
+        while left > 0 {
+            // SAFETY: the buffer is this function's own, and as long as said.
+            left -= unsafe {
+                let read = call(Sysno::read, [reads as usize, buffer, CHUNK])?;
+                call(Sysno::write, [to as usize, buffer, read])?
+            };
+        }
+        Ok(())
+    });
+    // SAFETY: as above.
+    let _ = unsafe { sys::munmap(buffer, CHUNK) };
+    sys::close(reads);
+    sys::close(writes);
+    copied
 }
 
 /// A pair of sockets, of which this is an end.
