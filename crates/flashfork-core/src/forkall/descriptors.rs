@@ -45,7 +45,7 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
     for i in 0..files.count {
         one(files, i, *pid, text, streams)?;
     }
-    ends(files)?;
+    ends(files, text)?;
     deleted::look(files, *pid, small)?;
     items_are_open(files)
 }
@@ -322,7 +322,7 @@ fn event_count(fd: i32, info: Info) -> Result<(u64, bool)> {
 }
 
 /// Finds the other ends of pipes and pairs.
-fn ends(files: &mut Files) -> core::result::Result<(), Unfit> {
+fn ends(files: &mut Files, text: &mut [u8]) -> core::result::Result<(), Unfit> {
     for i in 0..files.count {
         let entry = files.all[i];
         let find = |files: &Files, kind, inode| {
@@ -358,7 +358,7 @@ fn ends(files: &mut Files) -> core::result::Result<(), Unfit> {
                 if !sockets::can_be_copied(entry.number, entry.socket) {
                     return Err(Unfit::new(What::Unread, entry.number));
                 }
-                sockets::options_can_be_copied(entry).map_err(|_| Unfit::new(What::Options, entry.number))?;
+                sockets::options_can_be_copied(entry, text).map_err(|_| Unfit::new(What::Options, entry.number))?;
             }
             Kind::Outside if !sockets::can_be_copied(entry.number, entry.socket) => {
                 return Err(Unfit::new(What::Unread, entry.number));
@@ -367,7 +367,7 @@ fn ends(files: &mut Files) -> core::result::Result<(), Unfit> {
                 if !sockets::can_be_copied(entry.number, entry.socket) {
                     return Err(Unfit::new(What::Unread, entry.number));
                 }
-                sockets::options_can_be_copied(entry).map_err(|_| Unfit::new(What::Options, entry.number))?;
+                sockets::options_can_be_copied(entry, text).map_err(|_| Unfit::new(What::Options, entry.number))?;
             }
             _ => {}
         }

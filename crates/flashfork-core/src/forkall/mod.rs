@@ -27,6 +27,7 @@ mod look;
 mod make;
 mod maker;
 mod memory;
+mod multicast;
 mod pairs;
 mod pending;
 mod raw;
