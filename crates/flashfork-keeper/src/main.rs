@@ -19,6 +19,7 @@ mod pool;
 mod process;
 mod relay;
 mod serve;
+mod streams;
 mod told;
 mod warm;
 

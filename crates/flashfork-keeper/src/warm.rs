@@ -8,6 +8,7 @@ use crate::namespaces;
 use crate::notes::{Note, What};
 use crate::process;
 use crate::relay::Relay;
+use crate::streams;
 use crate::told::Told;
 use flashfork_core::forkall::WORDS;
 use flashfork_core::never_seal;
@@ -53,7 +54,7 @@ pub fn warm(told: &Told) -> Result<Ready, Failed> {
             let (second, errors) = Relay::new(std::io::stderr()).map_err(system)?;
             (vec![first, second], Some([output, errors]))
         }
-        _ => (Vec::new(), None),
+        _ => (Vec::new(), streams::apart().map_err(system)?),
     };
     let passed = Passed { line: theirs, bell: rings, drops, output };
     let init = init::start(told, passed).map_err(|e| Failed::Unfit(no_init(&e)))?;

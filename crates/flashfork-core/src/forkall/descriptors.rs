@@ -25,7 +25,7 @@ impl Entry {
 /// Opens them all here, by their own numbers, and looks at each.
 /// The maker's `own` descriptors get out of their way.
 pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
-    let Frozen { text, list, small, pid, files, streams, .. } = frozen;
+    let Frozen { text, list, small, pid, files, streams, one_output, .. } = frozen;
     (files.count, files.item_count) = (0, 0);
     numbers(files, *pid, list)?;
     // As many as there may be.
@@ -43,7 +43,7 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
         return Err(Unfit::new(What::Writer, reason as i32));
     }
     for i in 0..files.count {
-        one(files, i, *pid, text, streams)?;
+        one(files, i, *pid, text, streams, *one_output)?;
     }
     ends(files, text)?;
     deleted::look(files, *pid, small)?;
@@ -100,7 +100,14 @@ pub fn streams() -> Streams {
     [0, 1, 2].map(|fd| identity(fd).map_or([0; 2], |(device, inode, _)| [device, inode]))
 }
 
-fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams) -> core::result::Result<(), Unfit> {
+fn one(
+    files: &mut Files,
+    i: usize,
+    pid: i32,
+    text: &mut [u8],
+    streams: &Streams,
+    one_output: bool,
+) -> core::result::Result<(), Unfit> {
     let fd = files.all[i].number;
     let mut target = [0u8; 64];
     let len = sys::readlink(ProcPath::of(pid).push(b"/fd/").number(fd).as_c(), &mut target)?;
@@ -129,8 +136,15 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
         semaphore: false,
     };
     let earlier = &all[..i];
-    let same = || earlier.iter().position(|e| e.kind != Kind::Same && is_same(e, &entry));
-    if let Some(same) = if fd > 2 { same() } else { None } {
+    let same = earlier.iter().position(|e| e.kind != Kind::Same && is_same(e, &entry));
+    let is_output = |same: usize| [1, 2].contains(&earlier[same].number);
+    if one_output && fd > 2 && same.is_some_and(is_output) && earlier.iter().filter(|e| is_same(e, &entry)).count() > 1
+    {
+        return Err(unfit(What::OneOutput));
+    }
+    // The program may have made its errors go where its output goes.
+    let is_copy = |same: &usize| fd > 2 || fd == 2 && !one_output && is_output(*same);
+    if let Some(same) = same.filter(is_copy) {
         // What was found of its files is the other's.
         *item_count = first;
         (entry.kind, entry.other) = (Kind::Same, same);
@@ -142,6 +156,8 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
     }
     // One more open file of a stream would stay the template's; devices are shared in any case.
     let is_right = match usize::try_from(fd) {
+        // One that is another's copy now, of which there may be more than it knows.
+        Ok(1 | 2) if same.is_some_and(|same| !(one_output && is_output(same))) => false,
         Ok(fd @ 0..3) => streams[fd] == [device, inode],
         _ => mode >> 12 == CHARACTERS || !streams.contains(&[device, inode]),
     };
@@ -289,13 +305,16 @@ pub fn identity(fd: i32) -> Result<(u64, u64, u32)> {
     Ok((stat[0], stat[1], stat[3] as u32))
 }
 
-/// Whether two descriptors are one open file (`kcmp(2)`).
 fn is_same(one: &Entry, other: &Entry) -> bool {
+    (one.device, one.inode) == (other.device, other.inode) && is_one_file(one.number, other.number)
+}
+
+/// Whether two descriptors of this process's are one open file (`kcmp(2)`).
+pub fn is_one_file(one: i32, other: i32) -> bool {
     const KCMP_FILE: usize = 0;
     let me = sys::getpid() as usize;
     // SAFETY: takes numbers.
-    let order = |a: i32, b: i32| unsafe { call(Sysno::kcmp, [me, me, KCMP_FILE, a as usize, b as usize]) };
-    (one.device, one.inode) == (other.device, other.inode) && order(one.number, other.number) == Ok(0)
+    unsafe { call(Sysno::kcmp, [me, me, KCMP_FILE, one as usize, other as usize]) == Ok(0) }
 }
 
 /// The count of an eventfd, and whether it counts down by ones, which older kernels don't tell: it is tried, and put

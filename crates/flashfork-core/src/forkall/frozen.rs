@@ -26,6 +26,8 @@ pub struct Frozen {
     pub(super) pid: i32,
     /// What it was started with.
     pub(super) streams: Streams,
+    /// Whether standard output and standard error were one open file then: nobody knows of which a third is a copy.
+    pub(super) one_output: bool,
     pub(super) threads: [Thread; THREADS],
     pub(super) count: usize,
     /// Their next instructions, for the seal.

@@ -25,6 +25,7 @@ pub fn start(run: fn(&'static mut Frozen) -> !) -> Result<i32> {
         frozen.run = Some(run);
         frozen.pid = sys::getpid();
         frozen.streams = descriptors::streams();
+        frozen.one_output = descriptors::is_one_file(1, 2);
         let top = (&raw mut frozen.stack) as usize + STACK;
         crate::stack::clone_on(top, FLAGS as usize, &frozen.alive, begin, at as *mut u8)
     };

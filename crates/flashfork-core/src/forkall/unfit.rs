@@ -69,6 +69,8 @@ pub enum What {
     Epoll,
     /// A standard stream that isn't the one it was started with, or one more open file of it.
     Stream,
+    /// A copy of standard output and standard error, which are one open file.
+    OneOutput,
     /// A file of /proc that tells of its process.
     Process,
     /// A descriptor whose events send a signal.
@@ -86,7 +88,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 37] = [
+pub const WORDS: [(&str, &str); 38] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -134,6 +136,10 @@ pub const WORDS: [(&str, &str); 37] = [
     (
         "something else in the place of a standard stream, or a standard stream opened again",
         "have it leave its standard streams as they are until it is ready",
+    ),
+    (
+        "a copy of its standard output and errors, which are one file or socket: those of clones may be two",
+        "warm it with two, or on a terminal or pipe (2>&1 | cat)",
     ),
     ("a file of /proc that tells of its process, which its clones are not", "have it close that"),
     ("a descriptor that sends it signals (F_SETOWN, F_SETSIG, O_ASYNC)", "have it ask for them later"),
