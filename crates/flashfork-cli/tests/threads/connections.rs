@@ -110,3 +110,29 @@ int main(void) {
         assert!(clone.wait().unwrap().success());
     }
 }
+
+/// It would be the end for the template and all other clones.
+#[test]
+fn a_clone_does_not_end_a_socket_at_which_others_listen() {
+    let program = Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0), s[2]; struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
+    bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n); socketpair(AF_UNIX, SOCK_STREAM, 0, s);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    int own = socket(AF_INET, SOCK_STREAM, 0); connect(own, (void *)&a, n); int in = accept(fd, 0, 0); printf("%d ", in >= 0);
+    printf("%d %d ", shutdown(fd, SHUT_RDWR), errno == ENOTCONN);
+    printf("%d ", shutdown(in, SHUT_RDWR)); printf("%d ", shutdown(s[0], SHUT_WR)); printf("%d\n", shutdown(own, SHUT_RDWR));
+    return 0;
+}
+"#,
+    );
+    program.warm(&[]);
+    for _ in 0..3 {
+        let clone = program.place.run(&["clone", "t"]);
+        let [first, rest] = [0, 2].map(|from| stdout(&clone).get(from..).unwrap_or(""));
+        assert!(first.starts_with("1 ") && rest.ends_with("0 0 0\n") && rest.contains("-1"), "{}", stdout(&clone));
+    }
+}

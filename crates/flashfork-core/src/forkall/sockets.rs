@@ -1,6 +1,6 @@
 //! Which sockets clones can have, and which of them are pairs.
 
-use super::frozen::{Entry, Kind};
+use super::frozen::{Entry, Frozen, Kind};
 use super::raw::{call, into};
 use super::{multicast, pairs};
 use crate::sys::{self, Errno, Result};
@@ -118,6 +118,17 @@ fn has_filter(fd: i32) -> bool {
     let told = unsafe { call(Sysno::getsockopt, [fd as usize, SOL_SOCKET, SO_GET_FILTER, 0, into(&mut instructions)]) };
     // One of eBPF is not shown.
     told == Err(Errno::EACCES) || told.is_ok() && instructions > 0
+}
+
+impl Frozen {
+    /// Whether a descriptor of a clone's is a socket that listens for all clones.
+    pub fn is_shared_listener(&self, fd: i32) -> bool {
+        let identity = sys::identity(fd);
+        let all = &self.files.all[..self.files.count];
+        let mut shared = all.iter().filter(|entry| entry.kind == Kind::Shared);
+        option(fd, SO_ACCEPTCONN).is_ok_and(|listens| listens != 0)
+            && shared.any(|entry| identity == Ok((entry.device, entry.inode)))
+    }
 }
 
 /// Whether a socket is one of `unix(7)`.

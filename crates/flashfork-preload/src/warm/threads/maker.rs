@@ -1,6 +1,7 @@
 //! The maker: waits for its keeper's orders, in the program's memory.
 
 use super::caller::Caller;
+use super::listeners;
 use super::socket::{Heard, close_all, hear, is_answered, say};
 use super::{DROPS, IN_CLONE, LINE, bound_capabilities, is_ready_at};
 use crate::warm::template::CLONE;
@@ -141,6 +142,7 @@ fn in_clone(frozen: &'static Frozen, descriptors: &[i32; MADE_FROM], path: &[u8;
     caller.limit(kept);
     // SAFETY: no other thread of the clone runs yet.
     unsafe { *CLONE.get() = Some(caller.given) };
+    listeners::share(frozen);
     IN_CLONE.store(1, SeqCst);
     errno.put_back();
     say(report, &Tell::Started { pid: 2 }.encode(), None);

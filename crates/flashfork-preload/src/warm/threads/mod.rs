@@ -3,6 +3,7 @@
 //! returns from there in each clone.
 
 mod caller;
+mod listeners;
 mod maker;
 mod socket;
 
