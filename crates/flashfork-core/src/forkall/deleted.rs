@@ -2,9 +2,8 @@
 //! in the same file system.
 
 use super::frozen::{Entry, Files, Kind, NONE};
-use super::pairs::place;
+use super::open::{place, under_own_mounts};
 use super::raw::{at, call, into};
-use super::renew::under_own_mounts;
 use super::unfit::{Unfit, What};
 use crate::proc::text::ProcPath;
 use crate::sys::{self, Errno, Result};

@@ -5,9 +5,10 @@
 
 use super::fdinfo::Info;
 use super::frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams};
+use super::open::{duplicate_to, open_again};
 use super::raw::{call, into};
 use super::unfit::{Unfit, What};
-use super::{deleted, renew, sockets};
+use super::{deleted, sockets};
 use crate::kernel_writers;
 use crate::outcome::Purpose;
 use crate::proc::directory::for_each_entry;
@@ -87,12 +88,6 @@ fn take(files: &Files, pid: i32, above: i32) -> Result<()> {
     });
     sys::close(program);
     done
-}
-
-/// `dup3(2)`.
-pub fn duplicate_to(fd: i32, number: i32, flags: usize) -> Result<()> {
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::dup3, [fd as usize, number as usize, flags]) }.map(drop)
 }
 
 /// Those of this process.
@@ -220,7 +215,7 @@ fn named(entry: &Entry, mode: u32) -> core::result::Result<Kind, What> {
     const DIRECTORY: u32 = 0o4;
     const BLOCKS: u32 = 0o6;
     let fd = entry.number;
-    let again = || match renew::open_again(entry) {
+    let again = || match open_again(entry) {
         Ok(again) => {
             sys::close(again);
             Ok(Kind::File)

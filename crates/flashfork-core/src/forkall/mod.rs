@@ -28,6 +28,7 @@ mod make;
 mod maker;
 mod memory;
 mod multicast;
+mod open;
 mod pairs;
 mod pending;
 mod raw;

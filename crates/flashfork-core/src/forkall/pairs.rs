@@ -1,7 +1,7 @@
 //! Pipes and pairs of sockets by which the program talks to itself, made anew with what is in them.
 
-use super::descriptors::duplicate_to;
 use super::frozen::{Entry, Files, Kind, NONE};
+use super::open::{duplicate_to, place, set_flags};
 use super::raw::{at, call, into};
 use super::sockets::{self, UNREAD};
 use super::unfit::{Unfit, What};
@@ -11,26 +11,12 @@ use syscalls::Sysno;
 
 const FIONREAD: usize = 0x541b;
 const F_SETPIPE_SZ: usize = 1031;
-const F_SETFL: usize = 4;
 const SPLICE_F_NONBLOCK: usize = 2;
 const MSG_DONTWAIT: usize = 0x40;
 const MSG_PEEK_DONTWAIT: usize = 2 | MSG_DONTWAIT;
 const SOL_SOCKET: usize = 1;
 const AF_UNIX: usize = 1;
 const STREAM: usize = 1;
-
-/// Puts a new descriptor in the place of an old one.
-pub fn place(new: i32, entry: &Entry) -> Result<()> {
-    let placed = duplicate_to(new, entry.number, entry.close_on_exec());
-    sys::close(new);
-    placed
-}
-
-/// Sets what of the flags of an open file can be set.
-pub fn set_flags(fd: i32, entry: &Entry) {
-    // SAFETY: takes numbers.
-    let _ = unsafe { call(Sysno::fcntl, [fd as usize, F_SETFL, entry.info.flags as usize]) };
-}
 
 pub fn waiting(fd: i32) -> Result<i32> {
     let mut count = 0i32;

@@ -1,14 +1,10 @@
 //! In a clone: what it must have for itself takes the place of what its template has.
 
-use super::descriptors::duplicate_to;
-use super::frozen::{Entry, Files, Frozen, Kind, PATH};
-use super::pairs::{self, place, set_flags};
+use super::frozen::{Entry, Files, Frozen, Kind};
+use super::open::{duplicate_to, open_again, place, set_flags};
 use super::raw::{call, into};
-use super::{deleted, sockets};
-use crate::proc::text::ProcPath;
-use crate::sys::{self, Errno, Result};
-use core::ffi::CStr;
-use linux_raw_sys::general as k;
+use super::{deleted, pairs, sockets};
+use crate::sys::{self, Result};
 use syscalls::Sysno;
 
 /// Makes them all anew; the standard streams are the caller's already. No other descriptor of the template's, nor of
@@ -63,36 +59,6 @@ fn set_close_on_exec(entry: &Entry) -> Result<()> {
     let on = usize::from(entry.close_on_exec() != 0);
     // SAFETY: takes numbers.
     unsafe { call(Sysno::fcntl, [entry.number as usize, F_SETFD, on]) }.map(drop)
-}
-
-/// Opens a file again, at the same position.
-pub fn open_again(entry: &Entry) -> Result<i32> {
-    const ONCE: u32 = k::O_CREAT | k::O_EXCL | k::O_TRUNC | k::O_NOFOLLOW;
-    let own = under_own_mounts(entry.number);
-    let path = ProcPath::of_this_thread().push(b"/fd/").number(own.unwrap_or(entry.number));
-    let opened = sys::open(path.as_c(), entry.info.flags & !ONCE);
-    if let Ok(own) = own {
-        sys::close(own);
-    }
-    let new = opened?;
-    if entry.info.flags & k::O_PATH != 0 {
-        return Ok(new);
-    }
-    sys::set_file_offset(new, entry.info.position).map(|()| new).inspect_err(|_| sys::close(new))
-}
-
-/// By its name, as something to open it by: between the mounts of two namespaces nothing is renamed or linked. An
-/// error: that name is another's now, or nobody's.
-pub fn under_own_mounts(fd: i32) -> Result<i32> {
-    let mut name = [0; PATH];
-    sys::readlink(ProcPath::of_this_thread().push(b"/fd/").number(fd).as_c(), &mut name[..PATH - 1])?;
-    let path = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::ENAMETOOLONG)?;
-    let found = sys::open(path, k::O_PATH | k::O_NOFOLLOW)?;
-    if sys::identity(found)? == sys::identity(fd)? {
-        return Ok(found);
-    }
-    sys::close(found);
-    Err(Errno::ENOENT)
 }
 
 fn event(entry: &Entry) -> Result<()> {
