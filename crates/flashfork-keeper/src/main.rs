@@ -22,6 +22,7 @@ mod process;
 mod relay;
 mod rights;
 mod serve;
+mod streams;
 mod told;
 mod warm;
 

@@ -10,6 +10,7 @@ use crate::numbers;
 use crate::process;
 use crate::relay::Relay;
 use crate::rights;
+use crate::streams;
 use crate::told::Told;
 use flashfork_core::forkall::{Seized, Unfit, WORDS, What as Reason};
 use flashfork_core::never_seal;
@@ -63,7 +64,7 @@ pub fn warm(told: &Told) -> Result<Ready, Failed> {
             let (second, errors) = Relay::new(std::io::stderr()).map_err(system)?;
             (vec![first, second], Some([output, errors]))
         }
-        _ => (Vec::new(), None),
+        _ => (Vec::new(), streams::apart().map_err(system)?),
     };
     let passed = Passed { bell: rings, drops, output };
     let (init_process, init) = init::start(told, passed).map_err(|e| Failed::Unfit(no_init(&e)))?;

@@ -170,7 +170,7 @@ int main(void) {
     .is_the_same_in_clones(4);
 }
 
-/// Nobody else's end of a connection is closed, or gets a byte.
+/// Nobody at the other end gets a byte of theirs.
 #[test]
 fn connections_to_outside_are_at_their_end() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -201,9 +201,8 @@ int main(int argc, char **argv) {
         assert_eq!((stdout(&clone), stderr(&clone)), ("0 -1 1\n0\n", ""));
         drop(server.accept().unwrap());
     }
-    // The template's own is as it was.
-    connection.set_nonblocking(true).unwrap();
-    assert_eq!(connection.read(&mut hello).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    // Its end was told when the template was made.
+    assert_eq!(connection.read(&mut hello).unwrap(), 0);
 }
 
 /// Its peer was gone already when the template was made.
@@ -294,6 +293,84 @@ int main(void) {
     clone.stdin.take().unwrap().write_all(b"in").unwrap();
     let clone = clone.wait_with_output().unwrap();
     assert_eq!((stdout(&clone), stderr(&clone)), ("out 1 in", "err 2 "));
+}
+
+/// On a terminal, or with `2>&1`, output and errors are one open file while it is warmed.
+#[test]
+fn copies_of_output_and_errors_that_were_one_file_are_told_apart() {
+    let program = Program::new(COPIES);
+    let (mut read, write) = std::io::pipe().unwrap();
+    let command = ["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.path()];
+    let mut command = program.place.flashfork(&command);
+    let mut warm = command.stdout(write.try_clone().unwrap()).stderr(write).spawn().unwrap();
+    // Its ends of the pipe.
+    drop(command);
+    let mut said = String::new();
+    read.read_to_string(&mut said).unwrap();
+    assert!(warm.wait().unwrap().success() && said.starts_with("out err 1 2 "), "{said}");
+    let clone = program.place.run(&["clone", "t"]);
+    assert_eq!((stdout(&clone), stderr(&clone)), ("out 1 ", "err 2 "));
+}
+
+/// One position in it is both's.
+#[test]
+fn copies_of_output_and_errors_that_are_one_file_are_refused() {
+    let program = Program::new(COPIES);
+    let path = program.place.path().join("log");
+    let file = std::fs::File::create(&path).unwrap();
+    let command = ["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.path()];
+    let mut warm = program.place.flashfork(&command);
+    assert!(!warm.stdout(file.try_clone().unwrap()).stderr(file).status().unwrap().success());
+    let said = std::fs::read_to_string(&path).unwrap();
+    assert!(said.starts_with("out err 1 2 ") && said.contains("which are one file or socket"), "{said}");
+}
+
+const COPIES: &str = r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int out = dup(1), err = fcntl(2, F_DUPFD_CLOEXEC, 40);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    for (int i = 0; i < 2; i++) { dprintf(out, "out "); dprintf(err, "err "); dprintf(1, "1 "); dprintf(2, "2 "); if (!i) READY; }
+    return 0;
+}
+"#;
+
+/// It has made its errors go where its output goes (`2>&1` of a shell that it was).
+#[test]
+fn a_standard_stream_that_is_a_copy_of_the_other_is_one_in_clones() {
+    let program = Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    dup2(1, 2); pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    dprintf(1, "out "); dprintf(2, "err "); return 0;
+}
+"#,
+    );
+    program.warm(&[]);
+    let clone = program.place.run(&["clone", "t"]);
+    assert_eq!((stdout(&clone), stderr(&clone)), ("out err ", ""));
+}
+
+/// The pipe takes as much as the program's.
+#[test]
+fn a_pipe_has_as_much_room_as_it_had() {
+    Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int p[2], q[2], k[2]; pipe2(p, O_NONBLOCK); pipe2(q, O_NONBLOCK); pipe2(k, O_NONBLOCK | O_DIRECT); static char b[1 << 20];
+    fcntl(q[1], F_SETPIPE_SZ, 1 << 18); write(p[1], b, 100); write(q[1], b, 5000); read(q[0], b, 4500); write(k[1], "one", 3); write(k[1], "three", 5);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    printf("%zd %zd %d ", write(p[1], b, 1 << 20), write(q[1], b, 1 << 20), fcntl(q[0], F_GETPIPE_SZ));
+    printf("%zd %zd\n", read(k[0], b, 64), read(k[0], b, 64));
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Clones with all threads of a program: `flashfork warm --threads`. The reference is the program itself, started anew.
 
 mod bench;
+mod calls;
+mod connections;
 mod descriptors;
 mod ends;
+mod files;
 mod generators;
 mod hooks;
 mod java;

@@ -40,7 +40,7 @@ const REFUSED: [(&str, &str); 17] = [
 ];
 
 /// Descriptors and memory of which clones would have one together, or another than the program.
-const DESCRIPTORS: [(&str, &str); 21] = [
+const DESCRIPTORS: [(&str, &str); 26] = [
     (
         "int p[2]; char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDWR);",
         "a descriptor that clones can't have (pipe:",
@@ -74,6 +74,23 @@ const DESCRIPTORS: [(&str, &str); 21] = [
         "a descriptor that sends it signals",
     ),
     ("int p[2]; pipe(p); fcntl(p[0], F_SETSIG, SIGUSR1);", "a descriptor that sends it signals"),
+    ("posix_openpt(O_RDWR | O_NOCTTY);", "a terminal opened by its name (/dev/ptmx"),
+    (
+        "int m = posix_openpt(O_RDWR | O_NOCTTY); unlockpt(m); open(ptsname(m), O_RDWR | O_NOCTTY); close(m);",
+        "a terminal opened by its name",
+    ),
+    (
+        "int fd = socket(AF_INET, SOCK_DGRAM, 0); struct ip_mreq m = {{htonl(0xe0010203)}, {htonl(INADDR_LOOPBACK)}}; if (setsockopt(fd, 0, IP_ADD_MEMBERSHIP, &m, sizeof m)) return 1;",
+        "a socket with options that clones can't be given",
+    ),
+    (
+        "int fd = socket(AF_INET, SOCK_DGRAM, 0); struct { unsigned short a; unsigned char b, c; unsigned d; } all = {6, 0, 0, 65535}; struct { unsigned short n; void *at; } f = {1, &all}; if (setsockopt(fd, SOL_SOCKET, 26, &f, sizeof f)) return 1;",
+        "a socket with options that clones can't be given",
+    ),
+    (
+        "int s[2]; socketpair(AF_UNIX, SOCK_STREAM, 0, s); struct { unsigned short a; unsigned char b, c; unsigned d; } all = {6, 0, 0, 65535}; struct { unsigned short n; void *at; } f = {1, &all}; if (setsockopt(s[1], SOL_SOCKET, 26, &f, sizeof f)) return 1;",
+        "a socket with options that clones can't be given",
+    ),
     ("int fd = memfd_create(\"heap\", 0); (void)fd;", "from a file of memory (/memfd:heap"),
     (
         "syscall(SYS_mq_open, \"flashfork\", O_RDWR | O_CREAT, 0600, 0); syscall(SYS_mq_unlink, \"flashfork\");",

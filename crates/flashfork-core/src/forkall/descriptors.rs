@@ -5,14 +5,15 @@
 
 use super::fdinfo::Info;
 use super::frozen::{DESCRIPTORS, Entry, Files, Frozen, Kind, NONE, Streams};
+use super::open::{duplicate_to, open_again};
 use super::raw::{call, into};
-use super::sockets;
 use super::unfit::{Unfit, What};
+use super::{deleted, sockets};
 use crate::kernel_writers;
 use crate::outcome::Purpose;
 use crate::proc::directory::for_each_entry;
 use crate::proc::text::{ProcPath, decimal};
-use crate::sys::{self, Result};
+use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -25,7 +26,7 @@ impl Entry {
 /// Opens them all here, by their own numbers, and looks at each.
 /// The maker's `own` descriptors get out of their way.
 pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
-    let Frozen { text, list, small, pid, files, streams, .. } = frozen;
+    let Frozen { text, list, small, pid, files, streams, one_output, .. } = frozen;
     (files.count, files.item_count) = (0, 0);
     numbers(files, *pid, list)?;
     // As many as there may be.
@@ -43,9 +44,10 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
         return Err(Unfit::new(What::Writer, reason as i32));
     }
     for i in 0..files.count {
-        one(files, i, *pid, text, streams)?;
+        one(files, i, *pid, text, streams, *one_output)?;
     }
-    ends(files)?;
+    ends(files, text)?;
+    deleted::look(files, *pid, small)?;
     items_are_open(files)
 }
 
@@ -88,18 +90,19 @@ fn take(files: &Files, pid: i32, above: i32) -> Result<()> {
     done
 }
 
-/// `dup3(2)`.
-pub fn duplicate_to(fd: i32, number: i32, flags: usize) -> Result<()> {
-    // SAFETY: takes numbers.
-    unsafe { call(Sysno::dup3, [fd as usize, number as usize, flags]) }.map(drop)
-}
-
 /// Those of this process.
 pub fn streams() -> Streams {
     [0, 1, 2].map(|fd| identity(fd).map_or([0; 2], |(device, inode, _)| [device, inode]))
 }
 
-fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams) -> core::result::Result<(), Unfit> {
+fn one(
+    files: &mut Files,
+    i: usize,
+    pid: i32,
+    text: &mut [u8],
+    streams: &Streams,
+    one_output: bool,
+) -> core::result::Result<(), Unfit> {
     let fd = files.all[i].number;
     let mut target = [0u8; 64];
     let len = sys::readlink(ProcPath::of(pid).push(b"/fd/").number(fd).as_c(), &mut target)?;
@@ -128,8 +131,15 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
         semaphore: false,
     };
     let earlier = &all[..i];
-    let same = || earlier.iter().position(|e| e.kind != Kind::Same && is_same(e, &entry));
-    if let Some(same) = if fd > 2 { same() } else { None } {
+    let same = earlier.iter().position(|e| e.kind != Kind::Same && is_same(e, &entry));
+    let is_output = |same: usize| [1, 2].contains(&earlier[same].number);
+    if one_output && fd > 2 && same.is_some_and(is_output) && earlier.iter().filter(|e| is_same(e, &entry)).count() > 1
+    {
+        return Err(unfit(What::OneOutput));
+    }
+    // The program may have made its errors go where its output goes.
+    let is_copy = |same: &usize| fd > 2 || fd == 2 && !one_output && is_output(*same);
+    if let Some(same) = same.filter(is_copy) {
         // What was found of its files is the other's.
         *item_count = first;
         (entry.kind, entry.other) = (Kind::Same, same);
@@ -141,6 +151,8 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
     }
     // One more open file of a stream would stay the template's; devices are shared in any case.
     let is_right = match usize::try_from(fd) {
+        // One that is another's copy now, of which there may be more than it knows.
+        Ok(1 | 2) if same.is_some_and(|same| !(one_output && is_output(same))) => false,
         Ok(fd @ 0..3) => streams[fd] == [device, inode],
         _ => mode >> 12 == CHARACTERS || !streams.contains(&[device, inode]),
     };
@@ -185,7 +197,7 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
             PROC if !is_of_system(target) => return Err(unfit(What::Process)),
             MESSAGE_QUEUES => return Err(unfit(What::Descriptor)),
             _ if MEMORY.iter().any(|name| target.starts_with(name)) => return Err(unfit(What::Mapping)),
-            _ => named(mode, info.flags).ok_or(unfit(What::Descriptor))?,
+            _ => named(&entry, mode).map_err(unfit)?,
         },
         _ => return Err(unfit(What::Descriptor)),
     };
@@ -193,22 +205,58 @@ fn one(files: &mut Files, i: usize, pid: i32, text: &mut [u8], streams: &Streams
     Ok(())
 }
 
-/// Type of a file (inode(7)): a device of characters.
+/// Types of files (inode(7)): a pipe, a device of characters, and one with bytes.
+pub const FIFO: u32 = 0o1;
 const CHARACTERS: u32 = 0o2;
+pub const FILE: u32 = 0o10;
 
 /// Of a file with a name.
-fn named(mode: u32, flags: u32) -> Option<Kind> {
-    const FIFO: u32 = 0o1;
+fn named(entry: &Entry, mode: u32) -> core::result::Result<Kind, What> {
     const DIRECTORY: u32 = 0o4;
     const BLOCKS: u32 = 0o6;
-    const FILE: u32 = 0o10;
+    let fd = entry.number;
+    let again = || match open_again(entry) {
+        Ok(again) => {
+            sys::close(again);
+            Ok(Kind::File)
+        }
+        // They would have one position together.
+        Err(_) => Err(What::Descriptor),
+    };
     match mode >> 12 {
-        _ if flags & k::O_PATH != 0 => Some(Kind::Shared),
-        FILE | DIRECTORY => Some(Kind::File),
-        CHARACTERS | BLOCKS => Some(Kind::Shared),
-        FIFO => None,
-        _ => Some(Kind::Shared),
+        // It has no position.
+        _ if entry.info.flags & k::O_PATH != 0 => again().or(Ok(Kind::Shared)),
+        FILE if deleted::is_deleted(fd).unwrap_or(false) => Ok(Kind::Deleted),
+        FILE | DIRECTORY | BLOCKS => again(),
+        CHARACTERS if is_terminal(fd) => Err(What::Terminal),
+        CHARACTERS if is_memory(fd) => again(),
+        FIFO => Err(What::Descriptor),
+        _ => Ok(Kind::Shared),
     }
+}
+
+fn is_terminal(fd: i32) -> bool {
+    const TCGETS: usize = 0x5401;
+    let mut told = [0u8; 64];
+    // SAFETY: the kernel writes struct termios, 36 bytes, to a local.
+    let told = unsafe { call(Sysno::ioctl, [fd as usize, TCGETS, into(&mut told)]) };
+    // Of one that was hung up.
+    told.is_ok() || told == Err(Errno::EIO)
+}
+
+/// Whether this is `/dev/null`, or a device whose reads a signal cuts short ([`is_source`]).
+fn is_memory(fd: i32) -> bool {
+    const NULL: u64 = 0x103;
+    is_source(fd) || sys::device_of(fd) == Ok(Some(NULL))
+}
+
+/// Whether this is one of the devices of memory that have as many bytes as are asked for (mem(4), random(4)).
+pub fn is_source(fd: i32) -> bool {
+    const ZERO: u64 = 0x105;
+    const FULL: u64 = 0x107;
+    const RANDOM: u64 = 0x108;
+    const URANDOM: u64 = 0x109;
+    sys::device_of(fd).is_ok_and(|device| device.is_some_and(|d| [ZERO, FULL, RANDOM, URANDOM].contains(&d)))
 }
 
 /// Files that are memory, and have no name: clones would share them.
@@ -245,20 +293,23 @@ fn is_signalled(fd: i32) -> bool {
 }
 
 /// Device, inode and mode.
-fn identity(fd: i32) -> Result<(u64, u64, u32)> {
+pub fn identity(fd: i32) -> Result<(u64, u64, u32)> {
     let mut stat = [0u64; 18];
     // SAFETY: struct stat is 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid.
     unsafe { call(Sysno::fstat, [fd as usize, stat.as_mut_ptr() as usize]) }?;
     Ok((stat[0], stat[1], stat[3] as u32))
 }
 
-/// Whether two descriptors are one open file (`kcmp(2)`).
 fn is_same(one: &Entry, other: &Entry) -> bool {
+    (one.device, one.inode) == (other.device, other.inode) && is_one_file(one.number, other.number)
+}
+
+/// Whether two descriptors of this process's are one open file (`kcmp(2)`).
+pub fn is_one_file(one: i32, other: i32) -> bool {
     const KCMP_FILE: usize = 0;
     let me = sys::getpid() as usize;
     // SAFETY: takes numbers.
-    let order = |a: i32, b: i32| unsafe { call(Sysno::kcmp, [me, me, KCMP_FILE, a as usize, b as usize]) };
-    (one.device, one.inode) == (other.device, other.inode) && order(one.number, other.number) == Ok(0)
+    unsafe { call(Sysno::kcmp, [me, me, KCMP_FILE, one as usize, other as usize]) == Ok(0) }
 }
 
 /// The count of an eventfd, and whether it counts down by ones, which older kernels don't tell: it is tried, and put
@@ -285,7 +336,7 @@ fn event_count(fd: i32, info: Info) -> Result<(u64, bool)> {
 }
 
 /// Finds the other ends of pipes and pairs.
-fn ends(files: &mut Files) -> core::result::Result<(), Unfit> {
+fn ends(files: &mut Files, text: &mut [u8]) -> core::result::Result<(), Unfit> {
     for i in 0..files.count {
         let entry = files.all[i];
         let find = |files: &Files, kind, inode| {
@@ -318,16 +369,19 @@ fn ends(files: &mut Files) -> core::result::Result<(), Unfit> {
                     }
                     files.all[i].kind = if closed { Kind::Closed } else { Kind::Outside };
                 }
-                if files.all[i].kind != Kind::Outside && !sockets::can_be_copied(entry.number, entry.socket) {
+                if !sockets::can_be_copied(entry.number, entry.socket) {
                     return Err(Unfit::new(What::Unread, entry.number));
                 }
-                sockets::options_can_be_copied(entry).map_err(|_| Unfit::new(What::Options, entry.number))?;
+                sockets::options_can_be_copied(entry, text).map_err(|_| Unfit::new(What::Options, entry.number))?;
+            }
+            Kind::Outside if !sockets::can_be_copied(entry.number, entry.socket) => {
+                return Err(Unfit::new(What::Unread, entry.number));
             }
             Kind::Fresh => {
                 if !sockets::can_be_copied(entry.number, entry.socket) {
                     return Err(Unfit::new(What::Unread, entry.number));
                 }
-                sockets::options_can_be_copied(entry).map_err(|_| Unfit::new(What::Options, entry.number))?;
+                sockets::options_can_be_copied(entry, text).map_err(|_| Unfit::new(What::Options, entry.number))?;
             }
             _ => {}
         }

@@ -17,7 +17,14 @@ const NT_X86_XSTATE: usize = 0x202;
 
 /// Of `struct user_regs_struct`.
 pub mod register {
+    pub const RBX: usize = 5;
+    pub const R10: usize = 7;
+    pub const R9: usize = 8;
+    pub const R8: usize = 9;
     pub const RAX: usize = 10;
+    pub const RDX: usize = 12;
+    pub const RSI: usize = 13;
+    pub const RDI: usize = 14;
     pub const ORIG_RAX: usize = 15;
     pub const RIP: usize = 16;
 }
@@ -90,6 +97,18 @@ pub unsafe fn write(thread: &Thread, registers: &[usize; 27], at: usize) -> Resu
         word(SIGNALS).write(thread.signals);
     }
     Ok(())
+}
+
+/// Has the thread of a frame go on with another value in one of the registers that a call's arguments are in, or with
+/// another instruction.
+///
+/// # Safety
+/// [`write`] has written the frame, and nobody uses it.
+pub unsafe fn set(frame: usize, register: usize, value: usize) {
+    if let Some(i) = ORDER.iter().position(|known| *known == register) {
+        // SAFETY: the word lies in the frame, which is the caller's alone.
+        unsafe { ((frame + REGISTERS + 8 * i) as *mut usize).write(value) };
+    }
 }
 
 /// How long the extended registers of a process are that has not asked for tiles: they come last.

@@ -29,6 +29,8 @@ pub struct Frozen {
     pub(super) pid: i32,
     /// What it was started with.
     pub(super) streams: Streams,
+    /// Whether standard output and standard error were one open file then: nobody knows of which a third is a copy.
+    pub(super) one_output: bool,
     pub(super) threads: [Thread; THREADS],
     pub(super) count: usize,
     /// Their next instructions, for the seal.
@@ -81,6 +83,23 @@ pub struct Thread {
     pub cpus: [u64; CPUS / 64],
     /// Address of the `ucontext` from which it goes on.
     pub frame: usize,
+    /// What its clones do of a call that was cut short.
+    pub rest: Rest,
+}
+
+/// A call that had transferred a part when its thread was stopped: what the thread has when the rest is done, which
+/// takes other arguments. A trampoline reads it by offsets.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub struct Rest {
+    /// The result so far.
+    pub part: usize,
+    /// rdi, rsi, rdx, r10, r8 and r9 of the call, which leaves them as they are.
+    pub arguments: [usize; 6],
+    /// The trampoline has the address of this in that register.
+    pub rbx: usize,
+    /// Where the thread goes on.
+    pub next: usize,
 }
 
 /// Device and inode of the standard streams; zeros for one that is closed.
@@ -102,6 +121,8 @@ pub enum Kind {
     Stream,
     /// Opened again, at the same position.
     File,
+    /// A file without a name, which is copied; `other` is one more open file of it, and has the copy.
+    Deleted,
     Event,
     Epoll,
     Timer,
@@ -114,7 +135,8 @@ pub enum Kind {
     Pair,
     /// The end of a pair whose other end is closed, with what is left to read.
     Closed,
-    /// A socket that is connected to something outside: there is nobody at the other end.
+    /// A socket that is connected to something outside, until the program has ended: then there is nobody at the other
+    /// end, which is closed.
     Outside,
     /// A socket that is neither bound nor connected.
     Fresh,
@@ -132,7 +154,8 @@ pub struct Entry {
     pub device: u64,
     pub info: Info,
     pub other: usize,
-    /// The first of the files of an epoll set, and how many they are; for sockets family, type and protocol; for a pipe
+    /// The first of the files of an epoll set, and how many they are; a descriptor for the directory of a deleted
+    /// file's copy; for sockets family, type and protocol; for a pipe
     /// its capacity.
     pub first: usize,
     pub count: usize,

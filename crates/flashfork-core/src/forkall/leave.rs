@@ -1,9 +1,9 @@
 //! When all is known of it the program itself is needed no more: its memory is the maker's, too. It ends, and takes
 //! nothing along.
 
-use super::descriptors::duplicate_to;
 use super::frozen::{Frozen, Kind};
 use super::inject::inject;
+use super::open::duplicate_to;
 use super::raw::call;
 use super::unfit::Unfit;
 use crate::sys::{self, Result};

@@ -1,8 +1,8 @@
 //! Sockets of TCP that listen, which clones share with their template; or, where a caller has brought another socket in
 //! the place of one, have for themselves.
 
-use super::descriptors::duplicate_to;
 use super::frozen::{Entry, Frozen, Kind};
+use super::open::duplicate_to;
 use super::raw::{call, into};
 use super::sockets::{self, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_TYPE, option};
 use crate::sys::{self, Errno, Result};

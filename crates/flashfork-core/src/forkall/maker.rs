@@ -3,7 +3,7 @@
 use super::frozen::{Frozen, STACK};
 use super::seize::Trampoline;
 use super::unfit::Unfit;
-use super::{alike, attributes, descriptors, generators, look, memory, pending, settings, stop, timers};
+use super::{alike, attributes, descriptors, generators, look, memory, pairs, pending, rest, settings, stop, timers};
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
 use crate::proc::vma;
@@ -24,6 +24,7 @@ pub fn prepare(run: fn(&'static mut Frozen) -> !) -> Result<usize> {
     frozen.run = Some(run);
     frozen.pid = sys::getpid();
     frozen.streams = descriptors::streams();
+    frozen.one_output = descriptors::is_one_file(1, 2);
     // For the trampoline, which takes it from there.
     let (word, stack) = (STACK - size_of::<usize>(), (&raw mut frozen.stack) as usize);
     frozen.stack[word..].copy_from_slice(&at.to_ne_bytes());
@@ -104,13 +105,15 @@ impl Frozen {
         attributes::check(self)?;
         self.drops = alike::drops_capabilities(self.pid, &mut self.small)?;
         descriptors::look(self, own)?;
+        rest::look(self)?;
         for (next, thread) in self.next.iter_mut().zip(&self.threads[..self.count]) {
             *next = thread.next;
         }
         memory::look(self)?;
         generators::look(self, in_child)?;
         settings::look(self)?;
-        self.leave()
+        self.leave()?;
+        pairs::end_connections(&mut self.files)
     }
 
     /// Seals the program's memory. To be called after [`Frozen::freeze`].

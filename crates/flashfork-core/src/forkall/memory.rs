@@ -18,7 +18,7 @@ const MEMORY_FILES: &[u8] = b"/dev/shm/";
 
 /// Looks at all mappings. Memory that forks leave out (`MADV_DONTFORK`; V8 has its heap so) is the program's too.
 pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
-    let Frozen { text, shared, .. } = frozen;
+    let Frozen { text, shared, files, .. } = frozen;
     shared.count = 0;
     let mut unfit = None;
     vma::for_each(c"/proc/thread-self/smaps", text, |v| {
@@ -33,6 +33,9 @@ pub fn look(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         }
         if v.shared && v.flags.has(b"mw") {
             unfit = unfit.or(shared.note(v).err());
+        } else if v.shared && v.deleted && files.is_copied(v.inode) {
+            // It would show what the template's has.
+            unfit = unfit.or(Some(Unfit::named(What::Mapping, 0, v.name())));
         }
         Ok(())
     })?;

@@ -11,12 +11,14 @@
 //! else. From the stop on nothing here calls libc, allocates, or takes a lock: whatever lock there is may be held by a
 //! thread that stands still.
 //!
-//! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), descriptors ([`descriptors`], [`renew`],
-//! [`pairs`]), timers and pending signals ([`timers`], [`pending`]), memory that fork would not copy ([`memory`]),
-//! other random numbers ([`generators`]). [`alike`] refuses what can't be given ([`unfit`]).
+//! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), what is left of their calls ([`rest`]),
+//! descriptors ([`descriptors`], [`renew`], [`pairs`], [`deleted`]), timers and pending signals ([`timers`],
+//! [`pending`]), memory that fork would not copy ([`memory`]), other random numbers ([`generators`]). [`alike`] refuses
+//! what can't be given ([`unfit`]).
 
 mod alike;
 mod attributes;
+mod deleted;
 mod descriptors;
 mod fdinfo;
 mod frame;
@@ -29,10 +31,13 @@ mod look;
 mod make;
 mod maker;
 mod memory;
+mod multicast;
+mod open;
 mod pairs;
 mod pending;
 mod raw;
 mod renew;
+mod rest;
 mod seize;
 mod settings;
 mod sockets;

@@ -1,33 +1,22 @@
 //! Pipes and pairs of sockets by which the program talks to itself, made anew with what is in them.
 
-use super::descriptors::duplicate_to;
-use super::frozen::{Entry, Kind, NONE};
-use super::raw::{call, into};
+use super::frozen::{Entry, Files, Kind, NONE};
+use super::open::{duplicate_to, place, set_flags};
+use super::raw::{at, call, into};
 use super::sockets::{self, UNREAD};
+use super::unfit::{Unfit, What};
 use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
 const FIONREAD: usize = 0x541b;
 const F_SETPIPE_SZ: usize = 1031;
-const F_SETFL: usize = 4;
 const SPLICE_F_NONBLOCK: usize = 2;
-const MSG_PEEK_DONTWAIT: usize = 2 | 0x40;
+const MSG_DONTWAIT: usize = 0x40;
+const MSG_PEEK_DONTWAIT: usize = 2 | MSG_DONTWAIT;
+const SOL_SOCKET: usize = 1;
 const AF_UNIX: usize = 1;
 const STREAM: usize = 1;
-
-/// Puts a new descriptor in the place of an old one.
-pub fn place(new: i32, entry: &Entry) -> Result<()> {
-    let placed = duplicate_to(new, entry.number, entry.close_on_exec());
-    sys::close(new);
-    placed
-}
-
-/// Sets what of the flags of an open file can be set.
-pub fn set_flags(fd: i32, entry: &Entry) {
-    // SAFETY: takes numbers.
-    let _ = unsafe { call(Sysno::fcntl, [fd as usize, F_SETFL, entry.info.flags as usize]) };
-}
 
 pub fn waiting(fd: i32) -> Result<i32> {
     let mut count = 0i32;
@@ -50,7 +39,9 @@ fn two(number: Sysno, arguments: [usize; 3]) -> Result<[i32; 2]> {
 
 /// A pipe, of which this is an end. Of one whose other end is closed or outside nobody has that.
 pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
-    let packets = (entry.info.flags & k::O_DIRECT) as usize;
+    // The end that is written says whether that makes packets. Where it is closed nobody knows whether it did.
+    let writer = if entry.kind == Kind::Writes { Some(entry) } else { all.get(entry.other) };
+    let packets = writer.map_or(0, |writer| writer.info.flags & k::O_DIRECT) as usize;
     // Both ends at once, when the one that is read comes up.
     if entry.kind == Kind::Writes {
         if entry.other != NONE {
@@ -61,27 +52,62 @@ pub fn pipe(entry: &Entry, all: &[Entry]) -> Result<()> {
         set_flags(writes, entry);
         return place(writes, entry);
     }
-    let [reads, writes] = two(Sysno::pipe2, [packets, 0, 0])?;
-    // SAFETY: takes numbers. What doesn't fit is seen below.
-    unsafe {
-        let _ = call(Sysno::fcntl, [writes as usize, F_SETPIPE_SZ, entry.count]);
-        let left = waiting(entry.number)?;
-        if left > 0 {
-            // Takes nothing out of the template's.
-            call(Sysno::tee, [entry.number as usize, writes as usize, left as usize, SPLICE_F_NONBLOCK])?;
-            if waiting(reads)? != left {
-                return Err(Errno::ENOBUFS);
-            }
-        }
+    let [reads, writes] = sized(packets, entry.count)?;
+    let left = waiting(entry.number)? as usize;
+    if left > 0 && (packets != 0 || writer.is_none()) {
+        tee(entry.number, writes, left)?;
+    } else if left > 0 {
+        copy(entry, writes, left)?;
+    }
+    if waiting(reads)? as usize != left {
+        return Err(Errno::ENOBUFS);
     }
     set_flags(reads, entry);
     place(reads, entry)?;
-    let Some(other) = all.get(entry.other) else {
+    let Some(other) = writer else {
         sys::close(writes);
         return Ok(());
     };
     set_flags(writes, other);
     place(writes, other)
+}
+
+/// A pipe with this capacity, whose ends don't wait. Where so much may not be had what doesn't fit is seen.
+fn sized(flags: usize, capacity: usize) -> Result<[i32; 2]> {
+    let [reads, writes] = two(Sysno::pipe2, [flags | k::O_NONBLOCK as usize, 0, 0])?;
+    // SAFETY: takes numbers.
+    let _ = unsafe { call(Sysno::fcntl, [writes as usize, F_SETPIPE_SZ, capacity]) };
+    Ok([reads, writes])
+}
+
+/// Gives a pipe the bytes of another, and takes nothing out of that.
+fn tee(from: i32, to: i32, len: usize) -> Result<()> {
+    // SAFETY: takes numbers.
+    unsafe { call(Sysno::tee, [from as usize, to as usize, len, SPLICE_F_NONBLOCK]) }.map(drop)
+}
+
+/// Writes the bytes that wait in a pipe to another. Pages that two pipes share would take no more bytes: there would be
+/// less room than in the program's.
+fn copy(entry: &Entry, to: i32, len: usize) -> Result<()> {
+    const CHUNK: usize = 64 * 1024;
+    let [reads, writes] = sized(0, entry.count)?;
+    let buffer = crate::scratch::map(CHUNK)?;
+    let copied = tee(entry.number, writes, len).and_then(|()| {
+        let mut left = len;
+        while left > 0 {
+            // SAFETY: the buffer is this function's own, and as long as said.
+            left -= unsafe {
+                let read = call(Sysno::read, [reads as usize, buffer, CHUNK])?;
+                call(Sysno::write, [to as usize, buffer, read])?
+            };
+        }
+        Ok(())
+    });
+    // SAFETY: as above.
+    let _ = unsafe { sys::munmap(buffer, CHUNK) };
+    sys::close(reads);
+    sys::close(writes);
+    copied
 }
 
 /// A pair of sockets, of which this is an end.
@@ -90,7 +116,7 @@ pub fn sockets(entry: &Entry, all: &[Entry], at: usize) -> Result<()> {
     let [one, two] = two(Sysno::socketpair, [AF_UNIX, entry.socket[1] as usize, 0])?;
     move_bytes(entry.number, two)?;
     move_bytes(other.number, one)?;
-    // After the bytes, or a socket that passes credentials would have the maker's with them.
+    // After the bytes, or a socket that passes credentials would have the maker's with them, and less room.
     sockets::copy_options(entry.number, one, entry.socket)?;
     sockets::copy_options(other.number, two, other.socket)?;
     // Who has had the end of the other's bytes announced has that announced.
@@ -107,19 +133,91 @@ pub fn sockets(entry: &Entry, all: &[Entry], at: usize) -> Result<()> {
     place(two, other)
 }
 
-/// A socket whose other end nobody has. Of one whose other end is closed there is what is left to read.
-pub fn outside(entry: &Entry) -> Result<()> {
-    let kind = if entry.socket[0] as usize == AF_UNIX { entry.socket[1] as usize } else { STREAM };
-    let [kept, closed] = two(Sysno::socketpair, [AF_UNIX, kind, 0])?;
-    if entry.kind == Kind::Closed {
-        move_bytes(entry.number, closed)?;
-    }
-    if entry.socket[0] as usize == AF_UNIX {
-        sockets::copy_options(entry.number, kept, entry.socket)?;
-    }
+/// A socket whose other end is closed, with what is left to read.
+pub fn closed(entry: &Entry) -> Result<()> {
+    let [kept, closed] = two(Sysno::socketpair, [AF_UNIX, kind_of(entry), 0])?;
+    move_bytes(entry.number, closed)?;
+    copy_options_of_unix(entry, kept)?;
     sys::close(closed);
     set_flags(kept, entry);
     place(kept, entry)
+}
+
+/// Of a pair that stands for a socket.
+fn kind_of(entry: &Entry) -> usize {
+    if sockets::is_unix(entry.socket) { entry.socket[1] as usize } else { STREAM }
+}
+
+/// A pair has no options of other families.
+fn copy_options_of_unix(entry: &Entry, to: i32) -> Result<()> {
+    if sockets::is_unix(entry.socket) { sockets::copy_options(entry.number, to, entry.socket) } else { Ok(()) }
+}
+
+/// When the program has ended: has whoever is at the other end of its connections see that, and keeps what has come
+/// from there and was not read.
+pub fn end_connections(files: &mut Files) -> core::result::Result<(), Unfit> {
+    for i in 0..files.count {
+        let entry = files.all[i];
+        if entry.kind == Kind::Outside {
+            let kept = end_connection(&entry).map_err(|_| Unfit::new(What::Unread, entry.number))?;
+            let same = |e: &&Entry| e.kind == Kind::Same && e.other == i;
+            for copy in files.all[..files.count].iter().filter(same) {
+                duplicate_to(kept, copy.number, k::O_CLOEXEC as usize)?;
+            }
+            duplicate_to(kept, entry.number, k::O_CLOEXEC as usize)?;
+            sys::close(kept);
+            files.all[i].kind = Kind::Closed;
+        }
+    }
+    Ok(())
+}
+
+/// What takes its place: a socket whose other end is closed.
+fn end_connection(entry: &Entry) -> Result<i32> {
+    const SO_LINGER: usize = 13;
+    let [kept, closed] = two(Sysno::socketpair, [AF_UNIX, kind_of(entry), 0])?;
+    // All that is there: a connection that is closed with bytes in it is reset, and the other end may lose some.
+    take_bytes(entry.number, closed)?;
+    copy_options_of_unix(entry, kept)?;
+    sys::close(closed);
+    // Nobody waits until the other end has all; one that is to be reset is.
+    let (mut linger, mut len) = ([0i32; 2], 8u32);
+    // SAFETY: the kernel reads and writes locals.
+    unsafe {
+        let fd = entry.number as usize;
+        call(Sysno::getsockopt, [fd, SOL_SOCKET, SO_LINGER, into(&mut linger), into(&mut len)])?;
+        if linger[1] > 0 {
+            call(Sysno::setsockopt, [fd, SOL_SOCKET, SO_LINGER, at(&[0i32; 2]), 8])?;
+        }
+    }
+    Ok(kept)
+}
+
+/// Has room at a socket's other end for so many bytes, and for what the kernel has beside them, if there may be.
+fn make_room(socket: i32, bytes: usize) {
+    let room = 2 * bytes as i32;
+    // SAFETY: the kernel reads a local. Whether it is enough is seen by what fits.
+    let _ = unsafe { call(Sysno::setsockopt, [socket as usize, SOL_SOCKET, sockets::SO_SNDBUF, at(&room), 4]) };
+}
+
+/// Takes what `from` has to read, and sends it to `to`.
+fn take_bytes(from: i32, to: i32) -> Result<()> {
+    let buffer = crate::scratch::map(UNREAD)?;
+    make_room(to, UNREAD);
+    // SAFETY: the buffer is this function's own, and as long as said.
+    unsafe {
+        let taken = loop {
+            match call(Sysno::recvfrom, [from as usize, buffer, UNREAD, MSG_DONTWAIT, 0, 0]) {
+                Ok(0) | Err(_) => break Ok(()),
+                Ok(read) => match call(Sysno::sendto, [to as usize, buffer, read, MSG_DONTWAIT, 0, 0]) {
+                    Ok(sent) if sent == read => {}
+                    _ => break Err(Errno::ENOBUFS),
+                },
+            }
+        };
+        let _ = sys::munmap(buffer, UNREAD);
+        taken
+    }
 }
 
 /// Copies what `from` has yet to read, by way of its new peer `to`.
@@ -129,18 +227,29 @@ fn move_bytes(from: i32, to: i32) -> Result<()> {
         return Ok(());
     }
     let buffer = crate::scratch::map(UNREAD)?;
+    // Its own is set later.
+    make_room(to, left);
     // SAFETY: the buffer is this function's own, and as long as said.
     let moved = unsafe {
         let read = call(Sysno::recvfrom, [from as usize, buffer, UNREAD, MSG_PEEK_DONTWAIT, 0, 0]);
-        let moved = read.and_then(|read| call(Sysno::write, [to as usize, buffer, read]));
+        let moved = read.and_then(|read| call(Sysno::sendto, [to as usize, buffer, read, MSG_DONTWAIT, 0, 0]));
         let _ = sys::munmap(buffer, UNREAD);
         moved?
     };
     if moved == left { Ok(()) } else { Err(Errno::ENOBUFS) }
 }
 
+/// Tries with another pair whether what `from` has yet to read can be copied.
+pub fn fits(from: i32) -> Result<()> {
+    let [one, two] = two(Sysno::socketpair, [AF_UNIX, STREAM, 0])?;
+    let moved = move_bytes(from, two);
+    sys::close(one);
+    sys::close(two);
+    moved
+}
+
 /// Whether no more bytes will come than there are.
-fn is_at_end(fd: i32) -> bool {
+pub fn is_at_end(fd: i32) -> bool {
     const POLLRDHUP: u64 = 0x2000;
     let mut poll = fd as u32 as u64 | POLLRDHUP << 32;
     // SAFETY: one struct pollfd, a local.

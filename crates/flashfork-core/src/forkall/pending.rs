@@ -19,6 +19,12 @@ impl Pending {
     }
 }
 
+impl Sent {
+    pub fn signal(&self) -> i32 {
+        i32::from_ne_bytes(self.info[..4].try_into().unwrap_or_default())
+    }
+}
+
 /// A thread has stopped with a signal that it was about to get.
 pub fn taken(pending: &mut Pending, tid: i32) -> core::result::Result<(), Unfit> {
     let mut info = [0u8; INFO];
@@ -80,8 +86,7 @@ impl Pending {
 
     fn each(&self, tid: i32, send: impl Fn(usize, usize) -> Result<usize>) -> Result<()> {
         for sent in self.all[..self.count].iter().filter(|sent| sent.tid == tid) {
-            let signal = i32::from_ne_bytes(sent.info[..4].try_into().unwrap_or_default()) as usize;
-            match send(signal, sent.info.as_ptr() as usize) {
+            match send(sent.signal() as usize, sent.info.as_ptr() as usize) {
                 // More than the caller may have pending (`RLIMIT_SIGPENDING`), as for any other sender.
                 Ok(_) | Err(Errno::EAGAIN) => {}
                 Err(e) => return Err(e),

@@ -1,13 +1,10 @@
 //! In a clone: what it must have for itself takes the place of what its template has.
 
-use super::descriptors::duplicate_to;
 use super::frozen::{Entry, Files, Frozen, Kind};
-use super::pairs::{self, place, set_flags};
+use super::open::{duplicate_to, open_again, place, set_flags};
 use super::raw::{call, into};
-use super::sockets;
-use crate::proc::text::ProcPath;
+use super::{deleted, pairs, sockets};
 use crate::sys::{self, Result};
-use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
 /// Makes them all anew; the standard streams are the caller's already. No other descriptor of the template's, nor of
@@ -19,7 +16,8 @@ pub fn all(frozen: &Frozen, kept: i32) -> Result<()> {
         match entry.kind {
             Kind::Shared => set_close_on_exec(entry)?,
             Kind::Same | Kind::Stream => {}
-            Kind::File => file(entry)?,
+            Kind::File => place(open_again(entry)?, entry)?,
+            Kind::Deleted => deleted::renew(all, i)?,
             Kind::Event => event(entry)?,
             Kind::Epoll => made(Sysno::epoll_create1, [0, 0, 0, 0], entry)?,
             Kind::Timer => timer(entry)?,
@@ -27,7 +25,7 @@ pub fn all(frozen: &Frozen, kept: i32) -> Result<()> {
             Kind::Inotify => made(Sysno::inotify_init1, [0; 4], entry)?,
             Kind::Reads | Kind::Writes => pairs::pipe(entry, all)?,
             Kind::Pair => pairs::sockets(entry, all, i)?,
-            Kind::Outside | Kind::Closed => pairs::outside(entry)?,
+            Kind::Outside | Kind::Closed => pairs::closed(entry)?,
             Kind::Fresh => fresh(entry)?,
         }
     }
@@ -61,21 +59,6 @@ fn set_close_on_exec(entry: &Entry) -> Result<()> {
     let on = usize::from(entry.close_on_exec() != 0);
     // SAFETY: takes numbers.
     unsafe { call(Sysno::fcntl, [entry.number as usize, F_SETFD, on]) }.map(drop)
-}
-
-/// Opens a file again. Where that isn't allowed any more it is shared, as after any fork.
-fn file(entry: &Entry) -> Result<()> {
-    const ONCE: u32 = k::O_CREAT | k::O_EXCL | k::O_TRUNC | k::O_NOFOLLOW;
-    // It was made without a name in a directory, which the flags name with it.
-    const NAMELESS: u32 = 0o20_000_000;
-    let once = if entry.info.flags & NAMELESS != 0 { ONCE | NAMELESS | k::O_DIRECTORY } else { ONCE };
-    let path = ProcPath::of_this_thread().push(b"/fd/").number(entry.number);
-    let Ok(new) = sys::open(path.as_c(), entry.info.flags & !once) else { return set_close_on_exec(entry) };
-    if sys::set_file_offset(new, entry.info.position).is_err() {
-        sys::close(new);
-        return set_close_on_exec(entry);
-    }
-    place(new, entry)
 }
 
 fn event(entry: &Entry) -> Result<()> {

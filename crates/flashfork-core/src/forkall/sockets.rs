@@ -1,13 +1,13 @@
 //! Which sockets clones can have, and which of them are pairs.
 
-use super::frozen::{Entry, Kind};
-use super::pairs;
+use super::frozen::{Entry, Frozen, Kind};
 use super::raw::{call, into};
+use super::{multicast, pairs};
 use crate::sys::{self, Errno, Result};
 use syscalls::Sysno;
 
 const SOL_SOCKET: usize = 1;
-const SO_SNDBUF: usize = 7;
+pub const SO_SNDBUF: usize = 7;
 const SO_RCVBUF: usize = 8;
 pub const SO_TYPE: usize = 3;
 pub const SO_ACCEPTCONN: usize = 30;
@@ -34,10 +34,11 @@ pub fn option(fd: i32, which: usize) -> Result<i32> {
 const OPTION: usize = 16;
 const IP: usize = 0;
 const TCP: usize = 6;
+const UDP: usize = 17;
 const IPV6: usize = 41;
 
 /// Options that are a number or a short structure, by level.
-const OPTIONS: [(usize, &[usize]); 4] = [
+const OPTIONS: [(usize, &[usize]); 5] = [
     (
         SOL_SOCKET,
         &[
@@ -46,7 +47,8 @@ const OPTIONS: [(usize, &[usize]); 4] = [
         ],
     ),
     (IP, &[1, 2, 3, 6, 7, 8, 10, 11, 12, 13, 15, 18, 19, 20, 21, 22, 23, 24, 32, 33, 34, 49, 50]),
-    (TCP, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 16, 18, 23, 25, 30]),
+    (TCP, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 16, 18, 23, 25, 27, 30, 36, 37]),
+    (UDP, &[1, 100, 101, 102, 103, 104]),
     (IPV6, &[7, 16, 17, 18, 19, 23, 25, 26, 29, 33, 49, 51, 66, 67, 70, 72, 73, 76]),
 ];
 
@@ -64,6 +66,7 @@ pub fn copy_options(from: i32, to: i32, [family, kind, _]: [i32; 3]) -> Result<(
             IP => family != AF_UNIX,
             IPV6 => family == AF_INET6,
             TCP => family != AF_UNIX && kind == STREAM,
+            UDP => family != AF_UNIX && kind == DATAGRAM,
             _ => true,
         };
         for which in all.iter().copied().filter(|_| has) {
@@ -95,12 +98,37 @@ pub fn new(socket: [i32; 3]) -> Result<i32> {
     unsafe { call(Sysno::socket, [family, kind | CLOEXEC, protocol]) }.map(|fd| fd as i32)
 }
 
-/// Tries with another socket whether clones can have the options of one.
-pub fn options_can_be_copied(entry: Entry) -> Result<()> {
+/// Tries with another socket whether clones can have the options of one. `text`: room for files of /proc.
+pub fn options_can_be_copied(entry: Entry, text: &mut [u8]) -> Result<()> {
+    let [family, kind, _] = entry.socket;
+    if has_filter(entry.number) || family != AF_UNIX && kind == DATAGRAM && multicast::is_member(entry.number, text)? {
+        return Err(Errno::EOPNOTSUPP);
+    }
     let new = new(entry.socket)?;
     let copied = copy_options(entry.number, new, entry.socket);
     sys::close(new);
     copied
+}
+
+/// Whether a filter has been attached to a socket (`SO_ATTACH_FILTER`, `SO_ATTACH_BPF`).
+fn has_filter(fd: i32) -> bool {
+    const SO_GET_FILTER: usize = 26;
+    let mut instructions = 0u32;
+    // SAFETY: without room nothing but the number of instructions is told.
+    let told = unsafe { call(Sysno::getsockopt, [fd as usize, SOL_SOCKET, SO_GET_FILTER, 0, into(&mut instructions)]) };
+    // One of eBPF is not shown.
+    told == Err(Errno::EACCES) || told.is_ok() && instructions > 0
+}
+
+impl Frozen {
+    /// Whether a descriptor of a clone's is a socket that listens for all clones.
+    pub fn is_shared_listener(&self, fd: i32) -> bool {
+        let identity = sys::identity(fd);
+        let all = &self.files.all[..self.files.count];
+        let mut shared = all.iter().filter(|entry| entry.kind == Kind::Shared);
+        option(fd, SO_ACCEPTCONN).is_ok_and(|listens| listens != 0)
+            && shared.any(|entry| identity == Ok((entry.device, entry.inode)))
+    }
 }
 
 /// Whether a socket is one of `unix(7)`.
@@ -218,17 +246,24 @@ pub fn peer(inode: u64) -> Result<u64> {
 /// datagrams there must be none, not even an empty one.
 pub fn can_be_copied(fd: i32, [_, kind, _]: [i32; 3]) -> bool {
     const MSG_PEEK_DONTWAIT: usize = 2 | 0x40;
+    /// Of the kernel's own.
+    const ERESTARTSYS: i32 = 512;
     if kind != STREAM {
         // SAFETY: nothing is written.
-        let told = unsafe { call(Sysno::recvfrom, [fd as usize, 0, 0, MSG_PEEK_DONTWAIT, 0, 0]) };
+        let look = || unsafe { call(Sysno::recvfrom, [fd as usize, 0, 0, MSG_PEEK_DONTWAIT, 0, 0]) };
+        let told = match look() {
+            // What the stop has cut short is kept as an error of the socket's (recvmmsg(2)), and told once.
+            Err(e) if e.into_raw() == ERESTARTSYS => look(),
+            told => told,
+        };
         return matches!(told, Err(Errno::EAGAIN | Errno::ENOTCONN));
     }
     match pairs::waiting(fd).map(|waiting| waiting as usize) {
         Ok(0) => true,
-        Ok(waiting) if waiting <= UNREAD => pairs::is_bytes_only(fd, waiting) == Ok(true),
+        Ok(waiting) if waiting <= UNREAD => pairs::is_bytes_only(fd, waiting) == Ok(true) && pairs::fits(fd).is_ok(),
         _ => false,
     }
 }
 
 /// Most bytes that are copied from one pair of sockets to another.
-pub const UNREAD: usize = 128 * 1024;
+pub const UNREAD: usize = 512 * 1024;

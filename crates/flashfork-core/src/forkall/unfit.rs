@@ -45,6 +45,8 @@ pub enum What {
     Library,
     /// A thread in the middle of a call of the engine.
     Inside,
+    /// A call that had transferred a part, and of which clones could not do the rest.
+    Part,
     /// An object through which the kernel writes memory; the number is that of the [`crate::never_seal::Reason`].
     Writer,
     /// More descriptors than there is room for.
@@ -53,6 +55,10 @@ pub enum What {
     Lock,
     /// A descriptor of a kind that can't be made anew.
     Descriptor,
+    /// A file without a name that can't be copied.
+    Deleted,
+    /// A terminal that is no standard stream.
+    Terminal,
     /// A socket that can't be made anew.
     Socket,
     /// A socket with options that can't be set anew.
@@ -63,6 +69,8 @@ pub enum What {
     Epoll,
     /// A standard stream that isn't the one it was started with, or one more open file of it.
     Stream,
+    /// A copy of standard output and standard error, which are one open file.
+    OneOutput,
     /// A file of /proc that tells of its process.
     Process,
     /// A descriptor whose events send a signal.
@@ -88,7 +96,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 38] = [
+pub const WORDS: [(&str, &str); 42] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -110,10 +118,19 @@ pub const WORDS: [(&str, &str); 38] = [
         "only programs with glibc are cloned with threads",
     ),
     ("a thread in the middle of a call of flashfork's own", "try again"),
+    (
+        "a thread in the middle of a call that has transferred a part, and that its clones could not go on with",
+        "make it ready when it waits for nothing",
+    ),
     ("an object through which the kernel writes its memory", "make it ready earlier, or without it"),
     ("more than 4096 descriptors", "have it open fewer"),
     ("a lock on a file, which its clones would not have", "have it lock the file later"),
     ("a descriptor that clones can't have", "have it close that, or open it later"),
+    (
+        "a deleted file that clones can't have a copy of (more than 64 MB, or nowhere to put it)",
+        "have it close that, or make it later",
+    ),
+    ("a terminal opened by its name", "have it use its standard streams, or open the terminal later"),
     ("a socket that clones can't have", "have it close that, or open it later"),
     ("a socket with options that clones can't be given", "have it set those later"),
     (
@@ -127,6 +144,10 @@ pub const WORDS: [(&str, &str); 38] = [
     (
         "something else in the place of a standard stream, or a standard stream opened again",
         "have it leave its standard streams as they are until it is ready",
+    ),
+    (
+        "a copy of its standard output and errors, which are one file or socket: those of clones may be two",
+        "warm it with two, or on a terminal or pipe (2>&1 | cat)",
     ),
     ("a file of /proc that tells of its process, which its clones are not", "have it close that"),
     ("a descriptor that sends it signals (F_SETOWN, F_SETSIG, O_ASYNC)", "have it ask for them later"),

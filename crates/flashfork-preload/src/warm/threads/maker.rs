@@ -1,6 +1,7 @@
 //! The maker: waits for its keeper's orders, in the program's memory.
 
 use super::caller::Caller;
+use super::listeners;
 use super::socket::{Heard, close_all, hear, is_answered, say};
 use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java};
 use crate::atfork;
@@ -206,6 +207,7 @@ fn in_clone(
     number::give(frozen.asking(), told);
     // SAFETY: no other thread of the clone runs yet.
     unsafe { *CLONE.get() = Some(caller.given) };
+    listeners::share(frozen);
     IN_CLONE.store(1, SeqCst);
     errno.put_back();
     if let Err(e) = frozen.become_main(gate) {

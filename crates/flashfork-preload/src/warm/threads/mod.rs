@@ -5,6 +5,7 @@
 mod caller;
 mod first;
 mod java;
+mod listeners;
 mod maker;
 mod socket;
 
