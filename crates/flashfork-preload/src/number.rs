@@ -1,8 +1,21 @@
 //! `getpid(2)`, in clones that have their template's number: to libraries that notice a new process by its number it
 //! gives another, so that they make their secrets anew.
 
-use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::Relaxed};
+use crate::forks::next;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicUsize, Ordering::Relaxed};
 use flashfork_core::forkall::Code;
+
+static GETPID: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Looked up when the shim is loaded: a signal handler must not ask the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = init;
+
+extern "C" fn init() {
+    next(&GETPID, c"getpid");
+}
 
 /// Where the code of these libraries is: begin and end of each.
 static CODE: [[AtomicUsize; 2]; Code::MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; Code::MOST];
@@ -30,7 +43,15 @@ pub extern "C" fn getpid() -> i32 {
 }
 
 extern "C" fn answer(caller: usize) -> i32 {
-    let (pid, given) = (own(), GIVEN.load(Relaxed));
+    let found = next(&GETPID, c"getpid");
+    let pid = if found.is_null() {
+        own()
+    } else {
+        // SAFETY: libc's function of this name has this type. The call is libc's own, as a program expects that lets
+        // no other through (`PR_SET_SYSCALL_USER_DISPATCH`).
+        unsafe { core::mem::transmute::<*mut c_void, extern "C" fn() -> i32>(found)() }
+    };
+    let given = GIVEN.load(Relaxed);
     let is_theirs = || CODE.iter().any(|[begin, end]| (begin.load(Relaxed)..end.load(Relaxed)).contains(&caller));
     // What the clone forks has a number of its own.
     if given != 0 && pid == CLONE.load(Relaxed) && is_theirs() { given } else { pid }

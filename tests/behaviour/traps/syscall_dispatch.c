@@ -41,7 +41,9 @@ static void dispatched(char *p)
     allowed = 1; /* SYSCALL_DISPATCH_FILTER_BLOCK */
     int discarded = madvise(p + PAGE, PAGE, MADV_DONTNEED);
     char *grown = mremap(p, 4 * MB, 20 * MB, MREMAP_MAYMOVE);
+    pid_t own = getpid();
     allowed = 0;
+    CHECK(own > 0);
     CHECK(discarded == 0 && grown != MAP_FAILED && zeros(grown + PAGE, PAGE) && zeros(grown + 4 * MB, 16 * MB));
     CHECK(intact(grown, PAGE, 1));
 }
