@@ -256,8 +256,13 @@ impl Warming<'_> {
         message::send(line.as_fd(), &Order::Freeze.encode(), &users).map_err(gone)?;
         let (mut bytes, mut listeners) = ([0; Word::LEN], Vec::new());
         let word = loop {
-            let mut ready = [PollFd::new(&line, PollFlags::IN)];
-            let _ = poll(&mut ready, None);
+            let mut all = vec![PollFd::new(&line, PollFlags::IN)];
+            all.extend(self.relays.iter().map(|relay| PollFd::from_borrowed_fd(relay.as_fd(), PollFlags::IN)));
+            let _ = poll(&mut all, None);
+            // Until it is stopped it prints on, and whoever waits for room would hold up those who are waited for.
+            if all[1..].iter().any(|fd| !fd.revents().is_empty()) {
+                self.printed();
+            }
             let received = message::receive(line.as_fd(), &mut bytes).map_err(gone)?;
             let Some(Received { len, descriptors, .. }) = received else { continue };
             match Word::decode(&bytes[..len]) {
