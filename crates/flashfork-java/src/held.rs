@@ -40,31 +40,31 @@ pub fn hold(java: &Java, tool: &Tool, virtual_threads: bool) -> Result<(Held, Ge
     if virtual_threads {
         tool.suspend_virtual()?;
     }
+    // As long as some are busy, those of the classes that were there at first.
+    let mut look: Option<Look> = None;
     let mut turn = 0;
     loop {
         turn += 1;
         held.suspend_new(java, tool)?;
-        let classes = Classes::loaded(tool)?;
-        let look = Look {
-            java,
-            tool,
-            with_state: generators::methods(tool, &classes)?,
-            without: methods_that_switch(tool, &classes),
-            probe: generators::probe(java, &classes)?,
-        };
-        let busy = look.busy(held.own.iter().chain(&held.others));
+        let mut busy = look.as_ref().map_or_else(Vec::new, |look| look.busy(held.all()));
         if busy.is_empty() {
-            let generators = Generators::find(java, tool, &classes)?;
-            classes.forget(java);
-            if look.busy(generators.virtual_threads().iter()).is_empty() {
-                return Ok((held, generators));
+            let classes = Classes::loaded(tool)?;
+            let new = look.insert(Look::with(java, tool, &classes)?);
+            busy = new.busy(held.all());
+            if busy.is_empty() {
+                let generators = Generators::find(java, tool, &classes)?;
+                if new.busy(generators.virtual_threads().iter()).is_empty() {
+                    classes.forget(java);
+                    return Ok((held, generators));
+                }
             }
-            // What carries them has to run, too.
+            classes.forget(java);
+        }
+        // They may wait for others; and what carries virtual threads has to run, too.
+        if busy.is_empty() || turn % TURNS_FOR_ALL == 0 {
             held.run_for_a_turn(tool)?;
         } else {
-            classes.forget(java);
-            // They may wait for others.
-            if turn % TURNS_FOR_ALL == 0 { held.run_for_a_turn(tool)? } else { held.run_some_for_a_turn(tool, &busy)? }
+            held.run_some_for_a_turn(tool, &busy)?;
         }
         if turn > TURNS && Instant::now() > deadline {
             let innermost = busy.first().and_then(|thread| tool.stack(*thread).first().copied());
@@ -84,11 +84,16 @@ struct Look<'a> {
     probe: jfieldID,
 }
 
-impl Look<'_> {
+impl<'a> Look<'a> {
+    fn with(java: &'a Java, tool: &'a Tool, classes: &Classes) -> Result<Look<'a>, String> {
+        let (with_state, without) = (generators::methods(tool, classes)?, methods_that_switch(tool, classes));
+        Ok(Look { java, tool, with_state, without, probe: generators::probe(java, classes)? })
+    }
+
     /// Those in the middle of a generator's methods; and of those that have drawn from a `ThreadLocalRandom` the ones
     /// at such an instruction. There compiled code may keep its state in a register, for it doesn't count on others'
     /// writing to it. Where loops and methods end, and methods are entered, it reads it anew.
-    fn busy<'a>(&self, threads: impl Iterator<Item = &'a Thread>) -> Vec<Thread> {
+    fn busy<'t>(&self, threads: impl Iterator<Item = &'t Thread>) -> Vec<Thread> {
         let is_busy = |thread: &Thread| {
             let stack = self.tool.stack(*thread);
             let innermost = stack.first().filter(|frame| !self.without.contains(&frame.method));
@@ -113,6 +118,10 @@ fn methods_that_switch(tool: &Tool, classes: &Classes) -> HashSet<jmethodID> {
 }
 
 impl Held {
+    fn all(&self) -> impl Iterator<Item = &Thread> {
+        self.own.iter().chain(&self.others)
+    }
+
     /// Suspends threads until there is none that isn't.
     fn suspend_new(&mut self, java: &Java, tool: &Tool) -> Result<(), String> {
         let this = tool.current_thread()?;
