@@ -12,7 +12,7 @@ export CARGO
 # What only the benchmarks need.
 BENCH_PACKAGES := afl++ bzip2 emacs-nox hyperfine linux-perf perl python3 python3-numpy python3-pandas redis-server ruby sqlite3 stress-ng
 
-.PHONY: all build demo check test test-core test-command test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
+.PHONY: all build demo check test test-core test-command test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
 
 all: build
 
@@ -31,11 +31,11 @@ demo: build
 check:
 	@scripts/test check
 
-test-core test-command test-vm test-kernel:
+test-core test-command test-runtimes test-vm test-kernel:
 	@scripts/test $(@:test-%=%)
 
 test:
-	@scripts/test check core command vm kernel
+	@scripts/test check core command runtimes vm kernel
 
 # Everything, the long runs too: many hours. What each lane came to is kept in tests/RESULTS.md, for a commit; for one of them alone:
 # scripts/test --record tests/RESULTS.md core-long
