@@ -411,6 +411,62 @@ fn ruby_tells_of_errors_as_ever() {
     same(&place, RUBY, &["data.rb"]);
 }
 
+#[test]
+fn ruby_reads_on_behind_a_program_and_finds_its_end_as_the_parser_does() {
+    let place = Place::new();
+    place.warm(&[RUBY, "-e", "nil"]);
+    for program in [
+        "puts 1; puts $stdin.read\n__END__\nrest\n",
+        "p DATA.lineno, DATA.gets, DATA.read, $stdin.read\n__END__\nrest\nmore\n",
+        "puts <<__END__\nhere\n__END__\np defined?(DATA), $stdin.read\n",
+        "puts <<__END__\nhere\n__END__\n",
+        "=begin\n__END__\n=end\np defined?(DATA), DATA.read\n__END__\nrest\n",
+        "p '\n__END__\n', defined?(DATA)\n",
+        "# encoding: iso-8859-1\np __ENCODING__, DATA.read\n__END__\né\n",
+        "\u{feff}p __LINE__, DATA.read\n__END__\nrest",
+        "DATA.nothing\n__END__\n",
+        "p 1 # no line ends here",
+    ] {
+        std::fs::write(place.path().join("program"), program).unwrap();
+        same(&place, RUBY, &["program"]);
+        for streams in ["<program", "</dev/null"] {
+            same_with(&place, RUBY, streams, &[]);
+            same_with(&place, RUBY, streams, &["program", "a"]);
+        }
+        let piped = |interpreter: &str| {
+            let mut sh = std::process::Command::new("sh");
+            sh.args(["-c", &format!("cat program | {interpreter} - a")]).current_dir(place.path());
+            let output = sh.env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
+            (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
+        };
+        assert_eq!(piped(&format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"))), piped(RUBY), "{program}");
+    }
+}
+
+#[test]
+fn ruby_does_what_the_first_line_of_a_script_asks_for() {
+    let place = Place::new();
+    place.warm(&[RUBY, "-e", "nil"]);
+    let script = place.path().join("first.rb");
+    for line in ["", " -w", " -W", " -W0", " -W1", " -W2", "\r"] {
+        let text =
+            format!("#!/usr/bin/ruby{line}\nunused = 1; p $VERBOSE, Warning[:deprecated], __LINE__; warn 'told'\n");
+        std::fs::write(&script, text).unwrap();
+        same(&place, RUBY, &["first.rb"]);
+    }
+    for line in ["#!/usr/bin/ruby -n", "#!/usr/bin/ruby -w -s", "#!/bin/sh"] {
+        std::fs::write(&script, format!("{line}\nputs 1\n")).unwrap();
+        let refused = place.flashfork(&["clone", "t", "first.rb"]).current_dir(place.path()).output().unwrap();
+        let told = (refused.status.code(), stdout(&refused), stderr(&refused).lines().count());
+        assert_eq!(told, (Some(2), "", 1), "{}", stderr(&refused));
+    }
+    for arguments in
+        [&["-e", "p 1", "-e", "p 2; raise 'x'"][..], &["-e", "p ARGV", "--", "-x"], &["-e", "p ARGV", "-", "a"]]
+    {
+        same(&place, RUBY, arguments);
+    }
+}
+
 /// As under `nohup`, or in the background of a script. Ruby handles these signals from its start on.
 #[test]
 fn signals_that_the_caller_ignores_are_seen_as_in_ruby_itself() {

@@ -84,7 +84,7 @@ impl Api {
     /// The filter: appends the next line to a scalar, or up to `most` bytes if that is not 0. Positive for some, 0 at
     /// the end, negative for an error.
     unsafe fn read(&self, index: c_int, scalar: Pointer, most: c_int) -> Option<c_int> {
-        // SAFETY: perl calls its filters in its one thread; the lines stay where they are. The scalar is perl's.
+        // SAFETY: perl calls its filters in its one thread; the lines stay where they are, the rest is perl's.
         unsafe {
             let first = FIRST.get();
             if first.len > 0 {

@@ -42,44 +42,95 @@ lambda do
   $VERBOSE = verbose
   srand
   STDOUT.sync = true if STDOUT.tty?
-  name = words.shift || "-"
+  pieces = []
   ruby = File.read("/proc/self/cmdline")[/\A[^\0]*/]
   refuse = lambda do |text, status = 1|
     STDERR.puts text
     exit! status
   end
+  while words.first&.match?(/\A-./m)
+    option = words.shift
+    break if option == "--"
+    option == "-e" or
+      refuse.("flashfork: #{option}: a clone of Ruby takes a script, -e CODE or -; options are the template's", 2)
+    words.empty? and refuse.("#{ruby}: no code specified for -e (RuntimeError)")
+    pieces << words.shift
+  end
+  name = pieces.empty? ? words.shift || "-" : "-e"
   boot = __FILE__
+  sequence = RubyVM::InstructionSequence
   # Messages that show the line of an error in -e would look for it in what ruby was started with.
   keep = RubyVM.respond_to?(:keep_script_lines) && [RubyVM.keep_script_lines]
+  # Options of a #! line, as load_file_internal in ruby.c finds them.
+  first_line = lambda do |line|
+    STDERR.puts "#{ruby}: warning: shebang line ending with \\r may cause problems" if line.end_with?("\r\n")
+    line.include?("ruby") or
+      refuse.("flashfork: #{name}: its first line names another program: run that, or ruby itself (-x)", 2)
+    line[/ruby.*?( -.*)/m, 1]&.split&.each do |option|
+      case option
+      when "-w", "-W", "-W2" then Warning[:deprecated] = $VERBOSE = true
+      when "-W1" then $VERBOSE = false
+      when "-W0" then $VERBOSE = nil
+      else refuse.("flashfork: #{name}: its first line has the option #{option}: run ruby itself", 2)
+      end
+    end
+  end
+  # A program that can be read once, up to its __END__, behind which it goes on as DATA. The parser says where that is.
+  read = lambda do |io, encoding|
+    keep or refuse.("flashfork: #{name}: Ruby before 3.1 can't be given a program with __END__ or from a stream", 2)
+    before, RubyVM.keep_script_lines = RubyVM.keep_script_lines, true
+    verbose, $VERBOSE = $VERBOSE, nil
+    encodings = [Encoding.default_external, Encoding.default_internal]
+    io.set_encoding(encoding, "-")
+    lines = sequence.compile(io, name, nil).script_lines
+    comments = lines.first(2).take_while { |line| line.start_with?("#") }
+    encodings = sequence.compile("#{comments.join}\n__ENCODING__".force_encoding(encoding)).eval if name != "-"
+    io.set_encoding(*encodings)
+    # The last line may be that of a here-document, too: then what follows it counts.
+    if lines.last&.match?(/\A__END__\r?\n?\z/)
+      begin
+        sequence.compile("#{lines.join.chomp}\n1 1\n")
+        Object.const_set(:DATA, io)
+      rescue SyntaxError
+      end
+    end
+    lines.join
+  ensure
+    $VERBOSE = verbose
+    RubyVM.keep_script_lines = before
+  end
   begin
     RubyVM.keep_script_lines = true if keep && name == "-e"
     case name
-    when "-"
-      code = RubyVM::InstructionSequence.compile($stdin.read, "-", nil)
     when "-e"
-      words.empty? and refuse.("#{ruby}: no code specified for -e (RuntimeError)")
-      code = RubyVM::InstructionSequence.compile(words.shift, "-e", nil)
-    when /\A-/
-      refuse.("flashfork: #{name}: a clone of Ruby takes a script, -e CODE or -; options are the template's", 2)
+      code = sequence.compile(pieces.join("\n"), "-e", nil)
     else
       begin
-        raise Errno::EISDIR if File.directory?(name)
-        text = File.binread(name)
+        raise Errno::EISDIR if name != "-" && File.directory?(name)
+        file = name == "-" ? STDIN : File.open(name)
       rescue SystemCallError => e
         refuse.("#{ruby}: #{e.class.new.message} -- #{name} (LoadError)")
       end
-      # What is no file, as a pipe, can be read once.
-      file = File.file?(name)
-      code = if file
-        RubyVM::InstructionSequence.compile_file(name)
+      regular = name != "-" && File.file?(name)
+      if regular
+        text = file.binmode.read
+        first_line.(text[/.*\n?/]) if text.start_with?("#!")
+        code = sequence.compile_file(name)
+        read.(File.open(name), "UTF-8") if text.match?(/^__END__\r?$/)
       else
-        RubyVM::InstructionSequence.compile(text.force_encoding("UTF-8"), name, nil)
-      end
-      if file && (line = text =~ /^__END__\r?\n/)
-        data = File.open(name)
-        data.seek(line + Regexp.last_match[0].bytesize)
-        data.lineno = text.byteslice(0, data.pos).count("\n")
-        Object.const_set(:DATA, data)
+        file.set_encoding("BINARY")
+        first = file.getbyte
+        if first == 35
+          second = file.getbyte
+          if second == 33 && (line = file.gets)
+            first_line.("#!#{line}")
+            file.ungetbyte("!\n")
+          elsif second
+            file.ungetbyte(second)
+          end
+        end
+        file.ungetbyte(first) if first
+        code = sequence.compile(read.(file, name == "-" ? Encoding.find("locale") : "UTF-8"), name, nil)
       end
     end
   rescue SyntaxError => e
