@@ -147,5 +147,29 @@ int main(void) {
 "#,
     );
     let refused = program.try_warm(&[]);
-    assert!(stderr(&refused).contains("a call that has transferred a part"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("a thread in the middle of a call that its clones could not go on with (program"),
+        "{}",
+        stderr(&refused)
+    );
+}
+
+/// The queue of who listens is full: nobody answers.
+#[test]
+fn a_thread_that_waits_to_be_connected_is_refused() {
+    let program = Program::new(
+        r#"
+static volatile int tid; static int waits; static struct sockaddr_in a = {AF_INET, 0, {0}};
+static void *connects(void *x) { tid = gettid(); connect(waits, (void *)&a, sizeof a); return 0; }
+int main(void) {
+    int l = socket(AF_INET, SOCK_STREAM, 0), first = socket(AF_INET, SOCK_STREAM, 0); socklen_t n = sizeof a; a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    bind(l, (void *)&a, n); listen(l, 0); getsockname(l, (void *)&a, &n); connect(first, (void *)&a, n); waits = socket(AF_INET, SOCK_STREAM, 0);
+    pthread_t t; pthread_create(&t, 0, connects, 0); while (!tid) usleep(1000);
+    until_asleep(tid);
+    READY; return 0;
+}
+"#,
+    );
+    let refused = program.try_warm(&[]);
+    assert!(stderr(&refused).contains("a call that its clones could not go on with"), "{}", stderr(&refused));
 }

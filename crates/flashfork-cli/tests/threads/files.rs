@@ -81,8 +81,8 @@ fn directories_are_under_the_clones_own_mounts() {
     Program::new(
         r#"
 static void *other(void *x) { for (;;) pause(); }
-int main(void) {
-    char n[] = "/tmp/ff-dir-XXXXXX"; mkdtemp(n); int d = open(n, O_RDONLY | O_DIRECTORY), p = open(n, O_PATH); char f[100], g[100]; sprintf(f, "%s/a", n); sprintf(g, "%s/l", n); close(open(f, O_CREAT | O_WRONLY, 0600)); symlink("x", g); int l = open(g, O_PATH | O_NOFOLLOW);
+int main(int argc, char **argv) {
+    char n[200], f[300], g[300]; sprintf(n, "%s-XXXXXX", argv[0]); mkdtemp(n); int d = open(n, O_RDONLY | O_DIRECTORY), p = open(n, O_PATH); sprintf(f, "%s/a", n); sprintf(g, "%s/l", n); close(open(f, O_CREAT | O_WRONLY, 0600)); symlink("x", g); int l = open(g, O_PATH | O_NOFOLLOW);
     pthread_t th; pthread_create(&th, 0, other, 0);
     READY;
     sprintf(g, "%s/b%d", n, getpid()); sprintf(f, "%s/a%d", n, getpid()); close(open(f, O_CREAT | O_WRONLY, 0600)); char *a = strrchr(f, '/') + 1;
@@ -101,8 +101,8 @@ fn a_file_is_opened_again_and_not_made_again() {
     Program::new(
         r#"
 static void *other(void *x) { for (;;) pause(); }
-int main(void) {
-    char n[] = "/tmp/ff-XXXXXX", m[] = "/tmp/ff-XXXXXX", hidden[100], b[64]; close(mkstemp(n)); int old = mkstemp(m); write(old, "new file", 8);
+int main(int argc, char **argv) {
+    char n[200], m[200], hidden[300], b[64]; sprintf(n, "%s-XXXXXX", argv[0]); strcpy(m, n); close(mkstemp(n)); int old = mkstemp(m); write(old, "new file", 8);
     int t = open(n, O_RDWR | O_CREAT | O_TRUNC, 0600), a = open(n, O_WRONLY | O_APPEND | O_CREAT, 0600); sprintf(hidden, "%s.old", n); link(n, hidden);
     write(t, "the old one", 11); write(a, ", appended", 10); rename(m, n);
     int null = open("/dev/null", O_RDWR | O_NONBLOCK), random = open("/dev/urandom", O_RDONLY);

@@ -114,10 +114,17 @@ unsafe extern "C" fn trampoline() {
 fn rest(thread: &Thread, files: &Files) -> Result<Option<Again>> {
     let r = &thread.registers;
     let (number, done) = (r[register::ORIG_RAX], r[register::RAX]);
-    let Some(number) = Sysno::new(number).filter(|_| done as isize > 0) else { return Ok(None) };
+    let Some(number) = Sysno::new(number) else { return Ok(None) };
     let arguments = ARGUMENTS.map(|register| r[register]);
     let [a, b, c, d, e, f] = arguments;
     let part = Part { files, done };
+    if number == Sysno::connect && frame::is_interrupted(done) && part.is_connection(a) {
+        // It may be made by now, and is at its end in clones.
+        return Err(Errno::EAGAIN);
+    }
+    if done as isize <= 0 {
+        return Ok(None);
+    }
     let is_less_than = |all: usize| done < all.min(MOST);
     match number {
         Sysno::write if is_less_than(c) => Ok(match part.sends(a, 0) {
@@ -178,6 +185,10 @@ impl Part<'_> {
         let all = &self.files.all[..self.files.count];
         let entry = all.iter().find(|entry| entry.number == fd as i32)?;
         if entry.kind == Kind::Same { all.get(entry.other) } else { Some(entry) }
+    }
+
+    fn is_connection(&self, fd: usize) -> bool {
+        self.entry(fd).is_some_and(|entry| entry.kind == Kind::Outside)
     }
 
     fn is_file(&self, fd: usize) -> bool {

@@ -45,7 +45,7 @@ pub enum What {
     Library,
     /// A thread in the middle of a call of the engine.
     Inside,
-    /// A call that had transferred a part, and of which clones could not do the rest.
+    /// A call of which clones could not do the rest.
     Part,
     /// An object through which the kernel writes memory; the number is that of the [`crate::never_seal::Reason`].
     Writer,
@@ -119,8 +119,8 @@ pub const WORDS: [(&str, &str); 42] = [
     ),
     ("a thread in the middle of a call of flashfork's own", "try again"),
     (
-        "a thread in the middle of a call that has transferred a part, and that its clones could not go on with",
-        "make it ready when it waits for nothing",
+        "a thread in the middle of a call that its clones could not go on with",
+        "make it ready when that is over, or before it",
     ),
     ("an object through which the kernel writes its memory", "make it ready earlier, or without it"),
     ("more than 4096 descriptors", "have it open fewer"),
