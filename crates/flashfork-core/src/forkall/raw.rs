@@ -16,6 +16,13 @@ pub unsafe fn call<const N: usize>(number: Sysno, arguments: [usize; N]) -> Resu
     unsafe { sys::call(number, all) }
 }
 
+/// Where code begins that is executed with the number of a call in `eax`: behind `mov eax, NUMBER` (5 bytes), by which
+/// whoever looks through this code for calls ([`crate::code`], in another copy of the engine) can tell what it does. No
+/// instruction has this address, or code would seem to be entered there with any number at all.
+pub fn behind_number(code: usize) -> usize {
+    code + core::hint::black_box(5)
+}
+
 /// Address of a value that the kernel reads or writes.
 pub fn at<T>(value: &T) -> usize {
     core::ptr::from_ref(value) as usize

@@ -8,7 +8,7 @@ use super::descriptors::{FIFO, FILE, identity, is_source};
 use super::frame::{self, register};
 use super::frozen::{Entry, Files, Frozen, Kind, NONE, Rest, Thread};
 use super::pairs::{is_at_end, waiting};
-use super::raw::{call, into};
+use super::raw::{behind_number, call, into};
 use super::sockets;
 use super::unfit::{Unfit, What};
 use crate::scratch;
@@ -77,7 +77,7 @@ fn enter_again(thread: &mut Thread, (number, arguments): Again) {
     let others = [
         (register::RAX, number as usize),
         (register::RBX, (&raw const thread.rest) as usize),
-        (register::RIP, trampoline as *const () as usize),
+        (register::RIP, behind_number(trampoline as *const () as usize)),
     ];
     for (register, value) in ARGUMENTS.into_iter().zip(arguments).chain(others) {
         // SAFETY: the thread's own frame, which was written (`look::threads`).
@@ -86,10 +86,11 @@ fn enter_again(thread: &mut Thread, (number, arguments): Again) {
 }
 
 /// Does the rest of a call, with the stack of the thread and nothing of it changed: rbx is the address of a [`Rest`].
-/// The kernel may begin it again, at the first instruction, as it does with any other call.
+/// The kernel may begin it again, as it does with any other call. It begins [`behind_number`], with one of its own.
 #[unsafe(naked)]
 unsafe extern "C" fn trampoline() {
     core::arch::naked_asm!(
+        "mov eax, 1",
         "syscall",
         "test rax, rax",
         "js 2f",

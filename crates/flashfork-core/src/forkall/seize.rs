@@ -7,7 +7,7 @@
 
 use super::inject::inject_at;
 use super::maker::begin;
-use super::raw::{call, into};
+use super::raw::{behind_number, call, into};
 use super::unfit::{Unfit, What};
 use crate::sys::{self, Errno, Result};
 use crate::threads::status::{self, Condition};
@@ -48,7 +48,7 @@ const MARK: u64 = u64::from_ne_bytes(*b"trampoln");
 
 impl Trampoline {
     pub(super) fn new(stack: usize, answers: usize) -> Trampoline {
-        Trampoline { mark: MARK, instruction: bounce as *const () as usize, stack, answers }
+        Trampoline { mark: MARK, instruction: behind_number(bounce as *const () as usize), stack, answers }
     }
 
     /// Of a thread that is stopped.
@@ -63,11 +63,12 @@ impl Trampoline {
     }
 }
 
-/// Executed by the main thread for each call that it is made to make, and left there; and by what it makes, whose stack
+/// Begins [`behind_number`]. Executed by the main thread for each call that it is made to make, and left there; and by what it makes, whose stack
 /// holds the address of [`super::Frozen`].
 #[unsafe(naked)]
 unsafe extern "C" fn bounce() -> ! {
     core::arch::naked_asm!(
+        "mov eax, 39",
         "syscall",
         "test rax, rax",
         "jnz 2f",
