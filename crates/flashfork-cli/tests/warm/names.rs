@@ -11,7 +11,7 @@ fn bash_completes_names_and_options() {
     let directory = std::path::Path::new(command.get_program()).parent().unwrap().display().to_string();
     let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
     for (words, offered) in [
-        (&["clone", ""][..], "t --help --version "),
+        (&["clone", ""][..], "t --listen --help --version "),
         (&["rm", "t"], "t "),
         (&["warm", "--max"], "--max-clones "),
         (&["run", "--engine", "s"], "seal "),
