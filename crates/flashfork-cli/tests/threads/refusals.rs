@@ -4,7 +4,7 @@ use crate::place::{line, until};
 use crate::programs::Program;
 
 /// Programs that have one thing, and what is said of it.
-const REFUSED: [(&str, &str); 17] = [
+const REFUSED: [(&str, &str); 19] = [
     ("if (!fork()) { for (;;) pause(); }", "a child process, which its clones would not have"),
     (r#"int fd = open("/tmp", O_RDONLY); flock(fd, LOCK_EX);"#, "a lock on a file"),
     (r#"int fd = inotify_init(); inotify_add_watch(fd, "/tmp", IN_CREATE);"#, "watches of inotify"),
@@ -36,6 +36,14 @@ const REFUSED: [(&str, &str); 17] = [
     ("prctl(PR_SET_CHILD_SUBREAPER, 1);", "an attribute that its clones would not have (PR_SET_CHILD_SUBREAPER"),
     ("syscall(SYS_ioprio_set, 1, 0, 3 << 13);", "an attribute that its clones would not have (ioprio"),
     ("personality(ADDR_NO_RANDOMIZE);", "an attribute that its clones would not have (personality"),
+    (
+        "pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE); pthread_mutex_t *m = malloc(sizeof *m); pthread_mutex_init(m, &how); pthread_mutex_lock(m);",
+        "a mutex that its main thread holds",
+    ),
+    (
+        "static pthread_mutex_t m = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP; pthread_mutex_lock(&m);",
+        "a mutex that its main thread holds",
+    ),
     ("prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);", "credentials or capabilities that its clones would not have"),
 ];
 

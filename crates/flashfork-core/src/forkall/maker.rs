@@ -3,7 +3,9 @@
 use super::frozen::{Frozen, STACK};
 use super::seize::Trampoline;
 use super::unfit::Unfit;
-use super::{alike, attributes, descriptors, generators, look, memory, pairs, pending, rest, settings, stop, timers};
+use super::{
+    alike, attributes, descriptors, generators, held, look, memory, pairs, pending, rest, settings, stop, timers,
+};
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
 use crate::proc::vma;
@@ -110,6 +112,7 @@ impl Frozen {
             *next = thread.next;
         }
         memory::look(self)?;
+        held::check(self)?;
         generators::look(self, in_child)?;
         settings::look(self)?;
         self.leave()?;

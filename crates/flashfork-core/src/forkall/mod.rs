@@ -24,6 +24,7 @@ mod fdinfo;
 mod frame;
 mod frozen;
 mod generators;
+mod held;
 mod inject;
 mod leave;
 mod listening;

@@ -91,12 +91,14 @@ pub enum What {
     Java,
     /// A library whose generator of random numbers would go on alike in all clones.
     Generator,
+    /// A mutex that its main thread holds, and only this could unlock.
+    Mutex,
     /// A system call failed; the number is its error.
     System,
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 42] = [
+pub const WORDS: [(&str, &str); 43] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -170,6 +172,10 @@ pub const WORDS: [(&str, &str); 42] = [
     (
         "a library whose random numbers, keys among them, would be the same in all clones",
         "make it ready before it loads that",
+    ),
+    (
+        "a mutex that its main thread holds and that clones could not unlock (recursive, error-checking, robust or with priority inheritance)",
+        "make it ready while its main thread waits for something, or try again",
     ),
     ("something that can't be looked at", "the kernel refuses it"),
 ];
