@@ -63,8 +63,8 @@ impl Trampoline {
     }
 }
 
-/// Begins [`behind_number`]. Executed by the main thread for each call that it is made to make, and left there; and by what it makes, whose stack
-/// holds the address of [`super::Frozen`].
+/// Begins [`behind_number`]. Executed by the main thread for each call that it is made to make, and left there; and by
+/// what it makes, whose stack holds the address of [`super::Frozen`].
 #[unsafe(naked)]
 unsafe extern "C" fn bounce() -> ! {
     core::arch::naked_asm!(
