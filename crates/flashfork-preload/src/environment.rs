@@ -7,7 +7,9 @@ use flashfork_core::environment::{ENGINE, STATS, THREADS, TRUST};
 use flashfork_core::fork::{Engine, configure};
 use flashfork_core::odf::Unavailable;
 use flashfork_core::stats::{self, Stats};
+use flashfork_core::system_call;
 use flashfork_core::threads::{self, Threads};
+use syscalls::Sysno;
 
 /// The descriptors on which an AFL fork server talks (AFL++ config.h, `FORKSRV_FD`).
 const FORK_SERVER: [i32; 2] = [198, 199];
@@ -47,8 +49,12 @@ extern "C" fn init() {
         trust(files.to_bytes());
     }
     // Under a fork server the program is warm when it first forks, and nothing else will happen in the parent.
-    // SAFETY: F_GETFD takes no pointer.
-    let at_once = FORK_SERVER.iter().all(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);
+    let is_open = |fd: &i32| {
+        let arguments = [*fd as usize, libc::F_GETFD as usize, 0, 0, 0, 0];
+        // SAFETY: F_GETFD takes no pointer. Not by libc: errno is 0 when a program starts (C11, 7.5).
+        unsafe { system_call(Sysno::fcntl, arguments) }.is_ok()
+    };
+    let at_once = FORK_SERVER.iter().all(is_open);
     // What a process asks of the kernel ends with exec: each program asks anew.
     if let Err(why) = configure(engine, at_once) {
         complain(match why {
