@@ -2,8 +2,7 @@
 //! other files.
 
 use super::fdinfo::{Info, Item};
-use super::generators::{Code, Handlers};
-use super::seize::Trampoline;
+use super::trampoline::Trampoline;
 use crate::range::Range;
 
 /// Bytes of the maker's stack.
@@ -50,6 +49,33 @@ pub struct Frozen {
     pub(super) monotonic: u64,
     pub(super) boottime: u64,
     pub(super) run: Option<fn(&'static mut Frozen) -> !>,
+}
+
+/// Handlers to be called in each clone.
+pub struct Handlers {
+    pub all: [usize; Handlers::MOST],
+    pub count: usize,
+}
+
+impl Handlers {
+    /// Most copies of a library.
+    pub const MOST: usize = 4;
+}
+
+/// Where the code of libraries is that ask for the process's number.
+pub struct Code {
+    pub(super) all: [Range; Code::MOST],
+    pub(super) count: usize,
+}
+
+impl Code {
+    /// Most of them.
+    pub const MOST: usize = 8;
+
+    /// Each of them.
+    pub fn ranges(&self) -> &[Range] {
+        &self.all[..self.count]
+    }
 }
 
 /// Bytes of a set of CPUs, for as many as there may be (`CONFIG_NR_CPUS` of distributions).

@@ -8,10 +8,9 @@
 //! Clones of Ruby have their template's number, because Ruby compares. Those libraries that ask are told another there,
 //! by the shim's `getpid`, which knows them by their [`Code`].
 
-use super::frozen::Frozen;
+use super::frozen::{Code, Frozen, Handlers};
 use super::unfit::{NAME, Unfit, What};
 use crate::proc::vma;
-use crate::range::Range;
 use crate::sys::PROT_EXEC;
 
 /// How names of libraries begin: of those whose handler is called, and of those that can't be renewed.
@@ -19,31 +18,6 @@ const CALLED: &[u8] = b"libgnutls.so";
 /// Those that ask for the process's number.
 const ASKING: [&[u8]; 2] = [b"libcrypto.so", b"libgcrypt.so"];
 const REFUSED: [&[u8]; 2] = [b"libsoftokn3.so", b"libfreeblpriv3.so"];
-
-/// Most copies of a library.
-pub const MOST: usize = 4;
-
-/// Handlers to be called in each clone.
-pub struct Handlers {
-    all: [usize; MOST],
-    count: usize,
-}
-
-/// Where the code of libraries is that ask for the process's number.
-pub struct Code {
-    all: [Range; Code::MOST],
-    count: usize,
-}
-
-impl Code {
-    /// Most of them.
-    pub const MOST: usize = 8;
-
-    /// Each of them.
-    pub fn ranges(&self) -> &[Range] {
-        &self.all[..self.count]
-    }
-}
 
 impl Frozen {
     /// Where the code of libraries is that ask for the process's number to notice a new process.

@@ -1,7 +1,8 @@
 //! The process that makes the clones, and what it keeps.
 
 use super::frozen::{Frozen, STACK};
-use super::seize::Trampoline;
+use super::raw::behind_number;
+use super::trampoline::Trampoline;
 use super::unfit::Unfit;
 use super::{
     alike, attributes, descriptors, generators, held, look, memory, pairs, pending, rest, settings, stop, timers,
@@ -30,12 +31,34 @@ pub fn prepare(run: fn(&'static mut Frozen) -> !) -> Result<usize> {
     // For the trampoline, which takes it from there.
     let (word, stack) = (STACK - size_of::<usize>(), (&raw mut frozen.stack) as usize);
     frozen.stack[word..].copy_from_slice(&at.to_ne_bytes());
-    frozen.trampoline = Trampoline::new(stack + word, (&raw const frozen.answers) as usize);
+    frozen.trampoline = Trampoline::new(
+        behind_number(bounce as *const () as usize),
+        stack + word,
+        (&raw const frozen.answers) as usize,
+    );
     Ok((&raw const frozen.trampoline) as usize)
 }
 
+/// Begins [`behind_number`]. Executed by the main thread for each call that it is made to make, and left there; and by
+/// what it makes, whose stack holds the address of [`super::Frozen`].
+#[unsafe(naked)]
+unsafe extern "C" fn bounce() -> ! {
+    core::arch::naked_asm!(
+        "mov eax, 39",
+        "syscall",
+        "test rax, rax",
+        "jnz 2f",
+        "xor ebp, ebp",
+        "pop rdi",
+        "call {begin}",
+        "2:",
+        "ud2",
+        begin = sym begin,
+    )
+}
+
 /// Where the maker begins.
-pub(super) extern "C" fn begin(frozen: *mut Frozen) -> ! {
+extern "C" fn begin(frozen: *mut Frozen) -> ! {
     // SAFETY: `prepare` has put its mapping where the trampoline takes it from; there is one maker, and nobody else
     // uses it.
     let frozen = unsafe { &mut *frozen };

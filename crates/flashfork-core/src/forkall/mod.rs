@@ -45,10 +45,10 @@ mod sockets;
 mod stop;
 mod thread;
 mod timers;
+mod trampoline;
 mod unfit;
 
-pub use frozen::{Frozen, Settings};
-pub use generators::Code;
+pub use frozen::{Code, Frozen, Settings};
 pub use listening::{listen_alike, port};
 pub use make::{Made, Place, go_to};
 pub use maker::prepare;

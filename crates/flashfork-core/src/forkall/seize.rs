@@ -6,10 +6,10 @@
 //! of a [`Trampoline`]) may be false: then the program does with its own rights what it could do anyway.
 
 use super::inject::inject_at;
-use super::maker::begin;
-use super::raw::{behind_number, call, into};
+use super::raw::{call, into};
+use super::trampoline::Trampoline;
 use super::unfit::{Unfit, What};
-use crate::sys::{self, Errno, Result};
+use crate::sys::{self, Errno};
 use crate::threads::status::{self, Condition};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -29,57 +29,6 @@ const WALL: u32 = 0x4000_0000;
 
 /// How long the program may take to stop.
 const PATIENCE: u64 = 1_000_000_000;
-
-/// What the keeper finds in the program's memory.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Trampoline {
-    mark: u64,
-    /// A `syscall` instruction, behind which a new process goes on as the maker.
-    instruction: usize,
-    /// Its stack.
-    stack: usize,
-    /// Where calls write to.
-    answers: usize,
-}
-
-/// Tells it from the memory of another program, which this one has become.
-const MARK: u64 = u64::from_ne_bytes(*b"trampoln");
-
-impl Trampoline {
-    pub(super) fn new(stack: usize, answers: usize) -> Trampoline {
-        Trampoline { mark: MARK, instruction: behind_number(bounce as *const () as usize), stack, answers }
-    }
-
-    /// Of a thread that is stopped.
-    fn read(tid: i32, at: usize) -> Result<Trampoline> {
-        let mut words = [0usize; 4];
-        for (i, word) in words.iter_mut().enumerate() {
-            // SAFETY: the kernel writes one word, a local.
-            unsafe { sys::ptrace(PTRACE_PEEKDATA, tid, at.wrapping_add(i * size_of::<usize>()), into(word))? };
-        }
-        let [mark, instruction, stack, answers] = words;
-        Ok(Trampoline { mark: mark as u64, instruction, stack, answers })
-    }
-}
-
-/// Begins [`behind_number`]. Executed by the main thread for each call that it is made to make, and left there; and by
-/// what it makes, whose stack holds the address of [`super::Frozen`].
-#[unsafe(naked)]
-unsafe extern "C" fn bounce() -> ! {
-    core::arch::naked_asm!(
-        "mov eax, 39",
-        "syscall",
-        "test rax, rax",
-        "jnz 2f",
-        "xor ebp, ebp",
-        "pop rdi",
-        "call {begin}",
-        "2:",
-        "ud2",
-        begin = sym begin,
-    )
-}
 
 /// A program that stands still, whose main thread the caller traces. It ends with the caller's thread.
 pub struct Seized {
@@ -141,7 +90,7 @@ impl Seized {
         const PR_SET_PTRACER: usize = 0x5961_6d61;
         let Seized { pid, registers, signals } = self;
         let at = match Trampoline::read(pid, trampoline) {
-            Ok(at) if at.mark == MARK => at,
+            Ok(at) if at.is_one() => at,
             Ok(_) | Err(Errno::EIO | Errno::EFAULT) => return Err(Unfit::new(What::Replaced, pid)),
             Err(e) => return Err(e.into()),
         };
