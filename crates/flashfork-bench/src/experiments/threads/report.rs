@@ -16,16 +16,16 @@ const RUNNING_SMALL: f64 = 2000.0;
 const RUNNING_LARGE: f64 = 2200.0;
 const FASTER: f64 = 100.0;
 const JAVA_WHOLE: f64 = 15_000.0;
-const NODE_ANSWER: f64 = 10_000.0;
+const NODE_SERVED: f64 = 10_000.0;
 const PYTHON_WHOLE: f64 = 12_000.0;
 const THREAD: f64 = 25.0;
 
 /// Everything, for people.
 pub(super) fn render_all(document: &Document) -> String {
     let shown = Shown(document);
-    let head = "Medians. Running: from the request to hearing that the clone's threads are let go; answer: from the start of the \
-                command, or the\nprogram, to its first line or answer; whole: to its end. Best: AppCDS for Java, V8's startup \
-                snapshot for Node, a template with one\nthread for Python.";
+    let head = "Medians. Running: from the request to hearing that the clone's threads are let go; served: to a server's \
+                first\nanswer; answer: from the start of the command, or the program, to its first line or answer; whole: to \
+                its end. Best: AppCDS\nfor Java, V8's startup snapshot for Node, a template with one thread for Python.";
     let programs = shown.programs();
     let parts = [
         if programs.is_empty() { String::new() } else { format!("{head}\n{programs}") },
@@ -65,6 +65,7 @@ impl<'a> Shown<'a> {
             "best: answer",
             "whole",
             "clone: running",
+            "served",
             "answer",
             "whole",
             "unsealed: running",
@@ -81,6 +82,7 @@ impl<'a> Shown<'a> {
                     (Way::Best, Measure::Answer),
                     (Way::Best, Measure::Whole),
                     (Way::Clone, Measure::Running),
+                    (Way::Clone, Measure::Served),
                     (Way::Clone, Measure::Answer),
                     (Way::Clone, Measure::Whole),
                     (Way::Unsealed, Measure::Running),
@@ -163,7 +165,7 @@ impl<'a> Shown<'a> {
             faster,
             at_most("Java, one line: the command's start to its end", JAVA_WHOLE, clone("java-line", Measure::Whole)),
             at_most("Java, 6,500 classes: the same", JAVA_WHOLE, clone("java-classes", Measure::Whole)),
-            at_most("Node, 100 MB: first request answered", NODE_ANSWER, clone("node", Measure::Answer)),
+            at_most("Node, 100 MB: running, and a request answered", NODE_SERVED, clone("node", Measure::Served)),
             at_most("CPython, numpy, threads: command to end", PYTHON_WHOLE, clone("python", Measure::Whole)),
             at_most("a thread's part of a clone", THREAD, self.thread()),
         ]

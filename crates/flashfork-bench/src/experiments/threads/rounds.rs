@@ -46,6 +46,8 @@ impl Way {
 pub(super) enum Measure {
     /// Request for a clone until it runs, in microseconds.
     Running,
+    /// Request for a clone of a server until that has answered a request of HTTP.
+    Served,
     /// Start of the command until its first answer.
     Answer,
     /// Until its end is seen.
@@ -58,6 +60,7 @@ impl Measure {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
+            Self::Served => "served",
             Self::Answer => "answer",
             Self::Whole => "whole",
             Self::Memory => "memory",
@@ -270,8 +273,9 @@ impl Place {
             command.args(&words[1..]);
         } else {
             let name = name_of(program, way);
-            let running = runs::running(&self.work, &name, &program.arguments, port.is_none())?;
-            visit.push((Measure::Running, vec![running]));
+            let asked = runs::request(&self.work, &name, &program.arguments, port, &what)?;
+            visit.push((Measure::Running, vec![asked.running]));
+            visit.extend(asked.served.map(|served| (Measure::Served, vec![served])));
             command = runs::command(&self.flashfork, &self.work);
             command.args(["clone", &name]).args(&program.arguments);
         }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use flashfork::templates::{Directory, Template};
@@ -24,6 +24,15 @@ pub(super) struct Taken {
     pub answer: f64,
     /// Until the command has ended; none of a server.
     pub whole: Option<f64>,
+}
+
+/// Microseconds since a clone was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    /// Until it ran.
+    pub running: f64,
+    /// Until it had answered a request of HTTP; none of what is no server.
+    pub served: Option<f64>,
 }
 
 fn micros(begin: Instant) -> f64 {
@@ -47,7 +56,7 @@ pub(super) fn run(mut command: Command, port: Option<u16>, what: &str) -> Result
     let mut child = command.stdout(output).stderr(Stdio::null()).spawn().map_err(failed)?;
     match port {
         Some(port) => {
-            let answered = http(port, &mut child).map(|()| micros(begin));
+            let answered = http(port, || Ok(child.try_wait()?.is_some())).map(|()| micros(begin));
             let ended = child.kill().and_then(|()| child.wait());
             ended.map_err(failed)?;
             Ok(Taken { answer: answered.map_err(failed)?, whole: None })
@@ -74,8 +83,8 @@ pub(super) fn run(mut command: Command, port: Option<u16>, what: &str) -> Result
     }
 }
 
-/// Asks a server again and again until it has answered. It is gone when `child` has ended.
-fn http(port: u16, child: &mut Child) -> std::io::Result<()> {
+/// Asks a server again and again until it has answered, or has `ended`.
+fn http(port: u16, mut ended: impl FnMut() -> std::io::Result<bool>) -> std::io::Result<()> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let begin = Instant::now();
     loop {
@@ -90,7 +99,7 @@ fn http(port: u16, child: &mut Child) -> std::io::Result<()> {
             Ok(_) | Err(_) if begin.elapsed() > PATIENCE => return Err(std::io::ErrorKind::TimedOut.into()),
             _ => {}
         }
-        if child.try_wait()?.is_some() {
+        if ended()? {
             return Err(std::io::ErrorKind::BrokenPipe.into());
         }
         // Not there yet: others need the processor.
@@ -98,17 +107,27 @@ fn http(port: u16, child: &mut Child) -> std::io::Result<()> {
     }
 }
 
-/// Microseconds from the request for a clone until it runs. It is waited for, or ended.
-pub(super) fn running(names: &Path, name: &str, arguments: &[String], ends: bool) -> Result<f64, BenchError> {
+/// Asks for a clone by the library. It is waited for; a server, whose `port` is given, is ended when it has answered.
+pub(super) fn request(
+    names: &Path,
+    name: &str,
+    arguments: &[String],
+    port: Option<u16>,
+    what: &str,
+) -> Result<Asked, BenchError> {
     let null = std::fs::File::open("/dev/null").map_err(|error| BenchError::system("open /dev/null", error))?;
     let begin = Instant::now();
     let clone = start(names, name, arguments, null.as_fd())?;
-    let taken = micros(begin);
-    if !ends {
+    let running = micros(begin);
+    let mut served = None;
+    if let Some(port) = port {
+        let ended = || clone.try_wait().map(|status| status.is_some()).map_err(std::io::Error::other);
+        let answered = http(port, ended).map(|()| micros(begin));
         clone.kill().map_err(|error| BenchError::system("end a clone", error))?;
+        served = Some(answered.map_err(|error| BenchError::system(format!("ask {what}"), error))?);
     }
     clone.wait().map_err(|error| BenchError::Unable(error.to_string()))?;
-    Ok(taken)
+    Ok(Asked { running, served })
 }
 
 /// A clone, by the library. What it prints nobody reads.
