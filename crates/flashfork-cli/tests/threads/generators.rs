@@ -65,3 +65,33 @@ int main(void) {
     let said = line(&refused);
     assert!(said.contains("random numbers") && said.contains("(lib") && said.contains("3.so)"), "{said}");
 }
+
+/// As Rust's `rand` 0.8 does, and GnuTLS. What does more than count is not called: it would take apart what is there.
+#[test]
+fn a_generator_that_counts_forks_notices_a_clone() {
+    let program = Program::new(
+        r#"
+#include <sys/random.h>
+static unsigned long forks, known, state; static volatile int torn, go;
+static void count(void) { __atomic_fetch_add(&forks, 1, __ATOMIC_RELAXED); }
+static void tear_down(void) { torn = 1; __atomic_fetch_add(&forks, 1, __ATOMIC_RELAXED); }
+static unsigned long draw(void) {
+    if (known != __atomic_load_n(&forks, __ATOMIC_RELAXED)) { known = forks; getrandom(&state, sizeof state, 0); }
+    return state = state * 6364136223846793005 + 1442695040888963407;
+}
+static void *other(void *x) { while (!go) usleep(1000); printf("%lx\n", draw()); return 0; }
+int main(void) {
+    pthread_t t; pthread_atfork(0, 0, count); pthread_atfork(0, 0, tear_down); getrandom(&state, sizeof state, 0); draw();
+    pthread_create(&t, 0, other, 0); READY;
+    printf("%lx\n", draw()); go = 1; pthread_join(t, 0); return torn;
+}
+"#,
+    );
+    program.warm(&[]);
+    let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
+    let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
+    assert!(clones.iter().all(|clone| clone.status.success()));
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 3 * 2);
+}

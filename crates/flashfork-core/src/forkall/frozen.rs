@@ -58,8 +58,8 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// Most copies of a library.
-    pub const MOST: usize = 4;
+    /// Most of them.
+    pub const MOST: usize = 32;
 }
 
 /// Where the code of libraries is that ask for the process's number.

@@ -2,12 +2,14 @@
 //! clones must not draw alike.
 //!
 //! Those of OpenSSL and libgcrypt ask, and clones have a new number. GnuTLS (lib/atfork.c) has a counter, which its
-//! handler of `pthread_atfork(3)` changes and nothing else: it is called in each clone. Handlers of other libraries
-//! aren't: they take apart what is alive in clones. NSS (freebl/drbg.c) notices nothing.
+//! handler of `pthread_atfork(3)` changes and nothing else: it is called in each clone, and so is every other that
+//! nothing but counts ([`counters`]). The rest aren't: they take apart what is alive in clones. NSS (freebl/drbg.c)
+//! notices nothing.
 //!
 //! Clones of Ruby have their template's number, because Ruby compares. Those libraries that ask are told another there,
 //! by the shim's `getpid`, which knows them by their [`Code`].
 
+use super::counters;
 use super::frozen::{Code, Frozen, Handlers};
 use super::unfit::{NAME, Unfit, What};
 use crate::proc::vma;
@@ -30,6 +32,11 @@ impl Frozen {
 pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone) -> Result<(), Unfit> {
     let Frozen { text, handlers, asking, .. } = frozen;
     (handlers.count, asking.count) = (0, 0);
+    for handler in noted.clone().filter(|at| counters::counts(*at)) {
+        if !handlers.take(Some(handler)) {
+            return Err(Unfit::named(What::Generator, 0, b"many functions of pthread_atfork"));
+        }
+    }
     let mut unfit = None;
     vma::for_each_mapping(text, |v, path| {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(b"");
@@ -52,9 +59,13 @@ pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone) -> 
 }
 
 impl Handlers {
-    /// False where there is none, or no room.
+    /// False where there is none, or no room. Each is called once.
     fn take(&mut self, handler: Option<usize>) -> bool {
-        let (Some(handler), Some(place)) = (handler, self.all.get_mut(self.count)) else { return false };
+        let Some(handler) = handler else { return false };
+        if self.all[..self.count].contains(&handler) {
+            return true;
+        }
+        let Some(place) = self.all.get_mut(self.count) else { return false };
         *place = handler;
         self.count += 1;
         true

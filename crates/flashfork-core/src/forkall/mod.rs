@@ -18,6 +18,7 @@
 
 mod alike;
 mod attributes;
+mod counters;
 mod deleted;
 mod descriptors;
 mod fdinfo;
