@@ -4,7 +4,7 @@ use crate::place::{line, until};
 use crate::programs::Program;
 
 /// Programs that have one thing, and what is said of it.
-const REFUSED: [(&str, &str); 19] = [
+const REFUSED: [(&str, &str); 21] = [
     ("if (!fork()) { for (;;) pause(); }", "a child process, which its clones would not have"),
     (r#"int fd = open("/tmp", O_RDONLY); flock(fd, LOCK_EX);"#, "a lock on a file"),
     (r#"int fd = inotify_init(); inotify_add_watch(fd, "/tmp", IN_CREATE);"#, "watches of inotify"),
@@ -43,6 +43,14 @@ const REFUSED: [(&str, &str); 19] = [
     (
         "static pthread_mutex_t m = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP; pthread_mutex_lock(&m);",
         "a mutex that its main thread holds",
+    ),
+    (
+        "pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE); pthread_mutex_t *m = mmap(0, 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); pthread_mutex_init(m, &how); pthread_mutex_lock(m);",
+        "a mutex that its main thread holds",
+    ),
+    (
+        "static pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER; pthread_rwlock_wrlock(&l);",
+        "or a rwlock that it has locked to write",
     ),
     ("prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);", "credentials or capabilities that its clones would not have"),
 ];
@@ -213,4 +221,30 @@ fn a_program_that_becomes_another_is_refused() {
     let refused = program.place.run(&command);
     assert!(line(&refused).contains("become another program (exec)"), "{}", line(&refused));
     until("all is gone", || crate::place::pids(&program.place, "").is_empty());
+}
+
+/// glibc has read the number of the main thread by then, and would write that down as the owner's.
+#[test]
+fn a_main_thread_that_waits_for_a_lock_that_notes_its_number_is_refused() {
+    for (robust, inherits) in [(true, false), (false, true)] {
+        let program = Program::new(&format!(
+            r#"
+static pthread_mutex_t m; static volatile int held;
+static void *owner(void *x) {{ pthread_mutex_lock(&m); held = 1; for (;;) pause(); }}
+static void *ready(void *x) {{ until_asleep(getpid()); READY; return 0; }}
+int main(void) {{
+    pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_t t;
+    if ({robust}) pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
+    if ({inherits}) {{ pthread_mutexattr_setprotocol(&how, PTHREAD_PRIO_INHERIT); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE); }}
+    pthread_mutex_init(&m, &how); pthread_create(&t, 0, owner, 0); while (!held) usleep(1000);
+    pthread_create(&t, 0, ready, 0); pthread_mutex_lock(&m); return 0;
+}}
+"#,
+            robust = i32::from(robust),
+            inherits = i32::from(inherits),
+        ));
+        let refused = program.try_warm(&[]);
+        let said = line(&refused);
+        assert!(said.contains("a mutex that its main thread holds or waits for"), "{said}");
+    }
 }

@@ -1,25 +1,50 @@
-//! Mutexes that the main thread holds and that only their owner can unlock: its clones have another number, so they
-//! never could, and whoever waits for one would wait for ever (pthread_mutex_lock(3), "recursive", "error-checking",
-//! "robust", priority inheritance).
+//! Locks that the main thread holds and that only their owner can unlock: its clones have another number, so they
+//! never could, and whoever waits for one would wait for ever. Mutexes (pthread_mutex_lock(3), "recursive",
+//! "error-checking", "robust", priority inheritance) and rwlocks that are locked to write (pthread_rwlock_unlock(3),
+//! which takes who isn't that writer for a reader).
 //!
 //! Nobody knows where they lie. So all memory that the program has written is searched for what looks like one: glibc's
-//! `struct __pthread_mutex_s` (sysdeps/nptl/bits/struct_mutex.h). What looks like one by chance is a refusal in vain.
+//! `struct __pthread_mutex_s` and `struct __pthread_rwlock_arch_t` (sysdeps/nptl/bits/struct_mutex.h, struct_rwlock.h).
+//! What looks like one by chance is a refusal in vain.
+//!
+//! One that it waits for is known: the kernel's call names it. For some of these glibc has read the thread's number
+//! before it waits, and writes that down as the owner's (nptl/pthread_mutex_lock.c).
 
-use super::frozen::Frozen;
+use super::frame::{self, register};
+use super::frozen::{Frozen, Thread};
 use super::unfit::{Unfit, What};
 use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::proc::vma::{self, Kind};
 use crate::range::Range;
 use crate::sys::{self, PROT_READ, PROT_WRITE, Result};
+use syscalls::Sysno;
 
 /// Regions that the kernel tells at a time.
 const REGIONS: usize = 256;
-/// Of the structure: where its owner lies, and bytes that are looked at.
+/// Of a mutex: where its owner lies, and how many words are looked at.
 const OWNER: usize = 8;
-const LENGTH: usize = 20;
+const MUTEX: usize = 5;
+/// Of a rwlock: where its writer lies, and how many words are looked at.
+const WRITER: usize = 24;
+const RWLOCK: usize = 8;
 
-/// Refuses a program whose main thread holds one.
+/// Of a mutex's kind.
+const TYPE: u32 = 3;
+const RECURSIVE: u32 = 1;
+const ERRORCHECK: u32 = 2;
+const ROBUST: u32 = 0x10;
+const INHERITS: u32 = 0x20;
+/// With `PTHREAD_PRIO_PROTECT`, shared, and what elision has decided.
+const KNOWN: u32 = TYPE | ROBUST | INHERITS | 0x40 | 0x80 | 0x100 | 0x200;
+/// Of a lock word that holds a number (futex(2)): that, and whether somebody waits.
+const NUMBER: u32 = 0x3fff_ffff;
+const WAITERS: u32 = 1 << 31;
+
+/// Refuses a program whose main thread holds one, or waits for one.
 pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
+    if frozen.main().is_some_and(waits) {
+        return Err(Unfit::new(What::Mutex, 0));
+    }
     let at = &raw const *frozen as usize;
     let own = Range::new(at, at + size_of::<Frozen>());
     let Frozen { text, list, pid, .. } = frozen;
@@ -28,14 +53,13 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     let mut held = false;
     vma::for_each_mapping(text, |v, _| {
         if held
-            || v.shared
             || v.prot & (PROT_READ | PROT_WRITE) != PROT_READ | PROT_WRITE
             || own.contains(v.range.start)
         {
             return Ok(());
         }
         match v.kind {
-            Kind::File => held = has_one(v.range, *pid, list),
+            Kind::File if !v.shared => held = has_one(v.range, *pid, list),
             _ => pagemap.for_each(v.range, Which::Populated, |pages| held = held || has_one(pages, *pid, list))?,
         }
         Ok(())
@@ -54,7 +78,8 @@ fn has_one(range: Range, tid: i32, chunk: &mut [u8]) -> bool {
         }
         let owned = |(_, word): &(usize, &[u8])| word.starts_with(&tid.to_ne_bytes());
         let mut all = chunk[..len].chunks_exact(8).enumerate().filter(owned);
-        if all.any(|(i, _)| is_held(at + 8 * i - OWNER, tid).unwrap_or(false)) {
+        let is_one = |at: usize| is_held(at - OWNER, tid) == Ok(true) || is_written(at - WRITER, tid) == Ok(true);
+        if all.any(|(i, _)| is_one(at + 8 * i)) {
             return true;
         }
         at += len;
@@ -62,27 +87,41 @@ fn has_one(range: Range, tid: i32, chunk: &mut [u8]) -> bool {
     false
 }
 
+fn words<const N: usize>(at: usize) -> Result<[u32; N]> {
+    let mut bytes = [[0; 4]; N];
+    sys::read_own(at, bytes.as_flattened_mut())?;
+    Ok(bytes.map(u32::from_ne_bytes))
+}
+
 /// Whether what lies there is a mutex that a thread holds and nobody else can unlock.
 fn is_held(at: usize, tid: i32) -> Result<bool> {
-    let mut bytes = [0; LENGTH];
-    sys::read_own(at, &mut bytes)?;
-    let mut words = bytes.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_ne_bytes));
-    let mut next = || words.next().unwrap_or(0);
-    let [lock, count, owner, users, kind] = [next(), next(), next(), next(), next()];
+    let [lock, count, owner, users, kind] = words::<MUTEX>(at)?;
     Ok(owner == tid as u32 && holds(lock, count, users, kind, tid as u32))
+}
+
+/// Whether what lies there is a rwlock that a thread has locked to write.
+fn is_written(at: usize, tid: i32) -> Result<bool> {
+    /// `PTHREAD_RWLOCK_WRPHASE` and `PTHREAD_RWLOCK_WRLOCKED`.
+    const WRITTEN: u32 = 3;
+    let [readers, _, phase, waiters, pad3, pad4, writer, shared] = words::<RWLOCK>(at)?;
+    let is_one = phase <= 3 && waiters <= 3 && shared <= 1 && [pad3, pad4] == [0, 0];
+    Ok(writer == tid as u32 && is_one && readers & WRITTEN == WRITTEN)
+}
+
+/// Whether a thread waits for a mutex as whose owner it will write down the number that it had before.
+fn waits(thread: &Thread) -> bool {
+    let r = &thread.registers;
+    if r[register::ORIG_RAX] != Sysno::futex as usize || !frame::is_interrupted(r[register::RAX]) {
+        return false;
+    }
+    let Ok([lock, _, owner, _, kind]) = words::<MUTEX>(r[register::RDI]) else { return false };
+    let is_held = lock & WAITERS != 0 && lock & NUMBER == owner && owner != 0;
+    is_held && kind & !KNOWN == 0 && (kind & ROBUST != 0 || kind & INHERITS != 0 && kind & TYPE != 0)
 }
 
 /// By the fields of a mutex whose owner is `tid`.
 fn holds(lock: u32, count: u32, users: u32, kind: u32, tid: u32) -> bool {
-    const TYPE: u32 = 3;
-    const RECURSIVE: u32 = 1;
-    const ERRORCHECK: u32 = 2;
-    const ROBUST: u32 = 0x10;
-    const INHERITS: u32 = 0x20;
-    /// With `PTHREAD_PRIO_PROTECT`, shared, and what elision has decided.
-    const KNOWN: u32 = TYPE | ROBUST | INHERITS | 0x40 | 0x80 | 0x100 | 0x200;
     const MOST_USERS: u32 = 1 << 16;
-    const NUMBER: u32 = 0x3fff_ffff;
     if kind & !KNOWN != 0 || users == 0 || users > MOST_USERS {
         return false;
     }
@@ -136,6 +175,23 @@ mod tests {
             (recursive, true, true),
         ] {
             assert_eq!(held(kind, inherits, robust), (false, true, false), "{kind} {inherits} {robust}");
+        }
+    }
+    #[test]
+    fn a_rwlock_that_is_locked_to_write_is_found() {
+        let tid = sys::gettid();
+        // SAFETY: plain calls; a rwlock of zeros is a new one, and stays where it is.
+        unsafe {
+            let lock: &mut libc::pthread_rwlock_t = Box::leak(Box::new(std::mem::zeroed()));
+            let at = &raw mut *lock as usize;
+            assert_eq!(is_written(at, tid), Ok(false));
+            libc::pthread_rwlock_rdlock(lock);
+            assert_eq!(is_written(at, tid), Ok(false), "any reader unlocks it");
+            libc::pthread_rwlock_unlock(lock);
+            libc::pthread_rwlock_wrlock(lock);
+            assert_eq!(is_written(at, tid), Ok(true));
+            libc::pthread_rwlock_unlock(lock);
+            assert_eq!(is_written(at, tid), Ok(false));
         }
     }
 }

@@ -91,7 +91,7 @@ pub enum What {
     Java,
     /// A library whose generator of random numbers would go on alike in all clones.
     Generator,
-    /// A mutex that its main thread holds, and only this could unlock.
+    /// A lock that its main thread holds or waits for, and only this could unlock.
     Mutex,
     /// A system call failed; the number is its error.
     System,
@@ -174,7 +174,7 @@ pub const WORDS: [(&str, &str); 43] = [
         "make it ready before it loads that",
     ),
     (
-        "a mutex that its main thread holds and that clones could not unlock (recursive, error-checking, robust or with priority inheritance)",
+        "a mutex that its main thread holds or waits for and that clones could not unlock (recursive, error-checking, robust or with priority inheritance), or a rwlock that it has locked to write",
         "make it ready while its main thread waits for something, or try again",
     ),
     ("something that can't be looked at", "the kernel refuses it"),
