@@ -62,7 +62,7 @@ fn what_can_not_be_copied_or_opened_again_is_refused() {
         ),
         (
             "char n[] = \"/tmp/ff-mapped-XXXXXX\"; int fd = mkstemp(n), r = open(n, O_RDONLY); unlink(n); ftruncate(fd, 4096); mmap(0, 4096, PROT_READ, MAP_SHARED, r, 0);",
-            "shared memory that is mapped twice or from a file of memory",
+            "or from a file of memory",
         ),
     ];
     for (statement, reason) in CASES {

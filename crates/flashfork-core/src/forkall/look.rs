@@ -15,6 +15,7 @@ const PTRACE_GETREGS: usize = 12;
 const PTRACE_GETSIGMASK: usize = 0x420a;
 const PTRACE_SETSIGMASK: usize = 0x420b;
 const PTRACE_GET_RSEQ_CONFIGURATION: usize = 0x420f;
+const PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG: usize = 0x4211;
 const PR_GET_TID_ADDRESS: usize = 40;
 const PR_GET_SPECULATION_CTRL: usize = 52;
 
@@ -31,6 +32,9 @@ pub fn threads(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         thread.frame = frozen.frames + i * FRAME;
         let mut registers = [0; 27];
         asked_of_kernel(thread, &mut registers, frozen.pid)?;
+        if dispatches(thread.tid) {
+            return Err(Unfit::named(What::Attribute, thread.tid, b"PR_SET_SYSCALL_USER_DISPATCH"));
+        }
         asked_of_thread(thread, answers)?;
         if is_real_time(thread.policy) {
             return Err(Unfit::named(What::RealTime, thread.tid, &thread.name));
@@ -50,6 +54,17 @@ fn is_real_time(policy: i32) -> bool {
     const DEADLINE: i32 = 6;
     // The flag says that children don't inherit it.
     [FIFO, RR, DEADLINE].contains(&(policy & 0xff))
+}
+
+/// Whether a thread has system calls come back as signals: its clones' would not. Linux before 6.4 doesn't tell.
+fn dispatches(tid: i32) -> bool {
+    // struct ptrace_sud_config: mode, selector, offset, length.
+    let mut config = [0u64; 4];
+    // SAFETY: the kernel writes a local of the size that is told.
+    let told = unsafe {
+        sys::ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, size_of_val(&config), into(&mut config))
+    };
+    told.is_ok() && config[0] != 0
 }
 
 /// Everything that others may ask about it. `registers`: as it goes on.

@@ -4,16 +4,16 @@ use super::frozen::{Frozen, Mapping, Shared};
 use super::unfit::{Unfit, What};
 use crate::never_seal::Reason;
 use crate::proc::vma::{self, Kind, Vma};
-use crate::sys::{self, MAP_ANONYMOUS, MAP_SHARED, PROT_READ, PROT_WRITE, Result};
+use crate::sys::{self, MAP_ANONYMOUS, MAP_SHARED, PAGE, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;
 
 /// Most bytes of shared anonymous memory, which each clone copies.
 const BYTES: usize = 64 << 20;
 
-/// How the kernel names shared anonymous memory, and memory of System V, which is shared as after any fork.
+/// How the kernel names shared anonymous memory.
 const ANONYMOUS: &[u8] = b"/dev/zero (deleted)";
-const SYSTEM_V: &[u8] = b"/SYSV";
-/// Files that are memory only. Those without a name (memfd, memfd_secret, huge pages) are deleted files to the kernel.
+/// Files that are memory only. Those without a name (memfd, memfd_secret, huge pages, System V) are deleted files to the
+/// kernel.
 const MEMORY_FILES: &[u8] = b"/dev/shm/";
 
 /// Looks at all mappings. Memory that forks leave out (`MADV_DONTFORK`; V8 has its heap so) is the program's too.
@@ -48,7 +48,7 @@ impl Shared {
         if v.name() != ANONYMOUS {
             // Nobody can open a deleted file, and a semaphore or lock in /dev/shm is the program's: clones would have
             // one together. Any other file is shared with whoever opens it.
-            let own = v.deleted && !v.name().starts_with(SYSTEM_V) || v.name().starts_with(MEMORY_FILES);
+            let own = v.deleted || v.name().starts_with(MEMORY_FILES);
             return if own { Err(unfit) } else { Ok(()) };
         }
         let mapping = Mapping { range: v.range, prot: v.prot, inode: v.inode, offset: v.offset };
@@ -56,13 +56,25 @@ impl Shared {
         let known = &self.all[..self.count];
         let twice = known.iter().any(|m| m.inode == v.inode && m.offset < end(&mapping) && mapping.offset < end(m));
         let bytes: usize = known.iter().map(|m| m.range.len()).sum();
-        if twice || bytes + v.range.len() > BYTES {
+        // Nothing takes the place of memory that is sealed (mseal(2)).
+        if twice || bytes + v.range.len() > BYTES || v.flags.has(b"sl") || !can_be_copied(v) {
             return Err(unfit);
         }
         *self.all.get_mut(self.count).ok_or(unfit)? = mapping;
         self.count += 1;
         Ok(())
     }
+}
+
+/// Whether all of it can be read: there are no guards in it (`MADV_GUARD_INSTALL`), which a copy would not have.
+fn can_be_copied(v: &Vma) -> bool {
+    let protect = |prot| {
+        // SAFETY: the memory of a program that stands still, whose protection is put back.
+        unsafe { sys::mprotect(v.range.start, v.range.len(), prot) }.is_ok()
+    };
+    let readable = v.prot & PROT_READ != 0;
+    let all = || (v.range.start..v.range.end).step_by(PAGE).all(|at| sys::read_own(at, &mut [0]).is_ok());
+    (readable || protect(PROT_READ)) && all() && (readable || protect(v.prot))
 }
 
 /// In a clone: copies it, so that no other clone writes to it.

@@ -155,8 +155,12 @@ pub const WORDS: [(&str, &str); 43] = [
     ("a descriptor that sends it signals (F_SETOWN, F_SETSIG, O_ASYNC)", "have it ask for them later"),
     ("watches of inotify", "have it watch files later, or without watching"),
     (
-        "shared memory that is mapped twice or from a file of memory",
+        "shared memory that is mapped twice, sealed or guarded, or from a file of memory",
         "have it make that later; of Java choose another collector than ZGC, of .NET set DOTNET_EnableWriteXorExecute=0",
+    ),
+    (
+        "a semaphore, a message queue or memory of System V, which its clones would have together (IPC_PRIVATE, SEM_UNDO)",
+        "have it make or take that later",
     ),
     ("a timer on another process's or thread's clock", "have it start that later"),
     ("more than 256 pending signals", "have it take them first"),
