@@ -22,6 +22,7 @@ mod refusals;
 mod rights;
 mod ruby;
 mod runtimes;
+mod systemv;
 mod threads;
 mod torture;
 mod users;

@@ -79,6 +79,8 @@ pub enum What {
     Watches,
     /// Shared memory that is mapped twice, or is a file.
     Mapping,
+    /// Memory, semaphores or a message queue of System V; the number is the identifier.
+    SystemV,
     /// A timer that can't be made anew.
     Timer,
     /// More pending signals than there is room for.
@@ -98,7 +100,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 43] = [
+pub const WORDS: [(&str, &str); 44] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -226,6 +228,7 @@ mod tests {
         assert!(WORDS[What::Child as usize].0.contains("child"));
         assert!(WORDS[What::Watches as usize].0.contains("inotify"));
         assert!(WORDS[What::Timer as usize].0.contains("timer"));
+        assert!(WORDS[What::SystemV as usize].0.contains("System V"));
         assert!(WORDS[What::Generator as usize].0.contains("random numbers"));
         assert!(WORDS[What::Lock as usize].0.contains("lock"));
         assert!(WORDS[What::Landlock as usize].0.contains("Landlock"));

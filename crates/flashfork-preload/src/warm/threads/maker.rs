@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::listeners;
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java};
+use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java, systemv};
 use crate::atfork;
 use crate::number;
 use crate::warm::template::CLONE;
@@ -114,6 +114,7 @@ fn freeze(
     Frozen::before()?;
     begun?;
     java::outcome()?;
+    systemv::check()?;
     let mut users = users;
     let dumpable = (users >= 0).then(be_dumpable).transpose()?;
     if users >= 0 {

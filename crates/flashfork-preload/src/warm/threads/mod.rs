@@ -8,6 +8,7 @@ mod java;
 mod listeners;
 mod maker;
 mod socket;
+mod systemv;
 
 use super::hooks::{self, Hook};
 use super::template::Single;
