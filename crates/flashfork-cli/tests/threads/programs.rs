@@ -67,7 +67,7 @@ impl Program {
     /// A program of these lines.
     pub fn new(source: &str) -> Program {
         let place = Place::new();
-        let path = place.program_with("program", &format!("{BEGIN}{source}"), &["-lm"]);
+        let path = place.program_with("program", &format!("{BEGIN}{source}"), &["-lm", "-fexceptions"]);
         Program { place, path }
     }
 

@@ -87,9 +87,16 @@ fn enter_again(thread: &mut Thread, (number, arguments): Again) {
 
 /// Does the rest of a call, with the stack of the thread and nothing of it changed: rbx is the address of a [`Rest`].
 /// The kernel may begin it again, as it does with any other call. It begins [`behind_number`], with one of its own.
+///
+/// Whoever unwinds from here, as `pthread_cancel(3)` does, comes to where the thread stood: DWARF's `DW_CFA_expression`
+/// says that rbx is at 56 from rbx, and where it goes on at 64 (`DW_OP_breg3`).
 #[unsafe(naked)]
 unsafe extern "C" fn trampoline() {
     core::arch::naked_asm!(
+        ".cfi_startproc",
+        ".cfi_def_cfa rsp, 0",
+        ".cfi_escape 0x10, 3, 2, 0x73, 56",
+        ".cfi_escape 0x10, 16, 3, 0x73, 0xc0, 0",
         "mov eax, 1",
         "syscall",
         "test rax, rax",
@@ -105,8 +112,11 @@ unsafe extern "C" fn trampoline() {
         "mov r9, [rbx + 48]",
         // As the kernel leaves it.
         "mov rcx, [rbx + 64]",
+        ".cfi_register rip, rcx",
         "mov rbx, [rbx + 56]",
+        ".cfi_same_value rbx",
         "jmp rcx",
+        ".cfi_endproc",
     )
 }
 
