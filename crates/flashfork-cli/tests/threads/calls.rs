@@ -1,6 +1,6 @@
 //! Calls in flight when the program is stopped are made by clones as if nothing had been.
 
-use crate::place::{stderr, stdout, until};
+use crate::place::{kill, stderr, stdout, until};
 use crate::programs::Program;
 use std::io::Read;
 use std::process::Stdio;
@@ -172,4 +172,67 @@ int main(void) {
     );
     let refused = program.try_warm(&[]);
     assert!(stderr(&refused).contains("a call that its clones could not go on with"), "{}", stderr(&refused));
+}
+
+/// The program is stopped by the test, so that the signal comes when it can't be taken before its template is made.
+#[test]
+fn a_signal_ends_the_call_in_which_its_template_was_stopped() {
+    let program = Program::new(
+        r#"
+static volatile int handled; static int p[2]; static const char *name;
+static void on_signal(int n) { handled++; }
+static void *other(void *x) {
+    until_asleep(getpid()); FILE *f = fopen(name, "w"); fprintf(f, "%d\n", getpid()); fclose(f);
+    while (!handled) usleep(10000);
+    usleep(10000); write(p[1], "x", 1); return 0;
+}
+int main(int count, char **all) {
+    int restart = !strcmp(all[2], "restart"); name = all[1]; pipe(p);
+    struct sigaction a = {.sa_handler = on_signal, .sa_flags = restart ? SA_RESTART : 0}; sigaction(SIGUSR1, &a, 0);
+    sigset_t s; sigemptyset(&s); sigaddset(&s, SIGUSR1); pthread_sigmask(SIG_BLOCK, &s, 0);
+    pthread_t t; pthread_create(&t, 0, other, 0); pthread_sigmask(SIG_UNBLOCK, &s, 0);
+    char b; int r = !strcmp(all[2], "poll") ? poll(0, 0, -1) : read(p[0], &b, 1);
+    printf("%d %d %d\n", r, r == -1 ? errno == EINTR : 0, handled); return 0;
+}
+"#,
+    );
+    for (call, said) in [("poll", "-1 1 1\n"), ("read", "-1 1 1\n"), ("restart", "1 0 1\n")] {
+        let place = &program.place;
+        let file = place.path().join(call);
+        let name = file.to_str().unwrap();
+        let command = ["warm", "--threads", "--unfinished", "--ready", "idle:2", call, "--", program.path(), name, call];
+        let warm = place.flashfork(&command).stderr(Stdio::piped()).spawn().unwrap();
+        let written = || std::fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n'));
+        until("it waits", || written().is_some());
+        let pid: i32 = written().unwrap().trim().parse().unwrap();
+        kill(pid, libc::SIGSTOP);
+        let stopped = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ");
+        until("it is stopped", stopped);
+        kill(pid, libc::SIGUSR1);
+        let warm = warm.wait_with_output().unwrap();
+        assert!(warm.status.success(), "{}", stderr(&warm));
+        for _ in 0..3 {
+            let clone = place.run(&["clone", call]);
+            assert_eq!((stdout(&clone), stderr(&clone)), (said, ""), "{call}");
+        }
+    }
+}
+
+/// Its objects end, as those of any cancelled thread do.
+#[test]
+fn a_thread_that_is_cancelled_in_the_rest_of_a_call_is_unwound() {
+    Program::new(
+        r#"
+static int p[2], ended; static volatile int tid; static char big[1 << 20];
+static void end(int *x) { ended += *x; }
+static void *other(void *x) { int one __attribute__((cleanup(end))) = 1; tid = gettid(); write(p[1], big, sizeof big); return 0; }
+int main(void) {
+    pthread_t t; void *r; pipe(p); pthread_create(&t, 0, other, 0); while (!tid) usleep(1000); until_asleep(tid);
+    READY; until_asleep(tid);
+    printf("%d ", pthread_cancel(t)); printf("%d ", pthread_join(t, &r)); printf("%d %d\n", r == PTHREAD_CANCELED, ended);
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
 }

@@ -5,7 +5,7 @@ use super::raw::behind_number;
 use super::trampoline::Trampoline;
 use super::unfit::Unfit;
 use super::{
-    alike, attributes, descriptors, generators, held, look, memory, pairs, pending, rest, settings, stop, timers,
+    alike, attributes, descriptors, generators, held, look, memory, pairs, pending, rest, settings, signalled, stop, timers,
 };
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
@@ -126,6 +126,7 @@ impl Frozen {
         self.boottime = clock(k::CLOCK_BOOTTIME);
         timers::look(self)?;
         pending::look(self)?;
+        signalled::look(self)?;
         alike::check(self)?;
         attributes::check(self)?;
         self.drops = alike::drops_capabilities(self.pid, &mut self.small)?;

@@ -11,10 +11,10 @@
 //! else. From the stop on nothing here calls libc, allocates, or takes a lock: whatever lock there is may be held by a
 //! thread that stands still.
 //!
-//! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), what is left of their calls ([`rest`]),
-//! descriptors ([`descriptors`], [`renew`], [`pairs`], [`deleted`]), timers and pending signals ([`timers`],
-//! [`pending`]), memory that fork would not copy ([`memory`]), other random numbers ([`generators`]). [`alike`] refuses
-//! what can't be given ([`unfit`]).
+//! What a clone gets, a file each: threads ([`look`], [`frame`], [`thread`]), what is left of their calls ([`rest`],
+//! [`signalled`]), descriptors ([`descriptors`], [`renew`], [`pairs`], [`deleted`]), timers and pending signals
+//! ([`timers`], [`pending`]), memory that fork would not copy ([`memory`]), other random numbers ([`generators`]).
+//! [`alike`] refuses what can't be given ([`unfit`]).
 
 mod alike;
 mod attributes;
@@ -42,6 +42,7 @@ mod renew;
 mod rest;
 mod seize;
 mod settings;
+mod signalled;
 mod sockets;
 mod stop;
 mod thread;
