@@ -136,3 +136,30 @@ int main(void) {
         assert!(first.starts_with("1 ") && rest.ends_with("0 0 0\n") && rest.contains("-1"), "{}", stdout(&clone));
     }
 }
+
+/// The template has it still: the kernel alone would go on to tell of it.
+#[test]
+fn a_clone_hears_no_more_of_a_socket_that_it_has_closed() {
+    Program::new(
+        r#"
+static void *other(void *x) { for (;;) pause(); }
+int main(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0); struct sockaddr_in a = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}}; socklen_t n = sizeof a;
+    bind(fd, (void *)&a, n); listen(fd, 16); getsockname(fd, (void *)&a, &n);
+    struct epoll_event e = {EPOLLIN, {.u64 = 7}}; epoll_ctl(set, EPOLL_CTL_ADD, fd, &e);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    READY;
+    int late = epoll_create1(0), copy = dup(fd), out = socket(AF_INET, SOCK_STREAM, 0); epoll_ctl(late, EPOLL_CTL_ADD, fd, &e);
+    connect(out, (void *)&a, n); struct pollfd p = {fd, POLLIN, 0}; poll(&p, 1, -1);
+    printf("%d %d ", epoll_wait(set, &e, 1, 0), epoll_wait(late, &e, 1, 0));
+    close(copy); printf("%d ", epoll_wait(set, &e, 1, 0));
+    int in = accept(fd, 0, 0); close(out); out = socket(AF_INET, SOCK_STREAM, 0); connect(out, (void *)&a, n); poll(&p, 1, -1);
+    pid_t child = fork(); if (!child) { close(fd); _exit(0); } waitpid(child, 0, 0); printf("%d ", epoll_wait(set, &e, 1, 0));
+    close(accept(fd, 0, 0)); int last = socket(AF_INET, SOCK_STREAM, 0); connect(last, (void *)&a, n); poll(&p, 1, -1);
+    close(fd); printf("%d %d\n", epoll_wait(set, &e, 1, 0), epoll_wait(late, &e, 1, 0));
+    return in < 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(1);
+}

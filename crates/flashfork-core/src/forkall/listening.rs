@@ -5,6 +5,8 @@ use super::frozen::{Entry, Frozen, Kind};
 use super::open::duplicate_to;
 use super::raw::{call, into};
 use super::sockets::{self, SO_ACCEPTCONN, SO_DOMAIN, SO_PROTOCOL, SO_TYPE, option};
+use crate::proc::directory::for_each_entry;
+use crate::proc::text::{ProcPath, decimal};
 use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
@@ -26,6 +28,35 @@ impl Frozen {
         let entry = all.iter().find(|entry| entry.number == number && listens(entry)).ok_or(Errno::EBADF)?;
         duplicate_to(by, number, entry.close_on_exec())
     }
+}
+
+/// Takes a socket that a clone shares out of all epoll sets of the calling process, if it is the last of its descriptors
+/// of that: closing it would leave it there, for the kernel does that only where it is the last anywhere.
+///
+/// # Errors
+/// What `/proc` or the kernel refuses.
+pub fn leave_sets(fd: i32) -> Result<()> {
+    const EPOLL_CTL_DEL: usize = 2;
+    let each = |what: &mut dyn FnMut(i32) -> bool| {
+        let mut names = [0; 4096];
+        for_each_entry(ProcPath::of_this_thread().push(b"/fd").as_c(), &mut names, |name| {
+            what(decimal(name)? as i32).then_some(())
+        })
+    };
+    let own = sys::identity(fd)?;
+    if each(&mut |other| other != fd && sys::identity(other) == Ok(own))?.is_some() {
+        return Ok(());
+    }
+    each(&mut |set| {
+        let mut target = [0; 32];
+        let len = sys::readlink(ProcPath::of_this_thread().push(b"/fd/").number(set).as_c(), &mut target);
+        if len.is_ok_and(|len| &target[..len] == b"anon_inode:[eventpoll]") {
+            // SAFETY: takes numbers. It is in few of them, perhaps.
+            let _ = unsafe { call(Sysno::epoll_ctl, [set as usize, EPOLL_CTL_DEL, fd as usize, 0]) };
+        }
+        false
+    })
+    .map(drop)
 }
 
 fn listens(entry: &Entry) -> bool {

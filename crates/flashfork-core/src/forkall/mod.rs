@@ -51,7 +51,7 @@ mod trampoline;
 mod unfit;
 
 pub use frozen::{Code, Frozen, Settings};
-pub use listening::{listen_alike, port};
+pub use listening::{leave_sets, listen_alike, port};
 pub use make::{Made, Place, go_to};
 pub use maker::prepare;
 pub use raw::call;

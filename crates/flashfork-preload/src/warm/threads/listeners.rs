@@ -1,19 +1,61 @@
-//! `shutdown`: of a socket that listens it would be the end for the template and for all other clones.
+//! `shutdown` and `close` of a socket that listens and that a clone has together with others: the one would be the end
+//! for all of them, the other would not end its events in the clone.
 
 use crate::forks::next;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::SeqCst};
 use flashfork_core::Errno;
-use flashfork_core::forkall::Frozen;
+use flashfork_core::forkall::{Frozen, call, leave_sets};
+use syscalls::Sysno;
 
 static SHUTDOWN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+static CLOSE: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Looked up when the shim is loaded: a signal handler must not ask the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = init;
+
+extern "C" fn init() {
+    next(&CLOSE, c"close");
+}
 
 /// What this clone was made from; nothing in other processes.
 static TEMPLATE: AtomicPtr<Frozen> = AtomicPtr::new(core::ptr::null_mut());
 
+/// This clone.
+static CLONE: AtomicI32 = AtomicI32::new(0);
+
 /// In a clone, whose threads don't run yet.
 pub fn share(frozen: &'static Frozen) {
+    CLONE.store(own(), SeqCst);
     TEMPLATE.store(core::ptr::from_ref(frozen).cast_mut(), SeqCst);
+}
+
+fn own() -> i32 {
+    // SAFETY: asks for a number.
+    unsafe { call(Sysno::getpid, []) }.map_or(0, |pid| pid as i32)
+}
+
+/// `close(2)`. A socket that a clone listens at together with others is out of its epoll sets then, as it would be if it
+/// had that alone. What a clone forks has the sets together with it, and leaves them as they are.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    // SAFETY: as in `shutdown`.
+    let template = unsafe { TEMPLATE.load(SeqCst).as_ref() };
+    if template.is_some_and(|template| template.is_shared_listener(fd)) && own() == CLONE.load(SeqCst) {
+        // Without /proc its events go on.
+        let _ = leave_sets(fd);
+    }
+    let found = next(&CLOSE, c"close");
+    if found.is_null() {
+        return crate::answer::<()>(Err(Errno::ENOSYS), |()| 0) as c_int;
+    }
+    // SAFETY: libc's function of this name has this type; the program's own call.
+    unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_int>(found)(fd) }
 }
 
 /// `shutdown(2)`. Of a socket that a clone listens at together with others it gives `ENOTCONN`, as on BSD.
