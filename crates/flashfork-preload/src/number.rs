@@ -1,5 +1,6 @@
-//! `getpid(2)`, in clones that have their template's number: to libraries that notice a new process by its number it
-//! gives another, so that they make their secrets anew.
+//! `getpid(2)`, in clones with threads: to some libraries it gives another number than the clone has. Where that is the
+//! template's, to those that notice a new process by its number, so that they make their secrets anew; where it is a new
+//! one the template's, to those that would give up what is alive in the clone.
 
 use crate::forks::next;
 use core::ffi::c_void;
@@ -20,7 +21,7 @@ extern "C" fn init() {
 /// Where the code of these libraries is: begin and end of each.
 static CODE: [[AtomicUsize; 2]; Code::MOST] = [const { [const { AtomicUsize::new(0) }; 2] }; Code::MOST];
 
-/// The process that is such a clone, and the number that they are given; 0 where there is none.
+/// The process that is the clone, and the number that they are given; 0 where there is none.
 static CLONE: AtomicI32 = AtomicI32::new(0);
 static GIVEN: AtomicI32 = AtomicI32::new(0);
 

@@ -193,3 +193,43 @@ sys.exit(6)";
         }
     }
 }
+
+/// Until Python 3.12 a running loop knows its process by the number.
+const LOOPS: &str = r"
+import asyncio, os, threading
+async def sums():
+    total = 0
+    for i in range(50):
+        await asyncio.sleep(0.002)
+        total += i
+    return total + await asyncio.to_thread(lambda: 42)
+other = asyncio.new_event_loop()
+threading.Thread(target=other.run_forever, daemon=True).start()
+async def main():
+    running = asyncio.run_coroutine_threadsafe(sums(), other)
+    for _ in range(20): await asyncio.sleep(0.001)
+    print('warm', flush=True)
+    await asyncio.sleep(0.5)
+    child = os.fork()
+    if child == 0:
+        try: asyncio.get_running_loop()
+        except RuntimeError: os._exit(7)
+        os._exit(8)
+    print(await sums(), await asyncio.wrap_future(running), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), asyncio.get_running_loop() is asyncio.get_event_loop())
+asyncio.run(main())
+";
+
+#[test]
+fn loops_of_pythons_asyncio_that_run_go_on() {
+    let place = Place::new();
+    let script = place.path().join("loops.py");
+    std::fs::write(&script, LOOPS).unwrap();
+    let script = script.to_str().unwrap();
+    let plain = Command::new(PYTHON).arg(script).stdin(Stdio::null()).output().unwrap();
+    let said = stdout(&plain).strip_prefix("warm\n").unwrap_or_default();
+    assert!(!said.is_empty(), "{}", stderr(&plain));
+    warm(&place, "line:^warm$", &[PYTHON, script]);
+    for clone in together(&place, 3, &[]) {
+        assert_eq!((stdout(&clone), stderr(&clone)), (said, stderr(&plain)));
+    }
+}

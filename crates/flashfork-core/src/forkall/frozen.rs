@@ -43,6 +43,7 @@ pub struct Frozen {
     pub(super) settings: Settings,
     pub(super) handlers: Handlers,
     pub(super) asking: Code,
+    pub(super) comparing: Code,
     /// Whether it has no capabilities, and so its clones have none.
     pub(super) drops: bool,
     /// `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` when it was looked at, in nanoseconds.
@@ -62,7 +63,7 @@ impl Handlers {
     pub const MOST: usize = 32;
 }
 
-/// Where the code of libraries is that ask for the process's number.
+/// Where the code of some libraries is.
 pub struct Code {
     pub(super) all: [Range; Code::MOST],
     pub(super) count: usize,

@@ -7,18 +7,25 @@
 //! notices nothing.
 //!
 //! Clones of Ruby have their template's number, because Ruby compares. Those libraries that ask are told another there,
-//! by the shim's `getpid`, which knows them by their [`Code`].
+//! by the shim's `getpid`, which knows them by their [`Code`]. The other way about, libraries that compare the number and
+//! give up what is alive in clones when they find another are told the template's in all other clones: Python's asyncio
+//! (before 3.12) forgets that its loop runs, and ZeroMQ's threads don't wake each other any more.
 
 use super::counters;
 use super::frozen::{Code, Frozen, Handlers};
 use super::unfit::{NAME, Unfit, What};
 use crate::proc::vma;
+use crate::range::Range;
 use crate::sys::PROT_EXEC;
 
 /// How names of libraries begin: of those whose handler is called, and of those that can't be renewed.
 const CALLED: &[u8] = b"libgnutls.so";
 /// Those that ask for the process's number.
 const ASKING: [&[u8]; 2] = [b"libcrypto.so", b"libgcrypt.so"];
+/// Those that compare it, and give up.
+const COMPARING: [&[u8]; 2] = [b"_asyncio.", b"libzmq"];
+/// Their handler counts, but no generator does: what it is for would have to be begun anew (PKCS #11).
+const LEFT: &[u8] = b"libp11-kit.so";
 const REFUSED: [&[u8]; 2] = [b"libsoftokn3.so", b"libfreeblpriv3.so"];
 
 impl Frozen {
@@ -26,36 +33,48 @@ impl Frozen {
     pub fn asking(&self) -> &Code {
         &self.asking
     }
+
+    /// Where the code of libraries is that would give up what is alive in clones, and the number with which they go on:
+    /// the template's.
+    pub fn comparing(&self) -> (&Code, i32) {
+        (&self.comparing, self.pid)
+    }
 }
 
 /// Looks which libraries there are. `noted`: addresses of what was registered to run in children.
 pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone) -> Result<(), Unfit> {
-    let Frozen { text, handlers, asking, .. } = frozen;
-    (handlers.count, asking.count) = (0, 0);
-    for handler in noted.clone().filter(|at| counters::counts(*at)) {
-        if !handlers.take(Some(handler)) {
-            return Err(Unfit::named(What::Generator, 0, b"many functions of pthread_atfork"));
-        }
-    }
+    let Frozen { text, handlers, asking, comparing, .. } = frozen;
+    (handlers.count, asking.count, comparing.count) = (0, 0, 0);
     let mut unfit = None;
     vma::for_each_mapping(text, |v, path| {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(b"");
         if v.prot & PROT_EXEC == 0 {
             return Ok(());
         }
-        let mut fits = true;
-        if ASKING.iter().any(|asking| name.starts_with(asking)) {
-            let place = asking.all.get_mut(asking.count);
-            fits = place.map(|place| *place = v.range).is_some();
-            asking.count += usize::from(fits);
-        }
-        let renewed = !name.starts_with(CALLED) || handlers.take(noted.clone().find(|at| v.range.contains(*at)));
-        if !fits || !renewed || REFUSED.iter().any(|refused| name.starts_with(refused)) {
+        let is_one_of = |names: &[&[u8]]| names.iter().any(|begin| name.starts_with(begin));
+        let mut here = noted.clone().filter(|at| v.range.contains(*at));
+        let renewed = if is_one_of(&[CALLED]) {
+            handlers.take(here.next())
+        } else {
+            is_one_of(&[LEFT]) || here.filter(|at| counters::counts(*at)).all(|handler| handlers.take(Some(handler)))
+        };
+        let fits = (!is_one_of(&ASKING) || asking.take(v.range)) && (!is_one_of(&COMPARING) || comparing.take(v.range));
+        if !fits || !renewed || is_one_of(&REFUSED) {
             unfit = unfit.or(Some(Unfit::named(What::Generator, 0, &name[..name.len().min(NAME)])));
         }
         Ok(())
     })?;
     unfit.map_or(Ok(()), Err)
+}
+
+impl Code {
+    /// False where there is no room.
+    fn take(&mut self, range: Range) -> bool {
+        let Some(place) = self.all.get_mut(self.count) else { return false };
+        *place = range;
+        self.count += 1;
+        true
+    }
 }
 
 impl Handlers {

@@ -205,7 +205,8 @@ fn in_clone(
         Err(e) => failed(report, Step::Threads, e),
     };
     caller.limit(kept);
-    number::give(frozen.asking(), told);
+    let (code, number) = if told == 0 { frozen.comparing() } else { (frozen.asking(), told) };
+    number::give(code, number);
     // SAFETY: no other thread of the clone runs yet.
     unsafe { *CLONE.get() = Some(caller.given) };
     listeners::share(frozen);
