@@ -95,3 +95,29 @@ int main(void) {
     all.dedup();
     assert_eq!(all.len(), 3 * 2);
 }
+
+/// Rust's `rand` has that name in its messages. What says that it renews it is believed.
+#[test]
+fn a_program_with_rand_that_notices_no_fork_is_refused_unless_it_renews_that() {
+    let program = |name: &str, renews: bool| {
+        let source = format!(
+            r#"
+int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
+static int renew(void *x) {{ return 0; }}
+static const char *volatile named = "/registry/{name}/src/rngs/thread.rs";
+static void *other(void *x) {{ for (;;) pause(); }}
+int main(void) {{
+    pthread_t t; pthread_create(&t, 0, other, 0); if ({renews} && flashfork_on_clone) flashfork_on_clone(renew, 0);
+    READY; puts(named); return 0;
+}}
+"#,
+            renews = i32::from(renews)
+        );
+        Program::new(&source)
+    };
+    let refused = program("rand-0.9.2", false).try_warm(&[]);
+    let said = line(&refused);
+    assert!(said.contains("random numbers") && said.contains("(rand-0.9.2)"), "{said}");
+    program("rand-0.9.2", true).is_the_same_in_clones(1);
+    program("rand-0.8.5", false).is_the_same_in_clones(1);
+}

@@ -3,20 +3,21 @@
 //!
 //! Those of OpenSSL and libgcrypt ask, and clones have a new number. GnuTLS (lib/atfork.c) has a counter, which its
 //! handler of `pthread_atfork(3)` changes and nothing else: it is called in each clone, and so is every other that
-//! nothing but counts ([`counters`]). The rest aren't: they take apart what is alive in clones. NSS (freebl/drbg.c)
-//! notices nothing.
+//! nothing but counts ([`counters`]). The rest aren't: they take apart what is alive in clones. NSS (freebl/drbg.c),
+//! Mbed TLS (ctr_drbg.c), Crypto++ (AutoSeededRandomPool), BearSSL (hmac_drbg.c) and Rust's `rand` from 0.9 on
+//! ([`linked`]) notice nothing.
 //!
 //! Clones of Ruby have their template's number, because Ruby compares. Those libraries that ask are told another there,
 //! by the shim's `getpid`, which knows them by their [`Code`]. The other way about, libraries that compare the number and
 //! give up what is alive in clones when they find another are told the template's in all other clones: Python's asyncio
 //! (before 3.12) forgets that its loop runs, and ZeroMQ's threads don't wake each other any more.
 
-use super::counters;
+use super::{counters, linked};
 use super::frozen::{Code, Frozen, Handlers};
 use super::unfit::{NAME, Unfit, What};
 use crate::proc::vma;
 use crate::range::Range;
-use crate::sys::PROT_EXEC;
+use crate::sys::{PROT_EXEC, PROT_WRITE};
 
 /// How names of libraries begin: of those whose handler is called, and of those that can't be renewed.
 const CALLED: &[u8] = b"libgnutls.so";
@@ -26,7 +27,15 @@ const ASKING: [&[u8]; 2] = [b"libcrypto.so", b"libgcrypt.so"];
 const COMPARING: [&[u8]; 2] = [b"_asyncio.", b"libzmq"];
 /// Their handler counts, but no generator does: what it is for would have to be begun anew (PKCS #11).
 const LEFT: &[u8] = b"libp11-kit.so";
-const REFUSED: [&[u8]; 2] = [b"libsoftokn3.so", b"libfreeblpriv3.so"];
+const REFUSED: [&[u8]; 7] = [
+    b"libsoftokn3.so",
+    b"libfreeblpriv3.so",
+    b"libmbedcrypto.so",
+    b"libtfpsacrypto.so",
+    b"libcryptopp.so",
+    b"libcrypto++.so",
+    b"libbearssl.so",
+];
 
 impl Frozen {
     /// Where the code of libraries is that ask for the process's number to notice a new process.
@@ -41,13 +50,19 @@ impl Frozen {
     }
 }
 
-/// Looks which libraries there are. `noted`: addresses of what was registered to run in children.
-pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone) -> Result<(), Unfit> {
-    let Frozen { text, handlers, asking, comparing, .. } = frozen;
+/// Looks which libraries there are. `noted`: addresses of what was registered to run in children. `renews`: the program
+/// renews what it has linked itself.
+pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone, renews: bool) -> Result<(), Unfit> {
+    let Frozen { text, list, handlers, asking, comparing, .. } = frozen;
     (handlers.count, asking.count, comparing.count) = (0, 0, 0);
     let mut unfit = None;
     vma::for_each_mapping(text, |v, path| {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(b"");
+        if !renews && v.kind == vma::Kind::File && !v.shared && v.prot & PROT_WRITE == 0 {
+            linked::find(v.range, list, |name| {
+                unfit = unfit.or(Some(Unfit::named(What::Generator, 0, name)));
+            });
+        }
         if v.prot & PROT_EXEC == 0 {
             return Ok(());
         }

@@ -114,11 +114,13 @@ impl Frozen {
     /// still all the same, until the maker ends, which ends the program.
     ///
     /// The `own` descriptors of the maker get numbers that the program has none of. `in_child`: addresses of what was
-    /// registered to run in children (`pthread_atfork(3)`).
+    /// registered to run in children (`pthread_atfork(3)`). `renews`: the program has functions that renew in clones what
+    /// must not be alike.
     pub fn freeze(
         &mut self,
         own: &mut [&mut i32],
         in_child: impl Iterator<Item = usize> + Clone,
+        renews: bool,
     ) -> core::result::Result<(), Unfit> {
         stop::stop(self)?;
         look::threads(self)?;
@@ -137,7 +139,7 @@ impl Frozen {
         }
         memory::look(self)?;
         held::check(self)?;
-        generators::look(self, in_child)?;
+        generators::look(self, in_child, renews)?;
         settings::look(self)?;
         self.leave()?;
         pairs::end_connections(&mut self.files)

@@ -28,6 +28,7 @@ mod generators;
 mod held;
 mod inject;
 mod leave;
+mod linked;
 mod listening;
 mod look;
 mod make;

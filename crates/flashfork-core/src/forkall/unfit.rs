@@ -177,7 +177,7 @@ pub const WORDS: [(&str, &str); 44] = [
     ),
     (
         "a library whose random numbers, keys among them, would be the same in all clones",
-        "make it ready before it loads that",
+        "make it ready before it loads that; of a crate of Rust's, have it draw them from the system (OsRng), or renew them (flashfork_on_clone)",
     ),
     (
         "a mutex that its main thread holds or waits for and that clones could not unlock (recursive, error-checking, robust or with priority inheritance), or a rwlock that it has locked to write",

@@ -6,6 +6,7 @@ use super::socket::{Heard, close_all, hear, is_answered, say};
 use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java, systemv};
 use crate::atfork;
 use crate::number;
+use crate::warm::hooks;
 use crate::warm::template::CLONE;
 use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Frozen, Place, Unfit, What, call, go_to};
@@ -118,13 +119,13 @@ fn freeze(
     let mut users = users;
     let dumpable = (users >= 0).then(be_dumpable).transpose()?;
     if users >= 0 {
-        frozen.freeze(&mut [line, &mut users], atfork::in_child())?;
+        frozen.freeze(&mut [line, &mut users], atfork::in_child(), hooks::any())?;
         // SAFETY: nothing of the maker counts on the one that it leaves.
         unsafe { go_to(users, libc::CLONE_NEWUSER as u32)? };
         bound_capabilities();
         close_all(&[users]);
     } else {
-        frozen.freeze(&mut [line], atfork::in_child())?;
+        frozen.freeze(&mut [line], atfork::in_child(), hooks::any())?;
     }
     if dumpable == Some(false) {
         set_dumpable(false)?;
