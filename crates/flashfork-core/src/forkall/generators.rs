@@ -12,9 +12,9 @@
 //! give up what is alive in clones when they find another are told the template's in all other clones: Python's asyncio
 //! (before 3.12) forgets that its loop runs, and ZeroMQ's threads don't wake each other any more.
 
-use super::{counters, linked};
 use super::frozen::{Code, Frozen, Handlers};
 use super::unfit::{NAME, Unfit, What};
+use super::{counters, linked};
 use crate::proc::vma;
 use crate::range::Range;
 use crate::sys::{PROT_EXEC, PROT_WRITE};

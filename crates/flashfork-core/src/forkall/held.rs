@@ -52,10 +52,7 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     let mut pagemap = Pagemap::open(&mut regions)?;
     let mut held = false;
     vma::for_each_mapping(text, |v, _| {
-        if held
-            || v.prot & (PROT_READ | PROT_WRITE) != PROT_READ | PROT_WRITE
-            || own.contains(v.range.start)
-        {
+        if held || v.prot & (PROT_READ | PROT_WRITE) != PROT_READ | PROT_WRITE || own.contains(v.range.start) {
             return Ok(());
         }
         match v.kind {

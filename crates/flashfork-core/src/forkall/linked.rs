@@ -54,13 +54,16 @@ mod tests {
 
     #[test]
     fn a_crate_is_known_by_its_source_file() {
-        let text = b"\0/home/x/rand-0.8.5/src/rngs/thread.rs/x/rand-0.9.2/src/rngs/thread.rs/rand-0.10.4/src/rngs/thread.rs\
+        let text =
+            b"\0/home/x/rand-0.8.5/src/rngs/thread.rs/x/rand-0.9.2/src/rngs/thread.rs/rand-0.10.4/src/rngs/thread.rs\
             /vendor/rand/src/rngs/thread.rs/brand/src/rngs/thread.rs/rand_core-0.9.0/src/rngs/thread.rs\0";
         let mut found = std::vec::Vec::new();
         for room in [4096, 64] {
             found.clear();
             let range = Range::new(text.as_ptr() as usize, text.as_ptr() as usize + text.len());
-            find(range, &mut std::vec![0; room], |name| found.push(std::string::String::from_utf8(name.to_vec()).unwrap()));
+            find(range, &mut std::vec![0; room], |name| {
+                found.push(std::string::String::from_utf8(name.to_vec()).unwrap())
+            });
             found.dedup();
             assert_eq!(found, ["rand-0.9.2", "rand-0.10.4", "rand"], "{room}");
         }

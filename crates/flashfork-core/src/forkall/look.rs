@@ -61,9 +61,8 @@ fn dispatches(tid: i32) -> bool {
     // struct ptrace_sud_config: mode, selector, offset, length.
     let mut config = [0u64; 4];
     // SAFETY: the kernel writes a local of the size that is told.
-    let told = unsafe {
-        sys::ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, size_of_val(&config), into(&mut config))
-    };
+    let told =
+        unsafe { sys::ptrace(PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG, tid, size_of_val(&config), into(&mut config)) };
     told.is_ok() && config[0] != 0
 }
 

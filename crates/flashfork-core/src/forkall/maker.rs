@@ -5,7 +5,8 @@ use super::raw::behind_number;
 use super::trampoline::Trampoline;
 use super::unfit::Unfit;
 use super::{
-    alike, attributes, descriptors, generators, held, look, memory, pairs, pending, rest, settings, signalled, stop, timers,
+    alike, attributes, descriptors, generators, held, look, memory, pairs, pending, rest, settings, signalled, stop,
+    timers,
 };
 use crate::outcome::Pages;
 use crate::proc::text::{decimal, read_file};
@@ -114,8 +115,8 @@ impl Frozen {
     /// still all the same, until the maker ends, which ends the program.
     ///
     /// The `own` descriptors of the maker get numbers that the program has none of. `in_child`: addresses of what was
-    /// registered to run in children (`pthread_atfork(3)`). `renews`: the program has functions that renew in clones what
-    /// must not be alike.
+    /// registered to run in children (`pthread_atfork(3)`). `renews`: the program has functions that renew in clones
+    /// what must not be alike.
     pub fn freeze(
         &mut self,
         own: &mut [&mut i32],

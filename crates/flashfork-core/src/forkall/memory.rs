@@ -12,8 +12,8 @@ const BYTES: usize = 64 << 20;
 
 /// How the kernel names shared anonymous memory.
 const ANONYMOUS: &[u8] = b"/dev/zero (deleted)";
-/// Files that are memory only. Those without a name (memfd, memfd_secret, huge pages, System V) are deleted files to the
-/// kernel.
+/// Files that are memory only. Those without a name (memfd, memfd_secret, huge pages, System V) are deleted files to
+/// the kernel.
 const MEMORY_FILES: &[u8] = b"/dev/shm/";
 
 /// Looks at all mappings. Memory that forks leave out (`MADV_DONTFORK`; V8 has its heap so) is the program's too.

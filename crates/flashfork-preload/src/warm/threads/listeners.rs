@@ -37,8 +37,8 @@ fn own() -> i32 {
     unsafe { call(Sysno::getpid, []) }.map_or(0, |pid| pid as i32)
 }
 
-/// `close(2)`. A socket that a clone listens at together with others is out of its epoll sets then, as it would be if it
-/// had that alone. What a clone forks has the sets together with it, and leaves them as they are.
+/// `close(2)`. A socket that a clone listens at together with others is out of its epoll sets then, as it would be if
+/// it had that alone. What a clone forks has the sets together with it, and leaves them as they are.
 ///
 /// # Safety
 /// As libc's.

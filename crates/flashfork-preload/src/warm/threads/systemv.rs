@@ -1,5 +1,5 @@
-//! Objects of System V (`svipc(7)`) that are the program's own, and what the kernel would undo when it ends: clones would
-//! have them together, and the template's end would change them.
+//! Objects of System V (`svipc(7)`) that are the program's own, and what the kernel would undo when it ends: clones
+//! would have them together, and the template's end would change them.
 //!
 //! The kernel doesn't tell whose a semaphore or a queue is. So what the program asks for through libc is noted.
 
