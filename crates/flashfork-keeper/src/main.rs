@@ -1,4 +1,4 @@
-//! Keeps a template whose clones have all of its threads. Started by `flashfork warm --threads --unfinished`, in place
+//! Keeps a template whose clones have all of its threads. Started by `flashfork warm --threads`, in place
 //! of the program.
 //!
 //! It makes namespaces ([`namespaces`]), and in them an init ([`init`]) that starts the program, waits for all that
@@ -35,9 +35,7 @@ fn main() -> ExitCode {
     let told = match told::Told::of(&mut arguments) {
         Some(told) => told,
         None => {
-            eprintln!(
-                "flashfork-keeper is started by `flashfork warm --threads --unfinished`, with what that tells it"
-            );
+            eprintln!("flashfork-keeper is started by `flashfork warm --threads`, with what that tells it");
             return ExitCode::from(2);
         }
     };

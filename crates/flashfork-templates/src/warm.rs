@@ -110,8 +110,8 @@ impl<'a> Warm<'a> {
         self
     }
 
-    /// Its clones have all of its threads, from that moment on. Not finished: docs/THREADED_CLONES.md lists what is
-    /// still wrong. It runs in namespaces of its own; `flashfork-keeper` must be where the shim is.
+    /// Its clones have all of its threads, from that moment on. docs/THREADED_CLONES.md says what clones have anew and
+    /// what is refused. It runs in namespaces of its own; `flashfork-keeper` must be where the shim is.
     pub fn threads(mut self, moment: Moment) -> Self {
         self.threads = Some(moment);
         self

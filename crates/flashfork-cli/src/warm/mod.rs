@@ -44,11 +44,6 @@ pub struct WarmArgs {
     /// It runs in namespaces of its own. docs/THREADED_CLONES.md says what clones have anew and what is refused.
     #[arg(long)]
     threads: bool,
-    /// Allows what is not finished: --threads
-    ///
-    /// In the cases that docs/THREADED_CLONES.md lists under "What is still wrong" clones differ from the program.
-    #[arg(long)]
-    unfinished: bool,
     /// The template goes after so many clones; without, `flashfork rm` removes it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_clones: Option<u64>,

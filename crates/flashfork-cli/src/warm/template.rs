@@ -22,10 +22,6 @@ const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Si
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
-    if args.threads && !args.unfinished {
-        let line = "--threads is not finished: in some cases, which docs/THREADED_CLONES.md lists, clones differ from the program, or have rights that it gave up; add --unfinished to try it all the same";
-        return Err(CliError::Unable(line.into()));
-    }
     let names = Directory::open(super::place())?;
     let warm = Template::warm(&names, args.name.clone(), &args.command[0], places::shim()?).args(&args.command[1..]);
     let warm = match (&args.ready, args.threads) {
@@ -142,12 +138,12 @@ fn announcement(name: &Name, program: &OsStr, facts: &Facts) -> String {
 /// So that clones do less work again. Runtimes and shells can't call, and do all of theirs in `main`.
 fn what_changes_that(program: &OsStr) -> &'static str {
     match Path::new(program).file_name().unwrap_or_default().as_encoded_bytes() {
-        b"node" | b"nodejs" => "`flashfork warm --threads --unfinished` changes that: it keeps what Node has loaded",
+        b"node" | b"nodejs" => "`flashfork warm --threads` changes that: it keeps what Node has loaded",
         b"java" | b"deno" | b"bun" | b"dotnet" => {
-            "`flashfork warm --threads --unfinished` changes that, with a moment at which it is ready: --ready listen, idle:SECONDS or line:REGEX"
+            "`flashfork warm --threads` changes that, with a moment at which it is ready: --ready listen, idle:SECONDS or line:REGEX"
         }
         b"bash" | b"sh" | b"dash" | b"ksh" | b"zsh" => {
-            "`flashfork warm --threads --unfinished --ready idle:SECONDS` changes that: clones go on where the script waits for something"
+            "`flashfork warm --threads --ready idle:SECONDS` changes that: clones go on where the script waits for something"
         }
         _ => "flashfork_ready in the program and --ready call change that",
     }

@@ -92,7 +92,7 @@ int main(void) {
 }
 "#,
     );
-    let command = ["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.path()];
+    let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
     let mut warm = program.place.flashfork(&command).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     until("it is ready", || !program.place.list().is_empty());
     let mut first = Vec::new();
@@ -200,7 +200,7 @@ int main(int count, char **all) {
         let place = &program.place;
         let file = place.path().join(call);
         let name = file.to_str().unwrap();
-        let command = ["warm", "--threads", "--unfinished", "--ready", "idle:2", call, "--", program.path(), name, call];
+        let command = ["warm", "--threads", "--ready", "idle:2", call, "--", program.path(), name, call];
         let warm = place.flashfork(&command).stderr(Stdio::piped()).spawn().unwrap();
         let written = || std::fs::read_to_string(&file).ok().filter(|text| text.ends_with('\n'));
         until("it waits", || written().is_some());

@@ -300,7 +300,7 @@ int main(void) {
 fn copies_of_output_and_errors_that_were_one_file_are_told_apart() {
     let program = Program::new(COPIES);
     let (mut read, write) = std::io::pipe().unwrap();
-    let command = ["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.path()];
+    let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
     let mut command = program.place.flashfork(&command);
     let mut warm = command.stdout(write.try_clone().unwrap()).stderr(write).spawn().unwrap();
     // Its ends of the pipe.
@@ -318,7 +318,7 @@ fn copies_of_output_and_errors_that_are_one_file_are_refused() {
     let program = Program::new(COPIES);
     let path = program.place.path().join("log");
     let file = std::fs::File::create(&path).unwrap();
-    let command = ["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.path()];
+    let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
     let mut warm = program.place.flashfork(&command);
     assert!(!warm.stdout(file.try_clone().unwrap()).stderr(file).status().unwrap().success());
     let said = std::fs::read_to_string(&path).unwrap();

@@ -222,8 +222,7 @@ fn what_a_clone_leaves_in_the_background_runs_on() {
 #[test]
 fn a_template_goes_after_so_many_clones() {
     let program = Program::new(DOES);
-    let command =
-        ["warm", "--threads", "--unfinished", "--ready", "call", "--max-clones", "2", "t", "--", program.path()];
+    let command = ["warm", "--threads", "--ready", "call", "--max-clones", "2", "t", "--", program.path()];
     assert!(program.place.run(&command).status.success());
     for _ in 0..2 {
         assert_eq!(program.place.run(&["clone", "t", "exit"]).status.code(), Some(7));

@@ -45,7 +45,7 @@ fn class_path(place: &Place) -> String {
 /// A template `t`, ready there, of `java` with these arguments. What came of it.
 fn try_warm(place: &Place, ready: &[&str], arguments: &[&str]) -> Output {
     let path = class_path(place);
-    let command = [&["warm", "--threads", "--unfinished"], ready, &["t", "--", JAVA, "-cp", &path], arguments].concat();
+    let command = [&["warm", "--threads"], ready, &["t", "--", JAVA, "-cp", &path], arguments].concat();
     place.flashfork(&command).env("OF_TEMPLATE", "").output().unwrap()
 }
 
@@ -148,8 +148,7 @@ int main(int argc, char **argv) { if (!dlopen(argv[1], RTLD_NOW)) return 1; flas
     );
     let machine = std::fs::canonicalize(JAVA).unwrap().with_file_name("../lib/server/libjvm.so");
     let path = [program.to_str().unwrap(), machine.to_str().unwrap()];
-    let refused =
-        place.run(&[&["warm", "--threads", "--unfinished", "--ready", "call", "t", "--"], &path[..]].concat());
+    let refused = place.run(&[&["warm", "--threads", "--ready", "call", "t", "--"], &path[..]].concat());
     assert!(line(&refused).contains("otherwise than by the program `java`"), "{}", stderr(&refused));
 }
 
@@ -193,7 +192,7 @@ fn the_launcher_runs_a_program_in_each_clone_as_java_does() {
 #[test]
 fn the_launcher_is_found_by_itself() {
     let place = place(&[include_str!("java/Program.java")]);
-    let command = ["warm", "--threads", "--unfinished", "t", "--", JAVA, "flashfork.Launch", "Program"];
+    let command = ["warm", "--threads", "t", "--", JAVA, "flashfork.Launch", "Program"];
     let warm = place.flashfork(&command).env("CLASSPATH", place.path()).output().unwrap();
     assert!(warm.status.success(), "{}", stderr(&warm));
     assert_eq!(stdout(&place.run(&["clone", "t", "a"])), "1 [a] null false null\n");

@@ -13,7 +13,7 @@ fn clones_on_other_kernels_come_to_what_the_program_comes_to() {
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_flashfork"));
     let command = bin.to_str().unwrap();
     let script = program.place.path().join("script");
-    let warm = format!("{command} warm --threads --unfinished --ready call t -- {} 3 20000", program.path());
+    let warm = format!("{command} warm --threads --ready call t -- {} 3 20000", program.path());
     let text = format!(
         "export XDG_RUNTIME_DIR=/tmp/run; mkdir -m 700 /tmp/run\n{warm} >&2 || exit\nfor i in 1 2 3; do {command} clone t; done\n{command} rm t >&2\n{} 3 0\n",
         program.path()

@@ -21,7 +21,7 @@ fn ask(port: u16, text: &str) -> String {
 }
 
 fn warm(place: &Place, ready: &str, command: &[&str]) {
-    let warm = place.run(&[&["warm", "--threads", "--unfinished", "--ready", ready, "t", "--"], command].concat());
+    let warm = place.run(&[&["warm", "--threads", "--ready", ready, "t", "--"], command].concat());
     assert!(warm.status.success(), "{}", stderr(&warm));
 }
 

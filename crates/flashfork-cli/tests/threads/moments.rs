@@ -35,7 +35,7 @@ fn answer(port: u16) -> String {
 fn a_server_is_ready_when_it_is_idle_or_listens_or_says_so() {
     let program = Program::new(SERVER);
     for (moment, told) in [("idle:0.3", "idle"), ("line:port [0-9]+", "line"), ("listen", "listen")] {
-        let command = ["warm", "--threads", "--unfinished", "--ready", moment, "t", "--", program.path()];
+        let command = ["warm", "--threads", "--ready", moment, "t", "--", program.path()];
         let warm = program.place.run(&command);
         assert!(warm.status.success(), "{moment}: {}", stderr(&warm));
         assert_eq!(program.place.list()[0]["ready"], told);
@@ -57,16 +57,7 @@ fn a_server_is_ready_when_it_is_idle_or_listens_or_says_so() {
 #[test]
 fn a_port_is_waited_for() {
     let program = Program::new(SERVER);
-    let mut warm = program.place.flashfork(&[
-        "warm",
-        "--threads",
-        "--unfinished",
-        "--ready",
-        "listen:1",
-        "t",
-        "--",
-        program.path(),
-    ]);
+    let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "listen:1", "t", "--", program.path()]);
     let mut warm = warm.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(warm.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -84,8 +75,7 @@ fn a_port_is_waited_for() {
 #[test]
 fn a_program_that_was_ready_by_itself_takes_no_arguments() {
     let program = Program::new(SERVER);
-    let warm =
-        program.place.run(&["warm", "--threads", "--unfinished", "--ready", "listen", "t", "--", program.path()]);
+    let warm = program.place.run(&["warm", "--threads", "--ready", "listen", "t", "--", program.path()]);
     assert!(warm.status.success(), "{}", stderr(&warm));
     let refused = program.place.run(&["clone", "t", "word"]);
     assert!(line(&refused).contains("t takes no arguments"), "{}", line(&refused));
@@ -95,33 +85,18 @@ fn a_program_that_was_ready_by_itself_takes_no_arguments() {
 fn what_is_missing_or_makes_no_sense_is_said() {
     let place = Place::new();
     let refused = place.run(&["warm", "--threads", "t", "--", "/bin/sleep", "10"]);
-    assert!(line(&refused).contains("add --unfinished"), "{}", line(&refused));
-    let refused = place.run(&["warm", "--threads", "--unfinished", "t", "--", "/bin/sleep", "10"]);
     assert!(line(&refused).contains("does not say by itself when it is ready"), "{}", line(&refused));
     let refused = place.run(&["warm", "--ready", "listen", "t", "--", "/bin/sleep", "10"]);
     assert!(line(&refused).contains("add --threads"), "{}", line(&refused));
     for wrong in ["listen:x", "idle:-1", "line:(", "sometime"] {
-        let refused =
-            place.run(&["warm", "--threads", "--unfinished", "--ready", wrong, "t", "--", "/bin/sleep", "10"]);
+        let refused = place.run(&["warm", "--threads", "--ready", wrong, "t", "--", "/bin/sleep", "10"]);
         assert_eq!(refused.status.code(), Some(2), "{wrong}");
     }
-    let ended =
-        place.run(&["warm", "--threads", "--unfinished", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "exit 9"]);
+    let ended = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "exit 9"]);
     assert!(line(&ended).contains("ended with exit status 9 before it was ready"), "{}", line(&ended));
-    let killed = place.run(&[
-        "warm",
-        "--threads",
-        "--unfinished",
-        "--ready",
-        "idle:100",
-        "t",
-        "--",
-        "/bin/sh",
-        "-c",
-        "kill -USR1 $$",
-    ]);
+    let killed = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "kill -USR1 $$"]);
     assert!(line(&killed).contains("ended by signal 10"), "{}", line(&killed));
-    let none = place.run(&["warm", "--threads", "--unfinished", "--ready", "idle:1", "t", "--", "/nonexistent"]);
+    let none = place.run(&["warm", "--threads", "--ready", "idle:1", "t", "--", "/nonexistent"]);
     assert!(line(&none).contains("No such file"), "{}", line(&none));
     assert!(place.list().is_empty());
     until("all is gone", || crate::place::pids(&place, "").is_empty());
@@ -136,8 +111,7 @@ int main(int argc, char **argv) { pthread_t t; pthread_create(&t, 0, print, 0); 
 #[test]
 fn no_line_is_lost_between_template_and_clone() {
     let program = Program::new(PRINTER);
-    let warm =
-        program.place.run(&["warm", "--threads", "--unfinished", "--ready", "line:^now$", "t", "--", program.path()]);
+    let warm = program.place.run(&["warm", "--threads", "--ready", "line:^now$", "t", "--", program.path()]);
     assert!(warm.status.success(), "{}", stderr(&warm));
     let mut clone = program.place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut more = String::new();
@@ -171,8 +145,7 @@ int main(void) {
 }
 "#,
     );
-    let warm =
-        program.place.run(&["warm", "--threads", "--unfinished", "--ready", "idle:0.2", "t", "--", program.path()]);
+    let warm = program.place.run(&["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()]);
     assert!(warm.status.success(), "{}", stderr(&warm));
     let clone = program.place.run(&["clone", "t"]);
     assert_eq!((stdout(&clone), stderr(&clone)), ("27 /usr 5 77 99\n", ""));
@@ -213,8 +186,7 @@ fn a_call_in_which_the_main_thread_waits_is_made_again() {
     let go = program.place.path().join("go");
     for call in 0..7 {
         let _ = std::fs::remove_file(&go);
-        let mut warm =
-            program.place.flashfork(&["warm", "--threads", "--unfinished", "--ready", "idle:0.1", "t", "--"]);
+        let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "idle:0.1", "t", "--"]);
         let warm = warm.arg(program.path()).arg(&go).arg(call.to_string()).output().unwrap();
         assert!(warm.status.success(), "{call}: {}", stderr(&warm));
         std::fs::write(&go, "").unwrap();

@@ -13,7 +13,7 @@ fn script(place: &Place, name: &str, text: &str) -> PathBuf {
 }
 
 fn warm(place: &Place, options: &[&str], command: &[&str]) {
-    let warm = place.run(&[&["warm", "--threads", "--unfinished"], options, &["t", "--"], command].concat());
+    let warm = place.run(&[&["warm", "--threads"], options, &["t", "--"], command].concat());
     assert!(warm.status.success(), "{}", stderr(&warm));
 }
 
@@ -145,7 +145,7 @@ fn nodes_functions_look_as_they_did_and_its_children_know_nothing() {
     };
     let plain = run(Command::new("node").args(["-r", "fs"]).arg(&script));
     let plain = plain.replace("function random() {", "function () {");
-    let options = ["warm", "--threads", "--unfinished", "t", "--", "node", "-r", "fs"];
+    let options = ["warm", "--threads", "t", "--", "node", "-r", "fs"];
     run(&mut place.flashfork(&options));
     assert_eq!(run(&mut place.flashfork(&["clone", "t", script.to_str().unwrap()])), plain);
 }
@@ -170,7 +170,7 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
         script(&place, "there/main.mjs", "console.log(await Promise.resolve(process.argv.slice(2))); export default 1");
     let throws =
         script(&place, "there/throws.js", "process.on('exit', (code) => console.log(code)); throw new Error('wrong')");
-    let options = ["warm", "--threads", "--unfinished", "t", "--", "node", "-r", library.to_str().unwrap()];
+    let options = ["warm", "--threads", "t", "--", "node", "-r", library.to_str().unwrap()];
     let warm = place.flashfork(&options).env("TZ", "Asia/Tokyo").output().unwrap();
     assert_eq!((warm.status.code(), stderr(&warm)), (Some(0), "loaded once\n"));
     assert_eq!(place.list()[0]["ready"], "node");

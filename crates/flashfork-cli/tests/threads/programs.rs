@@ -82,7 +82,7 @@ impl Program {
     }
 
     pub fn try_warm(&self, arguments: &[&str]) -> Output {
-        let command = ["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", self.path()];
+        let command = ["warm", "--threads", "--ready", "call", "t", "--", self.path()];
         self.place.run(&[&command[..], arguments].concat())
     }
 

@@ -118,10 +118,7 @@ const DESCRIPTORS: [(&str, &str); 26] = [
         "char n[] = \"/tmp/flashfork-with-a-long-name-XXXXXX\"; int fd = mkstemp(n); unlink(n); ftruncate(fd, 4096); mmap(0, 4096, 3, MAP_SHARED, fd, 0); close(fd);",
         "or from a file of memory",
     ),
-    (
-        "sem_t *s = sem_open(\"/flashfork-test\", O_CREAT, 0600, 1); (void)s;",
-        "or from a file of memory",
-    ),
+    ("sem_t *s = sem_open(\"/flashfork-test\", O_CREAT, 0600, 1); (void)s;", "or from a file of memory"),
     ("close(0); eventfd(0, 0);", "something else in the place of a standard stream"),
     (
         "int fd = open(\"/tmp\", O_TMPFILE | O_RDWR, 0600); dup2(fd, 1);",
@@ -242,7 +239,7 @@ fn a_program_that_becomes_another_is_refused() {
     let refused = program.try_warm(&[]);
     assert!(line(&refused).contains("another program (exec)"), "{}", line(&refused));
     // Where it isn't waited for a call it is found when it is stopped.
-    let command = ["warm", "--threads", "--unfinished", "--ready", "idle:0.2", "t", "--", program.path()];
+    let command = ["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()];
     let refused = program.place.run(&command);
     assert!(line(&refused).contains("become another program (exec)"), "{}", line(&refused));
     until("all is gone", || crate::place::pids(&program.place, "").is_empty());

@@ -89,7 +89,7 @@ fn nothing_in_a_programs_memory_has_rights_that_it_gave_up() {
         std::fs::write(&found, "").unwrap();
         std::fs::set_permissions(&found, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
         let _ = std::fs::remove_file(&go);
-        let command = ["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.path()];
+        let command = ["warm", "--threads", "--ready", "call", "t", "--", program.path()];
         let mut warm = place.flashfork(&command);
         let warm = warm.args([&found, &go]).args(more).stderr(Stdio::piped()).spawn().unwrap();
         let told = || std::fs::read_to_string(&found).unwrap();

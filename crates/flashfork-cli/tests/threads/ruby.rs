@@ -35,8 +35,7 @@ $stderr.puts(IO.popen('-') { |of| of ? of.read : print(OpenSSL::Random.random_by
 fn ruby(place: &Place, program: &str) -> Command {
     let script = place.path().join("program.rb");
     std::fs::write(&script, program).unwrap();
-    let mut command =
-        place.flashfork(&["warm", "--threads", "--unfinished", "--ready", "line:^warm$", "t", "--", "ruby"]);
+    let mut command = place.flashfork(&["warm", "--threads", "--ready", "line:^warm$", "t", "--", "ruby"]);
     command.arg(script);
     command
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 const PYTHON: &str = "/usr/bin/python3";
 
 fn warm(place: &Place, ready: &str, command: &[&str]) {
-    let warm = place.run(&[&["warm", "--threads", "--unfinished", "--ready", ready, "t", "--"], command].concat());
+    let warm = place.run(&[&["warm", "--threads", "--ready", ready, "t", "--"], command].concat());
     assert!(warm.status.success(), "{}", stderr(&warm));
 }
 
@@ -93,7 +93,6 @@ fn javas_zgc_is_refused() {
     let refused = place.run(&[
         "warm",
         "--threads",
-        "--unfinished",
         "--ready",
         "line:^warm$",
         "t",
@@ -166,7 +165,7 @@ numpy.ones((200, 200)) @ numpy.ones((200, 200))
 ssl.RAND_bytes(1)
 import builtins
 builtins.warm = (pool, asked, answered)";
-    let warm = place.run(&["warm", "--threads", "--unfinished", "t", "--", PYTHON, "-c", code]);
+    let warm = place.run(&["warm", "--threads", "t", "--", PYTHON, "-c", code]);
     assert!(warm.status.success(), "{}", stderr(&warm));
     let code = "import numpy, ssl, sys, threading
 pool, asked, answered = warm

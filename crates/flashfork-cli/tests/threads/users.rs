@@ -81,7 +81,7 @@ impl Other {
     /// A template `t` of another program that is here.
     fn warm_of(&self, name: &str) -> Command {
         let program = self.place.path().join(name);
-        self.command(&["warm", "--threads", "--unfinished", "--ready", "call", "t", "--", program.to_str().unwrap()])
+        self.command(&["warm", "--threads", "--ready", "call", "t", "--", program.to_str().unwrap()])
     }
 }
 
@@ -108,7 +108,7 @@ fn where_namespaces_are_used_up_one_line_says_so() {
     // In a user namespace whose limit is the test's to set, and then without any right.
     let program = other.place.path().join("program");
     let script = format!(
-        "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all {} warm --threads --unfinished --ready call t -- {}",
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all {} warm --threads --ready call t -- {}",
         other.bin.join("flashfork").display(),
         program.display()
     );

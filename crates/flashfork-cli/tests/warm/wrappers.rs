@@ -74,9 +74,9 @@ fn a_program_that_becomes_another_before_it_is_ready_is_told() {
 #[test]
 fn who_warms_a_runtime_or_a_shell_before_main_is_told_what_to_use_instead() {
     for (program, cure) in [
-        ("node", "--threads --unfinished` changes that: it keeps what Node has loaded"),
+        ("node", "--threads` changes that: it keeps what Node has loaded"),
         ("java", "--ready listen, idle:SECONDS or line:REGEX"),
-        ("bash", "--threads --unfinished --ready idle:SECONDS` changes that"),
+        ("bash", "--threads --ready idle:SECONDS` changes that"),
         ("cat", "flashfork_ready in the program"),
     ] {
         let output = Place::new().warm(&[program]);
@@ -92,7 +92,7 @@ fn a_clone_of_a_shell_goes_on_where_its_script_waits() {
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let text = "#!/bin/bash\na=(1 2 3)\nread -r line < \"$1\"\necho \"${a[*]} $line\"; exit 5\n";
     let (path, fifo) = (script(&place, "work", text), fifo.to_str().unwrap());
-    let command = ["warm", "--threads", "--unfinished", "--ready", "idle:0.2", "t", "--", "bash", &path, fifo];
+    let command = ["warm", "--threads", "--ready", "idle:0.2", "t", "--", "bash", &path, fifo];
     assert!(place.run(&command).status.success());
     for word in ["one", "two"] {
         let clone = place.flashfork(&["clone", "t"]).stdout(Stdio::piped()).spawn().unwrap();

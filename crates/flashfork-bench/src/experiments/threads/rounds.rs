@@ -198,7 +198,7 @@ impl Place {
         let kinds = [(Way::Clone, true), (Way::Unsealed, program.unsealed)];
         for (way, _) in kinds.into_iter().filter(|(_, wanted)| *wanted) {
             let engine = (way == Way::Unsealed).then_some(("FLASHFORK_ENGINE", "fork"));
-            let threads = ["--threads", "--unfinished", "--ready", &program.ready];
+            let threads = ["--threads", "--ready", &program.ready];
             match self.warm(&name_of(&program, way), &threads, engine, &program.warmed)? {
                 Ok(sealed) => ways.push((way, Some(sealed))),
                 Err(why) => results.leave_out(format!("{} {}", program.name, way.name()), why, progress),
