@@ -7,7 +7,7 @@
 
 use super::anonymous::{self, Need};
 use super::moving::{DONTUNMAP, FIXED, MAYMOVE, Move};
-use super::pieces::{End, by_any_means, differ, is_mapped, list, with_scratch};
+use super::pieces::{End, by_any_means, differ, list, with_scratch};
 use crate::range::Range;
 use crate::scratch;
 use crate::seal::properties::Properties;
@@ -72,53 +72,52 @@ unsafe fn in_steps(
     real: impl Fn() -> Result<usize>,
     mut inside: Inside<'static>,
 ) -> Result<usize> {
-    let from = whole.start;
     if flags & DONTUNMAP != 0 {
         inside = anonymous::make_anonymous(whole, inside, Need::Must)?;
     }
-    // Of a range that shrinks where it is the kernel cuts off the end, whatever lies there.
-    let cut_off = Range::new(from + len.min(whole.len()), whole.end);
     let moves = flags & FIXED != 0;
-    let had_end = if moves && !cut_off.is_empty() { is_mapped(cut_off) } else { Ok(false) };
+    // What shrinks where it is lies in no pieces that matter.
+    if len < whole.len() && (!moves || flags & DONTUNMAP != 0) {
+        return real();
+    }
+    // Of a range that shrinks the kernel cuts off the end, whatever lies there, and asks about the rest alone.
+    let cut_off = Range::new(whole.start + len.min(whole.len()), whole.end);
+    whole.end = cut_off.start;
     // The scratch memory must be gone before anything grows: it may lie in the very place.
-    let look = |whole| with_scratch(|_, runs| list(whole, runs).map(|(end, _)| end));
-    let end = if len > whole.len() { look(whole) } else { Err(Errno::EFAULT) };
-    match (end, had_end) {
-        (Ok(end), _) if end.sealed => {}
-        (Ok(_) | Err(Errno::EFAULT), Ok(_)) => match real() {
+    let look = || with_scratch(|_, runs| list(whole, runs));
+    let end = if len == whole.len() && cut_off.is_empty() { Err(Errno::EFAULT) } else { look() };
+    match end {
+        // It is cut off once, here or by the kernel: another thread's new memory may come there at once.
+        Ok((_, pieces)) if !cut_off.is_empty() && pieces > 1 => {}
+        Ok(_) | Err(Errno::EFAULT) if !cut_off.is_empty() => return real(),
+        Ok((end, _)) if end.sealed => {}
+        Ok(_) | Err(Errno::EFAULT) => match real() {
             Err(Errno::EFAULT) => {}
             other => return other,
         },
-        // SAFETY: the program's own call.
-        (Err(e), Ok(_)) | (_, Err(e)) => return unsafe { unseen(whole, len, flags, to, e) },
-    }
-    if !cut_off.is_empty() {
-        match had_end {
-            // Kernels before 6.17 have cut it off already, and ask about the rest alone. Later ones ask about all of it
-            // first.
-            Ok(true) if !is_mapped(cut_off)? => whole.end = cut_off.start,
-            Ok(true) => {}
-            _ => return Err(Errno::EFAULT),
+        Err(e) => {
+            whole.end = cut_off.end;
+            // SAFETY: the program's own call.
+            return unsafe { unseen(whole, len, flags, to, e) };
         }
     }
-    let mut end = match end.or_else(|_| look(whole)) {
+    let mut end = match end.or_else(|_| look()) {
         Err(e) if e != Errno::EFAULT => {
             // SAFETY: the program's own call.
             return unsafe { unseen(whole, len, flags, to, e) };
         }
-        end => end?,
+        end => end?.0,
     };
     // A sealed piece has been asked for nothing: it would not have been sealed.
     if !end.sealed || STATE.marked.touch(whole) {
         end.properties = with_scratch(|text, _| by_any_means(|| Properties::at(whole.end - PAGE, text)))?;
     }
     if STATE.properties() != 0 && with_scratch(|text, runs| differ(whole, text, runs))? {
-        return Err(Errno::EFAULT);
+        return if cut_off.is_empty() { Err(Errno::EFAULT) } else { real() };
     }
-    if whole.end > cut_off.start {
+    if !cut_off.is_empty() {
         // SAFETY: the program gives it up.
         unsafe { sys::munmap(cut_off.start, cut_off.len()) }?;
-        whole.end = cut_off.start;
     }
     let to = moves.then_some(to);
     // SAFETY: the program's own call; what it meets is the same as on one anonymous mapping.

@@ -124,18 +124,6 @@ pub fn by_any_means<T>(mut ask: impl FnMut() -> Result<T>) -> Result<T> {
     answer
 }
 
-/// Whether anything is mapped in a range.
-pub(super) fn is_mapped(range: Range) -> Result<bool> {
-    let mut found = false;
-    by_any_means(|| {
-        lookup::for_each(range, Wanted::All, |v| {
-            found |= !v.range.intersect(range).is_empty();
-            Ok(())
-        })
-    })?;
-    Ok(found)
-}
-
 /// [`pieces`], by any means.
 pub fn list(whole: Range, runs: &mut [Run]) -> Result<(End, usize)> {
     by_any_means(|| pieces(runs, whole))
