@@ -52,6 +52,15 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
             let _inside = make_anonymous(range, inside, Need::Must)?;
             told(advice, real())
         }
+        // Of sealed memory only what was not written to can be collapsed where it is.
+        k::MADV_COLLAPSE => {
+            let collapsed = real();
+            if collapsed != Err(Errno::EINVAL) || !holds_sealed(range) {
+                return collapsed;
+            }
+            let _inside = make_anonymous(range, inside, Need::Must).map_err(|_| Errno::EINVAL)?;
+            real()
+        }
         // These work on sealed memory too, only less well: where it can't be made anonymous the kernel decides.
         k::MADV_DONTFORK | k::MADV_DONTDUMP | k::MADV_MERGEABLE | k::MADV_GUARD_INSTALL => {
             let _inside = make_anonymous(range, inside, Need::Better).unwrap_or_else(|_| {
@@ -72,24 +81,38 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
 }
 
 /// Advice that means something else on sealed memory, or has to be minded later, beside [`PROPERTIES`].
-const DIFFERENT: [u32; 6] =
-    [k::MADV_DONTNEED, k::MADV_DONTNEED_LOCKED, k::MADV_FREE, k::MADV_REMOVE, k::MADV_HUGEPAGE, k::MADV_NOHUGEPAGE];
+const DIFFERENT: [u32; 7] = [
+    k::MADV_DONTNEED,
+    k::MADV_DONTNEED_LOCKED,
+    k::MADV_FREE,
+    k::MADV_REMOVE,
+    k::MADV_HUGEPAGE,
+    k::MADV_NOHUGEPAGE,
+    k::MADV_COLLAPSE,
+];
 
 /// `process_madvise(2)`: advice to this process itself means what [`madvise`] makes of it.
 ///
 /// # Safety
 /// As `madvise(2)`.
 pub unsafe fn process_madvise(args: [usize; 6]) -> Result<usize> {
-    /// What may be advised to other processes (`process_madvise_remote_valid`). It means the same on sealed memory.
-    const TO_OTHERS: [u32; 4] = [k::MADV_COLD, k::MADV_PAGEOUT, k::MADV_WILLNEED, k::MADV_COLLAPSE];
+    /// What may be advised to other processes (`process_madvise_remote_valid`), but for `MADV_COLLAPSE`. It means the
+    /// same on sealed memory.
+    const TO_OTHERS: [u32; 3] = [k::MADV_COLD, k::MADV_PAGEOUT, k::MADV_WILLNEED];
     let [pidfd, vec, count, advice, flags, _] = args;
     // SAFETY: the program's own call, or one without any memory to advise on.
-    let call = |count| unsafe { sys::call(Sysno::process_madvise, [pidfd, vec, count, advice, flags, 0]) };
-    // Whether the kernel takes this advice for that process; other processes can't be given any but the above.
+    let call = |count, advice| unsafe { sys::call(Sysno::process_madvise, [pidfd, vec, count, advice, flags, 0]) };
+    // Whether the kernel takes this advice for that process; other processes can't be given any but the above, and
+    // before Linux 6.13 nor can this one.
+    let own = |advice| call(0, advice).is_ok();
+    let for_others = match advice as u32 {
+        k::MADV_COLLAPSE => !own(k::MADV_DONTNEED as usize),
+        known => TO_OTHERS.contains(&known),
+    };
     let _quiet = STATE.quiet();
-    if !STATE.holds_sealed() || TO_OTHERS.contains(&(advice as u32)) || call(0).is_err() {
+    if !STATE.holds_sealed() || for_others || !own(advice) {
         let _inside = STATE.inside();
-        return told(advice as u32, call(count));
+        return told(advice as u32, call(count, advice));
     }
     // SAFETY: the program's own call.
     roomy(|| unsafe { madvise_each(vec, count, advice as u32) })
