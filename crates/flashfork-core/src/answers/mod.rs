@@ -7,6 +7,7 @@ mod discard;
 pub(crate) mod exec;
 mod moving;
 pub mod mremap;
+pub(crate) mod nodes;
 mod pieces;
 pub mod pipes;
 pub mod rings;

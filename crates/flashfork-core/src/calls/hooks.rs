@@ -4,6 +4,7 @@ use crate::answers::advise;
 use crate::answers::anonymous;
 use crate::answers::exec;
 use crate::answers::mremap;
+use crate::answers::nodes;
 use crate::answers::pipes;
 use crate::answers::rings;
 use crate::answers::sandbox;
@@ -59,6 +60,7 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::shmat, None, shmat),
     hook(Sysno::socket, Some(c"socket"), socket),
     hook(Sysno::rseq, None, rseq),
+    where_clear(Sysno::move_pages, move_pages),
     where_clear(Sysno::execve, execve),
     where_clear(Sysno::execveat, execveat),
 ];
@@ -131,6 +133,12 @@ unsafe fn mseal(args: &Arguments) -> Result<usize> {
 unsafe fn mbind(args: &Arguments) -> Result<usize> {
     // SAFETY: the program's own call.
     anonymous::give_property(args[0], args[1], || unsafe { sys::call(Sysno::mbind, *args) })
+}
+
+/// `move_pages(2)`: sealed pages are there before they are touched.
+unsafe fn move_pages(args: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { nodes::move_pages(args) }
 }
 
 /// `userfaultfd(2)`: faults on a file mapping mean something else to it, so it must find all memory anonymous.

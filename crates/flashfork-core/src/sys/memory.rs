@@ -155,6 +155,13 @@ pub fn is_mapped(addr: usize, len: usize) -> bool {
     unsafe { syscall3(Sysno::msync, addr, len, k::MS_ASYNC as usize) }.is_ok()
 }
 
+/// Whether a page of this process's has contents: in the page table, or in the page cache (`mincore(2)`).
+pub fn has_page(page: usize) -> bool {
+    let mut there = 0u8;
+    // SAFETY: the kernel writes one byte, for one page.
+    unsafe { syscall3(Sysno::mincore, page, PAGE, &raw mut there as usize) }.is_ok() && there & 1 == 1
+}
+
 /// Reads memory of this process that may be unreadable or missing: `EFAULT` then, never a signal
 /// (`process_vm_readv(2)`).
 pub fn read_own(addr: usize, buf: &mut [u8]) -> Result<()> {
