@@ -25,6 +25,7 @@ pub mod environment;
 mod filter;
 pub mod fork;
 pub mod forkall;
+pub mod inherited;
 mod kernel_writers;
 pub mod name;
 pub mod never_seal;

@@ -351,6 +351,21 @@ fn no_clone(name: &Name, step: Step, errno: i32) -> String {
         Step::Hooks => format!(
             "a clone of {name} was ended: a function that its program has run first in each clone (flashfork_on_clone) has failed"
         ),
+        Step::Scheduling => format!(
+            "a clone of {name} can't have its caller's scheduling policy: {why}; call it under the policy that its template was warmed under, or warm it under this one"
+        ),
+        Step::IoPriority => format!(
+            "a clone of {name} can't have its caller's I/O priority: {why}; call it under the one that its template was warmed under, or warm it under this one (ionice)"
+        ),
+        Step::Personality => format!(
+            "a clone of {name} can't have its caller's personality: {why}; call it under the one that its template was warmed under, or warm it under this one (setarch)"
+        ),
+        Step::DumpFilter => format!(
+            "a clone of {name} can't have its caller's filter of core dumps: {why}; let it write /proc/self/coredump_filter, or warm it under this filter"
+        ),
+        Step::NoNewPrivs => format!(
+            "the template {name} was warmed under no_new_privs, which its clones can't give up, and this caller is not under it; warm it from where it is called"
+        ),
         Step::Map | Step::Wait | Step::Request => {
             format!("a clone of {name} can't take its arguments: {why}; free memory, or raise its limit (ulimit -v)")
         }

@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 /// What a clone shall have of its caller.
 ///
 /// Unless said otherwise: no arguments, no environment, this process's working directory and standard streams, no
-/// signal ignored or blocked. Always this process's umask (unless it is given), resource limits, and the nice value and
-/// CPUs of the thread that asks.
+/// signal ignored or blocked. Always this process's umask (unless it is given), resource limits and filter of core
+/// dumps, and the nice value, CPUs, scheduling policy, I/O priority, personality and `no_new_privs` of the thread that
+/// asks.
 #[derive(Debug)]
 #[must_use = "nothing runs until it is started"]
 pub struct Run<'a> {

@@ -1,7 +1,7 @@
 //! What a clone takes over from its caller, beside the descriptors.
 
 /// First word of a [`Start`], with its version.
-pub const START_MAGIC: u64 = 0x0002_7472_6174_5346;
+pub const START_MAGIC: u64 = 0x0003_7472_6174_5346;
 
 /// Resource limits there are on Linux (`RLIM_NLIMITS`).
 pub const LIMITS: usize = 16;
@@ -33,6 +33,16 @@ pub struct Start {
     pub ignored: u64,
     /// Standard streams it was started without: bit N for descriptor N.
     pub closed: u64,
+    /// Its scheduling policy: the first version of `struct sched_attr` (`sched_getattr(2)`), but for the nice value.
+    pub scheduling: [u64; 6],
+    /// Its I/O priority (`ioprio_get(2)`); -1 where the kernel doesn't tell.
+    pub io_priority: i32,
+    /// Its personality (`personality(2)`).
+    pub personality: u32,
+    /// What is in its core dumps (`/proc/self/coredump_filter`); all bits where the kernel doesn't tell.
+    pub dump_filter: u32,
+    /// 1 if no program that it starts gets privileges (`PR_SET_NO_NEW_PRIVS`), else 0.
+    pub no_new_privs: u32,
     /// CPUs it may run on: bit N % 64 of word N / 64.
     pub cpus: [u64; 16],
     /// Soft and hard limits by number (`getrlimit(2)`).
@@ -66,6 +76,11 @@ mod tests {
             blocked: 0,
             ignored: 0,
             closed: 0,
+            scheduling: [0; 6],
+            io_priority: 0,
+            personality: 0,
+            dump_filter: 0,
+            no_new_privs: 0,
             cpus: [0; 16],
             limits: [[0; 2]; LIMITS],
         };

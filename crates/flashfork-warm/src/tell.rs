@@ -34,14 +34,26 @@ pub enum Step {
     Threads = 13,
     /// Running what the program has asked to be done in each of its clones.
     Hooks = 14,
+    /// Taking over the caller's scheduling policy.
+    Scheduling = 15,
+    /// Taking over its I/O priority.
+    IoPriority = 16,
+    /// Taking over its personality.
+    Personality = 17,
+    /// Taking over its filter of core dumps.
+    DumpFilter = 18,
+    /// The template was warmed under `no_new_privs`, and its caller is not under it.
+    NoNewPrivs = 19,
 }
 
 impl Step {
     fn new(number: u64) -> Option<Step> {
         use Step::{Arguments, Descriptors, Directory, Files, Fork, Hooks, Map, Namespaces};
+        use Step::{DumpFilter, IoPriority, NoNewPrivs, Personality, Scheduling};
         use Step::{Request, Retired, Streams, Threads, TooMany, Wait};
         let one_thread = [Request, TooMany, Retired, Fork, Directory, Streams, Map, Wait, Descriptors];
-        let mut all = one_thread.into_iter().chain([Arguments, Namespaces, Files, Threads, Hooks]);
+        let attributes = [Scheduling, IoPriority, Personality, DumpFilter, NoNewPrivs];
+        let mut all = one_thread.into_iter().chain([Arguments, Namespaces, Files, Threads, Hooks]).chain(attributes);
         all.find(|step| *step as u64 == number)
     }
 }
@@ -170,6 +182,8 @@ mod tests {
             Tell::Failed { step: Step::Descriptors, errno: 0 },
             Tell::Failed { step: Step::Threads, errno: 11 },
             Tell::Failed { step: Step::Hooks, errno: 110 },
+            Tell::Failed { step: Step::Scheduling, errno: 1 },
+            Tell::Failed { step: Step::NoNewPrivs, errno: 1 },
             Tell::Unfit { words: [b'y'; NAME_OF_CHANGED] },
             Tell::Listens { number: 12 },
             Tell::Ports { ports: core::array::from_fn(|i| 60_000 + i as u16) },

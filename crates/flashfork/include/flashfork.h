@@ -618,8 +618,8 @@ int flashfork_template_remove(const char *runtime, const char *name, uint64_t *r
  * `argv` are its arguments, behind those that the template was started with, and `envp` the strings of its
  * environment; both end with NULL, and are empty if NULL. It runs in `directory`; NULL: that of this process. `fds`
  * are the descriptors that become its standard input, output and error, -1 for one that it is started without; NULL:
- * those of this process. It ignores and blocks no signal; umask, limits, nice value and CPUs are those of the calling
- * thread.
+ * those of this process. It ignores and blocks no signal; umask, limits, nice value, CPUs and what else docs/WARM.md
+ * lists are those of the calling thread.
  *
  * Returns the clone, whose process runs; NULL with `errno` and a text from `flashfork_last_error`: ENOENT (there is no
  * such template, or no such directory), ESRCH (it has just ended), EAGAIN (it is stopped; 4096 clones run), EMFILE (it

@@ -239,3 +239,140 @@ fn a_clone_in_a_pipeline_is_like_any_program_there() {
     assert_eq!(lines[..3], ["y", "y", "141"], "{}", stderr(&output));
     assert_eq!((lines.len(), lines[3]), (5, lines[4]));
 }
+
+/// What the kernel knows of a process and who starts one hands on, and what a program has of it that this one starts.
+const KERNEL: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/personality.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static unsigned char *warmed;
+__attribute__((constructor)) static void warm(void) {
+    warmed = malloc(64 << 20);
+    memset(warmed, 7, 64 << 20);
+    if (getenv("OWN")) {
+        struct sched_param none = {0};
+        int filter = open("/proc/self/coredump_filter", O_WRONLY);
+        sched_setscheduler(0, SCHED_BATCH, &none);
+        dprintf(filter, "0x21");
+        syscall(SYS_ioprio_set, 1, 0, 2 << 13 | 6);
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    }
+}
+int main(void) {
+    struct sched_param priority;
+    sched_getparam(0, &priority);
+    printf("policy=%x %d\n", sched_getscheduler(0), priority.sched_priority);
+    printf("ioprio=%lx\n", syscall(SYS_ioprio_get, 1, 0));
+    printf("personality=%x\n", personality(0xffffffff));
+    printf("no_new_privs=%d\n", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0));
+    fflush(stdout);
+    system("cat /proc/self/coredump_filter; grep NoNewPrivs /proc/self/status; uname -m");
+    return warmed[4096] - 7;
+}
+"#;
+
+/// As they are set before a command is executed.
+type Setting = fn();
+
+/// A name, and how it is set; where that isn't allowed nothing is.
+const SETTINGS: [(&str, Setting); 8] = [
+    ("nothing", || {}),
+    ("batch", || policy(libc::SCHED_BATCH, 0)),
+    ("idle, ordinary again for children", || policy(libc::SCHED_IDLE | libc::SCHED_RESET_ON_FORK, 0)),
+    ("first in, first out", || policy(libc::SCHED_FIFO, 1)),
+    ("ioprio", || io_priority(3 << 13)),
+    ("personality", || personality(libc::ADDR_NO_RANDOMIZE | PER_LINUX32)),
+    ("coredump_filter", || drop(std::fs::write("/proc/self/coredump_filter", "0x13"))),
+    ("no_new_privs", no_new_privs),
+];
+
+fn policy(policy: i32, sched_priority: i32) {
+    // SAFETY: the structure is a local.
+    unsafe { libc::sched_setscheduler(0, policy, &libc::sched_param { sched_priority }) };
+}
+
+fn io_priority(priority: i32) {
+    const THIS: i32 = 1; // IOPRIO_WHO_PROCESS
+    // SAFETY: takes numbers.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, THIS, 0, priority) };
+}
+
+const PER_LINUX32: i32 = 8;
+
+fn personality(persona: i32) {
+    // SAFETY: takes a number.
+    unsafe { libc::personality(persona as libc::c_ulong) };
+}
+
+fn no_new_privs() {
+    // SAFETY: takes numbers.
+    unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+}
+
+fn under(mut command: std::process::Command, set: Setting) -> std::process::Command {
+    // SAFETY: the settings are system calls, and a small file is written.
+    unsafe {
+        command.pre_exec(move || {
+            set();
+            Ok(())
+        })
+    };
+    command
+}
+
+#[test]
+fn a_clone_has_what_the_kernel_hands_on_from_its_caller() {
+    let place = Place::new();
+    let program = place.program("kernel", KERNEL);
+    place.warm(&[program.to_str().unwrap()]);
+    for (name, set) in SETTINGS {
+        let plain = under(std::process::Command::new(&program), set).output().unwrap();
+        let clone = under(place.flashfork(&["clone", "t"]), set).output().unwrap();
+        assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""), "{name}");
+        assert_eq!(stdout(&clone), stdout(&plain), "{name}");
+    }
+}
+
+/// Where there is a difference between caller and template it is the caller's, or there is no clone.
+#[test]
+fn what_a_template_was_warmed_under_is_no_clones() {
+    for (name, set) in SETTINGS {
+        let place = Place::new();
+        let program = place.program("kernel", KERNEL);
+        let warmed = under(place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]), set).output().unwrap();
+        assert!(warmed.status.success(), "{name}: {}", stderr(&warmed));
+        let clone = place.flashfork(&["clone", "t"]).output().unwrap();
+        if clone.status.code() == Some(1) {
+            // Nobody gives this up; the rest only who may.
+            let root = nix::unistd::geteuid().is_root();
+            assert!(name == "no_new_privs" || !root, "{name}: {}", stderr(&clone));
+            assert!(stderr(&clone).contains("warm it") && stderr(&clone).lines().count() == 1, "{}", stderr(&clone));
+        } else {
+            assert_ne!(name, "no_new_privs");
+            assert_eq!((clone.status.code(), stderr(&clone)), (Some(0), ""), "{name}");
+            assert_eq!(stdout(&clone), stdout(&std::process::Command::new(&program).output().unwrap()), "{name}");
+        }
+        // Under the same it is as it was.
+        let plain = under(std::process::Command::new(&program), set).output().unwrap();
+        let clone = under(place.flashfork(&["clone", "t"]), set).output().unwrap();
+        assert_eq!((stdout(&clone), stderr(&clone)), (stdout(&plain), ""), "{name}");
+    }
+}
+
+#[test]
+fn what_the_program_has_set_for_itself_stays_in_clones() {
+    let place = Place::new();
+    let program = place.program("kernel", KERNEL);
+    let warmed = place.flashfork(&["warm", "t", "--", program.to_str().unwrap()]).env("OWN", "1").output().unwrap();
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    let plain = std::process::Command::new(&program).env("OWN", "1").output().unwrap();
+    let clone = place.flashfork(&["clone", "t"]).output().unwrap();
+    assert_eq!((stdout(&clone), stderr(&clone)), (stdout(&plain), ""));
+}

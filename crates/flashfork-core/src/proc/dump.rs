@@ -6,6 +6,7 @@
 
 use super::text::{number, read_file};
 use crate::apart::Apart;
+use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -70,6 +71,24 @@ pub fn take_back() {
         // As above.
         let _ = write(filter & !ADDED);
     }
+}
+
+/// The filter that a program would have which this process starts: without what was added, by whichever copy of the
+/// engine. `None` where it can't be read.
+pub(crate) fn inherited() -> Option<u32> {
+    let filter = read(&mut [0; 64]).ok()?;
+    Some(if filter & ADDED == ADDED { filter & !ADDED } else { filter } as u32)
+}
+
+/// Gives a clone the filter of its caller, with private file memory where something is sealed.
+pub(crate) fn take(filter: u64) -> Result<()> {
+    let (before, wanted) = match filter & FILE_PRIVATE {
+        0 if STATE.holds_sealed() => (filter, filter | ADDED),
+        _ => (NOTHING_ADDED, filter),
+    };
+    write(wanted)?;
+    BEFORE.store(before, Relaxed);
+    Ok(())
 }
 
 fn read(buf: &mut [u8]) -> Result<u64> {

@@ -33,6 +33,7 @@ extern "C" fn init() {
         for fd in [order.control, order.listener, order.directory] {
             libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
         }
+        super::inherited::note();
         *ORDER.get() = Some(order);
         // A child that the C library forks for itself runs it, too.
         after_forks_in_child(forget);

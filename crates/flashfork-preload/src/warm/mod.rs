@@ -17,6 +17,7 @@ mod environment;
 mod files;
 pub mod forked;
 mod hooks;
+mod inherited;
 mod interpreters;
 mod mapped;
 mod message;

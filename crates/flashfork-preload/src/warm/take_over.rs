@@ -1,5 +1,6 @@
 //! A clone takes over what is its caller's, before any of the program's code runs in it.
 
+use super::inherited;
 use super::message::send;
 use super::template::{Given, Template, Wanted};
 use core::ffi::{c_char, c_int};
@@ -70,6 +71,10 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
             fill(start.closed);
         }
         schedule(start);
+        inherited::take(start).map_err(|(step, e)| {
+            *libc::__errno_location() = e.into_raw();
+            step
+        })?;
         limits(&start.limits);
         signals(template, start, &mut given.mask);
         Ok(given)

@@ -2,6 +2,7 @@
 
 use super::maker::OF_CALLER;
 use super::{is_ready_at, no_signals};
+use crate::warm::inherited;
 use crate::warm::take_over::{self, environ, is_default, limits, schedule};
 use crate::warm::template::Given;
 use core::ffi::c_int;
@@ -54,7 +55,7 @@ impl Caller {
     }
 
     /// Before there are threads, which inherit it.
-    pub fn begin(&self, kept: Option<&Settings>) {
+    pub fn begin(&self, kept: Option<&Settings>) -> Result<(), Failed> {
         // SAFETY: as above.
         unsafe {
             for stream in (0..3).filter(|stream| self.start.closed >> stream & 1 == 1) {
@@ -65,8 +66,12 @@ impl Caller {
                 Some(own) => {
                     let _ = call(Sysno::setpriority, [libc::PRIO_PROCESS as usize, 0, own.nice as isize as usize]);
                     let _ = call(Sysno::sched_setaffinity, [0, size_of_val(&own.cpus), own.cpus.as_ptr() as usize]);
+                    inherited::take_privileges(self.start)?;
                 }
-                None => schedule(self.start),
+                None => {
+                    schedule(self.start);
+                    inherited::take(self.start)?;
+                }
             }
             for signal in (1..=64).filter(|signal| self.start.ignored >> (signal - 1) & 1 == 1) {
                 if is_default(signal) {
@@ -78,6 +83,7 @@ impl Caller {
                 environ = self.given.variables.as_ptr().cast_mut().cast();
             }
         }
+        Ok(())
     }
 
     /// When all threads and descriptors are there: a limit is no reason against what the template has.

@@ -200,7 +200,9 @@ fn in_clone(
     if let Err(e) = frozen.renew(&mut report) {
         failed(report, Step::Files, e);
     }
-    caller.begin(kept);
+    if let Err((step, e)) = caller.begin(kept) {
+        failed(report, step, e);
+    }
     let gate = match frozen.make_threads() {
         Ok(gate) => gate,
         Err(e) => failed(report, Step::Threads, e),

@@ -63,6 +63,7 @@ pub unsafe fn begin(value: &CStr) -> bool {
         let java = java::is_here();
         let addresses = [trampoline, if java { first::word() } else { 0 }];
         libc::send(bell, addresses.as_ptr().cast(), ADDRESSES, libc::MSG_NOSIGNAL);
+        super::inherited::note();
         *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at: ReadyAt::new(at as u64) });
         // A failure is told when the program is ready: its virtual machine is not prepared then.
         let _ = if java { first::start() } else { Ok(()) };

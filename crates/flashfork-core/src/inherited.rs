@@ -1,0 +1,153 @@
+//! Attributes that a program has of whoever started it, and that a clone has of its template instead: it takes its
+//! caller's. What the program has set for itself while it was warmed stays as long as caller and template have the
+//! same.
+
+use crate::proc::dump;
+use crate::sys::{self, Errno, Result};
+use syscalls::Sysno;
+
+/// Of the calling thread, and the filter of its process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inherited {
+    /// The first version of `struct sched_attr` (`sched_setattr(2)`), without the nice value; zeros where the kernel
+    /// doesn't tell.
+    pub scheduling: [u64; 6],
+    /// `ioprio_get(2)`; -1 where the kernel doesn't tell.
+    pub io_priority: i32,
+    /// `personality(2)`.
+    pub personality: u32,
+    /// `/proc/self/coredump_filter`, as it is while nothing is sealed; [`UNKNOWN`] where there is none.
+    pub dump_filter: u32,
+    /// 1 under `no_new_privs` (`prctl(2)`), else 0.
+    pub no_new_privs: u32,
+}
+
+/// See [`Inherited::dump_filter`].
+pub const UNKNOWN: u32 = u32::MAX;
+
+/// What a clone could not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attribute {
+    /// The scheduling policy.
+    Scheduling,
+    /// The I/O priority.
+    IoPriority,
+    /// The personality.
+    Personality,
+    /// The filter of core dumps.
+    DumpFilter,
+    /// To be without `no_new_privs`, which nobody can give up.
+    NoNewPrivs,
+}
+
+/// Words of a `struct sched_attr`; the lower half of the third is the nice value, its upper half the priority.
+const SCHEDULING: usize = 6;
+const NICE_WORD: usize = 2;
+const NICE: u64 = 0xffff_ffff;
+
+impl Inherited {
+    /// Asks the kernel.
+    #[must_use]
+    pub fn look() -> Inherited {
+        let mut scheduling = [0; SCHEDULING];
+        let into = scheduling.as_mut_ptr() as usize;
+        // SAFETY: the kernel writes as many bytes as said to a local; the others take numbers.
+        unsafe {
+            if call(Sysno::sched_getattr, [0, into, size_of_val(&scheduling), 0]).is_err() {
+                scheduling = [0; SCHEDULING];
+            }
+            scheduling[NICE_WORD] &= !NICE;
+            Inherited {
+                scheduling,
+                io_priority: call(Sysno::ioprio_get, [THIS_THREAD, 0, 0, 0]).map_or(-1, |priority| priority as i32),
+                personality: call(Sysno::personality, [ONLY_ASK, 0, 0, 0]).unwrap_or(0) as u32,
+                dump_filter: dump::inherited().unwrap_or(UNKNOWN),
+                no_new_privs: call(Sysno::prctl, [GET_NO_NEW_PRIVS, 0, 0, 0]).unwrap_or(0) as u32,
+            }
+        }
+    }
+
+    /// Gives the calling thread and its process what is its caller's (`self`) and was not its template's (`before`).
+    ///
+    /// # Errors
+    /// What could not be taken, and why.
+    pub fn take(&self, before: &Inherited) -> core::result::Result<(), (Attribute, Errno)> {
+        let of = |attribute| move |e| (attribute, e);
+        // SAFETY: the kernel reads a local; the others take numbers.
+        unsafe {
+            if self.scheduling != before.scheduling {
+                self.schedule().map_err(of(Attribute::Scheduling))?;
+            }
+            if self.io_priority != before.io_priority && self.io_priority >= 0 {
+                let wanted = [THIS_THREAD, 0, self.io_priority as usize, 0];
+                call(Sysno::ioprio_set, wanted).map_err(of(Attribute::IoPriority))?;
+            }
+            if self.personality != before.personality {
+                let wanted = [self.personality as usize, 0, 0, 0];
+                call(Sysno::personality, wanted).map_err(of(Attribute::Personality))?;
+            }
+            if self.dump_filter != before.dump_filter && self.dump_filter != UNKNOWN {
+                dump::take(self.dump_filter.into()).map_err(of(Attribute::DumpFilter))?;
+            }
+        }
+        self.take_privileges(before)
+    }
+
+    /// `no_new_privs` alone: whatever else the program has of its own, nobody is to get more rights by it than its
+    /// caller may.
+    ///
+    /// # Errors
+    /// As [`Inherited::take`].
+    pub fn take_privileges(&self, before: &Inherited) -> core::result::Result<(), (Attribute, Errno)> {
+        match (before.no_new_privs, self.no_new_privs) {
+            (was, wanted) if was == wanted => Ok(()),
+            // SAFETY: takes numbers.
+            (0, _) => unsafe { call(Sysno::prctl, [SET_NO_NEW_PRIVS, 1, 0, 0]) }
+                .map(drop)
+                .map_err(|e| (Attribute::NoNewPrivs, e)),
+            _ => Err((Attribute::NoNewPrivs, Errno::EPERM)),
+        }
+    }
+
+    unsafe fn schedule(&self) -> Result<()> {
+        let mut now = [0u64; SCHEDULING];
+        let mut wanted = self.scheduling;
+        let at = |words: &[u64; SCHEDULING]| words.as_ptr() as usize;
+        // SAFETY: the kernel writes and reads as many bytes as said of locals.
+        unsafe {
+            call(Sysno::sched_getattr, [0, now.as_mut_ptr() as usize, size_of_val(&now), 0])?;
+            wanted[NICE_WORD] |= now[NICE_WORD] & NICE;
+            call(Sysno::sched_setattr, [0, at(&wanted), 0, 0]).map(drop)
+        }
+    }
+}
+
+const ONLY_ASK: usize = 0xffff_ffff;
+/// `IOPRIO_WHO_PROCESS`.
+const THIS_THREAD: usize = 1;
+const SET_NO_NEW_PRIVS: usize = linux_raw_sys::prctl::PR_SET_NO_NEW_PRIVS as usize;
+const GET_NO_NEW_PRIVS: usize = linux_raw_sys::prctl::PR_GET_NO_NEW_PRIVS as usize;
+
+/// # Safety
+/// As the call.
+unsafe fn call(number: Sysno, [a, b, c, d]: [usize; 4]) -> Result<usize> {
+    // SAFETY: as the caller says.
+    unsafe { sys::call(number, [a, b, c, d, 0, 0]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_alike_is_not_touched_and_no_new_privs_is_given_up_by_nobody() {
+        let own = Inherited::look();
+        assert_eq!(own.scheduling[0] as u32 as usize, size_of_val(&own.scheduling), "{own:x?}");
+        assert_eq!(own.take(&own), Ok(()));
+        assert_eq!(Inherited::look(), own);
+        let (with, without) = (Inherited { no_new_privs: 1, ..own }, Inherited { no_new_privs: 0, ..own });
+        assert_eq!(without.take(&with), Err((Attribute::NoNewPrivs, Errno::EPERM)));
+        assert_eq!(without.take_privileges(&with), Err((Attribute::NoNewPrivs, Errno::EPERM)));
+    }
+}
