@@ -597,3 +597,34 @@ fn an_interactive_clone_says_what_it_is() {
     assert!(said.1.contains("Type \"help\""), "{said:?}");
     assert_eq!(said, run(PYTHON));
 }
+
+/// multiprocessing keeps `__main__` under another name, by which classes come back from processes that were not forked.
+#[test]
+fn modules_that_were_warmed_find_the_programs_main() {
+    let place = warmed("import multiprocessing, rlcompleter, json; json.kept = __import__('__main__')");
+    place.script(
+        "spawn.py",
+        "import multiprocessing
+class Doubled:
+    def __init__(self, value): self.value = value
+def double(value): return Doubled(2 * value)
+if __name__ == '__main__':
+    for method in 'spawn', 'forkserver':
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print([doubled.value for doubled in pool.map_async(double, [1, 2]).get(120)])
+",
+    );
+    same(&place, &["spawn.py"]);
+    place.script(
+        "kept.py",
+        "import json, rlcompleter, sys
+class Told:
+    def __del__(self): print('gone', flush=True)
+told = Told()
+told.itself = told
+print(rlcompleter.Completer().global_matches('tol'), json.__dict__.get('kept', sys.modules['__main__']).__dict__ is globals())
+print(sys.modules.get('__mp_main__', sys.modules['__main__']) is sys.modules['__main__'])
+",
+    );
+    same(&place, &["kept.py"]);
+}

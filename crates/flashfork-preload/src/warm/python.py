@@ -35,6 +35,8 @@ def _main(argv, path0, file=None, loader=None):
     if file is not None:
         names.update(__file__=file, __cached__=None)
     names["__loader__"] = loader or sys.modules["_frozen_importlib"].BuiltinImporter
+    for holder, name in _SELF.get("_mains") or _holders_of_main():
+        holder[name] = module
     sys.modules["__main__"] = module
     _SELF["main"] = names
     sys.argv[:] = argv
@@ -42,6 +44,17 @@ def _main(argv, path0, file=None, loader=None):
         sys.path.insert(0, path0)
         _SELF["_path0"] = path0
         _warn_of_shadows(path0)
+
+
+def _holders_of_main():
+    """Where modules have kept __main__ since they were imported (`__mp_main__` of multiprocessing, rlcompleter, dill): as a list of dictionaries and keys."""
+    main = sys.modules["__main__"]
+    holders = [(sys.modules, name) for name, module in sys.modules.items() if module is main and name != "__main__"]
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        if module is not main and isinstance(names, dict):
+            holders += ((names, name) for name, value in list(names.items()) if value is main)
+    return holders
 
 
 def _warn_of_shadows(directory):
@@ -219,6 +232,7 @@ def ready():
     if path0 is not None and path0 in sys.path:
         sys.path.remove(path0)
     _SELF["_warmed"] = sys.modules["__main__"]
+    _SELF["_mains"] = _holders_of_main()
     _note_modules()
     # Also what the program has frozen itself.
     gc.unfreeze()
@@ -377,7 +391,7 @@ def threads():
 def abandon():
     """The interpreter takes itself apart: nothing is to be kept here."""
     _say()
-    for name in ("main", "_warmed", "_before"):
+    for name in ("main", "_mains", "_warmed", "_before"):
         _SELF.pop(name, None)
 
 
@@ -411,6 +425,8 @@ def _let_go():
     for _, name, _ in _STREAMS:
         setattr(sys, name, getattr(sys, f"__{name}__", None))
     _SELF.pop("main", None)
+    for holder, name in _SELF.pop("_mains", ()):
+        holder[name] = None
     held = []
     for name in _new_names():
         if sys.modules.get(name) is _SELF.get("_warmed"):
