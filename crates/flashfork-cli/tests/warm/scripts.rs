@@ -295,6 +295,18 @@ fn perl_takes_several_pieces_of_code_and_no_options() {
     assert_eq!((named.status.code(), stdout(&named), stderr(&named).lines().count()), (Some(2), "", 1));
 }
 
+/// Perl ends with the number of the last error then, which depends on what its standard error is.
+#[test]
+fn perl_without_code_ends_as_ever() {
+    let place = Place::new();
+    place.warm(&[PERL, "-e", "1"]);
+    for streams in ["", "2> file", "2> /dev/null", "2>&1 | cat; exit 0", "< /dev/null > out 2> file", "2>&-"] {
+        same_with(&place, PERL, streams, &["-e"]);
+        same_with(&place, PERL, streams, &["-e", "1", "-e"]);
+    }
+    same(&place, PERL, &["-e"]);
+}
+
 /// They see the lines that the program has, before perl does.
 #[test]
 fn perl_has_source_filters_over_what_it_reads() {

@@ -79,7 +79,13 @@ BEGIN { $^H = 0; ${^WARNING_BITS} = '' }
             my $option = shift @ARGV;
             last if $option eq '--';
             $option eq '-e' or $refuse->("flashfork: $option: a clone of Perl takes a script, -e CODE or -; options are the template's");
-            @ARGV or $refuse->('No code specified for -e.');
+            if (!@ARGV) {
+                # Perl ends with what the look at its streams has left: the last is this one.
+                $! = 0;
+                -t STDERR and 1;
+                sysseek STDERR, 0, 1;
+                $end->($! + 0 || 255, 'No code specified for -e.');
+            }
             ($name, $lines) = ('-e', $lines . shift(@ARGV) . "\n");
         }
         $name //= shift(@ARGV) // '-';
