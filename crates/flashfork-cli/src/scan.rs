@@ -3,7 +3,6 @@
 use clap::Args;
 use flashfork::code::{self, Examined, Verdict};
 use flashfork_core::code::Call;
-use flashfork_core::code::times::Times;
 use flashfork_terminal::CliError;
 use flashfork_terminal::output::say;
 use flashfork_terminal::progress;
@@ -122,42 +121,91 @@ fn look_at_all(files: Vec<PathBuf>) -> Result<Vec<Row>, CliError> {
     Ok(rows?.into_iter().filter(|row| row.verdict != Verdict::NoObject).collect())
 }
 
-/// Most looks at one set of files: single ones of microseconds are no figures.
-const LOOKS: usize = 9;
+/// How often each look is timed: single ones are no figures.
+const ROUNDS: usize = 15;
 
-/// Says how long the look takes: for the files when they are new, and for this process with them when they are known.
-/// The process has files of its own, whose share in the first figure is told by looking without the others.
+/// Says how long the look takes in this process when it has the first of the files mapped, and when it has all: in turn.
 fn time(paths: &[PathBuf]) -> Result<ExitCode, CliError> {
-    let before = code::time()?.first;
-    let mut bytes = 0;
-    for path in paths {
-        bytes += map(path)?;
+    let mut sets = vec![(&paths[..1], Looks::default())];
+    if paths.len() > 1 {
+        sets.push((paths, Looks::default()));
     }
-    let first = code::time()?.first;
-    let mut again = Vec::new();
-    for _ in 0..LOOKS {
-        again.push(code::time()?);
+    for _ in 0..ROUNDS {
+        for (paths, looks) in &mut sets {
+            looks.take(paths)?;
+        }
     }
-    let median = |of: fn(&Times) -> u64| {
-        let mut all: Vec<_> = again.iter().map(of).collect();
-        all.sort_unstable();
-        Duration::from_nanos(all[LOOKS / 2])
-    };
-    let own = Duration::from_nanos(first.saturating_sub(before));
-    let megabytes = bytes as f64 / 1e6;
-    say(&format!(
-        "first sight of {megabytes:.1} MB of code: {own:.1?} ({:.1} ms for 100 MB)\n\
-         with every file known: {:.1?}; with nothing mapped since: {:.1?} (medians of {LOOKS}, whole process)",
-        own.as_secs_f64() * 1e5 / megabytes,
-        median(|t| t.known),
-        median(|t| t.unchanged),
-    ))?;
+    for (paths, looks) in &mut sets {
+        looks.say(paths.len())?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Maps a file as the loader does; it stays mapped. Gives the bytes of code, which are in memory then: reading them
-/// from a disk is not what is measured.
-fn map(path: &Path) -> Result<usize, CliError> {
+/// What looks took in a process with some files. All but the first look are at the whole process, which has files of
+/// its own.
+#[derive(Default)]
+struct Looks {
+    /// Bytes of code.
+    bytes: usize,
+    /// All of the files are new: what that takes more than the next look.
+    first: Vec<Duration>,
+    /// All are known, and nothing has been mapped since.
+    known: Vec<Duration>,
+    /// One that is known has been mapped once more.
+    mapped: Vec<Duration>,
+}
+
+impl Looks {
+    fn take(&mut self, paths: &[PathBuf]) -> Result<(), CliError> {
+        code::forget();
+        code::time()?;
+        let files = paths.iter().map(|path| map(path)).collect::<Result<Vec<_>, _>>()?;
+        self.bytes = files.iter().map(|file| file.code).sum();
+        let first = code::time()?;
+        let known = code::time()?;
+        self.first.push(first.saturating_sub(known));
+        self.known.push(known);
+        let once_more = map(&paths[0])?;
+        self.mapped.push(code::time()?);
+        drop((once_more, files));
+        Ok(())
+    }
+
+    fn say(&mut self, files: usize) -> Result<(), CliError> {
+        let megabytes = self.bytes as f64 / 1e6;
+        let plural = if files == 1 { "" } else { "s" };
+        say(&format!("{files} file{plural}, {megabytes:.1} MB of code (medians of {ROUNDS}; lowest and highest)"))?;
+        let first = said(&mut self.first);
+        let each = self.first[ROUNDS / 2].as_secs_f64() * 1e5 / megabytes;
+        say(&format!("  first sight: {first}; {each:.1} ms for 100 MB"))?;
+        say(&format!("  every file known: {}", said(&mut self.known)))?;
+        say(&format!("  one that is known mapped once more: {}", said(&mut self.mapped)))
+    }
+}
+
+/// Median, lowest and highest of some times, which it sorts.
+fn said(times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    format!("{:.1?} ({:.1?} to {:.1?})", times[times.len() / 2], times[0], times[times.len() - 1])
+}
+
+/// A file that is mapped as the loader does it.
+struct Mapped {
+    base: usize,
+    len: usize,
+    /// Bytes of code.
+    code: usize,
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: a mapping of our own, which nobody refers to. A failure would leave it there, no more.
+        unsafe { libc::munmap(self.base as *mut _, self.len) };
+    }
+}
+
+/// Maps a file. Its code is in memory then: reading it from a disk is not what is measured.
+fn map(path: &Path) -> Result<Mapped, CliError> {
     use elf::abi::{EM_X86_64, PF_X, PT_LOAD};
     let file = std::fs::File::open(path).map_err(CliError::file("read", path))?;
     // SAFETY: nothing is made of the bytes but what the headers say.
@@ -166,20 +214,20 @@ fn map(path: &Path) -> Result<usize, CliError> {
     let segments = object.filter(|o| o.ehdr.e_machine == EM_X86_64).and_then(|o| o.segments());
     let loads: Vec<_> = segments.into_iter().flatten().filter(|s| s.p_type == PT_LOAD).collect();
     let range = |at: u64, len: u64| (at as usize & !(PAGE - 1), (at + len) as usize);
-    let end = loads.iter().map(|s| range(s.p_vaddr, s.p_filesz).1).max().ok_or_else(|| no_object(path))?;
+    let len = loads.iter().map(|s| range(s.p_vaddr, s.p_filesz).1).max().ok_or_else(|| no_object(path))?;
     let map_code = |at, len, offset, prot, flags| {
         map_code(at, len, offset, prot, flags, &file).map_err(CliError::file("map", path))
     };
-    let base = map_code(0, end, 0, libc::PROT_NONE, 0)?;
-    let mut code = 0;
+    let mut mapped = Mapped { base: map_code(0, len, 0, libc::PROT_NONE, 0)?, len, code: 0 };
     for segment in loads {
         let executable = segment.p_flags & PF_X != 0;
         let prot = libc::PROT_READ | if executable { libc::PROT_EXEC } else { 0 };
         let (start, end) = range(segment.p_vaddr, segment.p_filesz);
-        map_code(base + start, end - start, segment.p_offset as usize & !(PAGE - 1), prot, libc::MAP_FIXED)?;
-        code += if executable { segment.p_filesz as usize } else { 0 };
+        let offset = segment.p_offset as usize & !(PAGE - 1);
+        map_code(mapped.base + start, end - start, offset, prot, libc::MAP_FIXED)?;
+        mapped.code += if executable { segment.p_filesz as usize } else { 0 };
     }
-    Ok(code)
+    Ok(mapped)
 }
 
 const PAGE: usize = 4096;

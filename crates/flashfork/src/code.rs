@@ -77,7 +77,7 @@ pub fn examine(path: &Path) -> std::io::Result<Examined> {
     let scratch = code::Scratch::map().map_err(|e| std::io::Error::from_raw_os_error(e.into_raw()))?;
     let start = Instant::now();
     let mut calls = Vec::new();
-    let seen = code::file::examine(file.as_raw_fd(), size, window, scratch, &mut |site: Site| {
+    let seen = code::file::examine(file.as_raw_fd(), size, None, window, scratch, &mut |site: Site| {
         calls.push((site.at as u64, site.call));
         true
     });
@@ -109,9 +109,14 @@ fn is_rewritten(path: &Path, bytes: &[u8]) -> bool {
         || RUNTIME.iter().any(|function| bytes.windows(function.len()).any(|window| window == *function))
 }
 
-/// How long the look before a seal takes in this process as it is.
-pub fn time() -> Result<code::times::Times, crate::SealError> {
-    Ok(code::times::time()?)
+/// How long the look before a seal takes in this process as it is now.
+pub fn time() -> Result<Duration, crate::SealError> {
+    Ok(Duration::from_nanos(code::times::time()?))
+}
+
+/// Forgets what such looks have found: for the next one all files are new.
+pub fn forget() {
+    code::times::forget();
 }
 
 /// The caller answers for the system calls of a file as it is now at this path: a process that has it mapped is sealed

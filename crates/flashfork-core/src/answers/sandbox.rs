@@ -152,7 +152,7 @@ fn work() -> Result<bool> {
     kernel_writers::is_device_to_mind(0);
     let _ = code::guard::before_executable(Range::pages_of(entry::address(), 1));
     if let Ok(fd) = sys::open(c"/proc/thread-self/exe", sys::O_RDONLY) {
-        let _ = code::guard::before_mapping(fd);
+        let _ = code::guard::before_mapping(fd, Range::new(0, PAGE));
         sys::close(fd);
     }
     const READ_WRITE: u32 = PROT_READ | PROT_WRITE;

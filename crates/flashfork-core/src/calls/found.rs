@@ -60,6 +60,9 @@ pub struct Found {
     /// Pages of stubs, by this copy of the engine or another.
     pub pages: [usize; MAX_PAGES],
     pub page_count: usize,
+    /// Mappings of nothing but such pages.
+    stubs: [Range; MAX_PAGES],
+    stub_count: usize,
     pub reader: Reader,
 }
 
@@ -71,6 +74,8 @@ impl Default for Found {
             library_count: 0,
             pages: [0; MAX_PAGES],
             page_count: 0,
+            stubs: [Range::default(); MAX_PAGES],
+            stub_count: 0,
             reader: Reader::default(),
         }
     }
@@ -114,6 +119,7 @@ impl Found {
         if v.range.len() > MAX_PAGES * PAGE {
             return Ok(());
         }
+        let mut found = 0;
         for at in (v.range.start..v.range.end).step_by(PAGE) {
             let mut head = [0; stub::HEAD];
             match sys::read_own(at, &mut head) {
@@ -124,7 +130,12 @@ impl Found {
             if stub::is_page(&head) {
                 *self.pages.get_mut(self.page_count).ok_or(Errno::E2BIG)? = at;
                 self.page_count += 1;
+                found += 1;
             }
+        }
+        if found * PAGE == v.range.len() {
+            *self.stubs.get_mut(self.stub_count).ok_or(Errno::E2BIG)? = v.range;
+            self.stub_count += 1;
         }
         Ok(())
     }
@@ -159,6 +170,11 @@ impl Found {
     /// The C libraries, and what is like them.
     pub fn libraries(&self) -> &[Library] {
         &self.libraries[..self.library_count]
+    }
+
+    /// Mappings of nothing but the pages of stubs.
+    pub fn stubs(&self) -> &[Range] {
+        &self.stubs[..self.stub_count]
     }
 
     /// The page of stubs that holds an address.

@@ -201,9 +201,9 @@ unsafe fn vmsplice(args: &Arguments) -> Result<usize> {
 
 /// `mmap(2)`: a file that is mapped to be executed may make calls that nobody sees. The loader maps objects this way.
 unsafe fn mmap(args: &Arguments) -> Result<usize> {
-    let [_, _, prot, flags, fd, _] = *args;
+    let [_, len, prot, flags, fd, offset] = *args;
     if executable(prot) && flags as u32 & k::MAP_ANONYMOUS == 0 {
-        code::guard::before_mapping(fd as i32)?;
+        code::guard::before_mapping(fd as i32, Range::pages_of(offset, len))?;
     }
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::mmap, *args) }

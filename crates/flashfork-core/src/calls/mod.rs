@@ -28,7 +28,8 @@ use crate::code;
 use crate::code::remembered::CODE;
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Step};
-use crate::proc::vma;
+use crate::proc::lookup::{self, Wanted};
+use crate::proc::vma::{self, Vma};
 use crate::range::Range;
 use crate::sys::{self, Errno, PROT_EXEC, Result};
 use crate::threads::pauses::Pauses;
@@ -68,15 +69,25 @@ pub(crate) fn take(arena: &mut Arena, pauses: &mut Option<Pauses>) -> core::resu
 /// What is executable, as one number.
 fn sum(buf: &mut [u8]) -> Result<u64> {
     let mut sum = 1;
-    vma::for_each(c"/proc/thread-self/maps", buf, |v| {
-        if v.prot & PROT_EXEC != 0 {
-            for part in [v.range.start as u64, v.range.end as u64, v.inode, u64::from(v.device[1])] {
-                // FNV-1a, by words.
-                sum = (sum ^ part).wrapping_mul(0x0100_0000_01b3);
-            }
+    let mut add = |v: &Vma| {
+        for part in [v.range.start as u64, v.range.end as u64, v.inode, u64::from(v.device[1])] {
+            // FNV-1a, by words.
+            sum = (sum ^ part).wrapping_mul(0x0100_0000_01b3);
         }
-        Ok(())
-    })?;
+    };
+    let mut told = |v: &Vma| {
+        add(v);
+        Some(v.range.end)
+    };
+    // The names don't matter, and with them it would take twice as long.
+    if lookup::ask(Range::ALL, Wanted::Executable, &mut [], Some(&mut told), &mut |_, _| Ok(()))?.is_none() {
+        vma::for_each(c"/proc/thread-self/maps", buf, |v| {
+            if v.prot & PROT_EXEC != 0 {
+                add(v);
+            }
+            Ok(())
+        })?;
+    }
     Ok(sum)
 }
 
@@ -87,6 +98,7 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
     found.look(enter::address(), buf)?;
     enter::prepare();
     CODE.know_none();
+    found.stubs().iter().for_each(|stubs| CODE.know_stubs(*stubs));
     let mut parents_are_seen = true;
     for library in found.libraries() {
         let places = match rewrite(library, &found, enter::ways(), buf, wanted, &executes) {
@@ -99,7 +111,7 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
             Part::Runtime => {}
             _ => try_out(library, &places)?,
         }
-        CODE.know(library.code.start)?;
+        CODE.know(library.code)?;
         if matches!(library.kind, Part::Libc | Part::Static) {
             let has = |call: Sysno| places.all().iter().any(|jump| jump.number == Some(call as u32));
             parents_are_seen &= has(Sysno::vfork) && has(Sysno::clone);

@@ -58,13 +58,23 @@ pub struct Examined {
     pub code: usize,
     /// Whether all of it could be read.
     pub readable: bool,
+    parts: [Range; SEGMENTS],
+    part_count: usize,
 }
 
-/// Calls `each` with every site in an open file of `size` bytes, until it gives false. `window` and `scratch` are
-/// scratch.
+impl Examined {
+    /// Which pages of the file were looked through.
+    pub fn parts(&self) -> &[Range] {
+        &self.parts[..self.part_count]
+    }
+}
+
+/// Calls `each` with every site in an open file of `size` bytes, until it gives false. `part`: only there, whatever is
+/// said about it. `window` and `scratch` are scratch.
 pub fn examine(
     fd: i32,
     size: usize,
+    part: Option<Range>,
     window: &mut [u8; WINDOW],
     scratch: &mut Scratch,
     each: &mut impl FnMut(Site) -> bool,
@@ -74,15 +84,16 @@ pub fn examine(
     file.segments[0] = whole;
     let mut loads = [Segment::default(); SEGMENTS];
     let mut count = 0;
-    let object = object::segments(&mut file, 0, |segment| {
+    let mut load = |segment: &object::Segment| {
         if let Some(place) = loads.get_mut(count) {
             let end = segment.at.saturating_add(segment.len.min(size.saturating_sub(segment.offset)));
             let (range, offset) = (Range::new(segment.at, end), segment.offset);
             *place = Segment { range, offset, executable: segment.executable };
             count += 1;
         }
-    });
-    let mut examined = Examined { object: object.is_some() && count > 0, readable: true, ..Examined::default() };
+    };
+    let object = part.is_none() && object::segments(&mut file, 0, &mut load).is_some();
+    let mut examined = Examined { object: object && count > 0, readable: true, ..Examined::default() };
     let mut layout = Layout::default();
     if examined.object {
         (file.segments, file.count) = (loads, count);
@@ -92,7 +103,12 @@ pub fn examine(
         first.offset = 0;
         layout = object::layout(&mut file, loads[0].range.start.wrapping_sub(loads[0].offset)).unwrap_or_default();
     } else {
-        (loads[0], count) = (whole, 1);
+        let range = part.map_or(whole.range, |part| part.intersect(whole.range));
+        (loads[0], count) = (Segment { range, offset: range.start, executable: true }, 1);
+    }
+    for load in loads[..count].iter().filter(|load| load.executable) {
+        examined.parts[examined.part_count] = Range::pages_of(load.offset, load.range.len());
+        examined.part_count += 1;
     }
     let mut ranges = [Range::default(); SEGMENTS];
     // What a loader will make addresses of lies in the code's segment where all constants do.

@@ -1,8 +1,9 @@
 //! Code that is mapped, or becomes executable, while memory is sealed.
 
+use super::memory::WINDOW;
 use super::own::{Own, first, first_generated};
-use super::process::judge;
 use super::remembered::CODE;
+use super::versions::Known;
 use super::{Call, Code, Kind, Scratch, file};
 use crate::answers::anonymous;
 use crate::arena::Arena;
@@ -13,35 +14,30 @@ use crate::range::Range;
 use crate::session::{self, Wait};
 use crate::stack::roomy;
 use crate::state::STATE;
-use crate::sys::{self, PROT_READ, Result};
+use crate::sys::{self, PAGE, PROT_READ, Result, Status};
 use crate::threads::{alone, errand};
 
 /// Before a file is mapped to be executed, or a mapping of it becomes executable. Where it has system calls of its own
 /// all memory becomes anonymous again, and stays so.
 ///
 /// An error means that it could not: then the code must not become executable.
-pub fn before_mapping(fd: i32) -> Result<()> {
-    if STATE.holds_sealed() { roomy(|| mind_file(fd)) } else { Ok(()) }
+///
+/// `part`: what of the file is going to be mapped. It may go on behind the code that it begins with: the loader maps
+/// all of an object like its first segment, and then the other segments over it.
+pub fn before_mapping(fd: i32, part: Range) -> Result<()> {
+    if STATE.holds_sealed() { roomy(|| mind_file(fd, part)) } else { Ok(()) }
 }
 
-fn mind_file(fd: i32) -> Result<()> {
+fn mind_file(fd: i32, part: Range) -> Result<()> {
     let file = sys::fstatus(fd)?;
+    let first = Range::new(part.start, part.start.saturating_add(PAGE));
     let looked = session::run(Wait::Yes, |arena| {
-        let found = judge(Some(&file), || {
-            let mut found = None;
-            let size = usize::try_from(file.size).unwrap_or(usize::MAX);
-            let examined = Scratch::with(|scratch| {
-                file::examine(fd, size, &mut arena.window, scratch, &mut |site| {
-                    found = Some(site.call);
-                    false
-                })
-            });
-            match examined.map(|examined| (examined.go, examined.readable)) {
-                Ok((true, _)) => Some(Call::Go),
-                Ok((false, true)) => found,
-                Ok((false, false)) | Err(_) => found.or(Some(Call::Unreadable)),
-            }
-        });
+        let found = match CODE.versions.known(&file, &[first]) {
+            _ if CODE.trusts(&file) => None,
+            Some(Known::Well) => None,
+            Some(Known::Calls(call)) => Some(call),
+            None => look_at(fd, &file, part, &mut arena.window),
+        };
         match found {
             None => Ok(Outcome::default()),
             Some(_) => Err(Error::Refused(Reason::SystemCalls)),
@@ -52,6 +48,36 @@ fn mind_file(fd: i32) -> Result<()> {
     }
     drop(looked);
     anonymous::for_good()
+}
+
+/// What is wrong with the code of a file that is not mapped yet, and with a part of it that is going to be.
+fn look_at(fd: i32, file: &Status, part: Range, window: &mut [u8; WINDOW]) -> Option<Call> {
+    let size = usize::try_from(file.size).unwrap_or(usize::MAX);
+    let mut examine = |only| {
+        let mut found = None;
+        let examined = Scratch::with(|scratch| {
+            file::examine(fd, size, only, window, scratch, &mut |site| {
+                found = Some(site.call);
+                false
+            })
+        });
+        let call = match &examined {
+            Ok(examined) if examined.go => Some(Call::Go),
+            Ok(examined) if examined.readable => found,
+            Ok(_) | Err(_) => found.or(Some(Call::Unreadable)),
+        };
+        // What couldn't be read this time may be read the next.
+        if call != Some(Call::Unreadable) {
+            let parts = examined.iter().flat_map(|examined| examined.parts());
+            parts.for_each(|part| CODE.versions.remember(file, *part, call, c""));
+        }
+        (call, examined.is_ok_and(|examined| examined.parts().iter().any(|code| code.contains(part.start))))
+    };
+    match examine(None) {
+        // What the object's headers say is no code.
+        (None, false) => examine(Some(part)).0,
+        (call, _) => call,
+    }
 }
 
 /// The same for memory that is going to be executable: as far as it can be read now, what is in it now counts.
@@ -75,7 +101,7 @@ fn mind_code(range: Range) -> Result<()> {
                         let found = first(&mut memory, &code, scratch);
                         found.or(memory.failed.then_some(Call::Unreadable))
                     }
-                    _ => first_generated(&mut memory, part, scratch),
+                    _ => first_generated(&mut memory, part)?,
                 };
                 if let Some(call) = found {
                     CODE.culprit.set(call, path);

@@ -16,13 +16,23 @@ pub(crate) struct Object {
     pub start: Option<usize>,
     pub code: [Range; PARTS],
     pub code_count: usize,
+    /// What of the file that is.
+    parts: [Range; PARTS],
+    /// How many there are, those among them for which there is no room.
+    part_count: usize,
     path: [u8; 4096],
 }
 
 impl Object {
+    /// Holds nothing.
+    pub fn clear(&mut self) {
+        (self.inode, self.code_count, self.part_count) = (0, 0, 0);
+    }
+
     /// Begins anew with a mapping.
     pub fn begin(&mut self, v: &Vma, path: &[u8]) {
-        (self.device, self.inode, self.code_count) = (v.device, v.inode, 0);
+        (self.device, self.inode) = (v.device, v.inode);
+        (self.code_count, self.part_count) = (0, 0);
         self.start = (v.offset == 0 && v.prot & PROT_READ != 0).then_some(v.range.start);
         // No path is longer, and the last byte stays zero.
         let len = path.len().min(self.path.len() - 1);
@@ -47,10 +57,31 @@ impl Object {
                 self.code_count += 1;
             }
         }
+        let part = part(v);
+        match self.parts[..self.part_count.min(PARTS)].last_mut() {
+            Some(last) if last.end == part.start && self.part_count <= PARTS => last.end = part.end,
+            _ => {
+                if let Some(place) = self.parts.get_mut(self.part_count) {
+                    *place = part;
+                }
+                self.part_count += 1;
+            }
+        }
+    }
+
+    /// Which parts of the file are its code; `None` for more than there is room for.
+    pub fn parts(&self) -> Option<&[Range]> {
+        self.parts.get(..self.part_count)
     }
 
     /// The file's path.
     pub fn path(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.path).unwrap_or(c"")
     }
+}
+
+/// The part of its file that a mapping shows.
+pub(crate) fn part(v: &Vma) -> Range {
+    let start = v.offset as usize;
+    Range::new(start, start.saturating_add(v.range.len()))
 }

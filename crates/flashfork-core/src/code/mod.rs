@@ -32,6 +32,7 @@ mod search;
 mod tables;
 pub mod times;
 mod value;
+mod versions;
 mod ways;
 
 use crate::range::Range;

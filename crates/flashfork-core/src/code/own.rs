@@ -4,7 +4,7 @@ use super::memory::{Memory, WINDOW};
 use super::{Call, Code, Kind, Scratch, layout, sites};
 use crate::calls::stub::is_stub;
 use crate::range::Range;
-use crate::sys::{self, PAGE};
+use crate::sys::{self, PAGE, Result};
 
 /// Pages that are known to be there, each in a place of its own by its number.
 const PAGES: usize = 1024;
@@ -81,11 +81,22 @@ pub fn first(memory: &mut Own, code: &Code, scratch: &mut Scratch) -> Option<Cal
 }
 
 /// The first thing found in memory that the program has filled itself, but for the engine's own stubs.
-pub fn first_generated(memory: &mut Own, mut code: Range, scratch: &mut Scratch) -> Option<Call> {
+pub fn first_generated(memory: &mut Own, mut code: Range) -> Result<Option<Call>> {
+    code.start += stubs_in(memory, code);
     // Most often there is nothing else.
-    while !code.is_empty() && is_stub(memory, code.start) {
-        code.start += PAGE;
+    if code.is_empty() { Ok(None) } else { Scratch::with(|scratch| first_of_program(memory, code, scratch)) }
+}
+
+/// How many bytes of the engine's own stubs such memory begins with.
+pub fn stubs_in(memory: &mut Own, pages: Range) -> usize {
+    let mut at = pages.start;
+    while at < pages.end && is_stub(memory, at) {
+        at += PAGE;
     }
+    at - pages.start
+}
+
+fn first_of_program(memory: &mut Own, code: Range, scratch: &mut Scratch) -> Option<Call> {
     let mut found = [None; 64];
     let mut count = 0;
     let code = Code { ranges: &[code], data: &[], kind: Kind::Generated, fixed: false };

@@ -1,12 +1,15 @@
 //! The code of the calling process, looked through before a seal.
 //!
-//! What was found in a file is remembered by the file's device, inode, size and time of change ([`super::remembered`]),
-//! which clones inherit. As long as no executable mapping of a file has come, gone or moved since all was well, not
-//! even that is asked.
+//! What was found in a part of a file is remembered by the file's device, inode, size and time of change
+//! ([`super::versions`]), which clones inherit. So each look begins with a list of what is executable, and a `stat(2)`
+//! for each file that is known. The mappings are read as a whole only when there is something else among them, or such
+//! a file has changed. What can't be told by a path (files that were removed or replaced since) is looked through once,
+//! and again when an executable mapping of a file has come, gone or moved.
 
-use super::mapped::Object;
-use super::own::{Own, first, first_generated};
-use super::remembered::{CODE, Culprit, WELL};
+use super::mapped::{Object, part};
+use super::own::{Own, first, first_generated, stubs_in};
+use super::remembered::{CODE, Culprit};
+use super::versions::{Known, VERSIONS};
 use super::{Call, Code, Scratch, layout};
 use crate::arena::Arena;
 use crate::never_seal::Reason;
@@ -14,8 +17,9 @@ use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::proc::vma::{self, Vma};
 use crate::range::Range;
-use crate::sys::{self, PROT_EXEC, PROT_READ, Result, Status};
+use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, Result, Status};
 use crate::threads::alone;
+use core::cell::RefCell;
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -30,20 +34,26 @@ pub fn culprit() -> &'static Culprit {
     &CODE.culprit
 }
 
-/// What is wrong with a file: as it is remembered, or as `look` says. What can't be told from other files is not
-/// remembered.
-pub(super) fn judge(file: Option<&Status>, look: impl FnOnce() -> Option<Call>) -> Option<Call> {
-    if file.is_some_and(|file| CODE.trusts(file)) {
-        return None;
-    }
-    let key = file.map(|file| [file.device, file.inode, file.size, file.changed[0], file.changed[1]]);
-    if let Some(word) = key.and_then(|key| CODE.remembered(&key)) {
-        return Call::from_word(word);
-    }
-    let call = look();
+/// What is wrong with parts of a file that was seen at a path: as it is remembered, or as `look` says. Of `parts`: `None`
+/// when there are too many to be remembered. What can't be told from other files is not remembered either.
+fn judge(
+    file: Option<&Status>,
+    parts: Option<&[Range]>,
+    path: &CStr,
+    look: impl FnOnce() -> Option<Call>,
+) -> Option<Call> {
+    let (Some(file), Some(parts)) = (file, parts) else {
+        return if file.is_some_and(|file| CODE.trusts(file)) { None } else { look() };
+    };
+    let call = match CODE.versions.known(file, parts) {
+        _ if CODE.trusts(file) => None,
+        Some(Known::Well) => None,
+        Some(Known::Calls(call)) => Some(call),
+        None => look(),
+    };
     // What couldn't be read this time may be read the next.
-    if let Some(key) = key.filter(|_| call != Some(Call::Unreadable)) {
-        CODE.remember(&key, call.map_or(WELL, Call::to_word));
+    if call != Some(Call::Unreadable) {
+        parts.iter().for_each(|part| CODE.versions.remember(file, *part, call, path));
     }
     call
 }
@@ -51,16 +61,14 @@ pub(super) fn judge(file: Option<&Status>, look: impl FnOnce() -> Option<Call>) 
 /// What is wrong with a file that is mapped.
 fn judge_mapped(object: &Object, memory: &mut Own, scratch: &mut Scratch) -> Option<Call> {
     let code = &object.code[..object.code_count];
-    let all = Range::new(code.first()?.start, code.last()?.end);
-    // Who links the engine into an object answers for the rest of it: it is their own program, and its calls of the
-    // engine are there too.
-    let own = look as *const () as usize;
-    if CODE.knows(all) || all.start <= own && own < all.end {
+    if is_answered_for(Range::new(code.first()?.start, code.last()?.end)) {
         return None;
     }
-    // The file of that name may be another one by now, or out of sight.
-    let file = sys::status(object.path()).ok().filter(|file| file.inode == object.inode);
-    judge(file.as_ref(), || {
+    let file = file_of(object);
+    if file.is_none() {
+        CODE.versions.forget(sys::device(object.device), object.inode);
+    }
+    judge(file.as_ref(), object.parts(), object.path(), || {
         memory.failed = false;
         let layout = object.start.and_then(|start| layout(memory, start)).unwrap_or_default();
         if layout.go {
@@ -76,32 +84,58 @@ fn judge_mapped(object: &Object, memory: &mut Own, scratch: &mut Scratch) -> Opt
     })
 }
 
-/// Looks through all code of this process. None: nothing speaks against a seal.
-pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
-    Scratch::with(|scratch| look_through(arena, scratch))?
+/// Whether the engine sees the calls of an object with this code, or it is the one that the engine is linked into: who
+/// does that answers for the rest of it, because it is their own program, and its calls of the engine are there too.
+fn is_answered_for(code: Range) -> bool {
+    CODE.knows(code) || code.contains(own())
 }
 
-fn look_through(arena: &mut Arena, scratch: &mut Scratch) -> Result<Option<Reason>> {
+/// An address in the engine's code.
+fn own() -> usize {
+    look as *const () as usize
+}
+
+/// The file of a mapping. The one of that name may be another one by now, or out of sight.
+fn file_of(object: &Object) -> Option<Status> {
+    sys::status(object.path()).ok().filter(|file| file.inode == object.inode)
+}
+
+/// Looks through all code of this process. None: nothing speaks against a seal.
+pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
     let alone = arena.alone || alone::alone_now(&mut arena.text)?;
     let Arena { text, window, object, regions, .. } = arena;
     let mut memory = Own::new((!alone).then_some(window));
-    let (call, now) = generated(text, regions, &mut memory, scratch)?;
-    if let Some(call) = call {
+    let mut seen = Seen::default();
+    seen.look(text, regions, object, &mut memory)?;
+    if let Some(call) = seen.found {
         CODE.culprit.set(call, b"[anonymous memory]");
         return Ok(Some(Reason::SystemCalls));
     }
-    if now == CODE.well.load(Relaxed) {
-        return Ok(None);
+    let is_as_it_was = !seen.has_untold || seen.number == CODE.well.load(Relaxed);
+    if seen.has_new || !is_as_it_was || !seen.are_versions_as_they_were() {
+        // Until all is well again.
+        CODE.well.store(NEVER, Relaxed);
+        let found = Scratch::with(|scratch| look_through(text, object, &mut memory, scratch))??;
+        if let Some(call) = found {
+            CODE.culprit.set(call, object.path().to_bytes());
+            return Ok(Some(Reason::SystemCalls));
+        }
     }
+    CODE.well.store(seen.number, Relaxed);
+    Ok(None)
+}
+
+/// Looks through the code of all files: what it finds is in `object`, the last that it has looked at.
+fn look_through(text: &mut [u8], object: &mut Object, memory: &mut Own, scratch: &mut Scratch) -> Result<Option<Call>> {
     let mut found = None;
     // So that the first file's first mapping begins one.
-    (object.inode, object.code_count) = (0, 0);
+    object.clear();
     vma::for_each_mapping(text, |v, path| {
         if found.is_some() || v.kind != vma::Kind::File || v.inode == 0 {
             return Ok(());
         }
         if !object.goes_on_with(v) {
-            found = judge_mapped(object, &mut memory, scratch);
+            found = judge_mapped(object, memory, scratch);
             if found.is_some() {
                 return Ok(());
             }
@@ -110,54 +144,140 @@ fn look_through(arena: &mut Arena, scratch: &mut Scratch) -> Result<Option<Reaso
         object.add(v);
         Ok(())
     })?;
-    if let Some(call) = found.or_else(|| judge_mapped(object, &mut memory, scratch)) {
-        CODE.culprit.set(call, object.path().to_bytes());
-        return Ok(Some(Reason::SystemCalls));
-    }
-    CODE.well.store(now, Relaxed);
-    Ok(None)
+    Ok(found.or_else(|| judge_mapped(object, memory, scratch)))
 }
 
-/// Looks through executable memory that the program has filled itself; gives too the number of [`mix`] for all
-/// mappings.
-fn generated(
-    text: &mut [u8],
-    regions: &mut [Region],
-    memory: &mut Own,
-    scratch: &mut Scratch,
-) -> Result<(Option<Call>, u64)> {
-    let mut pagemap = Pagemap::open(regions)?;
-    let (mut found, mut number) = (None, FIRST);
-    let mut each = |v: &Vma| {
-        number = mix(number, v);
-        let which = match v.kind {
-            vma::Kind::Anonymous if !v.shared => Which::Populated,
+/// What is executable in this process.
+struct Seen {
+    /// What was found in executable memory that the program has filled itself.
+    found: Option<Call>,
+    /// The number of [`mix`] for all mappings.
+    number: u64,
+    /// Whether there is a mapping of a file of which no version is known to be well.
+    has_new: bool,
+    /// Whether there is one of a file that isn't at its path.
+    has_untold: bool,
+    /// Which versions of files are mapped, one bit for each.
+    versions: [u64; VERSIONS / 64],
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen { found: None, number: FIRST, has_new: false, has_untold: false, versions: [0; VERSIONS / 64] }
+    }
+}
+
+impl Seen {
+    /// Goes through all that is executable.
+    fn look(&mut self, text: &mut [u8], regions: &mut [Region], object: &mut Object, memory: &mut Own) -> Result<()> {
+        // Longer than most paths.
+        let mut name = [0; 512];
+        let mut populated = Populated { regions: Some(regions), pagemap: None };
+        let seen = RefCell::new(self);
+        let mut told = |v: &Vma| seen.borrow_mut().is_known(v);
+        let mut each = |v: &Vma, path: &[u8]| seen.borrow_mut().look_at(v, path, &mut populated, object, memory);
+        // Where the kernel tells mappings of code from others, that is a tenth of the list.
+        if lookup::ask(Range::ALL, Wanted::Executable, &mut name, Some(&mut told), &mut each)?.is_none() {
+            vma::for_each_mapping(text, |v, path| {
+                let is_done = v.prot & PROT_EXEC == 0 || v.kind == vma::Kind::File && told(v).is_some();
+                if is_done { Ok(()) } else { each(v, path) }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing has to be asked about a mapping but, of a file, what that is like now. Gives where the next one
+    /// begins of which that is not known.
+    fn is_known(&mut self, v: &Vma) -> Option<usize> {
+        if v.inode == 0 {
+            return CODE.knows_stubs(v.range).then_some(v.range.end);
+        }
+        let answered = if v.range.contains(own()) { Some(v.range) } else { CODE.known(v.range) };
+        if answered.is_none() {
+            let version = CODE.versions.find(sys::device(v.device), v.inode, part(v))?;
+            self.versions[version / 64] |= 1 << (version % 64);
+        }
+        self.number = mix(self.number, v);
+        // Mappings of one C library, whose pages were written one by one; any other was looked for just before.
+        answered.map_or(Some(v.range.end), |code| Some(code.end))
+    }
+
+    /// Looks at any other mapping.
+    fn look_at(
+        &mut self,
+        v: &Vma,
+        path: &[u8],
+        populated: &mut Populated,
+        object: &mut Object,
+        memory: &mut Own,
+    ) -> Result<()> {
+        match v.kind {
+            vma::Kind::File if v.inode != 0 => {
+                self.number = mix(self.number, v);
+                object.begin(v, path);
+                // Where a file system's files have other devices than their mappings, its path alone tells which it is.
+                match file_of(object) {
+                    Some(file) if CODE.versions.known(&file, &[part(v)]) == Some(Known::Well) => {
+                        CODE.versions.note_path(&file, object.path());
+                    }
+                    Some(_) => self.has_new = true,
+                    None => self.has_untold = true,
+                }
+                Ok(())
+            }
+            vma::Kind::Anonymous if !v.shared => self.look_at_generated(v, Which::Populated, populated, memory),
             // What was here at the seal has been looked through.
-            vma::Kind::Sealed => Which::Written,
-            _ => return Ok(()),
-        };
-        if v.prot & (PROT_READ | PROT_EXEC) != PROT_READ | PROT_EXEC || found.is_some() {
+            vma::Kind::Sealed => self.look_at_generated(v, Which::Written, populated, memory),
+            _ => Ok(()),
+        }
+    }
+
+    fn look_at_generated(&mut self, v: &Vma, which: Which, populated: &mut Populated, memory: &mut Own) -> Result<()> {
+        if v.prot & PROT_READ == 0 || self.found.is_some() {
             return Ok(());
         }
-        pagemap.for_each(v.range, which, |pages| {
-            found = found.or_else(|| first_generated(memory, pages, scratch));
-        })
-    };
-    // Where the kernel tells mappings of code from others, that is a tenth of the list.
-    if lookup::ask(Range::ALL, Wanted::Executable, &mut each)?.is_none() {
-        vma::for_each_mapping(text, |v, _| each(v))?;
+        let (mut looked, mut stubs) = (Ok(()), 0);
+        populated.pagemap()?.for_each(v.range, which, |pages| {
+            if self.found.is_none() && looked.is_ok() {
+                stubs += stubs_in(memory, pages);
+                looked = first_generated(memory, pages).map(|call| self.found = call);
+            }
+        })?;
+        if stubs == v.range.len() {
+            CODE.know_stubs(v.range);
+        }
+        looked
     }
-    Ok((found, number))
+
+    /// Whether all files that are mapped are as they were when their code was looked through.
+    fn are_versions_as_they_were(&self) -> bool {
+        let is_mapped = |version: &usize| self.versions[version / 64] & 1 << (version % 64) != 0;
+        CODE.versions.are_as_they_were((0..VERSIONS).filter(is_mapped))
+    }
 }
 
+/// The page map, opened when it is first needed.
+struct Populated<'a> {
+    regions: Option<&'a mut [Region]>,
+    pagemap: Option<Pagemap<'a>>,
+}
+
+impl<'a> Populated<'a> {
+    fn pagemap(&mut self) -> Result<&mut Pagemap<'a>> {
+        if let Some(regions) = self.regions.take() {
+            self.pagemap = Some(Pagemap::open(regions)?);
+        }
+        self.pagemap.as_mut().ok_or(Errno::EIO)
+    }
+}
+
+/// No number of [`mix`].
+pub(super) const NEVER: u64 = 0;
 /// Where the numbers of [`mix`] begin.
 const FIRST: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// Adds a mapping to a number that stands for all executable mappings of files (FNV-1a, by words).
+/// Adds an executable mapping of a file to a number that stands for all of them (FNV-1a, by words).
 fn mix(number: u64, v: &Vma) -> u64 {
-    if v.kind != vma::Kind::File || v.prot & PROT_EXEC == 0 {
-        return number;
-    }
     let device = u64::from(v.device[0]) << 32 | u64::from(v.device[1]);
     let words = [v.range.start as u64, v.range.end as u64, v.offset, v.inode, device];
     words.iter().fold(number, |n, word| (n ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23))

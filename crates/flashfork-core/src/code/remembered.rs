@@ -1,6 +1,7 @@
 //! What the engine remembers of code.
 
 use super::Call;
+use super::versions::Versions;
 use crate::apart::Apart;
 use crate::name::{NAME, Name};
 use crate::range::Range;
@@ -10,25 +11,22 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// What is remembered, of this process and of those it was forked from.
 pub(crate) static CODE: Apart<Code> = Apart::new(Code::new());
 
-/// Files remembered.
-const FILES: usize = 128;
-/// Files that a caller answers for, and objects that are known.
+/// Most files that a caller answers for, and objects that are known.
 const TRUSTED: usize = 16;
-/// Words that tell a version of a file from others: device, inode, size, time of change in seconds and nanoseconds.
-pub const KEY: usize = 5;
-/// The word for a file in which nothing was found.
-pub const WELL: u64 = 1;
 
 /// What the engine remembers of code.
 pub(crate) struct Code {
-    /// A key, and [`Call::to_word`] or [`WELL`].
-    files: [[AtomicU64; KEY + 1]; FILES],
-    next: AtomicUsize,
+    /// What was found in files.
+    pub versions: Versions,
     /// Device and inode.
     trusted: [[AtomicU64; 2]; TRUSTED],
     trusted_count: AtomicUsize,
-    known: [AtomicUsize; TRUSTED],
+    /// Where code begins and ends.
+    known: Ranges,
     known_count: AtomicUsize,
+    /// Mappings of the engine's stubs, by beginning and end.
+    stubs: Ranges,
+    stub_count: AtomicUsize,
     /// All executable mappings of files when all was well, as a number; 0: never.
     pub well: AtomicU64,
     /// What the last refusal was about.
@@ -81,28 +79,15 @@ impl Default for Culprit {
 impl Code {
     pub const fn new() -> Code {
         Code {
-            files: [const { [const { AtomicU64::new(0) }; KEY + 1] }; FILES],
-            next: AtomicUsize::new(0),
+            versions: Versions::new(),
             trusted: [const { [const { AtomicU64::new(0) }; 2] }; TRUSTED],
             trusted_count: AtomicUsize::new(0),
-            known: [const { AtomicUsize::new(0) }; TRUSTED],
+            known: [const { [const { AtomicUsize::new(0) }; 2] }; TRUSTED],
             known_count: AtomicUsize::new(0),
+            stubs: [const { [const { AtomicUsize::new(0) }; 2] }; TRUSTED],
+            stub_count: AtomicUsize::new(0),
             well: AtomicU64::new(0),
             culprit: Culprit::new(),
-        }
-    }
-
-    /// The word for a version of a file; none when it is not remembered.
-    pub fn remembered(&self, key: &[u64; KEY]) -> Option<u64> {
-        let same = |file: &&[AtomicU64; KEY + 1]| file.iter().zip(key).all(|(a, b)| a.load(Relaxed) == *b);
-        self.files.iter().find(same).map(|file| file[KEY].load(Relaxed)).filter(|word| *word != 0)
-    }
-
-    /// Remembers it, in the place of the oldest.
-    pub fn remember(&self, key: &[u64; KEY], word: u64) {
-        let file = &self.files[self.next.fetch_add(1, Relaxed) % FILES];
-        for (place, word) in file.iter().zip(key.iter().chain([&word])) {
-            place.store(*word, Relaxed);
         }
     }
 
@@ -126,22 +111,50 @@ impl Code {
         self.trusted[..count].iter().any(same)
     }
 
-    /// Forgets what [`Code::know`] was told.
+    /// Forgets what [`Code::know`] and [`Code::know_stubs`] were told: something executable has come or gone.
     pub fn know_none(&self) {
         self.known_count.store(0, Relaxed);
+        self.stub_count.store(0, Relaxed);
     }
 
-    /// The engine sees the system calls of the object whose code an address lies in. `ENOSPC` for more than 16.
-    pub fn know(&self, address: usize) -> Result<()> {
-        let count = self.known_count.load(Relaxed);
-        self.known.get(count).ok_or(Errno::ENOSPC)?.store(address, Relaxed);
-        self.known_count.store(count + 1, Relaxed);
-        Ok(())
+    /// The engine sees the system calls of an object with this code. `ENOSPC` for more than 16.
+    pub fn know(&self, code: Range) -> Result<()> {
+        push(&self.known, &self.known_count, code).ok_or(Errno::ENOSPC)
     }
 
-    /// Whether an address that is known lies in `range`.
+    /// The code of such an object, of which a mapping is a part.
+    pub fn known(&self, mapping: Range) -> Option<Range> {
+        ranges(&self.known, &self.known_count).find(|code| code.intersect(mapping) == mapping)
+    }
+
+    /// Whether an object has such code; `range` is all that it executes.
     pub fn knows(&self, range: Range) -> bool {
-        let count = self.known_count.load(Relaxed).min(TRUSTED);
-        self.known[..count].iter().map(|at| at.load(Relaxed)).any(|at| range.start <= at && at < range.end)
+        ranges(&self.known, &self.known_count).any(|code| range.contains(code.start))
     }
+
+    /// There is nothing but stubs in a mapping. Where there are many, no more than 16 are remembered.
+    pub fn know_stubs(&self, mapping: Range) {
+        let _ = push(&self.stubs, &self.stub_count, mapping);
+    }
+
+    /// Whether that was said of a mapping.
+    pub fn knows_stubs(&self, mapping: Range) -> bool {
+        ranges(&self.stubs, &self.stub_count).any(|stubs| stubs == mapping)
+    }
+}
+
+type Ranges = [[AtomicUsize; 2]; TRUSTED];
+
+fn push(places: &Ranges, count: &AtomicUsize, range: Range) -> Option<()> {
+    let last = count.load(Relaxed);
+    let place = places.get(last)?;
+    place[0].store(range.start, Relaxed);
+    place[1].store(range.end, Relaxed);
+    count.store(last + 1, Relaxed);
+    Some(())
+}
+
+fn ranges(places: &Ranges, count: &AtomicUsize) -> impl Iterator<Item = Range> {
+    let count = count.load(Relaxed).min(TRUSTED);
+    places[..count].iter().map(|[start, end]| Range::new(start.load(Relaxed), end.load(Relaxed)))
 }

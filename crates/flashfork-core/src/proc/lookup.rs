@@ -52,29 +52,63 @@ pub enum Wanted {
 /// Calls `each` with the VMAs that lie in `range`, wholly or in part, in order of address, stopping at the first error.
 /// Their flags are not known.
 pub fn for_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {
-    match ask(range, wanted, &mut each)? {
+    // Longer than any name that means something here.
+    let mut name = [0; 128];
+    match ask(range, wanted, &mut name, None, &mut |v, _| each(v))? {
         Some(()) => Ok(()),
         None => list_each(range, wanted, each),
     }
 }
 
-/// The same; `None`, with nothing told, where the kernel has to be asked for the list.
-pub fn ask(range: Range, wanted: Wanted, each: &mut impl FnMut(&Vma) -> Result<()>) -> Result<Option<()>> {
+/// Says of a mapping whose name isn't known whether that is enough, and from where to go on then.
+pub type Told<'a> = &'a mut dyn FnMut(&Vma) -> Option<usize>;
+
+/// The same with whole names, for which `name` is scratch; one that is longer becomes `/too/long`. Mappings of which
+/// `told` says that they need no name are left out: names take the kernel longest. `None`, with nothing told, where the
+/// kernel has to be asked for the list.
+pub fn ask(
+    range: Range,
+    wanted: Wanted,
+    name: &mut [u8],
+    told: Option<Told>,
+    each: &mut impl FnMut(&Vma, &[u8]) -> Result<()>,
+) -> Result<Option<()>> {
     let fd = text::open(c"/proc/thread-self/maps", sys::O_RDONLY)?;
-    let done = query_each(fd, range, wanted, each);
+    let done = query_each(fd, range, wanted, name, told, each);
     sys::close(fd);
     done.transpose()
 }
 
 /// None when the kernel doesn't answer such questions.
-fn query_each(fd: i32, range: Range, wanted: Wanted, each: &mut impl FnMut(&Vma) -> Result<()>) -> Option<Result<()>> {
+fn query_each(
+    fd: i32,
+    range: Range,
+    wanted: Wanted,
+    name: &mut [u8],
+    mut told: Option<Told>,
+    each: &mut impl FnMut(&Vma, &[u8]) -> Result<()>,
+) -> Option<Result<()>> {
     let mut at = range.start;
     while at < range.end {
-        match query(fd, at, wanted) {
-            Ok(v) if v.range.start >= range.end => break,
-            Ok(v) => {
+        if let Some(told) = &mut told {
+            match query(fd, at, wanted, &mut []) {
+                Ok((v, _)) if v.range.start >= range.end => break,
+                Ok((v, _)) => {
+                    if let Some(next) = told(&v) {
+                        at = next.max(v.range.end);
+                        continue;
+                    }
+                }
+                Err(Errno::ENOENT) => break,
+                // The same is asked again.
+                Err(_) => {}
+            }
+        }
+        match query(fd, at, wanted, name) {
+            Ok((v, _)) if v.range.start >= range.end => break,
+            Ok((v, name)) => {
                 at = v.range.end;
-                if let Err(e) = each(&v) {
+                if let Err(e) = each(&v, name) {
                     return Some(Err(e));
                 }
             }
@@ -88,10 +122,9 @@ fn query_each(fd: i32, range: Range, wanted: Wanted, each: &mut impl FnMut(&Vma)
     Some(Ok(()))
 }
 
-/// The first VMA that ends behind `at`.
-fn query(fd: i32, at: usize, wanted: Wanted) -> Result<Vma> {
-    // Longer than any name that means something here.
-    let mut name = [0u8; 128];
+/// The first VMA that ends behind `at`, and its name if there is room for one in `name`.
+fn query(fd: i32, at: usize, wanted: Wanted, name: &mut [u8]) -> Result<(Vma, &[u8])> {
+    const TOO_LONG: &[u8] = b"/too/long";
     let only = match wanted {
         Wanted::All => 0,
         Wanted::Files => FILE_BACKED_VMA,
@@ -102,28 +135,27 @@ fn query(fd: i32, at: usize, wanted: Wanted) -> Result<Vma> {
         query_flags: COVERING_OR_NEXT_VMA | only,
         query_addr: at as u64,
         vma_name_size: name.len() as u32,
-        vma_name_addr: name.as_mut_ptr() as u64,
+        vma_name_addr: if name.is_empty() { 0 } else { name.as_mut_ptr() as u64 },
         ..Query::default()
     };
     // SAFETY: the kernel's struct, and a buffer of as many bytes as it says.
     let ask = |q: &mut Query| unsafe { sys::ioctl(fd, PROCMAP_QUERY, &raw mut *q as usize) };
-    match ask(&mut q) {
+    let is_too_long = match ask(&mut q) {
         Err(Errno::ENAMETOOLONG) => {
             (q.vma_name_size, q.vma_name_addr) = (0, 0);
             ask(&mut q)?;
-            name[..9].copy_from_slice(b"/too/long");
-            q.vma_name_size = 10;
+            true
         }
-        other => drop(other?),
-    }
+        other => other.map(|_| false)?,
+    };
     // It counts the zero at the end.
-    let name = &name[..(q.vma_name_size as usize).saturating_sub(1).min(name.len())];
+    let name = if is_too_long { TOO_LONG } else { &name[..(q.vma_name_size as usize).saturating_sub(1)] };
     let range = Range::new(q.vma_start as usize, q.vma_end as usize);
     let mut v = Vma::new(range, q.inode, name, q.vma_flags & SHARED != 0);
     v.prot = (q.vma_flags & PROTECTION) as u32;
     v.offset = q.vma_offset;
     v.device = [q.dev_major, q.dev_minor];
-    Ok(v)
+    Ok((v, name))
 }
 
 fn list_each(range: Range, wanted: Wanted, mut each: impl FnMut(&Vma) -> Result<()>) -> Result<()> {

@@ -105,6 +105,8 @@ pub fn open(path: &CStr, flags: u32) -> Result<i32> {
 pub const O_RDONLY: u32 = k::O_RDONLY;
 pub const O_WRONLY: u32 = k::O_WRONLY;
 pub const O_DIRECTORY: u32 = k::O_DIRECTORY;
+/// A place in the file system, of which nothing can be read (`open(2)`).
+pub const O_PATH: u32 = k::O_PATH;
 
 /// `close(2)`. Linux releases the descriptor whatever the call answers, so there is nothing to do about an error.
 pub fn close(fd: i32) {
@@ -279,9 +281,23 @@ pub fn status(path: &CStr) -> Result<Status> {
     unsafe { syscall2(Sysno::stat, path.as_ptr() as usize, stat.as_mut_ptr() as usize) }.map(|_| Status::new(&stat))
 }
 
+/// The same for a path that begins at an open directory.
+pub fn status_at(directory: i32, path: &CStr) -> Result<Status> {
+    let (mut stat, at) = ([0u64; 18], directory as isize as usize);
+    // SAFETY: a NUL-terminated path, and a struct stat to write to.
+    unsafe { syscall4(Sysno::newfstatat, at, path.as_ptr() as usize, stat.as_mut_ptr() as usize, 0) }
+        .map(|_| Status::new(&stat))
+}
+
 /// `fstat(2)`.
 pub fn fstatus(fd: i32) -> Result<Status> {
     let mut stat = [0u64; 18];
     // SAFETY: a struct stat to write to.
     unsafe { syscall2(Sysno::fstat, fd as usize, stat.as_mut_ptr() as usize) }.map(|_| Status::new(&stat))
+}
+
+/// A device's number as `stat(2)` gives it, of the two numbers that lists of mappings have (`new_encode_dev` in
+/// include/linux/kdev_t.h).
+pub fn device([major, minor]: [u32; 2]) -> u64 {
+    u64::from(minor & 0xff | major << 8 | (minor & !0xff) << 12)
 }
