@@ -30,8 +30,8 @@ impl Frozen {
     }
 }
 
-/// Takes a socket that a clone shares out of all epoll sets of the calling process, if it is the last of its descriptors
-/// of that: closing it would leave it there, for the kernel does that only where it is the last anywhere.
+/// Takes a socket that a clone shares out of all epoll sets of the calling process, if it is the last of its
+/// descriptors of that: closing it would leave it there, for the kernel does that only where it is the last anywhere.
 ///
 /// # Errors
 /// What `/proc` or the kernel refuses.
