@@ -124,7 +124,7 @@ fn look_at_all(files: Vec<PathBuf>) -> Result<Vec<Row>, CliError> {
 /// How often each look is timed: single ones are no figures.
 const ROUNDS: usize = 15;
 
-/// How long the look takes in this process when it has the first of the files mapped, and when it has all, in turn.
+/// Says how long the look takes in this process: in turn when it has the first of the files mapped, and all of them.
 fn time(paths: &[PathBuf]) -> Result<ExitCode, CliError> {
     let mut sets = vec![(&paths[..1], Looks::default())];
     if paths.len() > 1 {

@@ -61,8 +61,8 @@ pub struct Found {
     pub pages: [usize; MAX_PAGES],
     pub page_count: usize,
     /// Mappings of nothing but such pages.
-    stubs: [Range; MAX_PAGES],
-    stub_count: usize,
+    pub stubs: [Range; MAX_PAGES],
+    pub stub_count: usize,
     pub reader: Reader,
 }
 

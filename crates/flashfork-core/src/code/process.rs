@@ -34,8 +34,8 @@ pub fn culprit() -> &'static Culprit {
     &CODE.culprit
 }
 
-/// What is wrong with parts of a file that was seen at a path: as it is remembered, or as `look` says. Of `parts`:
-/// `None` when there are too many to be remembered. What can't be told from other files is not remembered either.
+/// What is wrong with parts of a file that was seen at a path: as it is remembered, or as `look` says. `parts`: none
+/// when there are too many to be remembered. What can't be told from other files is not remembered either.
 fn judge(
     file: Option<&Status>,
     parts: Option<&[Range]>,

@@ -52,16 +52,8 @@ struct Version {
 impl Versions {
     /// None.
     pub const fn new() -> Versions {
-        const NONE: Version = Version {
-            key: [const { AtomicU64::new(0) }; KEY],
-            part: [const { AtomicU64::new(0) }; 2],
-            found: AtomicU64::new(0),
-            next: AtomicUsize::new(0),
-            path: [const { AtomicU64::new(0) }; PATH / 8],
-            path_len: AtomicUsize::new(0),
-        };
         Versions {
-            versions: [NONE; VERSIONS],
+            versions: [const { Version::none() }; VERSIONS],
             lists: [const { AtomicUsize::new(0) }; LISTS],
             count: AtomicUsize::new(0),
         }
@@ -164,6 +156,17 @@ impl Versions {
 }
 
 impl Version {
+    const fn none() -> Version {
+        Version {
+            key: [const { AtomicU64::new(0) }; KEY],
+            part: [const { AtomicU64::new(0) }; 2],
+            found: AtomicU64::new(0),
+            next: AtomicUsize::new(0),
+            path: [const { AtomicU64::new(0) }; PATH / 8],
+            path_len: AtomicUsize::new(0),
+        }
+    }
+
     fn is(&self, key: &[u64; KEY]) -> bool {
         self.key.iter().zip(key).all(|(a, b)| a.load(Relaxed) == *b)
     }
