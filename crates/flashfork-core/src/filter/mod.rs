@@ -42,6 +42,9 @@ fn is_filtered_now() -> Option<bool> {
     if asked.is_ok() { found } else { is_filtered() }
 }
 
+/// The exit code of a child that isn't told its number. By that whoever takes the engine is known, so nobody could.
+const NAMELESS: i32 = 2;
+
 /// What the child does: everything that the engine can. All of that begins with the question of this module, so it is
 /// known here by its address only.
 static TRIAL: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
@@ -99,7 +102,7 @@ fn survives() -> core::result::Result<Option<bool>, Error> {
     Ok(match sys::wait(child, WCLONE) {
         Ok((_, 0)) => Some(true),
         Ok((_, status)) if status as u32 & 0x7f == SIGKILL => return Err(Error::Busy),
-        Ok((_, status)) if status & 0x7f != 0 => Some(false),
+        Ok((_, status)) if status & 0x7f != 0 || status == NAMELESS << 8 => Some(false),
         _ => None,
     })
 }

@@ -1,6 +1,6 @@
 //! What a child under a filter tries: all that the engine does.
 
-use super::{ALLOWED, end_in_silence, know_trial};
+use super::{ALLOWED, NAMELESS, end_in_silence, know_trial};
 use crate::answers::{advise, exec};
 use crate::policy::own;
 use crate::proc::directory;
@@ -24,6 +24,9 @@ pub fn prepare() {
 
 /// In the child: every call that the engine makes around forks, in a seal and after it.
 fn try_everything() -> ! {
+    if !sys::knows_itself() {
+        sys::exit(NAMELESS);
+    }
     STATE.sandbox.store(ALLOWED, SeqCst);
     end_in_silence();
     if threads::allowed() == Threads::Stop {

@@ -42,6 +42,12 @@ pub fn futex_wake(word: &AtomicU32) {
     let _ = unsafe { syscall3(Sysno::futex, word.as_ptr() as usize, FUTEX_WAKE, i32::MAX as usize) };
 }
 
+/// Whether a process with one thread is told its own number: a filter may answer in the kernel's place (seccomp(2)).
+pub fn knows_itself() -> bool {
+    let me = super::getpid();
+    me > 0 && me == gettid()
+}
+
 /// The thread's id.
 pub fn gettid() -> i32 {
     // SAFETY: no arguments, can't fail.
