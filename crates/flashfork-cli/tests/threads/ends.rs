@@ -36,6 +36,46 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Says of both threads what the kernel hands on from who starts a program.
+const KERNEL: &str = r#"
+static void *tell(void *x) {
+    char filter[32] = ""; int f = open("/proc/self/coredump_filter", O_RDONLY); read(f, filter, 8); close(f);
+    printf("%lx %lx %lx %lx %.8s\n", syscall(SYS_sched_getscheduler, 0), syscall(SYS_ioprio_get, 1, 0),
+        syscall(SYS_personality, 0xffffffff), syscall(SYS_prctl, 39, 0, 0, 0, 0), filter);
+    return 0;
+}
+static int go[2];
+static void *other(void *x) { char c; read(go[0], &c, 1); return tell(x); }
+int main(int argc, char **argv) {
+    pthread_t t; pipe(go); pthread_create(&t, 0, other, 0);
+    if (flashfork_ready) flashfork_ready(&argc, &argv);
+    tell(0); write(go[1], "", 1); pthread_join(t, 0); return 0;
+}
+"#;
+
+#[test]
+fn both_threads_have_what_the_kernel_hands_on_from_their_caller() {
+    let program = Program::new(KERNEL);
+    program.warm(&[]);
+    let under = |mut command: std::process::Command| {
+        // SAFETY: system calls with numbers and a local, and a small file is written.
+        unsafe {
+            command.pre_exec(|| {
+                libc::sched_setscheduler(0, libc::SCHED_BATCH, &libc::sched_param { sched_priority: 0 });
+                libc::syscall(libc::SYS_ioprio_set, 1, 0, 3 << 13);
+                libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+                std::fs::write("/proc/self/coredump_filter", "0x13")
+            });
+        }
+        command.output().unwrap()
+    };
+    let clone = under(program.place.flashfork(&["clone", "t"]));
+    let plain = under(std::process::Command::new(program.path()));
+    assert_eq!((stdout(&clone), stderr(&clone)), (stdout(&plain), ""));
+    assert_eq!(stdout(&plain).lines().count(), 2);
+}
+
 fn warmed() -> Program {
     let program = Program::new(DOES);
     program.warm(&[]);
