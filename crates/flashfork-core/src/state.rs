@@ -64,6 +64,8 @@ pub(crate) struct State {
     no_clock: AtomicBool,
     /// What is known of others who use this process's descriptors ([`crate::threads::table`]).
     pub table: AtomicU8,
+    /// Whether the program's calls lead through the engine, which is so from the first seal on ([`crate::calls`]).
+    pub followed: AtomicBool,
     excluded: [[AtomicUsize; 2]; MAX_EXCLUDED],
     excluded_count: AtomicUsize,
 }
@@ -94,6 +96,7 @@ pub(crate) static STATE: Apart<State> = Apart::new(State {
     execs: AtomicU32::new(0),
     no_clock: AtomicBool::new(false),
     table: AtomicU8::new(0),
+    followed: AtomicBool::new(false),
     excluded: [const { [const { AtomicUsize::new(0) }; 2] }; MAX_EXCLUDED],
     excluded_count: AtomicUsize::new(0),
 });

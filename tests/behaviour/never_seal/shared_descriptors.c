@@ -3,6 +3,7 @@
    its clones are. What is sealed by then stays right. Before that the table was another's in the middle of seals and
    discards: the other's file was written to and mapped. */
 #include "../behaviour.h"
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #define LEN (32 * MB)
@@ -15,6 +16,8 @@ static volatile int *over;
 static void replace(void)
 {
     struct stat status;
+    /* A failure leaves nobody behind. */
+    CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
     while (!*over) {
         int last = dup(file);
         CHECK(last >= 0);

@@ -31,6 +31,7 @@ use crate::outcome::{Error, Step};
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::{self, Vma};
 use crate::range::Range;
+use crate::state::STATE;
 use crate::sys::{self, Errno, PROT_EXEC, Result};
 use crate::threads::pauses::Pauses;
 use core::sync::atomic::Ordering::SeqCst;
@@ -122,6 +123,7 @@ fn take_stopped(buf: &mut [u8], executes: impl Fn(Range) -> bool) -> Result<()> 
     // look next time.
     let seen = if found.reader.failed() { NOTHING } else { sum(buf)? };
     SEEN.store(seen, SeqCst);
+    STATE.followed.store(true, SeqCst);
     Ok(())
 }
 

@@ -57,16 +57,19 @@ pub fn begin_anew() {
     }
 }
 
-/// Asks, once in a program, whether another process uses the table of the thread `of` already: before a first seal
-/// nobody has seen its calls. For who has a table of its own. `buf` is scratch.
+/// Asks whether another process uses the table of the thread `of` already: before a first seal nobody has seen its
+/// calls. So an answer of no lasts only if they were followed by then. For who has a table of its own. `buf` is
+/// scratch.
 pub fn look_around(of: i32, buf: &mut [u8]) {
     if STATE.table.load(SeqCst) != 0 || !sys::same_descriptors(of, of) {
         return;
     }
     let pid = sys::getpid();
     let found = for_each_process(buf, |other| (other != pid && sys::same_descriptors(of, other)).then_some(()));
-    // Where the list can't be read it is asked for again next time.
-    if let Ok(found) = found {
-        STATE.table.store(if found.is_some() { SHARED } else { OWN }, SeqCst);
+    match found {
+        Ok(Some(())) => STATE.table.store(SHARED, SeqCst),
+        Ok(None) if STATE.followed.load(SeqCst) => STATE.table.store(OWN, SeqCst),
+        // Also where the list can't be read.
+        _ => {}
     }
 }
