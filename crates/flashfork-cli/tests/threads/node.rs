@@ -101,8 +101,8 @@ fn a_loop_that_draws_goes_on_with_other_numbers_in_each_clone() {
             let count = 0;
             function draw() { for (let i = 0; i < 1000; i++) drawn[count++ % drawn.length] = Math.random(); }
             while (count < 5e6) draw();
-            parentPort.postMessage('warm');
             const pid = process.pid;
+            parentPort.postMessage('warm');
             while (process.pid === pid) draw();
             draw();
             draw();
