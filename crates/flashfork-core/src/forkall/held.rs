@@ -100,8 +100,14 @@ fn is_held(at: usize, tid: i32) -> Result<bool> {
 fn is_written(at: usize, tid: i32) -> Result<bool> {
     /// `PTHREAD_RWLOCK_WRPHASE` and `PTHREAD_RWLOCK_WRLOCKED`.
     const WRITTEN: u32 = 3;
-    let [readers, _, phase, waiters, pad3, pad4, writer, shared] = words::<RWLOCK>(at)?;
-    let is_one = phase <= 3 && waiters <= 3 && shared <= 1 && [pad3, pad4] == [0, 0];
+    /// `PTHREAD_RWLOCK_WRHANDOVER`.
+    const HANDS_OVER: u32 = 1 << 31;
+    const MOST: u32 = 1 << 16;
+    let [readers, writers, phase, waiters, pad3, pad4, writer, shared] = words::<RWLOCK>(at)?;
+    // Who has locked it has set both words on which others wait to 1, to which these may add 2.
+    let is_set = |word: u32| word == 1 || word == 3;
+    let is_one = is_set(phase) && is_set(waiters) && writers & !HANDS_OVER < MOST && readers >> 3 < MOST && shared <= 1;
+    let is_one = is_one && [pad3, pad4] == [0, 0];
     Ok(writer == tid as u32 && is_one && readers & WRITTEN == WRITTEN)
 }
 
