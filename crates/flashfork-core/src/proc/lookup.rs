@@ -148,6 +148,10 @@ fn query(fd: i32, at: usize, wanted: Wanted, name: &mut [u8]) -> Result<(Vma, &[
         }
         other => other.map(|_| false)?,
     };
+    // A filter may have answered in the kernel's place (seccomp(2)).
+    if q.vma_end as usize <= at {
+        return Err(Errno::ENOTTY);
+    }
     // It counts the zero at the end.
     let name = if is_too_long { TOO_LONG } else { &name[..(q.vma_name_size as usize).saturating_sub(1)] };
     let range = Range::new(q.vma_start as usize, q.vma_end as usize);
