@@ -10,7 +10,7 @@ pub(crate) mod trial;
 
 use crate::never_seal::Reason;
 use crate::outcome::Error;
-use crate::proc::text::{field, read_file};
+use crate::proc::text::field;
 use crate::stack::roomy;
 use crate::state::STATE;
 use crate::sys;
@@ -25,7 +25,7 @@ pub const FORBIDDEN: u8 = 2;
 /// Whether this process is under a filter; none when nobody can tell, as without /proc.
 pub(crate) fn is_filtered() -> Option<bool> {
     let mut buf = [0; 4096];
-    let status = read_file(c"/proc/thread-self/status", &mut buf).ok()?;
+    let status = table::read_file(c"/proc/thread-self/status", &mut buf).ok()?;
     field(status, b"Seccomp").map(|mode| mode != 0)
 }
 

@@ -2,7 +2,7 @@
 
 use super::Process;
 use crate::outcome::Purpose;
-use crate::proc::text::{decimal, read_file, words};
+use crate::proc::text::{decimal, words};
 use crate::seal::generations::Memfds;
 use crate::seal::vain;
 use crate::state::STATE;
@@ -56,7 +56,7 @@ fn anonymous_memory() -> Option<u64> {
 /// The same, by `/proc/thread-self/statm`.
 fn counted() -> Option<u64> {
     let mut buf = [0; 128];
-    let text = read_file(c"/proc/thread-self/statm", &mut buf).ok()?;
+    let text = table::read_file(c"/proc/thread-self/statm", &mut buf).ok()?;
     let mut numbers = words(text).skip(1).filter_map(decimal);
     let (resident, shared) = (numbers.next()?, numbers.next()?);
     Some(resident.saturating_sub(shared) * sys::PAGE as u64)

@@ -119,16 +119,20 @@ impl ProcPath {
 /// Reads a whole small file into `buf`; what doesn't fit is left out.
 pub fn read_file<'a>(path: &CStr, buf: &'a mut [u8]) -> Result<&'a [u8]> {
     let fd = open(path, sys::O_RDONLY)?;
-    let mut n = 0;
-    let result = loop {
-        match sys::read(fd, &mut buf[n..]) {
-            Ok(0) => break Ok(()),
-            Ok(k) => n += k,
-            Err(e) => break Err(e),
-        }
-    };
+    let result = read_whole(fd, buf);
     sys::close(fd);
-    result.map(|()| &buf[..n])
+    result
+}
+
+/// The same of an open file.
+pub fn read_whole(fd: i32, buf: &mut [u8]) -> Result<&[u8]> {
+    let mut n = 0;
+    loop {
+        match sys::read(fd, &mut buf[n..])? {
+            0 => return Ok(&buf[..n]),
+            more => n += more,
+        }
+    }
 }
 
 /// The words of a line, separated by blanks.

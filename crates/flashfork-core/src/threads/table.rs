@@ -8,8 +8,10 @@
 //! sealed, and asks the kernel through somebody with another ([`super::errand::ask`]).
 
 use crate::proc::directory::for_each_process;
+use crate::proc::text;
 use crate::state::STATE;
-use crate::sys;
+use crate::sys::{self, Errno, Result};
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -39,6 +41,24 @@ pub fn is_own() -> bool {
 /// Whether another process may use it.
 pub fn may_be_shared() -> bool {
     STATE.table.load(SeqCst) == SHARED
+}
+
+/// Reads a small file by a descriptor of this table before anybody knows whose that is. Another who uses it may put a
+/// file of its own in the place of this one meanwhile (`EBADF`): that is not closed, and the other is known from then
+/// on. `buf` must be longer than the file.
+pub fn read_file<'a>(path: &CStr, buf: &'a mut [u8]) -> Result<&'a [u8]> {
+    let fd = text::open(path, sys::O_RDONLY)?;
+    let read = text::read_whole(fd, buf);
+    // As long as it is open it has one inode.
+    if STATE.table.load(SeqCst) != OWN
+        && let Ok(own) = sys::status_at(k::AT_FDCWD, path)
+        && sys::fstatus(fd).map(|found| (found.device, found.inode)) != Ok((own.device, own.inode))
+    {
+        STATE.table.store(SHARED, SeqCst);
+        return Err(Errno::EBADF);
+    }
+    sys::close(fd);
+    read
 }
 
 /// A task is about to be made, with these flags of `clone(2)`: one that shares the table, but is no thread of this
