@@ -51,8 +51,8 @@ pub fn read_file<'a>(path: &CStr, buf: &'a mut [u8]) -> Result<&'a [u8]> {
     let read = text::read_whole(fd, buf);
     // As long as it is open it has one inode.
     if STATE.table.load(SeqCst) != OWN
-        && let Ok(own) = sys::status_at(k::AT_FDCWD, path)
-        && sys::fstatus(fd).map(|found| (found.device, found.inode)) != Ok((own.device, own.inode))
+        && let (Ok(found), Ok(own)) = (sys::fstatus(fd), sys::status_at(k::AT_FDCWD, path))
+        && (found.device, found.inode) != (own.device, own.inode)
     {
         STATE.table.store(SHARED, SeqCst);
         return Err(Errno::EBADF);
