@@ -9,7 +9,7 @@ use crate::sealed::holds_sealed;
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, Result};
-use crate::threads::{self, Threads};
+use crate::threads::{self, Threads, alone};
 
 /// What a call needs anonymous memory for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,9 +128,13 @@ fn make_ready(range: Range) -> bool {
     !STATE.holds_sealed() || roomy(|| be_ready(range))
 }
 
-/// Whether others run in this memory that may not be stopped: an unseal would wait some milliseconds for them to go.
+/// Whether others run in this memory that may not be stopped: an unseal would wait some milliseconds for them to go. A
+/// main thread that has ended, which the kernel counts, is none; but in a sandbox, which might end the program for the
+/// question, it counts.
 fn beside_others() -> bool {
-    !threads::may_stop(Purpose::Unseal) && sys::unshare_memory() == Err(Errno::EINVAL)
+    !threads::may_stop(Purpose::Unseal)
+        && sys::unshare_memory() == Err(Errno::EINVAL)
+        && (STATE.is_sandboxed() || alone::alone_now(&mut [0; 1024]) != Ok(true))
 }
 
 fn be_ready(range: Range) -> bool {
