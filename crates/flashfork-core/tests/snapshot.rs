@@ -277,6 +277,29 @@ fn misuse_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn sealed_memory_that_can_not_be_read_comes_back_when_it_is_unmapped() {
+    in_child(|| {
+        let big = patterned(8 << 20, 1);
+        flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+        let (at, half) = (big.as_mut_ptr().cast::<libc::c_void>(), 4 << 20);
+        assert!(maps_line(big.as_ptr()).contains("flashfork"));
+        // SAFETY: memory of the test's own, which is not used before it can be read again.
+        unsafe { assert_eq!(libc::mprotect(at, half, libc::PROT_NONE), 0) };
+        let value = snapshot(&SEALED).unwrap();
+        assert!(maps_line(big.as_ptr()).contains("---p"), "{value}");
+        // SAFETY: as above; what is unmapped comes back.
+        unsafe {
+            if value < 2 {
+                assert_eq!(libc::munmap(at.byte_add(4096), half), 0);
+                panic!("{:?}", restore(value + 1));
+            }
+            assert_eq!(libc::mprotect(at, half, libc::PROT_READ), 0);
+        }
+        assert!(intact(big, 1));
+    });
+}
+
+#[test]
 fn what_can_not_come_back_is_refused() {
     in_child(|| {
         // SAFETY: mappings of the test's own.

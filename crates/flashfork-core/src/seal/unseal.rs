@@ -163,8 +163,18 @@ fn unseal_run(
 /// Before everything sealed is sealed anew: makes anonymous what sealed memory has grown by. There is nothing to seal,
 /// and it would keep its old memfd.
 pub(crate) fn growth(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<(), Error> {
+    unseal_parts(arena, pauses, Parts::Growth)
+}
+
+/// Before a snapshot: the same, and what can't be sealed anew because it can't be read. Who unmaps that later couldn't
+/// get it back from its old memfd, of which no descriptor is left.
+pub(crate) fn not_sealed_anew(arena: &mut Arena) -> Result<(), Error> {
+    unseal_parts(arena, &mut None, Parts::NotSealedAnew)
+}
+
+fn unseal_parts(arena: &mut Arena, pauses: &mut Option<Pauses>, parts: Parts) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
-    find_sealed(arena, Range::ALL, Parts::Growth).map_err(look)?;
+    find_sealed(arena, Range::ALL, parts).map_err(look)?;
     if arena.run_count > 0 {
         let Arena { text, small, .. } = &mut *arena;
         let memory = Limits::find(text, small).map_err(look)?;
@@ -182,6 +192,8 @@ enum Parts {
     All,
     /// What they have grown by.
     Growth,
+    /// That, and what can't be read.
+    NotSealedAnew,
 }
 
 /// Lists the sealed parts of `range` as runs of the arena; false when there are more than it has room for.
@@ -200,7 +212,12 @@ fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<boo
                 Shows::Growth(len) => (true, len),
             };
             let end = at + (len as usize).min(part.end - at);
-            if growth || parts == Parts::All {
+            let wanted = match parts {
+                Parts::All => true,
+                Parts::Growth => growth,
+                Parts::NotSealedAnew => growth || v.prot & sys::PROT_READ == 0,
+            };
+            if wanted {
                 arena.push_run(Run { range: Range::new(at, end), prot: v.prot, advice, growth, ..Run::default() })?;
             }
             at = end;

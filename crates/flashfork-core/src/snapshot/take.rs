@@ -95,7 +95,7 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
             return Err(Error::TooMany);
         }
     }
-    unseal::growth(table.arena, &mut None).map_err(Error::of_engine)?;
+    unseal::not_sealed_anew(table.arena).map_err(Error::of_engine)?;
     let facts = plan::make(table.arena, true).map_err(look)?;
     if let Some(reason) = facts.refused {
         return Err(Error::Refused(reason));
