@@ -23,7 +23,7 @@ use syscalls::Sysno;
 const REGIONS: usize = 256;
 /// Of a mutex: where its owner lies, and how many words are looked at.
 const OWNER: usize = 8;
-const MUTEX: usize = 5;
+const MUTEX: usize = 10;
 /// Of a rwlock: where its writer lies, and how many words are looked at.
 const WRITER: usize = 24;
 const RWLOCK: usize = 8;
@@ -92,8 +92,10 @@ fn words<const N: usize>(at: usize) -> Result<[u32; N]> {
 
 /// Whether what lies there is a mutex that a thread holds and nobody else can unlock.
 fn is_held(at: usize, tid: i32) -> Result<bool> {
-    let [lock, count, owner, users, kind] = words::<MUTEX>(at)?;
-    Ok(owner == tid as u32 && holds(lock, count, users, kind, tid as u32))
+    let [lock, count, owner, users, kind, _, list @ ..] = words::<MUTEX>(at)?;
+    // Only robust ones are in a thread's list.
+    let is_one = kind & ROBUST != 0 || list == [0; 4];
+    Ok(owner == tid as u32 && is_one && holds(lock, count, users, kind, tid as u32))
 }
 
 /// Whether what lies there is a rwlock that a thread has locked to write.
@@ -117,7 +119,7 @@ fn waits(thread: &Thread) -> bool {
     if r[register::ORIG_RAX] != Sysno::futex as usize || !frame::is_interrupted(r[register::RAX]) {
         return false;
     }
-    let Ok([lock, _, owner, _, kind]) = words::<MUTEX>(r[register::RDI]) else { return false };
+    let Ok([lock, _, owner, _, kind, ..]) = words::<MUTEX>(r[register::RDI]) else { return false };
     let is_held = lock & WAITERS != 0 && lock & NUMBER == owner && owner != 0;
     is_held && kind & !KNOWN == 0 && (kind & ROBUST != 0 || kind & INHERITS != 0 && kind & TYPE != 0)
 }
@@ -180,6 +182,16 @@ mod tests {
             assert_eq!(held(kind, inherits, robust), (false, true, false), "{kind} {inherits} {robust}");
         }
     }
+
+    #[test]
+    fn numbers_in_a_row_are_no_mutex() {
+        let (tid, recursive) = (sys::gettid(), libc::PTHREAD_MUTEX_RECURSIVE);
+        let mut words = [1, 1, tid, 1, recursive, 0, 0, 0, 0, 0];
+        assert_eq!(is_held(words.as_ptr() as usize, tid), Ok(true));
+        words[8] = 1;
+        assert_eq!(is_held(words.as_ptr() as usize, tid), Ok(false), "what is not robust is in no list");
+    }
+
     #[test]
     fn a_rwlock_that_is_locked_to_write_is_found() {
         let tid = sys::gettid();
