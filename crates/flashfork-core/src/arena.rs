@@ -27,6 +27,9 @@ pub struct Run {
     pub growth: bool,
     /// Bytes inside that hold no page today and will be zeros in the memfd.
     pub filled: usize,
+    /// Whether all its pages were in memory when it was planned, so that reading them can't fail: none is swapped out,
+    /// a guard, or known to be bad.
+    pub present: bool,
 }
 
 /// What became of one VMA.

@@ -1,5 +1,5 @@
-/* A copy that fails, here because a seccomp filter answers every pwrite with ENOSPC: memory is left as it was, and a clone is
-   a plain one. seccomp(2). */
+/* A copy that fails, here because a seccomp filter answers every pwrite with ENOSPC, and gives no 2 MB pages, into which is
+   copied without it: memory is left as it was, and a clone is a plain one. seccomp(2). */
 #include "../behaviour.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -10,7 +10,10 @@ int main(void)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 25 /* MADV_COLLAPSE */, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSPC),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };

@@ -96,6 +96,7 @@ impl Spare {
             resealed: false,
             growth: false,
             filled: 0,
+            present: false,
         };
         static mut SCRATCH: Scratch = Scratch { text: [0; 16 << 10], runs: [NONE; 512] };
         let scratch = &raw mut SCRATCH;

@@ -4,9 +4,9 @@
 //! Other processes write into this one's memory without asking: `process_vm_writev(2)`, `/proc/PID/mem`, `ptrace(2)`.
 //! The engine can't stop them, and what they write after the copy would go with the old pages. So a step's old pages
 //! are moved to addresses of the engine's own (`mremap(2)` takes the pages themselves, with whatever was written until
-//! then), compared with the copy, what differs is brought into the copy, and only then the copy takes their place. In
-//! between nothing is mapped there: who writes at that moment is told `EFAULT`, or `EIO` by `/proc/PID/mem`, and
-//! nothing is lost.
+//! then); then they are compared with the copy, and what differs is brought into it, or the copy is only made now; and
+//! only then the copy takes their place. In between nothing is mapped there: who writes at that moment is told
+//! `EFAULT`, or `EIO` by `/proc/PID/mem`, and nothing is lost.
 //!
 //! Who had a page in hand before it was moved (`pin_user_pages_remote`), and was interrupted before he wrote, writes
 //! into the old one later. So old pages stay for a while and are compared once more before they are freed; and they
@@ -18,7 +18,7 @@
 use super::kept::{BLOCK, Kept, Pages};
 use super::properties::is_guard;
 use super::remap::{self, ATTEMPTS};
-use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{
@@ -26,7 +26,8 @@ use crate::sys::{
 };
 use linux_raw_sys::general as k;
 
-/// Bytes that a seal replaces at a time: nothing is mapped there while they are compared, some tens of microseconds.
+/// Bytes that a seal replaces at a time where it compares them: nothing is mapped there for some tens of microseconds.
+/// Where it copies them meanwhile it replaces a [`BLOCK`], because 2 MB pages move in one piece, not in 512.
 pub const STEP: usize = 256 << 10;
 
 /// Most bytes kept at a time, where nobody is known to write and where somebody is. The former are still in the
@@ -55,13 +56,15 @@ pub struct Aside {
     used: usize,
     kept: [Kept; STEPS],
     count: usize,
+    /// Whether the steps kept were not compared when they were taken, so that who writes has to be noticed otherwise.
+    unwatched: bool,
     somebody_writes: bool,
 }
 
 impl Aside {
     /// Reserves addresses for a seal, few where there are few (`RLIMIT_AS`).
     pub fn reserve() -> Result<Aside> {
-        let place = reserve(MOST, PROT_NONE).or_else(|_| reserve(STEP, PROT_NONE))?;
+        let place = reserve_blocks(MOST).or_else(|_| reserve(STEP, PROT_NONE))?;
         Ok(Aside::at(place, Range::default(), STEP))
     }
 
@@ -77,13 +80,18 @@ impl Aside {
 
     fn at(place: Range, known: Range, step: usize) -> Aside {
         let none = Kept { range: Range::default(), prot: 0, old: 0, known: 0, pages: Pages::default() };
-        Aside { place, known, step, used: 0, kept: [none; STEPS], count: 0, somebody_writes: false }
+        Aside { place, known, step, used: 0, kept: [none; STEPS], count: 0, unwatched: false, somebody_writes: false }
     }
 
     /// Most memory that what is kept may take.
     pub fn most(&self) -> usize {
         let most = if self.somebody_writes { MOST } else { FEW.max(self.step) }.min(self.place.len());
         if self.known.is_empty() { most } else { 2 * most }
+    }
+
+    /// Most bytes of a step that is copied after it was moved.
+    pub fn largest_step(&self) -> usize {
+        if self.place.len() < BLOCK { self.step } else { BLOCK }
     }
 
     /// Bytes kept now.
@@ -106,7 +114,7 @@ impl Aside {
         }
         if self.place.len() < range.len() {
             self.give_up();
-            self.place = reserve(self.step, PROT_NONE)?;
+            self.place = reserve(self.step.max(range.len()), PROT_NONE)?;
         }
         let old = self.place.start + self.used;
         self.used += range.len();
@@ -141,6 +149,16 @@ impl Aside {
                 }
             }
         }
+    }
+
+    /// Copies the old pages, just taken, to `copy`.
+    ///
+    /// # Safety
+    /// As [`Aside::amend`], and no page of either is out of memory.
+    pub unsafe fn transfer(&mut self, old: usize, copy: usize, len: usize) {
+        // SAFETY: the caller says so.
+        unsafe { sys::copy_bytes(old, copy, len) };
+        self.unwatched = true;
     }
 
     /// Keeps the old pages of `range`, which holds its new ones with protection `prot`. `known`: the bytes of the old
@@ -255,6 +273,8 @@ impl Aside {
     /// Compares all that is kept once more, or, where somebody writes, until nothing has changed for a while; gives it
     /// up then.
     pub fn settle(&mut self) {
+        self.somebody_writes |= self.unwatched && self.count > 0 && self.written_since();
+        self.unwatched = false;
         for _ in 0..LOOKS {
             if self.somebody_writes {
                 sys::sleep_ns(GRACE);
@@ -272,6 +292,17 @@ impl Aside {
         if reserve_at(used, MAP_FIXED).is_err() {
             self.give_up();
         }
+    }
+
+    /// Whether somebody has written to the new pages already: the program itself does not run. True too where that
+    /// can't be told.
+    fn written_since(&self) -> bool {
+        let mut regions = [Region::default(); 8];
+        let Ok(mut pagemap) = Pagemap::open(&mut regions) else { return true };
+        self.kept[..self.count].iter().any(|kept| {
+            let mut written = false;
+            pagemap.for_each(kept.range, Which::Written, |_| written = true).is_err() || written
+        })
     }
 
     /// Brings what was written into old pages since the last look to where it belongs; whether there was anything.
@@ -302,6 +333,17 @@ impl Drop for Aside {
         self.give_up();
         give_back(self.known);
     }
+}
+
+/// Reserves whole blocks: to anywhere else a 2 MB page would move as 512 small ones.
+fn reserve_blocks(len: usize) -> Result<Range> {
+    let all = reserve(len + BLOCK, PROT_NONE)?;
+    let start = all.start.next_multiple_of(BLOCK);
+    let blocks = Range::new(start, start + len);
+    for rest in [Range::new(all.start, blocks.start), Range::new(blocks.end, all.end)] {
+        give_back(rest);
+    }
+    Ok(blocks)
 }
 
 fn reserve(len: usize, prot: u32) -> Result<Range> {
@@ -407,6 +449,35 @@ mod tests {
                     assert_eq!((*byte(range.start + 9), *byte(range.start + 10)), (4, 5));
                 }
                 assert_eq!(aside.kept(), if prot & PROT_WRITE != 0 { 0 } else { range.len() });
+            }
+        });
+    }
+
+    /// Nothing is compared when pages are copied after they were moved, so a writer shows only in the new ones.
+    #[test]
+    fn who_writes_to_what_was_moved_and_then_copied_is_noticed() {
+        alone(|| {
+            let mut aside = Aside::reserve().unwrap();
+            for writes in [false, true] {
+                let (range, copy) = (filled(BLOCK, 1), filled(BLOCK, 0).start);
+                let fd = sys::memfd_create(c"aside").unwrap();
+                // SAFETY: only this test uses these.
+                unsafe {
+                    let old = aside.take(range).unwrap();
+                    assert!(old.is_multiple_of(BLOCK));
+                    aside.transfer(old, copy, BLOCK);
+                    sys::ftruncate(fd, BLOCK as u64).unwrap();
+                    sys::pwrite_all(fd, copy, BLOCK, 0).unwrap();
+                    remap::map_sealed(range, PROT_READ | PROT_WRITE, fd, 0).unwrap();
+                    aside.keep(range, PROT_READ | PROT_WRITE, old, copy);
+                }
+                assert_eq!((*byte(range.start), *byte(range.end - 1)), (1, 1));
+                if writes {
+                    *byte(range.start + 70 * PAGE) = 2;
+                }
+                aside.settle();
+                assert_eq!((aside.somebody_writes, aside.kept()), (writes, 0));
+                sys::close(fd);
             }
         });
     }

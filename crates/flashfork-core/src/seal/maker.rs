@@ -27,6 +27,8 @@ pub(crate) struct Maker<'a> {
     aside: Option<Aside>,
     /// Whether 2 MB pages are wanted, and to be had.
     huge: bool,
+    /// Whether the last ones took the host long, or nothing is known of that.
+    cold: bool,
     pauses: Option<Pauses<'a>>,
     fold: bool,
     outcome: Outcome,
@@ -43,7 +45,17 @@ impl<'a> Maker<'a> {
             Error::System(Step::Begin, e)
         })?;
         let huge = pages == Pages::Auto && window.holds_chunk();
-        Ok(Maker { fd, memory, window: Some(window), aside: Some(aside), huge, pauses: None, fold: false, outcome })
+        Ok(Maker {
+            fd,
+            memory,
+            window: Some(window),
+            aside: Some(aside),
+            huge,
+            cold: true,
+            pauses: None,
+            fold: false,
+            outcome,
+        })
     }
 
     /// Seals while other threads run; `fold`: what was sealed before is sealed anew.
@@ -226,8 +238,11 @@ impl<'a> Maker<'a> {
         let Some(window) = self.window.as_mut().filter(|_| self.huge) else { return false };
         let extra = chunk.len() as u64 + self.outcome.filled;
         self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
-        match window.make_huge(self.fd, target, chunk.len()) {
-            Ok(()) => true,
+        match window.make_huge_timed(self.fd, target, chunk.len(), self.cold) {
+            Ok(made) => {
+                self.cold = made.slow;
+                made.all
+            }
             // No huge page free just now: the next chunk may find some.
             Err(Errno::ENOMEM | Errno::EAGAIN | Errno::EBUSY) => false,
             Err(_) => {
@@ -242,7 +257,10 @@ impl<'a> Maker<'a> {
         let before = self.outcome.sealed;
         let result = match self.pauses {
             Some(_) => self.seal_in_pause(arena, piece, run, target, huge),
-            None => self.seal_piece(piece, run.prot, target).map_err(|_| Stop::Skipped(Reason::CopyFailed)),
+            None => {
+                let way = if huge && run.present { Way::MovedFirst } else { Way::CopiedFirst };
+                self.seal_piece(piece, run.prot, target, way).map_err(|_| Stop::Skipped(Reason::CopyFailed))
+            }
         };
         let sealed = (self.outcome.sealed - before) as usize;
         self.outcome.huge += if huge { sealed as u64 } else { 0 };
@@ -274,7 +292,8 @@ impl<'a> Maker<'a> {
             return Err(Stop::Stale);
         }
         let sealed = match pauses.check(arena, piece, run, self.fold) {
-            Ok(prot) => self.seal_piece(piece, prot, target).map_err(|_| Reason::CopyFailed),
+            // Threads may have made pages unreadable since the plan.
+            Ok(prot) => self.seal_piece(piece, prot, target, Way::CopiedFirst).map_err(|_| Reason::CopyFailed),
             Err(reason) => Err(reason),
         };
         if let Some(pauses) = &mut self.pauses {
@@ -284,13 +303,17 @@ impl<'a> Maker<'a> {
     }
 
     /// Seals a piece step by step. On an error what is sealed by then stays sealed, and counts.
-    fn seal_piece(&mut self, piece: Range, prot: u32, target: u64) -> sys::Result<()> {
+    fn seal_piece(&mut self, piece: Range, prot: u32, target: u64, way: Way) -> sys::Result<()> {
         // From here on discarding this memory must go through the engine.
         STATE.set_sealed(piece);
+        let len = match (way, &self.aside) {
+            (Way::MovedFirst, Some(aside)) => aside.largest_step(),
+            _ => STEP,
+        };
         let mut at = piece.start;
         while at < piece.end {
-            let step = Range::new(at, piece.end.min(at + STEP));
-            self.replace(step, prot, target + (at - piece.start) as u64, piece.end - at)?;
+            let step = Range::new(at, piece.end.min(at + len));
+            self.replace(step, prot, target + (at - piece.start) as u64, piece.end - at, way)?;
             self.outcome.sealed += step.len() as u64;
             at = step.end;
         }
@@ -299,10 +322,12 @@ impl<'a> Maker<'a> {
 
     /// Copies a step and puts the copy in its place. On an error it is as it was. `rest`: bytes to come, this step
     /// among them.
-    fn replace(&mut self, step: Range, prot: u32, target: u64, rest: usize) -> sys::Result<()> {
+    fn replace(&mut self, step: Range, prot: u32, target: u64, rest: usize, way: Way) -> sys::Result<()> {
         let kept = self.aside.as_ref().map_or(0, Aside::kept) + step.len();
         self.outcome.peak_extra = self.outcome.peak_extra.max(kept as u64 + self.outcome.filled);
-        copy::copy(self.fd, step, target)?;
+        if way == Way::CopiedFirst {
+            copy::copy(self.fd, step, target)?;
+        }
         if self.aside.is_none() {
             // SAFETY: the copy was just made; all threads are stopped and nobody has written to the step since.
             return unsafe { remap::seal_range(step, prot, self.fd, target) };
@@ -315,7 +340,10 @@ impl<'a> Maker<'a> {
         // which nobody else has.
         unsafe {
             let old = aside.take(step)?;
-            aside.amend(old, copy, step.len());
+            match way {
+                Way::CopiedFirst => aside.amend(old, copy, step.len()),
+                Way::MovedFirst => aside.transfer(old, copy, step.len()),
+            }
             match remap::map_sealed(step, prot, self.fd, target) {
                 Ok(()) => aside.keep(step, prot, old, copy),
                 Err(e) => {
@@ -334,6 +362,17 @@ impl<'a> Maker<'a> {
 fn map_whole(chunk: Range) {
     // SAFETY: no byte changes, and the pages are there already.
     let _ = unsafe { sys::madvise(chunk.start, chunk.len(), linux_raw_sys::general::MADV_COLLAPSE) };
+}
+
+/// How a step's bytes come into the memfd.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By `pwrite`, from where they are: a page that can't be read is an errno. What is written meanwhile is brought
+    /// along after the pages were moved aside.
+    CopiedFirst,
+    /// By plain loads and stores, after the pages were moved aside, where both can't fail: `pwrite` fills a 2 MB page
+    /// 4 KB at a time and takes twice as long; and there is nothing to compare then.
+    MovedFirst,
 }
 
 /// Why a run, or a part of it, was not sealed.

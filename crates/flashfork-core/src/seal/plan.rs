@@ -119,6 +119,8 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, seale
             resealed: sealed_before,
             ..Run::default()
         },
+        // What isn't in the page table of sealed memory is in the memfd, or swapped out.
+        tells_present: pagemap.has_scan() && !sealed_before,
         bytes: 0,
     };
     let mut result = Ok(());
@@ -158,6 +160,8 @@ struct Blocks {
     sparse: usize,
     small: usize,
     run: Run,
+    /// Whether the page map tells of all pages that are not in memory.
+    tells_present: bool,
     bytes: u64,
 }
 
@@ -168,31 +172,36 @@ impl Blocks {
             self.run.filled = 0;
             return self.flush(arena);
         }
-        self.run.range = Range::new(piece.start, piece.start);
-        self.run.filled = 0;
+        self.begin(piece.start);
         let mut block = block_at(piece.start, piece);
-        let mut populated = 0;
+        let (mut populated, mut present) = (0, self.tells_present);
         let mut result = Ok(());
-        pagemap.for_each(piece, self.which, |found| {
+        pagemap.for_each_told(piece, self.which, |found, out| {
             let mut at = found.start;
             while at < found.end && result.is_ok() {
                 if at >= block.end {
-                    result = self.close(arena, block, populated);
+                    result = self.close(arena, block, populated, present);
                     block = block_at(at, piece);
-                    populated = 0;
+                    (populated, present) = (0, self.tells_present);
                 }
                 let end = found.end.min(block.end);
                 populated += end - at;
+                present &= !out;
                 at = end;
             }
         })?;
         result?;
-        self.close(arena, block, populated)?;
+        self.close(arena, block, populated, present)?;
         self.flush(arena)
     }
 
+    /// Begins a run.
+    fn begin(&mut self, at: usize) {
+        self.run = Run { range: Range::new(at, at), filled: 0, present: self.tells_present, ..self.run };
+    }
+
     /// Decides on one block: it joins the run, starts a new one, or stays anonymous.
-    fn close(&mut self, arena: &mut Arena, block: Range, populated: usize) -> Result<()> {
+    fn close(&mut self, arena: &mut Arena, block: Range, populated: usize, present: bool) -> Result<()> {
         let wanted = if self.keep_any {
             populated > 0 && !(arena.leave_dense && populated > block.len() / 4)
         } else {
@@ -204,10 +213,10 @@ impl Blocks {
         }
         if self.run.range.end != block.start {
             self.flush(arena)?;
-            self.run.range = Range::new(block.start, block.start);
-            self.run.filled = 0;
+            self.begin(block.start);
         }
         self.run.range.end = block.end;
+        self.run.present &= present;
         if !self.keep_any {
             self.run.filled += block.len() - populated;
         }

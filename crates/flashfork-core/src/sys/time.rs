@@ -6,9 +6,18 @@ use syscalls::Sysno;
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
 pub fn now_ns() -> u64 {
+    read_ns(k::CLOCK_MONOTONIC)
+}
+
+/// The processor time of the calling thread, in nanoseconds.
+pub fn thread_ns() -> u64 {
+    read_ns(k::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn read_ns(clock: u32) -> u64 {
     let mut t = [0u64; 2];
     // SAFETY: the kernel writes one struct timespec to a local. With a valid clock the call can't fail.
-    let _ = unsafe { syscall2(Sysno::clock_gettime, k::CLOCK_MONOTONIC as usize, t.as_mut_ptr() as usize) };
+    let _ = unsafe { syscall2(Sysno::clock_gettime, clock as usize, t.as_mut_ptr() as usize) };
     t[0] * 1_000_000_000 + t[1]
 }
 
