@@ -16,7 +16,7 @@ use crate::never_seal::Reason;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::proc::vma::{self, Vma};
-use crate::range::Range;
+use crate::range::{Range, subtract};
 use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, Result, Status};
 use crate::threads::alone;
 use core::cell::RefCell;
@@ -103,9 +103,9 @@ fn file_of(object: &Object) -> Option<Status> {
 /// Looks through all code of this process. None: nothing speaks against a seal.
 pub(crate) fn look(arena: &mut Arena) -> Result<Option<Reason>> {
     let alone = arena.alone || alone::alone_now(&mut arena.text)?;
+    let mut seen = Seen { arena: arena.range(), ..Seen::default() };
     let Arena { text, window, object, regions, .. } = arena;
     let mut memory = Own::new((!alone).then_some(window));
-    let mut seen = Seen::default();
     seen.look(text, regions, object, &mut memory)?;
     if let Some(call) = seen.found {
         CODE.culprit.set(call, b"[anonymous memory]");
@@ -149,6 +149,8 @@ fn look_through(text: &mut [u8], object: &mut Object, memory: &mut Own, scratch:
 
 /// What is executable in this process.
 struct Seen {
+    /// What this call works with: under `READ_IMPLIES_EXEC` that is executable, too, and it changes while it is read.
+    arena: Range,
     /// What was found in executable memory that the program has filled itself.
     found: Option<Call>,
     /// The number of [`mix`] for all mappings.
@@ -163,7 +165,14 @@ struct Seen {
 
 impl Default for Seen {
     fn default() -> Seen {
-        Seen { found: None, number: FIRST, has_new: false, has_untold: false, versions: [0; VERSIONS / 64] }
+        Seen {
+            arena: Range::default(),
+            found: None,
+            number: FIRST,
+            has_new: false,
+            has_untold: false,
+            versions: [0; VERSIONS / 64],
+        }
     }
 }
 
@@ -237,12 +246,20 @@ impl Seen {
             return Ok(());
         }
         let (mut looked, mut stubs) = (Ok(()), 0);
-        populated.pagemap()?.for_each(v.range, which, |pages| {
+        let pagemap = populated.pagemap()?;
+        let mut each = |pages| {
             if self.found.is_none() && looked.is_ok() {
                 stubs += stubs_in(memory, pages);
                 looked = first_generated(memory, pages).map(|call| self.found = call);
             }
-        })?;
+        };
+        let mut listed = Ok(());
+        subtract(v.range, &[self.arena], |part| {
+            if listed.is_ok() {
+                listed = pagemap.for_each(part, which, &mut each);
+            }
+        });
+        listed?;
         if stubs == v.range.len() {
             CODE.know_stubs(v.range);
         }
