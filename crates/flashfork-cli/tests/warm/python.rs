@@ -628,3 +628,24 @@ print(sys.modules.get('__mp_main__', sys.modules['__main__']) is sys.modules['__
     );
     same(&place, &["kept.py"]);
 }
+
+/// Of a Python that asks for it: then the clone goes on, or leaves a line out, where Python itself does.
+#[test]
+fn options_that_clones_could_not_follow_are_refused() {
+    let place = Place::new();
+    for (variable, option) in [("", "-i"), ("", "-Bx"), ("1", "-B")] {
+        let mut warm = place.flashfork(&["warm", "t", "--", PYTHON, option, "-c", "1"]);
+        let refused = warm.env("PYTHONINSPECT", variable).output().unwrap();
+        let said = stderr(&refused);
+        assert!(refused.status.code() == Some(1) && said.contains("start it without them"), "{option}: {said}");
+    }
+}
+
+#[test]
+fn streams_without_buffers_say_so_as_in_python_itself() {
+    let place = Place::new();
+    let warm = place.run(&["warm", "t", "--", PYTHON, "-u", "-c", "1"]);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    let code = "import sys; print([s.write_through for s in (sys.stdin, sys.stdout, sys.stderr)])";
+    assert_eq!(stdout(&place.python(&["-c", code])), stdout(&place.cold(&["-u", "-c", code])));
+}

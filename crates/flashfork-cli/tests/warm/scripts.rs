@@ -555,3 +555,16 @@ fn libraries_of_perl_and_ruby_and_programs_that_changed_are_told() {
     place.warm(&[program.to_str().unwrap()]);
     changed(&place, "small", &[]);
 }
+
+/// They would count for the warm-up alone, and the program would run otherwise than in the interpreter itself.
+#[test]
+fn options_that_clones_could_not_follow_are_refused() {
+    for command in [[PERL, "-d", "-e", "1"], [PERL, "-S", "-e", "1"], [RUBY, "-x", "-e", "1"], [RUBY, "-S", "-e", "1"]]
+    {
+        let place = Place::new();
+        let refused = place.run(&[&["warm", "t", "--"][..], &command].concat());
+        let said = stderr(&refused);
+        assert!(refused.status.code() == Some(1) && said.contains("start it without them"), "{command:?}: {said}");
+        assert_eq!(place.run(&["clone", "t", "-e", "1"]).status.code(), Some(1));
+    }
+}

@@ -20,6 +20,18 @@ enum Language {
     Ruby,
 }
 
+impl Language {
+    /// Whether an option tells the interpreter to do something with the program, or before it, which it does for the
+    /// warm-up alone: a debugger, a search for it, lines to skip.
+    fn keeps_from_clones(self, option: &[u8]) -> bool {
+        let all: &[u8] = match self {
+            Language::Perl => b"dSx",
+            Language::Ruby => b"Sx",
+        };
+        option.get(1).is_some_and(|letter| all.contains(letter))
+    }
+}
+
 fn language() -> Option<Language> {
     let all = [(&b"perl"[..], Language::Perl), (b"ruby", Language::Ruby)];
     all.into_iter().find(|(name, _)| name_of_program(name)).map(|(_, language)| language)
@@ -65,6 +77,10 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, env: *mut *mu
                 code = Some(words[at + 1]);
                 at += 2;
                 break;
+            }
+            if language.keeps_from_clones(word) {
+                say(b"flashfork: clones can't do what -d, -S and -x ask for: start it without them\n");
+                return 2;
             }
             if word[1..].starts_with(b"-")
                 || !word.ends_with(b"e")

@@ -216,6 +216,9 @@ def warm():
     if words and words[0][:1] == b"-" and len(words[0]) > 2 and words[0][1:2] not in (b"c", b"m"):
         sys.stderr.write("flashfork: write -c and -m as words of their own\n")
         raise SystemExit(2)
+    if sys.flags.inspect or skips_line:
+        sys.stderr.write("flashfork: clones can't do what -i, PYTHONINSPECT and -x of Python ask for: start it without them\n")
+        raise SystemExit(2)
     if words:
         return _prepare()
     _main([""], "")
@@ -252,12 +255,13 @@ def _stream(fd, name, mode):
         return None
     before = getattr(sys, f"__{name}__")
     encoding, errors = (before.encoding, before.errors) if before is not None else ("utf-8", "strict")
-    unbuffered = before is not None and mode == "w" and before.write_through
+    through = before is not None and before.write_through
+    unbuffered = through and mode == "w"
     binary = open(fd, mode + "b", 0 if unbuffered else -1, closefd=False)
     raw = binary if unbuffered else binary.raw
     raw.name = f"<{name}>"
     line = not unbuffered and (name == "stderr" or raw.isatty())
-    text = io.TextIOWrapper(binary, encoding, errors, "\n", line_buffering=line, write_through=unbuffered)
+    text = io.TextIOWrapper(binary, encoding, errors, "\n", line_buffering=line, write_through=through)
     text.mode = mode
     return text
 

@@ -152,9 +152,10 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
     // SAFETY: the C API as documented, in the program's one thread, which holds the interpreter's lock throughout.
     unsafe {
         let words = core::slice::from_raw_parts(argv, argc as usize);
-        let options = options(words);
+        let (options, skips_line) = options(words);
         let python = Python { globals: api.start(&words[..options]), api, status: Cell::new(0) };
-        python.set_list(c"given", &words[options.min(words.len())..]);
+        python.set_list(c"given", &words[options..]);
+        python.set_number(c"skips_line", u64::from(skips_line));
         if !python.call(c"warm") || !python.run() || !python.call(c"ready") {
             python.leave(true);
         }
@@ -188,9 +189,10 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
     }
 }
 
-/// How many words are the interpreter's name and options: what is behind them says what to run.
-unsafe fn options(words: &[*mut c_char]) -> usize {
-    let mut at = 1;
+/// How many words are the interpreter's name and options: what is behind them says what to run. And whether `-x` is
+/// among them.
+unsafe fn options(words: &[*mut c_char]) -> (usize, bool) {
+    let (mut at, mut skips_line) = (1, false);
     while at < words.len() {
         // SAFETY: an argument of main's.
         let word = unsafe { CStr::from_ptr(words[at]) }.to_bytes();
@@ -199,6 +201,7 @@ unsafe fn options(words: &[*mut c_char]) -> usize {
         }
         // `-c` and `-m` say what to run, wherever they stand among options of one letter.
         let told = word.iter().position(|b| b"cmWX".contains(b)).filter(|_| word[1] != b'-');
+        skips_line |= word[1] != b'-' && word[..told.unwrap_or(word.len())].contains(&b'x');
         match told {
             Some(i) if b"cm".contains(&word[i]) => break,
             // The value is the next word, if it isn't in this one.
@@ -207,7 +210,7 @@ unsafe fn options(words: &[*mut c_char]) -> usize {
             _ => at += 1,
         }
     }
-    at.min(words.len())
+    (at.min(words.len()), skips_line)
 }
 
 impl Api {
