@@ -73,7 +73,8 @@ pub unsafe extern "C" fn flashfork_snapshot(options: *const CSnapshotOptions) ->
         return fail("wrong options: begin with {0}, and give as many elements as you count", libc::EINVAL);
     }
     let mut keep = [const { 0..0 }; 64];
-    if c.keep_count > keep.len() {
+    // More than either can be are not even read.
+    if c.keep_count > keep.len() || c.descriptor_count > 64 {
         return refuse(&SnapshotError::TooMany);
     }
     for (i, range) in keep[..c.keep_count].iter_mut().enumerate() {

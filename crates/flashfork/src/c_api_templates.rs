@@ -137,9 +137,11 @@ pub(crate) struct Failure(pub String, pub c_int);
 impl From<Error> for Failure {
     fn from(e: Error) -> Failure {
         let errno = match &e {
-            Error::Nobody(_) | Error::NoClone { step: Step::Retired, .. } | Error::Run { .. } | Error::Shim { .. } => {
-                libc::ENOENT
-            }
+            Error::Nobody(_)
+            | Error::NoClone { step: Step::Retired, .. }
+            | Error::Run { .. }
+            | Error::Shim { .. }
+            | Error::Missing { .. } => libc::ENOENT,
             Error::Gone(_) => libc::ESRCH,
             Error::Taken(_) | Error::NoSocket(_) => libc::EEXIST,
             Error::Place { .. } | Error::OtherUser { .. } => libc::EACCES,
@@ -262,8 +264,8 @@ unsafe fn warm(
     }
     // SAFETY: as the caller says.
     let warm = unsafe { with_output(warm, options.output) }?;
-    // SAFETY: NULL or an open descriptor, the caller says.
-    let cancel = unsafe { options.cancel.as_ref().map(|fd| BorrowedFd::borrow_raw(*fd)) };
+    // SAFETY: NULL or a descriptor, the caller says.
+    let cancel = unsafe { options.cancel.as_ref().map(|fd| borrowed(*fd)) }.transpose()?;
     let limit = Some(options.timeout_ms).filter(|ms| *ms > 0).map(Duration::from_millis);
     until_ready(warm.start()?, cancel, limit)
 }
@@ -274,12 +276,22 @@ unsafe fn with_output(warm: Warm<'_>, output: *const c_int) -> Result<Warm<'_>, 
     if output.is_null() {
         return Ok(warm);
     }
-    // SAFETY: two open descriptors, the caller says.
-    let [output, errors] =
-        unsafe { *output.cast::<[c_int; 2]>() }.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned());
+    // SAFETY: two descriptors, the caller says.
+    let [output, errors] = unsafe { (*output.cast::<[c_int; 2]>()).map(|fd| borrowed(fd)) };
     let failed =
         |e: std::io::Error| Failure(format!("can't pass on output: {e}"), e.raw_os_error().unwrap_or(libc::EIO));
-    Ok(warm.output(output.map_err(failed)?, errors.map_err(failed)?))
+    let owned = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(failed);
+    Ok(warm.output(owned(output?)?, owned(errors?)?))
+}
+
+/// # Safety
+/// Negative, or a descriptor that is open as long as it is used.
+unsafe fn borrowed<'a>(fd: c_int) -> Result<BorrowedFd<'a>, Failure> {
+    if fd < 0 {
+        return Err(Failure(format!("{fd} is no descriptor"), libc::EBADF));
+    }
+    // SAFETY: as above.
+    Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 fn until_ready(

@@ -35,6 +35,8 @@ static void misuse(void)
     wrong.descriptors = &closed;
     wrong.descriptor_count = 1;
     CHECK(flashfork_snapshot(&wrong) == -1 && errno == EBADF && strstr(flashfork_last_error(), "900"));
+    wrong.descriptor_count = SIZE_MAX;
+    CHECK(flashfork_snapshot(&wrong) == -1 && errno == ENOSPC);
     CHECK(flashfork_snapshot_discard() == 0);
 }
 

@@ -146,8 +146,15 @@ static void wrong_calls_are_told(void)
     CHECK(flashfork_template_warm(place, "u", slow, &options, NULL) == -1 && failed_with(ECANCELED, "given up"));
     close(pipes[0]);
     close(pipes[1]);
+    options.cancel = (const int[]){-1};
+    CHECK(flashfork_template_warm(place, "u", slow, &options, NULL) == -1 && failed_with(EBADF, "no descriptor"));
+    options.cancel = NULL;
+    options.output = (const int[]){2, -1};
+    CHECK(flashfork_template_warm(place, "u", slow, &options, NULL) == -1 && failed_with(EBADF, "no descriptor"));
+    options.output = NULL;
     CHECK(waitpid(-1, NULL, WNOHANG) == 0); /* the template, and no other child */
     CHECK(flashfork_template_info(place, "u", &facts) == -1 && failed_with(ENOENT, "there is no template u"));
+    CHECK(flashfork_template_info("/nowhere/x", "u", &facts) == -1 && failed_with(ENOENT, "doesn't exist"));
     CHECK(!flashfork_template_clone(place, "u", NULL, NULL, NULL, NULL) && failed_with(ENOENT, "there is no template u"));
     CHECK(!flashfork_template_clone(place, "t", NULL, NULL, "/nowhere", NULL) && failed_with(ENOENT, "working directory"));
 }
