@@ -13,6 +13,9 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const FILTER: &CStr = c"/proc/self/coredump_filter";
 
+/// Private anonymous memory, which sealed memory was.
+const ANONYMOUS_PRIVATE: u64 = 1 << 0;
+
 /// Private file memory.
 const FILE_PRIVATE: u64 = 1 << 2;
 
@@ -29,9 +32,14 @@ const NOTHING_ADDED: u64 = u64::MAX;
 /// Adds private file memory. Where that isn't allowed core dumps lack it; everything else works.
 pub(crate) fn add_file_memory(buf: &mut [u8]) {
     let Ok(filter) = read(buf) else { return };
-    if filter & FILE_PRIVATE == 0 && write(filter | ADDED).is_ok() {
+    if lacks_sealed(filter) && write(filter | ADDED).is_ok() {
         BEFORE.store(filter, Relaxed);
     }
+}
+
+/// Whether core dumps with this filter lack sealed memory, and would have it if it weren't sealed.
+fn lacks_sealed(filter: u64) -> bool {
+    filter & (ANONYMOUS_PRIVATE | FILE_PRIVATE) == ANONYMOUS_PRIVATE
 }
 
 /// Whether something has been added.
@@ -82,10 +90,8 @@ pub(crate) fn inherited() -> Option<u32> {
 
 /// Gives a clone the filter of its caller, with private file memory where something is sealed.
 pub(crate) fn take(filter: u64) -> Result<()> {
-    let (before, wanted) = match filter & FILE_PRIVATE {
-        0 if STATE.holds_sealed() => (filter, filter | ADDED),
-        _ => (NOTHING_ADDED, filter),
-    };
+    let widens = lacks_sealed(filter) && STATE.holds_sealed();
+    let (before, wanted) = if widens { (filter, filter | ADDED) } else { (NOTHING_ADDED, filter) };
     write(wanted)?;
     BEFORE.store(before, Relaxed);
     Ok(())

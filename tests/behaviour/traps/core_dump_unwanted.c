@@ -1,0 +1,40 @@
+/* Whoever keeps private anonymous memory out of core dumps finds no sealed memory in them either: a seal leaves such a filter alone,
+   in clones too. core(5), coredump_filter. */
+#include "../behaviour.h"
+
+#define FILTER "/proc/self/coredump_filter"
+
+static unsigned long filter(void)
+{
+    char text[64] = "";
+    int fd = open(FILTER, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
+    return strtoul(text, NULL, 16);
+}
+
+static void set(const char *text)
+{
+    int fd = open(FILTER, O_WRONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0);
+}
+
+int main(void)
+{
+    char *p = memory(4 * MB, 1);
+    set("0x12");
+    seal();
+    CHECK(sealed_bytes(p, 4 * MB) == 4 * MB && filter() == 0x12);
+    if (in_clone()) {
+        CHECK(filter() == 0x12);
+        _exit(0);
+    }
+    unseal();
+    CHECK(filter() == 0x12);
+    /* Who wants it gets it. */
+    set("0x33");
+    seal();
+    CHECK((filter() & 0x37) == 0x37);
+    unseal();
+    CHECK(filter() == 0x33);
+    return 0;
+}
