@@ -332,6 +332,30 @@ fn a_signal_to_the_command_alone_reaches_the_program() {
     }
 }
 
+/// A script's background ignores SIGINT, and what runs there under nohup SIGHUP; a server has its own handlers.
+#[test]
+fn an_ignored_signal_reaches_a_program_that_handles_it() {
+    let code = "import signal, sys\nfor s in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):\n  signal.signal(s, lambda n, _: (print(n), sys.exit(3)))\n\
+                print('ready', flush=True)\nwhile True: signal.pause()";
+    for number in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        let (mut child, mut output) = started(&["--", "/usr/bin/python3", "-c", code], |command| {
+            let ignore = move || {
+                // SAFETY: async-signal-safe; to ignore a signal runs no code.
+                unsafe { libc::signal(number, libc::SIG_IGN) };
+                Ok(())
+            };
+            // SAFETY: as above.
+            unsafe { command.pre_exec(ignore) };
+        });
+        let mut text = String::new();
+        output.read_line(&mut text).unwrap();
+        // SAFETY: takes numbers.
+        unsafe { libc::kill(i32::try_from(child.id()).unwrap(), number) };
+        output.read_to_string(&mut text).unwrap();
+        assert_eq!((text, child.wait().unwrap().code()), (format!("ready\n{number}\n"), Some(3)));
+    }
+}
+
 #[test]
 fn a_stopped_program_is_shown_and_continued() {
     for (name, signal) in [("STOP", libc::SIGSTOP), ("TSTP", libc::SIGTSTP)] {

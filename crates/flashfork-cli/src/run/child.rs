@@ -25,7 +25,7 @@ pub enum Outcome {
     NotStarted { code: u8, why: String },
 }
 
-/// Signals that the program gets in place of this command.
+/// Signals that the program gets in place of this command, ignored here or not: it may have a handler all the same.
 const PASSED_ON: [signal::Signal; 6] = [
     signal::Signal::SIGHUP,
     signal::Signal::SIGINT,
@@ -46,7 +46,7 @@ pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
         move |e: std::io::Error| CliError::Unable(format!("{what}: {e}"))
     };
     let blocked = SigSet::thread_get_mask().map_err(|e| unable("start")(e.into()))?;
-    let signals = caller::take_signals(&PASSED_ON)?;
+    let signals = caller::take_signals(PASSED_ON)?;
     // Where it is ignored nobody is told how a child ends (wait(2)).
     // SAFETY: its default action runs no code of this process.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

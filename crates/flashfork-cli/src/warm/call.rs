@@ -10,7 +10,8 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Signals that the clone gets in place of this command; the first ones end a program that hasn't said otherwise.
+/// Signals that the clone gets in place of this command, ignored here or not, because a program may say otherwise; the
+/// first ones end one that hasn't.
 const PASSED_ON: [Signal; 13] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -36,7 +37,7 @@ pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen]) -> Result<
     let run = template.run().args(arguments).streams(streams()).umask(caller::umask()).one_job();
     let run = with_environment(run).ignored(caller::ignored()).blocked(caller::blocked());
     let request = listens.iter().fold(run, |run, listen| run.listen(*listen)).connect()?;
-    let signals = caller::take_signals(&PASSED_ON)?;
+    let signals = caller::take_signals(PASSED_ON)?;
     Running { asked: request.ask()?, signals }.attend()
 }
 
@@ -103,7 +104,8 @@ impl Running {
             let signal = info.ssi_signo as i32;
             // Nobody has seen anything of the clone, which may never be: it ends with this command.
             if self.asked.pid().is_none()
-                && let Some(ending) = PASSED_ON[..ENDING].iter().find(|s| **s as i32 == signal)
+                && let Some(ending) =
+                    PASSED_ON[..ENDING].iter().find(|s| **s as i32 == signal && !caller::is_ignored_here(**s))
             {
                 caller::end_by(*ending);
             }

@@ -53,9 +53,14 @@ pub fn was_closed(stream: i32) -> bool {
     CLOSED.load(Relaxed) & 1 << stream != 0
 }
 
-/// From now on these signals are read, but for those that were ignored.
-pub fn take_signals(wanted: &[Signal]) -> Result<SignalFd, CliError> {
-    let wanted: SigSet = wanted.iter().copied().filter(|s| ignored() & bit(*s as i32) == 0).collect();
+/// Whether a signal was ignored when this process was started.
+pub fn is_ignored_here(signal: Signal) -> bool {
+    ignored() & bit(signal as i32) != 0
+}
+
+/// From now on these signals are read, also those that are ignored: signals that are blocked wait all the same.
+pub fn take_signals(wanted: impl IntoIterator<Item = Signal>) -> Result<SignalFd, CliError> {
+    let wanted: SigSet = wanted.into_iter().collect();
     let failed = |e: nix::Error| CliError::Unable(format!("can't catch signals: {}", e.desc()));
     wanted.thread_block().map_err(failed)?;
     SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map_err(failed)

@@ -131,3 +131,20 @@ fn an_ignored_signal_is_ignored_by_both() {
         std::process::Command::new("sh").args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
     assert_eq!((stdout(&output), output.status.code()), ("lives\n", Some(0)));
 }
+
+/// Of a program that handles it all the same, as servers do.
+#[test]
+fn an_ignored_signal_reaches_a_clone_that_handles_it() {
+    let place = Place::new();
+    place.warm(&["/usr/bin/python3", "-c", "import signal"]);
+    let code = "import os, signal, sys\nsignal.signal(2, lambda n, _: (print(n), sys.exit(3)))\n\
+                print(os.getpid(), flush=True)\nwhile True: signal.pause()";
+    let mut clone = crate::place::ignoring(place.flashfork(&["clone", "t", "-c", code]), &[libc::SIGINT]);
+    let mut clone = clone.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(clone.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    signal(&clone, libc::SIGINT);
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), clone.wait().unwrap().code()), ("2\n", Some(3)));
+}
