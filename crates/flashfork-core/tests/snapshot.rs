@@ -636,3 +636,157 @@ fn memory_made_immutable_later_is_refused_before_anything_changes() {
         });
     }
 }
+
+/// Whether a range is one mapping: growing it beyond all addresses says so, by the error it ends in.
+fn is_one_mapping(at: *mut u8, len: usize) -> bool {
+    // SAFETY: there is no room for that.
+    let grown = unsafe { libc::mremap(at.cast(), len, 0x7fff_ffff_f000, 0) };
+    assert_eq!(grown, libc::MAP_FAILED);
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    assert!([Some(libc::ENOMEM), Some(libc::EFAULT)].contains(&errno), "{errno:?}");
+    errno == Some(libc::ENOMEM)
+}
+
+/// A mapping of 16 pages, which the kernel merges with nothing.
+fn sixteen_pages(flags: libc::c_int) -> *mut u8 {
+    // SAFETY: fresh mappings; the first and the last page go.
+    unsafe {
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags);
+        let at = libc::mmap(std::ptr::null_mut(), 18 << 12, prot, flags, -1, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        assert_eq!(libc::munmap(at, 4096) + libc::munmap(at.byte_add(17 << 12), 4096), 0);
+        at.byte_add(4096).cast()
+    }
+}
+
+/// Takes a part of 16 pages away, in several ways, and goes back: they are one mapping as before, with the same flags.
+fn becomes_one_again(at: *mut u8, prot: libc::c_int) {
+    // SAFETY: memory of the caller's own, which is not used again before it is back.
+    unsafe {
+        assert!(is_one_mapping(at, 16 << 12));
+        let flags = [0, 5, 15].map(|page| flags_of(at as usize + (page << 12)));
+        let value = snapshot(&SEALED).unwrap();
+        assert!(is_one_mapping(at, 16 << 12), "{value}");
+        assert_eq!([0, 5, 15].map(|page| flags_of(at as usize + (page << 12))), flags, "{value}");
+        if prot & libc::PROT_READ != 0 {
+            assert_eq!([0, 5, 15].map(|page| *at.add(page << 12)), [7; 3], "{value}");
+        }
+        let page = |n: usize| at.add(n << 12).cast::<libc::c_void>();
+        let unmap = |from, to: usize| libc::munmap(page(from), (to - from) << 12);
+        let done = match value {
+            0 => unmap(4, 7),
+            1 => unmap(0, 3),
+            2 => unmap(9, 16),
+            3 => unmap(0, 16),
+            4 => libc::madvise(page(5), 8192, libc::MADV_NOHUGEPAGE),
+            5 => libc::madvise(page(0), 8192, libc::MADV_RANDOM) + libc::madvise(page(8), 8192, libc::MADV_SEQUENTIAL),
+            6 => {
+                let done = libc::mprotect(page(4), 8192, libc::PROT_READ | libc::PROT_WRITE);
+                at.add(5 << 12).write(1);
+                done
+            }
+            7 => {
+                libc::madvise(page(4), 8192, libc::MADV_DONTFORK) + libc::madvise(page(7), 8192, libc::MADV_WIPEONFORK)
+            }
+            _ => return,
+        };
+        assert_eq!(done, 0, "{value}: {}", std::io::Error::last_os_error());
+        panic!("{:?}", restore(value + 1));
+    }
+}
+
+#[test]
+fn a_mapping_of_which_a_part_went_is_one_mapping_again() {
+    const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+    let filled = |flags| {
+        let at = sixteen_pages(flags);
+        // SAFETY: the pages just mapped.
+        unsafe { at.write_bytes(7, 16 << 12) };
+        at
+    };
+    in_child(|| becomes_one_again(filled(0), WRITABLE));
+    in_child(|| becomes_one_again(filled(libc::MAP_NORESERVE), WRITABLE));
+    for (flags, prot) in [(0, libc::PROT_READ), (0, libc::PROT_NONE), (libc::MAP_NORESERVE, libc::PROT_READ)] {
+        // Charged, and no longer writable.
+        in_child(|| {
+            let at = filled(flags);
+            // SAFETY: memory of the test's own.
+            unsafe { assert_eq!(libc::mprotect(at.cast(), 16 << 12, prot), 0) };
+            becomes_one_again(at, prot);
+        });
+    }
+    // Never written, and so not charged.
+    in_child(|| {
+        let at = sixteen_pages(0);
+        // SAFETY: memory of the test's own.
+        unsafe { assert_eq!(libc::mprotect(at.cast(), 16 << 12, libc::PROT_NONE), 0) };
+        becomes_one_again(at, libc::PROT_NONE);
+    });
+    for advice in [libc::MADV_DONTFORK, libc::MADV_WIPEONFORK, libc::MADV_DONTDUMP, libc::MADV_RANDOM] {
+        in_child(|| {
+            let at = filled(0);
+            // SAFETY: advice for memory of the test's own.
+            unsafe { assert_eq!(libc::madvise(at.cast(), 16 << 12, advice), 0) };
+            becomes_one_again(at, WRITABLE);
+        });
+    }
+}
+
+/// The kernel merges nothing with memory that was moved, or inherited.
+#[test]
+fn so_is_one_that_was_moved_or_inherited() {
+    const WRITABLE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+    in_child(|| {
+        let (from, to) = (sixteen_pages(0), sixteen_pages(0));
+        // SAFETY: mappings of the test's own, of which the second gives way.
+        unsafe {
+            from.write_bytes(7, 16 << 12);
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let moved = libc::mremap(from.cast(), 16 << 12, 16 << 12, flags, to.cast::<libc::c_void>());
+            becomes_one_again(moved.cast(), WRITABLE);
+        }
+    });
+    in_child(|| {
+        let at = sixteen_pages(0);
+        // SAFETY: the pages just mapped.
+        unsafe { at.write_bytes(7, 16 << 12) };
+        in_child(|| becomes_one_again(at, WRITABLE));
+    });
+}
+
+#[test]
+fn memory_sealed_before_comes_back_though_the_snapshot_seals_nothing() {
+    in_child(|| {
+        let big = patterned(8 << 20, 1);
+        flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+        let at = big.as_mut_ptr();
+        assert!(maps_line(at).contains("flashfork"));
+        let value = snapshot(&COPIED).unwrap();
+        assert!(!maps_line(at).contains("flashfork") && intact(big, 1), "{value}");
+        if value < 2 {
+            let len = [4 << 20, (8 << 20) - 4096][value as usize];
+            // SAFETY: memory of the test's own; what is unmapped comes back.
+            assert_eq!(unsafe { libc::munmap(at.byte_add(4096).cast(), len) }, 0);
+            panic!("{:?}", restore(value + 1));
+        }
+    });
+}
+
+#[test]
+fn a_sealed_page_of_which_a_part_is_kept_comes_back_when_it_is_unmapped() {
+    in_child(|| {
+        let big = patterned(8 << 20, 1);
+        flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+        let at = big.as_mut_ptr();
+        let keep = [Range::new(at as usize + (1 << 20) + 24, at as usize + (1 << 20) + 32)];
+        let value = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
+        assert!(maps_line(at).contains("flashfork"), "{value}");
+        if value == 0 {
+            // SAFETY: memory of the test's own; what is unmapped comes back, but for what was kept.
+            assert_eq!(unsafe { libc::munmap(at.cast(), 4 << 20) }, 0);
+            panic!("{:?}", restore(1));
+        }
+        let kept = (1 << 17) + 3;
+        assert!(big.iter().enumerate().all(|(i, word)| i == kept || *word == common::pattern(i, 1)));
+    });
+}

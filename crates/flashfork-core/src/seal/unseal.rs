@@ -8,7 +8,7 @@ use super::offset;
 use super::offset::Shows;
 use super::properties::{self, Properties};
 use super::remap;
-use crate::arena::{Arena, MAX_RUNS, Run};
+use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run};
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Step};
 use crate::proc::dump;
@@ -16,7 +16,7 @@ use crate::proc::headroom::Limits;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::pagemap::{Pagemap, Region, Which};
 use crate::proc::vma::Kind;
-use crate::range::Range;
+use crate::range::{Range, subtract};
 use crate::scratch;
 use crate::session::{self, Wait};
 use crate::state::STATE;
@@ -166,10 +166,15 @@ pub(crate) fn growth(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<(
     unseal_parts(arena, pauses, Parts::Growth)
 }
 
-/// Before a snapshot: the same, and what can't be sealed anew because it can't be read. Who unmaps that later couldn't
-/// get it back from its old memfd, of which no descriptor is left.
+/// Before a snapshot: the same, and what can't be sealed anew because it can't be read or is a hole of the plan. Who
+/// unmaps that later couldn't get it back from its old memfd, of which no descriptor is left.
 pub(crate) fn not_sealed_anew(arena: &mut Arena) -> Result<(), Error> {
     unseal_parts(arena, &mut None, Parts::NotSealedAnew)
+}
+
+/// Before a snapshot that seals nothing: all of it, for the same reason.
+pub(crate) fn everything(arena: &mut Arena) -> Result<(), Error> {
+    unseal_with(arena, Range::ALL, None).map(drop)
 }
 
 fn unseal_parts(arena: &mut Arena, pauses: &mut Option<Pauses>, parts: Parts) -> Result<(), Error> {
@@ -192,7 +197,7 @@ enum Parts {
     All,
     /// What they have grown by.
     Growth,
-    /// That, and what can't be read.
+    /// That, what can't be read, and what lies in the arena's holes.
     NotSealedAnew,
 }
 
@@ -212,13 +217,17 @@ fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<boo
                 Shows::Growth(len) => (true, len),
             };
             let end = at + (len as usize).min(part.end - at);
+            let whole = Range::new(at, end);
             let wanted = match parts {
                 Parts::All => true,
                 Parts::Growth => growth,
                 Parts::NotSealedAnew => growth || v.prot & sys::PROT_READ == 0,
             };
-            if wanted {
-                arena.push_run(Run { range: Range::new(at, end), prot: v.prot, advice, growth, ..Run::default() })?;
+            let run = Run { range: whole, prot: v.prot, advice, growth, ..Run::default() };
+            match parts {
+                _ if wanted => arena.push_run(run)?,
+                Parts::NotSealedAnew => push_holes(arena, run)?,
+                _ => {}
             }
             at = end;
         }
@@ -229,6 +238,21 @@ fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<boo
         Err(Errno::E2BIG) if arena.run_count == MAX_RUNS => Ok(false),
         Err(e) => Err(e),
     }
+}
+
+/// Lists what lies in the arena's holes of a run.
+fn push_holes(arena: &mut Arena, run: Run) -> sys::Result<()> {
+    let mut holes = [Range::default(); MAX_HOLES];
+    let count = arena.hole_count;
+    holes[..count].copy_from_slice(&arena.holes[..count]);
+    let mut at = run.range.start;
+    let mut push = |range: Range| if range.is_empty() { Ok(()) } else { arena.push_run(Run { range, ..run }) };
+    let mut result = Ok(());
+    subtract(run.range, &holes[..count], |between| {
+        result = result.and_then(|()| push(Range::new(at, between.start)));
+        at = between.end;
+    });
+    result.and_then(|()| push(Range::new(at, run.range.end)))
 }
 
 fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) -> sys::Result<()> {

@@ -12,6 +12,7 @@ use crate::sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE};
 /// Fills the table's changes.
 pub fn compare(table: &mut Table) -> Result<(), Error> {
     table.change_count = 0;
+    table.entries[..table.entry_count].iter_mut().for_each(|entry| entry.in_pieces = false);
     let (hands_off, count) = hands_off(table);
     let grown = grown_heap(table);
     let text = core::ptr::slice_from_raw_parts_mut(table.arena.text.as_mut_ptr(), table.arena.text.len());
@@ -105,7 +106,9 @@ impl Walk<'_> {
 
     fn was_there(&mut self, piece: Range, now: Option<&Vma>) -> sys::Result<()> {
         const BOTH: u32 = PROT_READ | PROT_WRITE;
-        let entry = self.table.entries[self.next];
+        let entry = &mut self.table.entries[self.next];
+        entry.in_pieces = piece != entry.range;
+        let entry = *entry;
         let change = match now {
             Some(v) if entry.is(v, piece.start) && v.prot == entry.prot => {
                 self.lock(piece, v, entry.lock)?;

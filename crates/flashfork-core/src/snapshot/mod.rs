@@ -39,8 +39,9 @@ use core::sync::atomic::Ordering::SeqCst;
 /// What a snapshot covers beside what it always does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options<'a> {
-    /// Seal large anonymous memory in place. Without it all of it is copied, and compared at each restore; nothing in
-    /// the process may rely on `MADV_DONTNEED` giving zeros when it is set and the shim is not there.
+    /// Seal large anonymous memory in place. Without it all of it is copied, and compared at each restore, and what was
+    /// sealed before becomes anonymous; nothing in the process may rely on `MADV_DONTNEED` giving zeros when it is set
+    /// and the shim is not there.
     pub seal: bool,
     /// Bytes that stay as they are, at most 64 ranges: what the kernel writes (the rseq area), and what the caller
     /// wants to keep. A range that ends before it begins, or beyond the addresses a program has, or that covers where

@@ -9,7 +9,9 @@ use crate::range::{Range, subtract};
 use crate::seal::offset;
 use crate::seal::remap::ATTEMPTS;
 use crate::state::STATE;
-use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
+use crate::sys::{
+    self, ADDRESSES, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE,
+};
 use crate::threads::alone;
 use linux_raw_sys::general as k;
 
@@ -34,6 +36,7 @@ pub fn restore(table: &mut Table, value: u64) -> Error {
     hold_edges(table);
     change_mappings(table);
     put_advice_back(table);
+    join_pieces(table);
     drop_written(table, &mut pagemap);
     drop(pagemap);
     copy_back(table);
@@ -90,12 +93,14 @@ pub fn must<T>(mut call: impl FnMut() -> sys::Result<T>) -> T {
 
 /// Holds what is kept of pages whose mapping is going to be replaced.
 fn hold_edges(table: &mut Table) {
-    let Table { edges, edge_count, held, changes, change_count, .. } = table;
+    let Table { edges, edge_count, held, changes, change_count, entries, entry_count, .. } = table;
     for (edge, held) in edges[..*edge_count].iter_mut().zip(held) {
         let page = Range::pages_of(edge.page, 1);
         let replaced = |change: &Change| matches!(change, Change::Map(range, _) if !range.intersect(page).is_empty());
+        let joined = |entry: &Entry| entry.in_pieces && entry.range.contains(page.start);
+        let goes = changes[..*change_count].iter().any(replaced) || entries[..*entry_count].iter().any(joined);
         // Where nothing can be read nothing is lost.
-        edge.held = changes[..*change_count].iter().any(replaced) && sys::read_own(page.start, held).is_ok();
+        edge.held = goes && sys::read_own(page.start, held).is_ok();
     }
 }
 
@@ -134,23 +139,72 @@ fn change_mappings(table: &Table) {
     }
 }
 
-/// Maps a part of an entry's mapping again.
+/// Maps a part of an entry's mapping again, like the rest of it: the kernel makes one mapping of both then, if it can.
 fn map(entry: &Entry, range: Range, memfd: Option<i32>) -> sys::Result<()> {
-    let flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+    let flags = MAP_PRIVATE | MAP_FIXED;
     let (flags, fd, offset) = match (entry.kind, memfd) {
-        (Kind::Sealed, Some(fd)) => (flags, fd, entry.offset + (range.start - entry.range.start) as u64),
+        (Kind::Sealed, Some(fd)) => {
+            STATE.set_sealed(range);
+            (flags | MAP_NORESERVE, fd, entry.offset + (range.start - entry.range.start) as u64)
+        }
+        _ if entry.advice & offset::UNRESERVED != 0 => (flags | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
         _ => (flags | MAP_ANONYMOUS, -1, 0),
     };
-    if fd >= 0 {
-        STATE.set_sealed(range);
-    }
+    // Memory is charged as soon as it may be written, and stays so once some was.
+    let charge = entry.charged && entry.prot & PROT_WRITE == 0;
+    let prot = entry.prot | if charge { PROT_WRITE } else { 0 };
     // SAFETY: what is here now was not here then.
-    unsafe { sys::mmap(range.start, range.len(), entry.prot, flags, fd, offset)? };
+    let map = |flags| unsafe { sys::mmap(range.start, range.len(), prot, flags, fd, offset) };
+    // Better not charged than not there.
+    map(flags).or_else(|_| map(flags | MAP_NORESERVE))?;
+    if charge {
+        // SAFETY: memory just mapped; it becomes zeros, or what is copied there, below.
+        unsafe {
+            let _ = sys::madvise(range.start, PAGE, k::MADV_POPULATE_WRITE);
+            sys::mprotect(range.start, range.len(), entry.prot)?;
+        }
+    }
     for advice in offset::advices(entry.advice) {
         // SAFETY: advice about huge pages and read-ahead discards nothing; without it things are only slower.
         let _ = unsafe { sys::madvise(range.start, range.len(), advice) };
     }
     Ok(())
+}
+
+/// Makes one mapping again of what was one, for calls that take no more than one (`mremap(2)`). The kernel merges what
+/// it has reason to; it has none where memory was moved or inherited, or was advised about huge pages since. That is
+/// mapped anew as a whole: all it held was copied, or is in the memfd.
+fn join_pieces(table: &Table) {
+    for entry in table.entries[..table.entry_count].iter().filter(|entry| entry.in_pieces && entry.renewable) {
+        let range = entry.range;
+        if is_one_mapping(range) || !may_be_mapped(entry) {
+            continue;
+        }
+        must(|| map(entry, range, table.fd));
+        for advice in entry.treatment.into_iter().flat_map(Treatment::advice) {
+            must(|| advise(range, advice));
+        }
+    }
+}
+
+/// Whether a range lies in one mapping: growing it beyond all addresses fails in any case, and if it doesn't, for
+/// another reason.
+fn is_one_mapping(range: Range) -> bool {
+    // SAFETY: there is no room for that anywhere.
+    range.end > ADDRESSES || unsafe { sys::mremap(range.start, range.len(), ADDRESSES, 0, 0) } != Err(Errno::EFAULT)
+}
+
+/// Whether the kernel lets an entry be mapped as a whole: none of it is immutable (`mseal(2)`), and there is room for
+/// that much in one.
+fn may_be_mapped(entry: &Entry) -> bool {
+    let range = entry.range;
+    // SAFETY: the protection it has; and a mapping that nobody uses.
+    unsafe {
+        sys::mprotect(range.start, range.len(), entry.prot).is_ok()
+            && sys::mmap(0, range.len(), entry.prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                .and_then(|at| sys::munmap(at, range.len()))
+                .is_ok()
+    }
 }
 
 /// Drops pages written since that had no content of their own.
@@ -240,21 +294,23 @@ fn put_advice_back(table: &Table) {
     let entries = &table.entries[..table.entry_count];
     for run in entries.chunk_by(|a, b| a.treatment == b.treatment && !b.apart) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-        let advise = |range: Range, advice: u32| {
-            // SAFETY: none of these touches contents here and now.
-            match unsafe { sys::madvise(range.start, range.len(), advice) } {
-                Err(Errno::ENOMEM) => Ok(()),
-                // A kernel that merges nothing.
-                Err(Errno::EINVAL) if advice == k::MADV_UNMERGEABLE => Ok(()),
-                other => other,
-            }
-        };
         for advice in first.treatment.into_iter().flat_map(Treatment::advice) {
             // A mapping of the kernel's own that came in between since (that of uprobes) lets no run pass.
             if advise(Range::new(first.range.start, last.range.end), advice).is_err() {
                 run.iter().for_each(|entry| must(|| advise(entry.range, advice)));
             }
         }
+    }
+}
+
+/// Gives a range one of the advices of a [`Treatment`]; what is not mapped there is passed over.
+fn advise(range: Range, advice: u32) -> sys::Result<()> {
+    // SAFETY: none of these touches contents here and now.
+    match unsafe { sys::madvise(range.start, range.len(), advice) } {
+        Err(Errno::ENOMEM) => Ok(()),
+        // A kernel that merges nothing.
+        Err(Errno::EINVAL) if advice == k::MADV_UNMERGEABLE => Ok(()),
+        other => other,
     }
 }
 

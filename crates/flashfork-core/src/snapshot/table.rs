@@ -32,7 +32,7 @@ pub struct Entry {
     pub offset: u64,
     /// The advice it had ([`crate::seal::offset`]).
     pub advice: u8,
-    /// What forks, core dumps and the merging of pages do with it, which goes back; none where the kernel lets nobody
+    /// What forks, core dumps, the merging of pages and read-ahead do with it, which goes back; none where the kernel lets nobody
     /// change that.
     pub treatment: Option<Treatment>,
     pub lock: Lock,
@@ -42,15 +42,21 @@ pub struct Entry {
     pub contents: bool,
     /// Whether it can be mapped again when it is gone.
     pub renewable: bool,
+    /// Whether its memory is charged (`VM_ACCOUNT`), though it may not be writable now.
+    pub charged: bool,
+    /// Whether this restore found it in more than one piece, holes among them.
+    pub in_pieces: bool,
 }
 
-/// What forks, core dumps and the merging of equal pages do with a mapping (`madvise(2)`).
+/// What forks, core dumps, the merging of equal pages and read-ahead do with a mapping (`madvise(2)`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Treatment {
     dont_fork: bool,
     wipe_on_fork: bool,
     dont_dump: bool,
     mergeable: bool,
+    random: bool,
+    sequential: bool,
 }
 
 impl Treatment {
@@ -62,13 +68,21 @@ impl Treatment {
             wipe_on_fork: flags.has(b"wf"),
             dont_dump: flags.has(b"dd"),
             mergeable: flags.has(b"mg"),
+            random: flags.has(b"rr"),
+            sequential: flags.has(b"sr"),
         };
         (!fixed.into_iter().any(|letters| flags.has(letters))).then_some(treatment)
     }
 
     /// The advice that makes it so.
-    pub fn advice(self) -> [u32; 4] {
+    pub fn advice(self) -> [u32; 5] {
+        let read_ahead = match (self.random, self.sequential) {
+            (true, _) => k::MADV_RANDOM,
+            (_, true) => k::MADV_SEQUENTIAL,
+            _ => k::MADV_NORMAL,
+        };
         [
+            read_ahead,
             if self.dont_fork { k::MADV_DONTFORK } else { k::MADV_DOFORK },
             if self.wipe_on_fork { k::MADV_WIPEONFORK } else { k::MADV_KEEPONFORK },
             if self.dont_dump { k::MADV_DONTDUMP } else { k::MADV_DODUMP },

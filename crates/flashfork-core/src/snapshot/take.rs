@@ -80,7 +80,8 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     Ok(())
 }
 
-/// Plans which runs are sealed in place: everything sealed before, so that no other memfd is needed, and what is large.
+/// Plans which runs are sealed in place: everything sealed before, so that no other memfd is needed, and what is large;
+/// or nothing, and then nothing stays sealed.
 fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
     let (hands_off, count) = hands_off(table);
@@ -95,7 +96,8 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
             return Err(Error::TooMany);
         }
     }
-    unseal::not_sealed_anew(table.arena).map_err(Error::of_engine)?;
+    let prepared = if options.seal { unseal::not_sealed_anew(table.arena) } else { unseal::everything(table.arena) };
+    prepared.map_err(Error::of_engine)?;
     let facts = plan::make(table.arena, true).map_err(look)?;
     if let Some(reason) = facts.refused {
         return Err(Error::Refused(reason));
@@ -192,6 +194,8 @@ impl Copier<'_, '_> {
                 && lock == Lock::None
                 && (v.kind == Kind::Anonymous && plain(v)
                     || v.kind == Kind::Sealed && v.inode == self.table.identity.1),
+            charged: v.flags.has(b"ac"),
+            in_pieces: false,
         };
         self.table.push_entry(entry)?;
         if !entry.contents {
@@ -301,9 +305,9 @@ fn refusal(v: &Vma) -> Option<Reason> {
     found.or((v.pkey != 0).then_some(Reason::ProtectionKey))
 }
 
-/// Whether an anonymous mapping has nothing that a new one would lack.
+/// Whether an anonymous mapping has nothing that a new one would lack, given what it is treated like.
 fn plain(v: &Vma) -> bool {
-    let special: [&[u8; 2]; 5] = [b"gd", b"wf", b"dp", b"mg", b"dc"];
+    let special: [&[u8; 2]; 2] = [b"gd", b"dp"];
     !special.into_iter().any(|letters| v.flags.has(letters))
 }
 
