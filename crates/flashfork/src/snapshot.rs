@@ -90,6 +90,9 @@ impl From<core::Error> for SnapshotError {
                     core::Step::Look => "read the process's state in /proc/self",
                     core::Step::Memfd => "make the snapshot's memfd",
                     core::Step::Copy => "copy memory into the snapshot",
+                    core::Step::Limits => {
+                        "have as much memory as there was within the hard limits (RLIMIT_AS, RLIMIT_DATA)"
+                    }
                 },
                 source: io::Error::from_raw_os_error(errno.into_raw()),
             },
@@ -97,8 +100,9 @@ impl From<core::Error> for SnapshotError {
     }
 }
 
-/// Takes a snapshot of the process, in the place of the one there may be. Returns 0, and again at each [`restore`] with
-/// the number given there, as `setjmp` does; but unlike there, everything in memory is then what it was.
+/// Takes a snapshot of the process, in the place of the one there may be, which stays if this one is refused. Returns
+/// 0, and again at each [`restore`] with the number given there, as `setjmp` does; but unlike there, everything in
+/// memory is then what it was.
 ///
 /// ```no_run
 /// use flashfork::{SnapshotOptions, restore, snapshot};

@@ -2,23 +2,25 @@
 //! Changes nothing.
 
 use super::hands_off::hands_off;
-use super::table::{Change, Lock, Table};
+use super::table::{Change, Lock, Needs, Table};
 use super::{Error, Step};
 use crate::never_seal::Reason;
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
-use crate::sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE};
+use crate::sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE};
 
 /// Fills the table's changes.
 pub fn compare(table: &mut Table) -> Result<(), Error> {
     table.change_count = 0;
+    table.needs = Needs::default();
     table.entries[..table.entry_count].iter_mut().for_each(|entry| entry.in_pieces = false);
     let (hands_off, count) = hands_off(table);
     let grown = grown_heap(table);
     let text = core::ptr::slice_from_raw_parts_mut(table.arena.text.as_mut_ptr(), table.arena.text.len());
     // SAFETY: nothing below uses this buffer of the arena in another way.
     let text = unsafe { &mut *text };
-    let mut walk = Walk { table, next: 0, error: None, heap: 0, must_yield: (Range::default(), 0) };
+    let mut walk =
+        Walk { table, next: 0, error: None, heap: 0, must_yield: (Range::default(), 0), begun: (0, 0), gone: 0 };
     let mut at = 0;
     // What is locked only smaps tells, which takes longer. Where nothing was, whatever is locked now is unlocked
     // unasked.
@@ -26,6 +28,7 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
     let done = vma::for_each(list, text, |v| {
         walk.part(Range::new(at, v.range.start), None)?;
         at = v.range.end;
+        walk.begin_mapping(v);
         walk.heap += v.range.intersect(grown).len();
         let mut result = Ok(());
         subtract(v.range, &hands_off[..count], |piece| {
@@ -33,7 +36,7 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
                 result = walk.part(piece, Some(v));
             }
         });
-        result
+        result.and_then(|()| walk.end_mapping(v))
     })
     .and_then(|()| walk.part(Range::new(at, usize::MAX), None))
     .and_then(|()| walk.try_pending());
@@ -47,12 +50,27 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
         // The break can't be moved over a hole.
         return Err(Error::Changed(grown));
     }
+    add_needs(table);
     Ok(())
+}
+
+/// What is needed beside the changes: the break may rise, and memory that isn't writable is opened to be copied back.
+fn add_needs(table: &mut Table) {
+    let Table { entries, saved, saved_count, needs, .. } = table;
+    let opened = saved[..*saved_count].iter().filter(|s| entries[s.entry as usize].prot & PROT_WRITE == 0);
+    let most = opened.map(|s| s.range.len()).max().unwrap_or(0);
+    needs.data += most;
+    needs.asked |= most > 0 || sys::program_break() < table.program_break;
 }
 
 /// What lies between the break that was and the break that is, when it is higher.
 fn grown_heap(table: &Table) -> Range {
     Range::new(table.program_break.next_multiple_of(PAGE), sys::program_break().next_multiple_of(PAGE))
+}
+
+/// Whether `RLIMIT_DATA` is about it.
+fn is_data(v: &Vma) -> bool {
+    v.prot & PROT_WRITE != 0 && !v.shared && v.kind != Kind::Stack
 }
 
 struct Walk<'a> {
@@ -65,9 +83,33 @@ struct Walk<'a> {
     /// A range, protected so, that the restore unmaps, replaces, protects otherwise, or drops pages of while it can't
     /// be written.
     must_yield: (Range, u32),
+    /// Changes there were, and bytes of mappings that stay no longer, when the mapping that is looked at began.
+    begun: (usize, usize),
+    gone: usize,
 }
 
 impl Walk<'_> {
+    fn begin_mapping(&mut self, v: &Vma) {
+        self.begun = (self.table.change_count, self.gone);
+        // The kernel counts no vsyscall page.
+        if v.range.end <= ADDRESSES {
+            self.table.needs.addresses += v.range.len();
+        }
+        if is_data(v) {
+            self.table.needs.data += v.range.len();
+        }
+    }
+
+    /// Of a mapping of which nothing stays all goes in one, and first: a part of one on huge pages can't.
+    fn end_mapping(&mut self, v: &Vma) -> sys::Result<()> {
+        let (changes, gone) = self.begun;
+        if self.table.change_count - changes > 1 && self.gone - gone == v.range.len() {
+            self.table.push_change(Change::Unmap(v.range))?;
+            self.table.changes.swap(changes, self.table.change_count - 1);
+        }
+        Ok(())
+    }
+
     /// Compares a part of the address space that is a piece of one mapping now, or of none.
     fn part(&mut self, range: Range, now: Option<&Vma>) -> sys::Result<()> {
         let mut at = range.start;
@@ -99,7 +141,14 @@ impl Walk<'_> {
             Some(v) if matches!(v.kind, Kind::Kernel | Kind::Stack) => self.lock(piece, v, Lock::None),
             Some(v) if v.kind == Kind::AioRing => self.refuse(Error::Refused(Reason::AsyncIo)),
             Some(v) if v.name().starts_with(b"anon_inode:[io_uring]") => self.refuse(Error::Refused(Reason::IoUring)),
-            Some(v) => self.must_yield(piece, v).and_then(|()| self.table.push_change(Change::Unmap(piece))),
+            Some(v) => {
+                self.gone += piece.len();
+                self.table.needs.addresses -= piece.len();
+                if is_data(v) {
+                    self.table.needs.data -= piece.len();
+                }
+                self.must_yield(piece, v).and_then(|()| self.table.push_change(Change::Unmap(piece)))
+            }
             None => Ok(()),
         }
     }
@@ -123,8 +172,19 @@ impl Walk<'_> {
             _ if entry.kind == Kind::Sealed && !self.memfd_is_there() => return self.refuse(Error::MemfdClosed),
             _ => Change::Map(piece, self.next as u32),
         };
-        if let Some(v) = now {
-            self.must_yield(piece, v)?;
+        let needs = &mut self.table.needs;
+        needs.asked = true;
+        if entry.prot & PROT_WRITE != 0 && !now.is_some_and(is_data) {
+            needs.data += piece.len();
+        }
+        match now {
+            Some(v) => {
+                if matches!(change, Change::Map(..)) {
+                    self.gone += piece.len();
+                }
+                self.must_yield(piece, v)?;
+            }
+            None => needs.addresses += piece.len(),
         }
         self.table.push_change(change)
     }

@@ -18,9 +18,11 @@
 //! return.
 
 mod asm;
+mod check;
 mod compare;
 pub(crate) mod current;
 mod hands_off;
+mod limits;
 mod restore;
 mod table;
 mod take;
@@ -64,6 +66,8 @@ pub enum Step {
     Memfd,
     /// Copying memory.
     Copy,
+    /// Having as much memory as there was, which `RLIMIT_AS` or `RLIMIT_DATA` no longer allows.
+    Limits,
 }
 
 /// Why there is no snapshot, or why it was not restored. The process is as it was before the call.
@@ -105,8 +109,8 @@ impl Error {
     }
 }
 
-/// Takes a snapshot, in the place of the one there may be. Returns 0 when it is taken, and again, with the value given,
-/// at each [`restore`].
+/// Takes a snapshot, in the place of the one there may be, which stays if this one is refused. Returns 0 when it is
+/// taken, and again, with the value given, at each [`restore`].
 ///
 /// The process must have one thread.
 pub fn snapshot(options: &Options) -> Result<u64, Error> {
@@ -133,7 +137,6 @@ fn take_signals_blocked(options: &Options) -> Result<u64, Error> {
         // SAFETY: the table was just mapped and is nobody else's.
         job.outcome = take::take(unsafe { &mut *job.table }, job.options, stack_pointer);
     }
-    discard_current();
     let mask = sys::block_signals().map_err(|e| Error::System(Step::Begin, e))?;
     let table = Table::map().inspect_err(|_| sys::restore_signals(mask)).map_err(|e| Error::System(Step::Begin, e))?;
     let top = table.arena.stack_top();
@@ -203,15 +206,15 @@ pub fn discard() -> Result<(), Error> {
     if !STATE.enter() {
         return Err(Error::Busy);
     }
-    discard_current();
+    release(CURRENT.swap(core::ptr::null_mut(), SeqCst));
     STATE.leave();
     Ok(())
 }
 
-fn discard_current() {
-    let table = CURRENT.swap(core::ptr::null_mut(), SeqCst);
+/// Gives back what is no longer the snapshot; the engine is the caller's.
+fn release(table: *mut Table) {
     if !table.is_null() {
-        // SAFETY: no longer the snapshot, and the engine is ours.
+        // SAFETY: nobody else has it.
         unsafe { Table::release(table) };
     }
 }

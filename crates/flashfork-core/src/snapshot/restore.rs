@@ -1,8 +1,7 @@
 //! Goes back to a snapshot.
 
 use super::table::{Change, Entry, Saved, Table, Treatment};
-use super::{Error, Step, asm, compare};
-use crate::never_seal::Reason;
+use super::{Error, Step, asm, check, compare, limits};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::Kind;
 use crate::range::{Range, subtract};
@@ -12,7 +11,6 @@ use crate::state::STATE;
 use crate::sys::{
     self, ADDRESSES, Errno, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE,
 };
-use crate::threads::alone;
 use linux_raw_sys::general as k;
 
 /// Checks, changes, and goes to where the snapshot was taken; returns only when it is refused, and has then changed
@@ -20,17 +18,18 @@ use linux_raw_sys::general as k;
 ///
 /// Runs on the arena's stack, with signals blocked.
 pub fn restore(table: &mut Table, value: u64) -> Error {
-    let ready = check(table)
+    let ready = check::check(table)
         .and_then(|()| compare::compare(table))
-        .and_then(|()| files_are_long_enough(table))
+        .and_then(|()| check::files_are_long_enough(table))
         .and_then(|()| {
             let regions =
                 core::ptr::slice_from_raw_parts_mut(table.arena.regions.as_mut_ptr(), table.arena.regions.len());
             // SAFETY: nothing else uses this buffer of the arena from here on.
             Pagemap::open(unsafe { &mut *regions }).map_err(|e| Error::System(Step::Look, e))
-        });
-    let mut pagemap = match ready {
-        Ok(pagemap) => pagemap,
+        })
+        .and_then(|pagemap| Ok((pagemap, limits::Lifted::begin(&table.needs)?)));
+    let (mut pagemap, lifted) = match ready {
+        Ok(ready) => ready,
         Err(error) => return error,
     };
     hold_edges(table);
@@ -40,44 +39,10 @@ pub fn restore(table: &mut Table, value: u64) -> Error {
     drop_written(table, &mut pagemap);
     drop(pagemap);
     copy_back(table);
+    drop(lifted);
     put_descriptors_back(table);
     // SAFETY: memory from the stack pointer up is what it was.
     unsafe { asm::resume(table.stack_pointer, value) }
-}
-
-/// Everything but the mappings that may stand in the way.
-fn check(table: &mut Table) -> Result<(), Error> {
-    let look = |e| Error::System(Step::Look, e);
-    if !alone::alone(&mut table.arena.text).map_err(look)? {
-        return Err(Error::Refused(Reason::Threads));
-    }
-    if sys::thread_pointer().map_err(look)? != table.thread_pointer {
-        return Err(Error::Thread);
-    }
-    if table.locks && sys::locks_new_memory().map_err(look)? {
-        return Err(Error::Refused(Reason::LocksFuture));
-    }
-    for (fd, identity, _) in &table.offsets[..table.offset_count] {
-        if sys::identity(*fd) != Ok(*identity) {
-            return Err(Error::Descriptor(*fd));
-        }
-    }
-    Ok(())
-}
-
-/// Pages of file mappings to which copies come back are still there: those behind the end of a file that was cut since
-/// raise SIGBUS.
-fn files_are_long_enough(table: &Table) -> Result<(), Error> {
-    let of_file = |saved: &&Saved| table.entries[saved.entry as usize].kind == Kind::File;
-    for saved in table.saved[..table.saved_count].iter().filter(of_file) {
-        let range = saved.range;
-        // SAFETY: brings pages into memory, no more.
-        let populated = unsafe { sys::madvise(range.start, range.len(), k::MADV_POPULATE_READ) };
-        if populated.is_err() && !sys::can_read_own(range.start, range.end) {
-            return Err(Error::Changed(range));
-        }
-    }
-    Ok(())
 }
 
 /// Makes a call that must not fail: tried for a second, and then the process is killed.

@@ -32,8 +32,8 @@ pub struct Entry {
     pub offset: u64,
     /// The advice it had ([`crate::seal::offset`]).
     pub advice: u8,
-    /// What forks, core dumps, the merging of pages and read-ahead do with it, which goes back; none where the kernel lets nobody
-    /// change that.
+    /// What forks, core dumps, the merging of pages and read-ahead do with it, which goes back; none where the kernel
+    /// lets nobody change that.
     pub treatment: Option<Treatment>,
     pub lock: Lock,
     /// Whether something that no restore touches lies between it and the entry before.
@@ -154,6 +154,24 @@ pub enum Change {
     Map(Range, u32),
 }
 
+/// What is the engine's because of an earlier snapshot.
+#[derive(Clone, Copy, Default)]
+pub struct Before {
+    pub ranges: [Range; 3],
+    pub fd: Option<i32>,
+}
+
+/// What a restore takes at most of what is limited.
+#[derive(Clone, Copy, Default)]
+pub struct Needs {
+    /// Bytes of all mappings, when all is done (`RLIMIT_AS`).
+    pub addresses: usize,
+    /// Bytes of private memory that may be written (`RLIMIT_DATA`).
+    pub data: usize,
+    /// Whether there is any change for which the kernel looks at these limits.
+    pub asked: bool,
+}
+
 /// See the module.
 #[repr(C, align(4096))]
 pub struct Table {
@@ -172,6 +190,10 @@ pub struct Table {
     pub guards: bool,
     /// The copies, mapped for reading.
     pub view: Range,
+    /// How many seccomp filters there were ([`super::check`]).
+    pub filters: usize,
+    /// While the snapshot is taken: the addresses of the one before, and its memfd.
+    pub before: Before,
     pub entries: [Entry; MAX_ENTRIES],
     pub entry_count: usize,
     /// Whether any of them was locked.
@@ -180,6 +202,8 @@ pub struct Table {
     pub saved_count: usize,
     pub changes: [Change; MAX_CHANGES],
     pub change_count: usize,
+    /// What these changes take.
+    pub needs: Needs,
     pub keep: [Range; MAX_NAMED],
     pub keep_count: usize,
     /// In order of address.
@@ -214,6 +238,7 @@ impl Table {
         unsafe {
             (&raw mut (*at).arena).write(arena);
             (&raw mut (*at).fd).write(None);
+            (&raw mut (*at).before).write(Before::default());
             Ok(&mut *at)
         }
     }

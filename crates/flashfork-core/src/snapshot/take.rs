@@ -1,8 +1,9 @@
 //! Takes a snapshot: seals what is large, copies the rest, writes down the mappings.
 
+use super::check;
 use super::current::CURRENT;
 use super::hands_off::hands_off;
-use super::table::{Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
+use super::table::{Before, Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
 use crate::never_seal::Reason;
 use crate::outcome::Pages;
@@ -30,7 +31,8 @@ const COPIES: u64 = offset::COPIES;
 /// arch/x86/include/asm/page_64.h).
 const END_OF_ADDRESSES: usize = (1 << 56) - PAGE;
 
-/// Fills the table and makes it the snapshot. `stack_pointer`: where the caller's stack ends.
+/// Fills the table and makes it the snapshot, in the place of the one there may be, which is there until then.
+/// `stack_pointer`: where the caller's stack ends.
 pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
     let look = |e| Error::System(Step::Look, e);
     if options.keep.len() > MAX_NAMED || options.descriptors.len() > MAX_NAMED {
@@ -43,6 +45,10 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
         return Err(Error::Keep(*wrong));
     }
     table.set_keep(options.keep);
+    // SAFETY: the snapshot there is; only one call is in the engine.
+    if let Some(before) = unsafe { CURRENT.load(SeqCst).as_ref() } {
+        table.before = Before { ranges: before.own(), fd: before.fd };
+    }
     if let Some(reason) = exclusive::refusal(&mut table.arena.text).map_err(look)? {
         return Err(Error::Refused(reason));
     }
@@ -76,7 +82,9 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     }
     // SAFETY: takes guards away where there are none.
     table.guards = unsafe { sys::madvise(table.arena.range().start, PAGE, k::MADV_GUARD_REMOVE) }.is_ok();
-    CURRENT.store(table, SeqCst);
+    table.filters = check::filters(&mut table.arena.text);
+    table.before = Before::default();
+    super::release(CURRENT.swap(table, SeqCst));
     Ok(())
 }
 
@@ -341,8 +349,11 @@ fn remember_descriptors(table: &mut Table, options: &Options) -> Result<(), Erro
 /// Writes down which descriptors are open, in order.
 fn remember_open(table: &mut Table) -> Result<(), Error> {
     let mut count = 0;
-    let open = &mut table.open;
+    let (open, not_any_more) = (&mut table.open, table.before.fd);
     directory::for_each_descriptor(&mut table.arena.text, |fd| {
+        if Some(fd) == not_any_more {
+            return;
+        }
         if count < MAX_OPEN {
             open[count] = fd;
         }

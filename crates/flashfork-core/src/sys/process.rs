@@ -59,6 +59,12 @@ pub unsafe fn fork_in_silence() -> Result<i32> {
     unsafe { syscall5(Sysno::clone, 0, 0, 0, 0, 0) }.map(|pid| pid as i32)
 }
 
+/// Whether this thread is under a seccomp filter, or under more: not 0.
+pub fn seccomp_mode() -> Result<usize> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall5(Sysno::prctl, p::PR_GET_SECCOMP as usize, 0, 0, 0, 0) }
+}
+
 /// Soft and hard limit of a resource (`prlimit64(2)`).
 pub fn getrlimit(resource: u32) -> Result<[u64; 2]> {
     let mut limits = [0u64; 2];

@@ -1,0 +1,67 @@
+//! What may stand in the way of a restore beside the mappings. Changes nothing.
+
+use super::table::{Saved, Table};
+use super::{Error, Step};
+use crate::kernel_writers;
+use crate::never_seal::Reason;
+use crate::outcome::Purpose;
+use crate::proc::text::{field, read_file};
+use crate::proc::vma::Kind;
+use crate::sys::{self, Errno};
+use crate::threads::alone;
+use linux_raw_sys::general as k;
+
+/// Everything but the mappings that may stand in the way.
+pub fn check(table: &mut Table) -> Result<(), Error> {
+    let look = |e| Error::System(Step::Look, e);
+    // Before any other call: a filter may end the process for it.
+    if filters(&mut table.arena.text) != table.filters {
+        return Err(Error::Refused(Reason::SeccompFilter));
+    }
+    if !alone::alone(&mut table.arena.text).map_err(look)? {
+        return Err(Error::Refused(Reason::Threads));
+    }
+    if sys::thread_pointer().map_err(look)? != table.thread_pointer {
+        return Err(Error::Thread);
+    }
+    if table.locks && sys::locks_new_memory().map_err(look)? {
+        return Err(Error::Refused(Reason::LocksFuture));
+    }
+    // What writes memory on behalf of an object that has come since; a userfaultfd would stop the restore at a page.
+    if let Some(reason) = kernel_writers::descriptors(Purpose::Unseal, &mut table.arena.text).map_err(look)? {
+        return Err(Error::Refused(reason));
+    }
+    for (fd, identity, _) in &table.offsets[..table.offset_count] {
+        if sys::identity(*fd) != Ok(*identity) {
+            return Err(Error::Descriptor(*fd));
+        }
+    }
+    Ok(())
+}
+
+/// Pages of file mappings to which copies come back are still there: those behind the end of a file that was cut since
+/// raise SIGBUS.
+pub fn files_are_long_enough(table: &Table) -> Result<(), Error> {
+    let of_file = |saved: &&Saved| table.entries[saved.entry as usize].kind == Kind::File;
+    for saved in table.saved[..table.saved_count].iter().filter(of_file) {
+        let range = saved.range;
+        // SAFETY: brings pages into memory, no more.
+        let populated = unsafe { sys::madvise(range.start, range.len(), k::MADV_POPULATE_READ) };
+        if populated.is_err() && !sys::can_read_own(range.start, range.end) {
+            return Err(Error::Changed(range));
+        }
+    }
+    Ok(())
+}
+
+/// How many seccomp filters this process is under; the same number in any case where nobody can tell.
+pub fn filters(buf: &mut [u8]) -> usize {
+    match sys::seccomp_mode() {
+        // A kernel without them.
+        Ok(0) | Err(Errno::EINVAL) => 0,
+        _ => {
+            let count = read_file(c"/proc/thread-self/status", buf).ok().and_then(|t| field(t, b"Seccomp_filters"));
+            count.map_or(usize::MAX, |count| count as usize)
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! What a program may do around a snapshot that could take a restore by surprise: handlers, other processes in its
+//! memory, stacks that grow, limits, filters, userfaults, huge pages.
+
+mod common;
+use common::{in_child, intact, patterned, wait};
+use flashfork_core::Range;
+use flashfork_core::never_seal::Reason;
+use flashfork_core::snapshot::{Error, Options, Step, restore, snapshot};
+use libc::c_int;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
+const WRITABLE: c_int = libc::PROT_READ | libc::PROT_WRITE;
+const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+const HUGE: usize = 2 << 20;
+
+/// The turn of whoever has no other place for it; it goes back, too.
+static TURN: AtomicU64 = AtomicU64::new(0);
+
+fn map(len: usize, flags: c_int) -> *mut u8 {
+    // SAFETY: a fresh mapping, never unmapped but by who asked for it.
+    let at = unsafe { libc::mmap(null_mut(), len, WRITABLE, ANONYMOUS | flags, -1, 0) };
+    assert_ne!(at, libc::MAP_FAILED);
+    at.cast()
+}
+
+/// An address with nothing mapped around it, 32 MB in both directions.
+fn lonely() -> *mut u8 {
+    let at = map(64 << 20, libc::MAP_NORESERVE);
+    // SAFETY: the mapping just made.
+    unsafe {
+        assert_eq!(libc::munmap(at.cast(), 64 << 20), 0);
+        at.add(32 << 20)
+    }
+}
+
+/// Has SIGUSR1 handled, on a stack of its own of this length if that is not 0.
+fn handle(handler: extern "C" fn(c_int), stack: usize) -> *mut u8 {
+    // SAFETY: plain calls; stack and handler stay.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as *const () as usize;
+        let at = map(stack.max(4096), 0);
+        if stack > 0 {
+            action.sa_flags = libc::SA_ONSTACK;
+            let own = libc::stack_t { ss_sp: at.cast(), ss_flags: 0, ss_size: stack };
+            assert_eq!(libc::sigaltstack(&raw const own, null_mut()), 0);
+        }
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, null_mut()), 0);
+        at
+    }
+}
+
+#[test]
+fn a_handler_may_go_back() {
+    extern "C" fn go_back(_: c_int) {
+        panic!("{:?}", restore(TURN.load(SeqCst) + 1));
+    }
+    for stack in [0, 64 << 10] {
+        in_child(|| {
+            let big = patterned(8 << 20, 1);
+            handle(go_back, stack);
+            let turn = snapshot(&SEALED).unwrap();
+            assert!(intact(big, 1) && TURN.load(SeqCst) == 0, "{turn}");
+            if turn < 5 {
+                big.fill(turn);
+                TURN.store(turn, SeqCst);
+                // SAFETY: the handler doesn't return.
+                unsafe { libc::raise(libc::SIGUSR1) };
+                unreachable!("the signal isn't blocked: the mask went back");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_handler_returns_from_it_again() {
+    extern "C" fn take(_: c_int) {
+        TURN.store(snapshot(&SEALED).unwrap(), SeqCst);
+    }
+    for stack in [0, 256 << 10] {
+        in_child(|| {
+            let big = patterned(8 << 20, 1);
+            let at = handle(take, stack);
+            // SAFETY: the handler returns.
+            unsafe { libc::raise(libc::SIGUSR1) };
+            let turn = TURN.load(SeqCst);
+            assert!(intact(big, 1), "{turn}");
+            if turn < 5 {
+                big.fill(turn);
+                // SAFETY: the stack of a handler that has returned.
+                unsafe { at.write_bytes(3, stack) };
+                panic!("{:?}", restore(turn + 1));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_refused_leaves_the_one_there_is() {
+    in_child(|| {
+        let big = patterned(8 << 20, 1);
+        // A page behind the end of its file can't be copied, which is found out late.
+        // SAFETY: a fresh mapping.
+        let page =
+            unsafe { libc::mmap(null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, empty_file(), 0) } as usize;
+        let turn = snapshot(&SEALED).unwrap();
+        assert!(intact(big, 1), "{turn}");
+        if turn < 2 {
+            assert_eq!(snapshot(&Options { descriptors: &[-1], ..SEALED }), Err(Error::Descriptor(-1)));
+            let keep = [Range::new(page + 8, page + 16)];
+            let refused = snapshot(&Options { keep: &keep, close_new: true, ..SEALED });
+            assert_eq!(refused, Err(Error::Refused(Reason::GuardRegion)));
+            big.fill(1);
+            panic!("{:?}", restore(turn + 1));
+        }
+    });
+}
+
+fn empty_file() -> c_int {
+    // SAFETY: a plain call.
+    unsafe { libc::memfd_create(c"empty".as_ptr(), 0) }
+}
+
+/// A child of vfork(2), and one that runs on beside its parent.
+#[test]
+fn another_process_in_the_same_memory_is_no_place_for_either() {
+    extern "C" fn child(stop: *mut libc::c_void) -> c_int {
+        let right = restore(1) == Error::Clone && snapshot(&SEALED) == Err(Error::Refused(Reason::Threads));
+        // SAFETY: the parent's number.
+        let stop = unsafe { &*stop.cast::<AtomicU64>() };
+        stop.fetch_add(1, SeqCst);
+        while stop.load(SeqCst) == 1 {
+            std::hint::spin_loop();
+        }
+        if right { 0 } else { 77 }
+    }
+    for flags in [libc::CLONE_VM | libc::CLONE_VFORK, libc::CLONE_VM] {
+        in_child(|| {
+            static STOP: AtomicU64 = AtomicU64::new(0);
+            let big = patterned(8 << 20, 1);
+            if snapshot(&SEALED).unwrap() == 1 {
+                assert!(intact(big, 1));
+                return;
+            }
+            big.fill(2);
+            let beside = flags & libc::CLONE_VFORK == 0;
+            STOP.store(u64::from(!beside), SeqCst);
+            // SAFETY: the child runs on a stack of its own and uses nothing that its parent uses meanwhile.
+            let pid = unsafe {
+                let stack = map(1 << 20, 0).add(1 << 20);
+                libc::clone(child, stack.cast(), flags | libc::SIGCHLD, (&raw const STOP).cast_mut().cast())
+            };
+            assert!(pid > 0);
+            if beside {
+                while STOP.load(SeqCst) == 0 {
+                    std::hint::spin_loop();
+                }
+                assert_eq!(restore(1), Error::Refused(Reason::Threads));
+                assert_eq!(snapshot(&SEALED), Err(Error::Refused(Reason::Threads)));
+                STOP.store(2, SeqCst);
+            }
+            assert_eq!(wait(pid), 0);
+            panic!("{:?}", restore(1));
+        });
+    }
+}
+
+#[test]
+fn a_mapping_that_has_grown_down_may_do_so_again() {
+    in_child(|| {
+        const LEN: usize = 64 << 10;
+        // SAFETY: addresses where nothing is, which are the test's own from here on.
+        unsafe {
+            let at = lonely();
+            let flags = ANONYMOUS | libc::MAP_FIXED | libc::MAP_GROWSDOWN;
+            assert_eq!(libc::mmap(at.cast(), LEN, WRITABLE, flags, -1, 0), at.cast());
+            at.write_bytes(5, LEN);
+            let turn = snapshot(&SEALED).unwrap();
+            assert!(std::slice::from_raw_parts(at, LEN).iter().all(|byte| *byte == 5), "{turn}");
+            if turn == 3 {
+                // What grows down can't be made again.
+                assert_eq!(libc::munmap(at.cast(), 4096), 0);
+                let gone = Range::new(at as usize, at as usize + 4096);
+                assert_eq!(restore(4), Error::Changed(gone));
+                return;
+            }
+            for page in 1..20 {
+                assert_eq!(at.sub(page << 12).read(), 0, "{turn}");
+                at.sub(page << 12).write(9);
+            }
+            at.write_bytes(6, LEN);
+            panic!("{:?}", restore(turn + 1));
+        }
+    });
+}
+
+/// Recursion with a page in each frame; `end` is called in the last, and all of them are what they were afterwards.
+fn deep(frames: usize, end: fn() -> u64) -> u64 {
+    let page = std::hint::black_box([frames as u64; 512]);
+    let value = if frames == 0 { end() } else { deep(frames - 1, end) };
+    assert!(page.iter().all(|word| *word == frames as u64));
+    value
+}
+
+#[test]
+fn the_stack_may_be_deeper_or_not_so_deep() {
+    in_child(|| {
+        let turn = snapshot(&SEALED).unwrap();
+        deep(100, || 0);
+        if turn < 3 {
+            panic!("{:?}", restore(turn + 1));
+        }
+    });
+    in_child(|| {
+        let turn = deep(100, || snapshot(&SEALED).unwrap());
+        if turn < 3 {
+            panic!("{:?}", restore(turn + 1));
+        }
+    });
+}
+
+#[test]
+fn a_restore_that_limits_leave_no_room_for_is_refused() {
+    for (resource, hard) in [(libc::RLIMIT_AS, true), (libc::RLIMIT_DATA, true), (libc::RLIMIT_AS, false)] {
+        in_child(|| {
+            let (big, small) = (patterned(8 << 20, 1), patterned(64 << 10, 2));
+            // SAFETY: what is unmapped, or below the break, is used again when it is back.
+            unsafe {
+                let heap = libc::sbrk(6 << 20).cast::<u8>();
+                heap.write_bytes(7, 6 << 20);
+                let turn = snapshot(&SEALED).unwrap();
+                assert!(intact(big, 1) && intact(small, 2), "{turn}");
+                assert!(std::slice::from_raw_parts(heap, 6 << 20).iter().all(|byte| *byte == 7), "{turn}");
+                let mut limit = std::mem::zeroed::<libc::rlimit>();
+                libc::getrlimit(resource, &raw mut limit);
+                if turn == 1 {
+                    assert!(!hard && limit.rlim_cur == 1 << 20, "a soft limit is lifted for the time being");
+                    return;
+                }
+                libc::munmap(big.as_mut_ptr().cast(), 8 << 20);
+                libc::munmap(small.as_mut_ptr().cast(), 64 << 10);
+                libc::sbrk(-(5 << 20));
+                limit.rlim_cur = 1 << 20;
+                limit.rlim_max = if hard { 1 << 20 } else { limit.rlim_max };
+                assert_eq!(libc::setrlimit(resource, &raw const limit), 0);
+            }
+            let refused = restore(1);
+            assert!(hard && matches!(refused, Error::System(Step::Limits, _)), "{refused:?}");
+        });
+    }
+}
+
+#[test]
+fn what_lies_in_the_grown_heap_goes() {
+    in_child(|| {
+        // SAFETY: memory above the break, which only this test uses.
+        unsafe {
+            let end = libc::sbrk(0);
+            let turn = snapshot(&SEALED).unwrap();
+            assert_eq!(libc::sbrk(0), end, "{turn}");
+            if turn == 2 {
+                return;
+            }
+            libc::sbrk(6 << 20);
+            let page = ((end as usize + HUGE) & !4095) as *mut libc::c_void;
+            let mapped = match turn {
+                0 => libc::mmap(page, 8192, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_FIXED, empty_file(), 0),
+                _ => libc::mmap(page, 8192, libc::PROT_NONE, ANONYMOUS | libc::MAP_FIXED, -1, 0),
+            };
+            assert_eq!(mapped, page);
+            panic!("{:?}", restore(turn + 1));
+        }
+    });
+}
+
+#[test]
+fn an_exec_that_failed_leaves_no_trace() {
+    in_child(|| {
+        let big = patterned(8 << 20, 1);
+        let turn = snapshot(&SEALED).unwrap();
+        assert!(intact(big, 1), "{turn}");
+        if turn < 3 {
+            big.fill(turn);
+            let none = [std::ptr::null()];
+            for path in [c"/nowhere", c"/etc/passwd"] {
+                // SAFETY: plain calls that fail.
+                assert_eq!(unsafe { libc::execv(path.as_ptr(), none.as_ptr()) }, -1);
+            }
+            panic!("{:?}", restore(turn + 1));
+        }
+    });
+}
+
+/// Puts the process under a filter that answers some calls so, and allows all others.
+fn filter(calls: &[libc::c_long], answer: u32) {
+    let instruction = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+    let mut program = vec![instruction(0x20, 0, 0)];
+    for call in calls {
+        program.extend([instruction(0x15, 1, *call as u32), instruction(6, 0, answer)]);
+    }
+    program.push(instruction(6, 0, libc::SECCOMP_RET_ALLOW));
+    let all = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: plain calls; the program is read during the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const all), 0);
+    }
+}
+
+#[test]
+fn a_filter_that_came_since_is_refused_and_one_that_was_there_is_not() {
+    let calls = [libc::SYS_munmap, libc::SYS_brk, libc::SYS_mprotect];
+    for answer in [libc::SECCOMP_RET_KILL_PROCESS, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32] {
+        for len in [8 << 20, 64 << 10] {
+            in_child(|| {
+                let memory = patterned(len, 1);
+                filter(&[libc::SYS_acct], answer);
+                let turn = snapshot(&SEALED).unwrap();
+                assert!(intact(memory, 1), "{turn}");
+                memory.fill(2);
+                if turn == 0 {
+                    panic!("{:?}", restore(1));
+                }
+                map(4096, 0);
+                filter(&calls, answer);
+                assert_eq!(restore(2), Error::Refused(Reason::SeccompFilter));
+            });
+        }
+    }
+}
+
+/// A page that is missing would stop the restore, for whoever answers is stopped by it.
+#[test]
+fn a_userfaultfd_that_came_since_is_refused() {
+    const API: u64 = 0xc018_aa3f;
+    const REGISTER: u64 = 0xc020_aa00;
+    in_child(|| {
+        let memory = patterned(64 << 10, 1);
+        assert_eq!(snapshot(&SEALED), Ok(0));
+        let (at, len) = (memory.as_mut_ptr(), 64 << 10);
+        // SAFETY: memory of the test's own, which is not used any more.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_userfaultfd, 1) as c_int;
+            if fd < 0 {
+                return eprintln!("no userfaultfd here: {}", std::io::Error::last_os_error());
+            }
+            let mut api = [0xaa_u64, 0, 0];
+            assert_eq!(libc::ioctl(fd, API, &raw mut api), 0);
+            let mut register = [at as u64, len as u64, 1, 0];
+            assert_eq!(libc::ioctl(fd, REGISTER, &raw mut register), 0);
+            assert_eq!(libc::madvise(at.cast(), len, libc::MADV_DONTNEED), 0);
+        }
+        assert_eq!(restore(1), Error::Refused(Reason::Userfaultfd));
+    });
+}
+
+/// Where the host has huge pages to give (vm.nr_hugepages).
+#[test]
+fn huge_pages_over_a_part_of_what_was_there_go_as_a_whole() {
+    const LEN: usize = 64 << 10;
+    in_child(|| {
+        // SAFETY: addresses where nothing is, which are the test's own from here on.
+        unsafe {
+            let block = (lonely() as usize).next_multiple_of(HUGE) as *mut u8;
+            let at = block.add(HUGE / 2);
+            let fixed = libc::MAP_FIXED | ANONYMOUS;
+            assert_eq!(libc::mmap(at.cast(), LEN, WRITABLE, fixed, -1, 0), at.cast());
+            at.write_bytes(3, LEN);
+            let turn = snapshot(&SEALED).unwrap();
+            assert!(std::slice::from_raw_parts(at, LEN).iter().all(|byte| *byte == 3), "{turn}");
+            if turn == 2 {
+                return;
+            }
+            let huge = libc::mmap(block.cast(), HUGE, WRITABLE, fixed | libc::MAP_HUGETLB, -1, 0);
+            if huge == libc::MAP_FAILED {
+                return eprintln!("no huge pages here: {}", std::io::Error::last_os_error());
+            }
+            block.write(1);
+            panic!("{:?}", restore(turn + 1));
+        }
+    });
+}
+
+#[test]
+fn ranges_to_keep_may_overlap_and_lie_where_nothing_is() {
+    in_child(|| {
+        let memory = patterned(64 << 10, 1);
+        let at = memory.as_ptr() as usize;
+        let mut keep: Vec<_> = (0..60).map(|i| Range::new(at + i * 104, at + i * 104 + 152)).collect();
+        keep.extend([(0, 4096), (0, 0), (1 << 46, (1 << 46) + 5), (at, at)].map(|(from, to)| Range::new(from, to)));
+        let kept = (59 * 104 + 152) / 8;
+        let turn = snapshot(&Options { keep: &keep, ..SEALED }).unwrap();
+        if turn == 0 {
+            memory.fill(5);
+            panic!("{:?}", restore(1));
+        }
+        assert!(memory[..kept].iter().all(|word| *word == 5));
+        assert!(memory.iter().enumerate().skip(kept).all(|(i, word)| *word == common::pattern(i, 1)));
+        keep.push(keep[0]);
+        assert_eq!(snapshot(&Options { keep: &keep, ..SEALED }), Err(Error::TooMany));
+    });
+}
