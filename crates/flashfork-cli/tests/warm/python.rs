@@ -39,7 +39,11 @@ fn same(place: &Place, arguments: &[&str]) {
 
 #[test]
 fn the_c_locale_is_what_python_makes_of_it() {
-    let place = warmed("");
+    let place = Place::new();
+    let mut warm = place.flashfork(&["warm", "t", "--", PYTHON, "-c", ""]);
+    // None that Python reads, which its clones would be told of.
+    let warm = warm.env_clear().env("PATH", "/usr/bin:/bin").env("XDG_RUNTIME_DIR", place.path());
+    assert!(warm.output().unwrap().status.success());
     let show = "import os, posix
 names = ('LC_ALL', 'LC_CTYPE', 'LANG')
 print([(name, os.environ.get(name), posix.environ.get(name.encode())) for name in names], flush=True)
@@ -648,4 +652,27 @@ fn streams_without_buffers_say_so_as_in_python_itself() {
     assert!(warm.status.success(), "{}", stderr(&warm));
     let code = "import sys; print([s.write_through for s in (sys.stdin, sys.stdout, sys.stderr)])";
     assert_eq!(stdout(&place.python(&["-c", code])), stdout(&place.cold(&["-u", "-c", code])));
+}
+
+#[test]
+fn variables_that_python_has_read_already_are_told_in_one_line() {
+    for (options, is_told) in [("-B", true), ("-E", false), ("-BI", false)] {
+        let place = Place::new();
+        let mut warm = place.flashfork(&["warm", "t", "--", PYTHON, options, "-c", "import os; os.environ.clear()"]);
+        assert!(warm.env("PYTHONWARNINGS", "ignore").output().unwrap().status.success());
+        let clone = |value: &str, path: &str| {
+            let mut clone = place.flashfork(&["clone", "t", "-c", "print(1)"]);
+            clone.env("PYTHONWARNINGS", value).env("PYTHONPATH", path).output().unwrap()
+        };
+        let same = clone("ignore", "");
+        assert_eq!((stdout(&same), stderr(&same)), ("1\n", ""));
+        let other = clone("error", "/nowhere");
+        let said = stderr(&other);
+        assert_eq!(
+            (stdout(&other), said.contains("values of PYTHONPATH, PYTHONWARNINGS,")),
+            ("1\n", is_told),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), usize::from(is_told), "{said}");
+    }
 }

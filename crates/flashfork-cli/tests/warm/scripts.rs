@@ -568,3 +568,20 @@ fn options_that_clones_could_not_follow_are_refused() {
         assert_eq!(place.run(&["clone", "t", "-e", "1"]).status.code(), Some(1));
     }
 }
+
+/// The interpreter has read them when its template was started.
+#[test]
+fn variables_that_an_interpreter_has_read_already_are_told_in_one_line() {
+    for (interpreter, variable) in [(PERL, "PERL5LIB"), (RUBY, "RUBYLIB")] {
+        let place = Place::new();
+        place.warm(&[interpreter, "-e", "1"]);
+        let clone = |value| {
+            let mut clone = place.flashfork(&["clone", "t", "-e", "print 1"]);
+            clone.env(variable, value).output().unwrap()
+        };
+        assert_eq!((stdout(&clone("")), stderr(&clone(""))), ("1", ""));
+        let told = clone("/nowhere");
+        assert!(stdout(&told) == "1" && stderr(&told).contains(variable), "{}", stderr(&told));
+        assert_eq!(stderr(&told).lines().count(), 1);
+    }
+}

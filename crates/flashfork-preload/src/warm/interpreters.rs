@@ -4,6 +4,7 @@
 
 use super::process::name_of_program;
 use super::template::{MAIN, Main, Single};
+use super::variables;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write;
 
@@ -21,6 +22,14 @@ enum Language {
 }
 
 impl Language {
+    /// Variables that it reads when it starts.
+    fn variables(self) -> &'static [&'static CStr] {
+        match self {
+            Language::Perl => variables::PERL,
+            Language::Ruby => variables::RUBY,
+        }
+    }
+
     /// Whether an option tells the interpreter to do something with the program, or before it, which it does for the
     /// warm-up alone: a debugger, a search for it, lines to skip.
     fn keeps_from_clones(self, option: &[u8]) -> bool {
@@ -64,6 +73,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, env: *mut *mu
     unsafe {
         let (Some(main), Some(language)) = (*MAIN.get(), language()) else { libc::abort() };
         let words = core::slice::from_raw_parts(argv, argc as usize);
+        variables::note(language.variables());
         let mut new = Words { all: [core::ptr::null_mut(); WORDS], count: 0 };
         let mut code = None;
         let mut at = 1;

@@ -31,6 +31,7 @@ mod serve;
 mod take_over;
 mod template;
 mod threads;
+mod variables;
 mod wait;
 
 pub use entry::ready_call;

@@ -8,6 +8,7 @@ use super::forked::in_handlers;
 use super::process::{name_of_program, threads};
 use super::take_over::environ;
 use super::template::{CLONE, Single};
+use super::variables;
 use super::wait::wait;
 use super::{ahead, end, files};
 use core::cell::Cell;
@@ -152,7 +153,10 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
     // SAFETY: the C API as documented, in the program's one thread, which holds the interpreter's lock throughout.
     unsafe {
         let words = core::slice::from_raw_parts(argv, argc as usize);
-        let (options, skips_line) = options(words);
+        let Options { count: options, skips_line, reads_variables } = options(words);
+        if reads_variables {
+            variables::note(variables::PYTHON);
+        }
         let python = Python { globals: api.start(&words[..options]), api, status: Cell::new(0) };
         python.set_list(c"given", &words[options..]);
         python.set_number(c"skips_line", u64::from(skips_line));
@@ -189,10 +193,19 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
     }
 }
 
-/// How many words are the interpreter's name and options: what is behind them says what to run. And whether `-x` is
-/// among them.
-unsafe fn options(words: &[*mut c_char]) -> (usize, bool) {
-    let (mut at, mut skips_line) = (1, false);
+/// What the interpreter's own options are.
+struct Options {
+    /// How many words they are, with its name: what is behind them says what to run.
+    count: usize,
+    /// Whether `-x` is among them.
+    skips_line: bool,
+    /// Whether neither `-E` nor `-I` is.
+    reads_variables: bool,
+}
+
+unsafe fn options(words: &[*mut c_char]) -> Options {
+    let mut found = Options { count: 0, skips_line: false, reads_variables: true };
+    let mut at = 1;
     while at < words.len() {
         // SAFETY: an argument of main's.
         let word = unsafe { CStr::from_ptr(words[at]) }.to_bytes();
@@ -201,7 +214,9 @@ unsafe fn options(words: &[*mut c_char]) -> (usize, bool) {
         }
         // `-c` and `-m` say what to run, wherever they stand among options of one letter.
         let told = word.iter().position(|b| b"cmWX".contains(b)).filter(|_| word[1] != b'-');
-        skips_line |= word[1] != b'-' && word[..told.unwrap_or(word.len())].contains(&b'x');
+        let letters = if word[1] == b'-' { &[][..] } else { &word[1..told.unwrap_or(word.len())] };
+        found.skips_line |= letters.contains(&b'x');
+        found.reads_variables &= !letters.contains(&b'E') && !letters.contains(&b'I');
         match told {
             Some(i) if b"cm".contains(&word[i]) => break,
             // The value is the next word, if it isn't in this one.
@@ -210,7 +225,8 @@ unsafe fn options(words: &[*mut c_char]) -> (usize, bool) {
             _ => at += 1,
         }
     }
-    (at.min(words.len()), skips_line)
+    found.count = at.min(words.len());
+    found
 }
 
 impl Api {

@@ -3,6 +3,7 @@
 use super::inherited;
 use super::message::send;
 use super::template::{Given, Template, Wanted};
+use super::variables;
 use core::ffi::{c_char, c_int};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
@@ -77,6 +78,9 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
         })?;
         limits(&start.limits);
         signals(template, start, &mut given.mask);
+        if start.closed >> 2 & 1 == 0 {
+            variables::tell(given.variables);
+        }
         Ok(given)
     }
 }
