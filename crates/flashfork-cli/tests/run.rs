@@ -356,6 +356,35 @@ fn an_ignored_signal_reaches_a_program_that_handles_it() {
     }
 }
 
+/// Some sandboxes have no descriptors of processes (`pidfd_open(2)`).
+#[test]
+fn a_program_runs_where_a_filter_forbids_pidfd_open() {
+    let (mut child, mut output) = started(&["--quiet", "--", "sh", "-c", "echo ran; exit 3"], |command| {
+        let forbid = || {
+            let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+            let number = libc::SYS_pidfd_open as u32;
+            let steps = [
+                step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+                step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
+                step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+                step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+            ];
+            let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_ptr().cast_mut() };
+            // SAFETY: async-signal-safe; the filter is a local.
+            let set = unsafe {
+                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+                    | libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter)
+            };
+            if set == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+        };
+        // SAFETY: as above.
+        unsafe { command.pre_exec(forbid) };
+    });
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), child.wait().unwrap().code()), ("ran\n", Some(3)));
+}
+
 #[test]
 fn a_stopped_program_is_shown_and_continued() {
     for (name, signal) in [("STOP", libc::SIGSTOP), ("TSTP", libc::SIGTSTP)] {

@@ -7,8 +7,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, set_parent_process_death_signal,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, set_parent_process_death_signal, waitid,
 };
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -58,30 +57,28 @@ pub fn run(command: &mut Command, name: &OsStr) -> Result<Outcome, CliError> {
         Err(e) => return Ok(not_started(name, &e)),
     };
     let pid = Pid::from_child(&child);
-    // It can be waited for together with signals.
-    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| unable("watch over")(e.into()))?;
     loop {
-        let all = [process.as_fd(), signals.as_fd(), changes.as_fd()];
+        let all = [signals.as_fd(), changes.as_fd()];
         let mut ready = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         match poll(&mut ready, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(unable("wait for")(e.into())),
         }
-        let ended = !ready[0].revents().is_empty();
         let changed = std::iter::from_fn(|| changes.read_signal().ok().flatten()).count() > 0;
         while let Ok(Some(info)) = signals.read_signal() {
             pass_on(&info, pid);
         }
-        if ended {
-            return child.wait().map(Outcome::Ended).map_err(unable("wait for"));
-        }
         if changed {
-            stop_with(pid);
+            match child.try_wait().map_err(unable("wait for"))? {
+                Some(status) => return Ok(Outcome::Ended(status)),
+                None => stop_with(pid),
+            }
         }
     }
 }
 
-/// Tells when the program is stopped.
+/// Tells when the program has ended, is stopped, or goes on. Not by a descriptor of the process (`pidfd_open(2)`): some
+/// sandboxes have none, and the program would run already when that is found out.
 fn child_signals() -> nix::Result<SignalFd> {
     let set = SigSet::from(signal::Signal::SIGCHLD);
     set.thread_block()?;
