@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, listen, recv};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 /// Says that the template is ready, and waits until it has its name.
 pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
@@ -60,6 +61,8 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         early: BTreeMap::new(),
         spaces: VecDeque::new(),
         asked: false,
+        time: None,
+        begins_until: Instant::now(),
         inits: BTreeSet::new(),
         kept,
         number: first,

@@ -2,7 +2,7 @@
 
 use crate::connection::Request;
 use crate::message;
-use crate::namespaces;
+use crate::namespaces::Time;
 use flashfork_warm::{Order, PATH, Start, Step};
 use rustix::io::Errno;
 use std::fs::File;
@@ -31,7 +31,9 @@ pub struct Ordered {
     pub leash: OwnedFd,
 }
 
-/// Orders it. `told`: the number that libraries are told, as [`Order::Make`] has it. `clocks`: what its clocks show.
+/// Orders it. `told`: the number that libraries are told, as [`Order::Make`] has it. `clocks`: what its clocks show, in
+/// the namespace of `time`, if one was made ahead.
+#[expect(clippy::too_many_arguments, reason = "what a clone is made of")]
 pub fn order(
     line: BorrowedFd<'_>,
     connection: u64,
@@ -39,12 +41,14 @@ pub fn order(
     listeners: &[(i32, OwnedFd)],
     space: Space,
     told: i32,
+    time: Option<Time>,
     clocks: [u64; 2],
 ) -> Result<Ordered, (Step, i32)> {
     let failed = |step| move |e: Errno| (step, e.raw_os_error());
     let (report, theirs) = message::pair().map_err(failed(Step::Descriptors))?;
     message::tell_senders(report.as_fd()).map_err(failed(Step::Descriptors))?;
-    let time = namespaces::new_time(clocks).map_err(|e| (Step::Namespaces, e.raw_os_error().unwrap_or(libc::EIO)))?;
+    let time = time.map_or_else(Time::new, Ok).and_then(|time| time.show(clocks));
+    let time = time.map_err(|e| (Step::Namespaces, e.raw_os_error().unwrap_or(libc::EIO)))?;
     for (number, socket) in listeners {
         let listen = Order::Listen { number: *number };
         message::send(line, &listen.encode(), &[socket.as_fd()]).map_err(failed(Step::Descriptors))?;

@@ -1,7 +1,8 @@
 //! The namespaces that a template and its clones need, and in words what is missing where they can't be had.
 
 use crate::process::check;
-use std::io::{Error, Result};
+use std::fs::File;
+use std::io::{Error, Result, Write};
 
 /// What goes on without them.
 const STILL: &str = "; templates of programs with one thread (without --threads) need no namespaces";
@@ -21,7 +22,7 @@ pub fn enter() -> std::result::Result<bool, String> {
         libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), flags, std::ptr::null())
     })
     .map_err(|e| no_others(&e))?;
-    new_time([0, 0]).map_err(|e| format!("can't have a time namespace (Linux 5.6, CONFIG_TIME_NS): {e}{STILL}"))?;
+    Time::new().map_err(|e| format!("can't have a time namespace (Linux 5.6, CONFIG_TIME_NS): {e}{STILL}"))?;
     Ok(user)
 }
 
@@ -42,9 +43,9 @@ fn new_users() -> std::result::Result<(), String> {
 /// Goes to the namespace of users of a template's clones, below that of the program, which has no capabilities there.
 /// It belongs to the program's user, who so has all of them in this one (user_namespaces(7)): whoever runs in the
 /// program's memory may go there, and finds nothing there but namespaces of clones.
-pub fn enter_that_of_clones() -> std::result::Result<std::fs::File, String> {
+pub fn enter_that_of_clones() -> std::result::Result<File, String> {
     new_users()?;
-    std::fs::File::open("/proc/self/ns/user").map_err(|e| no_others(&e))
+    File::open("/proc/self/ns/user").map_err(|e| no_others(&e))
 }
 
 /// Goes to a namespace of users.
@@ -110,24 +111,35 @@ pub fn bound_capabilities() {
     }
 }
 
-/// A namespace of time, in which `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` now show these nanoseconds; 0 for what they
-/// show here.
-pub fn new_time(clocks: [u64; 2]) -> Result<std::fs::File> {
-    unshare(libc::CLONE_NEWTIME)?;
-    let mut text = String::new();
-    for (name, clock, wanted) in
-        [("monotonic", libc::CLOCK_MONOTONIC, clocks[0]), ("boottime", libc::CLOCK_BOOTTIME, clocks[1])]
-    {
-        if wanted != 0 {
+/// A namespace of time that nobody is in, the last that this process has made: the kernel has only the clocks of that
+/// one set.
+#[derive(Debug)]
+pub struct Time {
+    namespace: File,
+    offsets: File,
+}
+
+impl Time {
+    /// Made ahead of who will be in it.
+    pub fn new() -> Result<Time> {
+        unshare(libc::CLONE_NEWTIME)?;
+        let offsets = File::options().write(true).open("/proc/self/timens_offsets")?;
+        Ok(Time { namespace: File::open("/proc/self/ns/time_for_children")?, offsets })
+    }
+
+    /// Has `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME` show these nanoseconds there now.
+    pub fn show(mut self, clocks: [u64; 2]) -> Result<File> {
+        let mut text = String::new();
+        let all = [("monotonic", libc::CLOCK_MONOTONIC), ("boottime", libc::CLOCK_BOOTTIME)];
+        for ((name, clock), wanted) in all.into_iter().zip(clocks) {
             let offset = wanted as i64 - now(clock);
             let (seconds, rest) = (offset.div_euclid(1_000_000_000), offset.rem_euclid(1_000_000_000));
             text += &format!("{name} {seconds} {rest}\n");
         }
+        // In one piece, or the kernel would take a part of it for all.
+        self.offsets.write_all(text.as_bytes())?;
+        Ok(self.namespace)
     }
-    if !text.is_empty() {
-        std::fs::write("/proc/self/timens_offsets", text)?;
-    }
-    std::fs::File::open("/proc/self/ns/time_for_children")
 }
 
 fn now(clock: i32) -> i64 {

@@ -5,6 +5,7 @@ use crate::clone::{Ordered, Space, has_arguments, order};
 use crate::connection::{Clone, Connection};
 use crate::file::Files;
 use crate::message::{self, Received};
+use crate::namespaces::Time;
 use crate::notes::Note;
 use crate::process;
 use crate::told::Told;
@@ -17,12 +18,17 @@ use rustix::net::{SocketFlags, accept_with};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Namespaces that wait for a clone.
 const AHEAD: usize = 2;
 
-/// How long nobody is accepted where descriptors are short, in nanoseconds.
-const PAUSE: i64 = 50_000_000;
+/// How long a clone that was ordered has the processors to itself, if it doesn't end before and nobody else waits: what
+/// is made ahead is made after that.
+const BEGINNING: Duration = Duration::from_millis(100);
+
+/// How long nobody is accepted where descriptors are short.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A template.
 pub struct Keeper {
@@ -50,6 +56,10 @@ pub struct Keeper {
     pub spaces: VecDeque<Space>,
     /// Whether one was asked for.
     pub asked: bool,
+    /// A namespace of time for the next.
+    pub time: Option<Time>,
+    /// Until when nothing is made ahead.
+    pub begins_until: Instant,
     /// Inits of namespaces whose clone was forked: something of it may still run.
     pub inits: BTreeSet<i32>,
     /// The template's number, if clones have it.
@@ -91,6 +101,10 @@ impl Keeper {
         }
         self.ask_for_spaces();
         self.order_next();
+        if self.may_make_ahead() && !self.retired && self.time.is_none() {
+            // Who orders a clone says what is missing.
+            self.time = Time::new().ok();
+        }
         for about in self.wait() {
             let on = match about {
                 About::Signals => self.signalled(),
@@ -134,9 +148,11 @@ impl Keeper {
                 all.push(PollFd::new(report, PollFlags::IN));
             }
         }
-        let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE };
+        let beginning = (!self.may_make_ahead()).then(|| self.begins_until.saturating_duration_since(Instant::now()));
+        let longest = beginning.into_iter().chain(self.paused.then_some(PAUSE)).min();
+        let longest = longest.and_then(|limit| Timespec::try_from(limit).ok());
         // What it fails with is a signal.
-        let come = poll(&mut all, self.paused.then_some(&pause));
+        let come = poll(&mut all, longest.as_ref());
         self.paused = false;
         if come.is_err() {
             return Vec::new();
@@ -226,9 +242,6 @@ impl Keeper {
         if let Some(step) = refused {
             return connection.tell(Tell::Failed { step, errno: 0 });
         }
-        if let Some(changed) = self.files.told() {
-            connection.tell(changed);
-        }
         (connection.job, connection.request, connection.has_asked) = (job, Some(request), true);
         self.wanted.push_back(id);
     }
@@ -245,10 +258,15 @@ impl Keeper {
             let listeners = std::mem::take(&mut connection.listeners);
             // Above all numbers that there are.
             let told = self.kept.map_or(0, |_| MOST + 1 + self.facts.made as i32);
-            match order(self.line.as_fd(), id, &request, &listeners, space, told, self.clocks) {
+            match order(self.line.as_fd(), id, &request, &listeners, space, told, self.time.take(), self.clocks) {
                 Ok(ordered) => {
                     self.inits.insert(init);
                     self.ordered = Some(ordered);
+                    self.begins_until = Instant::now() + BEGINNING;
+                    // While the maker forks.
+                    if let Some(changed) = self.files.told() {
+                        connection.tell(changed);
+                    }
                 }
                 Err((step, errno)) => connection.tell(Tell::Failed { step, errno }),
             }
@@ -364,15 +382,22 @@ impl Keeper {
         }
         connection.tell(Tell::Ended { status });
         connection.clone = None;
+        self.begins_until = Instant::now();
         self.facts.running -= 1;
         if connection.socket.is_none() {
             self.connections.remove(&id);
         }
     }
 
+    /// Whether there is time for it: somebody waits, or no clone begins.
+    fn may_make_ahead(&self) -> bool {
+        !self.wanted.is_empty() || Instant::now() >= self.begins_until
+    }
+
     /// Has namespaces made, for those who wait and for the next.
     fn ask_for_spaces(&mut self) {
-        if self.asked || self.retired && self.wanted.is_empty() || self.spaces.len() >= AHEAD {
+        let enough = self.spaces.len() >= AHEAD || self.retired && self.wanted.is_empty();
+        if self.asked || enough || !self.may_make_ahead() {
             return;
         }
         self.number = if self.number < self.last { self.number + 1 } else { self.first + 1 };
