@@ -88,10 +88,12 @@ impl Frozen {
             gate.write(Gate {
                 open: AtomicU32::new(CLOSED),
                 waiting: AtomicU32::new(0),
+                others: self.count as u32 - 1,
                 drop: self.drops,
                 nice: main.nice,
                 policy: main.policy,
                 cpus: main.cpus,
+                speculation: main.speculation,
                 pending: &self.pending,
             });
             &*gate
@@ -120,10 +122,9 @@ impl Frozen {
         // SAFETY: this is the thread that was made for it.
         unsafe { main.prepare(gate) };
         // None shall see another that isn't yet what it was.
-        let others = self.count as u32 - 1;
         loop {
             match gate.waiting.load(SeqCst) {
-                all if all == others => break,
+                all if all == gate.others => break,
                 some => sys::futex_wait(&gate.waiting, some),
             }
         }

@@ -55,7 +55,7 @@ pub use frozen::{Code, Frozen, Settings};
 pub use listening::{leave_sets, listen_alike, port};
 pub use make::{Made, Place, go_to};
 pub use maker::prepare;
-pub use raw::call;
+pub use raw::{CloneArguments, call, start};
 pub use seize::Seized;
 pub use thread::Gate;
 pub use unfit::{Unfit, WORDS, What};

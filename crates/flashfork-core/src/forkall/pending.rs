@@ -71,17 +71,17 @@ fn peek(pending: &mut Pending, tid: i32, shared: bool) -> core::result::Result<(
 impl Pending {
     /// In a clone: sends those that wait for the whole process, by its main thread.
     pub fn renew_of_process(&self) -> Result<()> {
-        let pid = sys::getpid() as usize;
         // SAFETY: the kernel reads one siginfo_t.
-        self.each(0, |signal, info| unsafe { call(Sysno::rt_sigqueueinfo, [pid, signal, info]) })
+        self.each(0, |signal, info| unsafe { call(Sysno::rt_sigqueueinfo, [sys::getpid() as usize, signal, info]) })
     }
 
     /// In a clone: sends those that wait for a thread, by that thread. Nobody else may say that they come from where
     /// they came from.
     pub fn renew_of(&self, tid: i32) -> Result<()> {
-        let (pid, own) = (sys::getpid() as usize, sys::gettid() as usize);
         // SAFETY: as above.
-        self.each(tid, |signal, info| unsafe { call(Sysno::rt_tgsigqueueinfo, [pid, own, signal, info]) })
+        self.each(tid, |signal, info| unsafe {
+            call(Sysno::rt_tgsigqueueinfo, [sys::getpid() as usize, sys::gettid() as usize, signal, info])
+        })
     }
 
     fn each(&self, tid: i32, send: impl Fn(usize, usize) -> Result<usize>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What is known of a thread, and how a clone makes it.
 
 use super::frozen::{CPUS, Pending, Thread};
-use super::raw::{at, call, into};
+use super::raw::{CloneArguments, at, call, into, start};
 use crate::sys::{self, Result};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
@@ -14,6 +14,8 @@ pub struct Gate {
     pub open: AtomicU32,
     /// How many wait, with everything that is theirs.
     pub waiting: AtomicU32,
+    /// How many are to: all but the main one.
+    pub others: u32,
     /// Whether they give up all capabilities.
     pub drop: bool,
     /// Nice value of the template's main thread: who had the same, and policy and CPUs, has the caller's.
@@ -22,6 +24,8 @@ pub struct Gate {
     pub policy: i32,
     /// Its CPUs.
     pub cpus: [u64; CPUS / 64],
+    /// What its kinds of speculation may do: new threads have the same.
+    pub speculation: [usize; 3],
     /// Signals that were sent to them.
     pub(super) pending: &'static Pending,
 }
@@ -61,8 +65,8 @@ impl Thread {
             if self.registers[GS_BASE] != 0 {
                 let _ = call(Sysno::arch_prctl, [ARCH_SET_GS, self.registers[GS_BASE]]);
             }
-            for (which, state) in self.speculation.iter().enumerate().filter(|(_, state)| **state > PR_SPEC_PRCTL) {
-                // Java gives some up, as its main thread starts.
+            let speculation = self.speculation.iter().zip(&gate.speculation).enumerate();
+            for (which, (state, _)) in speculation.filter(|(_, (own, main))| own != main && **own > PR_SPEC_PRCTL) {
                 let _ = call(Sysno::prctl, [PR_SET_SPECULATION_CTRL, which, state & !PR_SPEC_PRCTL]);
             }
             self.schedule(gate);
@@ -116,8 +120,7 @@ impl Thread {
             | k::CLONE_SETTLS
             | k::CLONE_CHILD_CLEARTID;
         let number = self.tid;
-        // struct clone_args as of Linux 5.5.
-        let mut arguments = [0u64; 10];
+        let mut arguments: CloneArguments = [0; _];
         arguments[0] = u64::from(FLAGS);
         arguments[2] = self.clear_tid as u64;
         arguments[5] = (stack - STACK) as u64;
@@ -125,42 +128,22 @@ impl Thread {
         arguments[7] = self.pointer() as u64;
         arguments[8] = at(&number) as u64;
         arguments[9] = 1;
-        let result: isize;
-        // SAFETY: in the caller only rax, rcx and r11 change. The thread starts on the empty stack, which is aligned at
-        // the call, and `enter` does not return.
-        unsafe {
-            core::arch::asm!(
-                "syscall",
-                "test rax, rax",
-                "jnz 2f",
-                "xor ebp, ebp",
-                "mov rdi, r12",
-                "mov rsi, r13",
-                "call r14",
-                "ud2",
-                "2:",
-                inlateout("rax") Sysno::clone3 as isize => result,
-                in("rdi") arguments.as_ptr(),
-                in("rsi") size_of_val(&arguments),
-                in("r12") self,
-                in("r13") gate,
-                in("r14") enter as extern "C" fn(&'static Thread, &'static Gate) -> !,
-                out("rcx") _,
-                out("r11") _,
-            );
-        }
-        if result < 0 { Err(sys::Errno::new(-result as i32)) } else { Ok(()) }
+        // SAFETY: the stack is this thread's; `enter` gets what it takes.
+        unsafe { start(&arguments, enter, [at(self), at(gate)]) }.map(drop)
     }
 }
 
 /// Bytes of the stack on which a thread waits at the gate.
 pub const STACK: usize = 16 * 1024;
 
-extern "C" fn enter(thread: &'static Thread, gate: &'static Gate) -> ! {
-    // SAFETY: `make` has made this thread for it.
+extern "C" fn enter(thread: usize, gate: usize) -> ! {
+    // SAFETY: `make` has made this thread for it, and given both, which stay.
+    let (thread, gate) = unsafe { (&*(thread as *const Thread), &*(gate as *const Gate)) };
+    // SAFETY: as above.
     unsafe { thread.prepare(gate) };
-    gate.waiting.fetch_add(1, SeqCst);
-    sys::futex_wake(&gate.waiting);
+    if gate.waiting.fetch_add(1, SeqCst) + 1 == gate.others {
+        sys::futex_wake(&gate.waiting);
+    }
     loop {
         match gate.open.load(SeqCst) {
             OPEN => break,
