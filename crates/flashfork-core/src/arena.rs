@@ -86,6 +86,8 @@ pub struct Arena {
     /// Whether blocks of sealed memory of which more than a quarter was written stay as they are: a page costs a fork
     /// less there than it takes to seal it anew, and it will be written again.
     pub leave_dense: bool,
+    /// Whether small runs are sealed, too, because the program itself will write no more.
+    pub small_runs: bool,
     /// Whether sealed memory is made anonymous, and nothing is sealed.
     pub unseals: bool,
     /// Whether nobody but who works here uses the program's memory: asked before, for a thread of the engine's counts.

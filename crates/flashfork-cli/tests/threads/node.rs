@@ -233,3 +233,29 @@ fn a_node_program_that_knows_of_clones_has_its_callers_arguments_and_environment
         assert_eq!((stdout(&clone), clone.status.code()), (want.as_str(), Some(2)), "{}", stderr(&clone));
     }
 }
+
+/// V8 has its heap in pieces of 256 KB, here and there, and many of them.
+#[test]
+fn nodes_heap_is_sealed_and_is_each_clones_own() {
+    let place = Place::new();
+    let text = "
+        globalThis.all = [];
+        for (let i = 0; i < 400000; i++) all.push({ i, text: `x${i}` });
+        globalThis.sum = () => all.reduce((sum, one) => sum + one.i + one.text.length, 0);";
+    let library = script(&place, "library.js", text);
+    warm(&place, &[], &["node", "--expose-gc", "-r", library.to_str().unwrap()]);
+    let sealed = place.list()[0]["sealed_bytes"].as_u64().unwrap();
+    assert!(sealed > 40 << 20, "{sealed}");
+    // Every second object is another, and every page of the heap is written to.
+    let code = "
+        const before = sum();
+        for (let i = 0; i < all.length; i += 2) all[i] = { i: all[i].i + 1, text: `y${i}` };
+        gc();
+        const grown = Array.from({ length: 100000 }, (_, i) => ({ i }));
+        gc();
+        console.log(before, sum() - before, grown.length);";
+    for _ in 0..2 {
+        let clone = place.run(&["clone", "t", "-e", code]);
+        assert_eq!((stdout(&clone), stderr(&clone)), ("80002488890 200000 100000\n", ""));
+    }
+}

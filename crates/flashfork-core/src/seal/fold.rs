@@ -20,6 +20,11 @@ pub fn plan_or_fold(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<bo
     let mut facts = plan::make(arena, whole).map_err(look)?;
     let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
     let crowded = facts.generations >= MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0;
+    if arena.small_runs && (facts.small < plan::SMALL_BYTES || 2 * arena.run_count > room) {
+        // They are too few to matter, or too many to be had.
+        arena.small_runs = false;
+        facts = plan::make(arena, whole).map_err(look)?;
+    }
     let fold = whole || crowded;
     if crowded && arena.most != 0 {
         // A part is no occasion for copying everything, what a parent sealed included.

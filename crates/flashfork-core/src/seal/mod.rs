@@ -65,6 +65,7 @@ pub(crate) fn seal_for_policy(what: What) -> Sealed {
 pub(crate) fn seal_frozen(pages: Pages, keep: [Range; 2], stopped: &'static [usize]) -> Sealed {
     begin_with(What::All, pages, Wait::No, |arena| {
         arena.stopped = Some(stopped);
+        arena.small_runs = true;
         keep.into_iter().try_for_each(|range| arena.push_hole(range))
     })
 }
