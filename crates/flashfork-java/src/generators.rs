@@ -216,11 +216,19 @@ impl Generators {
 
     /// In a clone: gives all of them another state.
     pub fn renew(&self, java: &Java) -> Result<(), String> {
+        let len = |write: &Write| match write {
+            Write::Bytes(_, len) => *len,
+            Write::Long(..) => size_of::<jlong>(),
+        };
+        // The kernel is asked once for all.
+        let all = random(self.writes.iter().map(len).sum())?;
+        let mut rest = &*all;
         for write in &self.writes {
+            let (bytes, others) = rest.split_at(len(write));
+            rest = others;
             match write {
-                Write::Bytes(array, len) => java.set_bytes(*array, &random(*len)?)?,
+                Write::Bytes(array, _) => java.set_bytes(*array, bytes)?,
                 Write::Long(object, field, shape) => {
-                    let bytes = random(size_of::<jlong>())?;
                     let number = bytes.iter().fold(0, |number: jlong, byte| number << 8 | jlong::from(*byte));
                     let number = match shape {
                         Shape::Any => number,
