@@ -3,6 +3,7 @@
 use crate::place::{Place, kill, pids, signal, state, stderr, stdout, until};
 use crate::programs::Program;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
 
@@ -282,4 +283,46 @@ fn fifty_clones_leave_no_process_and_no_descriptor() {
         assert_eq!(program.place.run(&["clone", "t", "exit"]).status.code(), Some(7));
     }
     until("it is as before", || is_idle(&program.place) && (all(&program.place).len(), open()) == before);
+}
+
+/// At its end it has a file locked, another one mapped if an argument names it, so much memory that it takes a while to
+/// free it, and a thread beside it. What it says last it says when handlers of `exit` have run, and it has no child.
+const LAST: &str = r#"
+static void *other(void *x) { for (;;) pause(); }
+__attribute__((destructor)) static void last(void) {
+    int w = waitpid(-1, 0, __WALL | WNOHANG); printf("%d %d\n", w, errno == ECHILD);
+}
+int main(int argc, char **argv) {
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    if (flashfork_ready) flashfork_ready(&argc, &argv);
+    if (flock(open(argv[1], O_RDWR), LOCK_EX | LOCK_NB)) return 1;
+    if (argc > 2) mmap(0, 4096, PROT_READ, MAP_SHARED, open(argv[2], O_RDWR), 0);
+    mmap(0, 128 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    return 7;
+}
+"#;
+
+#[test]
+fn what_a_clone_has_in_use_is_free_when_its_end_is_told() {
+    let program = Program::new(LAST);
+    program.warm(&[]);
+    let place = &program.place;
+    let [lock, file] = ["lock", "mapped"].map(|name| place.path().join(name));
+    std::fs::write(&lock, "").unwrap();
+    std::fs::write(&file, [1; 4096]).unwrap();
+    let [lock, file] = [&lock, &file].map(|path| path.to_str().unwrap());
+    // There is a lease where nobody has the file open to write, or mapped it when it was.
+    let nobody_has = |path: &str| {
+        let file = std::fs::File::open(path).unwrap();
+        // SAFETY: takes numbers.
+        unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) == 0 }
+    };
+    for arguments in [&[lock][..], &[lock, file]].repeat(3) {
+        let clone = place.run(&[&["clone", "t"], arguments].concat());
+        assert!(nobody_has(file));
+        std::fs::File::open(lock).unwrap().try_lock().unwrap();
+        assert_eq!((clone.status.code(), stdout(&clone), stderr(&clone)), (Some(7), "-1 1\n", ""));
+        assert!(pids(place, "program").is_empty());
+    }
+    until("all memory is gone", || is_idle(place) && pids(place, "flashfork-last").is_empty());
 }

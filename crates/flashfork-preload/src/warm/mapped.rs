@@ -1,7 +1,10 @@
 //! What files a process has mapped, besides those that it had at the ready point.
 
 use super::template::Single;
-use core::ffi::c_int;
+use core::ffi::CStr;
+use flashfork_core::Errno;
+use flashfork_core::forkall::call;
+use syscalls::Sysno;
 
 /// How many are known; in a template with more none is.
 const MOST: usize = 1024;
@@ -57,33 +60,43 @@ impl Line {
 /// Calls `each` for every mapping of a file, until that is false. False then, and where they can't be read.
 fn all(mut each: impl FnMut(u64) -> bool) -> bool {
     let (mut buffer, mut line, mut good) = ([0u8; 4096], NEW, true);
-    // SAFETY: the buffer is as long as said; the descriptor is this function's own.
-    unsafe {
-        let maps = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        let mut any = false;
-        while good {
-            let count = libc::read(maps, buffer.as_mut_ptr().cast(), buffer.len());
-            if count <= 0 {
-                good = count == 0 && any;
-                break;
-            }
-            any = true;
-            for byte in &buffer[..count as usize] {
-                if *byte != b'\n' {
-                    line.read(*byte);
-                } else if let Some(key) = core::mem::replace(&mut line, NEW).key() {
-                    good = good && each(key);
-                }
+    let Ok(maps) = open(c"/proc/self/maps") else { return false };
+    let mut any = false;
+    while good {
+        let count = read(maps, &mut buffer);
+        if count == Ok(0) || count.is_err() {
+            good = count.is_ok() && any;
+            break;
+        }
+        any = true;
+        for byte in &buffer[..count.unwrap_or(0)] {
+            if *byte != b'\n' {
+                line.read(*byte);
+            } else if let Some(key) = core::mem::replace(&mut line, NEW).key() {
+                good = good && each(key);
             }
         }
-        close(maps);
     }
+    close(maps);
     good
 }
 
-fn close(fd: c_int) {
-    // SAFETY: the caller's own; -1 is no descriptor.
-    unsafe { libc::close(fd) };
+// Calls of the kernel's: a maker calls nothing of libc.
+
+fn open(path: &CStr) -> Result<usize, Errno> {
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    // SAFETY: a string with its NUL.
+    unsafe { call(Sysno::openat, [libc::AT_FDCWD as isize as usize, path.as_ptr() as usize, flags]) }
+}
+
+fn read(fd: usize, to: &mut [u8]) -> Result<usize, Errno> {
+    // SAFETY: the buffer is as long as said.
+    unsafe { call(Sysno::read, [fd, to.as_mut_ptr() as usize, to.len()]) }
+}
+
+fn close(fd: usize) {
+    // SAFETY: the descriptor is this file's own.
+    let _ = unsafe { call(Sysno::close, [fd]) };
 }
 
 /// Takes down which there are, at the ready point.
@@ -109,14 +122,10 @@ pub fn note() {
 /// mapping or a library always does.
 fn unwritable() -> Option<u64> {
     let mut text = [0u8; 128];
-    // SAFETY: the buffer is as long as said; the descriptor is this function's own.
-    let count = unsafe {
-        let statm = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        let count = libc::read(statm, text.as_mut_ptr().cast(), text.len());
-        close(statm);
-        count
-    };
-    let mut fields = text.get(..usize::try_from(count).ok()?)?.split(|b| *b == b' ').map(|digits| {
+    let statm = open(c"/proc/self/statm").ok()?;
+    let count = read(statm, &mut text);
+    close(statm);
+    let mut fields = text.get(..count.ok()?)?.split(|b| *b == b' ').map(|digits| {
         digits.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b.checked_sub(b'0')?)))
     });
     fields.next()??.checked_sub(fields.nth(4)??)

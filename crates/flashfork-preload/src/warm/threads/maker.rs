@@ -6,8 +6,8 @@ use super::socket::{Heard, close_all, hear, is_answered, say};
 use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java, systemv};
 use crate::atfork;
 use crate::number;
-use crate::warm::hooks;
 use crate::warm::template::CLONE;
+use crate::warm::{hooks, mapped};
 use core::sync::atomic::Ordering::SeqCst;
 use flashfork_core::forkall::{Frozen, Place, Unfit, What, call, go_to};
 use flashfork_core::never_seal::Reason;
@@ -140,6 +140,7 @@ fn freeze(
     let (bytes, unsealed) = if flashfork_core::fork::is_plain() { (0, None) } else { seal(frozen) };
     // From here on the policy has nothing to decide.
     flashfork_core::fork::stop();
+    mapped::note();
     first::probe(frozen)?;
     let (free, threads, clocks) = (frozen.free_numbers(), frozen.threads() as u64, frozen.clocks());
     Ok((frozen, Word::Frozen { free, threads, sealed: bytes, unsealed, clocks }))

@@ -3,6 +3,7 @@
 //! in [`ready`], and returns from there in each clone.
 
 mod caller;
+mod end;
 mod first;
 mod java;
 mod listeners;
@@ -64,6 +65,7 @@ pub unsafe fn begin(value: &CStr) -> bool {
         let addresses = [trampoline, if java { first::word() } else { 0 }];
         libc::send(bell, addresses.as_ptr().cast(), ADDRESSES, libc::MSG_NOSIGNAL);
         super::inherited::note();
+        end::register();
         *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at: ReadyAt::new(at as u64) });
         // A failure is told when the program is ready: its virtual machine is not prepared then.
         let _ = if java { first::start() } else { Ok(()) };
