@@ -68,6 +68,9 @@ pub const CALL_IGNORES: usize = 5;
 /// lines at `b`, of `c` bytes, then those of the file that perl reads, without the first `d`, or, for `-`, those of
 /// standard input.
 pub const CALL_PROGRAM: usize = 6;
+/// Has perl name its program (`$0`) by a string, without what an assignment does besides: to the command line that `ps`
+/// shows, and to perl's arguments.
+pub const CALL_NAME: usize = 7;
 
 /// Of a program with threads: how many bytes the shim rings with first, two addresses of the program's memory. By what
 /// lies at the first its maker is made. At the second lies a word by which a program is told to prepare itself before

@@ -585,3 +585,38 @@ fn variables_that_an_interpreter_has_read_already_are_told_in_one_line() {
         assert_eq!(stderr(&told).lines().count(), 1);
     }
 }
+
+/// FindBin knows the program that was there when it was loaded.
+#[test]
+fn perl_finds_the_directory_of_the_clones_own_script() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path().join("bin/lib")).unwrap();
+    std::fs::write(place.path().join("bin/lib/Own.pm"), "package Own; 1").unwrap();
+    let script = "use FindBin; use lib \"$FindBin::Bin/lib\"; use Own; print \"$FindBin::Bin $FindBin::Script $0\";";
+    std::fs::write(place.path().join("bin/script"), script).unwrap();
+    place.warm(&[PERL, "-MFindBin", "-MEnglish", "-e", "1"]);
+    for arguments in
+        [&["bin/script", "a"][..], &["-e", "use FindBin; use English; print \"$FindBin::Bin $PROGRAM_NAME\""]]
+    {
+        same(&place, PERL, arguments);
+    }
+    same_with(&place, PERL, "<bin/script 2>&1", &["-"]);
+}
+
+/// The warm-up's.
+#[test]
+fn perl_is_warmed_by_a_script_that_knows_its_name() {
+    for taint in ["-t", "-T"] {
+        let place = Place::new();
+        std::fs::create_dir_all(place.path().join("bin/lib")).unwrap();
+        std::fs::write(place.path().join("bin/lib/Own.pm"), "package Own; 1").unwrap();
+        let script = place.path().join("bin/script");
+        let text = "use FindBin; use lib map { /(.*)/ } \"$FindBin::Bin/lib\"; use Own; our $name = $0; 1";
+        std::fs::write(&script, text).unwrap();
+        let script = script.to_str().unwrap();
+        place.warm(&[PERL, taint, script]);
+        assert_eq!(stdout(&place.run(&["clone", "t", "-e", "print $main::name"])), script);
+        let comes_from = from_input(&place, b"print $0, <STDIN>;\n__END__\nrest\n");
+        assert_eq!((stdout(&comes_from), stderr(&comes_from)), ("-rest\n", ""));
+    }
+}

@@ -7,6 +7,7 @@ use super::template::{MAIN, Main, Single};
 use super::variables;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write;
+use flashfork_warm::{CALL, CALL_NAME};
 
 /// Most words of a template's command.
 const WORDS: usize = 256;
@@ -130,11 +131,14 @@ unsafe fn perl(new: &mut Words, code: Option<*mut c_char>, words: &[*mut c_char]
         let warm_up = match code {
             Some(code) => CStr::from_ptr(code).to_bytes(),
             None if at < words.len() => {
-                b"{ my $f = shift @ARGV; defined(do(($f =~ m{^/} ? '' : './') . $f)) || !$@ || die $@; }"
+                b"{ my ($f) = shift(@ARGV) =~ /(.*)/s; $flashfork_name->($f); defined(do(($f =~ m{^/} ? '' : './') . $f)) || !$@ || die $@; }"
             }
             None => b"",
         };
-        let name = Line::new(format_args!("my $flashfork = {script};"));
+        // The warm-up finds in `$0` what it would find in perl itself.
+        let name = Line::new(format_args!(
+            "my $flashfork = {script}; my $flashfork_name; BEGIN {{ $flashfork_name = sub {{ my ($name) = $_[0] =~ /(.*)/s; syscall {CALL}, {CALL_NAME}, $name }}; $flashfork_name->('-e') }}"
+        ));
         let text = memfd(&[
             name.bytes(),
             b"\n#line 1 \"-e\"\n",
@@ -176,7 +180,7 @@ struct Line {
 }
 
 /// Longer than any text written here.
-const LINE: usize = 128;
+const LINE: usize = 256;
 
 impl Line {
     fn new(parts: core::fmt::Arguments<'_>) -> Line {

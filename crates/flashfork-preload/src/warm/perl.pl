@@ -158,9 +158,15 @@ BEGIN { $^H = 0; ${^WARNING_BITS} = '' }
         $named = sub { die $_[0] =~ s{/dev/fd/$flashfork\b}{$name}r if !ref $_[0] && $_[0] =~ m{/dev/fd/$flashfork\b} };
         $SIG{__DIE__} = $named;
         my $quoted = $name =~ /"/ ? $name : "\"$name\"";
-        $lines = "#line 1 $quoted\n$lines";
+        # Under -T what comes of standard input is tainted, which perl doesn't mind where that is the program.
+        $lines =~ /(.*)/s and $lines = "#line 1 $quoted\n$1";
         syscall($call, $program, $name, $lines, length $lines, $left_out) == 0
             or $refuse->("flashfork: this perl doesn't export its functions: run it without flashfork");
+        # It knows the directory of the program that was there when it was loaded, and a program won't load it anew.
+        if ($INC{'FindBin.pm'}) {
+            local ($@, $SIG{__DIE__});
+            eval { FindBin::again() };
+        }
         # What a program finds that begins; its exit status may come of it.
         $! = 0;
     }

@@ -143,19 +143,30 @@ pub unsafe fn program(name: *const c_char, lines: *const u8, len: usize, left_ou
         }
         kept.copy_from_nonoverlapping(lines, len);
         *FIRST.get() = First { at: kept, len, left_out, input: CStr::from_ptr(name) == c"-" };
-        let named = || {
+        let filtered = || {
             let api = Api::new()?;
             let function = if api.interpreter.is_null() {
                 filter_without_threads as *const () as usize
             } else {
                 filter as *const () as usize
             };
-            api.call(c"Perl_filter_add", function, null_mut::<c_void>() as usize, 0)?;
-            // What an assignment does besides, to the command line that `ps` shows and to perl's arguments, is not
-            // wanted.
-            let scalar = api.call(c"Perl_get_sv", c"0".as_ptr() as usize, 1, 0)?;
-            api.call(c"Perl_sv_setpv", scalar, name as usize, 0)
+            api.call(c"Perl_filter_add", function, null_mut::<c_void>() as usize, 0)
         };
-        named().map(|_| 0).ok_or(Errno::ENOSYS)
+        filtered().ok_or(Errno::ENOSYS)?;
+        self::name(name)
     }
+}
+
+/// Answers [`flashfork_warm::CALL_NAME`].
+///
+/// # Safety
+/// The name ends with a NUL.
+pub unsafe fn name(name: *const c_char) -> Result<isize, Errno> {
+    // SAFETY: perl's one thread; `sv_setpv` copies the name.
+    let named = || unsafe {
+        let api = Api::new()?;
+        let scalar = api.call(c"Perl_get_sv", c"0".as_ptr() as usize, 1, 0)?;
+        api.call(c"Perl_sv_setpv", scalar, name as usize, 0)
+    };
+    named().map(|_| 0).ok_or(Errno::ENOSYS)
 }

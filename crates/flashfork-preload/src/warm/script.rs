@@ -5,7 +5,7 @@ use super::wait::wait;
 use core::ffi::{CStr, c_char};
 use flashfork_core::Errno;
 use flashfork_warm::{
-    CALL_ARGUMENT, CALL_FILE, CALL_IGNORES, CALL_PROGRAM, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt,
+    CALL_ARGUMENT, CALL_FILE, CALL_IGNORES, CALL_NAME, CALL_PROGRAM, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt,
 };
 
 /// Answers [`flashfork_warm::CALL`].
@@ -49,6 +49,8 @@ pub unsafe fn call([what, a, to, len, more]: [usize; 5]) -> Result<isize, Errno>
             CLONE.get().as_ref().ok_or(Errno::ENOSYS)?;
             super::perl::program(a as *const c_char, to as *const u8, len, more)
         },
+        // SAFETY: the caller's string ends with a NUL; one thread.
+        CALL_NAME => unsafe { super::perl::name(a as *const c_char) },
         _ => Err(Errno::ENOSYS),
     }
 }
