@@ -790,3 +790,28 @@ fn a_sealed_page_of_which_a_part_is_kept_comes_back_when_it_is_unmapped() {
         assert!(big.iter().enumerate().all(|(i, word)| i == kept || *word == common::pattern(i, 1)));
     });
 }
+
+/// Where the kernel gives huge pages unasked, its table fills whole blocks.
+#[test]
+fn a_seal_leaves_the_memory_of_the_snapshot_alone() {
+    in_child(|| {
+        let big = patterned(8 << 20, 1);
+        let own = || -> Vec<String> {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().map(str::to_string).collect()
+        };
+        let before = own();
+        assert_eq!(snapshot(&SEALED), Ok(0));
+        // The largest of the mappings that have come.
+        let len = |line: &String| {
+            let (start, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+            usize::from_str_radix(end, 16).unwrap() - usize::from_str_radix(start, 16).unwrap()
+        };
+        let table = own().into_iter().filter(|line| !before.contains(line) && !line.contains("memfd")).max_by_key(len);
+        let table = table.expect("the snapshot has memory of its own");
+        assert!(len(&table) > 4 << 20, "{table}");
+        flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap();
+        assert!(own().contains(&table), "{table}");
+        assert!(intact(big, 1));
+    });
+}

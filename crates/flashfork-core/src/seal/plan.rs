@@ -16,6 +16,7 @@ use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
 use crate::restartable;
+use crate::snapshot;
 use crate::state::{MAX_EXCLUDED, STATE};
 use crate::sys::{Errno, HUGE, PAGE, Result};
 
@@ -29,7 +30,7 @@ pub const SMALL_BYTES: u64 = 16 << 20;
 /// Most runs in a plan with small ones: there is room for large ones behind them.
 const SMALL_RUNS: usize = MAX_RUNS / 2;
 
-const _: () = assert!(MAX_EXCLUDED + own_pages::COUNT + 8 < MAX_HOLES);
+const _: () = assert!(MAX_EXCLUDED + own_pages::COUNT + 11 < MAX_HOLES);
 
 /// What the plan found besides the runs.
 #[derive(Clone, Copy, Default)]
@@ -354,7 +355,7 @@ pub fn set_holes(arena: &mut Arena, caller_stack: usize) -> Result<()> {
     arena.hole_count = 0;
     let own = arena.range();
     arena.push_hole(own)?;
-    for range in own_pages::all().into_iter().chain(STATE.excluded()) {
+    for range in own_pages::all().into_iter().chain(snapshot::current::own()).chain(STATE.excluded()) {
         arena.push_hole(range)?;
     }
     arena.push_hole(around(caller_stack, 64 * PAGE, 256 * PAGE))?;
