@@ -402,3 +402,31 @@ fn ranges_to_keep_may_overlap_and_lie_where_nothing_is() {
         assert_eq!(snapshot(&Options { keep: &keep, ..SEALED }), Err(Error::TooMany));
     });
 }
+
+/// Where the processor has protection keys.
+#[test]
+fn a_protection_key_that_came_since_is_refused() {
+    const NO_ACCESS: libc::c_ulong = 1;
+    in_child(|| {
+        let memory = patterned(64 << 10, 1);
+        let turn = snapshot(&SEALED).unwrap();
+        assert!(intact(memory, 1), "{turn}");
+        if turn == 1 {
+            return;
+        }
+        // SAFETY: memory of the test's own, which can be read again at the end.
+        unsafe {
+            let key = libc::syscall(libc::SYS_pkey_alloc, 0, NO_ACCESS);
+            if key < 0 {
+                return eprintln!("no protection keys here: {}", std::io::Error::last_os_error());
+            }
+            let protect =
+                |key: libc::c_long| libc::syscall(libc::SYS_pkey_mprotect, memory.as_ptr(), 64 << 10, WRITABLE, key);
+            assert_eq!(protect(key), 0);
+            assert_eq!(restore(1), Error::Refused(Reason::ProtectionKey));
+            assert_eq!(protect(0), 0);
+            assert_eq!(libc::syscall(libc::SYS_pkey_free, key), 0);
+        }
+        panic!("{:?}", restore(1));
+    });
+}

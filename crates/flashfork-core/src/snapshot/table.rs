@@ -192,6 +192,8 @@ pub struct Table {
     pub view: Range,
     /// How many seccomp filters there were ([`super::check`]).
     pub filters: usize,
+    /// The protection key that came next.
+    pub next_key: usize,
     /// While the snapshot is taken: the addresses of the one before, and its memfd.
     pub before: Before,
     pub entries: [Entry; MAX_ENTRIES],

@@ -83,6 +83,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     // SAFETY: takes guards away where there are none.
     table.guards = unsafe { sys::madvise(table.arena.range().start, PAGE, k::MADV_GUARD_REMOVE) }.is_ok();
     table.filters = check::filters(&mut table.arena.text);
+    table.next_key = check::next_key(table);
     table.before = Before::default();
     super::release(CURRENT.swap(table, SeqCst));
     Ok(())

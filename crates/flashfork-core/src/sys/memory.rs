@@ -72,6 +72,17 @@ pub unsafe fn mprotect(addr: usize, len: usize, prot: u32) -> Result<()> {
     unsafe { syscall3(Sysno::mprotect, addr, len, prot as usize) }.map(drop)
 }
 
+/// The protection key that the program would be given next (`pkeys(7)`), with no right to anything; 0 where there is
+/// none.
+pub fn next_key() -> usize {
+    // SAFETY: a key of our own, given back at once.
+    unsafe {
+        let Ok(key) = syscall2(Sysno::pkey_alloc, 0, k::PKEY_DISABLE_ACCESS as usize) else { return 0 };
+        let _ = syscall1(Sysno::pkey_free, key);
+        key
+    }
+}
+
 /// `pkey_mprotect(2)`.
 ///
 /// # Safety
