@@ -147,6 +147,11 @@ fn a_snapshot_returns_again_in_either_library() {
 }
 
 #[test]
+fn so_it_does_on_every_stack() {
+    succeed(&mut compile(&test_program("stacks"), Linked::Shared, "stacks", &[]));
+}
+
+#[test]
 fn afls_names_work() {
     succeed(&mut compile(&test_program("afl"), Linked::Shared, "afl", &[]));
 }
