@@ -103,6 +103,9 @@ unsafe extern "C" fn ours(n: c_long, a: usize, b: usize, c: usize, d: usize, e: 
         match Sysno::new(n as usize) {
             Some(Sysno::prctl) => c_long::from(sandbox::prctl_by_number([a, b, c, d, e, 0])),
             Some(Sysno::vmsplice) => crate::answer(pipes::vmsplice([a, b, c, d, 0, 0]), |n| n as isize) as c_long,
+            Some(Sysno::io_uring_setup) if crate::warm::has_no_rings() => {
+                failed(-c_long::from(Errno::ENOSYS.into_raw()))
+            }
             Some(Sysno::io_uring_setup) => crate::answer(rings::setup(a, b), |ring| ring as isize) as c_long,
             Some(Sysno::io_uring_register) => crate::answer(rings::register(a, b, c, d), |n| n as isize) as c_long,
             Some(Sysno::rseq) => crate::answer(restartable::rseq([a, b, c, d, 0, 0]), |n| n as isize) as c_long,

@@ -259,3 +259,27 @@ fn nodes_heap_is_sealed_and_is_each_clones_own() {
         assert_eq!((stdout(&clone), stderr(&clone)), ("80002488890 200000 100000\n", ""));
     }
 }
+
+/// As newer versions do without being told.
+#[test]
+fn a_node_whose_event_loop_would_have_a_ring_is_cloned() {
+    let place = Place::new();
+    let text = "
+        const fs = require('fs');
+        const { pid } = process;
+        fs.readFile('/proc/self/comm', () => require('net').createServer().listen(0, '127.0.0.1'));
+        setInterval(() => {
+            if (process.pid === pid) return;
+            fs.readFile('/proc/self/stat', 'utf8', (_, text) => {
+                console.log(parseInt(text) === process.pid);
+                process.exit(0);
+            });
+        }, 20);";
+    let script = script(&place, "main.js", text);
+    let options = ["warm", "--threads", "--ready", "listen", "t", "--", "node", script.to_str().unwrap()];
+    let warm = place.flashfork(&options).env("UV_USE_IO_URING", "1").output().unwrap();
+    assert_eq!((warm.status.code(), stderr(&warm)), (Some(0), ""));
+    for clone in together(&place, 3) {
+        assert_eq!((stdout(&clone), stderr(&clone)), ("true\n", ""));
+    }
+}

@@ -36,6 +36,7 @@ mod wait;
 
 pub use entry::ready_call;
 pub use hooks::Hook;
+pub use node::has_no_rings;
 pub use script::call;
 pub use take_over::environ;
 pub use threads::on_clone;

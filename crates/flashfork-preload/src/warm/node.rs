@@ -9,6 +9,7 @@ use super::threads::{self, IN_CLONE};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute_copy};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flashfork_warm::ReadyAt;
 
 /// `napi_env`, `napi_value` and `napi_callback_info`; handles that live as long as the call.
@@ -61,6 +62,16 @@ api! {
 /// Name of the script, which lies beside the shim.
 const SCRIPT: &[u8] = b"flashfork.js";
 
+/// Whether this is Node in a template with threads, or in a clone of one.
+static IS_HERE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the program finds that the kernel has no io_uring: newer versions of Node's event loop have a ring from the
+/// start on, by which they say to an epoll set what they do by a call each where there is none. Clones could not have
+/// it, and nobody sees the difference.
+pub fn has_no_rings() -> bool {
+    IS_HERE.load(Relaxed)
+}
+
 /// Has Node load the script, in a program that becomes a template with threads. The script takes it out of the
 /// environment again.
 ///
@@ -72,6 +83,7 @@ pub unsafe fn prepare() {
     if Api::find().is_none() {
         return;
     }
+    IS_HERE.store(true, Relaxed);
     let mut text = [0u8; 4 * libc::PATH_MAX as usize];
     let mut len = 0;
     let mut push = |bytes: &[u8]| match text.get_mut(len..len + bytes.len()) {
