@@ -10,6 +10,7 @@ use crate::outcome::Error;
 pub use crate::policy::Engine;
 use crate::policy::own::Own;
 use crate::policy::{Act, POLICY};
+use crate::region::watch::WATCHED;
 use crate::seal::unseal::unseal_for_policy;
 use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
@@ -77,6 +78,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     let start = if timed { clock() } else { 0 };
     let pid = real();
     if pid > 0 {
+        WATCHED.note_fork();
         let ns = if timed { clock().saturating_sub(start) } else { 0 };
         stats::current().fork(kind, ns);
         policy.note(kind == Kind::Sealed, ns, faults);
@@ -86,6 +88,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         STATE.nobody_inside();
         table::begin_anew();
         exec::begin_anew();
+        WATCHED.leave_all();
         policy.forget();
     }
     pid

@@ -7,6 +7,7 @@ use crate::name::DEVICE;
 use crate::policy::POLICY;
 use crate::proc::dump::BEFORE;
 use crate::range::Range;
+use crate::region::watch::WATCHED;
 use crate::seal::generations::GENERATIONS;
 use crate::snapshot::current::CURRENT;
 use crate::stack::RESERVE;
@@ -14,7 +15,7 @@ use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 10;
+pub const COUNT: usize = 11;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
@@ -29,6 +30,7 @@ pub fn all() -> [Range; COUNT] {
         RESERVE.pages(),
         LEAVING.pages(),
         BEFORE.pages(),
+        WATCHED.pages(),
     ]
 }
 

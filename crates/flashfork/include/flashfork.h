@@ -528,6 +528,15 @@ int flashfork_region_seal(struct flashfork_region *region);
 int flashfork_region_rollback(struct flashfork_region *region);
 
 /**
+ * The same for `len` bytes from byte `offset` of the region on, both multiples of 4096. For who knows where writes
+ * have gone: nothing else is looked at.
+ *
+ * Returns 0, or -1 with `errno`: ENOENT (not sealed yet), EINVAL (not whole pages, or beyond the region's end), EFAULT
+ * (a page was unmapped).
+ */
+int flashfork_region_rollback_range(struct flashfork_region *region, size_t offset, size_t len);
+
+/**
  * Gives a region's memory back; nothing may use it afterwards. NULL is allowed.
  */
 void flashfork_region_free(struct flashfork_region *region);

@@ -9,7 +9,7 @@ pub struct CRegion(Region);
 
 fn refuse(error: &RegionError) -> c_int {
     let errno = match error {
-        RegionError::Length => libc::EINVAL,
+        RegionError::Length | RegionError::Range => libc::EINVAL,
         RegionError::Sealed => libc::EALREADY,
         RegionError::NotSealed => libc::ENOENT,
         RegionError::Torn => libc::EFAULT,
@@ -79,6 +79,23 @@ pub unsafe extern "C" fn flashfork_region_seal(region: *mut CRegion) -> c_int {
 pub unsafe extern "C" fn flashfork_region_rollback(region: *mut CRegion) -> c_int {
     // SAFETY: valid, the caller says.
     unsafe { &mut *region }.0.rollback().map_or_else(|e| refuse(&e), |()| 0)
+}
+
+/// The same for `len` bytes from byte `offset` of the region on, both multiples of 4096. For who knows where writes
+/// have gone: nothing else is looked at.
+///
+/// Returns 0, or -1 with `errno`: ENOENT (not sealed yet), EINVAL (not whole pages, or beyond the region's end), EFAULT
+/// (a page was unmapped).
+///
+/// # Safety
+/// The region is one that `flashfork_region_create` gave and nobody freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashfork_region_rollback_range(region: *mut CRegion, offset: usize, len: usize) -> c_int {
+    // SAFETY: valid, the caller says.
+    let region = unsafe { &mut *region };
+    // No region is that long.
+    let end = offset.saturating_add(len);
+    region.0.rollback_range(offset..end).map_or_else(|e| refuse(&e), |()| 0)
 }
 
 /// Gives a region's memory back; nothing may use it afterwards. NULL is allowed.

@@ -140,6 +140,15 @@ fn a_region_goes_back_in_parent_and_clone() {
 }
 
 #[test]
+fn a_region_goes_back_whatever_else_its_process_does() {
+    let [process, memory] =
+        [["fork", "flashfork_fork", "thread", "closed"], ["range", "seal", "snapshot", "userfaultfd"]];
+    for what in process.into_iter().chain(memory).chain(["sandbox", "filter"]) {
+        succeed(compile(&test_program("region_ways"), Linked::Shared, "region-ways", &[]).arg(what));
+    }
+}
+
+#[test]
 fn a_snapshot_returns_again_in_either_library() {
     for (linked, name) in [(Linked::Shared, "snapshot-shared"), (Linked::Static, "snapshot-static")] {
         succeed(&mut compile(&test_program("snapshot"), linked, name, &[]));

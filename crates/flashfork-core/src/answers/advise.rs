@@ -7,6 +7,7 @@
 use super::anonymous::{Need, for_good, make_anonymous};
 use super::discard::discard;
 use crate::range::Range;
+use crate::region::watch::WATCHED;
 use crate::sealed::holds_sealed;
 use crate::stack::roomy;
 use crate::state::STATE;
@@ -202,6 +203,7 @@ pub unsafe fn name(args: [usize; 6], real: impl FnOnce() -> Result<usize>) -> Re
 /// Before something that must find all memory anonymous, now and later: a userfaultfd. `EPERM`, as where it isn't
 /// allowed, when sealed memory can't be made anonymous: faults on it would mean something else.
 pub fn before_userfaultfd() -> Result<()> {
+    WATCHED.stop();
     STATE.properties_change();
     for_good().map_err(|_| Errno::EPERM)
 }

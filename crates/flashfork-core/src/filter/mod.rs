@@ -43,7 +43,7 @@ fn is_filtered_now() -> Option<bool> {
 }
 
 /// The exit code of a child that isn't told its number. By that whoever takes the engine is known, so nobody could.
-const NAMELESS: i32 = 2;
+pub(crate) const NAMELESS: i32 = 2;
 
 /// What the child does: everything that the engine can. All of that begins with the question of this module, so it is
 /// known here by its address only.
@@ -82,8 +82,6 @@ pub(crate) fn allows() -> core::result::Result<(), Error> {
 /// Whether a child lives through a seal; none when it could not be tried to the end. [`Error::Busy`]: somebody killed
 /// it, who is no filter (those end a process by `SIGSYS`); the next seal tries again.
 fn survives() -> core::result::Result<Option<bool>, Error> {
-    const WCLONE: u32 = 0x8000_0000;
-    const SIGKILL: u32 = 9;
     let trial = TRIAL.load(SeqCst);
     if trial.is_null() {
         // Every way into the engine prepares it (`trial::prepare`), but for tests of single functions. One that forgot
@@ -91,11 +89,26 @@ fn survives() -> core::result::Result<Option<bool>, Error> {
         return Ok(if cfg!(test) { None } else { Some(false) });
     }
     // SAFETY: what `know_trial` has stored there.
-    let try_everything = unsafe { core::mem::transmute::<*mut (), fn() -> !>(trial) };
+    try_in_child(unsafe { core::mem::transmute::<*mut (), fn() -> !>(trial) })
+}
+
+/// Whether a filter that lets the engine work, if there is one, lets more be done: what `rehearse` does in a child. No
+/// where that can't be told.
+pub(crate) fn allows_also(rehearse: fn() -> !) -> bool {
+    roomy(|| match is_filtered_now() {
+        Some(true) => try_in_child(rehearse) == Ok(Some(true)),
+        unfiltered => unfiltered.is_some(),
+    })
+}
+
+/// Whether a child lives through it; see [`survives`].
+fn try_in_child(rehearse: fn() -> !) -> core::result::Result<Option<bool>, Error> {
+    const WCLONE: u32 = 0x8000_0000;
+    const SIGKILL: u32 = 9;
     // It tells nobody when it ends, and only who asks for such children waits for it.
     // SAFETY: the child makes system calls and ends.
     let child = match unsafe { sys::fork_in_silence() } {
-        Ok(0) => try_everything(),
+        Ok(0) => rehearse(),
         Ok(child) => child,
         Err(_) => return Ok(None),
     };

@@ -110,9 +110,9 @@ impl Window {
         // SAFETY: the window's addresses are ours.
         unsafe { self.show(fd, offset, len)? };
         let first = if try_one { HUGE } else { len };
-        let begin = sys::thread_ns();
+        let begin = sys::thread_cpu_ns();
         self.collapse(0, first)?;
-        let slow = sys::thread_ns() - begin > DEAR * (first / HUGE) as u64;
+        let slow = sys::thread_cpu_ns() - begin > DEAR * (first / HUGE) as u64;
         if !slow && first < len {
             self.collapse(first, len)?;
         }

@@ -19,7 +19,7 @@ use crate::seal::offset;
 use crate::seal::plan;
 use crate::seal::take_calls;
 use crate::seal::unseal;
-use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, RLIMIT_NOFILE, Result as SysResult};
+use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, Result as SysResult};
 use crate::threads::exclusive;
 use core::sync::atomic::Ordering::SeqCst;
 use linux_raw_sys::general as k;
@@ -71,7 +71,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     }
     let copies = copied?;
     table.view = map_copies(fd, copies).map_err(|e| Error::System(Step::Memfd, e))?;
-    table.fd = Some(move_out_of_the_way(fd));
+    table.fd = Some(sys::out_of_the_way(fd));
     table.process = sys::getpid();
     table.thread = sys::gettid();
     table.thread_pointer = sys::thread_pointer().map_err(look)?;
@@ -328,14 +328,6 @@ fn map_copies(fd: i32, len: usize) -> SysResult<Range> {
     // SAFETY: a fresh mapping.
     let at = unsafe { sys::mmap(0, len, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, COPIES)? };
     Ok(Range::new(at, at + len))
-}
-
-/// Gives the memfd a high number, so that the program finds the numbers free that it expects.
-fn move_out_of_the_way(fd: i32) -> i32 {
-    let most = sys::getrlimit(RLIMIT_NOFILE).map_or(1024, |[soft, _]| soft.min(1 << 20)) as i32;
-    // From near the end, where nothing is, on.
-    let moved = (1..=8).find_map(|eighths| sys::duplicate_above(fd, most - 1 - (eighths - 1) * most / 8).ok());
-    moved.inspect(|_| sys::close(fd)).unwrap_or(fd)
 }
 
 fn remember_descriptors(table: &mut Table, options: &Options) -> Result<(), Error> {

@@ -1,5 +1,6 @@
 //! Files and descriptors, memfds among them.
 
+use super::process::getrlimit;
 use super::raw::{Result, syscall1, syscall2, syscall3, syscall4, syscall5};
 use core::ffi::CStr;
 use linux_raw_sys::general as k;
@@ -244,6 +245,21 @@ pub fn close_range(first: i32, last: i32) -> Result<()> {
 pub fn duplicate_above(fd: i32, least: i32) -> Result<i32> {
     // SAFETY: no memory is passed.
     unsafe { syscall3(Sysno::fcntl, fd as usize, k::F_DUPFD_CLOEXEC as usize, least as usize) }.map(|fd| fd as i32)
+}
+
+/// Gives a descriptor a high number, so that the program finds the numbers free that it expects.
+pub fn out_of_the_way(fd: i32) -> i32 {
+    let most = getrlimit(k::RLIMIT_NOFILE).map_or(1024, |[soft, _]| soft.min(1 << 20)) as i32;
+    // From near the end, where nothing is, on.
+    let moved = (1..=8).find_map(|eighths| duplicate_above(fd, most - 1 - (eighths - 1) * most / 8).ok());
+    moved.inspect(|_| close(fd)).unwrap_or(fd)
+}
+
+/// `userfaultfd(2)`, without waiting.
+pub fn userfaultfd(flags: usize) -> Result<i32> {
+    let flags = flags | (k::O_CLOEXEC | k::O_NONBLOCK) as usize;
+    // SAFETY: no memory is passed.
+    unsafe { syscall1(Sysno::userfaultfd, flags) }.map(|fd| fd as i32)
 }
 
 /// Device and inode number of an open file (`fstat(2)`).

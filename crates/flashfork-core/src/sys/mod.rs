@@ -20,4 +20,4 @@ pub use raw::{Result, call, instruction};
 pub use signals::*;
 pub use syscalls::Errno;
 pub use threads::*;
-pub use time::{give_way, now_ns, pause_briefly, sleep_ns, thread_ns};
+pub use time::{give_way, now_ns, pause_briefly, sleep_ns, thread_cpu_ns};

@@ -10,7 +10,7 @@ pub fn now_ns() -> u64 {
 }
 
 /// The processor time of the calling thread, in nanoseconds.
-pub fn thread_ns() -> u64 {
+pub fn thread_cpu_ns() -> u64 {
     read_ns(k::CLOCK_THREAD_CPUTIME_ID)
 }
 

@@ -10,6 +10,7 @@ use crate::arena::Arena;
 use crate::kernel_writers;
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Purpose, Step};
+use crate::region::watch::WATCHED;
 use crate::state::STATE;
 use crate::sys::{self, Errno};
 
@@ -20,6 +21,7 @@ pub fn run<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
 where
     F: FnOnce(&mut Arena, Option<Pauses>) -> Result<Outcome, Error>,
 {
+    WATCHED.end_all();
     let purpose = arena.purpose();
     if arena.stopped.is_some() {
         return beside_stopped(arena, f);
@@ -113,6 +115,7 @@ fn look(e: Errno) -> Error {
 
 /// The first reason not to touch the calling process's memory, other threads among them. `buf` is scratch.
 pub fn refusal(buf: &mut [u8]) -> sys::Result<Option<Reason>> {
+    WATCHED.end_all();
     let caller = sys::gettid();
     // Without a thread that looks, what is known by then has to do.
     let _ = errand::run(Who::Thread, || {

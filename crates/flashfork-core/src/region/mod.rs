@@ -2,11 +2,22 @@
 //!
 //! Its pages are born in a memfd, on 2 MB pages where the kernel gives them, mapped shared. Sealing it is then one
 //! `mmap`: the same memfd privately over the same addresses. From there on a written page is a copy, and dropping the
-//! copies (`MADV_DONTNEED`) is the rollback. Dropping the whole range beats looking for the written pages first: the
-//! page tables are walked in either case, and a run dropped by a call of its own costs a flush of its own.
+//! copies (`MADV_DONTNEED`) is a rollback, always. Dropping the whole range beats looking for the written pages first:
+//! the page tables are walked in either case, and a run dropped by a call of its own costs a flush of its own.
+//!
+//! The other way keeps the copies, finds those that were written since, and copies the memfd's bytes into them
+//! ([`written`]): who writes the same pages again and again has no fault any more. [`choice`] takes the one or the
+//! other by what they cost, and [`allowed`] says whether the kernel may be asked.
 //!
 //! The memfd's name is not [`MEMFD_PREFIX`](crate::MEMFD_PREFIX): to a seal of the process a region is a file, which it
 //! leaves alone, and forks skip its page tables as those of sealed memory.
+
+mod allowed;
+mod choice;
+pub(crate) mod watch;
+mod written;
+
+pub use choice::Way;
 
 use crate::outcome::Pages;
 use crate::proc::headroom::Limits;
@@ -15,9 +26,13 @@ use crate::seal::copy::{CHUNK, Window};
 use crate::seal::limits::SLACK;
 use crate::seal::limits::ThpAllowed;
 use crate::seal::remap::ATTEMPTS;
-use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, RLIMIT_FSIZE};
-use crate::sys::{PROT_NONE, PROT_READ, PROT_WRITE, Result};
+use crate::state::STATE;
+use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PAGE};
+use crate::sys::{PROT_NONE, PROT_READ, PROT_WRITE, RLIMIT_FSIZE, Result};
+use choice::Choice;
 use linux_raw_sys::general as k;
+use watch::WATCHED;
+use written::Written;
 
 /// The step of a region's life at which a system call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +58,8 @@ pub enum Error {
     Sealed,
     /// The region isn't sealed: there is nothing to go back to.
     NotSealed,
+    /// A part to take back that is not whole pages inside the region.
+    Range,
     /// A system call failed.
     System(Step, Errno),
 }
@@ -55,6 +72,17 @@ pub struct Region {
     /// The memfd; closed by the seal.
     fd: Option<i32>,
     huge: usize,
+    /// Where the memfd is mapped for reading, and which file it is; none where pages can't be copied back.
+    source: Option<(Range, sys::Status)>,
+    /// What was written since the last rollback is known; not while everything is dropped.
+    written: Option<Written>,
+    choice: Choice,
+    /// The one way to be taken, whatever it costs.
+    only: Option<Way>,
+    /// When the last rollback was over, as far as that matters.
+    over: Option<u64>,
+    /// Forks of this process by then.
+    forks: u32,
 }
 
 impl Region {
@@ -65,20 +93,29 @@ impl Region {
     pub fn map(len: usize, pages: Pages) -> core::result::Result<Region, Error> {
         let at = |step| move |e| Error::System(step, e);
         let len = len.checked_next_multiple_of(HUGE).filter(|len| *len > 0).ok_or(Error::Length)?;
-        let whole = len.checked_add(HUGE).ok_or(Error::Length)?;
+        let least = len.checked_add(HUGE).ok_or(Error::Length)?;
         // A file longer than the limit would come with a signal (SIGXFSZ).
         if sys::getrlimit(RLIMIT_FSIZE).map_err(at(Step::CreateMemfd))?[0] < len as u64 {
             return Err(Error::System(Step::CreateMemfd, Errno::EFBIG));
         }
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         // SAFETY: a fresh mapping that nothing may access.
-        let start = unsafe { sys::mmap(0, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) };
-        let start = start.map_err(at(Step::Reserve))?;
+        let reserve = |len| unsafe { sys::mmap(0, len, PROT_NONE, flags, -1, 0) }.map(|start| (start, len));
+        // With room for the memfd once more behind it, where there is any.
+        let twice = least.checked_mul(2).ok_or(Errno::ENOMEM).and_then(reserve);
+        let (start, whole) = twice.or_else(|_| reserve(least)).map_err(at(Step::Reserve))?;
         let aligned = start.next_multiple_of(HUGE);
         let mut region = Region {
             reserved: Range::new(start, start + whole),
             range: Range::new(aligned, aligned + len),
             fd: None,
             huge: 0,
+            source: None,
+            written: None,
+            choice: Choice::new(),
+            only: None,
+            over: None,
+            forks: 0,
         };
         let fd = sys::memfd_create(c"flashfork-region").map_err(at(Step::CreateMemfd))?;
         region.fd = Some(fd);
@@ -106,7 +143,17 @@ impl Region {
     }
 
     /// Makes what the region holds now the state that [`Region::rollback`] goes back to. Nothing is copied.
+    ///
+    /// Where pages may be copied back later, the program's calls are followed from now on, as from a first seal on.
     pub fn seal(&mut self) -> core::result::Result<(), Error> {
+        self.seal_memory()?;
+        if self.source.is_some() && !(cfg!(test) || allowed::may_ask()) {
+            self.source = None;
+        }
+        Ok(())
+    }
+
+    fn seal_memory(&mut self) -> core::result::Result<(), Error> {
         let fd = self.fd.ok_or(Error::Sealed)?;
         let flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
         let Range { start, .. } = self.range;
@@ -127,9 +174,24 @@ impl Region {
             }
             sys::die(sys::getpid());
         }
+        self.source = self.map_source(fd);
         self.fd = None;
         sys::close(fd);
         Ok(())
+    }
+
+    /// Maps the memfd for reading in the room behind the region, if there is any.
+    fn map_source(&self, fd: i32) -> Option<(Range, sys::Status)> {
+        // A gap between them: who reads over the region's end finds nothing.
+        let start = self.range.end + PAGE;
+        let source = Range::new(start, start + self.range.len());
+        if source.end > self.reserved.end {
+            return None;
+        }
+        // SAFETY: the addresses are the region's own, and nothing is there.
+        let mapped =
+            unsafe { sys::mmap(start, source.len(), PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0) };
+        mapped.and_then(|_| sys::fstatus(fd)).ok().map(|file| (source, file))
     }
 
     /// Undoes every write to the region since its seal, in this process.
@@ -139,10 +201,104 @@ impl Region {
         if self.fd.is_some() {
             return Err(Error::NotSealed);
         }
-        let Range { start, .. } = self.range;
+        if self.source.is_none() || STATE.is_sandboxed() {
+            return self.drop_part(self.range);
+        }
+        if !allowed::is_alone() {
+            return self.drop_all();
+        }
+        if self.forks != WATCHED.forks() {
+            // The next one may come soon, and would have page tables to copy.
+            self.forks = WATCHED.forks();
+            self.choice.drop_for_now();
+        }
+        let done = match self.only.unwrap_or(self.choice.way()) {
+            Way::Copy => self.copy_or_begin(),
+            Way::Drop => self.drop_all(),
+        };
+        self.note_cycle();
+        done
+    }
+
+    /// Copies back what was written, or drops it and has what is written from now on noted.
+    fn copy_or_begin(&mut self) -> core::result::Result<(), Error> {
+        let mut begins = true;
+        if self.written.is_some() {
+            match self.copy_back(self.range) {
+                Ok(()) => return Ok(()),
+                // So many copies are not worth their memory.
+                Err(Errno::ENOMEM) => {}
+                Err(_) => begins = false,
+            }
+        }
+        self.drop_all()?;
+        if begins && let Some((source, file)) = self.source {
+            self.written = Written::begin(self.range, source, file).ok();
+        }
+        if self.written.is_none() {
+            self.choice.drop_for_now();
+        }
+        Ok(())
+    }
+
+    /// Undoes every write to a part of the region, which begins at byte `offset`. Both must be multiples of a page.
+    pub fn rollback_range(&mut self, offset: usize, len: usize) -> core::result::Result<(), Error> {
+        if self.fd.is_some() {
+            return Err(Error::NotSealed);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= self.range.len()).ok_or(Error::Range)?;
+        if !offset.is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) {
+            return Err(Error::Range);
+        }
+        let part = Range::new(self.range.start + offset, self.range.start + end);
+        if self.written.is_some() && !STATE.is_sandboxed() && allowed::is_alone() && self.copy_back(part).is_ok() {
+            return Ok(());
+        }
+        self.drop_part(part)
+    }
+
+    /// Has it go back in one way, whatever that costs; by default it takes the cheaper one. Where pages can't be copied
+    /// back they are dropped all the same.
+    pub fn go_back_by(&mut self, way: Option<Way>) {
+        self.only = way;
+    }
+
+    /// How it will go back the next time, as far as that is known.
+    pub fn next_way(&self) -> Way {
+        if self.written.is_some() { Way::Copy } else { Way::Drop }
+    }
+
+    fn drop_all(&mut self) -> core::result::Result<(), Error> {
+        self.written = None;
+        self.drop_part(self.range)
+    }
+
+    fn drop_part(&self, part: Range) -> core::result::Result<(), Error> {
         // SAFETY: the region is the caller's, who asks for just that.
-        unsafe { sys::madvise(start, self.range.len(), k::MADV_DONTNEED_LOCKED) }
+        unsafe { sys::madvise(part.start, part.len(), k::MADV_DONTNEED_LOCKED) }
             .map_err(|e| Error::System(Step::Drop, e))
+    }
+
+    /// On an error some of it may have gone back, and what was written is not known any more.
+    fn copy_back(&mut self, part: Range) -> Result<()> {
+        let done = self.written.as_mut().map_or(Err(Errno::ESTALE), |written| written.take_back(part));
+        if done.is_err() {
+            self.written = None;
+        }
+        done
+    }
+
+    fn note_cycle(&mut self) {
+        if self.only.is_some() {
+            return;
+        }
+        let begun = self.over.take();
+        if !self.choice.times() {
+            return self.choice.cycle(None);
+        }
+        let now = sys::thread_cpu_ns();
+        self.choice.cycle(begun.map(|begun| now.saturating_sub(begun)));
+        self.over = Some(now);
     }
 
     /// Maps the memfd shared. A clone made now would write into its parent's memory, so clones don't get it.
@@ -158,6 +314,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        self.written = None;
         // SAFETY: the mapping is the region's own and nobody may use it any more. A failure would leak it, no more.
         let _ = unsafe { sys::munmap(self.reserved.start, self.reserved.len()) };
         if let Some(fd) = self.fd {
@@ -189,84 +346,4 @@ fn make_huge(fd: i32, len: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sys::PAGE;
-
-    fn bytes(region: &mut Region) -> &mut [u8] {
-        let Range { start, .. } = region.range();
-        // SAFETY: the region is mapped and ours.
-        unsafe { core::slice::from_raw_parts_mut(start as *mut u8, region.range().len()) }
-    }
-
-    fn filled(pages: Pages) -> Region {
-        let mut region = Region::map(3 * HUGE - 5, pages).unwrap();
-        assert_eq!(region.range().len(), 3 * HUGE);
-        assert!(region.range().start.is_multiple_of(HUGE));
-        assert!(bytes(&mut region).iter().all(|b| *b == 0));
-        for (i, page) in bytes(&mut region).chunks_exact_mut(PAGE).enumerate() {
-            page.fill(i as u8);
-        }
-        region
-    }
-
-    fn intact(region: &mut Region) -> bool {
-        bytes(region).chunks_exact(PAGE).enumerate().all(|(i, page)| page.iter().all(|b| *b == i as u8))
-    }
-
-    #[test]
-    fn goes_back_to_what_it_was_as_often_as_wanted() {
-        for pages in [Pages::Auto, Pages::Small] {
-            let mut region = filled(pages);
-            assert!(pages == Pages::Auto || region.huge() == 0);
-            region.seal().unwrap();
-            assert!(region.is_sealed() && intact(&mut region));
-            for turn in 1..50 {
-                for page in bytes(&mut region).chunks_exact_mut(PAGE).step_by(turn) {
-                    page.fill(0xee);
-                }
-                assert!(!intact(&mut region));
-                region.rollback().unwrap();
-                assert!(intact(&mut region), "turn {turn}");
-            }
-        }
-    }
-
-    #[test]
-    fn misuse_is_told() {
-        assert_eq!(Region::map(0, Pages::Auto).unwrap_err(), Error::Length);
-        assert_eq!(Region::map(usize::MAX - 5, Pages::Auto).unwrap_err(), Error::Length);
-        assert_eq!(Region::map(1 << 60, Pages::Small).unwrap_err(), Error::System(Step::Reserve, Errno::ENOMEM));
-        let mut region = filled(Pages::Small);
-        assert_eq!(region.rollback(), Err(Error::NotSealed));
-        region.seal().unwrap();
-        assert_eq!(region.seal(), Err(Error::Sealed));
-    }
-
-    #[test]
-    fn a_region_that_something_else_maps_to_write_stays_unsealed() {
-        let mut region = filled(Pages::Small);
-        let fd = region.fd.unwrap();
-        // SAFETY: a second mapping of the same memfd.
-        let other = unsafe { sys::mmap(0, HUGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0).unwrap() };
-        assert_eq!(region.seal(), Err(Error::System(Step::AddSeals, Errno::EBUSY)));
-        assert!(!region.is_sealed() && intact(&mut region));
-        // SAFETY: the mapping just made.
-        unsafe { sys::munmap(other, HUGE).unwrap() };
-        region.seal().unwrap();
-        assert!(intact(&mut region));
-    }
-
-    #[test]
-    fn locked_memory_rolls_back_and_a_hole_is_an_error() {
-        let mut region = filled(Pages::Small);
-        region.seal().unwrap();
-        sys::mlock(region.range().start, 4 * PAGE, false).unwrap();
-        bytes(&mut region)[0] = 77;
-        region.rollback().unwrap();
-        assert!(intact(&mut region));
-        // SAFETY: nobody uses the page any more.
-        unsafe { sys::munmap(region.range().start + HUGE, PAGE).unwrap() };
-        assert_eq!(region.rollback(), Err(Error::System(Step::Drop, Errno::ENOMEM)));
-    }
-}
+mod tests;

@@ -1,0 +1,169 @@
+//! The userfaultfds by which the kernel notes which pages of a region are written.
+//!
+//! Registered so (`UFFD_FEATURE_WP_ASYNC`, Linux 6.7), a protected page that is written loses its protection, and that
+//! is all: nobody waits and nobody is told. Whether pages are protected is in the page tables, for `PAGEMAP_SCAN` to
+//! find. The descriptor is only kept open, one for each region, with a high number. A clone has neither the
+//! registration nor the protection (there is no `UFFD_FEATURE_EVENT_FORK`), only the descriptor: a scan that asks for
+//! registered memory (`PM_SCAN_CHECK_WPASYNC`) fails there, as it does when the program has closed the descriptor.
+//!
+//! The list of them lies apart: a restore of the process leaves it, as it leaves descriptors open.
+
+use crate::apart::Apart;
+use crate::range::Range;
+use crate::sys::{self, Errno, Result};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use linux_raw_sys::general as k;
+
+/// Most regions that are watched at a time.
+const MOST: usize = 16;
+
+const UFFDIO_API: usize = 0xc018_aa3f; // _IOWR(0xAA, 0x3F, struct uffdio_api)
+const UFFDIO_REGISTER: usize = 0xc020_aa00; // _IOWR(0xAA, 0x00, struct uffdio_register)
+const UFFDIO_UNREGISTER: usize = 0x8010_aa01; // _IOR(0xAA, 0x01, struct uffdio_range)
+const UFFD_API: u64 = 0xaa;
+/// Faults of the program's own only. The kernel's own writes come through, because nobody waits for anything.
+const UFFD_USER_MODE_ONLY: usize = 1;
+const REGISTER_MODE_WP: u64 = 1 << 1;
+/// Of memory that a file backs, pages that are not there can be protected too.
+const WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+const WP_ASYNC: u64 = 1 << 15;
+
+struct Entry {
+    /// Where the region begins; 0: nothing is here.
+    region: AtomicUsize,
+    len: AtomicUsize,
+    fd: AtomicI32,
+    /// Which file it is: whatever else gets the number is none of ours.
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+/// See the module.
+pub(crate) struct Watched {
+    entries: [Entry; MOST],
+    stopped: AtomicBool,
+    forks: AtomicU32,
+}
+
+pub(crate) static WATCHED: Apart<Watched> = Apart::new(Watched {
+    entries: [const {
+        Entry {
+            region: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            fd: AtomicI32::new(-1),
+            device: AtomicU64::new(0),
+            inode: AtomicU64::new(0),
+        }
+    }; MOST],
+    stopped: AtomicBool::new(false),
+    forks: AtomicU32::new(0),
+});
+
+impl Entry {
+    fn is_open(&self) -> bool {
+        let identity = (self.device.load(SeqCst), self.inode.load(SeqCst));
+        sys::identity(self.fd.load(SeqCst)) == Ok(identity)
+    }
+
+    /// Ends the watch. In a clone that doesn't know that it is one it is the parent's that ends: the next scan there
+    /// fails, and it begins anew.
+    fn end(&self) {
+        if self.is_open() {
+            let range = [self.region.load(SeqCst) as u64, self.len.load(SeqCst) as u64];
+            // Not only by the last close: a clone may have the descriptor too.
+            // SAFETY: a struct uffdio_range; what was protected is writable again.
+            let _ = unsafe { sys::ioctl(self.fd.load(SeqCst), UFFDIO_UNREGISTER, range.as_ptr() as usize) };
+        }
+        self.leave();
+    }
+
+    fn leave(&self) {
+        if self.is_open() {
+            sys::close(self.fd.load(SeqCst));
+        }
+        self.region.store(0, SeqCst);
+    }
+}
+
+impl Watched {
+    fn of(&self, region: Range) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.region.load(SeqCst) == region.start)
+    }
+
+    /// Begins to watch a region, of which nothing is protected at first.
+    pub fn begin(&self, region: Range) -> Result<()> {
+        self.end(region);
+        if self.stopped.load(SeqCst) {
+            return Err(Errno::EBUSY);
+        }
+        let entry = self.entries.iter().find(|entry| entry.region.load(SeqCst) == 0).ok_or(Errno::ENOSPC)?;
+        let fd = sys::out_of_the_way(sys::userfaultfd(UFFD_USER_MODE_ONLY)?);
+        let known = register(fd, region).and_then(|()| sys::identity(fd)).inspect_err(|_| sys::close(fd))?;
+        entry.fd.store(fd, SeqCst);
+        entry.device.store(known.0, SeqCst);
+        entry.inode.store(known.1, SeqCst);
+        entry.len.store(region.len(), SeqCst);
+        entry.region.store(region.start, SeqCst);
+        Ok(())
+    }
+
+    /// Whether the descriptor is still there that [`Watched::begin`] has opened.
+    pub fn watches(&self, region: Range) -> bool {
+        self.of(region).is_some_and(Entry::is_open)
+    }
+
+    #[cfg(test)]
+    pub fn descriptor(&self, region: Range) -> Option<i32> {
+        self.of(region).map(|entry| entry.fd.load(SeqCst))
+    }
+
+    /// Ends a region's watch, if there is one.
+    pub fn end(&self, region: Range) {
+        self.of(region).inspect(|entry| entry.end());
+    }
+
+    /// In a clone: the descriptor is its parent's watch.
+    pub fn leave(&self, region: Range) {
+        self.of(region).inspect(|entry| entry.leave());
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.region.load(SeqCst) != 0)
+    }
+
+    /// The same for all.
+    pub fn leave_all(&self) {
+        self.all().for_each(Entry::leave);
+    }
+
+    /// Ends all: before a seal or a snapshot, which look at descriptors and at what the page tables say.
+    pub fn end_all(&self) {
+        self.all().for_each(Entry::end);
+    }
+
+    /// For good: the program has userfaultfds of its own, which must find nothing registered.
+    pub fn stop(&self) {
+        self.stopped.store(true, SeqCst);
+        self.end_all();
+    }
+
+    /// This process has forked.
+    pub fn note_fork(&self) {
+        self.forks.fetch_add(1, SeqCst);
+    }
+
+    /// How often it has.
+    pub fn forks(&self) -> u32 {
+        self.forks.load(SeqCst)
+    }
+}
+
+fn register(fd: i32, region: Range) -> Result<()> {
+    let mut api = k::uffdio_api { api: UFFD_API, features: WP_ASYNC | WP_HUGETLBFS_SHMEM, ioctls: 0 };
+    // SAFETY: the kernel's struct.
+    unsafe { sys::ioctl(fd, UFFDIO_API, &raw mut api as usize) }?;
+    let range = k::uffdio_range { start: region.start as u64, len: region.len() as u64 };
+    let mut ask = k::uffdio_register { range, mode: REGISTER_MODE_WP, ioctls: 0 };
+    // SAFETY: the kernel's struct. What the region holds doesn't change, nor who may write to it.
+    unsafe { sys::ioctl(fd, UFFDIO_REGISTER, &raw mut ask as usize) }.map(drop)
+}
