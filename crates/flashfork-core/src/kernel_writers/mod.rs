@@ -13,6 +13,7 @@ use crate::outcome::Purpose;
 use crate::proc::directory::for_each_entry;
 use crate::proc::text::{ProcPath, decimal, field, read_file};
 use crate::proc::vma::{Kind, Vma};
+use crate::region::watch;
 use crate::state::STATE;
 use crate::sys::{self, Errno, Result};
 use known::{HARMLESS_MAPPINGS, of_device, of_family, of_target};
@@ -166,6 +167,12 @@ fn descriptor(process: &Process, purpose: Purpose, name: &[u8]) -> Option<Reason
         return None;
     }
     let reason = of_target(target);
+    if reason == Some(Reason::Userfaultfd) {
+        let mut info = [0; 512];
+        let path = process.place().push(b"/fdinfo/").push(name);
+        let is_own = read_file(path.as_c(), &mut info).is_ok_and(watch::is_watch);
+        return if is_own { None } else { reason };
+    }
     if reason.is_some() || !target.starts_with(b"/") {
         return named(reason, target);
     }

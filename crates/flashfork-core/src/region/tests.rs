@@ -1,4 +1,7 @@
 use super::*;
+use crate::kernel_writers;
+use crate::never_seal::Reason;
+use crate::outcome::Purpose;
 use std::os::unix::fs::FileExt;
 
 /// The ways there are here: before Linux 6.7, and where userfaultfd is forbidden, pages are only dropped.
@@ -268,6 +271,18 @@ fn what_the_program_does_to_parts_of_it_is_as_by_dropping() {
             .unwrap();
         assert_eq!(region.rollback(), Err(Error::System(Step::Drop, Errno::ENOMEM)));
         assert_eq!(bytes(&mut region)[600 * PAGE], 700_usize as u8);
+    }
+}
+
+#[test]
+fn its_userfaultfd_is_not_taken_for_the_program_s() {
+    if ways().contains(&Way::Copy) {
+        let region = turned(Way::Copy);
+        let fd = WATCHED.descriptor(region.range()).unwrap();
+        let info = std::fs::read(format!("/proc/self/fdinfo/{fd}")).unwrap();
+        assert!(watch::is_watch(&info), "{}", String::from_utf8_lossy(&info));
+        let found = kernel_writers::descriptors(Purpose::Seal, &mut [0; 4096]).unwrap();
+        assert_ne!(found, Some(Reason::Userfaultfd));
     }
 }
 

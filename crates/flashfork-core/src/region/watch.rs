@@ -27,6 +27,13 @@ const REGISTER_MODE_WP: u64 = 1 << 1;
 /// Of memory that a file backs, pages that are not there can be protected too.
 const WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
 const WP_ASYNC: u64 = 1 << 15;
+/// Two more, about messages that never come (`THREAD_ID`, `EXACT_ADDRESS`): nobody else asks for just these, so a watch
+/// is known by them from outside.
+const MARK: u64 = 1 << 8 | 1 << 11;
+/// All that is asked for.
+const FEATURES: u64 = WP_ASYNC | WP_HUGETLBFS_SHMEM | MARK;
+/// What the kernel adds by itself (`UFFD_FEATURE_WP_UNPOPULATED`, and a bit of its own).
+const ADDED: u64 = 1 << 13 | 1 << 31;
 
 struct Entry {
     /// Where the region begins; 0: nothing is here.
@@ -158,12 +165,33 @@ impl Watched {
     }
 }
 
+/// Whether a userfaultfd is a region's watch, by what `/proc/PID/fdinfo` says of it.
+pub(crate) fn is_watch(info: &[u8]) -> bool {
+    let line = info.split(|b| *b == b'\n').find_map(|line| line.strip_prefix(b"API:\taa:"));
+    let features = line.and_then(|line| line.split(|b| *b == b':').next());
+    let number = features.and_then(|digits| u64::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok());
+    number.is_some_and(|number| number & !ADDED == FEATURES)
+}
+
 fn register(fd: i32, region: Range) -> Result<()> {
-    let mut api = k::uffdio_api { api: UFFD_API, features: WP_ASYNC | WP_HUGETLBFS_SHMEM, ioctls: 0 };
+    let mut api = k::uffdio_api { api: UFFD_API, features: FEATURES, ioctls: 0 };
     // SAFETY: the kernel's struct.
     unsafe { sys::ioctl(fd, UFFDIO_API, &raw mut api as usize) }?;
     let range = k::uffdio_range { start: region.start as u64, len: region.len() as u64 };
     let mut ask = k::uffdio_register { range, mode: REGISTER_MODE_WP, ioctls: 0 };
     // SAFETY: the kernel's struct. What the region holds doesn't change, nor who may write to it.
     unsafe { sys::ioctl(fd, UFFDIO_REGISTER, &raw mut ask as usize) }.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_is_told_from_other_userfaultfds() {
+        assert!(is_watch(b"pos:\t0\nflags:\t02004002\npending:\t0\ntotal:\t0\nAPI:\taa:8000b900:1ffff\n"));
+        for other in ["API:\taa:8000b000:1ffff\n", "API:\taa:8000b901:1ffff\n", "API:\taa:", "pending:\t0\n", ""] {
+            assert!(!is_watch(other.as_bytes()), "{other}");
+        }
+    }
 }
