@@ -1,27 +1,35 @@
 //! `bench rollback`: what it costs to go back, by how many pages were written.
 //!
-//! A region of the size asked for, once on 2 MB pages and once on 4 KB pages, is filled, sealed and rolled back again
-//! and again after so many random pages were written. The writes are timed too: the first to a page after a rollback is
-//! a fault that copies it. Every page written is looked at after the rollback. Beside that a process with memory of
-//! that size goes back as a whole ([`flashfork::restore`]).
+//! A region of the size asked for, once on 2 MB pages and once on 4 KB pages, is filled, sealed and rolled back, by
+//! dropping, again and again after so many random pages were written. The writes are timed too: the first to a page
+//! after a rollback is a fault that copies it. Every page written is looked at after the rollback. Beside that a
+//! process with memory of that size goes back as a whole ([`flashfork::restore`]).
+//!
+//! What a harness pays is a whole cycle, from one input's accesses to the next one's. So cycles of 25 reads and 25
+//! writes are timed by themselves ([`cycle`]): with a region that drops, one that copies, one that chooses, and with a
+//! clone for each input.
 
+mod cycle;
 mod subject;
 
+pub(crate) use cycle::CycleSubject;
 pub(crate) use subject::RollbackSubject;
 
 use std::time::Instant;
 
-use flashfork::{Pages, Region};
+use flashfork_core::Pages;
+use flashfork_core::region::{self, Region, Way};
 use serde_json::json;
 
 use crate::subjects::Method;
 use crate::subjects::memory;
 use crate::subjects::parent::{RESERVE, Spec};
+use cycle::{Accesses, CycleSpec, Kept};
 use flashfork_measure::experiment::{Experiment, Places, Results, page};
-use flashfork_measure::record::Document;
+use flashfork_measure::record::{Document, Record};
 use flashfork_measure::sampling::{Effort, Visit, sample};
 use flashfork_measure::stats::Summary;
-use flashfork_measure::worker::Registered;
+use flashfork_measure::worker::{Registered, Worker};
 use flashfork_measure::{BenchError, Progress, pin};
 use flashfork_terminal::size::{Size, show};
 use flashfork_terminal::table::{render, time, time_range};
@@ -42,6 +50,14 @@ const TARGETS: [(usize, f64); 2] = [(1, 5.0), (100, 100.0)];
 /// Turns a visit.
 const TURNS: usize = 20;
 const PAGE: usize = 4096;
+/// What pages are filled with.
+const FILL: u8 = 0xa5;
+/// Sizes of regions whose cycles are timed, beside the size asked for.
+const SIZES: [u64; 2] = [16 << 20, 128 << 20];
+/// What SPECIFICATION.md promises of cycles with hot pages: size, how often as fast as a clone.
+const TIMES_FASTER: [(u64, f64); 3] = [(16 << 20, 6.0), (128 << 20, 5.0), (1 << 30, 2.5)];
+/// How much more than the better way a region that chooses may cost.
+const AT_MOST: f64 = 1.2;
 
 /// Options of `bench rollback`.
 #[derive(Debug, Clone, clap::Args)]
@@ -64,6 +80,8 @@ pub(crate) enum Measure {
     Rollback,
     /// Writing the pages before that.
     Write,
+    /// An input's accesses, and all that keeps the next input from seeing them.
+    Cycle,
 }
 
 impl Measure {
@@ -71,14 +89,15 @@ impl Measure {
         match self {
             Self::Rollback => "rollback",
             Self::Write => "write",
+            Self::Cycle => "cycle",
         }
     }
 }
 
 impl Experiment for RollbackOptions {
     const NAME: &'static str = EXPERIMENT;
-    const ABOUT: &'static str = "Going back to a state: a region's rollback, by pages written since";
-    const WORKERS: &'static [Registered] = &[Registered::of::<RollbackSubject>()];
+    const ABOUT: &'static str = "Going back to a state: a region's rollback, by pages written since, and whole cycles";
+    const WORKERS: &'static [Registered] = &[Registered::of::<RollbackSubject>(), Registered::of::<CycleSubject>()];
 
     fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         measure(self, results, progress)
@@ -98,7 +117,7 @@ fn measure(options: &RollbackOptions, results: &mut Results, progress: &mut dyn 
     for (name, pages) in WAYS {
         let region = prepare(size, pages)?;
         progress.step();
-        if pages == Pages::Auto && region.huge_bytes() < region.len() {
+        if pages == Pages::Auto && region.huge() < region.range().len() {
             results.leave_out(name, "the kernel gave no 2 MB pages for all of it", progress);
         } else {
             regions.push((name, region));
@@ -128,7 +147,63 @@ fn measure(options: &RollbackOptions, results: &mut Results, progress: &mut dyn 
     if progress.interrupted() {
         return Ok(());
     }
-    measure_process(options, results, progress)
+    measure_process(options, results, progress)?;
+    if progress.interrupted() {
+        return Ok(());
+    }
+    measure_cycles(options, results, progress)
+}
+
+/// Whole cycles, each kind in a worker of its own: what a region has found out by timing stays there.
+fn measure_cycles(
+    options: &RollbackOptions,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let most = options.size.0;
+    let hot = SIZES.into_iter().filter(|size| *size < most).chain([most]).map(|size| (size, Accesses::Hot));
+    for (size, accesses) in hot.chain([(most, Accesses::Scattered)]) {
+        let cell = format!("cycles of {} {}", show(size), accesses.name());
+        let needed = Kept::ALL.len() as u64 * size + RESERVE;
+        if let Err(e) = memory::require(&memory::headroom()?, format!("{} regions", Kept::ALL.len()), needed) {
+            results.leave_out(cell, e.to_string(), progress);
+            continue;
+        }
+        progress.begin(&format!("preparing {cell}"), Kept::ALL.len() as u64);
+        let mut workers = Vec::new();
+        for kept in Kept::ALL {
+            let spec = CycleSpec { size, accesses, kept, cpu: pin::chosen_cpu()? };
+            let worker = Worker::<CycleSubject>::start(format!("{cell} {}", kept.name()), &spec)?;
+            progress.step();
+            if *worker.ready() {
+                workers.push((kept, worker));
+            } else {
+                results.leave_out(format!("{cell} {}", kept.name()), "nothing can be copied back here", progress);
+            }
+        }
+        let effort = match options.quick {
+            true => Effort { warm_up: 1, least: 2, most: 10, precision: 0.05, cap: Duration::from_secs(5) },
+            false => Effort { warm_up: 2, least: 20, most: 100, precision: 0.02, cap: Duration::from_secs(30) },
+        };
+        let effort = effort.until(progress.deadline());
+        progress.begin(&cell, effort.steps());
+        let (sampled, done) = sample(workers.len(), &effort, size, progress, |cell, _| workers[cell].1.ask(&()));
+        for ((kept, _), series) in workers.iter().zip(&sampled.cells) {
+            for series in series {
+                let chosen = [
+                    ("measure", json!(series.measure.name())),
+                    ("size", json!(size)),
+                    ("accesses", json!(accesses.name())),
+                ];
+                results.keep(kept.name(), chosen, [], "us", series, sampled.ended)?;
+            }
+        }
+        done?;
+        if progress.interrupted() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// A whole process, in a worker: this one has threads.
@@ -165,23 +240,33 @@ fn measure_process(
 
 /// A sealed region; each page begins with its number.
 fn prepare(size: u64, pages: Pages) -> Result<Region, BenchError> {
-    let unable = |e: flashfork::RegionError| BenchError::Unable(e.to_string());
     let size = usize::try_from(size).map_err(|_| BenchError::Unable(format!("{size} bytes can't be addressed")))?;
-    let mut region = Region::new(size, pages).map_err(unable)?;
-    for (number, page) in region.bytes().chunks_exact_mut(PAGE).enumerate() {
-        page.fill(0xa5);
+    let mut region = Region::map(size, pages).map_err(unable)?;
+    region.go_back_by(Some(Way::Drop));
+    for (number, page) in bytes(&mut region).chunks_exact_mut(PAGE).enumerate() {
+        page.fill(FILL);
         page[..8].copy_from_slice(&number.to_ne_bytes());
     }
     region.seal().map_err(unable)?;
     Ok(region)
 }
 
+fn unable(error: region::Error) -> BenchError {
+    BenchError::Unable(flashfork::RegionError::from(error).to_string())
+}
+
+fn bytes(region: &mut Region) -> &mut [u8] {
+    let range = region.range();
+    // SAFETY: mapped as long as the region is borrowed.
+    unsafe { std::slice::from_raw_parts_mut(range.start as *mut u8, range.len()) }
+}
+
 fn visit(region: &mut Region, written: usize, random: &mut fastrand::Rng) -> Result<Visit<Measure>, BenchError> {
     let (mut back, mut write) = (Vec::new(), Vec::new());
     // The first turn finds caches full of the other cells' data: it is made and checked, but not counted.
     for turn in 0..=TURNS {
-        let pages: Vec<usize> = (0..written).map(|_| random.usize(..region.len() / PAGE)).collect();
-        let bytes = region.bytes();
+        let pages: Vec<usize> = (0..written).map(|_| random.usize(..region.range().len() / PAGE)).collect();
+        let bytes = bytes(region);
         let begin = Instant::now();
         for page in &pages {
             bytes[page * PAGE] ^= 0xff;
@@ -190,8 +275,8 @@ fn visit(region: &mut Region, written: usize, random: &mut fastrand::Rng) -> Res
         let begin = Instant::now();
         let result = region.rollback();
         let took = begin.elapsed();
-        result.map_err(|e| BenchError::Unable(e.to_string()))?;
-        let bytes = region.bytes();
+        result.map_err(unable)?;
+        let bytes = self::bytes(region);
         if let Some(page) = pages.iter().find(|page| bytes[**page * PAGE..][..8] != page.to_ne_bytes()) {
             return Err(BenchError::Void(format!("page {page} was not rolled back")));
         }
@@ -200,7 +285,7 @@ fn visit(region: &mut Region, written: usize, random: &mut fastrand::Rng) -> Res
             write.push(wrote.as_nanos() as f64 / 1e3);
         }
         // What the check has read would be dropped by the next rollback: it is dropped now.
-        region.rollback().map_err(|e| BenchError::Unable(e.to_string()))?;
+        region.rollback().map_err(unable)?;
     }
     Ok(vec![(Measure::Rollback, back), (Measure::Write, write)])
 }
@@ -224,12 +309,71 @@ fn report(document: &Document) -> String {
             ]);
         }
     }
-    let size = document.records.iter().find_map(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
+    let of = |record: &&Record| record.method == PROCESS || WAYS.iter().any(|(name, _)| record.method == *name);
+    let size = document.records.iter().filter(of).find_map(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
     let headers = ["method", "pages written", "rollback", "p10–p90", "writing them", "target"];
     page(
         document,
-        [format!("A region of {0}, and a process with as much memory\n{1}", show(size), render(&headers, &rows, 1))],
+        [
+            format!(
+                "A region of {0} that drops, and a process with as much memory\n{1}",
+                show(size),
+                render(&headers, &rows, 1)
+            ),
+            cycles(document),
+        ],
     )
+}
+
+fn cycles(document: &Document) -> String {
+    let mut sizes: Vec<u64> = document.records.iter().filter_map(|r| r.chosen.get("size")?.as_u64()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut rows = Vec::new();
+    for (accesses, size) in
+        [Accesses::Hot, Accesses::Scattered].into_iter().flat_map(|a| sizes.iter().map(move |s| (a, *s)))
+    {
+        let of = |kept: Kept| {
+            let wanted = [("measure", json!("cycle")), ("size", json!(size)), ("accesses", json!(accesses.name()))];
+            Summary::of(&document.find(EXPERIMENT, kept.name(), &wanted)?.samples)
+        };
+        for kept in Kept::ALL {
+            let Some(summary) = of(kept) else { continue };
+            let faster = of(Kept::Fork).map_or(String::new(), |fork| format!("{:.1}", fork.p50 / summary.p50));
+            rows.push(vec![
+                show(size),
+                accesses.name().to_owned(),
+                kept.name().to_owned(),
+                time(summary.p50),
+                time_range(summary.p10, summary.p90),
+                faster,
+                if kept == Kept::Automatic {
+                    let better = [Kept::Dropping, Kept::Copying].into_iter().filter_map(|kept| Some(of(kept)?.p50));
+                    cycle_verdict(size, accesses, summary.p50, of(Kept::Fork).map(|fork| fork.p50), better)
+                } else {
+                    String::new()
+                },
+            ]);
+        }
+    }
+    let headers = ["size", "accesses", "method", "cycle", "p10–p90", "times as fast as a clone", "target"];
+    format!("Cycles of 25 reads and 25 writes\n{}", render(&headers, &rows, 3))
+}
+
+/// Whether a region that chooses keeps what SPECIFICATION.md promises.
+fn cycle_verdict(
+    size: u64,
+    accesses: Accesses,
+    cycle: f64,
+    fork: Option<f64>,
+    better: impl Iterator<Item = f64>,
+) -> String {
+    let least = TIMES_FASTER.iter().find(|(of, _)| *of == size && accesses == Accesses::Hot);
+    let said = |kept: bool| if kept { "met" } else { "missed" };
+    let faster = least.zip(fork).map(|((_, least), fork)| format!("≥ {least}: {}", said(fork / cycle >= *least)));
+    let most = AT_MOST * better.fold(f64::INFINITY, f64::min);
+    let chosen = most.is_finite().then(|| format!("≤ {}: {}", time(most), said(cycle <= most)));
+    faster.into_iter().chain(chosen).collect::<Vec<_>>().join(", ")
 }
 
 fn verdict(name: &str, written: usize, p50: f64) -> String {
@@ -259,6 +403,11 @@ mod tests {
     fn targets_are_for_2_mb_pages() {
         assert_eq!(verdict("region-2m", 1, 4.9), "≤ 5.00 µs: met");
         assert_eq!(verdict("region-2m", 100, 101.0), "≤ 100 µs: missed");
+        let said = |cycle| cycle_verdict(16 << 20, Accesses::Hot, cycle, Some(240.0), [150.0, 20.0].into_iter());
+        assert_eq!(said(20.0), "≥ 6: met, ≤ 24.0 µs: met");
+        assert_eq!(said(50.0), "≥ 6: missed, ≤ 24.0 µs: missed");
+        let scattered = cycle_verdict(1 << 30, Accesses::Scattered, 160.0, Some(240.0), [150.0].into_iter());
+        assert_eq!(scattered, "≤ 180 µs: met");
         assert_eq!(verdict("region-4k", 1, 4.9) + &verdict("region-2m", 10, 1.0), "");
     }
 }
