@@ -72,6 +72,8 @@ fn errors(regs: &user_regs_struct) -> &'static [c_int] {
         // The raw call gives the break that holds now; anything else but what was asked for is a failure.
         libc::SYS_brk if regs.rdi != 0 => &[libc::ENOMEM],
         libc::SYS_lseek => &[libc::EINVAL],
+        // ENOSYS: kernels without it.
+        libc::SYS_userfaultfd => &[libc::EPERM, libc::ENOSYS, libc::EMFILE],
         libc::SYS_fstat => &[libc::ENOMEM],
         libc::SYS_unshare => &[libc::EPERM],
         libc::SYS_mlock | libc::SYS_mlock2 => &[libc::EPERM, libc::ENOMEM],

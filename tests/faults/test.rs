@@ -1,7 +1,7 @@
-//! Fault injection: every system call of a seal, a reseal, an unseal, a snapshot, a restore and of the calls the shim
-//! takes over fails in every way that it can, one after another; with a hole also several in a row; and with memory
-//! that is short from one of them on. After each the victim compares all its memory, forks, and looks at its
-//! descriptors, limits, signal mask and address space; and the next seal must work.
+//! Fault injection: every system call of a seal, a reseal, an unseal, a snapshot, a restore, a region's rollbacks and
+//! the calls the shim takes over fails in every way that it can, one after another; with a hole also several in a row;
+//! and with memory that is short from one of them on. After each the victim compares all its memory, forks, and looks
+//! at its descriptors, limits, signal mask and address space; and the next seal must work.
 //!
 //! A quick run lets every call that changes something fail in one of its ways (in another by the shim), and some of
 //! each kind that only look; `FLASHFORK_TEST_ALL=1` every call in every way.
@@ -19,7 +19,7 @@ const SCENES: &[&str] =
     &["seal", "reseal", "fold", "unseal", "dontneed", "free", "wipeonfork", "grow", "grow-and-move", "keep", "lock"];
 
 /// What the shim has no call for, or what is the same there.
-const LINKED_SCENES: &[&str] = &["unseal-unreadable", "seal-small", "snapshot", "restore"];
+const LINKED_SCENES: &[&str] = &["unseal-unreadable", "seal-small", "snapshot", "restore", "rollback"];
 
 /// System calls after a hole that fail too: those that fill it again.
 const AFTER_A_HOLE: usize = 6;

@@ -4,6 +4,7 @@
 
 mod memory;
 mod process;
+mod region;
 mod scene;
 mod snapshot;
 mod verify;

@@ -46,6 +46,8 @@ pub enum Kind {
     Snapshot,
     /// A restore of one that was taken well.
     Restore,
+    /// Rollbacks of a region.
+    Rollback,
 }
 
 /// Scenes by name.
@@ -65,6 +67,7 @@ pub const SCENES: &[(&str, Kind)] = &[
     ("lock", Kind::Lock),
     ("snapshot", Kind::Snapshot),
     ("restore", Kind::Restore),
+    ("rollback", Kind::Rollback),
 ];
 
 /// A scene that is set.
@@ -83,7 +86,7 @@ impl Scene {
         let main = Region::new(MAIN_AT, MAIN, 1 << 20)?;
         let side = Region::new(SIDE_AT, SIDE, 2 << 20)?;
         let mut scene = Scene { kind, route, main, side, wiped_in_children: false };
-        if matches!(kind, Kind::Seal { .. } | Kind::Snapshot | Kind::Restore) {
+        if matches!(kind, Kind::Seal { .. } | Kind::Snapshot | Kind::Restore | Kind::Rollback) {
             return Ok(scene);
         }
         let rounds = if kind == Kind::Fold { 8 } else { 1 };
@@ -131,6 +134,8 @@ impl Scene {
                 restore(1);
                 Err(-1)
             }
+            // Not one call.
+            Kind::Rollback => Err(-1),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::memory::{Region, is_sealed, maps_line};
 use crate::scene::{Kind, PART, SCENES, Scene};
-use crate::{process, snapshot};
+use crate::{process, region, snapshot};
 use flashfork_tests::route::{Outcome, Route};
 
 /// The first mark: from where the tracer, for which it stops, goes on system call by system call.
@@ -26,6 +26,7 @@ pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result<(), String> {
     match kind {
         Kind::Snapshot => return snapshot::taken(&mut scene),
         Kind::Restore => return snapshot::restored(&mut scene, leak_allowed),
+        Kind::Rollback => return region::gone_back(&mut scene, leak_allowed),
         _ => {}
     }
     let before = process::state();
