@@ -275,6 +275,25 @@ fn what_the_program_does_to_parts_of_it_is_as_by_dropping() {
 }
 
 #[test]
+fn what_is_swapped_out_goes_back() {
+    for way in ways() {
+        let mut region = turned(way);
+        for turn in 0..6 {
+            bytes(&mut region).chunks_exact_mut(PAGE).step_by(1 + turn).for_each(|page| page[turn] ^= 0xff);
+            // Where there is no swap space this does nothing.
+            // SAFETY: changes no contents.
+            unsafe { sys::madvise(region.range().start, region.range().len(), k::MADV_PAGEOUT).unwrap() };
+            bytes(&mut region)[turn * 3 * PAGE] ^= 0x55;
+            region.rollback().unwrap();
+            // SAFETY: as above: what is protected, too.
+            unsafe { sys::madvise(region.range().start, region.range().len() / 2, k::MADV_PAGEOUT).unwrap() };
+            assert!(intact(&mut region), "turn {turn}");
+        }
+        assert_eq!(region.next_way(), way);
+    }
+}
+
+#[test]
 fn its_userfaultfd_is_not_taken_for_the_program_s() {
     if ways().contains(&Way::Copy) {
         let region = turned(Way::Copy);
