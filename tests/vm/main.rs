@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Boot and everything. A machine with nothing else to do needs a few minutes.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-const PROGRAMS: [&str; 3] = ["flashfork", "flashfork-vmd", "flashfork-shell"];
+const PROGRAMS: [&str; 4] = ["flashfork", "flashfork-cli", "flashfork-vmd", "flashfork-shell"];
 
 #[test]
 fn linux_guests_are_run_cloned_rolled_back_saved_and_loaded() {
@@ -76,9 +76,8 @@ fn programs() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["build", "--quiet", "--release", "--locked", "--target-dir"]).arg(target);
-    build.args(
-        ["flashfork-bench", "flashfork-cli", "flashfork-preload", "flashfork-vmm"].map(|name| format!("-p{name}")),
-    );
+    let packages = ["bench", "cli", "launcher", "preload", "vmm"];
+    build.args(packages.map(|name| format!("-pflashfork-{name}")));
     done(build.current_dir(env!("CARGO_MANIFEST_DIR")));
     target.join("release")
 }

@@ -1,4 +1,5 @@
-//! The `flashfork` command: parses, calls, prints.
+//! The `flashfork` command: parses, calls, prints. What is typed is its launcher (crates/flashfork-launcher), which
+//! serves plain clones itself.
 //!
 //! Exit codes: 0 done, 1 failed (one line on standard error: what, why, what to do), 2 wrong usage. `run` and `lab run`
 //! pass on the exit code of the command they ran.
@@ -19,31 +20,15 @@ use clap::{CommandFactory, Parser};
 use flashfork_terminal::{help, output};
 use std::process::ExitCode;
 
-/// Run by the loader before Rust's runtime starts and the command line is parsed: together these last longer than all
-/// that `clone` does.
-#[cfg(not(test))]
-#[used]
-#[unsafe(link_section = ".init_array")]
-static EARLY: extern "C" fn() = early;
-
-/// Runs a plain `clone` to its end; returns for all else.
-#[cfg(not(test))]
-extern "C" fn early() {
-    let Some((name, arguments)) = warm::plain_clone(std::env::args_os().skip(1)) else { return };
-    output::end_with_the_pipe();
-    let code = warm::call_clone(&name, &arguments, &[]).unwrap_or_else(|e| {
-        eprintln!("flashfork: {e}");
-        1
-    });
-    // SAFETY: ends the process; nothing is left to be written or taken apart.
-    unsafe { libc::_exit(code.into()) }
-}
-
 fn main() -> ExitCode {
     output::end_with_the_pipe();
+    be_called_flashfork();
     bench::complete();
     help::complete(Args::command);
     let line: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(done) = warm::go_on(&line).or_else(|| warm::plain_clone(&line)) {
+        return output::end(done);
+    }
     if bench::is_meant(&line) {
         return output::end(bench::main());
     }
@@ -62,4 +47,10 @@ fn main() -> ExitCode {
         Command::Completions(args) => generate::completions(&args),
         Command::Man(args) => generate::man_pages(&args),
     })
+}
+
+/// To whoever lists processes, or ends them by their name.
+fn be_called_flashfork() {
+    // SAFETY: a string. What it could fail with leaves the name of the file.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"flashfork".as_ptr()) };
 }

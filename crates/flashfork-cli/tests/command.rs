@@ -1,5 +1,7 @@
 //! The command as a user types it.
 
+mod common;
+
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::{contains, ends_with, starts_with};
@@ -11,13 +13,10 @@ use std::time::Duration;
 /// The command with the program of `bench` beside it, which is built here when it isn't there yet.
 fn flashfork() -> Command {
     static BUILT: Once = Once::new();
-    let command = Path::new(env!("CARGO_BIN_EXE_flashfork"));
+    let command = Path::new(common::flashfork());
     BUILT.call_once(|| {
         if !command.with_file_name("flashfork-bench").is_file() {
-            let target = command.ancestors().nth(2).unwrap();
-            let mut build = std::process::Command::new(env!("CARGO"));
-            build.args(["build", "--locked", "-p", "flashfork-bench", "--target-dir"]).arg(target);
-            assert!(build.status().unwrap().success());
+            common::build(&["flashfork-bench"]);
         }
     });
     let mut command = Command::new(command);
@@ -55,7 +54,7 @@ fn scan_says_what_is_no_program_and_shows_what_it_found_in_the_rest() {
     let (text, empty) = (place.path().join("text"), place.path().join("empty"));
     std::fs::write(&text, "no program\n").unwrap();
     std::fs::create_dir(&empty).unwrap();
-    let program = env!("CARGO_BIN_EXE_flashfork");
+    let program = common::flashfork();
     let no_object = format!("flashfork: {} is no program or library for x86-64 (ELF)\n", text.display());
     for option in ["--json", "--time"] {
         flashfork().args(["scan", option]).arg(&text).assert().code(1).stderr(no_object.clone());
@@ -117,7 +116,9 @@ fn completions_go_on_in_bench() {
 fn where_bench_is_not_installed_the_cure_is_told() {
     let place = tempfile::tempdir().unwrap();
     let alone = place.path().join("flashfork");
-    std::fs::copy(env!("CARGO_BIN_EXE_flashfork"), &alone).unwrap();
+    for name in ["flashfork", "flashfork-cli"] {
+        std::fs::copy(Path::new(common::flashfork()).with_file_name(name), place.path().join(name)).unwrap();
+    }
     let cure = "build it with `cargo build --release -p flashfork-bench` or install with `make install`\n";
     let said = || starts_with("flashfork: flashfork-bench is neither in ").and(ends_with(cure));
     for line in [&["bench"][..], &["bench", "fork", "--help"], &["man", "pages"]] {
@@ -125,6 +126,35 @@ fn where_bench_is_not_installed_the_cure_is_told() {
         bench.current_dir(place.path()).args(line).assert().code(1).stdout("").stderr(said());
     }
     Command::new(&alone).arg("--help").assert().success().stdout(contains("  bench  "));
+}
+
+#[test]
+fn where_the_launcher_is_alone_the_cure_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let alone = place.path().join("flashfork");
+    std::fs::copy(common::flashfork(), &alone).unwrap();
+    let here = std::fs::canonicalize(place.path()).unwrap();
+    let said = format!(
+        "flashfork: flashfork-cli is neither in {} nor where `make install` puts it; build it with `cargo build \
+         --release -p flashfork-cli` or install with `make install`\n",
+        here.display()
+    );
+    for line in [&["--help"][..], &["clone", "nobody"]] {
+        Command::new(&alone).args(line).assert().code(1).stdout("").stderr(said.clone());
+    }
+    std::fs::write(place.path().join("flashfork-cli"), "").unwrap();
+    Command::new(&alone).assert().code(1).stderr("flashfork: can't run flashfork-cli: os error 13\n");
+    std::fs::remove_file(place.path().join("flashfork-cli")).unwrap();
+    // As `make install` puts it, and by a link to that.
+    let [bin, lib] = ["usr/bin", "usr/lib/flashfork"].map(|name| place.path().join(name));
+    std::fs::create_dir_all(&bin).unwrap();
+    std::fs::create_dir_all(&lib).unwrap();
+    std::fs::copy(Path::new(common::flashfork()).with_file_name("flashfork-cli"), lib.join("flashfork-cli")).unwrap();
+    std::fs::rename(&alone, bin.join("flashfork")).unwrap();
+    std::os::unix::fs::symlink(bin.join("flashfork"), &alone).unwrap();
+    for command in [alone, bin.join("flashfork")] {
+        Command::new(command).arg("--help").assert().success().stdout(contains("Usage: flashfork <COMMAND>"));
+    }
 }
 
 #[test]
@@ -165,7 +195,7 @@ fn a_process_that_is_looked_at_goes_on_when_the_one_who_looks_is_killed() {
     let mut target = target.args(["-S", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     std::io::Read::read_exact(target.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     let look = || {
-        let mut advise = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork"));
+        let mut advise = std::process::Command::new(common::flashfork());
         advise.env("HOME", home.path()).env_remove("XDG_CACHE_HOME").args(["advise", "--watch", "0.1"]);
         advise.arg(target.id().to_string()).stdout(Stdio::null()).spawn().unwrap()
     };
@@ -287,13 +317,12 @@ fn advise_says_what_to_give() {
 fn a_full_disk_is_an_error_and_a_closed_pipe_a_quiet_end() {
     for args in [&["doctor"][..], &["doctor", "--json"], &["completions", "bash"]] {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let out = std::process::Command::new(env!("CARGO_BIN_EXE_flashfork")).args(args).stdout(full).output().unwrap();
+        let out = std::process::Command::new(common::flashfork()).args(args).stdout(full).output().unwrap();
         assert_eq!(out.status.code(), Some(1), "{args:?}");
         assert!(String::from_utf8_lossy(&out.stderr).contains("can't write standard output"), "{args:?}");
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let out =
-            std::process::Command::new(env!("CARGO_BIN_EXE_flashfork")).args(args).stdout(writer).output().unwrap();
+        let out = std::process::Command::new(common::flashfork()).args(args).stdout(writer).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&out.stderr), "", "{args:?}");
     }
 }

@@ -1,5 +1,7 @@
 //! `flashfork run` on real programs. The shim is built here when it isn't there yet.
 
+mod common;
+
 use assert_cmd::Command;
 use predicates::prelude::PredicateBooleanExt;
 use predicates::str::{contains, ends_with};
@@ -30,13 +32,8 @@ fn started(arguments: &[&str], change: impl FnOnce(&mut std::process::Command)) 
 
 fn exe() -> &'static Path {
     static BUILT: Once = Once::new();
-    let exe = Path::new(env!("CARGO_BIN_EXE_flashfork"));
-    BUILT.call_once(|| {
-        let target = exe.parent().and_then(Path::parent).unwrap();
-        let mut build = std::process::Command::new(env!("CARGO"));
-        build.args(["build", "--locked", "-p", "flashfork-preload", "--target-dir"]).arg(target);
-        assert!(build.status().unwrap().success());
-    });
+    let exe = Path::new(common::flashfork());
+    BUILT.call_once(|| common::build(&["flashfork-preload"]));
     exe
 }
 

@@ -1,12 +1,14 @@
 //! `flashfork vm` where no daemon runs, and where another sits at its socket.
 
+mod common;
+
 use assert_cmd::Command;
 use predicates::str::contains;
 use std::path::Path;
 
 /// `flashfork vm` in `dir`, with a relative path of the socket.
 fn vm(dir: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork"));
+    let mut command = Command::new(common::flashfork());
     command.current_dir(dir).args(["vm", "--socket", "new/vmd.sock"]);
     command
 }

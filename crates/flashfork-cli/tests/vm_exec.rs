@@ -1,6 +1,8 @@
 //! `flashfork vm exec` as users meet it: terminals, signals, statuses. The agent is the real one, an ordinary process
 //! here; the daemon between is a few lines that pass bytes on.
 
+mod common;
+
 use flashfork_proto::api;
 use flashfork_proto::shell::ClaimTimes;
 use nix::libc;
@@ -61,7 +63,7 @@ impl Guest {
     }
 
     fn vm(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flashfork"));
+        let mut command = Command::new(common::flashfork());
         command.arg("vm").arg("--socket").arg(self.dir.path().join("vmd.sock"));
         with_signals(&mut command);
         command

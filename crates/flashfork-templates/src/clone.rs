@@ -7,7 +7,7 @@ use flashfork_warm::{Ask, Step, Tell};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fmt;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Mutex, PoisonError};
@@ -75,6 +75,14 @@ pub struct Asked {
 impl Asked {
     pub(crate) fn new(link: Link, name: Name) -> Asked {
         Asked { link, name, since: Instant::now(), pid: None }
+    }
+
+    /// One that this process has asked for otherwise than by [`Request::ask`](crate::Request::ask), over this
+    /// connection. `clone`: its process, or 0 if it has not started.
+    pub fn over(connection: OwnedFd, name: Name, clone: i32) -> Result<Asked, Error> {
+        let link = Link::of(connection).map_err(|source| Error::Connect { name: name.clone(), source })?;
+        // A signal to the groups of others would reach more than a clone.
+        Ok(Asked { pid: Some(clone).filter(|pid| *pid > 1), ..Asked::new(link, name) })
     }
 
     /// What there is to hear, without waiting. An error is the end: there is no clone, or it has ended with its

@@ -93,7 +93,7 @@ impl Link {
         if (peer.uid, peer.gid) != (geteuid().as_raw(), getegid().as_raw()) {
             return Err(Error::OtherUser { name: name.clone(), user: peer.uid, group: peer.gid });
         }
-        let link = Link { end, template: Some(peer.pid).filter(|pid| *pid > 1) };
+        let link = Link { end, template: seen(&peer) };
         Ok(match link.state() {
             State::Runs => Found::Alive(link),
             // A tracer that only looks stops it for moments.
@@ -120,6 +120,12 @@ impl Link {
     /// Over a socket that is there.
     pub fn over(end: OwnedFd) -> Link {
         Link { end, template: None }
+    }
+
+    /// Over a connection to a template that was found before.
+    pub fn of(end: OwnedFd) -> std::io::Result<Link> {
+        let template = seen(&peer(&end)?);
+        Ok(Link { end, template })
     }
 
     /// Sends a request, and descriptors with it.
@@ -259,6 +265,11 @@ fn peer(socket: &OwnedFd) -> std::io::Result<libc::ucred> {
         return Err(std::io::Error::last_os_error());
     }
     Ok(peer)
+}
+
+/// Its process, where it can be seen from here.
+fn seen(peer: &libc::ucred) -> Option<i32> {
+    Some(peer.pid).filter(|pid| *pid > 1)
 }
 
 /// Which of these have something to read or are at their end, after that time at the latest.

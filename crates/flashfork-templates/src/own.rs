@@ -1,29 +1,21 @@
 //! What this process is to the kernel, for a clone that takes it over.
 
 use flashfork_core::inherited::Inherited;
-use flashfork_warm::{LIMITS, START_MAGIC, Start};
+use flashfork_warm::Start;
 
 /// This process and thread, with room for what comes behind it in the memfd: no signal blocked or ignored, no stream
 /// closed. The mask for new files is left out where it is `known`.
 pub fn describe(known: Option<u32>) -> std::io::Result<Start> {
     let Inherited { scheduling, io_priority, personality, dump_filter, no_new_privs } = Inherited::look();
     let mut start = Start {
-        magic: START_MAGIC,
-        len: 0,
-        arguments: 0,
-        variables: 0,
         umask: known.map_or_else(umask, Ok)?,
         nice: rustix::process::getpriority_process(None)?,
-        blocked: 0,
-        ignored: 0,
-        closed: 0,
         scheduling,
         io_priority,
         personality,
         dump_filter,
         no_new_privs,
-        cpus: [0; 16],
-        limits: [[0; 2]; LIMITS],
+        ..Start::NOTHING
     };
     // By libc: sets and limits are passed on word by word and by number.
     // SAFETY: the structures are writable and as long as said; the calls can't fail for the calling process.

@@ -22,7 +22,7 @@ pub fn shim() -> Result<PathBuf, CliError> {
 
 /// The command.
 pub fn command() -> Result<PathBuf, CliError> {
-    find("flashfork", "flashfork-cli")
+    find("flashfork", "flashfork-launcher")
 }
 
 /// The program of `flashfork bench`.

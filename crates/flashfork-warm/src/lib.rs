@@ -14,6 +14,7 @@
 
 mod ask;
 mod facts;
+mod job;
 mod keep;
 mod name;
 mod start;
@@ -21,10 +22,16 @@ mod tell;
 
 pub use ask::Ask;
 pub use facts::{Facts, ReadyAt};
+pub use job::{FROM_KERNEL, Job, PASSED_ON, job};
 pub use keep::{MADE_FROM, NAME_OF_UNFIT, Order, PATH, Word};
 pub use name::{LONGEST_NAME, NAME_RULE, is_name};
 pub use start::{LIMITS, START_MAGIC, Start};
 pub use tell::{Step, Tell};
+
+/// First word of the command line by which the launcher has the command go on with a clone that it has asked for.
+/// Behind it come its descriptor of the connection and the clone's process, or 0, as `SOCKET,CLONE`, and the command
+/// line as it was. The signals of [`PASSED_ON`] are blocked.
+pub const ATTEND: &core::ffi::CStr = c"attend";
 
 /// Descriptors that come with [`Ask::Clone`], in this order: the memfd with [`Start`], the working directory, and the
 /// three standard streams.

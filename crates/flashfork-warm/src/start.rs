@@ -50,6 +50,26 @@ pub struct Start {
 }
 
 impl Start {
+    /// Of a caller of which nothing is known.
+    pub const NOTHING: Start = Start {
+        magic: START_MAGIC,
+        len: 0,
+        arguments: 0,
+        variables: 0,
+        umask: 0,
+        nice: 0,
+        blocked: 0,
+        ignored: 0,
+        closed: 0,
+        scheduling: [0; 6],
+        io_priority: 0,
+        personality: 0,
+        dump_filter: 0,
+        no_new_privs: 0,
+        cpus: [0; 16],
+        limits: [[0; 2]; LIMITS],
+    };
+
     /// Whether the numbers fit a memfd of that length: then every offset can be looked at, and every string ends within
     /// it.
     #[must_use]
@@ -66,24 +86,7 @@ mod tests {
 
     #[test]
     fn counts_that_do_not_fit_are_seen() {
-        let start = Start {
-            magic: START_MAGIC,
-            len: 4096,
-            arguments: 1,
-            variables: 2,
-            umask: 0,
-            nice: 0,
-            blocked: 0,
-            ignored: 0,
-            closed: 0,
-            scheduling: [0; 6],
-            io_priority: 0,
-            personality: 0,
-            dump_filter: 0,
-            no_new_privs: 0,
-            cpus: [0; 16],
-            limits: [[0; 2]; LIMITS],
-        };
+        let start = Start { len: 4096, arguments: 1, variables: 2, ..Start::NOTHING };
         assert!(start.fits(4096));
         assert!(!start.fits(4095) && !Start { magic: 0, ..start }.fits(4096));
         assert!(!Start { arguments: u64::MAX, ..start }.fits(4096));

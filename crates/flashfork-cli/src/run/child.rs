@@ -109,7 +109,7 @@ fn stop_with(program: Pid) {
 fn pass_on(info: &siginfo, to: Pid) {
     let signal = i32::try_from(info.ssi_signo).ok().and_then(Signal::from_named_raw);
     // From a terminal the program has it already.
-    let has_it = |signal| info.ssi_code == caller::FROM_KERNEL && OF_TERMINALS.contains(&signal);
+    let has_it = |signal| info.ssi_code == flashfork_warm::FROM_KERNEL && OF_TERMINALS.contains(&signal);
     if let Some(signal) = signal.filter(|signal| !has_it(*signal)) {
         let _ = kill_process(to, signal);
     }

@@ -3,31 +3,13 @@
 use super::caller;
 use flashfork_templates::{Asked, Error, Listen, Name, News, Run, Template};
 use flashfork_terminal::CliError;
+use flashfork_warm::{Ask, Job, PASSED_ON};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use std::ffi::{CStr, OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-
-/// Signals that the clone gets in place of this command, ignored here or not, because a program may say otherwise; the
-/// first ones end one that hasn't.
-const PASSED_ON: [Signal; 13] = [
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGALRM,
-    Signal::SIGTSTP,
-    Signal::SIGTTIN,
-    Signal::SIGTTOU,
-    Signal::SIGCONT,
-    Signal::SIGWINCH,
-    Signal::SIGURG,
-];
-const ENDING: usize = 7;
 
 /// Runs a clone with these arguments to its end. Gives the exit code; a signal that ends the clone ends this process.
 pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen]) -> Result<u8, CliError> {
@@ -37,13 +19,30 @@ pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen]) -> Result<
     let run = template.run().args(arguments).streams(streams()).umask(caller::umask()).one_job();
     let run = with_environment(run).ignored(caller::ignored()).blocked(caller::blocked());
     let request = listens.iter().fold(run, |run, listen| run.listen(*listen)).connect()?;
-    let signals = caller::take_signals(PASSED_ON)?;
+    let signals = signals()?;
     Running { asked: request.ask()?, signals }.attend()
+}
+
+/// Goes on with a clone that this process has asked for over this connection, before it was this program; the clone's
+/// process is 0 where it has not started. Signals wait since then.
+pub fn go_on(name: Name, connection: RawFd, clone: i32) -> Result<u8, CliError> {
+    // SAFETY: takes numbers.
+    if unsafe { libc::fcntl(connection, libc::F_SETFD, libc::FD_CLOEXEC) } != 0 {
+        return Err(CliError::Unable(format!("no clone of {name} was asked for that this command could go on with")));
+    }
+    // SAFETY: it is there, and nobody else's: this process has begun with it.
+    let connection = unsafe { OwnedFd::from_raw_fd(connection) };
+    Running { asked: Asked::over(connection, name, clone)?, signals: signals()? }.attend()
+}
+
+/// Those that are for the clone, read here.
+fn signals() -> Result<SignalFd, CliError> {
+    caller::take_signals(PASSED_ON.into_iter().filter_map(|signal| Signal::try_from(signal).ok()))
 }
 
 /// This process's own.
 fn streams() -> [Option<BorrowedFd<'static>>; 3] {
-    // SAFETY: Rust's runtime opens those that are missing; before it has started there are all.
+    // SAFETY: Rust's runtime opens those that are missing.
     [0, 1, 2].map(|stream| (!caller::was_closed(stream)).then(|| unsafe { BorrowedFd::borrow_raw(stream) }))
 }
 
@@ -102,22 +101,16 @@ impl Running {
     fn pass_on(&self) {
         while let Ok(Some(info)) = self.signals.read_signal() {
             let signal = info.ssi_signo as i32;
-            // Nobody has seen anything of the clone, which may never be: it ends with this command.
-            if self.asked.pid().is_none()
-                && let Some(ending) =
-                    PASSED_ON[..ENDING].iter().find(|s| **s as i32 == signal && !caller::is_ignored_here(**s))
-            {
-                caller::end_by(*ending);
-            }
-            // The clone goes on already.
+            // Nobody has seen anything of the clone, and it does end by the signal.
+            let ends = self.asked.pid().is_none() && !caller::is_ignored_here(signal);
             let from_template = self.asked.template().is_some_and(|pid| pid as u32 == info.ssi_pid);
-            if signal == libc::SIGCONT && from_template {
-                continue;
+            match flashfork_warm::job(signal, info.ssi_code, from_template, ends) {
+                Job::Ends => Signal::try_from(signal).map_or((), |signal| caller::end_by(signal)),
+                // A template that is gone is told of by its connection; one that has not read hundreds of signals
+                // before will not miss this.
+                Job::Ask(Ask::Signal { signal, group }) => drop(self.asked.signal(signal, group)),
+                Job::Ask(_) | Job::Nothing => {}
             }
-            // A stopped job is continued as a whole. A template that is gone is told of by its connection; one that has
-            // not read hundreds of signals before will not miss this.
-            let group = info.ssi_code == caller::FROM_KERNEL || signal == libc::SIGCONT;
-            let _ = self.asked.signal(signal, group);
         }
     }
 }

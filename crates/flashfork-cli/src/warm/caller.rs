@@ -7,9 +7,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// `si_code` of a signal from the kernel: that of a terminal goes to the whole group in front.
-pub const FROM_KERNEL: i32 = 0x80;
-
 /// Signals ignored when this process was started; Rust's runtime ignores SIGPIPE for itself.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
 
@@ -22,7 +19,7 @@ static CLOSED: AtomicU64 = AtomicU64::new(0);
 static INIT: extern "C" fn() = note_start;
 
 /// Takes down which signals are ignored, and which streams closed.
-pub extern "C" fn note_start() {
+extern "C" fn note_start() {
     let ignored = (1..=64).filter(|signal| is_ignored(*signal)).fold(0, |set, signal| set | bit(signal));
     IGNORED.store(ignored, Relaxed);
     // SAFETY: takes numbers.
@@ -54,8 +51,8 @@ pub fn was_closed(stream: i32) -> bool {
 }
 
 /// Whether a signal was ignored when this process was started.
-pub fn is_ignored_here(signal: Signal) -> bool {
-    ignored() & bit(signal as i32) != 0
+pub fn is_ignored_here(signal: i32) -> bool {
+    ignored() & bit(signal) != 0
 }
 
 /// From now on these signals are read, also those that are ignored: signals that are blocked wait all the same.

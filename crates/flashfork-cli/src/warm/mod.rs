@@ -12,7 +12,8 @@ use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use flashfork_templates::{Directory, Listen, Moment, Name};
 use flashfork_terminal::CliError;
 use regex::Regex;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -171,27 +172,24 @@ pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
     call::clone(&args.name, &args.args, &args.listen).map(ExitCode::from)
 }
 
-/// The words without the `--` that may stand before them.
-#[cfg(not(test))]
-fn without_dashes(mut words: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let first = words.next().filter(|word| word != "--");
-    first.into_iter().chain(words).collect()
+/// `clone NAME ARGS…` when it is as plain as that: from NAME on all words are the clone's, whatever they look like. The
+/// launcher, which reads them likewise, comes here when something has to be said.
+pub fn plain_clone(line: &[OsString]) -> Option<Result<ExitCode, CliError>> {
+    let [command, name, words @ ..] = line else { return None };
+    let name = name.to_str().filter(|_| command == "clone")?.parse().ok()?;
+    let words = words.strip_prefix(&[OsString::from("--")]).unwrap_or(words);
+    Some(call::clone(&name, words, &[]).map(ExitCode::from))
 }
 
-/// `clone NAME ARGS…` when it is as plain as that, in a process that has all of its standard streams: Rust's runtime
-/// opens those that are missing.
-#[cfg(not(test))]
-pub fn plain_clone(mut words: impl Iterator<Item = OsString>) -> Option<(Name, Vec<OsString>)> {
-    let clone = words.next()? == "clone";
-    let name = words.next().filter(|_| clone)?.to_str()?.parse().ok()?;
-    caller::note_start();
-    // SAFETY: takes numbers.
-    let open = (0..3).all(|stream| unsafe { libc::fcntl(stream, libc::F_GETFD) } >= 0);
-    open.then(|| (name, without_dashes(words)))
+/// Goes on with a clone that the launcher has asked for, if it says so.
+pub fn go_on(line: &[OsString]) -> Option<Result<ExitCode, CliError>> {
+    let [attend, handed, _, name, ..] = line else { return None };
+    let name =
+        name.to_str().filter(|_| attend == OsStr::from_bytes(flashfork_warm::ATTEND.to_bytes()))?.parse().ok()?;
+    let (connection, clone) = handed.to_str()?.split_once(',')?;
+    let (connection, clone) = (connection.parse().ok().filter(|fd| *fd > 2)?, clone.parse().ok()?);
+    Some(call::go_on(name, connection, clone).map(ExitCode::from))
 }
-
-#[cfg(not(test))]
-pub use call::clone as call_clone;
 
 pub fn ls(args: &LsArgs) -> Result<ExitCode, CliError> {
     list::ls(args.json)

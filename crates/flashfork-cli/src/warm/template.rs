@@ -38,7 +38,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
     let warm = if let Some(clones) = most { warm.max_clones(clones) } else { warm };
     let checked = warm.check()?;
     // From here on a signal is read where it ends the program, too. One that comes when that is ready is too late.
-    let signals = caller::take_signals(ENDING.into_iter().filter(|signal| !caller::is_ignored_here(*signal)))?;
+    let signals = caller::take_signals(ENDING.into_iter().filter(|signal| !caller::is_ignored_here(*signal as i32)))?;
     let mut warming = checked.start()?;
     let facts = match until_ready(args, &mut warming, &signals)? {
         Came::Ready(facts) => facts,

@@ -1,6 +1,6 @@
 //! Other kernels, in the lab: of users with all rights and with none.
 
-use crate::place::{stderr, stdout};
+use crate::place::{flashfork, stderr, stdout};
 use crate::programs::Program;
 
 /// Boots guests of its own.
@@ -10,7 +10,7 @@ fn clones_on_other_kernels_come_to_what_the_program_comes_to() {
     // An emulated processor is slow.
     let source = include_str!("torture.c").replace("steps = 1500", "steps = 150");
     let program = Program::new(&source);
-    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_flashfork"));
+    let bin = std::path::Path::new(flashfork());
     let command = bin.to_str().unwrap();
     let script = program.place.path().join("script");
     let warm = format!("{command} warm --threads --ready call t -- {} 3 20000", program.path());
@@ -22,7 +22,7 @@ fn clones_on_other_kernels_come_to_what_the_program_comes_to() {
     for kernel in ["6.1", "6.12"] {
         for user in ["0", "1000"] {
             let mut run = program.place.flashfork(&["lab", "run", "--kernel", kernel, "--cpus", "2", "--user", user]);
-            for name in ["flashfork", "flashfork-keeper", "libflashfork_preload.so"] {
+            for name in ["flashfork", "flashfork-cli", "flashfork-keeper", "libflashfork_preload.so"] {
                 run.arg("--file").arg(bin.with_file_name(name));
             }
             run.arg("--file").arg(program.path()).arg("--file").arg(&script);

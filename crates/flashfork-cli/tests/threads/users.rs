@@ -1,6 +1,6 @@
 //! Users without any right of their own, and systems that don't let them make namespaces.
 
-use crate::place::{Place, line, state, stderr, stdout, until};
+use crate::place::{Place, flashfork, line, state, stderr, stdout, until};
 use crate::rights;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -52,8 +52,8 @@ impl Other {
         std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let bin = place.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
-        let built = Path::new(env!("CARGO_BIN_EXE_flashfork"));
-        for name in ["flashfork", "flashfork-keeper", "libflashfork_preload.so"] {
+        let built = Path::new(flashfork());
+        for name in ["flashfork", "flashfork-cli", "flashfork-keeper", "libflashfork_preload.so"] {
             std::fs::copy(built.with_file_name(name), bin.join(name)).unwrap();
         }
         place.program("program", PROGRAM);

@@ -1,6 +1,6 @@
 //! What a clone has of its caller.
 
-use crate::place::{Place, stderr, stdout};
+use crate::place::{Place, flashfork, stderr, stdout};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
@@ -183,7 +183,7 @@ fn streams_that_the_caller_has_closed_are_closed() {
     place.warm(&[program.to_str().unwrap()]);
     let out = place.path().join("out");
     for (closing, want) in [("", "111"), ("<&-", "011"), (">&-", "101"), ("<&- >&- 2>&-", "000")] {
-        let script = format!("{} clone t {closing}", env!("CARGO_BIN_EXE_flashfork"));
+        let script = format!("{} clone t {closing}", flashfork());
         let mut sh = std::process::Command::new("sh");
         sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).env("OUT", &out).stdin(Stdio::null());
         assert!(sh.status().unwrap().success(), "{closing}");
@@ -227,7 +227,7 @@ fn a_clone_in_a_pipeline_is_like_any_program_there() {
     assert_eq!((text.as_str(), silent.try_wait().unwrap().is_none()), ("a\n", true));
     silent.kill().unwrap();
     silent.wait().unwrap();
-    let clone = format!("{} clone t -c", env!("CARGO_BIN_EXE_flashfork"));
+    let clone = format!("{} clone t -c", flashfork());
     let script = format!(
         "{clone} 'while :; do echo y; done' | head -n 2; echo ${{PIPESTATUS[0]}}; \
          seq 100000 | {clone} 'exec cat' | {clone} 'exec md5sum'; seq 100000 | md5sum"

@@ -7,6 +7,7 @@ mod bench;
 mod call;
 mod children;
 mod ends;
+mod launcher;
 mod names;
 mod place;
 mod plain;

@@ -15,6 +15,10 @@ use std::sync::Once;
 mod process;
 pub use process::{kill, until};
 
+#[path = "../common/mod.rs"]
+mod common;
+pub use common::{flashfork, target};
+
 pub struct Place(tempfile::TempDir);
 
 /// A command that ignores these signals when it starts, and of those that a shell may have ignored no other: what runs
@@ -39,12 +43,7 @@ pub fn ignoring(mut command: Command, all: &'static [i32]) -> Command {
 impl Place {
     pub fn new() -> Place {
         static BUILT: Once = Once::new();
-        BUILT.call_once(|| {
-            let mut build = Command::new(env!("CARGO"));
-            let packages = ["flashfork-preload", "flashfork-keeper", "flashfork-java"].map(|name| format!("-p{name}"));
-            build.args(["build", "--locked"]).args(packages).arg("--target-dir").arg(target());
-            assert!(build.status().unwrap().success());
-        });
+        BUILT.call_once(|| common::build(&["flashfork-preload", "flashfork-keeper", "flashfork-java"]));
         Place(tempfile::tempdir().unwrap())
     }
 
@@ -172,13 +171,8 @@ pub fn pids(place: &Place, name: &str) -> Vec<i32> {
     ours.collect()
 }
 
-/// Where cargo builds.
-pub fn target() -> &'static Path {
-    exe().parent().and_then(Path::parent).unwrap()
-}
-
 fn exe() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_flashfork"))
+    Path::new(flashfork())
 }
 
 pub fn stdout(output: &Output) -> &str {

@@ -1,6 +1,6 @@
 //! Clones of a warmed CPython: Debian's, with the standard library and numpy.
 
-use crate::place::{Place, ignoring, line, stderr, stdout};
+use crate::place::{Place, flashfork, ignoring, line, stderr, stdout};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
@@ -160,7 +160,7 @@ fn every_way_to_name_a_program_works() {
 #[test]
 fn full_and_closed_outputs_are_as_in_python_itself() {
     let place = warmed("pass");
-    let clone = format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"));
+    let clone = format!("{} clone t", flashfork());
     let run = |script: &str| {
         let mut sh = std::process::Command::new("bash");
         let output = sh.args(["-c", script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
@@ -217,7 +217,7 @@ fn a_working_directory_that_is_gone_is_as_in_python_itself() {
     let place = warmed("x: int = 1");
     place.script("show.py", "import sys\nprint(sys.argv, sys.path[0], __file__)\ny: str\nprint(__annotations__)\n");
     let script = place.path().join("show.py");
-    let clone = format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"));
+    let clone = format!("{} clone t", flashfork());
     let run = |words: &str| {
         let line = format!("mkdir {0}/gone && cd {0}/gone && rmdir {0}/gone && exec {words}", place.path().display());
         let mut sh = std::process::Command::new("sh");
@@ -551,7 +551,7 @@ fn a_script_is_read_as_python_itself_reads_it() {
     }
     same(&place, &["good.pyc"]);
     same(&place, &["-c", "# coding: nope\nprint(ascii('\u{e9}'))"]);
-    let clone = format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"));
+    let clone = format!("{} clone t", flashfork());
     for script in ["cat good.py | @ /dev/stdin", "mkfifo p$$; cat good.py > p$$ & @ p$$ | sed 's/p[0-9]*,/p/'"] {
         let run = |words: &str| {
             let mut sh = std::process::Command::new("sh");
@@ -596,7 +596,7 @@ fn an_interactive_clone_says_what_it_is() {
         let output = sh.args(["-c", &line]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
         (output.status.code(), stdout(&output).lines().filter(|l| !l.contains("1+1")).collect::<Vec<_>>().join("\n"))
     };
-    let clone = format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"));
+    let clone = format!("{} clone t", flashfork());
     let said = run(&clone);
     assert!(said.1.contains("Type \"help\""), "{said:?}");
     assert_eq!(said, run(PYTHON));

@@ -1,6 +1,6 @@
 //! Clones of a warmed Perl and Ruby, beside what the interpreters make of the same.
 
-use crate::place::{Place, ignoring, stderr, stdout};
+use crate::place::{Place, flashfork, ignoring, stderr, stdout};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Output, Stdio};
@@ -23,7 +23,7 @@ fn same_with(place: &Place, interpreter: &str, streams: &str, arguments: &[&str]
         let output = sh.env("XDG_RUNTIME_DIR", place.path()).current_dir(place.path()).output().unwrap();
         (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
     };
-    let clone = run(&[env!("CARGO_BIN_EXE_flashfork"), "clone", "t"]);
+    let clone = run(&[flashfork(), "clone", "t"]);
     assert_eq!(clone, run(&[interpreter]), "{streams} {arguments:?}");
 }
 
@@ -115,7 +115,7 @@ fn perl_keeps_the_layers_of_its_streams() {
         let mut cold = std::process::Command::new("sh");
         cold.args(["-c", "echo é | \"$@\"", "sh", PERL, option, "-e", code]);
         let mut clone = std::process::Command::new("sh");
-        let flashfork = env!("CARGO_BIN_EXE_flashfork");
+        let flashfork = flashfork();
         clone.args(["-c", "echo é | \"$@\"", "sh", flashfork, "clone", "t", "-e", code]);
         let (cold, clone) = (cold.output().unwrap(), clone.env("XDG_RUNTIME_DIR", place.path()).output().unwrap());
         assert_eq!(stdout(&clone), stdout(&cold), "{option}");
@@ -219,7 +219,7 @@ fn perl_reads_on_behind_a_program_from_standard_input() {
             let output = sh.env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
             (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
         };
-        assert_eq!(piped(&format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"))), piped(PERL), "{program}");
+        assert_eq!(piped(&format!("{} clone t", flashfork())), piped(PERL), "{program}");
     }
 }
 
@@ -329,7 +329,7 @@ fn perl_has_source_filters_over_what_it_reads() {
 fn a_limit_on_the_size_of_files_is_told() {
     let place = Place::new();
     let limited = |command: &str| {
-        let script = format!("ulimit -f 0; exec {} {command}", env!("CARGO_BIN_EXE_flashfork"));
+        let script = format!("ulimit -f 0; exec {} {command}", flashfork());
         let mut sh = std::process::Command::new("sh");
         sh.args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap()
     };
@@ -451,7 +451,7 @@ fn ruby_reads_on_behind_a_program_and_finds_its_end_as_the_parser_does() {
             let output = sh.env("XDG_RUNTIME_DIR", place.path()).output().unwrap();
             (output.status.code(), stdout(&output).to_owned(), stderr(&output).to_owned())
         };
-        assert_eq!(piped(&format!("{} clone t", env!("CARGO_BIN_EXE_flashfork"))), piped(RUBY), "{program}");
+        assert_eq!(piped(&format!("{} clone t", flashfork())), piped(RUBY), "{program}");
     }
 }
 

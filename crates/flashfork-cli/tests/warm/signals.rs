@@ -1,6 +1,6 @@
 //! Signals reach the clone as they would reach a program in the command's place.
 
-use crate::place::{Place, signal, state, stdout, until};
+use crate::place::{Place, flashfork, signal, state, stdout, until};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
@@ -125,7 +125,7 @@ fn a_clone_is_continued_once() {
 fn an_ignored_signal_is_ignored_by_both() {
     let place = Place::new();
     place.warm_shell();
-    let clone = format!("trap '' INT; {} clone t -c 'kill -INT $PPID $$; echo lives'", env!("CARGO_BIN_EXE_flashfork"));
+    let clone = format!("trap '' INT; {} clone t -c 'kill -INT $PPID $$; echo lives'", flashfork());
     let script = clone.replace("$PPID ", "");
     let output =
         std::process::Command::new("sh").args(["-c", &script]).env("XDG_RUNTIME_DIR", place.path()).output().unwrap();

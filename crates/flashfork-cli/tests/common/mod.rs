@@ -1,0 +1,24 @@
+//! The command as it is typed. That is its launcher, which cargo does not build for these tests by itself, because it
+//! is another package's.
+
+use std::process::Command;
+use std::sync::Once;
+
+/// The launcher, with the command beside it.
+pub fn flashfork() -> &'static str {
+    static BUILT: Once = Once::new();
+    BUILT.call_once(|| build(&["flashfork-launcher"]));
+    env!("CARGO_BIN_EXE_flashfork-cli").strip_suffix("-cli").unwrap()
+}
+
+/// Where cargo builds.
+pub fn target() -> &'static std::path::Path {
+    std::path::Path::new(env!("CARGO_BIN_EXE_flashfork-cli")).ancestors().nth(2).unwrap()
+}
+
+/// Builds these packages there.
+pub fn build(packages: &[&str]) {
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--locked"]).args(packages.iter().map(|name| format!("-p{name}")));
+    assert!(build.arg("--target-dir").arg(target()).status().unwrap().success());
+}
