@@ -676,3 +676,21 @@ fn variables_that_python_has_read_already_are_told_in_one_line() {
         assert_eq!(said.lines().count(), usize::from(is_told), "{said}");
     }
 }
+
+#[test]
+fn a_clone_goes_through_no_module_that_was_warmed() {
+    let place = Place::new();
+    let code = "import os, sys
+class Module:
+    def __getattribute__(self, name):
+        Module.looked = True
+        return object.__getattribute__(self, name)
+sys.modules['module'] = Module()
+def forget(): Module.looked = False
+os.register_at_fork(after_in_child=forget)";
+    place.warm(&[PYTHON, "-c", code]);
+    for _ in 0..2 {
+        let clone = place.run(&["clone", "t", "-c", "import sys; print(type(sys.modules['module']).looked)"]);
+        assert_eq!((stdout(&clone), stderr(&clone)), ("False\n", ""));
+    }
+}

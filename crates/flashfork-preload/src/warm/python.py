@@ -35,7 +35,9 @@ def _main(argv, path0, file=None, loader=None):
     if file is not None:
         names.update(__file__=file, __cached__=None)
     names["__loader__"] = loader or sys.modules["_frozen_importlib"].BuiltinImporter
-    for holder, name in _SELF.get("_mains") or _holders_of_main():
+    # A clone has them from the ready point, even if there are none: to look is to go through all names of all modules.
+    holders = _SELF.get("_mains")
+    for holder, name in _holders_of_main() if holders is None else holders:
         holder[name] = module
     sys.modules["__main__"] = module
     _SELF["main"] = names
