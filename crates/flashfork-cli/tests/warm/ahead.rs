@@ -1,6 +1,11 @@
 //! The clone that a template makes ahead.
 
 use crate::place::{Place, kill, state, stderr, stdout, until};
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
 
 /// Children of a process that live.
 fn children(pid: i32) -> Vec<i32> {
@@ -118,4 +123,43 @@ fn an_end_that_is_told_early_ends_nothing_else() {
         kill(left, libc::SIGKILL);
     }
     until("all have ended", || place.list()[0]["clones_running"] == 0);
+}
+
+/// Held by a debugger where it has called `exit_group` and still has its memory, a clone can't be waited for.
+#[test]
+fn an_end_by_exit_is_told_before_memory_is_taken_apart() {
+    let place = Place::new();
+    let source = "#include <stdio.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+int main(void) {
+    char byte;
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    printf(\"%d\\n\", getpid());
+    fflush(stdout);
+    return read(0, &byte, 1) == 1 ? _exit(0x107), 1 : 2;
+}";
+    let program = place.program("ends", source);
+    let code = "import ctypes, os
+ctypes.CDLL(None).prctl(0x59616d61, ctypes.c_ulong(-1), 0, 0, 0)
+print(os.getpid(), flush=True)
+os.read(0, 1)
+os._exit(0x107)";
+    for (command, arguments) in
+        [(&[program.to_str().unwrap()][..], &[][..]), (&["/usr/bin/python3", "-c", "import ctypes"], &["-c", code])]
+    {
+        place.warm(command);
+        let mut clone = place.flashfork(&[&["clone", "t"], arguments].concat());
+        let mut clone = clone.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(clone.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let pid = Pid::from_raw(line.trim().parse().unwrap());
+        ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEEXIT).unwrap();
+        clone.stdin.take().unwrap().write_all(b"x").unwrap();
+        assert!(matches!(waitpid(pid, None), Ok(WaitStatus::PtraceEvent(_, _, libc::PTRACE_EVENT_EXIT))));
+        until("the command has ended", || clone.try_wait().unwrap().is_some());
+        assert_eq!((clone.wait().unwrap().code(), state(pid.as_raw())), (Some(7), Some('t')));
+        ptrace::cont(pid, None).unwrap();
+        place.run(&["rm", "t"]);
+    }
 }

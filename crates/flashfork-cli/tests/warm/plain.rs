@@ -157,10 +157,10 @@ c = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p
 fd = os.open({path:?}, os.O_RDWR); fcntl.flock(fd, fcntl.LOCK_EX)
 assert c.mmap(None, ctypes.c_size_t(4096), 3, 1, fd, ctypes.c_size_t(0)) != ctypes.c_void_p(-1).value
 os.close(fd)
-print(os.getpid())"
+print(os.getpid(), flush=True)"
     );
-    for _ in 0..10 {
-        let output = python(&place, &code);
+    for code in [code.clone(), format!("{code}\nos._exit(0)")].iter().cycle().take(20) {
+        let output = python(&place, code);
         assert_eq!(stderr(&output), "");
         let file = std::fs::File::open(&path).unwrap();
         // SAFETY: takes numbers.
@@ -174,8 +174,8 @@ print(os.getpid())"
 fn a_clone_with_children_has_ended_when_its_command_has() {
     let place = warmed("import os, subprocess");
     let code = "import os, subprocess
-print(os.getpid(), subprocess.Popen(['sleep', '1000'], stdin=-3, stdout=-3, stderr=-3).pid)";
-    for _ in 0..10 {
+print(os.getpid(), subprocess.Popen(['sleep', '1000'], stdin=-3, stdout=-3, stderr=-3).pid, flush=True)";
+    for code in [code.to_owned(), format!("{code}\nos._exit(0)")].iter().cycle().take(20) {
         let output = python(&place, code);
         let mut pids = stdout(&output).split_whitespace().map(|word| word.parse::<i32>().unwrap());
         let (clone, child) = (pids.next().unwrap(), pids.next().unwrap());
@@ -205,10 +205,67 @@ text = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *f) for f in fil
 program = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(filter), ctypes.addressof(text)))
 c = ctypes.CDLL(None)
 assert c.prctl(38, 1, 0, 0, 0) == 0 and c.prctl(22, 2, program, 0, 0) == 0
-print('out')
-sys.exit(4)";
-    let output = python(&place, code);
-    assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(4), "out\n", ""));
+print('out', flush=True)";
+    for end in ["sys.exit(4)", "os._exit(4)"] {
+        let output = python(&place, &format!("import os\n{code}\n{end}"));
+        assert_eq!((output.status.code(), stdout(&output), stderr(&output)), (Some(4), "out\n", ""));
+    }
+}
+
+#[test]
+fn a_semaphore_that_an_end_gives_back_is_free_when_the_command_has_ended() {
+    let place = warmed("import ctypes");
+    // SAFETY: takes numbers.
+    let set = unsafe { libc::semget(libc::IPC_PRIVATE, 1, 0o600) };
+    assert!(set >= 0);
+    let change = |by: i16, flags: i32| {
+        let mut operation = libc::sembuf { sem_num: 0, sem_op: by, sem_flg: flags as i16 };
+        // SAFETY: one operation, a local.
+        unsafe { libc::semop(set, &raw mut operation, 1) }
+    };
+    change(1, 0);
+    let taken = format!(
+        "import ctypes, os, struct
+assert ctypes.CDLL(None).semop({set}, struct.pack('Hhh', 0, -1, {undo}), 1) == 0",
+        undo = libc::SEM_UNDO
+    );
+    let all = [taken.clone(), format!("{taken}\nos._exit(0)")];
+    let free = all.iter().cycle().take(20).all(|code| {
+        prints(&python(&place, code), "");
+        change(-1, libc::IPC_NOWAIT) == 0 && change(1, 0) == 0
+    });
+    // SAFETY: removes what was made above.
+    unsafe { libc::semctl(set, 0, libc::IPC_RMID) };
+    assert!(free);
+}
+
+#[test]
+fn a_handler_of_signals_may_end_a_clone_on_a_small_stack() {
+    let place = Place::new();
+    let program = place.program(
+        "handler",
+        "#define _GNU_SOURCE
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static void end(int signal) { _exit(signal); }
+int main(void) {
+    /* The loader needs some to bind the call. */
+    size_t size = sysconf(_SC_MINSIGSTKSZ) + 1024, page = 4096, all = (size + page - 1) / page * page;
+    char *at = mmap(NULL, page + all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(at + page, all, PROT_READ | PROT_WRITE);
+    stack_t stack = {.ss_sp = at + page + all - size, .ss_size = size};
+    struct sigaction action = {.sa_handler = end, .sa_flags = SA_ONSTACK};
+    if (at == MAP_FAILED || sigaltstack(&stack, NULL) || sigaction(SIGUSR1, &action, NULL)) return 1;
+    raise(SIGUSR1);
+    return 2;
+}",
+    );
+    place.warm(&[program.to_str().unwrap()]);
+    for _ in 0..3 {
+        assert_eq!(place.run(&["clone", "t"]).status.code(), Some(libc::SIGUSR1));
+    }
 }
 
 #[test]

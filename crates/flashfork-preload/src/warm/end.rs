@@ -2,41 +2,114 @@
 
 use super::mapped;
 use super::process::threads;
-use super::template::{CLONE, ORDER};
+use super::template::ORDER;
+use crate::forks::next;
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
+use syscalls::Sysno;
 
 /// The signal by which a clone tells its template with what exit status it ends.
 pub fn signal() -> c_int {
     libc::SIGRTMIN()
 }
 
-/// Tells it, when all that is left of this clone is memory of its own: to take that apart may last longer than all that
-/// the program did. Descriptors are closed first, so that nobody finds a lock or a pipe still held. To be called last.
-/// Where it can't be told, the end itself tells.
-pub fn tell(status: c_int) {
+/// This clone, and the template that waits for it; 0 in any other process. Apart from what else a clone knows of
+/// itself, because a process may end anywhere.
+static CLONE: AtomicI32 = AtomicI32::new(0);
+static TEMPLATE: AtomicI32 = AtomicI32::new(0);
+
+/// This process has a template that waits for its end.
+pub fn note(template: c_int) {
+    // SAFETY: asks for a number.
+    CLONE.store(unsafe { libc::getpid() }, Relaxed);
+    TEMPLATE.store(template, Relaxed);
+}
+
+static EXIT: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+
+/// Looked up when the shim is loaded: a signal handler, or a child of `vfork`, must not ask the loader.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = init;
+
+extern "C" fn init() {
+    next(&EXIT, c"_exit");
+}
+
+/// `_exit(2)`. In a clone the status is told first. Programs end themselves by it that want nothing done at their end,
+/// in Python by `os._exit`; the C library's own `exit` doesn't come here.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: c_int) -> ! {
+    // Not in a process that the clone has forked.
+    // SAFETY: asks for a number.
+    if CLONE.load(Relaxed) != 0 && CLONE.load(Relaxed) == unsafe { libc::getpid() } {
+        tell(status & 0xff);
+    }
+    let real = EXIT.load(Relaxed);
+    if !real.is_null() {
+        // SAFETY: the C library's function of this name, or one in its place, has this type.
+        unsafe { core::mem::transmute::<*mut c_void, extern "C" fn(c_int)>(real)(status) };
+    }
+    loop {
+        // SAFETY: ends the process.
+        let _ = unsafe { flashfork_core::system_call(Sysno::exit_group, [status as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// The same by its name in C.
+#[unsafe(no_mangle)]
+pub extern "C" fn _Exit(status: c_int) -> ! {
+    _exit(status)
+}
+
+/// Tells how this clone ends, when all that is left of it is memory of its own: to take that apart may last longer than
+/// all that the program did. Descriptors are closed first, so that nobody finds a lock or a pipe still held. The
+/// process must end next. Where it can't be told, the end itself tells.
+///
+/// A handler of signals may come here, too, on whatever stack: little is needed of it.
+#[inline(never)]
+fn tell(status: c_int) {
     // SAFETY: plain calls on this process, which only ends after this; it has no other thread that would miss a
-    // descriptor.
+    // descriptor. All zeros are a value of the set.
     unsafe {
-        let Some(given) = CLONE.get() else { return };
-        // Not in a process that the clone has forked.
-        if given.pid != libc::getpid() || given.template != libc::getppid() || threads() != 1 {
+        let template = TEMPLATE.load(Relaxed);
+        // A sandbox need not allow what is called here.
+        if crate::sandbox::entered() || on_alternate_stack() || template != libc::getppid() || threads() != 1 {
             return;
         }
+        // What has been told must come true, so nothing of the program's runs any more.
+        let mut all = MaybeUninit::zeroed().assume_init();
+        libc::sigfillset(&raw mut all);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const all, null_mut());
         // What the kernel does at the very end is seen by whoever looks at a file that is mapped, and by children.
         if has_children() || !mapped::no_others() {
             return;
         }
+        // So is what semaphores of System V get back then (`SEM_UNDO`): this gives it back now. Where a container
+        // forbids that nothing is told.
+        if libc::unshare(libc::CLONE_FS | libc::CLONE_SYSVSEM) != 0 {
+            return;
+        }
         // Nor should a directory be in use any more.
         libc::chdir(c"/".as_ptr());
-        if libc::syscall(libc::SYS_close_range, 0u32, u32::MAX, 0u32) == 0 {
+        // Those of another process that uses this one's table stay.
+        if libc::syscall(libc::SYS_close_range, 0u32, u32::MAX, libc::CLOSE_RANGE_UNSHARE) == 0 {
             let value = libc::sigval { sival_ptr: ((status << 8) as usize) as *mut c_void };
-            libc::sigqueue(given.template, signal(), value);
+            libc::sigqueue(template, signal(), value);
             // On one processor the others come first, too: a millisecond is more than they need to hear of it and end.
             libc::usleep(1000);
         }
+    }
+}
+
+/// Of a handler of signals, which may be too small for what is called here.
+fn on_alternate_stack() -> bool {
+    // SAFETY: writes to a local, of which all zeros are a value.
+    unsafe {
+        let mut stack = MaybeUninit::<libc::stack_t>::zeroed().assume_init();
+        libc::sigaltstack(core::ptr::null(), &raw mut stack) != 0 || stack.ss_flags & libc::SS_ONSTACK != 0
     }
 }
 

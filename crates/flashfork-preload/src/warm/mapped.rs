@@ -18,6 +18,9 @@ struct Files {
 
 static FILES: Single<Files> = Single::new(Files { keys: [0; MOST], count: 0, pages: None });
 
+/// What is read of the list. Not on the stack, which may be a small one where a process ends.
+static BUFFER: Single<[u8; 4096]> = Single::new([0; 4096]);
+
 /// A line of `/proc/self/maps` (`proc_pid_maps(5)`), as far as it has been read.
 struct Line {
     field: u8,
@@ -59,11 +62,13 @@ impl Line {
 
 /// Calls `each` for every mapping of a file, until that is false. False then, and where they can't be read.
 fn all(mut each: impl FnMut(u64) -> bool) -> bool {
-    let (mut buffer, mut line, mut good) = ([0u8; 4096], NEW, true);
+    let (mut line, mut good) = (NEW, true);
     let Ok(maps) = open(c"/proc/self/maps") else { return false };
+    // SAFETY: no other reference: one thread is here, a maker, or the one that has begun the end.
+    let buffer = unsafe { BUFFER.get() };
     let mut any = false;
     while good {
-        let count = read(maps, &mut buffer);
+        let count = read(maps, buffer);
         if count == Ok(0) || count.is_err() {
             good = count.is_ok() && any;
             break;

@@ -287,8 +287,7 @@ pub extern "C" fn end_of_libraries() {
             && threads() == 1
         {
             libc::fflush(null_mut());
-            end::tell(status);
-            libc::_exit(status);
+            end::_exit(status);
         }
         let real = *LOADER_FINI.get();
         if !real.is_null() {

@@ -1,9 +1,8 @@
 //! A clone takes over what is its caller's, before any of the program's code runs in it.
 
-use super::inherited;
 use super::message::send;
 use super::template::{Given, Template, Wanted};
-use super::variables;
+use super::{end, inherited, variables};
 use core::ffi::{c_char, c_int};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
@@ -23,6 +22,7 @@ pub fn take_over(template: &Template, wanted: &Wanted) -> Given {
             Ok(given) => {
                 send(socket, Tell::Started { pid: libc::getpid() });
                 libc::close(socket);
+                end::note(template.facts.pid);
                 given
             }
             Err(step) => {
@@ -51,14 +51,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
             return Err(Step::Directory);
         }
         let (start, arguments, variables) = map(memory)?;
-        let mut given = Given {
-            arguments,
-            variables,
-            mask: template.mask,
-            ignored: start.ignored,
-            pid: libc::getpid(),
-            template: template.facts.pid,
-        };
+        let mut given = Given { arguments, variables, mask: template.mask, ignored: start.ignored };
         // Perl takes apart what it finds here as its own; it sets %ENV itself.
         if template.facts.at != ReadyAt::Perl {
             environ = given.variables.as_ptr().cast_mut().cast();

@@ -68,9 +68,6 @@ pub struct Given {
     pub mask: libc::sigset_t,
     /// Signals that the caller ignores: bit N-1 for signal N.
     pub ignored: u64,
-    /// The clone's process, and its template's.
-    pub pid: c_int,
-    pub template: c_int,
 }
 
 /// The clone that waits for a caller.

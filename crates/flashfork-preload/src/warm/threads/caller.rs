@@ -49,7 +49,7 @@ impl Caller {
             for signal in (1..=64).filter(|signal| start.blocked >> (signal - 1) & 1 == 1) {
                 libc::sigaddset(&raw mut mask, signal);
             }
-            let given = Given { arguments, variables, mask, ignored: start.ignored, pid: own(), template: -1 };
+            let given = Given { arguments, variables, mask, ignored: start.ignored };
             Ok(Caller { start, given })
         }
     }
@@ -119,11 +119,6 @@ unsafe fn identity(fd: c_int) -> Option<(u64, u64)> {
     // SAFETY: struct stat is 18 words on this architecture.
     unsafe { call(Sysno::fstat, [fd as usize, stat.as_mut_ptr() as usize]) }.ok()?;
     Some((stat[0], stat[1]))
-}
-
-fn own() -> c_int {
-    // SAFETY: no arguments.
-    unsafe { call(Sysno::getpid, []) }.map_or(0, |pid| pid as c_int)
 }
 
 /// The error of the last call of libc's.
