@@ -55,10 +55,11 @@ pub(super) struct Runs {
     /// Where the names of templates are.
     names: PathBuf,
     script: Option<PathBuf>,
+    anew: PathBuf,
 }
 
 impl Runs {
-    /// Writes the program's script into the directory `place`, which also holds the names.
+    /// Writes the program's script into the directory `place`, which also holds the names, or compiles it there.
     pub(super) fn new(program: Program, flashfork: &Path, place: &Path) -> Result<Self, BenchError> {
         let script = program.script().map(|text| (place.join(program.name()), text));
         let failed = |error| BenchError::system("write a script", error);
@@ -66,7 +67,11 @@ impl Runs {
             std::fs::write(path, text).map_err(failed)?;
         }
         let script = script.map(|(path, _)| path);
-        Ok(Self { program, flashfork: flashfork.to_owned(), names: place.to_owned(), script })
+        let anew = program.anew().map_or_else(|| place.join(program.name()), PathBuf::from);
+        if let Some(flags) = program.flags() {
+            compile(flags, &anew)?;
+        }
+        Ok(Self { program, flashfork: flashfork.to_owned(), names: place.to_owned(), script, anew })
     }
 
     /// The command `flashfork` with the names of this experiment.
@@ -80,9 +85,8 @@ impl Runs {
     fn command(&self, way: Way) -> Command {
         let mut command = match way {
             Way::Cold => {
-                let (executable, rest) = self.program.anew().split_at(1);
-                let mut command = Command::new(executable[0]);
-                command.args(rest).stdin(Stdio::null()).process_group(0);
+                let mut command = Command::new(&self.anew);
+                command.stdin(Stdio::null()).process_group(0);
                 command
             }
             Way::Clone | Way::Busy => {
@@ -132,6 +136,16 @@ impl Runs {
     }
 }
 
+/// Compiles a C program that does nothing. Where there is no compiler there is no program afterwards.
+fn compile(flags: &[&str], program: &Path) -> Result<(), BenchError> {
+    let source = program.with_extension("c");
+    std::fs::write(&source, "int main(void) { return 0; }\n")
+        .map_err(|error| BenchError::system("write a C program", error))?;
+    let mut compiler = Command::new("cc");
+    let _ = compiler.args(flags).arg("-o").arg(program).arg(source).stdin(Stdio::null()).output();
+    Ok(())
+}
+
 fn micros(begin: Instant) -> f64 {
     begin.elapsed().as_secs_f64() * 1e6
 }
@@ -161,6 +175,16 @@ mod tests {
         assert!(taken.whole > 0.0 && taken.line.is_none() && taken.faults > 0.0);
         let wrong = runs.once(Way::Clone).unwrap_err();
         assert!(wrong.voids() && wrong.to_string().contains("exit status: 1"), "{wrong}");
+    }
+
+    #[test]
+    fn a_program_that_does_nothing_is_compiled() {
+        let place = tempfile::tempdir().unwrap();
+        let faults = [Program::CDynamic, Program::CStatic].map(|program| {
+            let runs = Runs::new(program, Path::new("/bin/false"), place.path()).unwrap();
+            runs.once(Way::Cold).unwrap().faults
+        });
+        assert!(faults[1] < faults[0], "{faults:?}");
     }
 
     #[test]

@@ -8,6 +8,12 @@ const PYTHON: &str = "/usr/bin/python3";
 /// A program of the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Program {
+    /// A dynamic C program that does nothing, which is only started anew: what a process costs
+    #[value(name = "c-dynamic")]
+    CDynamic,
+    /// The same, linked statically
+    #[value(name = "c-static")]
+    CStatic,
     /// `/bin/true`
     True,
     /// CPython with nothing imported
@@ -22,11 +28,14 @@ pub enum Program {
 
 impl Program {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::True, Self::Python, Self::Numpy, Self::Perl, Self::Ruby];
+    pub const ALL: [Self; 7] =
+        [Self::CDynamic, Self::CStatic, Self::True, Self::Python, Self::Numpy, Self::Perl, Self::Ruby];
 
     /// The name in records.
     pub fn name(self) -> &'static str {
         match self {
+            Self::CDynamic => "c-dynamic",
+            Self::CStatic => "c-static",
             Self::True => "true",
             Self::Python => "python",
             Self::Numpy => "numpy",
@@ -38,6 +47,8 @@ impl Program {
     /// What it is, for people.
     pub(super) fn title(self) -> &'static str {
         match self {
+            Self::CDynamic => "C, does nothing: dynamic",
+            Self::CStatic => "C, does nothing: static",
             Self::True => "/bin/true",
             Self::Python => "CPython",
             Self::Numpy => "CPython, numpy, pandas",
@@ -46,9 +57,19 @@ impl Program {
         }
     }
 
+    /// With which flags it is compiled here, of a program that is; it is not warmed then.
+    pub(super) fn flags(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::CDynamic => Some(&["-O2"]),
+            Self::CStatic => Some(&["-O2", "-static"]),
+            _ => None,
+        }
+    }
+
     /// The command that is warmed.
     pub(super) fn warmed(self) -> &'static [&'static str] {
         match self {
+            Self::CDynamic | Self::CStatic => &[],
             Self::True => &["/bin/true"],
             Self::Python => &[PYTHON, "-c", "pass"],
             Self::Numpy => &[PYTHON, "-c", "import numpy, pandas"],
@@ -57,16 +78,16 @@ impl Program {
         }
     }
 
-    /// The command that is started anew, to which a script is added, if there is one.
-    pub(super) fn anew(self) -> &'static [&'static str] {
-        &self.warmed()[..1]
+    /// The program that is started anew, with a script, if there is one; none for what is compiled here.
+    pub(super) fn anew(self) -> Option<&'static str> {
+        self.warmed().first().copied()
     }
 
     /// A script that prints one line, [`LINE`](super::command::LINE), after loading what is warmed; started anew and in
     /// a clone alike. None: the program prints nothing.
     pub(super) fn script(self) -> Option<&'static str> {
         Some(match self {
-            Self::True => return None,
+            Self::CDynamic | Self::CStatic | Self::True => return None,
             Self::Python => "print(1)\n",
             Self::Numpy => "import numpy, pandas\nprint(1)\n",
             Self::Perl => "use POSIX; use Data::Dumper;\nprint \"1\\n\";\n",
@@ -77,6 +98,7 @@ impl Program {
     /// Debian's packages it needs.
     pub(super) fn packages(self) -> &'static str {
         match self {
+            Self::CDynamic | Self::CStatic => "gcc libc6-dev",
             Self::True => "coreutils",
             Self::Python => "python3",
             Self::Numpy => "python3-numpy python3-pandas",
@@ -87,6 +109,6 @@ impl Program {
 
     /// Whether it prints [`LINE`](super::command::LINE).
     pub(super) fn prints(self) -> bool {
-        self != Self::True
+        self.script().is_some()
     }
 }

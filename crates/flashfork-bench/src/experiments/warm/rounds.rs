@@ -147,6 +147,9 @@ fn prepare(
         results.leave_out(program.name(), why, progress);
         return Ok(None);
     }
+    if program.flags().is_some() {
+        return Ok(Some(Subject { program, runs, template: None }));
+    }
     let template = match Template::warm(&runs, program, guard)? {
         Ok(template) => Some(template),
         Err(why) => {
