@@ -2,8 +2,11 @@
 //!
 //! Swap is not counted: memory in swap can't be measured as memory.
 
+use std::ptr::null_mut;
+
 use flashfork::Headroom;
 use flashfork_measure::BenchError;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// How much memory this process can still take.
 pub(crate) fn headroom() -> Result<Headroom, BenchError> {
@@ -23,9 +26,34 @@ pub(crate) fn require(headroom: &Headroom, what: impl Into<String>, needed: u64)
     })
 }
 
+/// Touches so much memory, half of what is available at most, and gives it back: what is timed next finds pages that
+/// the machine has. To a virtual one the hypervisor gives those that were never used, or were given back, as they are
+/// touched, which takes longer than a seal.
+pub(crate) fn touch(bytes: u64) -> Result<(), BenchError> {
+    let bytes = bytes.min(headroom()?.available / 2) as usize;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let failed = |errno| BenchError::system("touch memory", errno);
+    // SAFETY: a new mapping at an address of the kernel's choice, which nobody else knows of until it is gone.
+    unsafe {
+        let at = mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let at = at.map_err(failed)?;
+        let touched = madvise(at, bytes, Advice::LinuxPopulateWrite);
+        munmap(at, bytes).map_err(failed)?;
+        touched.map_err(failed)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_can_be_touched_without_need() {
+        touch(4 << 20).unwrap();
+        touch(0).unwrap();
+    }
 
     #[test]
     fn a_refusal_says_what_is_needed_and_what_is_there() {

@@ -11,6 +11,7 @@ use super::plan::Plan;
 use crate::subjects::Method;
 use crate::subjects::Region;
 use crate::subjects::engine::{self, Pages, Sealed};
+use crate::subjects::memory;
 use flashfork_measure::experiment::Results;
 use flashfork_measure::order::shuffled_rounds;
 use flashfork_measure::record::{Document, Record};
@@ -171,6 +172,7 @@ impl Subject for SealingSubject {
 
     fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
         pin::pin(spec.cpu)?;
+        memory::touch(2 * spec.size)?;
         Ok((Self { region: Region::filled(Method::Seal, spec.size)? }, ()))
     }
 

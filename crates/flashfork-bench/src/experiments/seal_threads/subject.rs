@@ -9,7 +9,7 @@ use flashfork::{SealOptions, Threads};
 use serde::{Deserialize, Serialize};
 
 use crate::subjects::engine::{Pages, own_code};
-use crate::subjects::{Method, Region, WORDS_PER_PAGE, word};
+use crate::subjects::{Method, Region, WORDS_PER_PAGE, memory, word};
 use flashfork_measure::worker::Subject;
 use flashfork_measure::{BenchError, pin};
 use flashfork_terminal::size::show;
@@ -81,6 +81,7 @@ impl Subject for SealThreadsSubject {
 
     fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
         pin::pin(spec.other_cpu)?;
+        memory::touch(2 * spec.size)?;
         let region = Region::filled(Method::Seal, spec.size)?;
         let watch = Arc::new(Watch { on: AtomicBool::new(false), gaps: Mutex::new(Vec::with_capacity(MOST)) });
         let shared = Arc::clone(&watch);
