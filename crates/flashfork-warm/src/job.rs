@@ -23,8 +23,8 @@ pub enum Job {
     Ask(Ask),
 }
 
-/// What a caller does about a signal with this `si_code`, which may be its template's. `ends`: the clone has not started,
-/// and the caller doesn't ignore the signal.
+/// What a caller does about a signal with this `si_code`, which may be its template's. `ends`: the clone has not
+/// started, and the caller doesn't ignore the signal.
 #[must_use]
 pub fn job(signal: i32, code: i32, from_template: bool, ends: bool) -> Job {
     if ends && PASSED_ON[..ENDING].contains(&signal) {
