@@ -620,3 +620,23 @@ fn perl_is_warmed_by_a_script_that_knows_its_name() {
         assert_eq!((stdout(&comes_from), stderr(&comes_from)), ("-rest\n", ""));
     }
 }
+
+/// Test2 has made copies of the streams that the warm-up had, and told of failures in the template's process alone.
+#[test]
+fn perl_tests_run_in_clones_of_a_perl_that_has_their_modules() {
+    let programs = [
+        "use Test::More; ok 1, 'one'; diag 'diag'; subtest s => sub { plan tests => 1; ok 1 }; is 1, 2, 'two'; done_testing",
+        "use Test::More tests => 2; ok 1; TODO: { local $TODO = 'later'; ok 0 }",
+        "use Test::More tests => 2; ok 1; die 'dead'",
+        "use Test::More skip_all => 'no'",
+        "print 1",
+    ];
+    for modules in ["-mTest::More", "-MTest2::API", "-MTest2::IPC"] {
+        let place = Place::new();
+        place.warm(&[PERL, modules, "-e", "1"]);
+        for program in programs {
+            std::fs::write(place.path().join("test.t"), program).unwrap();
+            same(&place, PERL, &["test.t"]);
+        }
+    }
+}

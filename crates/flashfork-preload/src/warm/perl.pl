@@ -167,6 +167,26 @@ BEGIN { $^H = 0; ${^WARNING_BITS} = '' }
             local ($@, $SIG{__DIE__});
             eval { FindBin::again() };
         }
+        # It has copies of the streams that it found, and fails a program only in the process that has loaded it.
+        if ($INC{'Test2/API.pm'}) {
+            local ($@, $SIG{__DIE__});
+            eval {
+                my ($loaded, $builder) = (Test2::API::test2_load_done(), $INC{'Test/Builder.pm'} && Test::Builder->new);
+                Test2::API::test2_post_preload_reset();
+                for my $hub (Test2::API::test2_stack()->all) {
+                    my $format = $hub->format;
+                    $hub->{pid} = $$;
+                    next if !$format || !$format->isa('Test2::Formatter::TAP');
+                    my $handles = $format->_open_handles;
+                    # Where it tells of what is still to be done.
+                    $handles->[2] = $handles->[0] if @{$format->handles} > 2;
+                    $format->set_handles($handles);
+                    $builder->{Orig_Handles} = [@$handles] if $builder;
+                }
+                $builder->{Original_Pid} = $$ if $builder;
+                Test2::API::test2_load() if $loaded;
+            };
+        }
         # What a program finds that begins; its exit status may come of it.
         $! = 0;
     }
