@@ -694,3 +694,22 @@ os.register_at_fork(after_in_child=forget)";
         assert_eq!((stdout(&clone), stderr(&clone)), ("False\n", ""));
     }
 }
+
+/// `os.dup` in the warm-up: whoever reads the command's output finds its end, and a clone's is its caller's.
+#[test]
+fn copies_of_the_streams_are_the_callers() {
+    let place = Place::new();
+    let warm = "import builtins, os; builtins.copies = os.dup(1), os.dup(2)";
+    let warmed = place.flashfork(&["warm", "t", "--", PYTHON, "-c", warm]).current_dir(place.path()).output().unwrap();
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    let clone = place.python(&["-c", "import os; [os.write(fd, b'%d' % i) for i, fd in enumerate(copies[:2])]"]);
+    assert_eq!((stdout(&clone), stderr(&clone)), ("0", "1"));
+    // A file of the program's own that it had put in the place of a stream stays.
+    let place = Place::new();
+    let warm = "import builtins, os; builtins.own = os.open('own', os.O_CREAT | os.O_WRONLY); os.dup2(own, 1)";
+    let warmed = place.flashfork(&["warm", "t", "--", PYTHON, "-c", warm]).current_dir(place.path()).output().unwrap();
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    let clone = place.python(&["-c", "import os; os.write(own, b'kept'); print('out')"]);
+    assert_eq!((stdout(&clone), stderr(&clone)), ("out\n", ""));
+    assert_eq!(std::fs::read_to_string(place.path().join("own")).unwrap(), "kept");
+}

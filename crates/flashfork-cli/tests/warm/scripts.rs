@@ -631,7 +631,7 @@ fn perl_tests_run_in_clones_of_a_perl_that_has_their_modules() {
         "use Test::More skip_all => 'no'",
         "print 1",
     ];
-    for modules in ["-mTest::More", "-MTest2::API", "-MTest2::IPC"] {
+    for modules in ["-mTest::More", "-MTest2::API"] {
         let place = Place::new();
         place.warm(&[PERL, modules, "-e", "1"]);
         for program in programs {

@@ -34,6 +34,7 @@ extern "C" fn init() {
             libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
         }
         super::inherited::note();
+        super::streams::note();
         *ORDER.get() = Some(order);
         // A child that the C library forks for itself runs it, too.
         after_forks_in_child(forget);

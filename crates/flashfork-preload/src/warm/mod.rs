@@ -28,6 +28,7 @@ mod process;
 mod python;
 mod script;
 mod serve;
+mod streams;
 mod take_over;
 mod template;
 mod threads;

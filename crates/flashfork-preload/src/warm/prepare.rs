@@ -71,7 +71,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
         // Again, by this process: it is whom callers find to be at the other end, and may ask the kernel about when it
         // is silent.
         let watched = watched && libc::listen(listener, WAITING) == 0;
-        if !watched || !let_go_of_streams() {
+        if !watched || !super::streams::let_go() {
             send(control, Tell::Failed { step: Step::Wait, errno: *libc::__errno_location() });
             libc::_exit(1);
         }
@@ -142,19 +142,6 @@ unsafe fn signal_descriptor() -> i32 {
             libc::sigaddset(&raw mut set, signal);
         }
         libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-    }
-}
-
-/// The streams of `flashfork warm` are not the clones' business, and whoever reads them waits for their end.
-unsafe fn let_go_of_streams() -> bool {
-    // SAFETY: plain calls; the descriptors are those that every process has.
-    unsafe {
-        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
-        let done = null >= 0 && (0..3).all(|fd| libc::dup2(null, fd) == fd);
-        if null > 2 {
-            libc::close(null);
-        }
-        done
     }
 }
 

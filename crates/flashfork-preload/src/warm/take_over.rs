@@ -47,6 +47,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
         if !(0..3).all(|to| libc::dup2(streams[to as usize], to) == to) {
             return Err(Step::Streams);
         }
+        super::streams::take_over();
         if libc::fchdir(directory) != 0 {
             return Err(Step::Directory);
         }
