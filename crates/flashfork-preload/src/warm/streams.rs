@@ -32,7 +32,7 @@ static COPIES: Single<[Option<Copied>; MOST]> = Single::new([None; MOST]);
 /// One thread.
 pub unsafe fn note() {
     // SAFETY: no reference is in use.
-    unsafe { *AT_START.get() = [0, 1, 2].map(|fd| identity(fd)) };
+    unsafe { *AT_START.get() = [0, 1, 2].map(identity) };
 }
 
 fn identity(fd: c_int) -> Option<Identity> {
