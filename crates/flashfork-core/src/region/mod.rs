@@ -101,8 +101,11 @@ impl Region {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         // SAFETY: a fresh mapping that nothing may access.
         let reserve = |len| unsafe { sys::mmap(0, len, PROT_NONE, flags, -1, 0) }.map(|start| (start, len));
-        // With room for the memfd once more behind it, where there is any.
-        let twice = least.checked_mul(2).ok_or(Errno::ENOMEM).and_then(reserve);
+        // With room for the memfd once more behind it, where addresses are not short.
+        let twice = match sys::getrlimit(k::RLIMIT_AS) {
+            Ok([u64::MAX, _]) => least.checked_mul(2).ok_or(Errno::ENOMEM).and_then(reserve),
+            _ => Err(Errno::ENOMEM),
+        };
         let (start, whole) = twice.or_else(|_| reserve(least)).map_err(at(Step::Reserve))?;
         let aligned = start.next_multiple_of(HUGE);
         let mut region = Region {
@@ -147,8 +150,14 @@ impl Region {
     /// Where pages may be copied back later, the program's calls are followed from now on, as from a first seal on.
     pub fn seal(&mut self) -> core::result::Result<(), Error> {
         self.seal_memory()?;
-        if self.source.is_some() && !(cfg!(test) || allowed::may_ask()) {
+        if let Some((Range { start, end }, _)) = self.source
+            && !(cfg!(test) || allowed::may_ask())
+        {
             self.source = None;
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE;
+            // A failure leaves a mapping that nobody uses.
+            // SAFETY: the addresses are the region's own, and are kept.
+            let _ = unsafe { sys::mmap(start, end - start, PROT_NONE, flags, -1, 0) };
         }
         Ok(())
     }
@@ -191,7 +200,10 @@ impl Region {
         // SAFETY: the addresses are the region's own, and nothing is there.
         let mapped =
             unsafe { sys::mmap(start, source.len(), PROT_READ, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0) };
-        mapped.and_then(|_| sys::fstatus(fd)).ok().map(|file| (source, file))
+        // In core dumps the region is enough.
+        // SAFETY: the mapping just made.
+        let dumped = |_| unsafe { sys::madvise(start, source.len(), k::MADV_DONTDUMP) };
+        mapped.and_then(dumped).and_then(|()| sys::fstatus(fd)).ok().map(|file| (source, file))
     }
 
     /// Undoes every write to the region since its seal, in this process.
