@@ -1,17 +1,19 @@
 //! A clone ends before its memory is taken apart: that may last longer than much of what the program did. At the end of
 //! `exit` it makes a process that has the same memory, and nothing else of it, and that ends when the clone has.
 
-use super::{IN_CLONE, no_signals};
+use super::no_signals;
 use crate::sandbox;
 use crate::warm::mapped;
-use crate::warm::template::CLONE;
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 use flashfork_core::Errno;
 use flashfork_core::forkall::{CloneArguments, call, start};
 use syscalls::Sysno;
+
+/// The clone's process, in the clone.
+static CLONE: AtomicI32 = AtomicI32::new(0);
 
 /// Whether somebody has begun to make it.
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -38,10 +40,16 @@ pub fn register() {
     unsafe { crate::warm::end::__cxa_atexit(at_exit as *mut c_void, null_mut(), null_mut()) };
 }
 
+/// Notes that this is a clone. Before its other threads run.
+pub fn note() {
+    // SAFETY: asks for a number.
+    let pid = unsafe { call(Sysno::getpid, []) };
+    CLONE.store(pid.map_or(0, |pid| pid as i32), SeqCst);
+}
+
 extern "C" fn at_exit(_: *mut c_void) {
-    // SAFETY: written before any thread of the clone ran; asks for a number.
-    let is_clone =
-        IN_CLONE.load(SeqCst) == 1 && unsafe { CLONE.get().as_ref().is_some_and(|given| given.pid == libc::getpid()) };
+    // SAFETY: asks for a number. A process that the clone has forked has another.
+    let is_clone = unsafe { CLONE.load(SeqCst) == libc::getpid() };
     // Files that are mapped are in use for as long as the memory is there; so are the template's in any case.
     if is_clone && !BEGUN.swap(true, SeqCst) && !sandbox::entered() && mapped::no_others() {
         let mut before = no_signals();

@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::listeners;
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, bound_capabilities, first, is_ready_at, java, systemv};
+use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, systemv};
 use crate::atfork;
 use crate::number;
 use crate::warm::template::CLONE;
@@ -214,6 +214,7 @@ fn in_clone(
     // SAFETY: no other thread of the clone runs yet.
     unsafe { *CLONE.get() = Some(caller.given) };
     listeners::share(frozen);
+    end::note();
     IN_CLONE.store(1, SeqCst);
     errno.put_back();
     if let Err(e) = frozen.become_main(gate) {
