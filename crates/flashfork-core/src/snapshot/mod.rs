@@ -2,9 +2,9 @@
 //! returns again.
 //!
 //! What goes back: the contents of all private memory (`.data` and `.bss` of every object, heap, anonymous memory, TLS,
-//! stack), which mappings there are, their protection and what was asked for them since (locks, advice for forks, dumps
-//! and merging), the break, registers with the floating-point control words, the signal mask, the offsets of
-//! descriptors that the caller names. What doesn't: shared memory, other kernel state, what others have seen.
+//! stack), which mappings there are, their protection and what was asked for them since (locks, read-ahead, advice for
+//! forks, dumps and merging), the break, registers with the floating-point control words, the signal mask, the offsets
+//! of descriptors that the caller names. What doesn't: shared memory, other kernel state, what others have seen.
 //!
 //! How: [`take`] seals large anonymous memory in place, as a seal does, into a memfd of the snapshot's own, and copies
 //! every other page the process has written into the same memfd. A restore ([`restore`]) then has three things to do:
