@@ -21,8 +21,8 @@ pub(super) fn may_ask() -> bool {
     !STATE.is_sandboxed() && filter::allows().is_ok() && filter::allows_also(rehearse) && table::is_own() && follow()
 }
 
-/// Whether nobody else uses this process's memory and its descriptors, asked before each rollback outside a sandbox: a
-/// thread may use any descriptor at any time ([`table`]).
+/// Whether nobody else uses this process's memory and its descriptors, asked before each rollback that may copy,
+/// outside a sandbox: a thread may use any descriptor at any time ([`table`]).
 pub(super) fn is_alone() -> bool {
     cfg!(test) || table::is_own()
 }

@@ -216,16 +216,18 @@ impl Region {
         if self.source.is_none() || STATE.is_sandboxed() {
             return self.drop_part(self.range);
         }
-        if !allowed::is_alone() {
-            return self.drop_all();
-        }
         if self.forks != WATCHED.forks() {
             // The next one may come soon, and would have page tables to copy.
             self.forks = WATCHED.forks();
             self.choice.drop_for_now();
         }
         let done = match self.only.unwrap_or(self.choice.way()) {
-            Way::Copy => self.copy_or_begin(),
+            Way::Copy if allowed::is_alone() => self.copy_or_begin(),
+            // Beside others until they have gone.
+            Way::Copy => {
+                self.over = None;
+                return self.drop_all();
+            }
             Way::Drop => self.drop_all(),
         };
         self.note_cycle();
