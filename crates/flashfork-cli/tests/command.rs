@@ -117,7 +117,7 @@ fn where_bench_is_not_installed_the_cure_is_told() {
     let place = tempfile::tempdir().unwrap();
     let alone = place.path().join("flashfork");
     for name in ["flashfork", "flashfork-cli"] {
-        std::fs::copy(Path::new(common::flashfork()).with_file_name(name), place.path().join(name)).unwrap();
+        common::copy(&Path::new(common::flashfork()).with_file_name(name), &place.path().join(name));
     }
     let cure = "build it with `cargo build --release -p flashfork-bench` or install with `make install`\n";
     let said = || starts_with("flashfork: flashfork-bench is neither in ").and(ends_with(cure));
@@ -132,7 +132,7 @@ fn where_bench_is_not_installed_the_cure_is_told() {
 fn where_the_launcher_is_alone_the_cure_is_told() {
     let place = tempfile::tempdir().unwrap();
     let alone = place.path().join("flashfork");
-    std::fs::copy(common::flashfork(), &alone).unwrap();
+    common::copy(Path::new(common::flashfork()), &alone);
     let here = std::fs::canonicalize(place.path()).unwrap();
     let said = format!(
         "flashfork: flashfork-cli is neither in {} nor where `make install` puts it; build it with `cargo build \
@@ -149,7 +149,7 @@ fn where_the_launcher_is_alone_the_cure_is_told() {
     let [bin, lib] = ["usr/bin", "usr/lib/flashfork"].map(|name| place.path().join(name));
     std::fs::create_dir_all(&bin).unwrap();
     std::fs::create_dir_all(&lib).unwrap();
-    std::fs::copy(Path::new(common::flashfork()).with_file_name("flashfork-cli"), lib.join("flashfork-cli")).unwrap();
+    common::copy(&Path::new(common::flashfork()).with_file_name("flashfork-cli"), &lib.join("flashfork-cli"));
     std::fs::rename(&alone, bin.join("flashfork")).unwrap();
     std::os::unix::fs::symlink(bin.join("flashfork"), &alone).unwrap();
     for command in [alone, bin.join("flashfork")] {

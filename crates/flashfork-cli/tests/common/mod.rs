@@ -16,6 +16,13 @@ pub fn target() -> &'static std::path::Path {
     std::path::Path::new(env!("CARGO_BIN_EXE_flashfork-cli")).ancestors().nth(2).unwrap()
 }
 
+/// Copies a program. Not in this process: a child that another test forks meanwhile would hold the file open to write,
+/// and nobody could run it (`ETXTBSY`).
+#[allow(dead_code, reason = "not every test that has this module copies one")]
+pub fn copy(from: &std::path::Path, to: &std::path::Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+}
+
 /// Builds these packages there.
 pub fn build(packages: &[&str]) {
     let mut build = Command::new(env!("CARGO"));

@@ -1,6 +1,6 @@
 //! Users without any right of their own, and systems that don't let them make namespaces.
 
-use crate::place::{Place, flashfork, line, state, stderr, stdout, until};
+use crate::place::{Place, copy, flashfork, line, state, stderr, stdout, until};
 use crate::rights;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -54,7 +54,7 @@ impl Other {
         std::fs::create_dir(&bin).unwrap();
         let built = Path::new(flashfork());
         for name in ["flashfork", "flashfork-cli", "flashfork-keeper", "libflashfork_preload.so"] {
-            std::fs::copy(built.with_file_name(name), bin.join(name)).unwrap();
+            copy(&built.with_file_name(name), &bin.join(name));
         }
         place.program("program", PROGRAM);
         let home = place.path().join("run");

@@ -43,16 +43,16 @@ fn a_clone_that_something_is_said_about_goes_on_with_the_command_proper() {
     let path = place.path().to_str().unwrap();
     place.warm(&[PYTHON, "-c", &format!("import sys; sys.path.insert(0, {path:?}); import module, signal")]);
     std::fs::write(&module, "one = 2\n").unwrap();
-    let code = "import os, signal, sys
-signal.signal(signal.SIGUSR1, lambda *_: sys.exit(module.one + 4))
-import module
+    // Blocked, because one that comes before the wait for it would not end that.
+    let code = "import module, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 print('here', flush=True)
-os.read(0, 1)
-signal.pause()";
+signal.sigwait([signal.SIGUSR1])
+sys.exit(module.one + 4)";
     let mut clone = started(&place, code);
     until("the command proper has taken over", || program(&clone) == "flashfork-cli");
-    let name = std::fs::read_to_string(format!("/proc/{}/comm", clone.id())).unwrap();
-    assert_eq!(name, "flashfork\n");
+    let name = || std::fs::read_to_string(format!("/proc/{}/comm", clone.id())).unwrap();
+    until("it is called as it was typed", || name() == "flashfork\n");
     signal(&clone, libc::SIGUSR1);
     assert_eq!(clone.wait().unwrap().code(), Some(5));
     let mut said = String::new();

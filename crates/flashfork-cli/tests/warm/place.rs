@@ -17,6 +17,8 @@ pub use process::{kill, until};
 
 #[path = "../common/mod.rs"]
 mod common;
+#[allow(unused_imports, reason = "one of the two that have this module needs it")]
+pub use common::copy;
 pub use common::{flashfork, target};
 
 pub struct Place(tempfile::TempDir);
