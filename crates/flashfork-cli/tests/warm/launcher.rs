@@ -120,7 +120,9 @@ fn of_many_clones_that_make_runs_none_is_lost_and_each_is_right() {
     std::fs::write(place.path().join("Makefile"), rules).unwrap();
     let mut make = Command::new("make");
     // Under another make it would tell where it works.
-    make.args(["--no-print-directory", "-j", "8", "all"]).current_dir(place.path()).env("XDG_RUNTIME_DIR", place.path());
+    make.args(["--no-print-directory", "-j", "8", "all"])
+        .current_dir(place.path())
+        .env("XDG_RUNTIME_DIR", place.path());
     let output = make.env_remove("MAKEFLAGS").stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
     let mut said: Vec<u32> = stdout(&output).lines().map(|line| line.parse().unwrap()).collect();
