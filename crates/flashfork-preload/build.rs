@@ -9,8 +9,10 @@ fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,--defsym=rust_eh_personality=0");
     // The libc crate links libc itself only when no other crate of the same build asks it for std.
     println!("cargo::rustc-cdylib-link-arg=-lc");
-    // A library of its own before glibc 2.34, and empty since.
-    println!("cargo::rustc-cdylib-link-arg=-ldl");
+    // Libraries of their own before glibc 2.34, and empty since.
+    for library in ["-ldl", "-lpthread"] {
+        println!("cargo::rustc-cdylib-link-arg={library}");
+    }
     // Anything else missing is an error here and not in the programs the shim is loaded into.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,defs");
     println!("cargo::rerun-if-changed=build.rs");

@@ -110,7 +110,8 @@ pub fn keep_only(kept: BorrowedFd<'_>) -> Result<OwnedFd> {
         if kept.as_raw_fd() != KEPT {
             check(libc::dup3(kept.as_raw_fd(), KEPT, libc::O_CLOEXEC))?;
         }
-        check(libc::close_range(KEPT as u32 + 1, u32::MAX, 0))?;
+        // By its number: glibc has the function from 2.34 on.
+        check(libc::syscall(libc::SYS_close_range, KEPT as u32 + 1, u32::MAX, 0) as i32)?;
         Ok(OwnedFd::from_raw_fd(KEPT))
     }
 }
