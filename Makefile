@@ -12,7 +12,7 @@ export CARGO
 # What only the benchmarks need.
 BENCH_PACKAGES := afl++ bzip2 emacs-nox hyperfine linux-perf nodejs openjdk-17-jdk-headless perl python3 python3-numpy python3-pandas redis-server ruby sqlite3 stress-ng
 
-.PHONY: all build demo check test test-core test-command test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
+.PHONY: all build wheel demo check test test-core test-command test-python test-runtimes test-vm test-kernel test-all bench figures bench-vm-lab install uninstall clean
 
 all: build
 
@@ -21,6 +21,10 @@ build:
 	$(CARGO) build --release --locked -p flashfork-bench -p flashfork-cli -p flashfork-java -p flashfork-keeper -p flashfork-launcher -p flashfork-preload -p flashfork-vmm
 	install -D -m 755 "$$(CARGO="$(CARGO)" scripts/build-agent --locked)" $(TARGET)/lib/flashfork/flashfork-agent
 	@scripts/build-jar $(TARGET)/release
+
+# The Python package, into target/wheel (docs/PYTHON.md).
+wheel:
+	@scripts/wheel
 
 # An ordinary Python program, what a clone costs by size, real SQLite; ends in a table.
 demo: build
@@ -31,11 +35,11 @@ demo: build
 check:
 	@scripts/test check
 
-test-core test-command test-runtimes test-vm test-kernel:
+test-core test-command test-python test-runtimes test-vm test-kernel:
 	@scripts/test $(@:test-%=%)
 
 test:
-	@scripts/test check core command runtimes vm kernel
+	@scripts/test check core command python runtimes vm kernel
 
 # Everything, the long runs too: many hours. What each lane came to is kept in tests/RESULTS.md, for a commit; for one of them alone:
 # scripts/test --record tests/RESULTS.md core-long
