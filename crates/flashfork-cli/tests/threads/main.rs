@@ -12,6 +12,7 @@ mod java;
 mod kernels;
 mod listen;
 mod moments;
+mod native;
 mod node;
 #[path = "../warm/place.rs"]
 #[allow(dead_code)] // what the other tests need
