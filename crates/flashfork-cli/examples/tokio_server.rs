@@ -3,7 +3,7 @@
 //!     flashfork warm --threads --ready listen t -- target/debug/examples/tokio_server 8080
 //!     flashfork clone t & curl --http0.9 telnet://localhost:8080
 //!
-//! To a line of `ask` it answers with its process's number, when a timer, a task and a blocking call have done what they
+//! To a line of `ask` it answers with its process's number, when a timer, tasks and a blocking call have done what they
 //! do. After `last` it accepts no more, and ends in order when whoever has said that hangs up.
 
 use std::sync::Arc;

@@ -26,7 +26,7 @@ mod streams;
 mod told;
 mod warm;
 
-use flashfork_warm::{NAME_OF_CHANGED, Tell};
+use flashfork_warm::{Tell, WORDS_OF_UNFIT};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Ok(ready) => ready,
         Err(warm::Failed::Ended(status)) => process::end_as(status),
         Err(warm::Failed::Unfit(words)) => {
-            let mut all = [0; NAME_OF_CHANGED];
+            let mut all = [0; WORDS_OF_UNFIT];
             let text = words.as_bytes();
             let len = text.len().min(all.len());
             all[..len].copy_from_slice(&text[..len]);

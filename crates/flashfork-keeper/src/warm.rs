@@ -13,7 +13,7 @@ use crate::rights;
 use crate::streams;
 use crate::told::Told;
 use flashfork_core::forkall::{Seized, Unfit, WORDS, What as Reason};
-use flashfork_core::never_seal;
+use flashfork_core::{Errno, never_seal};
 use flashfork_warm::{ADDRESSES, Order, PORTS, PREPARE, PREPARED, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Error;
@@ -285,7 +285,10 @@ impl Warming<'_> {
     /// Has the program prepare itself, by a word of its memory. Whatever else may lie there is the program's own; and
     /// it has not become another one by `exec`, which closes the bell.
     fn prepare(&mut self, program: i32, at: usize) -> Result<(), Failed> {
-        let failed = |e: Error| Failed::Unfit(format!("can't be a template with threads: it can't be prepared: {e}"));
+        let failed = |e: Error| {
+            let told = Unfit::forbidden(b"process_vm_writev", Errno::new(e.raw_os_error().unwrap_or(libc::EIO)));
+            Failed::Unfit(unfit(told.what as u8, told.number, &told.name))
+        };
         let mut told = process::write_word(program, at, PREPARE);
         loop {
             match told.and_then(|()| process::read_word(program, at)) {
@@ -357,6 +360,7 @@ fn unfit(what: u8, number: i32, name: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flashfork_warm::{NAME_OF_UNFIT, WORDS_OF_UNFIT};
 
     #[test]
     fn what_stands_against_it_is_said_in_words() {
@@ -369,5 +373,16 @@ mod tests {
         assert!(text.contains("(/tmp/x, 5)"), "{text}");
         let text = unfit(Reason::System as u8, libc::ENOENT, &[]);
         assert!(text.contains("No such file"), "{text}");
+    }
+
+    #[test]
+    fn no_words_are_too_long_to_be_told() {
+        for what in 0..WORDS.len() {
+            let text = unfit(what as u8, i32::MAX, &[b'x'; NAME_OF_UNFIT]);
+            assert!(text.len() <= WORDS_OF_UNFIT, "{text}");
+        }
+        for row in 0..never_seal::TABLE.len() {
+            assert!(unfit(Reason::Writer as u8, row as i32, &[]).len() <= WORDS_OF_UNFIT, "{row}");
+        }
     }
 }

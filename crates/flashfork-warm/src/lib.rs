@@ -91,6 +91,9 @@ pub const PREPARED: u32 = 2;
 /// Bytes of the name of a file that has changed: the end of a longer one.
 pub const NAME_OF_CHANGED: usize = 232;
 
+/// Bytes of the words why a program can't become a template.
+pub const WORDS_OF_UNFIT: usize = 504;
+
 /// Appends numbers to a message.
 struct Writer<const N: usize>([u8; N], usize);
 

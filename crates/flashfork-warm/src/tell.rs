@@ -1,6 +1,6 @@
 //! Template to command.
 
-use crate::{Facts, NAME_OF_CHANGED, PORTS, Reader, Writer};
+use crate::{Facts, NAME_OF_CHANGED, PORTS, Reader, WORDS_OF_UNFIT, Writer};
 
 /// What could not be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ impl Step {
 
 /// What a template says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nothing is allocated here")]
 pub enum Tell {
     /// It is warm (on the control socket), or: the answer to [`crate::Ask::Status`] and [`crate::Ask::Retire`].
     Facts(Facts),
@@ -89,7 +90,7 @@ pub enum Tell {
     /// It can't become a template (on the control socket), in words.
     Unfit {
         /// What is said of the program; zeros behind it.
-        words: [u8; NAME_OF_CHANGED],
+        words: [u8; WORDS_OF_UNFIT],
     },
     /// The program listens on the socket that comes with this, which is its descriptor of this number.
     Listens {
@@ -112,7 +113,7 @@ pub enum Tell {
 
 impl Tell {
     /// Bytes of a message.
-    pub const LEN: usize = 16 + NAME_OF_CHANGED;
+    pub const LEN: usize = 8 + WORDS_OF_UNFIT;
 
     /// As it is sent.
     #[must_use]
@@ -184,7 +185,7 @@ mod tests {
             Tell::Failed { step: Step::Hooks, errno: 110 },
             Tell::Failed { step: Step::Scheduling, errno: 1 },
             Tell::Failed { step: Step::NoNewPrivs, errno: 1 },
-            Tell::Unfit { words: [b'y'; NAME_OF_CHANGED] },
+            Tell::Unfit { words: [b'y'; WORDS_OF_UNFIT] },
             Tell::Listens { number: 12 },
             Tell::Ports { ports: core::array::from_fn(|i| 60_000 + i as u16) },
             Tell::Changed { count: 2, name: [b'x'; NAME_OF_CHANGED] },

@@ -117,7 +117,43 @@ int main(void) {{
     };
     let refused = program("rand-0.9.2", false).try_warm(&[]);
     let said = line(&refused);
-    assert!(said.contains("random numbers") && said.contains("(rand-0.9.2)"), "{said}");
+    assert!(said.contains("a crate of Rust's whose random numbers") && said.contains("(rand-0.9.2)"), "{said}");
+    assert!(said.contains("from the system (OsRng, SysRng), or have every thread reseed"), "{said}");
     program("rand-0.9.2", true).is_the_same_in_clones(1);
     program("rand-0.8.5", false).is_the_same_in_clones(1);
+}
+
+/// As docs/THREADED_CLONES.md says it of `rand`: no function can reach another thread's generator, so it counts.
+#[test]
+fn generators_of_threads_are_renewed_by_a_function_that_counts() {
+    let program = Program::new(
+        r#"
+#include <sys/random.h>
+int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
+static const char *volatile named = "/registry/rand-0.9.2/src/rngs/thread.rs";
+static unsigned long clones; static __thread unsigned long seen, state; static pthread_barrier_t before, after;
+static int count(void *x) { __atomic_fetch_add(&clones, 1, __ATOMIC_RELAXED); return 0; }
+static unsigned long draw(void) {
+    unsigned long now = __atomic_load_n(&clones, __ATOMIC_RELAXED);
+    if (!state || seen != now) { seen = now; getrandom(&state, sizeof state, 0); }
+    return state = state * 6364136223846793005 + 1442695040888963407;
+}
+static void *other(void *x) {
+    draw(); pthread_barrier_wait(&before); pthread_barrier_wait(&after); printf("%lx\n", draw()); return 0;
+}
+int main(void) {
+    pthread_barrier_init(&before, 0, 3); pthread_barrier_init(&after, 0, 3); flashfork_on_clone(count, 0); draw();
+    pthread_t t[2]; for (int i = 0; i < 2; i++) pthread_create(t + i, 0, other, 0);
+    pthread_barrier_wait(&before); READY; printf("%lx\n", draw()); pthread_barrier_wait(&after);
+    for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+    return !named;
+}
+"#,
+    );
+    program.warm(&[]);
+    let clones = [(); 3].map(|()| program.place.run(&["clone", "t"]));
+    let mut all: Vec<&str> = clones.iter().flat_map(|clone| stdout(clone).lines()).collect();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 3 * 3);
 }

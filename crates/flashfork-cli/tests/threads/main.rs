@@ -6,6 +6,7 @@ mod connections;
 mod descriptors;
 mod ends;
 mod files;
+mod filters;
 mod generators;
 mod hooks;
 mod java;

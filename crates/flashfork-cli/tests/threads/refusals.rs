@@ -268,5 +268,6 @@ int main(void) {{
         let refused = program.try_warm(&[]);
         let said = line(&refused);
         assert!(said.contains("a mutex that its main thread holds or waits for"), "{said}");
+        assert!(said.ends_with("or try again"), "to its end: {said}");
     }
 }

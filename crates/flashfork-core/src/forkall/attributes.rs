@@ -66,11 +66,13 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     Ok(())
 }
 
-/// Whether the maker itself, and so the main thread, is in a sandbox. Landlock keeps who is in a domain from looking at
-/// who is not, whatever else it forbids. The template's init is in none, and nothing else keeps the program from
-/// looking at it: their keeper has seen to that.
+/// Whether the maker, and so the main thread, may look at anything at all, and is in no sandbox. Landlock keeps who is
+/// in a domain from looking at who is not, whatever else it forbids. The template's init is in none, and nothing else
+/// keeps the program from looking at it: their keeper has seen to that.
 pub fn before() -> core::result::Result<(), Unfit> {
     let me = sys::getpid();
+    sys::compare_memory(me, me).map_err(|e| Unfit::forbidden(b"kcmp", e))?;
+    sys::read_own((&raw const me) as usize, &mut [0]).map_err(|e| Unfit::forbidden(b"process_vm_readv", e))?;
     sys::compare_memory(me, INIT).map(drop).map_err(|_| Unfit::new(What::Landlock, me))
 }
 

@@ -60,7 +60,7 @@ pub fn look(frozen: &mut Frozen, noted: impl Iterator<Item = usize> + Clone, ren
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(b"");
         if !renews && v.kind == vma::Kind::File && !v.shared && v.prot & PROT_WRITE == 0 {
             linked::find(v.range, list, |name| {
-                unfit = unfit.or(Some(Unfit::named(What::Generator, 0, name)));
+                unfit = unfit.or(Some(Unfit::named(What::Crate, 0, name)));
             });
         }
         if v.prot & PROT_EXEC == 0 {

@@ -65,7 +65,7 @@ impl Seized {
         let all = u64::MAX;
         // SAFETY: numbers, and what each request reads or writes: locals.
         unsafe {
-            sys::ptrace(PTRACE_SEIZE, pid, 0, OPTIONS)?;
+            sys::ptrace(PTRACE_SEIZE, pid, 0, OPTIONS).map_err(|e| Unfit::forbidden(b"ptrace", e))?;
             sys::ptrace(PTRACE_INTERRUPT, pid, 0, 0)?;
             let (_, status) = sys::wait(pid, WALL)?;
             if status & 0xff != 0x7f || status >> 16 != PTRACE_EVENT_STOP {
@@ -102,7 +102,7 @@ impl Seized {
         let program = sys::pidfd_open(pid, pid)?;
         let line = sys::pidfd_getfd(program, pair[0]);
         sys::close(program);
-        let line = line?;
+        let line = line.map_err(|e| Unfit::forbidden(b"pidfd_getfd", e))?;
         let maker = made(Sysno::clone, [FLAGS as usize, at.stack, 0, 0])?;
         // The maker has its own.
         for fd in pair {

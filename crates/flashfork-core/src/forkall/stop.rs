@@ -69,6 +69,9 @@ fn seize_new(frozen: &mut Frozen) -> Result<bool, Unfit> {
                 Condition::Ended => return None,
                 Condition::Kernels => return Some(named(What::Unstoppable, pid, tid)),
                 Condition::Ordinary if status::is_traced(pid, tid) => return Some(named(What::Traced, pid, tid)),
+                // The main thread has made the maker, which has its rights.
+                Condition::Ordinary if tid == pid => return Some(Unfit::forbidden(b"ptrace", e)),
+                Condition::Ordinary if e == Errno::EPERM => return Some(Unfit::new(What::Credentials, tid)),
                 Condition::Ordinary => return Some(Unfit::from(e)),
             },
         }

@@ -93,14 +93,18 @@ pub enum What {
     Java,
     /// A library whose generator of random numbers would go on alike in all clones.
     Generator,
+    /// The same of a crate of Rust's that is linked into the program.
+    Crate,
     /// A lock that its main thread holds or waits for, and only this could unlock.
     Mutex,
+    /// A call by which it is looked at is refused; the name says which.
+    Forbidden,
     /// A system call failed; the number is its error.
     System,
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 44] = [
+pub const WORDS: [(&str, &str); 46] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -177,11 +181,19 @@ pub const WORDS: [(&str, &str); 44] = [
     ),
     (
         "a library whose random numbers, keys among them, would be the same in all clones",
-        "make it ready before it loads that; of a crate of Rust's, have it draw them from the system (OsRng), or renew them (flashfork_on_clone)",
+        "make it ready before it loads that, or have it renew them (flashfork_on_clone)",
+    ),
+    (
+        "a crate of Rust's whose random numbers, keys among them, would be the same in all clones",
+        "have it draw them from the system (OsRng, SysRng), or have every thread reseed its generator in clones (flashfork_on_clone; docs/THREADED_CLONES.md shows how)",
     ),
     (
         "a mutex that its main thread holds or waits for and that clones could not unlock (recursive, error-checking, robust or with priority inheritance), or a rwlock that it has locked to write",
         "make it ready while its main thread waits for something, or try again",
+    ),
+    (
+        "a guard against being looked at",
+        "a container's or another filter, or sysctl kernel.yama.ptrace_scope above 1, refuses that call; templates of programs with one thread (without --threads) don't need it",
     ),
     ("something that can't be looked at", "the kernel refuses it"),
 ];
@@ -210,6 +222,14 @@ impl Unfit {
         unfit.name[..len].copy_from_slice(&name[..len]);
         unfit
     }
+
+    /// Of a call by which it is looked at, and that has failed.
+    pub fn forbidden(call: &[u8], e: Errno) -> Unfit {
+        match e {
+            Errno::EPERM | Errno::EACCES | Errno::ENOSYS => Unfit::named(What::Forbidden, 0, call),
+            e => Unfit::from(e),
+        }
+    }
 }
 
 impl From<Errno> for Unfit {
@@ -230,6 +250,8 @@ mod tests {
         assert!(WORDS[What::Timer as usize].0.contains("timer"));
         assert!(WORDS[What::SystemV as usize].0.contains("System V"));
         assert!(WORDS[What::Generator as usize].0.contains("random numbers"));
+        assert!(WORDS[What::Crate as usize].0.contains("crate"));
+        assert!(WORDS[What::Forbidden as usize].0.contains("guard"));
         assert!(WORDS[What::Lock as usize].0.contains("lock"));
         assert!(WORDS[What::Landlock as usize].0.contains("Landlock"));
         assert!(WORDS[What::Inside as usize].0.contains("flashfork"));
