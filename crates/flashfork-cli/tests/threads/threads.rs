@@ -1,6 +1,6 @@
 //! Threads go on where they stood.
 
-use crate::place::{stderr, stdout};
+use crate::place::{line, stderr, stdout};
 use crate::programs::Program;
 
 #[test]
@@ -122,6 +122,60 @@ int main(void) {
 "#,
     )
     .is_the_same_in_clones(3);
+}
+
+/// A program that a shell or a debugger stops and lets go on is in another call then, by which the kernel goes on with
+/// these.
+#[test]
+fn calls_that_wait_go_on_although_the_program_was_stopped_before() {
+    const STOPPED: &str = r#"
+static volatile int tid, done; static long result; static int error;
+/* Until it has been stopped and goes on, and the thread sleeps again. */
+static void stopped(void) {
+    char path[64], text[64]; pid_t me = getpid(), child = fork();
+    if (!child) {
+        kill(me, SIGSTOP);
+        do { usleep(1000); snprintf(path, sizeof path, "/proc/%d/stat", me); int f = open(path, O_RDONLY), n = read(f, text, 63);
+             close(f); text[n] = 0; } while (strrchr(text, ')')[2] != 'T');
+        kill(me, SIGCONT); _exit(0);
+    }
+    waitpid(child, 0, 0); until_asleep(tid);
+}
+int main(void) {
+    pthread_t t; pthread_create(&t, 0, call, 0); while (!tid) usleep(1000); until_asleep(tid);
+    stopped(); READY; pthread_join(t, 0); printf("%ld %d\n", result, error); return 0;
+}
+"#;
+    let calls = [
+        ("poll(0, 0, 1000)", true),
+        ("nanosleep(&one, 0)", true),
+        ("usleep(900000)", true),
+        ("clock_nanosleep(CLOCK_MONOTONIC, 0, &one, 0)", true),
+        ("sem_timedwait(&sem, &late)", true),
+        ("pthread_cond_timedwait(&c, &m, &late)", true),
+        // The number comes from elsewhere.
+        ("syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &one, 0, 0)", false),
+    ];
+    for (call, known) in calls {
+        let program = Program::new(&format!(
+            r#"
+static void *call(void *x);
+{STOPPED}
+static int word; static sem_t sem; static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER; static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
+static void *call(void *x) {{
+    struct timespec one = {{1, 0}}, late; clock_gettime(CLOCK_REALTIME, &late); late.tv_sec++; sem_init(&sem, 0, 0);
+    pthread_mutex_lock(&m); tid = gettid(); errno = 0; (void)one;
+    result = {call}; error = errno; return 0;
+}}
+"#
+        ));
+        if known {
+            program.is_the_same_in_clones(1);
+        } else {
+            let refused = program.try_warm(&[]);
+            assert!(line(&refused).contains("a call that its clones could not go on with"), "{}", line(&refused));
+        }
+    }
 }
 
 #[test]

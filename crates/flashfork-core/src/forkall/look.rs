@@ -19,7 +19,8 @@ const PTRACE_GET_SYSCALL_USER_DISPATCH_CONFIG: usize = 0x4211;
 const PR_GET_TID_ADDRESS: usize = 40;
 const PR_GET_SPECULATION_CTRL: usize = 52;
 
-/// `restart_syscall(2)`: what it goes on with only the kernel knows.
+/// `restart_syscall(2)`: the program was stopped before, by `SIGSTOP` for example, and goes on with a call of which the
+/// kernel knows when it began.
 const RESTART: usize = 219;
 
 /// Looks at them all, and writes the frames from which they go on in clones.
@@ -32,6 +33,8 @@ pub fn threads(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         thread.frame = frozen.frames + i * FRAME;
         let mut registers = [0; 27];
         asked_of_kernel(thread, &mut registers, frozen.pid)?;
+        rewind(thread, &mut registers)?;
+        leave_sequence(thread, &mut registers[register::RIP]);
         if dispatches(thread.tid) {
             return Err(Unfit::named(What::Attribute, thread.tid, b"PR_SET_SYSCALL_USER_DISPATCH"));
         }
@@ -66,7 +69,7 @@ fn dispatches(tid: i32) -> bool {
     told.is_ok() && config[0] != 0
 }
 
-/// Everything that others may ask about it. `registers`: as it goes on.
+/// Everything that others may ask about it.
 fn asked_of_kernel(thread: &mut Thread, registers: &mut [usize; 27], pid: i32) -> Result<()> {
     let tid = thread.tid;
     // SAFETY: the kernel writes what each request says, to what has room for it.
@@ -93,16 +96,41 @@ fn asked_of_kernel(thread: &mut Thread, registers: &mut [usize; 27], pid: i32) -
     thread.name[..len].copy_from_slice(&told[..len]);
     thread.next = thread.registers[register::RIP];
     *registers = thread.registers;
-    let number = registers[register::ORIG_RAX];
-    if number as isize >= 0 && frame::is_interrupted(registers[register::RAX]) && number != RESTART {
-        // The call is made again, with its whole timeout if that is a span.
-        registers[register::RAX] = number;
-        registers[register::RIP] -= 2;
-    } else if number == RESTART {
-        registers[register::RAX] = (-(sys::Errno::EINTR.into_raw() as isize)) as usize;
-    }
-    leave_sequence(thread, &mut registers[register::RIP]);
     Ok(())
+}
+
+/// A call that was interrupted is made again, with its whole timeout if that is a span.
+fn rewind(thread: &Thread, registers: &mut [usize; 27]) -> core::result::Result<(), Unfit> {
+    let number = registers[register::ORIG_RAX];
+    if (number as isize) < 0 || !frame::is_interrupted(registers[register::RAX]) {
+        return Ok(());
+    }
+    let next = &mut registers[register::RIP];
+    *next -= 2;
+    registers[register::RAX] = if number == RESTART {
+        number_before(*next).ok_or_else(|| Unfit::named(What::Part, thread.tid, &thread.name))?
+    } else {
+        number
+    };
+    Ok(())
+}
+
+/// The number of a call that was begun by the instruction at this address, and that `restart_syscall(2)` goes on with:
+/// its arguments are in their registers still, and its number is in the code before, where a C library's functions load
+/// it.
+fn number_before(instruction: usize) -> Option<usize> {
+    /// `poll`, `nanosleep`, `futex`, `clock_nanosleep`: all that can be.
+    const CALLS: [u8; 4] = [7, 35, 202, 230];
+    /// `mov eax, NUMBER`.
+    const LOAD: u8 = 0xb8;
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    let mut code = [0; 16];
+    sys::read_own(instruction.checked_sub(code.len() - SYSCALL.len())?, &mut code).ok()?;
+    let before = code.strip_suffix(&SYSCALL)?;
+    before.windows(5).rev().find_map(|bytes| match bytes {
+        [LOAD, number, 0, 0, 0] if CALLS.contains(number) => Some(usize::from(*number)),
+        _ => None,
+    })
 }
 
 /// In the middle of a restartable sequence (`rseq(2)`) it goes on where that is given up, as after any other
