@@ -31,6 +31,53 @@ int main(void) {
     assert!(numbers[0] != numbers[1] && numbers[1] != numbers[2] && numbers[0] != numbers[2], "{numbers:?}");
 }
 
+/// What is asked of threads by their numbers is found in the clone's own /proc, and what each has for itself.
+#[test]
+fn threads_are_found_by_their_numbers_with_what_is_their_own() {
+    Program::new(
+        r#"
+enum { OTHERS = 3 };
+static volatile int go, numbers[OTHERS + 1];
+static pthread_t all[OTHERS + 1]; static pthread_barrier_t tell;
+static void *other(void *x) {
+    long i = (long)x; numbers[i] = gettid(); char name[16]; snprintf(name, sizeof name, "number %ld", i);
+    prctl(PR_SET_NAME, name); setpriority(PRIO_PROCESS, 0, i);
+    cpu_set_t one; CPU_ZERO(&one); CPU_SET(0, &one); if (i == 1) sched_setaffinity(0, sizeof one, &one);
+    if (i == 2) { struct sched_param none = {0}; sched_setscheduler(0, SCHED_BATCH, &none); }
+    pthread_barrier_wait(&tell); while (!go) usleep(1000); pthread_barrier_wait(&tell); return 0;
+}
+int main(void) {
+    pthread_barrier_init(&tell, 0, OTHERS + 1); all[0] = pthread_self();
+    for (long i = 1; i <= OTHERS; i++) pthread_create(all + i, 0, other, (void *)i);
+    pthread_barrier_wait(&tell); READY; numbers[0] = getpid(); prctl(PR_SET_NAME, "number 0");
+    pthread_setname_np(all[3], "renamed");
+    cpu_set_t cpus; sched_getaffinity(0, sizeof cpus, &cpus); int count = CPU_COUNT(&cpus);
+    for (int i = 0; i <= OTHERS; i++) {
+        char path[64], name[32] = "none"; snprintf(path, sizeof path, "/proc/self/task/%d/comm", numbers[i]);
+        int f = open(path, O_RDONLY); if (f >= 0) { name[read(f, name, 31)] = 0; close(f); }
+        CPU_ZERO(&cpus); sched_getaffinity(numbers[i], sizeof cpus, &cpus);
+        printf("%d %d %d %d %s", getpriority(PRIO_PROCESS, numbers[i]), sched_getscheduler(numbers[i]), CPU_COUNT(&cpus) == count,
+            pthread_kill(all[i], 0), name);
+    }
+    go = 1; pthread_barrier_wait(&tell); for (int i = 1; i <= OTHERS; i++) pthread_join(all[i], 0);
+    return 0;
+}
+"#,
+    )
+    .is_the_same_in_clones(2);
+}
+
+/// Nobody outside of its namespace is there.
+#[test]
+fn a_clones_parent_has_no_number() {
+    let program = Program::new(
+        "static void *other(void *x) { for (;;) pause(); }
+int main(void) { pthread_t t; pthread_create(&t, 0, other, 0); READY; printf(\"%d\\n\", getppid()); return 0; }",
+    );
+    program.warm(&[]);
+    assert_eq!(stdout(&program.place.run(&["clone", "t"])), "0\n");
+}
+
 /// Programs note their process's number, in a pid file for example. Outside it is the program's while it is warmed, and
 /// then nobody's: whoever kills that by mistake ends no template. In clones nobody has it.
 #[test]

@@ -31,6 +31,7 @@ const BEGIN: &str = r#"
 #include <sys/msg.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sem.h>
 #include <sys/shm.h>

@@ -1,12 +1,36 @@
 //! What clones could not have is refused, with the reason in words.
 
-use crate::place::{line, until};
+use crate::place::{line, pids, stderr, until};
 use crate::programs::Program;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 /// Programs that have one thing, and what is said of it.
-const REFUSED: [(&str, &str); 21] = [
+const REFUSED: [(&str, &str); 28] = [
     ("if (!fork()) { for (;;) pause(); }", "a child process, which its clones would not have"),
     (r#"int fd = open("/tmp", O_RDONLY); flock(fd, LOCK_EX);"#, "a lock on a file"),
+    (
+        r#"int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600); struct flock l = {F_WRLCK, SEEK_SET, 0, 1, 0}; fcntl(fd, F_OFD_SETLK, &l);"#,
+        "a lock on a file",
+    ),
+    (
+        r#"int fd = open("/tmp", O_TMPFILE | O_RDWR, 0600); struct flock l = {F_WRLCK, SEEK_SET, 0, 1, 0}; fcntl(fd, F_SETLK, &l);"#,
+        "a lock on a file",
+    ),
+    (
+        "clockid_t clock; pthread_getcpuclockid(t, &clock); timer_t timer; timer_create(clock, 0, &timer);",
+        "a timer on another process's or thread's clock",
+    ),
+    (
+        "sigset_t s; sigemptyset(&s); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0); for (int i = 0; i < 257; i++) pthread_sigqueue(pthread_self(), SIGRTMIN, (union sigval){0});",
+        "more than 256 pending signals",
+    ),
+    ("OF_THREAD(syscall(SYS_unshare, CLONE_FILES));", "a thread with files or a directory of its own"),
+    ("OF_THREAD(if (!vfork()) for (;;) pause());", "a thread that doesn't stop"),
+    (
+        "char *p = mmap(0, 4096, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); mremap(p, 0, 4096, MREMAP_MAYMOVE);",
+        "shared memory that is mapped twice",
+    ),
     (r#"int fd = inotify_init(); inotify_add_watch(fd, "/tmp", IN_CREATE);"#, "watches of inotify"),
     (
         "int fd = memfd_create(\"heap\", 0); ftruncate(fd, 4096); mmap(0, 4096, 3, MAP_SHARED, fd, 0);",
@@ -56,7 +80,7 @@ const REFUSED: [(&str, &str); 21] = [
 ];
 
 /// Descriptors and memory of which clones would have one together, or another than the program.
-const DESCRIPTORS: [(&str, &str); 26] = [
+const DESCRIPTORS: [(&str, &str); 27] = [
     (
         "int p[2]; char n[40]; pipe(p); sprintf(n, \"/proc/self/fd/%d\", p[0]); open(n, O_RDWR);",
         "a descriptor that clones can't have (pipe:",
@@ -90,6 +114,7 @@ const DESCRIPTORS: [(&str, &str); 26] = [
         "a descriptor that sends it signals",
     ),
     ("int p[2]; pipe(p); fcntl(p[0], F_SETSIG, SIGUSR1);", "a descriptor that sends it signals"),
+    ("int fd = socket(AF_NETLINK, SOCK_RAW, 0); (void)fd;", "a socket that clones can't have"),
     ("posix_openpt(O_RDWR | O_NOCTTY);", "a terminal opened by its name (/dev/ptmx"),
     (
         "int m = posix_openpt(O_RDWR | O_NOCTTY); unlockpt(m); open(ptsname(m), O_RDWR | O_NOCTTY); close(m);",
@@ -139,8 +164,18 @@ const DESCRIPTORS: [(&str, &str); 26] = [
     ),
 ];
 
-/// What older kernels don't know; then the program ends with 77.
-const NEWER: [(&str, &str); 3] = [
+/// What some kernels don't know or allow; then the program ends with 77.
+const NEWER: [(&str, &str); 7] = [
+    (
+        "unsigned parameters[30] = {0}; if (syscall(SYS_io_uring_setup, 8, parameters) < 0) exit(77);",
+        "an object through which the kernel writes its memory",
+    ),
+    ("if (syscall(SYS_userfaultfd, 0) < 0) exit(77);", "an object through which the kernel writes its memory"),
+    ("if (syscall(SYS_fanotify_init, 0, 0) < 0) exit(77);", "a descriptor that clones can't have"),
+    (
+        "struct rlimit_ { uint64_t now, most; } l = {5000, 5000}; if (syscall(SYS_prlimit64, 0, 7, &l, 0)) exit(77); for (int i = 0; i < 4097; i++) eventfd(0, 0);",
+        "more than 4096 descriptors",
+    ),
     (
         "static char let; if (prctl(59, 1, 0, 0, &let) || syscall(SYS_ptrace, 0x4211, 0, 32, 0) == -1 && errno == EIO) exit(77);",
         "an attribute that its clones would not have (PR_SET_SYSCALL_USER_DISPATCH",
@@ -156,7 +191,7 @@ const NEWER: [(&str, &str); 3] = [
 ];
 
 /// With rights that the test may not have.
-const RESTRICTED: [(&str, &str); 5] = [
+const RESTRICTED: [(&str, &str); 10] = [
     ("syscall(SYS_keyctl, 1, 0);", "credentials or capabilities that its clones would not have"),
     ("prctl(PR_CAPBSET_DROP, 13);", "credentials or capabilities that its clones would not have"),
     (
@@ -168,6 +203,17 @@ const RESTRICTED: [(&str, &str); 5] = [
         "unsigned long files = 4; syscall(SYS_landlock_restrict_self, syscall(SYS_landlock_create_ruleset, &files, 8, 0), 0);",
         "a Landlock sandbox",
     ),
+    (
+        "OF_THREAD(syscall(SYS_setresuid, 65534, 65534, 65534));",
+        "credentials or capabilities that its clones would not have",
+    ),
+    ("OF_THREAD(syscall(SYS_unshare, CLONE_NEWUTS));", "a namespace or root directory of its own"),
+    (
+        "OF_THREAD(struct { unsigned short a; unsigned char b, c; unsigned d; } all = {6, 0, 0, 0x7fff0000}; struct { unsigned short n; void *at; } f = {1, &all}; prctl(PR_SET_SECCOMP, 2, &f));",
+        "a system call filter (seccomp)",
+    ),
+    ("OF_THREAD(int none = 1; syscall(SYS_sched_setscheduler, 0, 1, &none));", "a thread with a real-time policy"),
+    ("if (socket(AF_PACKET, SOCK_RAW, 0) < 0) exit(77);", "a socket that clones can't have"),
 ];
 
 #[test]
@@ -191,6 +237,10 @@ fn what_newer_kernels_have_is_said() {
 fn all_are_refused(all: &[(&str, &str)]) {
     const UNKNOWN: Option<i32> = Some(77);
     const WITH: &str = r#"
+static volatile int done;
+/* Has a thread do it. */
+#define OF_THREAD(...) void *own(void *x) { __VA_ARGS__; done = 1; for (;;) pause(); } pthread_t u; \
+    pthread_create(&u, 0, own, 0); for (int i = 0; !done && i < 1000; i++) usleep(1000)
 static void send_file(int to, int fd) {
     char byte = 'x', control[CMSG_SPACE(sizeof fd)]; struct iovec v = {&byte, 1};
     struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
@@ -209,7 +259,7 @@ static void send_file(int to, int fd) {
         }
         assert!(said.contains("can't be a template with threads: it has") && said.contains(reason), "{said}");
         assert!(program.place.list().is_empty());
-        until("all is gone", || crate::place::pids(&program.place, "").is_empty());
+        until("all is gone", || pids(&program.place, "").is_empty());
     }
 }
 
@@ -242,7 +292,7 @@ fn a_program_that_becomes_another_is_refused() {
     let command = ["warm", "--threads", "--ready", "idle:0.2", "t", "--", program.path()];
     let refused = program.place.run(&command);
     assert!(line(&refused).contains("become another program (exec)"), "{}", line(&refused));
-    until("all is gone", || crate::place::pids(&program.place, "").is_empty());
+    until("all is gone", || pids(&program.place, "").is_empty());
 }
 
 /// glibc has read the number of the main thread by then, and would write that down as the owner's.
@@ -270,4 +320,34 @@ int main(void) {{
         assert!(said.contains("a mutex that its main thread holds or waits for"), "{said}");
         assert!(said.ends_with("or try again"), "to its end: {said}");
     }
+}
+
+/// From outside, as root does.
+#[test]
+fn a_program_in_the_hands_of_a_debugger_is_refused() {
+    let program = Program::new(
+        "static void *other(void *x) { for (;;) pause(); }
+int main(int argc, char **argv) { pthread_t t; pthread_create(&t, 0, other, 0); while (access(argv[1], F_OK)) usleep(1000); READY; return 0; }",
+    );
+    let (place, go) = (&program.place, program.place.path().join("go"));
+    let debugger = place.program(
+        "debugger",
+        "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <sys/ptrace.h>
+int main(int argc, char **argv) { if (ptrace(PTRACE_SEIZE, atoi(argv[1]), 0, 0)) return 1; puts(\"has it\"); fflush(stdout); read(0, argv[1], 1); return 0; }",
+    );
+    let mut warm = place.flashfork(&["warm", "--threads", "--ready", "call", "t", "--", program.path()]);
+    let warm = warm.arg(&go).stderr(Stdio::piped()).spawn().unwrap();
+    until("it runs", || pids(place, "program").len() == 1);
+    let mut debugger = Command::new(debugger);
+    debugger.arg(pids(place, "program")[0].to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut debugger = debugger.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(debugger.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "has it\n");
+    std::fs::write(&go, "").unwrap();
+    let refused = warm.wait_with_output().unwrap();
+    assert!(stderr(&refused).contains("it has a thread in the hands of a debugger"), "{}", stderr(&refused));
+    drop(debugger.stdin.take());
+    debugger.wait().unwrap();
+    until("all is gone", || pids(place, "").is_empty());
 }

@@ -105,19 +105,28 @@ fn an_ordinary_users_clones_have_no_capabilities() {
 #[test]
 fn where_namespaces_are_used_up_one_line_says_so() {
     let Some(other) = Other::new() else { return };
-    // In a user namespace whose limit is the test's to set, and then without any right.
     let program = other.place.path().join("program");
-    let script = format!(
-        "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --inh-caps=-all --bounding-set=-all {} warm --threads --ready call t -- {}",
-        other.bin.join("flashfork").display(),
-        program.display()
-    );
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-root-user", "sh", "-c", &script]).uid(NOBODY).gid(NOBODY);
-    command.env("XDG_RUNTIME_DIR", other.place.path().join("run")).current_dir("/");
-    let refused = command.output().unwrap();
-    assert!(line(&refused).contains("no user namespace is left"), "{}", line(&refused));
-    assert!(line(&refused).contains("templates of programs with one thread"), "{}", line(&refused));
+    // The template has one of processes, its trial another, and each clone one.
+    for (kind, most, reason) in [
+        ("user", 0, "no user namespace is left: raise sysctl user.max_user_namespaces"),
+        ("mnt", 0, "no namespace is left: raise sysctl user.max_pid_namespaces and user.max_mnt_namespaces"),
+        ("pid", 0, "no namespace is left"),
+        ("pid", 1, "no namespace is left"),
+    ] {
+        // In a user namespace whose limit is the test's to set, and then without any right.
+        let script = format!(
+            "echo {most} > /proc/sys/user/max_{kind}_namespaces && exec setpriv --inh-caps=-all --ambient-caps=-all --bounding-set=-all {} warm --threads --ready call t -- {}",
+            other.bin.join("flashfork").display(),
+            program.display()
+        );
+        let mut command = Command::new("unshare");
+        let user = ["--user", "--map-user=65534", "--map-group=65534", "--keep-caps"];
+        command.args(user).args(["sh", "-c", &script]).uid(NOBODY).gid(NOBODY);
+        command.env("XDG_RUNTIME_DIR", other.place.path().join("run")).current_dir("/");
+        let refused = command.output().unwrap();
+        assert!(line(&refused).contains(reason), "{kind} {most}: {}", line(&refused));
+        assert!(line(&refused).contains("templates of programs with one thread"), "{}", line(&refused));
+    }
 }
 
 #[test]
