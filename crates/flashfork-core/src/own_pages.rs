@@ -9,13 +9,14 @@ use crate::proc::dump::BEFORE;
 use crate::range::Range;
 use crate::region::watch::WATCHED;
 use crate::seal::generations::GENERATIONS;
+use crate::seal::vetted::VETTED;
 use crate::snapshot::current::CURRENT;
 use crate::stack::RESERVE;
 use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 11;
+pub const COUNT: usize = 12;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
@@ -31,6 +32,7 @@ pub fn all() -> [Range; COUNT] {
         LEAVING.pages(),
         BEFORE.pages(),
         WATCHED.pages(),
+        VETTED.pages(),
     ]
 }
 

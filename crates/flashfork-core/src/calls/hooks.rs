@@ -206,7 +206,12 @@ unsafe fn mmap(args: &Arguments) -> Result<usize> {
         code::guard::before_mapping(fd as i32, Range::pages_of(offset, len))?;
     }
     // SAFETY: the program's own call.
-    unsafe { sys::call(Sysno::mmap, *args) }
+    let mapped = unsafe { sys::call(Sysno::mmap, *args) };
+    if flags as u32 & (k::MAP_LOCKED | k::MAP_GROWSDOWN) != 0 {
+        // It may lie where memory without them was.
+        STATE.properties_change();
+    }
+    mapped
 }
 
 /// `mprotect(2)`: the same for memory that becomes executable.

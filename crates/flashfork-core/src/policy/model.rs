@@ -18,6 +18,8 @@ struct Host {
     fault: f64,
     huge_fault: f64,
     seal_a_gb: f64,
+    /// What each seal takes besides.
+    seal: f64,
     unseal_a_gb: f64,
 }
 
@@ -32,6 +34,7 @@ const HOSTS: [Host; 2] = [
         fault: 800.0,
         huge_fault: 1e3,
         seal_a_gb: 0.46e9,
+        seal: 1e6,
         unseal_a_gb: 0.35e9,
     },
     Host {
@@ -44,6 +47,7 @@ const HOSTS: [Host; 2] = [
         fault: 700.0,
         huge_fault: 1e3,
         seal_a_gb: 0.35e9,
+        seal: 0.7e6,
         unseal_a_gb: 0.25e9,
     },
 ];
@@ -72,6 +76,7 @@ struct Model {
     sealed: Vec<Part>,
     time: f64,
     written: Cell<f64>,
+    longest_wait: f64,
 }
 
 impl Process for Model {
@@ -98,7 +103,7 @@ impl Process for Model {
 
 impl Model {
     fn new(host: Host, work: Work) -> Model {
-        Model { host, work, sealed: Vec::new(), time: 0.0, written: Cell::new(0.0) }
+        Model { host, work, sealed: Vec::new(), time: 0.0, written: Cell::new(0.0), longest_wait: 0.0 }
     }
 
     fn pages(&self) -> f64 {
@@ -154,9 +159,16 @@ impl Model {
     }
 
     fn seal(&mut self, share: f64) -> Outcome {
-        let ns = self.host.seal_a_gb * self.work.bytes / (1 << 30) as f64 * share;
+        let sealing = self.host.seal_a_gb * self.work.bytes / (1 << 30) as f64 * share;
+        let ns = sealing + self.host.seal;
         self.time += ns;
-        Outcome { sealed: (share * self.work.bytes) as u64, elapsed_ns: ns as u64, ..Outcome::default() }
+        self.longest_wait = self.longest_wait.max(ns);
+        Outcome {
+            sealed: (share * self.work.bytes) as u64,
+            elapsed_ns: ns as u64,
+            sealing_ns: sealing as u64,
+            ..Outcome::default()
+        }
     }
 
     fn carry_out(&mut self, act: Act, policy: &Policy) {
@@ -221,9 +233,9 @@ fn grid() -> Vec<(Host, Work)> {
     for host in HOSTS {
         for same in [false, true] {
             for thp in [false, true] {
-                for mb in [16, 64, 256, 1024] {
+                for mb in [16, 64, 256, 1024, 4096] {
                     for share in [0.0, 1e-4, 1e-3, 1e-2, 0.1] {
-                        grid.push((host, Work { bytes: f64::from(mb << 20), thp, share, same }));
+                        grid.push((host, Work { bytes: f64::from(mb) * 1_048_576.0, thp, share, same }));
                     }
                 }
             }
@@ -236,19 +248,41 @@ fn grid() -> Vec<(Host, Work)> {
 const FORKS: usize = 2_000;
 
 #[test]
-fn auto_never_takes_twice_as_long_as_the_best_whenever_forks_end() {
+fn auto_never_takes_twice_as_long_as_the_best_whenever_forks_end_but_for_the_sake_of_short_waits() {
     let mut worst = (0.0, 0, None);
     for (host, work) in grid() {
         let of = |engine| run(engine, host, work, FORKS).0;
         let (plain, seal, auto) = (of(Engine::Fork), of(Engine::Seal), of(Engine::Auto));
+        // While it is bought in many short waits, half of it is left on average, which forks copy.
+        let waits = plain[0] / (2.0 * 0.75 * LONGEST_WAIT);
         for (n, ((plain, seal), auto)) in plain.iter().zip(&seal).zip(&auto).enumerate() {
-            let ratio = auto / plain.min(*seal);
+            let ratio = auto / plain.min(*seal) - if plain > seal { waits } else { 0.0 };
             if ratio > worst.0 {
                 worst = (ratio, n + 1, Some(work));
             }
         }
     }
-    assert!(worst.0 < 1.96, "{worst:?}");
+    assert!(worst.0 < 2.0, "{worst:?}");
+}
+
+/// What `auto` promises, in nanoseconds.
+const LONGEST_WAIT: f64 = 20e6;
+
+#[test]
+fn no_fork_waits_longer_than_20_ms_for_a_part() {
+    for (host, work) in grid() {
+        let (policy, mut model) = (Policy::new(), Model::new(host, work));
+        policy.set(Engine::Auto);
+        for _ in 0..FORKS {
+            let faults = model.write();
+            let act = policy.next(&model, faults);
+            model.longest_wait = 0.0;
+            model.carry_out(act, &policy);
+            assert!(model.longest_wait <= LONGEST_WAIT, "{act:?} {work:?}");
+            let ns = model.fork();
+            policy.note(model.holds_sealed(), ns, faults);
+        }
+    }
 }
 
 #[test]
@@ -271,9 +305,9 @@ fn in_the_long_run_auto_is_as_good_as_the_best() {
 fn memory_stays_below_one_and_a_half_times_a_plain_process() {
     for (host, work) in grid() {
         let (_, twice) = run(Engine::Auto, host, work, FORKS);
-        // While a quarter is replaced it exists once more, less what was written of it.
-        let peak = 1.0 + twice + 15.0 / 64.0 * (1.0 - twice);
-        let one_cycle = work.share * (1.0 - 15.0 / 64.0);
+        // While a part, a quarter at most, is replaced it exists once more, less what was written of it.
+        let peak = 1.0 + twice + 0.25 * (1.0 - twice);
+        let one_cycle = work.share * (1.0 - 0.25);
         assert!(peak <= 1.5 + one_cycle, "{peak} {work:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The plan of a seal, where there may be too many generations for one more.
 
-use super::generations::MAX_GENERATIONS;
+use super::generations::{MAX_GENERATIONS, MAX_PARTS};
+use super::vetted::VETTED;
 use super::{limits, plan, unseal};
 use crate::arena::Arena;
 use crate::never_seal::Reason;
@@ -17,16 +18,22 @@ pub fn plan_or_fold(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<bo
     if whole {
         unseal::growth(arena, pauses)?;
     }
-    let mut facts = plan::make(arena, whole).map_err(look)?;
+    let part = arena.most != 0;
+    let vetted = part && pauses.is_none() && VETTED.holds();
+    let mut facts = if vetted { plan::make_of_vetted(arena) } else { plan::make(arena, whole) }.map_err(look)?;
+    if vetted && facts.bytes < arena.most as u64 / 2 {
+        facts = plan::make(arena, whole).map_err(look)?;
+    }
     let room = limits::vma_room(&mut arena.small, facts.vmas).map_err(look)?;
-    let crowded = facts.generations >= MAX_GENERATIONS || 2 * arena.run_count > room && facts.generations > 0;
+    let most = if part { MAX_PARTS } else { MAX_GENERATIONS };
+    let crowded = facts.generations >= most || 2 * arena.run_count > room && facts.generations > 0;
     if arena.small_runs && (facts.small < plan::SMALL_BYTES || 2 * arena.run_count > room) {
         // They are too few to matter, or too many to be had.
         arena.small_runs = false;
         facts = plan::make(arena, whole).map_err(look)?;
     }
     let fold = whole || crowded;
-    if crowded && arena.most != 0 {
+    if crowded && part {
         // A part is no occasion for copying everything, what a parent sealed included.
         return Err(Error::Refused(facts.refused.unwrap_or(Reason::VmaLimit)));
     }

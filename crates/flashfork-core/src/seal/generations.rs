@@ -6,8 +6,11 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 /// Sealed memfds a process may hold at once. The next seal folds all of them into one.
 pub const MAX_GENERATIONS: usize = 8;
 
+/// The same where memory is sealed in parts, and a part in each fork is no occasion for folding.
+pub const MAX_PARTS: usize = 192;
+
 /// More than are ever mapped at once: one is made before those it replaces are gone.
-const PLACES: usize = 2 * MAX_GENERATIONS;
+pub const PLACES: usize = MAX_PARTS + 2 * MAX_GENERATIONS;
 
 /// What this process knows of them.
 pub(crate) static GENERATIONS: Apart<Generations> = Apart::new(Generations::new());
@@ -57,12 +60,16 @@ mod tests {
     #[test]
     fn what_is_mapped_no_more_is_gone_and_dead_generations_make_room() {
         let generations = Generations::new();
-        for inode in 1..100 {
+        for inode in 1..1_000 {
             generations.add(inode, 10, |other| other == 1 || other + 1 == inode);
         }
         assert_eq!(generations.of(1, 4), Memfds { bytes: 10, gone: 6 });
-        assert_eq!(generations.of(99, 10), Memfds { bytes: 10, gone: 0 });
-        assert_eq!(generations.of(99, 20), Memfds { bytes: 10, gone: 0 }, "a mapping may reach behind what was put in");
-        assert_eq!(generations.of(500, 7), Memfds { bytes: 7, gone: 0 }, "made by somebody else");
+        assert_eq!(generations.of(999, 10), Memfds { bytes: 10, gone: 0 });
+        assert_eq!(
+            generations.of(999, 20),
+            Memfds { bytes: 10, gone: 0 },
+            "a mapping may reach behind what was put in"
+        );
+        assert_eq!(generations.of(5_000, 7), Memfds { bytes: 7, gone: 0 }, "made by somebody else");
     }
 }

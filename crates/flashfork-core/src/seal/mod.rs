@@ -19,6 +19,7 @@ pub(crate) mod properties;
 pub(crate) mod remap;
 pub(crate) mod unseal;
 pub(crate) mod vain;
+pub(crate) mod vetted;
 
 use crate::arena::Arena;
 use crate::calls;
@@ -146,10 +147,12 @@ fn seal_runs(
     pauses: Option<Pauses>,
     fold: bool,
 ) -> Result<Outcome, Error> {
+    let start = sys::now_ns();
     let mut maker = Maker::begin(memory, pages)?;
     maker.with(pauses, fold);
     maker.seal_all(arena);
-    let (fd, outcome) = maker.finish();
+    let (fd, mut outcome) = maker.finish();
+    outcome.sealing_ns = sys::now_ns() - start;
     if let (Ok((_, inode)), true) = (sys::identity(fd), outcome.sealed > 0) {
         plan::note_generation(inode, outcome.sealed, &mut arena.small);
     }

@@ -6,8 +6,9 @@
 //! nobody writes to the memory any more smaller runs are sealed as well: heaps may consist of them (V8's does). Of
 //! memory that is sealed already, blocks written since are sealed anew.
 
-use super::generations::{GENERATIONS, MAX_GENERATIONS, Memfds};
+use super::generations::{GENERATIONS, Memfds, PLACES};
 use super::offset;
+use super::vetted::VETTED;
 use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run, VmaRecord};
 use crate::kernel_writers;
 use crate::never_seal::{Reason, judge};
@@ -26,6 +27,9 @@ const SMALL_RUN: usize = 256 << 10;
 
 /// Least bytes of all of them. A program that has fewer reads most of them in every clone.
 pub const SMALL_BYTES: u64 = 16 << 20;
+
+/// Bytes of which the page map is asked at a time: a part of a seal needs to know of no more than that part.
+const WINDOW: usize = 64 << 20;
 
 /// Most runs in a plan with small ones: there is room for large ones behind them.
 const SMALL_RUNS: usize = MAX_RUNS / 2;
@@ -51,11 +55,20 @@ pub struct Facts {
 ///
 /// The holes in the arena must be set.
 pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
+    plan(arena, fold, false)
+}
+
+/// The same for a part of what isn't sealed yet: of memory alone that was judged before ([`super::vetted`]).
+pub fn make_of_vetted(arena: &mut Arena) -> Result<Facts> {
+    plan(arena, false, true)
+}
+
+fn plan(arena: &mut Arena, fold: bool, vetted: bool) -> Result<Facts> {
     arena.run_count = 0;
     arena.record_count = 0;
     let own = arena.range();
     let mut facts = Facts::default();
-    let mut inodes = [0u64; MAX_GENERATIONS];
+    let mut inodes = [0u64; PLACES];
     // The text buffer is read while the rest of the arena is written: take it out for the time being.
     let text = core::ptr::slice_from_raw_parts_mut(arena.text.as_mut_ptr(), arena.text.len());
     let regions = core::ptr::slice_from_raw_parts_mut(arena.regions.as_mut_ptr(), arena.regions.len());
@@ -63,19 +76,26 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     let (text, regions) = unsafe { (&mut *text, &mut *regions) };
     let mut pagemap = Pagemap::open(regions)?;
     let mut sealed_to = 0;
-    vma::for_each(c"/proc/thread-self/smaps", text, |v| {
+    if arena.most != 0 && !vetted {
+        VETTED.begin();
+    }
+    let list = if vetted { c"/proc/thread-self/maps" } else { c"/proc/thread-self/smaps" };
+    vma::for_each(list, text, |v| {
         facts.vmas += 1;
         facts.refused = kernel_writers::of_mapping(v).or(facts.refused);
         if v.range.intersect(own).len() == own.len() && v.flags.has(b"lo") {
             facts.refused = Some(Reason::LocksFuture);
         }
-        if v.kind == Kind::Sealed && !inodes[..facts.generations.min(MAX_GENERATIONS)].contains(&v.inode) {
+        if v.kind == Kind::Sealed && !inodes[..facts.generations.min(PLACES)].contains(&v.inode) {
             if let Some(place) = inodes.get_mut(facts.generations) {
                 *place = v.inode;
             }
             facts.generations += 1;
         }
-        facts.bytes += plan_vma(arena, &mut pagemap, v, fold, sealed_to)?;
+        let known = if vetted { VETTED.advice_of(v) } else { None };
+        if known.is_some() || !vetted {
+            facts.bytes += plan_vma(arena, &mut pagemap, v, fold, sealed_to, known)?;
+        }
         if v.kind == Kind::Sealed {
             sealed_to = v.range.end;
         }
@@ -86,8 +106,16 @@ pub fn make(arena: &mut Arena, fold: bool) -> Result<Facts> {
     Ok(facts)
 }
 
-/// Plans one VMA; returns the bytes of its runs. `sealed_to`: where the last sealed VMA before it ends.
-fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, sealed_to: usize) -> Result<u64> {
+/// Plans one VMA; returns the bytes of its runs. `sealed_to`: where the last sealed VMA before it ends; `known`: its
+/// advice, where it was judged before and nothing is known but what maps says.
+fn plan_vma(
+    arena: &mut Arena,
+    pagemap: &mut Pagemap,
+    v: &Vma,
+    fold: bool,
+    sealed_to: usize,
+    known: Option<u8>,
+) -> Result<u64> {
     let mut name = [0; 32];
     name[..v.name().len()].copy_from_slice(v.name());
     let sealed_before = v.kind == Kind::Sealed;
@@ -113,8 +141,15 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, seale
     if record.reason.is_some() {
         return Ok(0);
     }
-    if !sealed_before && v.anonymous + v.swapped == 0 {
+    if !sealed_before && v.anonymous + v.swapped == 0 && known.is_none() {
         // Nothing was ever written here: nothing to seal and nothing to explain.
+        return Ok(0);
+    }
+    if arena.most != 0 && known.is_none() && pagemap.has_scan() {
+        VETTED.add(v);
+    }
+    if arena.most != 0 && arena.planned() >= arena.most {
+        // The next part has it.
         return Ok(0);
     }
     let mut holes = [Range::default(); MAX_HOLES];
@@ -130,7 +165,7 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, seale
         small: 0,
         run: Run {
             prot: v.prot,
-            advice: offset::advice_of(v),
+            advice: known.unwrap_or_else(|| offset::advice_of(v)),
             record: index,
             resealed: sealed_before,
             ..Run::default()
@@ -148,7 +183,7 @@ fn plan_vma(arena: &mut Arena, pagemap: &mut Pagemap, v: &Vma, fold: bool, seale
         }
     });
     result?;
-    if !pagemap.has_scan() && !sealed_before && v.anonymous + v.swapped < blocks.bytes / 4 * 3 {
+    if !pagemap.has_scan() && !sealed_before && known.is_none() && v.anonymous + v.swapped < blocks.bytes / 4 * 3 {
         // Without PAGEMAP_SCAN the zero page counts as populated; smaps knows better. Sealing it would take memory.
         blocks.sparse += blocks.bytes as usize;
         blocks.bytes = 0;
@@ -191,24 +226,34 @@ impl Blocks {
         self.begin(piece.start);
         let mut block = block_at(piece.start, piece);
         let (mut populated, mut present) = (0, self.tells_present);
-        let mut result = Ok(());
-        pagemap.for_each_told(piece, self.which, |found, out| {
-            let mut at = found.start;
-            while at < found.end && result.is_ok() {
-                if at >= block.end {
-                    result = self.close(arena, block, populated, present);
-                    block = block_at(at, piece);
-                    (populated, present) = (0, self.tells_present);
+        let mut at = piece.start;
+        while at < piece.end && !self.is_enough(arena) {
+            let window = Range::new(at, piece.end.min((at & !(HUGE - 1)) + WINDOW));
+            let mut result = Ok(());
+            pagemap.for_each_told(window, self.which, |found, out| {
+                let mut at = found.start;
+                while at < found.end && result.is_ok() {
+                    if at >= block.end {
+                        result = self.close(arena, block, populated, present);
+                        block = block_at(at, piece);
+                        (populated, present) = (0, self.tells_present);
+                    }
+                    let end = found.end.min(block.end);
+                    populated += end - at;
+                    present &= !out;
+                    at = end;
                 }
-                let end = found.end.min(block.end);
-                populated += end - at;
-                present &= !out;
-                at = end;
-            }
-        })?;
-        result?;
+            })?;
+            result?;
+            at = window.end;
+        }
         self.close(arena, block, populated, present)?;
         self.flush(arena)
+    }
+
+    /// Whether as much is planned as is wanted.
+    fn is_enough(&self, arena: &Arena) -> bool {
+        arena.most != 0 && arena.planned() + self.run.range.len() >= arena.most
     }
 
     /// Begins a run.
@@ -276,7 +321,7 @@ pub fn share_of(bytes: usize, whole: usize, part: usize) -> usize {
 
 /// The generation of which most exists in vain: written since it was sealed, or mapped no more; none when nothing is.
 pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
-    let mut generations = [(0u64, 0u64); 2 * MAX_GENERATIONS];
+    let mut generations = [(0u64, 0u64); PLACES];
     for_each_generation(&mut arena.small, |inode, memfd| {
         if let Some(place) = generations.iter_mut().find(|(known, _)| *known == 0) {
             *place = (inode, memfd.gone);
@@ -296,7 +341,7 @@ pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
 
 /// Calls `each` with the generations of which something is mapped, and what is in them. `buf` is scratch.
 fn for_each_generation(buf: &mut [u8], mut each: impl FnMut(u64, Memfds)) -> Result<()> {
-    let mut mapped = [(0u64, 0u64); 2 * MAX_GENERATIONS];
+    let mut mapped = [(0u64, 0u64); PLACES];
     vma::for_each(c"/proc/thread-self/maps", buf, |v| {
         if v.kind == Kind::Sealed
             && let Some(place) = mapped.iter_mut().find(|(inode, _)| [0, v.inode].contains(inode))
@@ -322,7 +367,7 @@ pub fn memfds(buf: &mut [u8]) -> Result<Memfds> {
 
 /// Notes what was put into a new generation. `buf` is scratch.
 pub fn note_generation(inode: u64, bytes: u64, buf: &mut [u8]) {
-    let mut mapped = [0u64; 2 * MAX_GENERATIONS];
+    let mut mapped = [0u64; PLACES];
     let listed = for_each_generation(buf, |inode, _| {
         if let Some(place) = mapped.iter_mut().find(|known| **known == 0) {
             *place = inode;

@@ -23,12 +23,15 @@ pub fn written() -> Option<u64> {
 
 /// What is in the memfds; none when that can't be told now.
 pub fn memfds() -> Option<Memfds> {
-    let arena = Arena::map().ok()?;
-    let mut found = None;
-    let looked = errand::look(|| {
-        found = Some(plan::memfds(&mut arena.text)?);
-        Ok(())
-    });
-    arena.unmap();
-    looked.ok().and(found)
+    let counted = |arena: &mut Arena| {
+        let mut found = Memfds::default();
+        let looked = errand::look(|| {
+            found = plan::memfds(&mut arena.text)?;
+            Ok(())
+        });
+        looked.map_err(|e| Error::System(Step::Look, e))?;
+        Ok(Outcome { sealed: found.bytes, filled: found.gone, ..Outcome::default() })
+    };
+    let told = session::run(Wait::No, counted).outcome.ok()?;
+    Some(Memfds { bytes: told.sealed, gone: told.filled })
 }

@@ -3,7 +3,7 @@
 use crate::once::each_once;
 use flashfork_terminal::size::Size;
 
-const SIZES: [u64; 3] = [64 << 20, 256 << 20, 1 << 30];
+const SIZES: [u64; 4] = [64 << 20, 256 << 20, 1 << 30, 4 << 30];
 const DIRTY: [f64; 4] = [0.0, 0.1, 1.0, 10.0];
 const FORKS: [usize; 4] = [10, 50, 200, 1000];
 
@@ -13,7 +13,7 @@ const FORKS: [usize; 4] = [10, 50, 200, 1000];
     after_help = "Example: flashfork bench policy --sizes 256M --dirty 0,1 --records policy.json && flashfork bench figure policy.json policy.svg"
 )]
 pub struct PolicyOptions {
-    /// Sizes of the parent's memory [default: 64M,256M,1G; with --quick 64M,256M]
+    /// Sizes of the parent's memory [default: 64M,256M,1G,4G; with --quick 64M,256M]
     #[arg(long, value_delimiter = ',', value_name = "SIZE,...")]
     pub sizes: Option<Vec<Size>>,
 
@@ -29,7 +29,7 @@ pub struct PolicyOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
 
-    /// Fewer sizes, forks and runs: about a minute instead of ten
+    /// Fewer sizes, forks and runs: about a minute instead of half an hour
     #[arg(long)]
     pub quick: bool,
 }

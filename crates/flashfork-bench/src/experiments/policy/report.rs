@@ -12,6 +12,8 @@ use flashfork_terminal::table::{render, time};
 /// memory.
 pub(super) const PROMISE: f64 = 1.1;
 const MEMORY: f64 = 1.5;
+/// And how long a fork waits for a part of a seal at most, in microseconds.
+const WAIT: f64 = 20_000.0;
 
 /// One cell of the grid.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +90,7 @@ pub(super) fn render_all(document: &Document) -> String {
         render(&headers, &rows, 1),
         kept(&cells),
         memory(document),
+        longest_wait(document),
     ];
     page(document, parts)
 }
@@ -135,6 +138,26 @@ fn memory(document: &Document) -> String {
     format!("most memory after a fork, times a plain process's: auto {auto:.2} (promised: {MEMORY}), seal {seal:.2}")
 }
 
+/// How long a fork waited for a part at most, and where.
+fn longest_wait(document: &Document) -> String {
+    let of_auto = |r: &&Record| {
+        r.method == Who::Auto.name() && r.chosen.get("measure").and_then(Value::as_str) == Some("longest_wait")
+    };
+    let waits: Vec<&Record> = document.records.iter().filter(of_auto).collect();
+    let Some(longest) = waits.iter().max_by(|a, b| a.max.total_cmp(&b.max)) else { return String::new() };
+    let size = longest.chosen.get("size").and_then(Value::as_u64).unwrap_or(0);
+    let thp = longest.chosen.get("thp").and_then(Value::as_bool).unwrap_or(false);
+    format!(
+        "longest wait of a fork for a part of a seal: {} ({}, {}; promised: {}); longer in {} of {} cells",
+        time(longest.max),
+        show(size),
+        pages(thp),
+        time(WAIT),
+        waits.iter().filter(|r| r.max > WAIT).count(),
+        waits.len(),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +172,21 @@ mod tests {
         let text = kept(&[early, c]);
         assert!(text.contains("in 2 of 2 cells; 1.20 times at worst"), "{text}");
         assert!(text.contains("latest forks of each run: above 1.1 times the best in 0 of 1 cells; 1.05"), "{text}");
+    }
+
+    #[test]
+    fn the_longest_wait_of_auto_is_told() {
+        let record = |who: Who, size: u64, waits| {
+            let chosen = [("measure", "longest_wait".into()), ("size", size.into()), ("thp", true.into())];
+            Record::new("policy", who.name(), chosen, "us", waits).unwrap()
+        };
+        let records = vec![
+            record(Who::Seal, 1 << 30, vec![900_000.0]),
+            record(Who::Auto, 1 << 20, vec![9_000.0]),
+            record(Who::Auto, 1 << 30, vec![8_000.0, 30_000.0]),
+        ];
+        let text = longest_wait(&Document::new(HostCard::read().unwrap(), records));
+        assert!(text.contains("30.0 ms (1 GB, THP; promised: 20.0 ms); longer in 1 of 2 cells"), "{text}");
     }
 
     #[test]

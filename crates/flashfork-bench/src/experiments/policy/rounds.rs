@@ -137,6 +137,7 @@ fn keep(
     }
     let extra = runs.iter().map(|run| run.extra as f64 / cell.size as f64).collect();
     record("extra_memory", None, "times", extra)?;
+    record("longest_wait", None, "us", runs.iter().map(|run| run.longest_wait).collect())?;
     if !missing.is_empty() {
         let why = format!("{} forks would take more than {} s", missing.join(", "), BUDGET / 1000);
         results.leave_out(format!("{}, {}", who.name(), cell.name()), why, progress);
@@ -154,11 +155,14 @@ mod tests {
         let mut results = Results::new(EXPERIMENT);
         let cell = Cell { thp: true, size: 1 << 20, percent: 10.0 };
         assert_eq!(cell.pages(), 26);
-        let run = |taken: &[f64]| Reply { taken: taken.to_vec(), extra: 1 << 18 };
+        let run = |taken: &[f64]| Reply { taken: taken.to_vec(), extra: 1 << 18, longest_wait: 5.0 };
         let runs = [run(&[100.0, 1_000.0]), run(&[140.0])];
         keep(&mut results, Who::Auto, &cell, &[10, 100, 1_000], &runs, &mut Silent).unwrap();
         let samples: Vec<_> = results.records.iter().map(|record| record.samples.clone()).collect();
-        assert_eq!(samples, [vec![10.0, 14.0], vec![10.0, 14.0], vec![10.0], vec![10.0], vec![0.25, 0.25]]);
+        assert_eq!(
+            samples,
+            [vec![10.0, 14.0], vec![10.0, 14.0], vec![10.0], vec![10.0], vec![0.25, 0.25], vec![5.0, 5.0]]
+        );
         assert_eq!(results.missing.len(), 1);
         assert!(results.missing[0].reason.contains("1000 forks") && results.missing[0].cell.contains("1 MB, THP"));
     }

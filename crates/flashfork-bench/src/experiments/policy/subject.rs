@@ -70,6 +70,8 @@ pub(crate) struct Reply {
     pub taken: Vec<f64>,
     /// Most bytes of memory used after a fork, beyond those at the beginning.
     pub extra: u64,
+    /// Microseconds that a fork waited at most for what the engine did before it.
+    pub longest_wait: f64,
 }
 
 /// A parent.
@@ -101,7 +103,7 @@ impl Subject for PolicySubject {
         configure(engine, false).map_err(|e| BenchError::Unable(format!("engine {engine:?}: {e:?}")))?;
         let mut random = fastrand::Rng::with_seed(1);
         let (mut taken, mut spent, mut cycle) = (Vec::new(), Duration::ZERO, 0);
-        let (begin, mut extra) = (memory_used()?, 0);
+        let (begin, mut extra, mut longest_wait) = (memory_used()?, 0, Duration::ZERO);
         for &mark in &ask.marks {
             if spent * mark as u32 / cycle.max(1) as u32 > Duration::from_millis(ask.budget) {
                 break;
@@ -113,7 +115,7 @@ impl Subject for PolicySubject {
                     // What is there already: the check at the end stays simple, and a write is a write.
                     self.region.write(at, self.region.read(at));
                 }
-                clone_that_ends()?;
+                longest_wait = longest_wait.max(clone_that_ends()?);
                 spent += start.elapsed();
                 cycle += 1;
                 extra = extra.max(memory_used()?.saturating_sub(begin));
@@ -121,7 +123,7 @@ impl Subject for PolicySubject {
             taken.push(spent.as_secs_f64() * 1e6);
         }
         self.region.verify()?;
-        Ok(Reply { taken, extra })
+        Ok(Reply { taken, extra, longest_wait: longest_wait.as_secs_f64() * 1e6 })
     }
 }
 
@@ -131,11 +133,16 @@ fn memory_used() -> Result<u64, BenchError> {
     Ok(memory.anon_pages.unwrap_or(0) + memory.shmem.unwrap_or(0))
 }
 
-/// A fork whose child ends at once.
-fn clone_that_ends() -> Result<(), BenchError> {
+/// A fork whose child ends at once; gives how long it waited before libc's own fork began.
+fn clone_that_ends() -> Result<Duration, BenchError> {
     let failed = |what: &str| BenchError::Unable(format!("{what}: {}", std::io::Error::last_os_error()));
-    // SAFETY: the child ends at once, by a call that is async-signal-safe.
-    let pid = flashfork_core::fork::fork(|| unsafe { libc::fork() }, clock);
+    let (asked, mut waited) = (Instant::now(), Duration::ZERO);
+    let real = || {
+        waited = asked.elapsed();
+        // SAFETY: the child ends at once, by a call that is async-signal-safe.
+        unsafe { libc::fork() }
+    };
+    let pid = flashfork_core::fork::fork(real, clock);
     match pid {
         // SAFETY: ends the child without the parent's exit handlers.
         0 => unsafe { libc::_exit(0) },
@@ -144,7 +151,7 @@ fn clone_that_ends() -> Result<(), BenchError> {
             let mut status = 0;
             // SAFETY: waits for our own child.
             match unsafe { libc::waitpid(pid, &raw mut status, 0) } {
-                ended if ended == pid && status == 0 => Ok(()),
+                ended if ended == pid && status == 0 => Ok(waited),
                 _ => Err(failed(&format!("a clone ended with status {status:#x}"))),
             }
         }

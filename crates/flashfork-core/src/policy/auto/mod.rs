@@ -1,10 +1,10 @@
 //! The engine `auto`.
 //!
-//! Nobody knows how many forks are to come, so time lost in plain forks is the rent, and a seal is bought when enough
-//! of it was paid. It is bought in five parts, each in a generation of its own: a small one first, which tells what
-//! writes do to it, and the rest in quarters as more rent is paid. Thus no number of forks makes it pay much more than
-//! one and a half times the best in hindsight, no fork waits for more than a quarter of a seal (unless memory has come
-//! since), and what exists twice while a part is replaced is a quarter too. Unsealing is one step.
+//! Nobody knows how many forks are to come, so time lost in plain forks is the rent, and the seal is bought part by
+//! part as rent is paid: a small part first, which tells what sealing takes and what writes do to it, and then as much in
+//! each fork as keeps what is lost and paid within 1.7 times what plain forks would have cost. When these would have
+//! cost as much as the whole seal, the rest is bought, each fork waiting for no more than 20 ms. Each part is a
+//! generation of its own, so what exists twice while one is replaced is little. Unsealing is one step.
 //!
 //! The decisions are here; what they rest on is in [`observation`] (what forks and memory have shown), [`ledger`] (what
 //! was lost, paid and had) and [`hold`] (what has failed).
@@ -20,7 +20,7 @@ use super::{Act, Num, Process};
 use crate::outcome::Outcome;
 use crate::sys::PAGE;
 use hold::Hold;
-use ledger::{DOUBT, Ledger, MOST_PARTS, PARTS};
+use ledger::Ledger;
 use observation::{LOOK_EVERY, Observation};
 
 /// Cycles after a seal in which pages that are ever the same have been written, and during which those that come then
@@ -79,8 +79,8 @@ impl Auto {
         let cycles = self.seen.cycles.get();
         let fork = self.seen.forks_ns.get() / THERE_AND_BACK / cycles.max(1);
         let look = || self.seen.look_at_plain_memory(process, fork);
-        let due = || self.ledger.due_at_first(self.seen.whole.get());
-        let is_early = || cycles == 0 || self.seen.whole.get() == 0 || self.ledger.rent.get() < due();
+        let due = |doubtful| self.ledger.due_at_first(self.seen.whole.get(), doubtful);
+        let is_early = || cycles == 0 || self.seen.whole.get() == 0 || self.ledger.rent.get() < due(false);
         let looked = cycles % LOOK_EVERY == 1;
         if looked {
             look();
@@ -95,7 +95,6 @@ impl Auto {
                 return Act::Fork;
             }
         }
-        let due = due();
         let (plain, faults) = (self.seen.cycles_ns.get() / cycles, self.seen.faults.get() / cycles);
         self.seen.page.set(page_ns(fork.saturating_sub(self.seen.floor.get()), self.seen.whole.get()));
         let (memory, gains) = (self.memory(), |cycle| cycle < nine_tenths(plain));
@@ -105,11 +104,12 @@ impl Auto {
             self.seen.changed();
             return Act::Fork;
         }
-        if gains(memory.cycle(0, faults)) || self.ledger.rent.get() >= due.saturating_mul(DOUBT) {
+        if gains(memory.cycle(0, faults)) || self.ledger.rent.get() >= due(true) {
             self.seen.plain.set(plain);
             self.seen.plain_fork.set(fork);
+            self.ledger.plain_rent.set(self.ledger.rent.get());
             self.others.set(u64::from(process.holds_sealed()));
-            return self.ledger.buy(self.seen.whole.get());
+            return Act::Buy(self.ledger.first(self.seen.whole.get()));
         }
         Act::Fork
     }
@@ -128,23 +128,20 @@ impl Auto {
         if self.seen.regret.get() > price / 4 * 3 {
             return Act::Unseal;
         }
-        if cycles < SETTLED {
+        if cycles == 0 {
             return Act::Fork;
         }
         let now = self.seen.last_forks.iter().map(Num::get).min().unwrap_or(0);
-        let parts = self.ledger.parts.get() as usize;
-        if parts < PARTS.len() {
-            if parts > 1 {
+        if !self.ledger.is_complete() {
+            if sealed > self.seen.whole.get() / 4 {
                 // What is sealed by now tells what all will bring.
                 let gain = self.seen.plain_fork.get().saturating_sub(now / THERE_AND_BACK);
                 let all = gain.saturating_mul(self.seen.whole.get() >> 12) / (sealed >> 12).max(1);
                 self.seen.floor.set(self.seen.floor.get().min(self.seen.plain_fork.get().saturating_sub(all)));
             }
-            if self.ledger.rent.get() < self.ledger.due_for(parts, self.seen.whole.get()) {
-                return Act::Fork;
-            }
+            let Some(bytes) = self.ledger.next(self.seen.whole.get()) else { return Act::Fork };
             return match self.would_gain(process, cycles) {
-                Some(true) => self.ledger.buy(self.seen.whole.get()),
+                Some(true) => Act::Buy(bytes),
                 Some(false) => Act::Unseal,
                 None => Act::Fork,
             };
@@ -164,6 +161,9 @@ impl Auto {
         let gains = |cycle| cycle < nine_tenths(self.seen.plain.get());
         if gains(memory.cycle(0, faults)) {
             return Some(true);
+        }
+        if cycles < SETTLED {
+            return None;
         }
         if self.seen.shown.get() == 0 {
             let counted = self.seen.counted.get();
@@ -189,16 +189,11 @@ impl Auto {
         self.seen.memory(self.ledger.price_of(self.seen.whole.get()))
     }
 
-    /// Seals all generations anew, one before each fork from this one on. Memory that came since goes first.
+    /// Seals all generations anew, one before each fork from this one on. Memory that came since follows.
     fn renew_all(&self) -> Act {
         let parts = self.ledger.parts.get();
-        let grown = self.seen.own.get() > self.ledger.sealed.get() / 4;
-        if grown && parts >= MOST_PARTS {
+        if self.seen.own.get() > self.ledger.sealed.get() / 4 && self.ledger.is_complete() && !self.ledger.resume() {
             return Act::Unseal;
-        }
-        if grown {
-            self.ledger.round.set(parts);
-            return Act::Buy(u64::MAX);
         }
         self.ledger.round.set(parts.saturating_sub(1));
         Act::Renew
@@ -207,8 +202,12 @@ impl Auto {
     /// Whether so many bytes are too many to exist in vain: twice, or for nobody.
     fn is_too_much(&self, vain: u64) -> bool {
         let filled = self.ledger.filled.get();
-        vain + filled
-            > (self.ledger.sealed.get() + self.seen.own.get()).saturating_sub(filled + self.seen.gone.get()) / ONE_IN
+        let sealed = match (self.seen.held.get(), self.others.get()) {
+            // Memfds of which nothing is mapped any more went without a word.
+            (held, 0) if held > 0 => self.ledger.sealed.get().min(held),
+            _ => self.ledger.sealed.get(),
+        };
+        vain + filled > (sealed + self.seen.own.get()).saturating_sub(filled + self.seen.gone.get()) / ONE_IN
     }
 
     /// A fork took `ns`, and `faults` came in the cycle that ends with it.
@@ -216,6 +215,9 @@ impl Auto {
         let holds = self.ledger.sealed.get() > 0;
         let lost = self.seen.note(ns, faults, holds);
         self.ledger.rent.add(lost);
+        if holds {
+            self.ledger.plain_rent.add(self.seen.lost_plainly());
+        }
     }
 
     pub fn sealed(&self, act: Act, outcome: Option<&Outcome>, process: &impl Process) {
@@ -224,10 +226,20 @@ impl Auto {
                 self.ledger.forget_old_prices(self.seen.whole.get());
                 self.no_seal.end();
                 self.ledger.pay(outcome);
-                if act != Act::Renew {
+                if let Act::Buy(most) = act {
                     self.ledger.sealed.add(outcome.sealed);
                     self.ledger.filled.add(outcome.filled);
                     self.ledger.parts.add(1);
+                    if outcome.sealed < most / 4 {
+                        self.ledger.complete();
+                    }
+                    if self.ledger.parts.get() > 1 || self.others.get() == 0 {
+                        self.seen.sealed(process, outcome.sealed.saturating_sub(outcome.filled));
+                        // What cycles take on average goes on, but for the first part and the last.
+                        return if self.ledger.parts.get() == 1 || self.ledger.is_complete() {
+                            self.seen.changed()
+                        };
+                    }
                 } else if let Some(memfds) = process.memfds().filter(|_| self.others.get() == 0) {
                     // What was given back went with the memfd that was replaced, and so did the holes of blocks in it.
                     let before = self.ledger.sealed.swap(memfds.bytes).max(1);
@@ -238,9 +250,7 @@ impl Auto {
             }
             None if act == Act::Renew => {}
             // There is no more to be had.
-            None if self.ledger.parts.get() > 0 => {
-                self.ledger.parts.set(self.ledger.parts.get().max(PARTS.len() as u64))
-            }
+            None if self.ledger.parts.get() > 0 => self.ledger.complete(),
             None => {
                 self.ledger.regrets.add(1);
                 self.ledger.rent.set(0);

@@ -19,6 +19,8 @@ pub struct Observation {
     /// Bytes in memfds that are mapped no more, and what the program had discarded when that was last asked.
     pub gone: Num,
     discarded: Num,
+    /// Bytes in all memfds when they were last looked at, and in those that came since.
+    pub held: Num,
     /// Bytes that existed in vain when they were last counted exactly.
     pub vain: Num,
     /// What a cycle took before anything was sealed, what a page costs a fork, and what a fork takes without any.
@@ -61,6 +63,7 @@ impl Observation {
             whole: Num::new(0),
             gone: Num::new(0),
             discarded: Num::new(0),
+            held: Num::new(0),
             vain: Num::new(0),
             plain: Num::new(0),
             page: Num::new(0),
@@ -121,6 +124,7 @@ impl Observation {
     fn look_at_memfds(&self, process: &impl Process) {
         if let Some(memfds) = process.memfds() {
             self.gone.set(memfds.gone);
+            self.held.set(memfds.bytes);
         }
     }
 
@@ -135,6 +139,23 @@ impl Observation {
         self.look_at_memfds(process);
         self.vain.set(written + self.gone.get());
         self.vain.get()
+    }
+
+    /// So many bytes of the process's own memory are sealed now.
+    pub fn sealed(&self, process: &impl Process, bytes: u64) {
+        let now = process.anonymous();
+        // As long as nothing is sealed all of it is its own.
+        let own = if self.own.get() == 0 { now + bytes } else { self.own.get() };
+        self.own.set(own.saturating_sub(bytes).min(now));
+        if self.held.get() > 0 {
+            self.held.add(bytes);
+        }
+        self.anonymous.set(now);
+    }
+
+    /// What a plain fork loses.
+    pub fn lost_plainly(&self) -> u64 {
+        THERE_AND_BACK * self.plain_fork.get().saturating_sub(self.floor.get())
     }
 
     /// A fork took `ns`, of memory that is sealed or not, and `faults` came in the cycle that ends with it. Gives what
@@ -164,7 +185,7 @@ impl Observation {
 
     /// Memory is no longer what it was: it is to be looked at anew.
     pub fn begin_anew(&self) {
-        for number in [&self.gone, &self.whole, &self.shown] {
+        for number in [&self.gone, &self.whole, &self.shown, &self.own, &self.vain, &self.held] {
             number.set(0);
         }
     }

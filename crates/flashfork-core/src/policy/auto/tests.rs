@@ -50,7 +50,7 @@ fn seal(a: &Auto, process: &Mock, act: Act, bytes: u64) {
         let Memfds { bytes: before, gone } = process.memfds.get();
         process.memfds.set(Memfds { bytes: before + bytes, gone });
     }
-    let outcome = Outcome { sealed: bytes, elapsed_ns: bytes / 2, ..Outcome::default() };
+    let outcome = Outcome { sealed: bytes, elapsed_ns: bytes / 2, sealing_ns: bytes / 2, ..Outcome::default() };
     a.sealed(act, Some(&outcome), process);
 }
 
@@ -58,23 +58,53 @@ fn all_bought() -> (Auto, Mock) {
     let (a, process) = (Auto::new(), Mock::default());
     process.anonymous.set(GB);
     let mut left = GB;
-    for part in PARTS {
+    while left > 0 {
         let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
         let Act::Buy(most) = act else { panic!("{act:?}") };
-        assert!(most == GB / 64 * part || part == 15 && most == u64::MAX, "{most}");
+        assert!(most > 0 && most <= LARGEST, "{most}");
         let bytes = most.min(left);
         left -= bytes;
         seal(&a, &process, act, bytes);
     }
+    a.sealed(Act::Buy(LARGEST), None, &process);
     (a, process)
 }
 
+/// What is sealed in 20 ms at half a nanosecond a byte.
+const LARGEST: u64 = 40_000_000;
+
 #[test]
-fn rent_buys_part_by_part_and_the_last_part_is_the_rest() {
+fn rent_buys_part_by_part_and_no_fork_waits_long_for_one() {
     let (a, process) = all_bought();
     assert_eq!(process.anonymous.get(), 0);
     assert!(a.bought() >= GB);
     assert_eq!(cycles(&a, &process, 60_000, 0, 10_000), (10_000, Act::Fork), "and that is that");
+}
+
+#[test]
+fn where_sealing_is_slow_parts_are_small() {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB);
+    for (i, ns_a_mb) in [2_700_000, 2_700_000, 600_000, 2_700_000, 300_000, 300_000].into_iter().enumerate() {
+        let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
+        let Act::Buy(bytes) = act else { panic!("{act:?}") };
+        assert!(i == 0 || bytes <= 20 << 20, "part {i} is of {bytes} bytes: the latest was slow");
+        process.holds.set(true);
+        let ns = (bytes >> 20) * ns_a_mb;
+        let outcome = Outcome { sealed: bytes, elapsed_ns: ns, sealing_ns: ns, ..Outcome::default() };
+        a.sealed(act, Some(&outcome), &process);
+    }
+}
+
+#[test]
+fn what_the_first_part_takes_to_look_at_everything_is_no_price() {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB);
+    let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
+    process.holds.set(true);
+    let outcome = Outcome { sealed: 8 << 20, elapsed_ns: 100_000_000, sealing_ns: 2_000_000, ..Outcome::default() };
+    a.sealed(act, Some(&outcome), &process);
+    assert_eq!(a.ledger.price_of(GB) >> 20, 256_000_000 >> 20);
 }
 
 #[test]
@@ -96,6 +126,14 @@ fn memory_that_was_given_back_exists_in_vain() {
     process.memfds.set(Memfds { bytes: GB, gone: GB / 16 });
     process.anonymous.set(GB / 16);
     assert_eq!(cycles(&a, &process, 60_000, 0, 1_000).1, Act::Fork, "a little may");
+}
+
+#[test]
+fn memory_of_memfds_that_went_as_a_whole_counts_no_more() {
+    let (a, process) = all_bought();
+    process.memfds.set(Memfds { bytes: GB / 4, gone: GB / 8 });
+    let (waited, act) = cycles(&a, &process, 60_000, 0, 1_000);
+    assert!(waited <= LOOK_EVERY && matches!(act, Act::Renew | Act::Unseal), "{act:?} after {waited}");
 }
 
 #[test]
@@ -129,7 +167,7 @@ fn what_grows_dear_is_sealed_anew_and_what_stays_dear_is_not() {
         }
         assert!(matches!(act, Act::Fork | Act::Renew), "{act:?}");
         a.note(60_000 + 50_000 * cycle, 0);
-        if renewed == PARTS.len() {
+        if renewed == a.ledger.parts.get() {
             return;
         }
     }
@@ -248,7 +286,7 @@ fn memory_that_came_is_seen_before_the_first_part_is_bought() {
     assert_eq!(cycles(&a, &process, 1_000_000, 0, 2), (2, Act::Fork));
     process.anonymous.set(GB);
     let (_, act) = cycles(&a, &process, 20_000_000, 0, 100);
-    assert_eq!(act, Act::Buy(GB / 16));
+    assert_eq!(act, Act::Buy(8 << 20));
 }
 
 #[test]
