@@ -80,8 +80,8 @@ install: build
 
 # What `make install` with the same PREFIX and DESTDIR has put there.
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/flashfork $(addprefix $(DESTDIR)$(PREFIX)/include/,flashfork.h flashfork_afl.h)
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/,libflashfork.a libflashfork.so* pkgconfig/flashfork.pc)
+	rm -f $(DESTDIR)$(PREFIX)/bin/flashfork $(addprefix $(DESTDIR)$(PREFIX)/include/,flashfork.h flashfork_afl.h flashfork_afl_loop.h)
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/,libflashfork.a libflashfork_afl.a libflashfork.so* pkgconfig/flashfork.pc)
 	rm -f $(addprefix $(SHARE)/,man/man1/flashfork.1 man/man1/flashfork-*.1)
 	rm -f $(addprefix $(SHARE)/,bash-completion/completions/flashfork zsh/site-functions/_flashfork)
 	rm -f $(SHARE)/fish/vendor_completions.d/flashfork.fish

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the C library and installs it: header, shared and static library, pkg-config file.
+# Builds the C library and installs it: headers, shared and static library, pkg-config file, and the library for harnesses of AFL++.
 #
 #   install-c.sh PREFIX [PROFILE]     PROFILE is a cargo profile, release unless given; DESTDIR as usual
 #
@@ -23,14 +23,15 @@ esac
 echo "Building the C library ($profile), shared and static ..."
 "$CARGO" rustc --quiet --lib --profile "$profile" --crate-type cdylib,staticlib -- \
     -C link-arg="-Wl,-soname,libflashfork.so.$compatible"
+"$CARGO" rustc --quiet --lib --profile "$profile" --package flashfork-afl --crate-type staticlib
 
 case $profile in
 dev) built=$CARGO_TARGET_DIR/debug ;;
 *) built=$CARGO_TARGET_DIR/$profile ;;
 esac
 lib=$DESTDIR$prefix/lib
-install -D -m 644 -t "$DESTDIR$prefix/include" include/flashfork.h include/flashfork_afl.h
-install -D -m 644 "$built/libflashfork.a" "$lib/libflashfork.a"
+install -D -m 644 -t "$DESTDIR$prefix/include" include/flashfork.h include/flashfork_afl.h ../flashfork-afl/include/flashfork_afl_loop.h
+install -D -m 644 -t "$lib" "$built/libflashfork.a" "$built/libflashfork_afl.a"
 install -D -m 755 "$built/libflashfork.so" "$lib/libflashfork.so.$version"
 ln -sf "libflashfork.so.$version" "$lib/libflashfork.so.$compatible"
 ln -sf "libflashfork.so.$compatible" "$lib/libflashfork.so"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * AFL++'s snapshot functions, by the names of its kernel module, on flashfork_snapshot: no module, no device, any stock kernel.
- * A harness that included AFL++'s snapshot-inl.h includes this instead and links libflashfork. docs/ROLLBACK.md says what differs.
+ * A harness that included AFL++'s snapshot-inl.h includes this instead and links libflashfork. docs/FUZZING.md says what differs.
  */
 
 #ifndef FLASHFORK_AFL_H

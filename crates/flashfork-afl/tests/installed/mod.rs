@@ -1,0 +1,28 @@
+//! The C libraries, installed for the tests.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Where they are.
+pub fn prefix() -> &'static Path {
+    static PREFIX: OnceLock<PathBuf> = OnceLock::new();
+    PREFIX.get_or_init(|| {
+        let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let prefix = tmp.join("afl");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flashfork/install-c.sh");
+        let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
+        let mut install = Command::new(script);
+        install.arg(&prefix).arg(profile).env("CARGO", env!("CARGO")).env("CARGO_TARGET_DIR", tmp.parent().unwrap());
+        succeed(&mut install);
+        prefix
+    })
+}
+
+/// Runs a command that must succeed; returns what it printed.
+pub fn succeed(command: &mut Command) -> String {
+    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|e| panic!("can't run {command:?}: {e}"));
+    let [stdout, stderr] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(status.success(), "{command:?}: {status}\n{stdout}{stderr}");
+    stdout
+}
