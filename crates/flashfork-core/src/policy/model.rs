@@ -167,6 +167,7 @@ impl Model {
             sealed: (share * self.work.bytes) as u64,
             elapsed_ns: ns as u64,
             sealing_ns: sealing as u64,
+            sealing_cpu_ns: sealing as u64,
             ..Outcome::default()
         }
     }

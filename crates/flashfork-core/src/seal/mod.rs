@@ -147,12 +147,13 @@ fn seal_runs(
     pauses: Option<Pauses>,
     fold: bool,
 ) -> Result<Outcome, Error> {
-    let start = sys::now_ns();
+    let (start, cpu) = (sys::now_ns(), sys::thread_cpu_ns());
     let mut maker = Maker::begin(memory, pages)?;
     maker.with(pauses, fold);
     maker.seal_all(arena);
     let (fd, mut outcome) = maker.finish();
     outcome.sealing_ns = sys::now_ns() - start;
+    outcome.sealing_cpu_ns = sys::thread_cpu_ns() - cpu;
     if let (Ok((_, inode)), true) = (sys::identity(fd), outcome.sealed > 0) {
         plan::note_generation(inode, outcome.sealed, &mut arena.small);
     }

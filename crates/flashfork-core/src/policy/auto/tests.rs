@@ -43,6 +43,11 @@ fn cycles(a: &Auto, process: &Mock, ns: u64, faults: u64, most: u64) -> (u64, Ac
     (most, Act::Fork)
 }
 
+/// A seal of so many bytes took so long in all, and in the memory itself.
+fn taken(bytes: u64, ns: u64, sealing: u64) -> Outcome {
+    Outcome { sealed: bytes, elapsed_ns: ns, sealing_ns: sealing, sealing_cpu_ns: sealing, ..Outcome::default() }
+}
+
 fn seal(a: &Auto, process: &Mock, act: Act, bytes: u64) {
     process.holds.set(true);
     process.anonymous.set(process.anonymous.get().saturating_sub(bytes));
@@ -50,7 +55,7 @@ fn seal(a: &Auto, process: &Mock, act: Act, bytes: u64) {
         let Memfds { bytes: before, gone } = process.memfds.get();
         process.memfds.set(Memfds { bytes: before + bytes, gone });
     }
-    let outcome = Outcome { sealed: bytes, elapsed_ns: bytes / 2, sealing_ns: bytes / 2, ..Outcome::default() };
+    let outcome = taken(bytes, bytes / 2, bytes / 2);
     a.sealed(act, Some(&outcome), process);
 }
 
@@ -91,8 +96,7 @@ fn where_sealing_is_slow_parts_are_small() {
         assert!(i == 0 || bytes <= 20 << 20, "part {i} is of {bytes} bytes: the latest was slow");
         process.holds.set(true);
         let ns = (bytes >> 20) * ns_a_mb;
-        let outcome = Outcome { sealed: bytes, elapsed_ns: ns, sealing_ns: ns, ..Outcome::default() };
-        a.sealed(act, Some(&outcome), &process);
+        a.sealed(act, Some(&taken(bytes, ns, ns)), &process);
     }
 }
 
@@ -102,8 +106,7 @@ fn what_the_first_part_takes_to_look_at_everything_is_no_price() {
     process.anonymous.set(GB);
     let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
     process.holds.set(true);
-    let outcome = Outcome { sealed: 8 << 20, elapsed_ns: 100_000_000, sealing_ns: 2_000_000, ..Outcome::default() };
-    a.sealed(act, Some(&outcome), &process);
+    a.sealed(act, Some(&taken(8 << 20, 100_000_000, 2_000_000)), &process);
     assert_eq!(a.ledger.price_of(GB) >> 20, 256_000_000 >> 20);
 }
 
