@@ -203,6 +203,34 @@ fn the_launcher_is_found_by_itself() {
     assert!(stderr(&ended).contains("System.exit"), "{}", stderr(&ended));
 }
 
+/// Java writes to nearly all of that file's memory when it starts, which forks would copy the page tables of.
+#[test]
+fn javas_archive_of_classes_is_sealed() {
+    let place = place(&[r#"
+public class Archive {
+    public static void main(String[] arguments) throws Exception {
+        java.util.regex.Pattern.compile("x+").matcher("xx").matches();
+        long mapped = java.nio.file.Files.readAllLines(java.nio.file.Path.of("/proc/self/maps")).stream().filter(line -> line.endsWith(".jsa")).count();
+        System.out.println(mapped + " " + String.format("%tY", new java.util.Date(0)));
+    }
+}"#]);
+    let plain = Command::new(JAVA).args(["-cp", &class_path(&place), "Archive"]).output().unwrap();
+    let mapped: usize = stdout(&plain).split(' ').next().unwrap().parse().unwrap();
+    assert!(mapped > 0, "{}", stdout(&plain));
+    for engine in ["seal", "fork"] {
+        let command =
+            ["warm", "--threads", "t", "--", JAVA, "-cp", &class_path(&place), "flashfork.Launch", "Archive", "warm"];
+        let warm = place.flashfork(&command).env("FLASHFORK_ENGINE", engine).output().unwrap();
+        assert!(warm.status.success(), "{}", stderr(&warm));
+        let left = if engine == "seal" { 0 } else { mapped };
+        for _ in 0..2 {
+            let clone = place.run(&["clone", "t"]);
+            assert_eq!((stdout(&clone), stderr(&clone)), (format!("{left} 1970\n").as_str(), ""), "{engine}");
+        }
+        assert!(place.run(&["rm", "t"]).status.success());
+    }
+}
+
 /// Started without a template it runs the program once.
 #[test]
 fn the_launcher_runs_a_program_plainly_too() {

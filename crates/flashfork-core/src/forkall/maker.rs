@@ -146,6 +146,11 @@ impl Frozen {
         pairs::end_connections(&mut self.files)
     }
 
+    /// Has Java's archives of classes sealed, too. To be called between the two.
+    pub fn hold_archives(&mut self) -> Result<()> {
+        memory::hold_archives(self)
+    }
+
     /// Seals the program's memory. To be called after [`Frozen::freeze`].
     pub fn seal(&'static self, pages: Pages) -> Sealed {
         let at = &raw const *self as usize;

@@ -4,7 +4,8 @@ use super::frozen::{Frozen, Mapping, Shared};
 use super::unfit::{Unfit, What};
 use crate::never_seal::Reason;
 use crate::proc::vma::{self, Kind, Vma};
-use crate::sys::{self, MAP_ANONYMOUS, MAP_SHARED, PAGE, PROT_READ, PROT_WRITE, Result};
+use crate::range::Range;
+use crate::sys::{self, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PAGE, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;
 
 /// Most bytes of shared anonymous memory, which each clone copies.
@@ -75,6 +76,41 @@ fn can_be_copied(v: &Vma) -> bool {
     let readable = v.prot & PROT_READ != 0;
     let all = || (v.range.start..v.range.end).step_by(PAGE).all(|at| sys::read_own(at, &mut [0]).is_ok());
     (readable || protect(PROT_READ)) && all() && (readable || protect(v.prot))
+}
+
+/// How names of Java's archives of classes end.
+const ARCHIVE: &[u8] = b".jsa";
+/// Most mappings of such.
+const ARCHIVES: usize = 16;
+
+/// Puts plain memory in the place of Java's archives of classes. Java maps them elsewhere than they were made for, and
+/// so writes to nearly every page when it starts: forks copy the page tables of all that, and a file's memory is not
+/// sealed. Java never has the kernel discard what it has written there, which would show the file again.
+pub fn hold_archives(frozen: &mut Frozen) -> Result<()> {
+    let (mut all, mut count) = ([Range::new(0, 0); ARCHIVES], 0);
+    vma::for_each_mapping(&mut frozen.text, |v, path| {
+        let is_one = path.ends_with(ARCHIVE) && !v.shared && v.prot == PROT_READ | PROT_WRITE;
+        if is_one && v.range.len() <= BYTES && count < ARCHIVES {
+            all[count] = v.range;
+            count += 1;
+        }
+        Ok(())
+    })?;
+    for range in &all[..count] {
+        // SAFETY: the program has ended, so nobody else runs in this memory; the copy is new, has all bytes of what it
+        // takes the place of, and is as long.
+        unsafe {
+            let copy = sys::mmap(0, range.len(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)?;
+            let bytes = core::slice::from_raw_parts_mut(copy as *mut u8, range.len());
+            if sys::read_own(range.start, bytes).is_err() {
+                // The file has become shorter.
+                sys::munmap(copy, range.len())?;
+                continue;
+            }
+            sys::mremap_fixed(copy, range.len(), range.start)?;
+        }
+    }
+    Ok(())
 }
 
 /// In a clone: copies it, so that no other clone writes to it.

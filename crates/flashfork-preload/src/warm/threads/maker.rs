@@ -133,11 +133,15 @@ fn freeze(
     if !java::is_prepared() && frozen.has_java()? {
         return Err(Unfit::named(What::Java, 0, b"it was started otherwise than by the program `java`"));
     }
+    let plain = flashfork_core::fork::is_plain();
+    if java::is_prepared() && !plain {
+        frozen.hold_archives()?;
+    }
     let frozen = &*frozen;
     for number in frozen.listening() {
         say(*line, &Word::Listens { number }.encode(), Some(number));
     }
-    let (bytes, unsealed) = if flashfork_core::fork::is_plain() { (0, None) } else { seal(frozen) };
+    let (bytes, unsealed) = if plain { (0, None) } else { seal(frozen) };
     // From here on the policy has nothing to decide.
     flashfork_core::fork::stop();
     mapped::note();
