@@ -97,6 +97,8 @@ pub struct Arena {
     pub stopped: Option<&'static [usize]>,
     /// When not 0: only memory that isn't sealed, and of it at most so many bytes.
     pub most: usize,
+    /// When not 0: after that nothing more is sealed but the first chunk ([`sys::now_ns`]).
+    pub late_at: u64,
     /// When not 0: only the generation with this inode, all of it.
     pub only: u64,
     /// Ranges that must not be sealed.

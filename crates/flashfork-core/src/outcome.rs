@@ -55,8 +55,8 @@ pub struct Outcome {
     pub elapsed_ns: u64,
     /// Of these, nanoseconds that went by while the memory was sealed: the rest is the same however much that is.
     pub sealing_ns: u64,
-    /// The processor time of that.
-    pub sealing_cpu_ns: u64,
+    /// Whether it ended before everything planned was done because a fork would have waited too long for that.
+    pub late: bool,
     /// How often other threads were stopped: once for each step of 2 MB. 0 in a process without any.
     pub pauses: u32,
     /// Nanoseconds they were stopped in all, and at most at a time.

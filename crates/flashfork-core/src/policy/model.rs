@@ -167,7 +167,6 @@ impl Model {
             sealed: (share * self.work.bytes) as u64,
             elapsed_ns: ns as u64,
             sealing_ns: sealing as u64,
-            sealing_cpu_ns: sealing as u64,
             ..Outcome::default()
         }
     }
@@ -184,8 +183,11 @@ impl Model {
             }
             Act::Buy(bytes) => {
                 let share = (bytes as f64 / self.work.bytes).min(self.plain());
-                self.sealed.push(fresh(share));
-                self.seal(share)
+                // A seal that a fork waits for ends after 15 ms, when it has sealed the 8 MB that it is at.
+                let most = (15e6 - self.host.seal) / (self.host.seal_a_gb / f64::from(1 << 30)) + f64::from(8 << 20);
+                let timely = share.min(most / self.work.bytes);
+                self.sealed.push(fresh(timely));
+                Outcome { late: timely < share, ..self.seal(timely) }
             }
             Act::Renew => {
                 let most = self.sealed.iter_mut().max_by(|a, b| (a.pages * a.share).total_cmp(&(b.pages * b.share)));

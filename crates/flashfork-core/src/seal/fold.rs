@@ -32,6 +32,10 @@ pub fn plan_or_fold(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<bo
         arena.small_runs = false;
         facts = plan::make(arena, whole).map_err(look)?;
     }
+    if facts.generations >= MAX_PARTS / 2 {
+        // Of short parts there would be too many.
+        arena.late_at = 0;
+    }
     let fold = whole || crowded;
     if crowded && part {
         // A part is no occasion for copying everything, what a parent sealed included.

@@ -6,7 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 /// Sealed memfds a process may hold at once. The next seal folds all of them into one.
 pub const MAX_GENERATIONS: usize = 8;
 
-/// The same where memory is sealed in parts, and a part in each fork is no occasion for folding.
+/// The same where memory is sealed in parts, and a part in each fork is no occasion for folding. When half as many are
+/// there, parts are as large as the rest needs, however long forks wait for them.
 pub const MAX_PARTS: usize = 192;
 
 /// More than are ever mapped at once: one is made before those it replaces are gone.

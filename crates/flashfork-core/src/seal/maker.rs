@@ -17,6 +17,10 @@ use crate::sys::{self, Errno, HUGE};
 use crate::threads::pauses::Pauses;
 use core::ffi::CStr;
 
+/// What is sealed at a time where a fork waits for it. Each call that makes 2 MB pages waits for the other processors,
+/// but many pages at a time may all turn out to be cold.
+const SHORT: usize = 8 << 20;
+
 /// Fills one memfd.
 pub(crate) struct Maker<'a> {
     /// The memfd, not yet sealed against writes.
@@ -146,6 +150,7 @@ impl<'a> Maker<'a> {
                 Ok(()) => {}
                 Err(Stop::Skipped(reason)) => record.reason = Some(reason),
                 Err(Stop::Stale) => return true,
+                Err(Stop::Late) => return false,
                 Err(Stop::Over(reason)) => {
                     record.reason = Some(reason);
                     if self.pauses.is_some() {
@@ -167,7 +172,13 @@ impl<'a> Maker<'a> {
         let mut result = Ok(());
         let mut at = run.range.start;
         while at < run.range.end {
-            let chunk = next_chunk(Range::new(at, run.range.end));
+            let hurry = arena.late_at != 0;
+            if hurry && self.outcome.sealed > 0 && sys::now_ns() > arena.late_at {
+                self.outcome.late = true;
+                return Err(Stop::Late);
+            }
+            let most = if hurry { SHORT } else { CHUNK };
+            let chunk = next_chunk(Range::new(at, run.range.end), most);
             self.settle();
             let free = self.headroom(&mut arena.text)?;
             let ample = free >= chunk.len() as u64 + SLACK;
@@ -383,11 +394,13 @@ enum Stop {
     Over(Reason),
     /// The plan has to be made again.
     Stale,
+    /// The next part has it.
+    Late,
 }
 
-/// The next part of a run to seal in one go: whole 2 MB blocks, or the odd end before or behind them.
-fn next_chunk(rest: Range) -> Range {
-    let whole = rest.len().min(CHUNK) & !(HUGE - 1);
+/// The next bytes of a run to seal in one go: whole 2 MB blocks, or the odd end before or behind them.
+fn next_chunk(rest: Range, most: usize) -> Range {
+    let whole = rest.len().min(most) & !(HUGE - 1);
     let len = match rest.start % HUGE {
         0 if whole > 0 => whole,
         into => rest.len().min(HUGE - into),
@@ -421,7 +434,7 @@ mod tests {
         {
             let mut at = start;
             while at < end {
-                let c = next_chunk(Range::new(at, end));
+                let c = next_chunk(Range::new(at, end), CHUNK);
                 assert!(c.start == at && c.end <= end && !c.is_empty() && c.len() <= CHUNK);
                 assert!(c.len() < HUGE || c.start.is_multiple_of(HUGE) && c.end.is_multiple_of(HUGE));
                 at = c.end;

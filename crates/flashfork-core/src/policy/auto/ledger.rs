@@ -2,24 +2,27 @@
 
 use crate::outcome::Outcome;
 use crate::policy::Num;
+use crate::seal::generations::MAX_PARTS;
 use crate::sys::HUGE;
 
 /// As long as nobody knows whether the seal will pay for itself, what was lost and paid is at most so many hundredths
 /// of what plain forks alone would have cost. With parts as small as one likes no factor below 1.58 (Karp's e/(e-1))
 /// would ever buy all of it; a larger one pays a little more at once and loses less later.
 const MOST_PAID: u64 = 170;
-/// Nanoseconds that a fork waits for a part: twenty milliseconds are promised, and a machine may be busy.
+/// Nanoseconds that a fork waits for a part. The seal itself minds the time (`seal/mod.rs`): a part is no larger than
+/// what can be had in it at the best.
 const WAIT_NS: u64 = 17_000_000;
 /// What sealing takes until some was sealed, in nanoseconds per MB (0.35 s per GB), and what the first part takes
 /// besides, because it looks at everything.
 const GUESS_NS_PER_MB: u64 = 350_000;
 const FIRST_LOOK_NS: u64 = 1_000_000;
-/// The first part, of which nobody knows how long it takes: an eighth of the memory, within these bounds.
+/// The first part is an eighth of the memory, within these bounds, or what can be had for the rent by then. No part is
+/// smaller than the least.
 const FIRST: (u64, u64) = (4 << 20, 8 << 20);
 /// Each part takes a millisecond for itself, and is a mapping, which a fork copies in half a microsecond: no more than
-/// so many but for the wait's sake, and for the wait's sake no more than so many. Nor are parts smaller than the first.
+/// so many but for the wait's sake, and for the wait's sake no more than so many ([`MAX_PARTS`]).
 const PARTS: u64 = 4;
-const MOST_PARTS: u64 = 128;
+const MOST_PARTS: u64 = MAX_PARTS as u64 / 2;
 /// How much more rent is due where only writes to ever the same pages would leave a gain, and after each regret.
 const DOUBT: u64 = 4;
 
@@ -37,13 +40,12 @@ pub struct Ledger {
     pub round: Num,
     /// 1 when there is no more to be had.
     complete: Num,
-    /// What parts took since there was last nothing bought, and bytes of the largest one.
+    /// What parts took since there was last nothing bought.
     spent: Num,
-    largest: Num,
-    /// What sealing took so far, in nanoseconds, for so many bytes; and nanoseconds per MB of the latest two parts.
+    /// What sealing took so far, in nanoseconds, for so many bytes; and nanoseconds per MB of the fastest part.
     paid: Num,
     paid_for: Num,
-    latest: [Num; 2],
+    fastest: Num,
     /// Bytes sealed, and of these, bytes that held no page before.
     pub sealed: Num,
     /// See `sealed`.
@@ -60,10 +62,9 @@ impl Ledger {
             round: Num::new(0),
             complete: Num::new(0),
             spent: Num::new(0),
-            largest: Num::new(0),
             paid: Num::new(0),
             paid_for: Num::new(0),
-            latest: [const { Num::new(0) }; 2],
+            fastest: Num::new(0),
             sealed: Num::new(0),
             filled: Num::new(0),
         }
@@ -86,12 +87,32 @@ impl Ledger {
         if doubts > 0 {
             return (self.price_of(whole) / DOUBT).saturating_mul(DOUBT.pow(doubts as u32));
         }
-        (self.price_of(self.first(whole)) + FIRST_LOOK_NS) * 100 / (MOST_PAID - 100)
+        (self.price_of(self.least_first(whole)) + FIRST_LOOK_NS) * 100 / (MOST_PAID - 100)
     }
 
-    /// Bytes of the first part.
-    pub fn first(&self, whole: u64) -> u64 {
+    /// Bytes of the first part when it is due; `doubtful` as above.
+    pub fn first(&self, whole: u64, doubtful: bool) -> u64 {
+        let least = self.least_first(whole);
+        if doubtful || self.regrets.get() > 0 {
+            return least;
+        }
+        let allowed = (self.rent.get() / 100 * (MOST_PAID - 100)).saturating_sub(FIRST_LOOK_NS);
+        self.bytes_for(allowed).min(whole_blocks(whole / PARTS)).min(self.bearable(whole)).max(least)
+    }
+
+    fn least_first(&self, whole: u64) -> u64 {
         whole_blocks((whole / 8).clamp(FIRST.0, FIRST.1))
+    }
+
+    /// Bytes that are sealed for so many nanoseconds.
+    fn bytes_for(&self, ns: u64) -> u64 {
+        whole_blocks(((ns << 10) / self.rate()) << 10)
+    }
+
+    /// Bytes that a fork may wait for.
+    fn bearable(&self, whole: u64) -> u64 {
+        let rate = if self.fastest.get() == 0 { GUESS_NS_PER_MB } else { self.fastest.get() };
+        whole_blocks((((WAIT_NS << 10) / rate) << 10).max(whole / MOST_PARTS).max(FIRST.0))
     }
 
     /// Bytes of the next part, if one is due.
@@ -99,17 +120,15 @@ impl Ledger {
         if self.is_complete() {
             return None;
         }
-        let rate = self.latest[0].get().max(self.latest[1].get()).max(1);
-        let bearable = ((WAIT_NS << 20) / rate).min(4 * self.largest.get()).max(whole / MOST_PARTS).max(HUGE as u64);
+        let bearable = self.bearable(whole);
         if self.plain_rent.get() >= self.price_of(whole) {
             // It has paid for itself, had it been bought at once.
-            return Some(whole_blocks(bearable.max(FIRST.0)));
+            return Some(bearable);
         }
         let paid = self.rent.get() + self.spent.get();
-        let allowed = (self.plain_rent.get() / 100 * MOST_PAID).saturating_sub(paid);
-        let bytes = ((allowed << 10) / rate) << 10;
-        (bytes >= (whole / PARTS).max(FIRST.1).min(bearable).max(FIRST.0))
-            .then(|| whole_blocks(bytes.min(bearable.max(FIRST.0))))
+        let bytes = self.bytes_for((self.plain_rent.get() / 100 * MOST_PAID).saturating_sub(paid));
+        let least = (whole / PARTS).max(FIRST.1).min(bearable);
+        (bytes >= least).then(|| bytes.min(bearable))
     }
 
     /// Whether there is no more to be had.
@@ -144,17 +163,15 @@ impl Ledger {
         let ns = if first { outcome.sealing_ns } else { outcome.elapsed_ns };
         self.paid.add(ns);
         self.paid_for.add(outcome.sealed);
-        // On a busy machine it is mostly waits, which are the same for a small part.
-        let wait = ns.min(2 * outcome.sealing_cpu_ns);
-        self.latest[1].set(self.latest[0].swap(wait / (outcome.sealed >> 20).max(1)));
+        let rate = (ns / (outcome.sealed >> 20).max(1)).max(1);
+        self.fastest.set(if self.fastest.get() == 0 { rate } else { rate.min(self.fastest.get()) });
         self.spent.add(outcome.elapsed_ns);
-        self.largest.set(self.largest.get().max(outcome.sealed));
     }
 
     /// Nothing is bought, and no rent was paid.
     pub fn begin_anew(&self) {
         let numbers = [&self.rent, &self.plain_rent, &self.parts, &self.round, &self.complete, &self.spent];
-        for number in numbers.into_iter().chain([&self.largest, &self.sealed, &self.filled]) {
+        for number in numbers.into_iter().chain([&self.sealed, &self.filled]) {
             number.set(0);
         }
     }

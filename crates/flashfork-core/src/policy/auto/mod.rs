@@ -104,12 +104,13 @@ impl Auto {
             self.seen.changed();
             return Act::Fork;
         }
-        if gains(memory.cycle(0, faults)) || self.ledger.rent.get() >= due(true) {
+        let doubtful = !gains(memory.cycle(0, faults));
+        if !doubtful || self.ledger.rent.get() >= due(true) {
             self.seen.plain.set(plain);
             self.seen.plain_fork.set(fork);
             self.ledger.plain_rent.set(self.ledger.rent.get());
             self.others.set(u64::from(process.holds_sealed()));
-            return Act::Buy(self.ledger.first(self.seen.whole.get()));
+            return Act::Buy(self.ledger.first(self.seen.whole.get(), doubtful));
         }
         Act::Fork
     }
@@ -230,7 +231,7 @@ impl Auto {
                     self.ledger.sealed.add(outcome.sealed);
                     self.ledger.filled.add(outcome.filled);
                     self.ledger.parts.add(1);
-                    if outcome.sealed < most / 4 {
+                    if outcome.sealed < most / 4 && !outcome.late {
                         self.ledger.complete();
                     }
                     if self.ledger.parts.get() > 1 || self.others.get() == 0 {

@@ -45,7 +45,7 @@ fn cycles(a: &Auto, process: &Mock, ns: u64, faults: u64, most: u64) -> (u64, Ac
 
 /// A seal of so many bytes took so long in all, and in the memory itself.
 fn taken(bytes: u64, ns: u64, sealing: u64) -> Outcome {
-    Outcome { sealed: bytes, elapsed_ns: ns, sealing_ns: sealing, sealing_cpu_ns: sealing, ..Outcome::default() }
+    Outcome { sealed: bytes, elapsed_ns: ns, sealing_ns: sealing, ..Outcome::default() }
 }
 
 fn seal(a: &Auto, process: &Mock, act: Act, bytes: u64) {
@@ -66,17 +66,16 @@ fn all_bought() -> (Auto, Mock) {
     while left > 0 {
         let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
         let Act::Buy(most) = act else { panic!("{act:?}") };
-        assert!(most > 0 && most <= LARGEST, "{most}");
+        // In 20 ms, at the speed that is guessed first and then shown.
+        let rate = if left == GB { 0.35 } else { 0.5 };
+        assert!(most > 0 && most as f64 * rate <= 20e6, "{most}");
         let bytes = most.min(left);
         left -= bytes;
         seal(&a, &process, act, bytes);
     }
-    a.sealed(Act::Buy(LARGEST), None, &process);
+    a.sealed(Act::Buy(GB), None, &process);
     (a, process)
 }
-
-/// What is sealed in 20 ms at half a nanosecond a byte.
-const LARGEST: u64 = 40_000_000;
 
 #[test]
 fn rent_buys_part_by_part_and_no_fork_waits_long_for_one() {
@@ -87,17 +86,18 @@ fn rent_buys_part_by_part_and_no_fork_waits_long_for_one() {
 }
 
 #[test]
-fn where_sealing_is_slow_parts_are_small() {
+fn a_part_that_time_has_cut_short_is_not_the_last() {
     let (a, process) = (Auto::new(), Mock::default());
     process.anonymous.set(GB);
-    for (i, ns_a_mb) in [2_700_000, 2_700_000, 600_000, 2_700_000, 300_000, 300_000].into_iter().enumerate() {
-        let (_, act) = cycles(&a, &process, 20_000_000, 0, 1000);
-        let Act::Buy(bytes) = act else { panic!("{act:?}") };
-        assert!(i == 0 || bytes <= 20 << 20, "part {i} is of {bytes} bytes: the latest was slow");
+    for _ in 0..5 {
+        let (_, act) = cycles(&a, &process, 20_000_000, 0, 10_000);
+        assert!(matches!(act, Act::Buy(_)), "{act:?}");
         process.holds.set(true);
-        let ns = (bytes >> 20) * ns_a_mb;
-        a.sealed(act, Some(&taken(bytes, ns, ns)), &process);
+        a.sealed(act, Some(&Outcome { late: true, ..taken(2 << 20, 20_000_000, 20_000_000) }), &process);
     }
+    let (_, act) = cycles(&a, &process, 20_000_000, 0, 10_000);
+    a.sealed(act, Some(&taken(1 << 20, 20_000_000, 20_000_000)), &process);
+    assert!(a.ledger.is_complete(), "there was no more");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn memory_that_came_is_seen_before_the_first_part_is_bought() {
     assert_eq!(cycles(&a, &process, 1_000_000, 0, 2), (2, Act::Fork));
     process.anonymous.set(GB);
     let (_, act) = cycles(&a, &process, 20_000_000, 0, 100);
-    assert_eq!(act, Act::Buy(8 << 20));
+    assert!(matches!(act, Act::Buy(bytes) if bytes >= 8 << 20), "{act:?}");
 }
 
 #[test]
