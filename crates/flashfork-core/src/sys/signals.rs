@@ -1,24 +1,55 @@
 //! Signals.
 
 use super::raw::{Result, syscall2, syscall3, syscall4};
+use core::arch::asm;
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
-/// Blocks every signal; returns the mask before. Signals that must not wait (SIGKILL, SIGSTOP) are never blocked.
+/// A bit of a mask that no signal has, because SIGKILL is never blocked: the program steps, see [`stop_stepping`].
+const STEPS: u64 = 1 << (k::SIGKILL - 1);
+
+/// The flag TF.
+const TRAP: i32 = 1 << 8;
+
+/// Blocks every signal; returns the mask before, for [`restore_signals`]. Signals that must not wait (SIGKILL, SIGSTOP)
+/// are never blocked.
 pub fn block_signals() -> Result<u64> {
+    let steps = stop_stepping();
     let all = u64::MAX;
     let mut old = 0u64;
     // SAFETY: both masks are the kernel's 8 bytes.
     unsafe {
         syscall4(Sysno::rt_sigprocmask, k::SIG_SETMASK as usize, &raw const all as usize, &raw mut old as usize, 8)
     }
-    .map(|_| old)
+    .map(|_| if steps { old | STEPS } else { old })
 }
 
 /// Puts a signal mask back.
 pub fn restore_signals(mask: u64) {
     // SAFETY: the mask is the kernel's 8 bytes. The call can't fail with valid arguments.
     let _ = unsafe { syscall4(Sysno::rt_sigprocmask, k::SIG_SETMASK as usize, &raw const mask as usize, 0, 8) };
+    if mask & STEPS != 0 {
+        go_on_stepping();
+    }
+}
+
+/// A program may have the processor trap after each instruction (TF) and handle SIGTRAP. While that is blocked the
+/// kernel ends the process at a trap, so nothing traps then. Returns whether something would have.
+fn stop_stepping() -> bool {
+    let flags: u64;
+    // SAFETY: reads the flags.
+    unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(nomem, preserves_flags)) };
+    if flags & TRAP as u64 == 0 {
+        return false;
+    }
+    // SAFETY: changes TF alone.
+    unsafe { asm!("pushfq", "and qword ptr [rsp], {}", "popfq", const !TRAP) };
+    true
+}
+
+fn go_on_stepping() {
+    // SAFETY: changes TF alone: the program has set it itself.
+    unsafe { asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const TRAP) };
 }
 
 /// The alternate signal stack of this thread, if it has one: start and length (`sigaltstack(2)`).
