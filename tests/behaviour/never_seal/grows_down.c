@@ -1,8 +1,24 @@
-/* MAP_GROWSDOWN: a file mapping doesn't grow by faults. mmap(2). */
+/* MAP_GROWSDOWN: a file mapping doesn't grow by faults, and nothing of the engine's lies in the way below. mmap(2). */
 #include "../behaviour.h"
+
+/* Below all that has been mapped, where the next mapping would lie. */
+static void grows(void)
+{
+    char *lowest = mmap(NULL, 16 * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
+    CHECK(lowest != MAP_FAILED);
+    char *ordinary = memory(4 * MB, 2);
+    seal();
+    if (in_clone()) {
+        for (long page = 1; page < 64; page++)
+            lowest[-page * (long)PAGE] = 1;
+        _exit(0);
+    }
+    munmap(ordinary, 4 * MB);
+}
 
 int main(void)
 {
+    grows();
     char *p = map_alone(4 * MB, RW, MAP_PRIVATE | MAP_GROWSDOWN);
     CHECK(p != NULL);
     fill(p, 4 * MB, 1);

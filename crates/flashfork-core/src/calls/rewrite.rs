@@ -4,7 +4,7 @@ use super::found::{Found, Library, Part, code_of};
 use super::site::{self, JUMP, SYSCALL, Site, Unclear, Want};
 use super::stub::{self, Page, Ways};
 use super::write::Writer;
-use crate::proc::vma::{self, Kind};
+use crate::proc::vma::{self, Kind, Vma};
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
@@ -165,7 +165,7 @@ fn for_each_jump(
 /// Straight below a mapping, where the program's next one would have ended too: above one the program may let it grow.
 /// Best below the library itself, or another object: nobody discards what lies there, as a program may that has made a
 /// hole between mappings of its own. Last below what the engine has mapped for this call alone: the page would be left
-/// behind in the middle of a gap. Not below the stack, which grows down.
+/// behind in the middle of a gap. Not below what grows down.
 fn place_near(library: &Library, buf: &mut [u8]) -> Result<usize> {
     const REACH: usize = (1 << 31) - (1 << 20);
     let here = 0u8;
@@ -183,12 +183,24 @@ fn place_near(library: &Library, buf: &mut [u8]) -> Result<usize> {
         };
         let fits = v.kind != Kind::Stack && at >= end + gap && distance < REACH;
         if fits && best.is_none_or(|(rank, _)| (kind, distance) < rank) {
-            best = Some(((kind, distance), at));
+            let is_object = kind < 2;
+            if is_object || !grows_down(v) {
+                best = Some(((kind, distance), at));
+            }
         }
         end = v.range.end;
         Ok(())
     })?;
     best.map(|(_, at)| at).ok_or(Errno::ENOMEM)
+}
+
+/// Whether a mapping grows down by faults (`MAP_GROWSDOWN`), which maps don't say: only for such a one may a protection
+/// be asked for from its begin on, wherever that is. It is the one that it has.
+fn grows_down(v: &Vma) -> bool {
+    use linux_raw_sys::general::PROT_GROWSDOWN;
+    // SAFETY: changes nothing.
+    let asked = unsafe { sys::mprotect(v.range.start, PAGE, v.prot | PROT_GROWSDOWN) };
+    asked != Err(Errno::EINVAL)
 }
 
 /// Maps the page where it was made for.
