@@ -6,11 +6,12 @@
 use crate::answers::exec;
 use crate::filter::{self, trial};
 use crate::odf::{self, Unavailable};
-use crate::outcome::Error;
+use crate::outcome::{Error, Step};
 pub use crate::policy::Engine;
 use crate::policy::own::Own;
 use crate::policy::{Act, POLICY};
 use crate::region::watch::WATCHED;
+use crate::report::Sealed;
 use crate::seal::unseal::unseal_for_policy;
 use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
@@ -33,7 +34,7 @@ pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
     match engine {
         Engine::Odf => odf::enable(),
         // A filter might end the program for a call that it doesn't know.
-        Engine::Auto if filter::is_filtered() == Some(true) => Ok(()),
+        Engine::Auto if filter::is_filtered() == Ok(true) => Ok(()),
         // Whatever stands against it: a seal does without.
         Engine::Auto => odf::enable().or(Ok(())),
         Engine::Fork | Engine::Seal => Ok(()),
@@ -60,14 +61,19 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
     if !timed {
         stop();
     }
-    if policy.seals()
-        && let Err(Error::Refused(reason)) = filter::allows()
-    {
-        stats::current().refuse(reason);
-        stop();
+    let mut may_prepare = policy.seals();
+    if may_prepare && let Err(error) = filter::allows() {
+        may_prepare = false;
+        stats::current().seal(&Sealed::not(error));
+        // What can't be read now may be read later.
+        if !matches!(error, Error::Busy | Error::System(Step::Look, _)) {
+            stop();
+        }
     }
-    let faults = policy.count_faults(sys::minor_faults);
-    if policy.seals() {
+    // Not where a filter may end the program for the question.
+    let minor_faults = || if may_prepare { sys::minor_faults() } else { 0 };
+    let faults = policy.count_faults(minor_faults);
+    if may_prepare {
         prepare(faults);
     }
     let kind = match STATE.holds_sealed() {
@@ -83,7 +89,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         stats::current().fork(kind, ns);
         policy.note(kind == Kind::Sealed, ns, faults);
         // Not the faults of the seal.
-        policy.count_faults(sys::minor_faults);
+        policy.count_faults(minor_faults);
     } else if pid == 0 {
         STATE.nobody_inside();
         table::begin_anew();

@@ -9,11 +9,11 @@
 pub(crate) mod trial;
 
 use crate::never_seal::Reason;
-use crate::outcome::Error;
+use crate::outcome::{Error, Step};
 use crate::proc::text::field;
 use crate::stack::roomy;
 use crate::state::STATE;
-use crate::sys;
+use crate::sys::{self, Errno};
 use crate::threads::errand::{self, Who};
 use crate::threads::table;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
@@ -22,19 +22,19 @@ use linux_raw_sys::general as k;
 pub const ALLOWED: u8 = 1;
 pub const FORBIDDEN: u8 = 2;
 
-/// Whether this process is under a filter; none when nobody can tell, as without /proc.
-pub(crate) fn is_filtered() -> Option<bool> {
+/// Whether this process is under a filter. An error where nobody can tell: no seal is made without /proc.
+pub(crate) fn is_filtered() -> Result<bool, Errno> {
     let mut buf = [0; 4096];
-    let status = table::read_file(c"/proc/thread-self/status", &mut buf).ok()?;
-    field(status, b"Seccomp").map(|mode| mode != 0)
+    let status = table::read_file(c"/proc/thread-self/status", &mut buf)?;
+    field(status, b"Seccomp").map(|mode| mode != 0).ok_or(Errno::EINVAL)
 }
 
 /// [`is_filtered`], asked beside threads by one with a table of its own.
-fn is_filtered_now() -> Option<bool> {
+fn is_filtered_now() -> Result<bool, Errno> {
     if !table::libc_knows_threads() {
         return is_filtered();
     }
-    let mut found = None;
+    let mut found = Err(Errno::EAGAIN);
     let asked = errand::run(Who::Reader, || {
         found = is_filtered();
         Ok(())
@@ -44,6 +44,9 @@ fn is_filtered_now() -> Option<bool> {
 
 /// The exit code of a child that isn't told its number. By that whoever takes the engine is known, so nobody could.
 pub(crate) const NAMELESS: i32 = 2;
+
+/// That of a child in which a call failed, so that it didn't come to all others, is this and the error's number.
+const UNTRIED: i32 = 64;
 
 /// What the child does: everything that the engine can. All of that begins with the question of this module, so it is
 /// known here by its address only.
@@ -66,8 +69,9 @@ pub(crate) fn allows() -> core::result::Result<(), Error> {
         FORBIDDEN => Some(false),
         _ => {
             let found = roomy(|| match is_filtered_now() {
-                Some(true) => survives(),
-                unfiltered => Ok(unfiltered.map(|_| true)),
+                Ok(true) => survives(),
+                Ok(false) => Ok(Some(true)),
+                Err(e) => Err(Error::System(Step::Look, e)),
             })?;
             if let Some(allowed) = found {
                 STATE.sandbox.store(if allowed { ALLOWED } else { FORBIDDEN }, SeqCst);
@@ -75,12 +79,14 @@ pub(crate) fn allows() -> core::result::Result<(), Error> {
             found
         }
     };
-    // Where the child could not be made, or had nothing to seal for another reason, a seal fails for the same reason.
+    // Where the child was refused for another reason, a seal is refused for the same.
     if allowed == Some(false) { Err(Error::Refused(Reason::SeccompFilter)) } else { Ok(()) }
 }
 
-/// Whether a child lives through a seal; none when it could not be tried to the end. [`Error::Busy`]: somebody killed
-/// it, who is no filter (those end a process by `SIGSYS`); the next seal tries again.
+/// Whether a child lives through a seal; none when that was refused. Where it could not be tried to the end nobody
+/// knows what a seal would meet, so there is none: [`Error::Busy`] where no child could be made or somebody killed it,
+/// who is no filter (those end a process by `SIGSYS`), and the next seal tries again; [`Error::System`] where a call
+/// failed.
 fn survives() -> core::result::Result<Option<bool>, Error> {
     let trial = TRIAL.load(SeqCst);
     if trial.is_null() {
@@ -96,8 +102,8 @@ fn survives() -> core::result::Result<Option<bool>, Error> {
 /// where that can't be told.
 pub(crate) fn allows_also(rehearse: fn() -> !) -> bool {
     roomy(|| match is_filtered_now() {
-        Some(true) => try_in_child(rehearse) == Ok(Some(true)),
-        unfiltered => unfiltered.is_some(),
+        Ok(true) => try_in_child(rehearse) == Ok(Some(true)),
+        unfiltered => unfiltered.is_ok(),
     })
 }
 
@@ -110,14 +116,18 @@ fn try_in_child(rehearse: fn() -> !) -> core::result::Result<Option<bool>, Error
     let child = match unsafe { sys::fork_in_silence() } {
         Ok(0) => rehearse(),
         Ok(child) => child,
-        Err(_) => return Ok(None),
+        Err(_) => return Err(Error::Busy),
     };
-    Ok(match sys::wait(child, WCLONE) {
-        Ok((_, 0)) => Some(true),
-        Ok((_, status)) if status as u32 & 0x7f == SIGKILL => return Err(Error::Busy),
-        Ok((_, status)) if status & 0x7f != 0 || status == NAMELESS << 8 => Some(false),
-        _ => None,
-    })
+    match sys::wait(child, WCLONE) {
+        Ok((_, 0)) => Ok(Some(true)),
+        Ok((_, status)) if status as u32 & 0x7f == SIGKILL => Err(Error::Busy),
+        Ok((_, status)) if status & 0x7f != 0 || status == NAMELESS << 8 => Ok(Some(false)),
+        Ok((_, status)) if status > UNTRIED << 8 => {
+            Err(Error::System(Step::Begin, Errno::new((status >> 8) - UNTRIED)))
+        }
+        Ok(_) => Ok(None),
+        Err(_) => Err(Error::Busy),
+    }
 }
 
 /// In a child: no handler of the program's, and no core file, tells how a filter ends it.

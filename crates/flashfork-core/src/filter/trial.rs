@@ -1,14 +1,16 @@
 //! What a child under a filter tries: all that the engine does.
 
-use super::{ALLOWED, NAMELESS, end_in_silence, know_trial};
+use super::{ALLOWED, NAMELESS, UNTRIED, end_in_silence, know_trial};
 use crate::answers::{advise, exec};
+use crate::never_seal::Reason;
+use crate::outcome::Error;
 use crate::policy::own;
 use crate::proc::directory;
 use crate::range::Range;
 use crate::seal::unseal::unseal;
 use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
-use crate::sys::{self, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
+use crate::sys::{self, Errno, HUGE, MAP_ANONYMOUS, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE};
 use crate::threads::errand::{self, Who};
 use crate::threads::{self, Threads};
 use core::sync::atomic::Ordering::SeqCst;
@@ -45,17 +47,34 @@ fn try_everything() -> ! {
     let _ = errand::run(Who::Process, || Ok(()));
     let flags = MAP_PRIVATE | MAP_ANONYMOUS;
     // SAFETY: a fresh mapping of the child's own.
-    let Ok(at) = (unsafe { sys::mmap(0, TRIAL, PROT_READ | PROT_WRITE, flags, -1, 0) }) else { sys::exit(1) };
+    let at = unsafe { sys::mmap(0, TRIAL, PROT_READ | PROT_WRITE, flags, -1, 0) }.unwrap_or_else(|e| failed(e));
     for page in (at..at + TRIAL).step_by(PAGE) {
         // SAFETY: inside it.
         unsafe { (page as *mut u8).write_volatile(1) };
     }
-    let sealed = seal_for_policy(What::AllButDense).outcome.is_ok_and(|outcome| outcome.sealed > 0);
+    let sealed = seal_for_policy(What::AllButDense);
+    match sealed.outcome {
+        Ok(outcome) if outcome.sealed > 0 => {}
+        // A filter's doing, most likely, and met again.
+        Ok(_) if sealed.records().iter().any(|r| r.reason == Some(Reason::CopyFailed)) => sys::exit(1),
+        Ok(_) => failed(Errno::ENOMEM),
+        Err(Error::System(_, e)) => failed(e),
+        Err(Error::Busy) => failed(Errno::EBUSY),
+        Err(Error::Refused(_)) => sys::exit(1),
+    }
     // As the look at code does from the second seal on, when files are known.
     let _ = sys::status_at(k::AT_FDCWD, c"/");
     exec::rehearse();
     // SAFETY: the child's own memory.
-    let discarded = unsafe { advise::madvise(at, HUGE, k::MADV_DONTNEED) };
-    let unsealed = unseal(Range::ALL);
-    sys::exit(i32::from(!sealed || discarded.is_err() || unsealed.is_err()))
+    unsafe { advise::madvise(at, HUGE, k::MADV_DONTNEED) }.unwrap_or_else(|e| failed(e));
+    match unseal(Range::ALL) {
+        Ok(_) => sys::exit(0),
+        Err(Error::System(_, e)) => failed(e),
+        Err(_) => failed(Errno::EBUSY),
+    }
+}
+
+/// Ends the child where it can't go on.
+fn failed(e: Errno) -> ! {
+    sys::exit(UNTRIED + e.into_raw())
 }

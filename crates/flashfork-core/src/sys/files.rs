@@ -305,11 +305,14 @@ pub fn status_at(directory: i32, path: &CStr) -> Result<Status> {
         .map(|_| Status::new(&stat))
 }
 
-/// `fstat(2)`.
+/// The same for an open file. By `fstatat(2)`, which a program's loader makes, too: this is asked before it is known
+/// what a filter lets the engine do.
 pub fn fstatus(fd: i32) -> Result<Status> {
     let mut stat = [0u64; 18];
-    // SAFETY: a struct stat to write to.
-    unsafe { syscall2(Sysno::fstat, fd as usize, stat.as_mut_ptr() as usize) }.map(|_| Status::new(&stat))
+    let (path, at) = (c"".as_ptr() as usize, stat.as_mut_ptr() as usize);
+    // SAFETY: an empty path, and a struct stat to write to.
+    unsafe { syscall4(Sysno::newfstatat, fd as isize as usize, path, at, k::AT_EMPTY_PATH as usize) }
+        .map(|_| Status::new(&stat))
 }
 
 /// A device's number as `stat(2)` gives it, of the two numbers that lists of mappings have (`new_encode_dev` in

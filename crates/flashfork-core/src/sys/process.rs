@@ -46,13 +46,23 @@ pub fn children_go_elsewhere() -> bool {
     }
 }
 
+/// Whether a child with memory of its own would be in another time namespace, after `unshare(CLONE_NEWTIME)`: the
+/// clocks of that are fixed as soon as somebody is in it (time_namespaces(7)), and the program may still want to set
+/// them. False where /proc doesn't tell.
+fn children_have_other_clocks() -> bool {
+    let (mut own, mut next) = ([0; 32], [0; 32]);
+    let own_len = readlink(c"/proc/thread-self/ns/time", &mut own);
+    let next_len = readlink(c"/proc/thread-self/ns/time_for_children", &mut next);
+    matches!((own_len, next_len), (Ok(own_len), Ok(next_len)) if own[..own_len] != next[..next_len])
+}
+
 /// A fork without libc whose child sends no signal when it ends (`clone(2)`). 0 in the child. `EAGAIN` where it would
 /// be the first of another namespace.
 ///
 /// # Safety
 /// As `fork(2)` made without libc: the child may only do what is async-signal-safe.
 pub unsafe fn fork_in_silence() -> Result<i32> {
-    if children_go_elsewhere() {
+    if children_go_elsewhere() || children_have_other_clocks() {
         return Err(Errno::EAGAIN);
     }
     // SAFETY: without CLONE_VM parent and child go on with memory of their own.
