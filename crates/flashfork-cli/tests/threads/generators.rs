@@ -157,3 +157,26 @@ int main(void) {
     all.dedup();
     assert_eq!(all.len(), 3 * 3);
 }
+
+/// By that BoringSSL, aws-lc and s2n notice a fork: a page that they find wiped.
+#[test]
+fn memory_that_forks_wipe_is_wiped_in_clones() {
+    let program = Program::new(
+        r#"
+static char *wiped, *kept; static volatile int go;
+static char *filled(size_t size, int with) {
+    char *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memset(p, with, size); return p;
+}
+static void *other(void *x) { while (!go) usleep(1000); printf("%d %d %d\n", wiped[0], wiped[3 << 20], kept[0]); return 0; }
+int main(void) {
+    wiped = filled(4 << 20, 7); kept = filled(32 << 20, 8); madvise(wiped, 4 << 20, MADV_WIPEONFORK);
+    pthread_t t; pthread_create(&t, 0, other, 0); READY; go = 1; pthread_join(t, 0); return 0;
+}
+"#,
+    );
+    assert_eq!(stdout(&program.plain(&[])), "7 7 8\n");
+    program.warm(&[]);
+    for _ in 0..2 {
+        assert_eq!(stdout(&program.place.run(&["clone", "t"])), "0 0 8\n");
+    }
+}

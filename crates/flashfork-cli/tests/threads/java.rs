@@ -1,11 +1,11 @@
 //! Java: what is renewed in clones, the launcher, and many clones of one.
 
 use crate::place::{Place, line, pids, stderr, stdout, target, until};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Once;
 use std::time::Duration;
 
@@ -277,26 +277,40 @@ fn a_web_server_in_java_answers_in_clones() {
     }
 }
 
+/// One after the other comes as another one ends, a thousand in `make test-all`.
 #[test]
 fn sixty_four_clones_in_java_are_alive_together() {
+    const TOGETHER: usize = 64;
+    let count = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { 1000 } else { TOGETHER };
     let place = place(&[include_str!("java/Program.java")]);
     warm(&place, &[], &[&SMALL[..], &["flashfork.Launch", "Program"]].concat());
-    let start = |number: usize| {
-        let mut command = place.flashfork(&["clone", "t", "waits", &number.to_string()]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let mut clones: Vec<_> = (0..64).map(start).collect();
-    for (number, clone) in clones.iter_mut().enumerate() {
+    assert!(place.run(&["clone", "t"]).status.success());
+    let before = at_rest(&place);
+    let says = |clone: &mut Child, number: usize| {
         let want = format!("1 [waits, {number}] null false null\n");
         let mut got = vec![0; want.len()];
         clone.stdout.as_mut().unwrap().read_exact(&mut got).unwrap();
         assert_eq!(String::from_utf8(got).unwrap(), want);
-    }
-    for clone in clones {
+    };
+    let end = |(number, mut clone): (usize, Child)| {
+        says(&mut clone, number);
         // Its standard input ends with that.
         let ended = clone.wait_with_output().unwrap();
         assert_eq!((stdout(&ended), stderr(&ended), ended.status.code()), ("", "", Some(0)));
+    };
+    let mut alive = VecDeque::new();
+    for number in 0..count {
+        if alive.len() == TOGETHER {
+            alive.pop_front().into_iter().for_each(end);
+        }
+        let mut command = place.flashfork(&["clone", "t", "waits", &number.to_string()]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        alive.push_back((number, command.spawn().unwrap()));
     }
+    until("all are alive", || place.list()[0]["clones_running"].as_u64() == Some(TOGETHER as u64));
+    alive.into_iter().for_each(end);
+    let after = at_rest(&place);
+    assert_eq!((after.0, after.1), (before.0, before.1));
 }
 
 /// Processes of a place, descriptors of those that stay, and how much memory these have.

@@ -100,7 +100,9 @@ pub fn hold_archives(frozen: &mut Frozen) -> Result<()> {
         // SAFETY: the program has ended, so nobody else runs in this memory; the copy is new, has all bytes of what it
         // takes the place of, and is as long.
         unsafe {
-            let copy = sys::mmap(0, range.len(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)?;
+            let copy = sys::mmap(0, range.len(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            // Without it forks copy a little more.
+            let Ok(copy) = copy else { continue };
             let bytes = core::slice::from_raw_parts_mut(copy as *mut u8, range.len());
             if sys::read_own(range.start, bytes).is_err() {
                 // The file has become shorter.
