@@ -17,6 +17,9 @@ mod sandbox;
 mod syscall;
 mod warm;
 
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
 /// Sets `errno` and returns -1, or returns what the call gave.
 fn answer<T>(result: Result<T, flashfork_core::Errno>, value: impl FnOnce(T) -> isize) -> isize {
     match result {
@@ -29,11 +32,29 @@ fn answer<T>(result: Result<T, flashfork_core::Errno>, value: impl FnOnce(T) -> 
     }
 }
 
+/// libc's `clock_gettime`: a program may have another function of that name.
+static CLOCK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Looked up when the shim is loaded: nothing may ask the loader later.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = init;
+
+extern "C" fn init() {
+    forks::next(&CLOCK, c"clock_gettime");
+}
+
 /// `CLOCK_MONOTONIC` in nanoseconds, from libc: no system call on common hosts.
 fn clock() -> u64 {
+    type Gettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
+    let found = CLOCK.load(Relaxed);
+    if found.is_null() {
+        return 0;
+    }
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes one struct timespec to a local. With a valid clock the call can't fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    // SAFETY: libc's function has this type. It writes one struct timespec to a local, and can't fail with a valid
+    // clock.
+    unsafe { core::mem::transmute::<*mut c_void, Gettime>(found)(libc::CLOCK_MONOTONIC, &raw mut t) };
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
