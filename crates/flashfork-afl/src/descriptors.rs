@@ -2,10 +2,6 @@
 
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FileType, SeekFrom, fstat, seek};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-/// Numbers that stay free below what the snapshot opens: a round finds its descriptors where it always does.
-const SPARE: u64 = 64;
 
 /// What was open.
 #[derive(Debug)]
@@ -30,19 +26,6 @@ impl Descriptors {
     /// Those with an offset that a round can change.
     pub fn offsets(&self) -> Vec<i32> {
         self.0.iter().filter(|descriptor| descriptor.has_offset).map(|descriptor| descriptor.number).collect()
-    }
-
-    /// Calls `take` while the process has few numbers for descriptors more than it uses: what a snapshot opens gets the
-    /// last one, and at each restore the kernel goes through all numbers up to that.
-    pub fn with_few_numbers<T>(&self, take: impl FnOnce() -> T) -> T {
-        let own = getrlimit(Resource::Nofile);
-        let last = self.0.iter().map(|descriptor| descriptor.number as u64).max().unwrap_or(0);
-        let few = own.current.map_or(u64::MAX, |own| own.min((last + SPARE).next_power_of_two()));
-        // When this can't be had, rounds take longer.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(few), ..own });
-        let taken = take();
-        let _ = setrlimit(Resource::Nofile, own);
-        taken
     }
 
     /// One that is not what it was.

@@ -65,7 +65,7 @@ fn begin(rounds: c_uint) -> c_int {
     }
     let offsets = descriptors.offsets();
     let options = SnapshotOptions { descriptors: &offsets, close_new: true, ..Default::default() };
-    match descriptors.with_few_numbers(|| flashfork::snapshot(&options)) {
+    match flashfork::snapshot(&options) {
         Err(error) if persistent => {
             say("can't let rounds start from the same state", &error);
             // AFL shows a crash of the first input, and stops; fuzzing on would mean something else than was asked for.

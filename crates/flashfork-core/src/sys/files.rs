@@ -247,9 +247,10 @@ pub fn duplicate_above(fd: i32, least: i32) -> Result<i32> {
     unsafe { syscall3(Sysno::fcntl, fd as usize, k::F_DUPFD_CLOEXEC as usize, least as usize) }.map(|fd| fd as i32)
 }
 
-/// Gives a descriptor a high number, so that the program finds the numbers free that it expects.
+/// Gives a descriptor a high number, so that the program finds the numbers free that it expects. Not the highest: what
+/// goes through all numbers of a process (forks, close_range, /proc/self/fd) would take longer.
 pub fn out_of_the_way(fd: i32) -> i32 {
-    let most = getrlimit(k::RLIMIT_NOFILE).map_or(1024, |[soft, _]| soft.min(1 << 20)) as i32;
+    let most = getrlimit(k::RLIMIT_NOFILE).map_or(256, |[soft, _]| soft.min(256)) as i32;
     // From near the end, where nothing is, on.
     let moved = (1..=8).find_map(|eighths| duplicate_above(fd, most - 1 - (eighths - 1) * most / 8).ok());
     moved.inspect(|_| close(fd)).unwrap_or(fd)
