@@ -18,7 +18,7 @@ all: build
 
 build:
 	@scripts/need-packages
-	$(CARGO) build --release --locked -p flashfork-bench -p flashfork-cli -p flashfork-java -p flashfork-keeper -p flashfork-launcher -p flashfork-preload -p flashfork-vmm
+	$(CARGO) build --release --locked -p flashfork-afl -p flashfork-bench -p flashfork-cli -p flashfork-java -p flashfork-keeper -p flashfork-launcher -p flashfork-preload -p flashfork-vmm
 	install -D -m 755 "$$(CARGO="$(CARGO)" scripts/build-agent --locked)" $(TARGET)/lib/flashfork/flashfork-agent
 	@scripts/build-jar $(TARGET)/release
 

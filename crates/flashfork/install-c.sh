@@ -23,7 +23,7 @@ esac
 echo "Building the C library ($profile), shared and static ..."
 "$CARGO" rustc --quiet --lib --profile "$profile" --crate-type cdylib,staticlib -- \
     -C link-arg="-Wl,-soname,libflashfork.so.$compatible"
-"$CARGO" rustc --quiet --lib --profile "$profile" --package flashfork-afl --crate-type staticlib
+"$CARGO" build --quiet --lib --profile "$profile" --package flashfork-afl
 
 case $profile in
 dev) built=$CARGO_TARGET_DIR/debug ;;

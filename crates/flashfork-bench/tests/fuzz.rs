@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use flashfork_bench::experiments::fuzz::FuzzOptions;
+use flashfork_bench::experiments::fuzz::{FuzzOptions, Target};
 use flashfork_measure::record::Record;
 use flashfork_measure::{Outcome, Places, Silent};
 use flashfork_terminal::size::Size;
@@ -23,7 +23,14 @@ type Test = fn() -> Result<(), Failed>;
 const COORDINATOR: &str = "fuzz-coordinator";
 
 fn options(cache: &Path, preload: Option<PathBuf>, seconds: u32) -> FuzzOptions {
-    FuzzOptions { size: Size(4 << 20), seconds, slices: 2, preload, cache: Some(cache.to_path_buf()) }
+    FuzzOptions {
+        size: Size(4 << 20),
+        seconds,
+        slices: 2,
+        preload,
+        cache: Some(cache.to_path_buf()),
+        targets: Vec::new(),
+    }
 }
 
 fn cache() -> PathBuf {
@@ -65,6 +72,37 @@ fn plain_and_sealed_do_the_same_work() -> Result<(), Failed> {
     assert!((0.9..1.1).contains(&(seal.p50 / plain.p50)), "{} and {} edges", plain.p50, seal.p50);
     let executions = number(&seal.observed["afl"]["executions"]) / number(&plain.observed["afl"]["executions"]);
     assert!((0.8..1.25).contains(&executions), "{executions} times the executions is not equal work");
+    Ok(())
+}
+
+/// The smallest target; its source comes from Debian the first time.
+fn a_target_is_fuzzed_in_every_way() -> Result<(), Failed> {
+    // The library lies beside the shim.
+    let mut build = Command::new(env!("CARGO"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    build.args(["build", "--locked", "--quiet", "-p", "flashfork-afl", "--target-dir"]).arg(target);
+    assert!(build.status()?.success());
+    let options = FuzzOptions { targets: vec![Target::Cjson], ..options(&cache(), Some(shim()), 2) };
+    let outcome = run(&options, &mut Silent)?;
+    assert!(outcome.document.missing.is_empty(), "{:?}", outcome.document.missing);
+    for sanitizer in ["none", "address"] {
+        let of = |method: &str| {
+            let mut records = outcome.document.records.iter();
+            records.find(|record| record.method == method && record.chosen["sanitizer"] == sanitizer).unwrap()
+        };
+        for way in ["fork server", "fork server, shim", "loop on rollback", "persistent loop"] {
+            let slices = of(way).observed["afl"].as_array().unwrap();
+            assert_eq!(slices.len(), 2, "{way}");
+            for afl in slices {
+                assert!(number(&afl["executions"]) > 0.0 && number(&afl["edges"]) > 20.0, "{way}: {afl}");
+                assert!(way == "persistent loop" || number(&afl["stability_percent"]) > 99.8, "{way}: {afl}");
+            }
+            assert!(outcome.table.contains(way), "{}", outcome.table);
+        }
+        for how in ["in one process", "in a fork", "in a round on rollback"] {
+            assert!(of(how).p50 > 0.0, "{how}");
+        }
+    }
     Ok(())
 }
 
@@ -155,7 +193,8 @@ fn main() -> ExitCode {
     // `make test` installs AFL++; without it only its absence can be tested.
     let afl =
         std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join("afl-fuzz").exists());
-    let tests: [(&str, Test, bool); 4] = [
+    let tests: [(&str, Test, bool); 5] = [
+        ("a_target_is_fuzzed_in_every_way", a_target_is_fuzzed_in_every_way, afl),
         ("plain_and_sealed_do_the_same_work", plain_and_sealed_do_the_same_work, afl),
         ("a_killed_run_leaves_no_process_and_no_file", a_killed_run_leaves_no_process_and_no_file, afl),
         ("a_missing_afl_is_named", a_missing_afl_is_named, true),

@@ -4,7 +4,7 @@
 //! deferred fork server clones it for every input, and the cost of those clones is the throughput. The methods take
 //! turns in slices on one CPU, each slice from the same seeds with the same random seed. A faster method sees more
 //! inputs; so that equal work can be told from less work, each is also run for as many executions as the slowest
-//! managed, and the coverage compared.
+//! managed, and the coverage compared. With `--targets` it is about small libraries instead: see `targets.rs`.
 
 mod afl_stats;
 mod campaign;
@@ -16,8 +16,10 @@ mod report;
 mod shim;
 mod slices;
 mod target;
+mod targets;
 
 pub use options::FuzzOptions;
+pub use targets::Target;
 
 use std::path::{Path, PathBuf};
 
@@ -42,6 +44,9 @@ impl Experiment for FuzzOptions {
     const ABOUT: &'static str = "Real AFL++ on SQLite with a warmed database, plain against the shim";
 
     fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        if !self.targets.is_empty() {
+            return targets::measure(&self.targets, self, here, results, progress);
+        }
         let shim = shim(self, here)?;
         // SQLite and malloc need about a tenth more than the database; the methods run one at a time.
         let needed = Method::Seal.memory_needed(self.size.0 + self.size.0 / 8) + RESERVE;
@@ -75,7 +80,7 @@ impl Experiment for FuzzOptions {
     }
 
     fn page(document: &Document) -> String {
-        report::render_all(document)
+        targets::render(document).unwrap_or_else(|| report::render_all(document))
     }
 }
 

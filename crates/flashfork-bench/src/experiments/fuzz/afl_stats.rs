@@ -13,6 +13,9 @@ pub(super) struct AflStats {
     pub version: String,
     /// Executions.
     pub executions: u64,
+    /// Executions per second, on average.
+    #[serde(default)]
+    pub per_second: f64,
     /// Edges of the program that were reached.
     pub edges: u64,
     /// All edges it has.
@@ -48,15 +51,16 @@ impl AflStats {
             line.map(|(_, value)| value.trim().trim_end_matches('%')).ok_or(key)
         };
         let count = |key| value(key)?.parse::<u64>().map_err(|_| key);
-        let percent = |key| value(key)?.parse::<f64>().map_err(|_| key);
+        let number = |key| value(key)?.parse::<f64>().map_err(|_| key);
         Ok(Self {
             version: value("afl_version")?.to_owned(),
             executions: count("execs_done")?,
+            per_second: number("execs_per_sec")?,
             edges: count("edges_found")?,
             edges_of: count("total_edges")?,
             corpus: count("corpus_count")?,
-            coverage_percent: percent("bitmap_cvg")?,
-            stability_percent: percent("stability")?,
+            coverage_percent: number("bitmap_cvg")?,
+            stability_percent: number("stability")?,
             crashes: count("saved_crashes")?,
             hangs: count("saved_hangs")?,
         })
@@ -86,7 +90,7 @@ command_line      : afl-fuzz -i in -o out -- ./harness: x
     fn lines_are_found_by_their_names() {
         let stats = AflStats::parse(TEXT).unwrap();
         assert_eq!((stats.executions, stats.edges, stats.edges_of, stats.corpus), (718, 6421, 45805, 72));
-        assert_eq!((stats.coverage_percent, stats.stability_percent), (14.02, 100.0));
+        assert_eq!((stats.coverage_percent, stats.stability_percent, stats.per_second), (14.02, 100.0, 23.59));
         assert_eq!((stats.crashes, stats.hangs, stats.version.as_str()), (0, 1, "++4.04c"));
     }
 

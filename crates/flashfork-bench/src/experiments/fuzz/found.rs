@@ -147,6 +147,7 @@ mod tests {
         let afl = AflStats {
             version: "++4.04c".into(),
             executions: 1,
+            per_second: 1.0,
             edges: 2,
             edges_of: 3,
             corpus: 4,

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use flashfork_terminal::size::Size;
 
+use super::targets::Target;
+
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench fuzz --size 256M --seconds 30")]
@@ -11,6 +13,18 @@ pub struct FuzzOptions {
     /// Size of the database, in bytes or with K, M, G
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     pub size: Size,
+
+    /// Fuzz these libraries instead, with and without AddressSanitizer, by forks and in loops [default without a value:
+    /// all]
+    #[arg(
+        long,
+        value_name = "TARGETS",
+        value_delimiter = ',',
+        num_args = 0..=1,
+        default_missing_values = ["libpng", "libxml2", "sqlite", "cjson"],
+        conflicts_with = "size"
+    )]
+    pub targets: Vec<Target>,
 
     /// Seconds of fuzzing per method, loading and sealing not counted
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -42,6 +56,15 @@ mod tests {
         let options = parse(&[]).unwrap();
         assert_eq!((options.size, options.seconds, options.slices), (Size(1 << 30), 60, 3));
         assert_eq!(parse(&["--seconds", "5", "--slices", "2"]).unwrap().seconds, 5);
+    }
+
+    #[test]
+    fn targets_are_all_of_them_unless_named() {
+        let targets = |args: &[&str]| parse(args).unwrap().targets;
+        assert_eq!(targets(&[]), []);
+        assert_eq!(targets(&["--targets"]), [Target::Libpng, Target::Libxml2, Target::Sqlite, Target::Cjson]);
+        assert_eq!(targets(&["--targets", "cjson,libpng", "--seconds", "5"]), [Target::Cjson, Target::Libpng]);
+        assert!(parse(&["--targets", "--size", "4M"]).is_err());
     }
 
     #[test]

@@ -60,9 +60,6 @@ impl Fuzzer {
         counter: &Path,
         stats: Option<&ShimStats>,
     ) -> Result<Self, BenchError> {
-        let failed = |error: io::Error| BenchError::system("start afl-fuzz", error);
-        let log_path = output.with_extension("log");
-        let log = File::options().create(true).truncate(true).read(true).write(true).open(log_path).map_err(failed)?;
         let mut command = Command::new("afl-fuzz");
         command.arg("-i").arg(&setup.seeds).arg("-o").arg(output).arg("-x").arg(&setup.dictionary);
         command.args(["-t", TIMEOUT, "-m", "none", "-s", &seed.to_string()]);
@@ -71,11 +68,24 @@ impl Fuzzer {
         }
         command.arg("--").arg(&setup.target).arg(&setup.image).arg(counter);
         environment(&mut command, setup, method, stats);
+        let cpu = setup.cpu;
+        Self::spawn(command, output, move || prepare(method, cpu))
+    }
+
+    /// Starts a command that is `afl-fuzz`; `prepare` runs in the new process and makes system calls only. What it says
+    /// goes into a file beside `output`.
+    pub(super) fn spawn(
+        mut command: Command,
+        output: &Path,
+        prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static,
+    ) -> Result<Self, BenchError> {
+        let failed = |error: io::Error| BenchError::system("start afl-fuzz", error);
+        let log_path = output.with_extension("log");
+        let log = File::options().create(true).truncate(true).read(true).write(true).open(log_path).map_err(failed)?;
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(failed)?).stderr(log.try_clone().map_err(failed)?);
         command.process_group(0);
-        let cpu = setup.cpu;
         // SAFETY: between fork and exec only system calls are made.
-        unsafe { command.pre_exec(move || prepare(method, cpu)) };
+        unsafe { command.pre_exec(prepare) };
         let process = command.spawn().map_err(failed)?;
         Ok(Self { process, log })
     }
@@ -152,7 +162,7 @@ impl Drop for Fuzzer {
 }
 
 /// Everything AFL and the program see of the environment: nothing of the user's, so that runs are alike.
-fn environment(command: &mut Command, setup: &Setup, method: Method, stats: Option<&ShimStats>) {
+pub(super) fn quiet(command: &mut Command) {
     command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LC_ALL", "C");
     for name in
         ["AFL_NO_UI", "AFL_NO_AFFINITY", "AFL_SKIP_CPUFREQ", "AFL_I_DONT_CARE_ABOUT_MISSING_CRASHES", "AFL_NO_COLOR"]
@@ -160,13 +170,20 @@ fn environment(command: &mut Command, setup: &Setup, method: Method, stats: Opti
         command.env(name, "1");
     }
     command.env("AFL_FORKSRV_INIT_TMOUT", LOADING);
+}
+
+/// The shim in the fuzzed program, which it always seals.
+pub(super) fn with_shim(command: &mut Command, shim: &Path) {
+    command.env("AFL_PRELOAD", shim).env(environment::ENGINE.name(), "seal");
+}
+
+fn environment(command: &mut Command, setup: &Setup, method: Method, stats: Option<&ShimStats>) {
+    quiet(command);
     let (name, value) = heap::tunable(method);
     command.env(name, value);
     if let Some(stats) = stats {
-        command
-            .env("AFL_PRELOAD", &setup.shim)
-            .env(environment::ENGINE.name(), "seal")
-            .env(environment::STATS.name(), stats.path());
+        with_shim(command, &setup.shim);
+        command.env(environment::STATS.name(), stats.path());
     }
 }
 

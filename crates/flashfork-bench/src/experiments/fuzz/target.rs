@@ -13,9 +13,10 @@ use flashfork_measure::{BenchError, Progress};
 
 /// The harness, and the source of the SQLite that is linked into this program.
 const HARNESS: &str = include_str!("../../../fuzz-target/harness.c");
-const SQLITE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sqlite3.c.gz"));
+pub(super) const SQLITE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sqlite3.c.gz"));
 
-const COMPILER: &str = "afl-clang-fast";
+/// AFL's compiler.
+pub(super) const COMPILER: &str = "afl-clang-fast";
 /// One thread, no files; what else SQLite can do stays in, for there to be something to find.
 const FLAGS: [&str; 7] = [
     "-O2",
@@ -50,7 +51,7 @@ pub(super) fn obtain(keep_in: &Path, scratch: &Path, progress: &mut dyn Progress
 }
 
 /// Also finds out whether AFL++ is there at all.
-fn compiler_version() -> Result<String, BenchError> {
+pub(super) fn compiler_version() -> Result<String, BenchError> {
     let output = Command::new(COMPILER).arg("--version").stdin(Stdio::null()).output();
     let output = output.map_err(|error| match is_missing(&error) {
         true => BenchError::Unable(INSTALL.into()),

@@ -1,0 +1,96 @@
+//! One campaign of `afl-fuzz` in one way, and the times of single inputs without it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::os::unix::process::CommandExt;
+
+use flashfork_measure::{BenchError, Progress};
+
+use super::super::afl_stats::AflStats;
+use super::super::process::{self, Fuzzer};
+use super::Run;
+use super::build::Built;
+use super::found::Times;
+use super::way::Way;
+
+/// How long AFL may take beyond its time: to start, to run its seeds the first time, and to end.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Inputs whose times are taken, and how often.
+const INPUTS: usize = 64;
+const ROUNDS: &str = "25";
+
+/// Runs one campaign in the new directory `dir`; `None` when it was interrupted.
+pub(super) fn run(
+    run: &Run,
+    way: Way,
+    seed: u64,
+    time: Duration,
+    dir: &Path,
+    progress: &mut dyn Progress,
+) -> Result<Option<AflStats>, BenchError> {
+    std::fs::create_dir(dir).map_err(|error| BenchError::system(format!("make {}", dir.display()), error))?;
+    let output = dir.join("out");
+    let mut command = Command::new("afl-fuzz");
+    command.arg("-i").arg(run.seeds).arg("-o").arg(&output);
+    command.args(["-t", "1000", "-m", "none", "-s", &seed.to_string(), "-V", &time.as_secs().to_string()]);
+    command.arg("--").arg(run.built.program(way));
+    process::quiet(&mut command);
+    if way == Way::Shim {
+        process::with_shim(&mut command, run.shim);
+    }
+    let cpu = run.cpu;
+    let mut fuzzer = Fuzzer::spawn(command, &output, move || on_one_cpu(cpu))?;
+    let begin = Instant::now();
+    loop {
+        match fuzzer.ended()? {
+            Some(status) if status.success() => break,
+            Some(status) => return Err(fuzzer.died(status)),
+            None if progress.interrupted() => return Ok(None),
+            None if begin.elapsed() > time + PATIENCE => {
+                return Err(BenchError::Unable(format!("afl-fuzz did not end within {} s", PATIENCE.as_secs())));
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+    AflStats::read(&output.join("default/fuzzer_stats")).map(Some)
+}
+
+/// What inputs of AFL's corpus take in the program with the loop that goes back.
+pub(super) fn single_inputs(built: &Built, corpus: &Path, cpu: usize) -> Result<Times, BenchError> {
+    let failed = |error| BenchError::system(format!("read {}", corpus.display()), error);
+    let mut inputs: Vec<PathBuf> = Vec::new();
+    for entry in std::fs::read_dir(corpus).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_file() {
+            inputs.push(path);
+        }
+    }
+    inputs.sort();
+    let step = inputs.len().div_ceil(INPUTS).max(1);
+    let mut command = Command::new(built.program(Way::Rollback));
+    command.arg(ROUNDS).args(inputs.iter().step_by(step)).env("__AFL_PERSISTENT", "1");
+    command.env("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1").stdin(Stdio::null());
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe { command.pre_exec(move || on_one_cpu(cpu)) };
+    let output = command.output().map_err(|error| BenchError::system(format!("run {command:?}"), error))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let times: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    match times[..] {
+        [bare, forked, looped] if output.status.success() => Ok(Times { bare, forked, looped }),
+        _ => {
+            let words = String::from_utf8_lossy(&output.stderr);
+            Err(BenchError::Unable(format!("single inputs could not be run ({}): {words}", output.status)))
+        }
+    }
+}
+
+fn on_one_cpu(cpu: usize) -> std::io::Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    sched_setaffinity(None, &cpus)?;
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
+}
