@@ -1,0 +1,115 @@
+"""Other plugins and libraries in a clone: what each needs to go on there as it would have without one."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from typing import Any, List
+
+import pytest
+
+#: Connections of the parent, which a clone must neither use nor end.
+_left_alone: List[Any] = []
+
+
+class Companions:
+    """Made in the parent right before a fork, for the clone."""
+
+    def __init__(self, config: pytest.Config):
+        coverage = _coverage()
+        if coverage is not None:
+            # Written now, so that the clone has only its own to write.
+            coverage.get_data()
+
+    def enter(self) -> None:
+        """In the clone, at its begin."""
+        # What the parent does at its end isn't the clone's to do.
+        atexit._clear()
+        processes: Any = sys.modules.get("multiprocessing.process")
+        if processes is not None:
+            # Those of the parent, which the clone's end would terminate.
+            processes._children.clear()
+        _forget_database_connections()
+        _renew_event_loops()
+
+    def leave(self) -> None:
+        """In the clone, at its end."""
+        coverage = _coverage()
+        if coverage is not None and has_files_of_its_own(coverage):
+            coverage.stop()
+            coverage.save()
+        util: Any = sys.modules.get("multiprocessing.util")
+        if util is not None:
+            util._exit_function()
+        atexit._run_exitfuncs()
+
+
+def _coverage() -> Any:
+    """The measurement that runs, of coverage or pytest-cov."""
+    module = sys.modules.get("coverage")
+    return None if module is None else module.Coverage.current()
+
+
+def has_files_of_its_own(coverage: Any) -> bool:
+    """Whether each process writes a file of its own; else the clone's would take the parent's place."""
+    return bool(coverage.config.parallel or getattr(coverage, "_data_suffix_specified", None))
+
+
+def unmeasured() -> bool:
+    """Whether what clones run isn't measured, although this process is."""
+    coverage = _coverage()
+    return coverage is not None and not has_files_of_its_own(coverage)
+
+
+def _forget_database_connections() -> None:
+    """Django's connections to servers and files are opened anew in the clone: two processes can't share one.
+
+    Those to memory are copied with it, and one in a transaction that a fixture has opened can only be gone on with.
+    """
+    module = sys.modules.get("django.db")
+    if module is None:
+        return
+    from django.core.exceptions import ImproperlyConfigured  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    try:
+        connections = module.connections.all()
+    except ImproperlyConfigured:
+        return
+    for each in connections:
+        in_memory = each.vendor == "sqlite" and each.is_in_memory_db()
+        if each.connection is not None and not in_memory and not each.in_atomic_block:
+            _left_alone.append(each.connection)
+            each.connection = None
+
+
+def _renew_event_loops() -> None:
+    """Event loops of fixtures wait on what the kernel shares between parent and clone; the clone's get their own."""
+    if "asyncio" not in sys.modules:
+        return
+    import gc
+    from asyncio.selector_events import BaseSelectorEventLoop
+
+    for loop in [each for each in gc.get_objects() if isinstance(each, BaseSelectorEventLoop)]:
+        inner: Any = loop
+        if inner.is_closed() or getattr(inner, "_selector", None) is None:
+            continue
+        old = inner._selector
+        keys = list(old.get_map().values())
+        inner._selector = type(old)()
+        _left_alone.append(old)
+        for key in keys:
+            if key.fileobj is not inner._ssock and key.fd != inner._ssock.fileno():
+                inner._selector.register(key.fileobj, key.events, key.data)
+        _left_alone.append((inner._ssock, inner._csock))
+        inner._internal_fds -= 1
+        inner._make_self_pipe()
+
+
+def rearm_timeout(item: pytest.Item) -> None:
+    """In a clone: pytest-timeout's alarm or thread for the test, which a fork doesn't copy."""
+    plugin: Any = sys.modules.get("pytest_timeout")
+    if plugin is None or getattr(item, "cancel_timeout", None) is None:
+        return
+    settings = plugin._get_item_settings(item)
+    if settings.timeout and settings.timeout > 0 and not settings.func_only:
+        item.ihook.pytest_timeout_set_timer(item=item, settings=settings)
