@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import sys
-from typing import Any, List
+from typing import Any, Iterable, List
 
 import pytest
 
@@ -30,7 +30,6 @@ class Companions:
             # Those of the parent, which the clone's end would terminate.
             processes._children.clear()
         _forget_database_connections()
-        _renew_event_loops()
 
     def leave(self) -> None:
         """In the clone, at its end."""
@@ -82,27 +81,23 @@ def _forget_database_connections() -> None:
             each.connection = None
 
 
-def _renew_event_loops() -> None:
+def renew_event_loops(values: Iterable[Any]) -> None:
     """Event loops of fixtures wait on what the kernel shares between parent and clone; the clone's get their own."""
-    if "asyncio" not in sys.modules:
+    module: Any = sys.modules.get("asyncio.selector_events")
+    if module is None:
         return
-    import gc
-    from asyncio.selector_events import BaseSelectorEventLoop
-
-    for loop in [each for each in gc.get_objects() if isinstance(each, BaseSelectorEventLoop)]:
-        inner: Any = loop
-        if inner.is_closed() or getattr(inner, "_selector", None) is None:
+    for value in values:
+        loop = getattr(value, "_loop", value)  # that of an asyncio.Runner
+        if not isinstance(loop, module.BaseSelectorEventLoop) or loop.is_closed():
             continue
-        old = inner._selector
-        keys = list(old.get_map().values())
-        inner._selector = type(old)()
-        _left_alone.append(old)
-        for key in keys:
-            if key.fileobj is not inner._ssock and key.fd != inner._ssock.fileno():
-                inner._selector.register(key.fileobj, key.events, key.data)
-        _left_alone.append((inner._ssock, inner._csock))
-        inner._internal_fds -= 1
-        inner._make_self_pipe()
+        old, ours = loop._selector, (loop._ssock, loop._csock)
+        loop._selector = type(old)()
+        for key in old.get_map().values():
+            if key.fd != loop._ssock.fileno():
+                loop._selector.register(key.fileobj, key.events, key.data)
+        _left_alone.extend((old, ours))
+        loop._internal_fds -= 1
+        loop._make_self_pipe()
 
 
 def rearm_timeout(item: pytest.Item) -> None:

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 import pytest
+from _pytest.fixtures import FixtureDef
 from _pytest.outcomes import Exit, OutcomeException
 from _pytest.runner import CallInfo
 
 from ._channel import Message
 from ._child import Child, Parent, split, wait
-from ._companions import rearm_timeout
+from ._companions import rearm_timeout, renew_event_loops
 from ._inside import become, raise_end, tell_end, tell_stop
 from ._memory import prepare
 from ._messages import crash_report, report_data, report_of
@@ -56,7 +57,7 @@ class Runner:
         self._parent: Optional[Parent] = None
         #: In a clone: how many finalizers the parent's nodes had, and the fixtures that it had set up.
         self._heights: Dict[Any, int] = {}
-        self._set_up: Set[Optional[int]] = set()
+        self._set_up: Set[int] = set()
         self._state: Any = session._setupstate
 
     def run(self, item: pytest.Item, nextitem: Optional[pytest.Item]) -> None:
@@ -113,7 +114,9 @@ class Runner:
         rearm_timeout(item)
         above = {node: finalizers for node, (finalizers, _) in self._state.stack.items() if node is not item}
         self._heights = {node: len(finalizers) for node, finalizers in above.items()}
-        self._set_up = {_fixture(each) for finalizers in above.values() for each in finalizers} - {None}
+        fixtures = [_fixture(each) for finalizers in above.values() for each in finalizers]
+        self._set_up = {id(each) for each in fixtures if each is not None}
+        renew_event_loops(each.cached_result[0] for each in fixtures if each is not None and each.cached_result)
         self._state.teardown_exact = self._teardown_of_clone
 
     def _teardown_of_clone(self, _: Optional[pytest.Item]) -> None:
@@ -128,7 +131,7 @@ class Runner:
             while len(finalizers) > (height or 0):
                 finalizer = finalizers.pop()
                 # Older pytests add it once more for each test.
-                if _fixture(finalizer) in self._set_up:
+                if id(_fixture(finalizer)) in self._set_up:
                     continue
                 try:
                     finalizer()
@@ -214,10 +217,10 @@ def _merge(config: pytest.Config, last: List[Message], failed: Dict[str, Any]) -
     last.insert(0, ("report", failed))
 
 
-def _fixture(finalizer: Any) -> Optional[int]:
-    """The fixture that the finalizer ends, by its address."""
+def _fixture(finalizer: Any) -> Any:
+    """The fixture that the finalizer ends; None if it is another one."""
     owner = getattr(getattr(finalizer, "func", None), "__self__", None)
-    return None if owner is None else id(owner)
+    return owner if isinstance(owner, FixtureDef) else None
 
 
 def _higher_fixtures(item: Any) -> Iterator[str]:
