@@ -1,0 +1,52 @@
+"""Runs suites of their own, in which things go wrong, in a pytest of their own."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+#: The ways to run tests in clones.
+MODES = {"clones": ["--clones", "2"], "each": ["--clone-each"], "both": ["--clones", "2", "--clone-each"]}
+
+
+@pytest.fixture(params=MODES.values(), ids=MODES)
+def mode(request):
+    """One of the ways to run tests in clones."""
+    return request.param
+
+
+@pytest.fixture
+def suite(pytester, monkeypatch):
+    """Runs a suite, and fails if it leaves processes."""
+    mark = f"FLASHFORK_SUITE={pytester.path}"
+    monkeypatch.setenv(*mark.split("="))
+    # A plugin that others may have, and that changes the order.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly -p no:asyncio -p no:django -p no:cov")
+
+    def run(*args, **files):
+        if files:
+            pytester.makepyfile(**files)
+        result = pytester.runpytest_subprocess(*args, timeout=300)
+        assert_none_left(mark)
+        return result
+
+    yield run
+    assert_none_left(mark)
+
+
+def assert_none_left(mark):
+    """Fails if processes with this in their environment run on."""
+    end = time.monotonic() + 60
+    while True:
+        left = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if mark.encode() in (process / "environ").read_bytes() and int(process.name) != os.getpid():
+                    left.append((process / "cmdline").read_bytes())
+            except OSError:
+                pass
+        if not left:
+            return
+        assert time.monotonic() < end, f"left running: {left}"
+        time.sleep(0.05)
