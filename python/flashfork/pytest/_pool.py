@@ -83,7 +83,7 @@ class Pool:
             terminal: Any = self._config.pluginmanager.getplugin("terminalreporter")
             if terminal is not None:
                 terminal.showfspath = False
-        finished = False
+        to_finish: float = _TO_FINISH
         try:
             for place in range(self._count if self._session.items else 0):
                 self._start(place)
@@ -91,13 +91,12 @@ class Pool:
                 wait([worker.child for worker in self._workers])
                 for worker in list(self._workers):
                     self._serve(worker)
-            finished = True
-        except KeyboardInterrupt:
-            self._end(0)
+        except KeyboardInterrupt as why:
+            if not isinstance(why, self._session.Interrupted):
+                to_finish = 0
             raise
         finally:
-            if not finished:
-                self._end(_TO_FINISH)
+            self._end(to_finish)
 
     def _start(self, place: int) -> None:
         prepare(lambda text: note(self._config, text), "start them in a fixture, not where modules are imported")
@@ -179,6 +178,7 @@ class Pool:
 
     def _end(self, to_finish: float) -> None:
         """Ends what runs: what it reports now isn't reported, as the run was broken off."""
+        self._workers = [worker for worker in self._workers if not worker.child.ended]
         try:
             for worker in self._workers:
                 worker.child.send("stop")

@@ -1,10 +1,7 @@
 """Runs suites of their own, in which things go wrong, in a pytest of their own."""
 
-import os
-import time
-from pathlib import Path
-
 import pytest
+from support import assert_none_left
 
 #: The ways to run tests in clones.
 MODES = {"clones": ["--clones", "2"], "each": ["--clone-each"], "both": ["--clones", "2", "--clone-each"]}
@@ -33,20 +30,3 @@ def suite(pytester, monkeypatch):
 
     yield run
     assert_none_left(mark)
-
-
-def assert_none_left(mark):
-    """Fails if processes with this in their environment run on."""
-    end = time.monotonic() + 60
-    while True:
-        left = []
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark.encode() in (process / "environ").read_bytes() and int(process.name) != os.getpid():
-                    left.append((process / "cmdline").read_bytes())
-            except OSError:
-                pass
-        if not left:
-            return
-        assert time.monotonic() < end, f"left running: {left}"
-        time.sleep(0.05)

@@ -167,8 +167,9 @@ def test_output_without_end_is_its_tests_failure(suite, mode):
     result = suite(
         *mode,
         conftest="""
-        import flashfork.pytest._child
-        flashfork.pytest._child.MOST = 4 << 20
+        import flashfork.pytest._child, flashfork.pytest._output
+        flashfork.pytest._child.MOST = flashfork.pytest._output.MOST = 4 << 20
+        flashfork.pytest._output.SHOWN = 1 << 16
         """,
         test_output="""
         import os
@@ -211,9 +212,11 @@ def test_a_worker_without_memory(suite, mode):
         test_memory="""
         import resource
         def test_takes_all():
-            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+            with open("/proc/self/statm") as file:
+                most = int(file.read().split()[0]) * 4096 + (64 << 20)
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
             taken = []
-            while True: taken.append(bytearray(64 << 20))
+            while True: taken.append(bytearray(8 << 20))
         def test_after(): pass
         """,
     )
