@@ -18,8 +18,9 @@ def suite(pytester, monkeypatch):
     """Runs a suite, and fails if it leaves processes."""
     mark = f"FLASHFORK_SUITE={pytester.path}"
     monkeypatch.setenv(*mark.split("="))
-    # A plugin that others may have, and that changes the order.
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:randomly -p no:asyncio -p no:django -p no:cov")
+    # No plugin that happens to be there.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p flashfork.pytest")
 
     def run(*args, **files):
         if files:

@@ -94,9 +94,12 @@ def test_a_crash_in_a_session_fixture_fails_the_tests_that_use_it(suite, mode):
     assert result.stdout.str().count("the last words") == 2
 
 
-def test_a_crash_in_the_teardown_of_a_module_is_its_last_tests(suite, mode):
+def test_a_crash_in_the_teardown_of_a_module_is_its_last_tests(suite):
+    pytest.importorskip("xdist")
     result = suite(
-        *mode,
+        "-p",
+        "xdist.plugin",
+        "--clones=2",
         "--dist=loadfile",
         test_module="""
         import os, pytest
@@ -122,6 +125,8 @@ def test_a_hang_is_ended_by_its_timeout(suite, mode, method):
     pytest.importorskip("pytest_timeout")
     result = suite(
         *mode,
+        "-p",
+        "pytest_timeout",
         "--timeout=1",
         f"--timeout-method={method}",
         test_hangs="""

@@ -35,9 +35,9 @@ def test_ctrl_c_ends_everything_and_tears_down(pytester, mode, tmp_path, monkeyp
             time.sleep(1000)
         """
     )
-    environment = {**os.environ, "FLASHFORK_SUITE": str(tmp_path), "PYTEST_ADDOPTS": "-p no:asyncio -p no:django"}
+    environment = {**os.environ, "FLASHFORK_SUITE": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *mode],
+        [sys.executable, "-m", "pytest", "-p", "flashfork.pytest", *mode],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
