@@ -23,7 +23,8 @@ _PDEATHSIG = 1
 #: The ends of this process, which its clones close.
 _ends: "Set[Channel]" = set()
 _prctl: Any = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
-_random_at_start = random.getstate()
+#: The state of `random` if nobody has used it in this process or those it comes from.
+_untouched = random.getstate()
 
 
 class Parent:
@@ -200,6 +201,7 @@ def wait(children: Iterable[Child]) -> None:
 
 def split(config: pytest.Config) -> "Union[Child, Parent]":
     """Forks: returns the clone in its parent, and the parent in the clone."""
+    global _untouched
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     companions = Companions(config)
@@ -226,9 +228,11 @@ def split(config: pytest.Config) -> "Union[Child, Parent]":
             _prctl(_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent_pid:
                 os._exit(1)
-        if numbers != _random_at_start:
+        if numbers != _untouched:
             # Somebody has chosen these numbers; what nobody has is new in each clone.
             random.setstate(numbers)
+        else:
+            _untouched = random.getstate()
         output.redirect(config)
         companions.enter()
         return Parent(config, theirs, output, companions)

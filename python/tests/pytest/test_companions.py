@@ -30,7 +30,7 @@ def test_coverage_by_pytest_cov(suite, mode):
 def test_asyncio_with_a_loop_above_the_function(suite, mode):
     pytest.importorskip("pytest_asyncio")
     result = suite(
-        *(*mode, "-p", "pytest_asyncio", "-o", "asyncio_default_fixture_loop_scope=function"),
+        *(*mode, "-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function"),
         test_it="""
         import asyncio, pytest, pytest_asyncio
         @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -73,7 +73,7 @@ def test_randomly_seeds_as_without_clones(suite, mode):
 def test_django_has_a_database_for_each_worker(suite, mode):
     pytest.importorskip("pytest_django")
     result = suite(
-        *(*mode, "-p", "pytest_django", "--ds=settings"),
+        *(*mode, "-p", "pytest_django.plugin", "--ds=settings"),
         settings="""
         DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "real.db", "TEST": {"NAME": "test.db"}}}
         INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth"]

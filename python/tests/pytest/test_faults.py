@@ -1,29 +1,37 @@
-"""A process that dies before, in or after any message that it sends or gets, costs its test at most, and no other."""
+"""A process that dies before, in or after any message that it sends or gets costs its test, and no other."""
+
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 pytest_plugins = ["pytester"]
 
-#: Kills a clone at one of its messages: how often a way was taken is counted in files, over all processes.
+#: After n deaths the next process dies that gets to its message n + 1.
 CONFTEST = """
-import os, pathlib, signal, struct
+import os, pathlib, signal
 from flashfork.pytest._channel import Channel
 
-where, at, counts = os.environ["FAULT_WHERE"], int(os.environ["FAULT_AT"]), pathlib.Path(os.environ["FAULT_COUNTS"])
+where, deaths = os.environ["FAULT_WHERE"], pathlib.Path("deaths")
 pytest_pid = os.getpid()
 send, receive = Channel.send, Channel.receive
+counts = {}
+deaths.touch()
 
-def hit():
-    # Those of the process that the parent doesn't kill: the first that gets there.
-    file = os.open(counts / "count", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    os.write(file, b".")
-    return os.fstat(file).st_size == at
+def dies():
+    counts[os.getpid()] = counts.get(os.getpid(), 0) + 1
+    if os.getpid() == pytest_pid or counts[os.getpid()] != deaths.stat().st_size + 1 or deaths.stat().st_size == 24:
+        return False
+    with open(deaths, "a") as file: file.write(".")
+    return True
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 class Half:
     def __init__(self, real): self.real = real
     def sendall(self, data, flags=0):
         self.real.sendall(data[: len(data) // 2], flags)
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
     def __getattr__(self, name): return getattr(self.real, name)
 
 class Garbage(Half):
@@ -31,61 +39,47 @@ class Garbage(Half):
         self.real.sendall(b"#" * len(data), flags)
 
 def faulty_send(self, *message):
-    if os.getpid() == pytest_pid or not hit():
-        return send(self, *message)
-    if where == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if where in ("in", "garbage"):
+    faulty = dies()
+    if faulty and where == "before":
+        die()
+    if faulty and where in ("in", "garbage"):
         self._socket = {"in": Half, "garbage": Garbage}[where](self._socket)
     send(self, *message)
-    if where == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
+    if faulty and where == "after":
+        die()
 
 def faulty_receive(self):
     message = receive(self)
-    if where == "received" and os.getpid() != pytest_pid and hit():
-        os.kill(os.getpid(), signal.SIGKILL)
+    if dies():
+        die()
     return message
 
-if where != "received":
+if where == "received":
+    Channel.receive = faulty_receive
+else:
     Channel.send = faulty_send
-Channel.receive = faulty_receive
 """
 
 SUITE = """
     import pytest
     @pytest.fixture(scope="module", autouse=True)
     def higher(): yield
-    def test_one(): print("one")
-    def test_two(): pass
-    def test_three(): pass
+    @pytest.mark.parametrize("n", range(100))
+    def test_it(n): print(n)
 """
 
 
 @pytest.mark.parametrize("where", ["before", "in", "after", "garbage", "received"])
-@pytest.mark.parametrize("each", [False, True], ids=["clones", "each"])
-def test_a_death_at_a_message(suite, monkeypatch, tmp_path, where, each):
+def test_a_death_at_each_message(suite, mode, monkeypatch, where):
     monkeypatch.setenv("FAULT_WHERE", where)
-    reached = 0
-    for at in range(1, 80):
-        counts = tmp_path / str(at)
-        counts.mkdir()
-        monkeypatch.setenv("FAULT_AT", str(at))
-        monkeypatch.setenv("FAULT_COUNTS", str(counts))
-        files = {"conftest": CONFTEST, "test_it": SUITE} if at == 1 else {}
-        result = suite("--clones", "1", *(["--clone-each"] if each else []), "-p", "no:cacheprovider", **files)
-        count = counts / "count"
-        if not count.exists() or count.stat().st_size < at:
-            # There is no such message any more.
-            result.assert_outcomes(passed=3)
-            break
-        reached = at
-        outcomes = result.parseoutcomes()
-        failures = outcomes.get("failed", 0) + outcomes.get("errors", 0)
-        # A death after all is said is nothing that a test did.
-        assert failures <= 1, (at, outcomes)
-        # A test that has passed, and then crashed in its teardown, is both.
-        assert outcomes.get("passed", 0) in (2, 3), (at, outcomes, result.stdout.str())
-        assert outcomes.get("passed", 0) + failures >= 3, (at, outcomes, result.stdout.str())
-        assert result.ret == (1 if failures else 0)
-    assert reached >= 1
+    result = suite(*mode, "--junitxml=out.xml", conftest=CONFTEST, test_it=SUITE)
+    with open("deaths") as file:
+        deaths = len(file.read())
+    assert deaths == 24 or where == "received" and deaths >= 1
+    bad = {}
+    for case in ElementTree.parse("out.xml").iter("testcase"):
+        bad[case.get("name")] = bad.get(case.get("name"), False) or len(case) > 0
+    assert set(bad) == {f"test_it[{n}]" for n in range(100)}, "each test is reported"
+    # A death after all is said is nothing that a test did.
+    assert deaths - 2 <= sum(bad.values()) <= deaths, result.stdout.str()
+    assert result.ret == 1

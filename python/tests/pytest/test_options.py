@@ -30,7 +30,7 @@ TESTS = """
 
 
 def test_the_summary_is_plain_pytests(suite, mode):
-    plain = suite("-rA", test_it=TESTS)
+    plain = suite("-rA", "--junitxml=out.xml", test_it=TESTS)
     result = suite("-rA", *mode, "--junitxml=out.xml", "--durations=3")
     assert result.parseoutcomes() == plain.parseoutcomes()
     text = result.stdout.str()
@@ -56,7 +56,7 @@ def test_last_failed_and_k(suite, mode):
     suite(*mode, test_it=TESTS)
     result = suite(*mode, "--lf")
     result.assert_outcomes(failed=1)
-    result = suite(*mode, "-k", "passes")
+    result = suite(*mode, "-k", "test_passes")
     result.assert_outcomes(passed=1, deselected=7)
     result = suite(*mode, "-k", "nothing")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
