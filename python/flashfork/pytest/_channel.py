@@ -16,6 +16,9 @@ Message = Tuple[Any, ...]
 #: A mark, by which what is no message is seen at once, the length, and a checksum.
 _HEADER = struct.Struct("<8sII")
 _MARK = b"\xf1clones\n"
+_SIGNALS = set(map(int, signal.valid_signals()))
+# The function of `signal` makes an object of each number, which would take longer than all else here.
+_mask: Any = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
@@ -47,11 +50,11 @@ class Channel:
         except ValueError:
             data = marshal.dumps(plain(message))
         # A handler that raises, such as that of a test's time-out, must not end a message in its middle.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        before = _mask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self._socket.sendall(_HEADER.pack(_MARK, len(data), zlib.crc32(data)) + data, _NO_SIGNAL)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            _mask(signal.SIG_SETMASK, before)
 
     def receive(self) -> Optional[Message]:
         """Waits for a message; None if there will be none."""

@@ -22,6 +22,7 @@ def dies():
     if os.getpid() == pytest_pid or counts[os.getpid()] != deaths.stat().st_size + 1 or deaths.stat().st_size == 24:
         return False
     with open(deaths, "a") as file: file.write(".")
+    counts[os.getpid()] = 1000  # once
     return True
 
 def die():
