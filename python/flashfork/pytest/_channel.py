@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import marshal
 import os
 import signal
@@ -18,7 +19,7 @@ _HEADER = struct.Struct("<8sII")
 _MARK = b"\xf1clones\n"
 _SIGNALS = set(map(int, signal.valid_signals()))
 # The function of `signal` makes an object of each number, which would take longer than all else here.
-_mask: Any = getattr(signal.pthread_sigmask, "__wrapped__", signal.pthread_sigmask)
+_mask: Any = importlib.import_module("_signal").pthread_sigmask
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
