@@ -72,6 +72,9 @@ def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
         return True
     if config.getoption("usepdb", False) or config.getoption("trace", False) or config.getoption("clones") == 0:
         return None
+    if hasattr(config, "workerinput") or config.pluginmanager.hasplugin("dsession"):
+        # xdist has a loop of its own.
+        return None
     if not any(wanted(item, False) for item in session.items):
         return None
     _run_here(session, session.items)

@@ -73,6 +73,8 @@ def _xdist_is_there(manager: pytest.PytestPluginManager) -> bool:
 
 def choose(config: pytest.Config) -> Choice:
     """What the options say together."""
+    if hasattr(config, "workerinput"):  # a worker of xdist, which has a loop of its own
+        return Choice()
     clones = config.getoption("clones")
     number: Any = getattr(config.option, "numprocesses", None)
     distribution = getattr(config.option, "dist", "no")
@@ -80,8 +82,8 @@ def choose(config: pytest.Config) -> Choice:
     if clones is None:
         if not _xdist_is_there(config.pluginmanager) and (number is not None or distribution != "no"):
             raise pytest.UsageError("-n and --dist need --clones (flashfork), or pytest-xdist")
-        if number:
-            each = False  # xdist's workers do what they are told by marks
+        if each and number:
+            raise pytest.UsageError("--clone-each doesn't go with xdist's workers: give --clones auto, too")
     if config.getoption("usepdb", False) or config.getoption("trace", False) or config.option.collectonly:
         return Choice()
     if clones is None:

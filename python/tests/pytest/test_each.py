@@ -175,3 +175,37 @@ def test_threads_that_clones_do_not_have_are_told_once(suite):
     result.assert_outcomes(passed=2)
     assert result.stdout.str().count("clones don't have a thread") == 1
     result.stdout.fnmatch_lines(["*(the-server): start them in a fixture of function scope*"])
+
+
+def test_large_memory_is_sealed(suite):
+    flashfork = pytest.importorskip("flashfork")
+    if flashfork.unsupported:
+        pytest.skip(flashfork.unsupported)
+    result = suite(
+        "--clone-each",
+        conftest="import flashfork.pytest._memory; flashfork.pytest._memory._LARGE = 0",
+        test_a="""
+        import flashfork, pytest
+        @pytest.mark.parametrize("n", range(3))
+        def test_it(n): assert flashfork.stats().sealed_forks == n + 2  # the worker is one
+        """,
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_a_refused_seal_is_told_once_and_the_run_goes_on(suite, mode):
+    result = suite(
+        *mode,
+        conftest="""
+        import errno, flashfork, flashfork.pytest._memory as memory
+        def seal(**_): raise flashfork.Refused(errno.EBUSY, "for a reason")
+        memory._LARGE, memory.unsupported, memory.seal = 0, None, seal
+        """,
+        test_a="""
+        import pytest
+        @pytest.mark.parametrize("n", range(3))
+        def test_it(n): pass
+        """,
+    )
+    result.assert_outcomes(passed=3)
+    assert result.stdout.str().count("memory isn't sealed, and clones are plain forks: for a reason") == 1

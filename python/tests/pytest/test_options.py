@@ -135,6 +135,20 @@ def test_options_without_xdist(suite):
     result.stdout.fnmatch_lines(["*tests run in up to 2 clones*"])
 
 
+def test_xdists_own_workers_do_not_clone(suite):
+    pytest.importorskip("xdist")
+    test = """
+        import os, pytest
+        pid = os.getpid()
+        @pytest.mark.clone
+        def test_it(): assert os.getpid() == pid
+        """
+    suite("-p", "xdist.plugin", "-n1", test_it=test).assert_outcomes(passed=1)
+    result = suite("-p", "xdist.plugin", "-n1", "--clone-each")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--clone-each doesn't go with xdist's workers*"])
+
+
 def test_an_error_in_collection_stops_it(suite, mode):
     result = suite(*mode, test_it="def test_it(): pass", test_broken="import nothing_of_this_name")
     assert result.ret == pytest.ExitCode.INTERRUPTED
