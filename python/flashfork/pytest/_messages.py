@@ -94,6 +94,7 @@ def deliver(config: pytest.Config, ihook: Any, message: Message, node: Optional[
         report: Any = report_of(config, values[0])
         if node is not None:
             report.node = node
+        _count_subtest(config, report)
         ihook.pytest_runtest_logreport(report=report)
     elif kind == "warning":
         data, when, nodeid, location = values
@@ -105,6 +106,16 @@ def deliver(config: pytest.Config, ihook: Any, message: Message, node: Optional[
         note(config, values[0])
     else:
         raise AssertionError(f"flashfork: a message {kind!r}")
+
+
+def _count_subtest(config: pytest.Config, report: Any) -> None:
+    """pytest (from 9 on) fails a test by the number of its subtests that failed in the same process."""
+    try:
+        from _pytest.subtests import SubtestReport, failed_subtests_key
+    except ImportError:
+        return
+    if isinstance(report, SubtestReport) and report.failed:
+        config.stash[failed_subtests_key][report.id] += 1
 
 
 def note(config: pytest.Config, text: str) -> None:

@@ -135,6 +135,18 @@ def test_options_without_xdist(suite):
     result.stdout.fnmatch_lines(["*tests run in up to 2 clones*"])
 
 
+def test_a_failed_subtest_fails_its_test(suite, mode):
+    test = """
+        def test_it(subtests):
+            for n in range(3):
+                with subtests.test(n=n): assert n != 1
+        """
+    plain = suite(test_it=test)
+    if plain.ret != pytest.ExitCode.TESTS_FAILED or "errors" in plain.parseoutcomes():
+        pytest.skip("this pytest has no subtests")
+    assert suite(*mode).parseoutcomes() == plain.parseoutcomes()
+
+
 def test_xdists_own_workers_do_not_clone(suite):
     pytest.importorskip("xdist")
     test = """
