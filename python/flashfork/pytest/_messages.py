@@ -137,7 +137,9 @@ def write_raw(config: pytest.Config, text: str) -> None:
     if terminal is None:
         sys.stdout.write(text)
         return
-    terminal._tw.write_raw(text, flush=True)
+    writer = terminal._tw
+    # Before pytest 9 there was one way to write.
+    getattr(writer, "write_raw", writer.write)(text, flush=True)
     # What is written next of a test begins where this ended.
     if text.endswith("\n"):
         terminal.currentfspath = None
