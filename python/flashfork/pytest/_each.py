@@ -64,7 +64,11 @@ class Runner:
         """Runs one test, as pytest's own loop does."""
         if wanted(item, self._each):
             inside: Any = item
-            inside.setup = partial(self._setup, item, item.setup)
+            request = getattr(item, "_request", None)
+            if request:  # a unittest's object has been made then, which fixtures of its class may need
+                request._fillfixtures = partial(self._setup, item, request._fillfixtures)
+            else:
+                inside.setup = partial(self._setup, item, item.setup)
         try:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=nextitem)
         except Cloned as cloned:
@@ -92,7 +96,7 @@ class Runner:
             raise
 
     def _setup(self, item: Any, plain: Callable[[], None]) -> None:
-        """In the place of the item's setup: sets up the fixtures above function scope, and forks where that begins."""
+        """In the place of the setup of the item's fixtures: sets up the fixtures above function scope, and forks where that begins."""
         __tracebackhide__ = True
         if self._parent is None:
             for name in _higher_fixtures(item):
@@ -219,8 +223,13 @@ def _merge(config: pytest.Config, last: List[Message], failed: Dict[str, Any]) -
 
 def _fixture(finalizer: Any) -> Any:
     """The fixture that the finalizer ends; None if it is another one."""
-    owner = getattr(getattr(finalizer, "func", None), "__self__", None)
-    return owner if isinstance(owner, FixtureDef) else None
+    owners = [getattr(getattr(finalizer, "func", None), "__self__", None)]
+    # Before pytest 8 it is a function that has the fixture in its closure.
+    try:
+        owners += [cell.cell_contents for cell in getattr(finalizer, "__closure__", None) or ()]
+    except ValueError:  # a cell that is empty yet
+        pass
+    return next((owner for owner in owners if isinstance(owner, FixtureDef)), None)
 
 
 def _higher_fixtures(item: Any) -> Iterator[str]:

@@ -28,7 +28,7 @@ def test_coverage_by_pytest_cov(suite, mode):
 
 
 def test_asyncio_with_a_loop_above_the_function(suite, mode):
-    pytest.importorskip("pytest_asyncio")
+    pytest.importorskip("pytest_asyncio", "0.24")
     result = suite(
         *(*mode, "-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function"),
         test_it="""
