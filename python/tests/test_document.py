@@ -1,6 +1,8 @@
 """docs/PYTHON.md: what stands there as Python runs as it stands."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,18 @@ def test_each_block_has_its_output():
 def test_a_block_runs_as_it_stands(python, tmp_path, title, program):
     (tmp_path / "run").mkdir(mode=0o700)
     assert set(python(program, env={"XDG_RUNTIME_DIR": str(tmp_path / "run")}).splitlines()) == PRINTED[title]
+
+
+COMMANDS = re.findall(r"^pytest (.+?) +#", TEXT, re.MULTILINE)
+
+
+@pytest.mark.parametrize("options", COMMANDS)
+def test_a_command_for_pytest_runs_as_it_stands(tmp_path, options):
+    (tmp_path / "test_two.py").write_text("def test_one(): pass\ndef test_two(): pass\n")
+    command = [sys.executable, "-m", "pytest", *options.split()]
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout
+
+
+def test_all_three_commands_were_found():
+    assert len(COMMANDS) == 3, COMMANDS

@@ -89,7 +89,9 @@ def choose(config: pytest.Config) -> Choice:
     if clones is None:
         return Choice(workers=1, each=True) if each else Choice()
     if distribution not in _DISTRIBUTIONS:
-        raise pytest.UsageError(f"--clones divides a run by load, loadscope, loadfile or loadgroup, not by {distribution}")
+        raise pytest.UsageError(
+            f"--clones divides a run by load, loadscope, loadfile or loadgroup, not by {distribution}"
+        )
     if clones == "auto":
         clones = _cpus(getattr(config.option, "maxprocesses", None)) if number in (None, "auto", "logical") else number
     if clones == 0:

@@ -93,4 +93,3 @@ def _take(config: pytest.Config, name: Name) -> None:
     if factory is not None and name.temporary is not None:
         name.temporary.mkdir(mode=0o700)
         factory._basetemp = name.temporary
-
