@@ -4,7 +4,7 @@
 use crate::code;
 use crate::never_seal::Reason;
 use crate::outcome::Purpose;
-use crate::proc::pagemap::Region;
+use crate::proc::scan::Region;
 use crate::range::Range;
 use crate::scratch;
 use crate::sys::{self, Errno, Result};

@@ -13,7 +13,8 @@
 use super::frame::{self, register};
 use super::frozen::{Frozen, Thread};
 use super::unfit::{Unfit, What};
-use crate::proc::pagemap::{Pagemap, Region, Which};
+use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::scan::Region;
 use crate::proc::vma::{self, Kind};
 use crate::range::Range;
 use crate::sys::{self, PROT_READ, PROT_WRITE, Result};

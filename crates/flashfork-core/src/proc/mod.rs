@@ -6,5 +6,6 @@ pub mod dump;
 pub(crate) mod headroom;
 pub(crate) mod lookup;
 pub(crate) mod pagemap;
+pub(crate) mod scan;
 pub(crate) mod text;
 pub(crate) mod vma;

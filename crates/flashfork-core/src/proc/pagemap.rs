@@ -1,9 +1,10 @@
 //! Which pages of a range are populated: resident or swapped out, the zero page not among them.
 //!
-//! `PAGEMAP_SCAN` (Linux 6.7, `ioctl_pagemap_scan(2)`) where there is one: it skips what is not mapped, so that a
+//! `PAGEMAP_SCAN` ([`super::scan`]) where there is one: it skips what is not mapped, so that a
 //! sparse VMA of terabytes costs milliseconds. Older kernels: `/proc/self/pagemap`, 8 bytes for every page
 //! (Documentation/admin-guide/mm/pagemap.rst).
 
+use super::scan::{self, Ask, Region};
 use super::text;
 use crate::range::Range;
 use crate::sys::{self, Errno, PAGE, Result};
@@ -16,37 +17,6 @@ pub enum Which {
     /// In sealed memory: pages the process has written since, thus no longer the memfd's.
     Written,
 }
-
-#[repr(C)]
-struct ScanArg {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-const PAGEMAP_SCAN: usize = 0xc060_6610; // _IOWR('f', 16, struct pm_scan_arg)
-const PAGE_IS_FILE: u64 = 1 << 2;
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-const PAGE_IS_SWAPPED: u64 = 1 << 4;
-const PAGE_IS_PFNZERO: u64 = 1 << 5;
 
 /// A guard region (Linux 6.14); nothing sets it before.
 const PM_GUARD: u64 = 1 << 58;
@@ -69,8 +39,9 @@ impl<'a> Pagemap<'a> {
     pub fn open(buf: &'a mut [Region]) -> Result<Pagemap<'a>> {
         let fd = text::open(c"/proc/thread-self/pagemap", sys::O_RDONLY)?;
         let mut map = Pagemap { fd, buf, scan: true };
-        map.scan = match map.scan_once(Range::new(PAGE, 2 * PAGE), Which::Populated) {
-            Ok(_) => true,
+        let first = Range::new(PAGE, 2 * PAGE);
+        map.scan = match scan::for_each(fd, first, wanted(Which::Populated), map.buf, |_| Ok(())) {
+            Ok(()) => true,
             Err(Errno::ENOTTY | Errno::EINVAL) => false,
             Err(e) => {
                 sys::close(fd);
@@ -98,50 +69,10 @@ impl<'a> Pagemap<'a> {
         if !self.scan {
             return self.read(range, which, |run| each(run, false));
         }
-        let mut at = range;
-        while !at.is_empty() {
-            let (n, walked) = match self.scan_once(at, which) {
-                Err(Errno::EINTR) => continue,
-                other => other?,
-            };
-            let mut done = if n < self.buf.len() { at.end } else { walked };
-            for r in &self.buf[..n] {
-                each(Range::new(r.start as usize, r.end as usize), r.categories & PAGE_IS_SWAPPED != 0);
-                // The kernel's `walk_end` stays behind once its own buffer of 512 regions was full (pagemap_scan in
-                // fs/proc/task_mmu.c): what was reported is behind us all the same.
-                done = done.max(r.end as usize);
-            }
-            if done <= at.start {
-                return Err(Errno::EIO);
-            }
-            at.start = done;
-        }
-        Ok(())
-    }
-
-    fn scan_once(&mut self, range: Range, which: Which) -> Result<(usize, usize)> {
-        // An inverted category must be absent: pages of the memfd are not written ones, the zero page is not populated.
-        let absent = match which {
-            Which::Populated => PAGE_IS_PFNZERO,
-            Which::Written => PAGE_IS_PFNZERO | PAGE_IS_FILE,
-        };
-        let mut arg = ScanArg {
-            size: size_of::<ScanArg>() as u64,
-            flags: 0,
-            start: range.start as u64,
-            end: range.end as u64,
-            walk_end: 0,
-            vec: self.buf.as_mut_ptr() as u64,
-            vec_len: self.buf.len() as u64,
-            max_pages: 0,
-            category_inverted: absent,
-            category_mask: absent,
-            category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-            return_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-        };
-        // SAFETY: `arg` is the kernel's struct and `vec` points to `vec_len` regions of our own.
-        let n = unsafe { sys::ioctl(self.fd, PAGEMAP_SCAN, &raw mut arg as usize) }?;
-        Ok((n, arg.walk_end as usize))
+        scan::for_each(self.fd, range, wanted(which), self.buf, |run| {
+            each(run.range(), run.has(scan::SWAPPED));
+            Ok(())
+        })
     }
 
     fn read(&mut self, range: Range, which: Which, mut each: impl FnMut(Range)) -> Result<()> {
@@ -176,6 +107,15 @@ impl<'a> Pagemap<'a> {
         }
         Ok(())
     }
+}
+
+/// Pages of the memfd are not written ones, the zero page is not populated.
+fn wanted(which: Which) -> Ask {
+    let none = match which {
+        Which::Populated => scan::ZERO,
+        Which::Written => scan::ZERO | scan::FILE,
+    };
+    Ask { none, any: scan::PRESENT | scan::SWAPPED, told: scan::PRESENT | scan::SWAPPED, ..Ask::default() }
 }
 
 impl Drop for Pagemap<'_> {

@@ -15,6 +15,7 @@
 
 use super::watch::WATCHED;
 use crate::proc::lookup::{self, Wanted};
+use crate::proc::scan::{self, Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WRITTEN, ZERO};
 use crate::proc::text;
 use crate::proc::vma::Vma;
 use crate::range::Range;
@@ -25,16 +26,6 @@ use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use linux_raw_sys::general as k;
 
-const PAGEMAP_SCAN: usize = 0xc060_6610; // _IOWR('f', 16, struct pm_scan_arg)
-const WP_MATCHING: u64 = 1;
-const CHECK_WPASYNC: u64 = 2;
-const WRITTEN: u64 = 1 << 1;
-const FILE: u64 = 1 << 2;
-const PRESENT: u64 = 1 << 3;
-const SWAPPED: u64 = 1 << 4;
-const ZERO: u64 = 1 << 5;
-const HUGE_PAGE: u64 = 1 << 6;
-
 /// As many pages may be copied in vain without a thought.
 const FEW: usize = 192;
 /// As many pages are copied in the time of one fault.
@@ -44,44 +35,6 @@ const KEPT: usize = 4096;
 const KEPT_EACH: usize = 16;
 /// Pages to a word of a map of bits.
 const WORD: usize = usize::BITS as usize;
-
-/// `struct pm_scan_arg`.
-#[repr(C)]
-#[derive(Default)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Run {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-impl Run {
-    fn range(&self) -> Range {
-        Range::new(self.start as usize, self.end as usize)
-    }
-
-    /// Not in memory: swapped out, or no page at all but a note in the page table (protected, or a guard).
-    fn is_out(&self) -> bool {
-        self.categories & SWAPPED != 0
-    }
-}
 
 /// What a scan finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -182,7 +135,7 @@ impl Written {
                 let known = self.is_copy(rest.start);
                 let piece = Range::new(rest.start, self.end_of(known, rest));
                 rest.start = piece.end;
-                found += match (known, run.is_out()) {
+                found += match (known, run.has(SWAPPED)) {
                     (true, false) => self.put_back(piece, anew),
                     (true, true) => discard(piece).map(|()| 0)?,
                     (false, _) => self.look_at(fd, piece)?,
@@ -208,7 +161,7 @@ impl Written {
         for_each_run::<32>(fd, pages, Find::Protecting, |_| Ok(()))?;
         let mut found = 0;
         for_each_run::<32>(fd, pages, Find::Own, |run| {
-            if run.is_out() {
+            if run.has(SWAPPED) {
                 return discard(run.range());
             }
             (run.range().start..run.range().end).step_by(PAGE).for_each(|page| self.note_copy(page));
@@ -315,52 +268,20 @@ unsafe fn set_protection_keys(keys: u32) {
     unsafe { asm!("wrpkru", in("eax") keys, in("ecx") 0, in("edx") 0, options(nostack, preserves_flags)) };
 }
 
-/// Calls `each` with the runs of pages looked for, in order of address; `N` at a time.
+/// Calls `each` with the runs of pages looked for, in order of address; asks for `N` at a time.
 fn for_each_run<const N: usize>(
     fd: i32,
     range: Range,
     find: Find,
-    mut each: impl FnMut(Run) -> Result<()>,
+    each: impl FnMut(Region) -> Result<()>,
 ) -> Result<()> {
-    let mut runs = [Run::default(); N];
-    let mut at = range;
-    while !at.is_empty() {
-        let absent = match find {
-            Find::Touched | Find::Protecting => HUGE_PAGE,
-            Find::Own => ZERO | FILE,
-        };
-        let mut scan = Scan {
-            size: size_of::<Scan>() as u64,
-            flags: CHECK_WPASYNC | if find == Find::Protecting { WP_MATCHING } else { 0 },
-            start: at.start as u64,
-            end: at.end as u64,
-            vec: runs.as_mut_ptr() as u64,
-            vec_len: N as u64,
-            // An inverted category must be absent.
-            category_inverted: absent,
-            category_mask: absent | if find == Find::Own { 0 } else { WRITTEN },
-            category_anyof_mask: PRESENT | SWAPPED,
-            return_mask: SWAPPED,
-            ..Scan::default()
-        };
-        // SAFETY: the kernel's struct; `vec` points to `vec_len` runs. Protecting changes no contents.
-        let found = match unsafe { sys::ioctl(fd, PAGEMAP_SCAN, &raw mut scan as usize) } {
-            Err(Errno::EINTR) => continue,
-            found => runs.get(..found?).ok_or(Errno::EIO)?,
-        };
-        let mut next = if found.len() < N { at.end } else { scan.walk_end as usize };
-        for run in found {
-            each(*run)?;
-            // `walk_end` stays behind once the kernel's own buffer was full (pagemap_scan in fs/proc/task_mmu.c).
-            next = next.max(run.end as usize);
-        }
-        // A filter that answers in the kernel's place (seccomp(2)) leaves it as it was.
-        if scan.walk_end == 0 || next <= at.start {
-            return Err(Errno::EIO);
-        }
-        at.start = next;
-    }
-    Ok(())
+    let (all, none) = match find {
+        Find::Touched | Find::Protecting => (WRITTEN, HUGE_PAGE),
+        Find::Own => (0, ZERO | FILE),
+    };
+    let protect = find == Find::Protecting;
+    let ask = Ask { all, none, any: PRESENT | SWAPPED, told: SWAPPED, protect, watched: true };
+    scan::for_each(fd, range, ask, &mut [Region::default(); N], each)
 }
 
 /// Drops pages that are not in memory. What is protected or a guard stays so.

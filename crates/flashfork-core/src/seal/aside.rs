@@ -18,7 +18,8 @@
 use super::kept::{BLOCK, Kept, Pages};
 use super::properties::is_guard;
 use super::remap::{self, ATTEMPTS};
-use crate::proc::pagemap::{Pagemap, Region, Which};
+use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::scan::Region;
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{
@@ -496,7 +497,7 @@ mod tests {
             let copy = filled(BLOCK, 0).start;
             (*byte(copy + 3 * PAGE), *byte(copy + 70 * PAGE)) = (1, 1);
             // Page 511 was written behind the copy's back.
-            let mut regions = [crate::proc::pagemap::Region::default(); 8];
+            let mut regions = [crate::proc::scan::Region::default(); 8];
             let mut aside = Aside::for_unseal().unwrap();
             let mut map = Pagemap::open(&mut regions).unwrap();
             // SAFETY: only this test uses these.
@@ -518,7 +519,7 @@ mod tests {
     fn an_exchange_that_fails_leaves_everything_as_it_was() {
         alone(|| {
             let (range, copy) = (filled(4 * PAGE, 1), filled(4 * PAGE, 1).start);
-            let mut regions = [crate::proc::pagemap::Region::default(); 8];
+            let mut regions = [crate::proc::scan::Region::default(); 8];
             let mut map = Pagemap::open(&mut regions).unwrap();
             let mut aside = Aside::for_unseal().unwrap();
             // SAFETY: only this test uses these.
