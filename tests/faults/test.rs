@@ -19,7 +19,8 @@ const SCENES: &[&str] =
     &["seal", "reseal", "fold", "unseal", "dontneed", "free", "wipeonfork", "grow", "grow-and-move", "keep", "lock"];
 
 /// What the shim has no call for, or what is the same there.
-const LINKED_SCENES: &[&str] = &["unseal-unreadable", "seal-small", "snapshot", "restore", "rollback"];
+const LINKED_SCENES: &[&str] =
+    &["unseal-unreadable", "seal-small", "snapshot", "restore", "restore-notes", "restore-copies", "rollback"];
 
 /// System calls after a hole that fail too: those that fill it again.
 const AFTER_A_HOLE: usize = 6;

@@ -109,11 +109,17 @@ impl Run<'_> {
         // Between a snapshot and its restores all turns are one process's; plainly each is taken by one that begins
         // anew.
         for turn in 0..if self.seed.mode == Mode::Rollback { TURNS } else { 1 } {
-            self.tested(Route::Plain, &plain, None, None, turn)?;
+            self.tested(Route::Plain, &plain, None, None, &["--turn", &turn.to_string()])?;
         }
         let Some(route) = engine else { return Ok(None) };
         let shim = (route == Route::Shim).then(shim);
-        let counted = self.tested(route, &self.dir.join("engine"), Some(&plain), shim.as_deref(), 0)?;
+        let counted = self.tested(route, &self.dir.join("engine"), Some(&plain), shim.as_deref(), &[])?;
+        // Beside the shim's engine nothing is copied back.
+        if self.seed.mode == Mode::Rollback && route == Route::Linked {
+            let own = self.dir.join("engine-that-copies");
+            self.tested(route, &own, Some(&plain), shim.as_deref(), &["--copies"])
+                .map_err(|e| format!("copying back: {e}"))?;
+        }
         Ok(Some(counted))
     }
 
@@ -124,7 +130,7 @@ impl Run<'_> {
         own: &Path,
         plain: Option<&Path>,
         shim: Option<&Path>,
-        turn: u64,
+        more: &[&str],
     ) -> Result<usize, String> {
         let Seed { seed, steps, mode, allocator, .. } = self.seed;
         std::fs::create_dir_all(own).map_err(|e| format!("{}: {e}", own.display()))?;
@@ -132,7 +138,7 @@ impl Run<'_> {
         let mut command = Command::new(program);
         command.args(["--seed", &seed.to_string(), "--steps", &steps.to_string()]);
         command.args(["--route", &format!("{route:?}").to_lowercase()]).arg("--worker").arg(own);
-        command.args(["--mode", &name(*mode), "--allocator", &name(*allocator), "--turn", &turn.to_string()]);
+        command.args(["--mode", &name(*mode), "--allocator", &name(*allocator)]).args(more);
         command.arg("--objects").arg(self.dir);
         if let Some(plain) = plain {
             command.arg("--plain").arg(plain);

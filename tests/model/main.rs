@@ -88,6 +88,9 @@ struct Args {
     /// The tested process itself, on plain memory: the one turn that it takes
     #[arg(long, hide = true, default_value_t = 0)]
     turn: u64,
+    /// The tested process itself: restores copy back what was written, or else drop it
+    #[arg(long, hide = true)]
+    copies: bool,
 }
 
 fn main() -> ExitCode {
@@ -96,7 +99,8 @@ fn main() -> ExitCode {
         let places = journal::Places { own, plain: args.plain };
         let seed =
             Seed { seed: args.seed, steps: args.steps, route: args.route, mode: args.mode, allocator: args.allocator };
-        let job = worker::Job { seed, company: args.company, objects: args.objects, turn: args.turn };
+        let job =
+            worker::Job { seed, company: args.company, objects: args.objects, turn: args.turn, copies: args.copies };
         return worker::run(&job, &places);
     }
     let shim = || args.shim.clone().unwrap_or_else(|| flashfork_tests::shim::path().to_path_buf());

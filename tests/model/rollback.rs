@@ -1,19 +1,21 @@
 //! Steps between a snapshot and its restores. A process prepares memory, takes a snapshot, and then takes turns, each
 //! of other steps, with a restore between two. The reference takes the same steps to prepare and one turn, for each
-//! turn a process of its own; so whatever a turn leaves behind is a difference.
+//! turn a process of its own; so whatever a turn leaves behind is a difference. One process drops
+//! what was written, another copies it back.
 
 use crate::journal::Journal;
 use crate::rng::Rng;
 use crate::world::World;
 use crate::world::check::Depth;
 use flashfork::{SnapshotOptions, restore, snapshot};
+use flashfork_core::snapshot::{Way, go_back_by};
 use flashfork_tests::route::Route;
 
 /// Turns a run takes.
 pub const TURNS: u64 = 4;
 
-/// Prepares, and takes the turns; plainly only the one named.
-pub fn run(world: &mut World, seed: u64, steps: usize, turn: u64) -> Result<(), String> {
+/// Prepares, and takes the turns; plainly only the one named. `copies`: what was written is copied back.
+pub fn run(world: &mut World, seed: u64, steps: usize, turn: u64, copies: bool) -> Result<(), String> {
     world.prepares = true;
     world.take(steps / 2)?;
     world.reap_all()?;
@@ -24,6 +26,7 @@ pub fn run(world: &mut World, seed: u64, steps: usize, turn: u64) -> Result<(), 
     if world.route == Route::Plain {
         return take_turn(world, seed, each, turn);
     }
+    go_back_by(Some(if copies { Way::Copy } else { Way::Drop }));
     // The table and the list of blocks are in shared memory, which doesn't go back.
     let (table, blocks) = (world.table.copy(), world.blocks.for_child());
     let options = SnapshotOptions { close_new: true, ..SnapshotOptions::default() };

@@ -69,6 +69,13 @@ fn steps_between_a_snapshot_and_its_restores() {
 }
 
 #[test]
+fn the_same_where_what_was_written_is_copied_back() {
+    let runs = if std::env::var_os("FLASHFORK_TEST_ALL").is_some() { "250" } else { "5" };
+    let own = ["--no-replay", "--route", "linked", "--seed", "5001", "--runs", runs, "--steps", "400"];
+    model(&[&own[..], &["--mode", "rollback"]].concat());
+}
+
+#[test]
 fn blocks_of_glibc() {
     mode(&["heap", "--allocator", "glibc"], "4001");
 }

@@ -28,6 +28,8 @@ pub struct Job {
     pub objects: Option<PathBuf>,
     /// The turn taken on plain memory, with rollbacks.
     pub turn: u64,
+    /// Whether restores copy back what was written.
+    pub copies: bool,
 }
 
 /// Runs a seed in this process and prints how much the engine did: the most pages that were sealed at once, or page
@@ -97,7 +99,7 @@ fn live(world: &mut World, job: &Job, places: &Places) -> Result<(), String> {
         }
         // The rest is another thread's.
         Mode::Leaderless => world.take(before_the_end(job)),
-        Mode::Rollback => rollback::run(world, seed, steps, job.turn),
+        Mode::Rollback => rollback::run(world, seed, steps, job.turn, job.copies),
     }
 }
 

@@ -2,22 +2,34 @@
 //! each restore. First, each time, it does the same: what comes out, and the addresses malloc gives, must be what they
 //! were the first time.
 //!
-//!     restores TIMES
+//!     restores TIMES [drop|copy]
+//!
+//! What was written is dropped or copied back; without a word whatever turns out cheaper.
 //!
 //! Exit status 0: no difference; 1: one, which standard error tells.
 
 mod work;
 
 use flashfork::{SnapshotOptions, restore, snapshot};
+use flashfork_core::snapshot::{Way, go_back_by};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use work::Work;
 
 fn main() -> ExitCode {
-    let Some(times) = std::env::args().nth(1).and_then(|n| n.parse().ok()) else {
-        eprintln!("usage: restores TIMES");
+    let mut args = std::env::args().skip(1);
+    let times = args.next().and_then(|n| n.parse().ok());
+    let way = match args.next().as_deref() {
+        None => Some(None),
+        Some("drop") => Some(Some(Way::Drop)),
+        Some("copy") => Some(Some(Way::Copy)),
+        _ => None,
+    };
+    let (Some(times), Some(way)) = (times, way) else {
+        eprintln!("usage: restores TIMES [drop|copy]");
         return ExitCode::from(2);
     };
+    go_back_by(way);
     match flashfork_tests::own_code::trust().and_then(|()| run(times)) {
         Ok(text) => {
             println!("{text}");

@@ -10,13 +10,13 @@ use crate::range::Range;
 use crate::region::watch::WATCHED;
 use crate::seal::generations::GENERATIONS;
 use crate::seal::vetted::VETTED;
-use crate::snapshot::current::CURRENT;
+use crate::snapshot::current::{CURRENT, ONLY};
 use crate::stack::RESERVE;
 use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 12;
+pub const COUNT: usize = 13;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
@@ -28,6 +28,7 @@ pub fn all() -> [Range; COUNT] {
         POLICY.pages(),
         STATS.pages(),
         CURRENT.pages(),
+        ONLY.pages(),
         RESERVE.pages(),
         LEAVING.pages(),
         BEFORE.pages(),

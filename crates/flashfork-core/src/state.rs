@@ -153,10 +153,22 @@ impl State {
         self.holds.store(true, SeqCst);
     }
 
+    /// The program's calls are to be seen as if there were sealed memory.
+    pub fn expect_sealed(&self) {
+        self.sealed.store(true, SeqCst);
+        self.holds.store(true, SeqCst);
+    }
+
     /// Whether there may be sealed memory now. No means no: beside another copy of the engine, which seals by itself,
     /// it is always maybe.
     pub fn holds_sealed(&self) -> bool {
         self.holds.load(SeqCst) || self.beside_another.load(SeqCst)
+    }
+
+    /// Whether the engine sees all calls of the program that would mean something on sealed memory: as long as there is
+    /// some, or might be, and no other copy of the engine sees them in its place.
+    pub fn sees_calls(&self) -> bool {
+        self.holds.load(SeqCst) && !self.beside_another.load(SeqCst)
     }
 
     /// Another copy of the engine is in this process.

@@ -1,12 +1,22 @@
 //! Snapshots: everything that goes back does, as often as wanted; misuse is refused and changes nothing.
 
 mod common;
-use common::{in_child, intact, maps_line, patterned};
+use common::{intact, maps_line, patterned};
 use flashfork_core::Range;
 use flashfork_core::never_seal::Reason;
-use flashfork_core::snapshot::{Error, Options, discard, restore, snapshot};
+use flashfork_core::snapshot::{Error, Options, Way, copies_back, discard, go_back_by, restore, snapshot};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Runs a test in a child, once for each way to go back.
+fn in_child(body: impl Fn()) {
+    for way in [Way::Drop, Way::Copy] {
+        common::in_child(|| {
+            go_back_by(Some(way));
+            body();
+        });
+    }
+}
 
 const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
 const COPIED: Options = Options { seal: false, ..SEALED };
@@ -94,7 +104,8 @@ fn mappings_go_back() {
         if value == 1 {
             turns.store(lines() as u64, SeqCst);
         } else if value > 1 {
-            assert_eq!(turns.load(SeqCst), lines() as u64, "no mapping is left over");
+            // The engine's own go when the program's calls need not be seen any more.
+            assert!(lines() as u64 <= turns.load(SeqCst), "{value}: no mapping is left over");
         }
         // SAFETY: memory of the test's own, which is not used again before it is back.
         unsafe {
@@ -339,8 +350,9 @@ fn another_snapshot_takes_the_place_of_the_first() {
             panic!("{:?}", restore(value + 1));
         }
         let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let own = if copies_back() { 2 } else { 1 };
         discard().unwrap();
-        assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), fds - 1);
+        assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), fds - own);
     });
 }
 
@@ -407,7 +419,8 @@ fn flags_of(at: usize) -> String {
             let parse = |s| usize::from_str_radix(s, 16).unwrap();
             here = (parse(start)..parse(end)).contains(&at);
         } else if here && line.starts_with("VmFlags:") {
-            return line.to_string();
+            // That writes are noted is the engine's.
+            return line.replace("uw ", "");
         }
     }
     panic!("nothing is mapped at {at:#x}")

@@ -2,13 +2,23 @@
 //! memory, stacks that grow, limits, filters, userfaults, huge pages.
 
 mod common;
-use common::{in_child, intact, patterned, wait};
+use common::{intact, patterned, wait};
 use flashfork_core::Range;
 use flashfork_core::never_seal::Reason;
-use flashfork_core::snapshot::{Error, Options, Step, restore, snapshot};
+use flashfork_core::snapshot::{Error, Options, Step, Way, go_back_by, restore, snapshot};
 use libc::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Runs a test in a child, once for each way to go back.
+fn in_child(body: impl Fn()) {
+    for way in [Way::Drop, Way::Copy] {
+        common::in_child(|| {
+            go_back_by(Some(way));
+            body();
+        });
+    }
+}
 
 const SEALED: Options = Options { seal: true, keep: &[], descriptors: &[], close_new: false };
 const WRITABLE: c_int = libc::PROT_READ | libc::PROT_WRITE;

@@ -46,6 +46,10 @@ pub enum Kind {
     Snapshot,
     /// A restore of one that was taken well.
     Restore,
+    /// A restore from which on writes are noted.
+    RestoreNotes,
+    /// One that copies back what was noted.
+    RestoreCopies,
     /// Rollbacks of a region.
     Rollback,
 }
@@ -67,6 +71,8 @@ pub const SCENES: &[(&str, Kind)] = &[
     ("lock", Kind::Lock),
     ("snapshot", Kind::Snapshot),
     ("restore", Kind::Restore),
+    ("restore-notes", Kind::RestoreNotes),
+    ("restore-copies", Kind::RestoreCopies),
     ("rollback", Kind::Rollback),
 ];
 
@@ -86,7 +92,8 @@ impl Scene {
         let main = Region::new(MAIN_AT, MAIN, 1 << 20)?;
         let side = Region::new(SIDE_AT, SIDE, 2 << 20)?;
         let mut scene = Scene { kind, route, main, side, wiped_in_children: false };
-        if matches!(kind, Kind::Seal { .. } | Kind::Snapshot | Kind::Restore | Kind::Rollback) {
+        let restores = matches!(kind, Kind::Restore | Kind::RestoreNotes | Kind::RestoreCopies);
+        if restores || matches!(kind, Kind::Seal { .. } | Kind::Snapshot | Kind::Rollback) {
             return Ok(scene);
         }
         let rounds = if kind == Kind::Fold { 8 } else { 1 };
@@ -130,7 +137,7 @@ impl Scene {
             }
             Kind::Lock => self.route.mlock(part.0, part.1, true, Via::Function),
             Kind::Snapshot => snapshot(&crate::snapshot::OPTIONS).map_err(|_| -1),
-            Kind::Restore => {
+            Kind::Restore | Kind::RestoreNotes | Kind::RestoreCopies => {
                 restore(1);
                 Err(-1)
             }

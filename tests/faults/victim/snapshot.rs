@@ -2,9 +2,9 @@
 
 use crate::memory::Region;
 use crate::process::{self, State};
-use crate::scene::Scene;
+use crate::scene::{Kind, Scene};
 use crate::verify::{again, begin, end, family};
-use flashfork_core::snapshot::{Options, discard, restore, snapshot};
+use flashfork_core::snapshot::{Options, Way, discard, go_back_by, restore, snapshot};
 use flashfork_tests::content::PAGE;
 
 /// How the snapshots are taken.
@@ -60,6 +60,29 @@ pub fn restored(scene: &mut Scene, leak_allowed: bool) -> Result<(), String> {
     }
     Region::new(COMES, PAGES, 8 << 20)?;
     scene.side.protect(libc::PROT_READ)?;
+    begin();
+    let refused = scene.play();
+    end();
+    family(scene, &format!("after a restore that was refused ({refused:?})"))?;
+    Err(format!("the restore after the refused one: {:?}", restore(2)))
+}
+
+/// A restore that copies back what was written, or the one before it, from which on that is noted, while a call fails.
+pub fn copied(scene: &mut Scene) -> Result<(), String> {
+    const NOTED: u64 = 9;
+    go_back_by(Some(Way::Copy));
+    let value = snapshot(&OPTIONS).map_err(|e| format!("snapshot: {e:?}"))?;
+    if value == 1 || value == 2 {
+        end();
+        family(scene, "after the restore")?;
+        discard().map_err(|e| format!("discard: {e:?}"))?;
+        return again(scene);
+    }
+    scene.main.write((1..scene.main.tags.len()).step_by(7), (6 << 20) + value);
+    scene.side.write((0..scene.side.tags.len()).step_by(3), (7 << 20) + value);
+    if scene.kind == Kind::RestoreCopies && value == 0 {
+        return Err(format!("the first restore: {:?}", restore(NOTED)));
+    }
     begin();
     let refused = scene.play();
     end();

@@ -26,6 +26,7 @@ pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result<(), String> {
     match kind {
         Kind::Snapshot => return snapshot::taken(&mut scene),
         Kind::Restore => return snapshot::restored(&mut scene, leak_allowed),
+        Kind::RestoreNotes | Kind::RestoreCopies => return snapshot::copied(&mut scene),
         Kind::Rollback => return region::gone_back(&mut scene, leak_allowed),
         _ => {}
     }

@@ -55,6 +55,8 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
         }
         // Of sealed memory only what was not written to can be collapsed where it is.
         k::MADV_COLLAPSE => {
+            // Nor what is watched.
+            WATCHED.end_process();
             let collapsed = real();
             if collapsed != Err(Errno::EINVAL) || !holds_sealed(range) {
                 return collapsed;
@@ -164,8 +166,12 @@ fn told<T>(advice: u32, result: T) -> T {
     result
 }
 
-/// Advice that gives memory a property which [`crate::never_seal`] minds, or takes it away.
-const PROPERTIES: [u32; 9] = [
+/// Advice that gives memory a property which [`crate::never_seal`] minds, or which goes back at a restore
+/// ([`crate::snapshot`]), or takes it away.
+const PROPERTIES: [u32; 12] = [
+    k::MADV_NORMAL,
+    k::MADV_RANDOM,
+    k::MADV_SEQUENTIAL,
     k::MADV_DONTFORK,
     k::MADV_DOFORK,
     k::MADV_WIPEONFORK,

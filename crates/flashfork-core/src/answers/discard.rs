@@ -10,6 +10,7 @@ use crate::proc::lookup::Wanted;
 use crate::proc::lookup::for_each;
 use crate::proc::vma::Kind;
 use crate::range::Range;
+use crate::region::watch::WATCHED;
 use crate::scratch;
 use crate::seal::limits;
 use crate::seal::offset;
@@ -205,6 +206,8 @@ fn is_crowded() -> bool {
 
 /// Discards memory for which the program may have asked something since it was sealed.
 unsafe fn discard_marked(part: &Part, prot: u32) -> Result<()> {
+    // Nobody waits for faults there.
+    WATCHED.end_process();
     let arena = Arena::map();
     let replaced = arena.and_then(|arena| {
         let found = Properties::at(part.range.start, &mut arena.text);

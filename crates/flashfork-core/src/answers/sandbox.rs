@@ -44,6 +44,7 @@ pub unsafe fn prctl_by(args: [usize; 6], real: impl FnOnce() -> Result<usize>) -
     const PR_SET_SECCOMP: u32 = 22;
     const PR_SET_TSC: u32 = 26;
     const PR_TSC_ENABLE: usize = 1;
+    const PR_SET_MEMORY_MERGE: u32 = 67;
     const PR_SET_VMA: u32 = 0x5356_4d41;
     const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
     const SECCOMP_MODE_FILTER: usize = 2;
@@ -61,6 +62,8 @@ pub unsafe fn prctl_by(args: [usize; 6], real: impl FnOnce() -> Result<usize>) -
         }
         // SAFETY: as above.
         PR_SET_VMA => unsafe { advise::name(args, real) },
+        // All memory may be merged from then on, or none (`Treatment` of a snapshot).
+        PR_SET_MEMORY_MERGE => real().inspect(|_| STATE.properties_change()),
         PR_SET_TSC => real().inspect(|_| STATE.set_clock(args[1] as u32 as usize == PR_TSC_ENABLE)),
         _ => real(),
     }

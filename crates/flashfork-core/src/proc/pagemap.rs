@@ -58,6 +58,11 @@ impl<'a> Pagemap<'a> {
         self.scan
     }
 
+    /// Calls `each` with the runs of pages that are asked for, in order, where the kernel has `PAGEMAP_SCAN`.
+    pub fn scan(&mut self, range: Range, ask: Ask, each: impl FnMut(Region) -> Result<()>) -> Result<()> {
+        scan::for_each(self.fd, range, ask, self.buf, each)
+    }
+
     /// Calls `each` with the runs of pages looked for, in order. Runs that touch may come apart.
     pub fn for_each(&mut self, range: Range, which: Which, mut each: impl FnMut(Range)) -> Result<()> {
         self.for_each_told(range, which, |run, _| each(run))

@@ -7,6 +7,9 @@ const PAGEMAP_SCAN: usize = 0xc060_6610; // _IOWR('f', 16, struct pm_scan_arg)
 const WP_MATCHING: u64 = 1;
 const CHECK_WPASYNC: u64 = 2;
 
+/// Memory that is watched: a userfaultfd is registered there by which the kernel notes writes
+/// ([`crate::region::watch`]).
+pub const WATCHED: u64 = 1;
 /// Not protected by a userfaultfd.
 pub const WRITTEN: u64 = 1 << 1;
 /// A file's page, not a copy of it.

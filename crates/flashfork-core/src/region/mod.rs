@@ -13,7 +13,8 @@
 //! leaves alone, and forks skip its page tables as those of sealed memory.
 
 mod allowed;
-mod choice;
+pub(crate) mod choice;
+pub(crate) mod copies;
 pub(crate) mod watch;
 mod written;
 

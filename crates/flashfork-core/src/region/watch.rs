@@ -1,8 +1,9 @@
-//! The userfaultfds by which the kernel notes which pages of a region are written.
+//! The userfaultfds by which the kernel notes which pages are written: one for each region, and one for a process that
+//! goes back to a snapshot ([`crate::snapshot`]).
 //!
 //! Registered so (`UFFD_FEATURE_WP_ASYNC`, Linux 6.7), a protected page that is written loses its protection, and that
 //! is all: nobody waits and nobody is told. Whether pages are protected is in the page tables, for `PAGEMAP_SCAN` to
-//! find. The descriptor is only kept open, one for each region, with a high number. A clone has neither the
+//! find. The descriptor is only kept open, with a high number. A clone has neither the
 //! registration nor the protection (there is no `UFFD_FEATURE_EVENT_FORK`), only the descriptor: a scan that asks for
 //! registered memory (`PM_SCAN_CHECK_WPASYNC`) fails there, as it does when the program has closed the descriptor.
 //!
@@ -11,7 +12,7 @@
 use crate::apart::Apart;
 use crate::range::Range;
 use crate::sys::{self, Errno, Result};
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
 /// Most regions that are watched at a time.
@@ -35,60 +36,124 @@ const FEATURES: u64 = WP_ASYNC | WP_HUGETLBFS_SHMEM | MARK;
 /// What the kernel adds by itself (`UFFD_FEATURE_WP_UNPOPULATED`, and a bit of its own).
 const ADDED: u64 = 1 << 13 | 1 << 31;
 
-struct Entry {
-    /// Where the region begins; 0: nothing is here.
-    region: AtomicUsize,
-    len: AtomicUsize,
+/// An open userfaultfd.
+struct Descriptor {
     fd: AtomicI32,
     /// Which file it is: whatever else gets the number is none of ours.
     device: AtomicU64,
     inode: AtomicU64,
 }
 
+impl Descriptor {
+    const fn none() -> Descriptor {
+        Descriptor { fd: AtomicI32::new(-1), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
+    }
+
+    fn open(&self) -> Result<()> {
+        let fd = sys::out_of_the_way(sys::userfaultfd(UFFD_USER_MODE_ONLY)?);
+        let known = begin(fd).and_then(|()| sys::identity(fd)).inspect_err(|_| sys::close(fd))?;
+        self.fd.store(fd, SeqCst);
+        self.device.store(known.0, SeqCst);
+        self.inode.store(known.1, SeqCst);
+        Ok(())
+    }
+
+    fn is_open(&self) -> bool {
+        let fd = self.fd.load(SeqCst);
+        fd >= 0 && sys::identity(fd) == Ok((self.device.load(SeqCst), self.inode.load(SeqCst)))
+    }
+
+    fn close(&self) {
+        if self.is_open() {
+            sys::close(self.fd.load(SeqCst));
+        }
+        self.fd.store(-1, SeqCst);
+    }
+
+    fn register(&self, range: Range) -> Result<()> {
+        let range = k::uffdio_range { start: range.start as u64, len: range.len() as u64 };
+        let mut ask = k::uffdio_register { range, mode: REGISTER_MODE_WP, ioctls: 0 };
+        // SAFETY: the kernel's struct. What the memory holds doesn't change, nor who may write to it.
+        unsafe { sys::ioctl(self.fd.load(SeqCst), UFFDIO_REGISTER, &raw mut ask as usize) }.map(drop)
+    }
+
+    /// What was protected is writable again. Not only by the last close: a clone may have the descriptor too.
+    fn unregister(&self, range: Range) {
+        let range = [range.start as u64, range.len() as u64];
+        // SAFETY: a struct uffdio_range.
+        let _ = unsafe { sys::ioctl(self.fd.load(SeqCst), UFFDIO_UNREGISTER, range.as_ptr() as usize) };
+    }
+}
+
+struct Entry {
+    /// Where the region begins; 0: nothing is here.
+    region: AtomicUsize,
+    len: AtomicUsize,
+    descriptor: Descriptor,
+}
+
+/// The watch of a whole process.
+struct Process {
+    descriptor: Descriptor,
+    /// What was registered: a list that is there as long as the watch is.
+    ranges: AtomicPtr<Range>,
+    count: AtomicUsize,
+    most: AtomicUsize,
+}
+
 /// See the module.
 pub(crate) struct Watched {
     entries: [Entry; MOST],
+    process: Process,
     stopped: AtomicBool,
     forks: AtomicU32,
 }
 
 pub(crate) static WATCHED: Apart<Watched> = Apart::new(Watched {
-    entries: [const {
-        Entry {
-            region: AtomicUsize::new(0),
-            len: AtomicUsize::new(0),
-            fd: AtomicI32::new(-1),
-            device: AtomicU64::new(0),
-            inode: AtomicU64::new(0),
-        }
-    }; MOST],
+    entries: [const { Entry { region: AtomicUsize::new(0), len: AtomicUsize::new(0), descriptor: Descriptor::none() } };
+        MOST],
+    process: Process {
+        descriptor: Descriptor::none(),
+        ranges: AtomicPtr::new(core::ptr::null_mut()),
+        count: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+    },
     stopped: AtomicBool::new(false),
     forks: AtomicU32::new(0),
 });
 
 impl Entry {
-    fn is_open(&self) -> bool {
-        let identity = (self.device.load(SeqCst), self.inode.load(SeqCst));
-        sys::identity(self.fd.load(SeqCst)) == Ok(identity)
-    }
-
     /// Ends the watch. In a clone that doesn't know that it is one it is the parent's that ends: the next scan there
     /// fails, and it begins anew.
     fn end(&self) {
-        if self.is_open() {
-            let range = [self.region.load(SeqCst) as u64, self.len.load(SeqCst) as u64];
-            // Not only by the last close: a clone may have the descriptor too.
-            // SAFETY: a struct uffdio_range; what was protected is writable again.
-            let _ = unsafe { sys::ioctl(self.fd.load(SeqCst), UFFDIO_UNREGISTER, range.as_ptr() as usize) };
+        if self.descriptor.is_open() {
+            self.descriptor
+                .unregister(Range::new(self.region.load(SeqCst), self.region.load(SeqCst) + self.len.load(SeqCst)));
         }
         self.leave();
     }
 
     fn leave(&self) {
-        if self.is_open() {
-            sys::close(self.fd.load(SeqCst));
-        }
+        self.descriptor.close();
         self.region.store(0, SeqCst);
+    }
+}
+
+impl Process {
+    fn end(&self) {
+        if self.descriptor.is_open() {
+            let (ranges, count) = (self.ranges.load(SeqCst), self.count.load(SeqCst));
+            for index in 0..count {
+                // SAFETY: the list is there as long as the watch is, and has so many ranges.
+                self.descriptor.unregister(unsafe { ranges.add(index).read() });
+            }
+        }
+        self.leave();
+    }
+
+    fn leave(&self) {
+        self.descriptor.close();
+        self.count.store(0, SeqCst);
     }
 }
 
@@ -104,11 +169,8 @@ impl Watched {
             return Err(Errno::EBUSY);
         }
         let entry = self.entries.iter().find(|entry| entry.region.load(SeqCst) == 0).ok_or(Errno::ENOSPC)?;
-        let fd = sys::out_of_the_way(sys::userfaultfd(UFFD_USER_MODE_ONLY)?);
-        let known = register(fd, region).and_then(|()| sys::identity(fd)).inspect_err(|_| sys::close(fd))?;
-        entry.fd.store(fd, SeqCst);
-        entry.device.store(known.0, SeqCst);
-        entry.inode.store(known.1, SeqCst);
+        entry.descriptor.open()?;
+        entry.descriptor.register(region).inspect_err(|_| entry.descriptor.close())?;
         entry.len.store(region.len(), SeqCst);
         entry.region.store(region.start, SeqCst);
         Ok(())
@@ -116,12 +178,12 @@ impl Watched {
 
     /// Whether the descriptor is still there that [`Watched::begin`] has opened.
     pub fn watches(&self, region: Range) -> bool {
-        self.of(region).is_some_and(Entry::is_open)
+        self.of(region).is_some_and(|entry| entry.descriptor.is_open())
     }
 
     #[cfg(test)]
     pub fn descriptor(&self, region: Range) -> Option<i32> {
-        self.of(region).map(|entry| entry.fd.load(SeqCst))
+        self.of(region).map(|entry| entry.descriptor.fd.load(SeqCst))
     }
 
     /// Ends a region's watch, if there is one.
@@ -134,6 +196,60 @@ impl Watched {
         self.of(region).inspect(|entry| entry.leave());
     }
 
+    /// Begins to watch the process, nothing of it at first. What is watched is noted in `ranges`, which must be there
+    /// until the watch has ended.
+    pub fn begin_process(&self, ranges: &mut [Range]) -> Result<()> {
+        self.end_process();
+        if self.stopped.load(SeqCst) {
+            return Err(Errno::EBUSY);
+        }
+        let Process { descriptor, ranges: list, count, most } = &self.process;
+        descriptor.open()?;
+        list.store(ranges.as_mut_ptr(), SeqCst);
+        count.store(0, SeqCst);
+        most.store(ranges.len(), SeqCst);
+        Ok(())
+    }
+
+    /// Watches a mapping of the process, if it isn't watched already. It should be a whole one: the kernel would make
+    /// two of it.
+    pub fn watch(&self, mapping: Range) -> Result<()> {
+        let Process { descriptor, ranges, count, most } = &self.process;
+        let (ranges, known) = (ranges.load(SeqCst), count.load(SeqCst));
+        // SAFETY: the list is there as long as the watch is, and has so many ranges.
+        let is_listed = (0..known).any(|index| unsafe { ranges.add(index).read() } == mapping);
+        if !is_listed && known == most.load(SeqCst) {
+            return Err(Errno::E2BIG);
+        }
+        descriptor.register(mapping)?;
+        if !is_listed {
+            // SAFETY: as above; there is room.
+            unsafe { ranges.add(known).write(mapping) };
+            count.store(known + 1, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Whether the descriptor is still there that [`Watched::begin_process`] has opened.
+    pub fn watches_process(&self) -> bool {
+        self.process.descriptor.is_open()
+    }
+
+    /// That descriptor.
+    pub fn of_process(&self) -> Option<i32> {
+        self.watches_process().then(|| self.process.descriptor.fd.load(SeqCst))
+    }
+
+    /// Ends the process's watch, if there is one.
+    pub fn end_process(&self) {
+        self.process.end();
+    }
+
+    /// In a clone: the descriptor is its parent's watch.
+    pub fn leave_process(&self) {
+        self.process.leave();
+    }
+
     fn all(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.region.load(SeqCst) != 0)
     }
@@ -141,11 +257,13 @@ impl Watched {
     /// The same for all.
     pub fn leave_all(&self) {
         self.all().for_each(Entry::leave);
+        self.process.leave();
     }
 
     /// Ends all: before a seal or a snapshot, which look at descriptors and at what the page tables say.
     pub fn end_all(&self) {
         self.all().for_each(Entry::end);
+        self.process.end();
     }
 
     /// For good: the program has userfaultfds of its own, which must find nothing registered.
@@ -173,14 +291,10 @@ pub(crate) fn is_watch(info: &[u8]) -> bool {
     number.is_some_and(|number| number & !ADDED == FEATURES)
 }
 
-fn register(fd: i32, region: Range) -> Result<()> {
+fn begin(fd: i32) -> Result<()> {
     let mut api = k::uffdio_api { api: UFFD_API, features: FEATURES, ioctls: 0 };
     // SAFETY: the kernel's struct.
-    unsafe { sys::ioctl(fd, UFFDIO_API, &raw mut api as usize) }?;
-    let range = k::uffdio_range { start: region.start as u64, len: region.len() as u64 };
-    let mut ask = k::uffdio_register { range, mode: REGISTER_MODE_WP, ioctls: 0 };
-    // SAFETY: the kernel's struct. What the region holds doesn't change, nor who may write to it.
-    unsafe { sys::ioctl(fd, UFFDIO_REGISTER, &raw mut ask as usize) }.map(drop)
+    unsafe { sys::ioctl(fd, UFFDIO_API, &raw mut api as usize) }.map(drop)
 }
 
 #[cfg(test)]

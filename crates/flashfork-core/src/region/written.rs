@@ -13,28 +13,18 @@
 //! region is mapped now. Whatever can't be done is an error, on which the caller drops everything, which is right at
 //! any time.
 
+use super::copies::{Copies, Vain};
 use super::watch::WATCHED;
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::scan::{self, Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WRITTEN, ZERO};
 use crate::proc::text;
 use crate::proc::vma::Vma;
 use crate::range::Range;
-use crate::scratch;
 use crate::state::STATE;
 use crate::sys::{self, Errno, PAGE, PROT_READ, PROT_WRITE, Result, Status};
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 use linux_raw_sys::general as k;
-
-/// As many pages may be copied in vain without a thought.
-const FEW: usize = 192;
-/// As many pages are copied in the time of one fault.
-const FAULT: usize = 10;
-/// Pages kept, by a region that writes few at a time, and for each that it writes: more are not worth their memory.
-const KEPT: usize = 4096;
-const KEPT_EACH: usize = 16;
-/// Pages to a word of a map of bits.
-const WORD: usize = usize::BITS as usize;
 
 /// What a scan finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,28 +44,18 @@ pub(super) struct Written {
     /// Where the memfd is mapped for reading.
     source: Range,
     file: Status,
-    /// A bit for each page: whether a copy of it was found, which may be gone by now.
-    copies: Range,
-    /// How many were.
-    kept: usize,
+    copies: Copies,
     /// Whether the processor has protection keys.
     has_keys: bool,
-    /// Pages found the last time, and when all had been protected anew the last time.
-    found: usize,
-    least: Option<usize>,
-    /// Pages copied in vain since.
-    vain: usize,
+    vain: Vain,
 }
 
 impl Written {
     /// For a region that holds no copy: all has just been dropped. Nothing is protected at first; before Linux 6.10 a
     /// protection may have outlived the watch that it was for, but not the page.
     pub fn begin(range: Range, source: Range, file: Status) -> Result<Written> {
-        let len = (range.len() / PAGE / 8).next_multiple_of(PAGE);
-        let at = scratch::map(len)?;
-        let copies = Range::new(at, at + len);
-        let has_keys = has_protection_keys();
-        let new = Written { range, source, file, copies, kept: 0, has_keys, found: 0, least: None, vain: 0 };
+        let copies = Copies::none(range.len() / PAGE)?;
+        let new = Written { range, source, file, copies, has_keys: has_protection_keys(), vain: Vain::default() };
         // Where that fails the map goes with it.
         WATCHED.begin(range)?;
         Ok(new)
@@ -126,14 +106,16 @@ impl Written {
 
     fn copy_back(&mut self, fd: i32, part: Range) -> Result<()> {
         let all = part == self.range;
-        let anew = all && self.found > FEW && self.vain > FAULT * self.found;
+        let anew = all && self.vain.is_dearer();
         let find = if anew { Find::Protecting } else { Find::Touched };
         let mut found = 0;
         for_each_run::<256>(fd, part, find, |run| {
             let mut rest = run.range();
             while !rest.is_empty() {
-                let known = self.is_copy(rest.start);
-                let piece = Range::new(rest.start, self.end_of(known, rest));
+                let first = self.index(rest.start);
+                let known = self.copies.has(first);
+                let alike = self.copies.end_of_like(first, self.index(rest.end)) - first;
+                let piece = Range::new(rest.start, rest.start + alike * PAGE);
                 rest.start = piece.end;
                 found += match (known, run.has(SWAPPED)) {
                     (true, false) => self.put_back(piece, anew),
@@ -146,13 +128,8 @@ impl Written {
         if !all {
             return Ok(());
         }
-        let least = *self.least.get_or_insert(found);
-        self.vain += found.saturating_sub(least);
-        if anew {
-            (self.least, self.vain) = (Some(found), 0);
-        }
-        self.found = found;
-        if self.kept > KEPT + KEPT_EACH * least { Err(Errno::ENOMEM) } else { Ok(()) }
+        self.vain.found(found, anew);
+        if self.vain.is_too_much(&self.copies) { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// Takes pages back of which it isn't known whether they are copies, and protects those that are none. How many
@@ -164,7 +141,7 @@ impl Written {
             if run.has(SWAPPED) {
                 return discard(run.range());
             }
-            (run.range().start..run.range().end).step_by(PAGE).for_each(|page| self.note_copy(page));
+            (self.index(run.range().start)..self.index(run.range().end)).for_each(|page| self.copies.note(page));
             found += self.put_back(run.range(), false);
             Ok(())
         })?;
@@ -193,30 +170,9 @@ impl Written {
         copied
     }
 
-    /// The word with a page's bit, and the bit.
-    fn bit(&self, page: usize) -> (*mut usize, usize) {
-        let index = (page - self.range.start) / PAGE;
-        ((self.copies.start + index / WORD * size_of::<usize>()) as *mut usize, 1 << (index % WORD))
-    }
-
-    fn is_copy(&self, page: usize) -> bool {
-        let (word, bit) = self.bit(page);
-        // SAFETY: inside the mapping of our own that `begin` has made, which has a bit for each page of the region.
-        unsafe { word.read() & bit != 0 }
-    }
-
-    fn note_copy(&mut self, page: usize) {
-        if !self.is_copy(page) {
-            let (word, bit) = self.bit(page);
-            // SAFETY: as above.
-            unsafe { word.write(word.read() | bit) };
-            self.kept += 1;
-        }
-    }
-
-    /// Where pages end that are alike in this.
-    fn end_of(&self, known: bool, pages: Range) -> usize {
-        (pages.start..pages.end).step_by(PAGE).find(|page| self.is_copy(*page) != known).unwrap_or(pages.end)
+    /// The number of a page.
+    fn index(&self, page: usize) -> usize {
+        (page - self.range.start) / PAGE
     }
 
     /// Runs `f` when no protection key forbids this thread anything: neither drops nor faults of the kernel mind them.
@@ -241,8 +197,6 @@ impl Drop for Written {
         if !STATE.is_sandboxed() {
             WATCHED.end(self.range);
         }
-        // SAFETY: a mapping of our own. A failure would leak it, no more.
-        let _ = unsafe { sys::munmap(self.copies.start, self.copies.len()) };
     }
 }
 

@@ -7,12 +7,16 @@ use crate::never_seal::Reason;
 use crate::outcome::Purpose;
 use crate::proc::text::{field, read_file};
 use crate::proc::vma::Kind;
+use crate::state::STATE;
 use crate::sys::{self, Errno};
 use crate::threads::alone;
 use linux_raw_sys::general as k;
 
-/// Everything but the mappings that may stand in the way.
-pub fn check(table: &mut Table) -> Result<(), Error> {
+/// Everything but the mappings that may stand in the way. Gives whether it is known that the program has made no call
+/// since all was as it should be that would matter here: for an object through which the kernel writes memory later,
+/// for locks, guards or advice. As long as memory is sealed, or may be, the engine sees all such calls
+/// ([`crate::calls`]).
+pub fn check(table: &mut Table) -> Result<bool, Error> {
     let look = |e| Error::System(Step::Look, e);
     // Before any other call: a filter may end the process for it.
     if filters(&mut table.arena.text) != table.filters {
@@ -27,8 +31,11 @@ pub fn check(table: &mut Table) -> Result<(), Error> {
     if table.locks && sys::locks_new_memory().map_err(look)? {
         return Err(Error::Refused(Reason::LocksFuture));
     }
+    let nothing_came = table.properties == Some(STATE.properties()) && STATE.sees_calls();
     // What writes memory on behalf of an object that has come since; a userfaultfd would stop the restore at a page.
-    if let Some(reason) = kernel_writers::descriptors(Purpose::Unseal, &mut table.arena.text).map_err(look)? {
+    if !nothing_came
+        && let Some(reason) = kernel_writers::descriptors(Purpose::Unseal, &mut table.arena.text).map_err(look)?
+    {
         return Err(Error::Refused(reason));
     }
     // Its memory may be such that not even a restore can read it, which maps doesn't tell.
@@ -40,13 +47,15 @@ pub fn check(table: &mut Table) -> Result<(), Error> {
             return Err(Error::Descriptor(*fd));
         }
     }
-    Ok(())
+    Ok(nothing_came)
 }
 
 /// Pages of file mappings to which copies come back are still there: those behind the end of a file that was cut since
 /// raise SIGBUS.
 pub fn files_are_long_enough(table: &Table) -> Result<(), Error> {
-    let of_file = |saved: &&Saved| table.entries[saved.entry as usize].kind == Kind::File;
+    let entry = |saved: &Saved| &table.entries[saved.entry as usize];
+    // What is known has been found in memory.
+    let of_file = |saved: &&Saved| entry(saved).kind == Kind::File && entry(saved).unknown;
     for saved in table.saved[..table.saved_count].iter().filter(of_file) {
         let range = saved.range;
         // SAFETY: brings pages into memory, no more.

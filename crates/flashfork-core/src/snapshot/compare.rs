@@ -2,25 +2,33 @@
 //! Changes nothing.
 
 use super::hands_off::hands_off;
-use super::table::{Change, Lock, Needs, Table};
+use super::table::{Change, Entry, Lock, Needs, Table};
 use super::{Error, Step};
 use crate::never_seal::Reason;
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
 use crate::sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE};
 
-/// Fills the table's changes.
-pub fn compare(table: &mut Table) -> Result<(), Error> {
+/// Fills the table's changes. `nothing_came`: no memory has been made immutable since.
+pub fn compare(table: &mut Table, nothing_came: bool) -> Result<(), Error> {
     table.change_count = 0;
     table.needs = Needs::default();
     table.entries[..table.entry_count].iter_mut().for_each(|entry| entry.in_pieces = false);
-    let (hands_off, count) = hands_off(table);
+    let (hands_off, own) = hands_off(table);
     let grown = grown_heap(table);
     let text = core::ptr::slice_from_raw_parts_mut(table.arena.text.as_mut_ptr(), table.arena.text.len());
     // SAFETY: nothing below uses this buffer of the arena in another way.
     let text = unsafe { &mut *text };
-    let mut walk =
-        Walk { table, next: 0, error: None, heap: 0, must_yield: (Range::default(), 0), begun: (0, 0), gone: 0 };
+    let mut walk = Walk {
+        table,
+        nothing_came,
+        next: 0,
+        error: None,
+        heap: 0,
+        must_yield: (Range::default(), 0),
+        begun: (0, 0),
+        gone: 0,
+    };
     let mut at = 0;
     // What is locked only smaps tells, which takes longer. Where nothing was, whatever is locked now is unlocked
     // unasked.
@@ -31,7 +39,7 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
         walk.begin_mapping(v);
         walk.heap += v.range.intersect(grown).len();
         let mut result = Ok(());
-        subtract(v.range, &hands_off[..count], |piece| {
+        subtract(v.range, &hands_off[..own], |piece| {
             if result.is_ok() {
                 result = walk.part(piece, Some(v));
             }
@@ -50,14 +58,14 @@ pub fn compare(table: &mut Table) -> Result<(), Error> {
         // The break can't be moved over a hole.
         return Err(Error::Changed(grown));
     }
-    add_needs(table);
     Ok(())
 }
 
 /// What is needed beside the changes: the break may rise, and memory that isn't writable is opened to be copied back.
-fn add_needs(table: &mut Table) {
+pub fn add_needs(table: &mut Table) {
     let Table { entries, saved, saved_count, needs, .. } = table;
-    let opened = saved[..*saved_count].iter().filter(|s| entries[s.entry as usize].prot & PROT_WRITE == 0);
+    let is_opened = |e: &Entry| e.unknown && e.prot & PROT_WRITE == 0;
+    let opened = saved[..*saved_count].iter().filter(|s| is_opened(&entries[s.entry as usize]));
     let most = opened.map(|s| s.range.len()).max().unwrap_or(0);
     needs.data += most;
     needs.asked |= most > 0 || sys::program_break() < table.program_break;
@@ -73,8 +81,27 @@ fn is_data(v: &Vma) -> bool {
     v.prot & PROT_WRITE != 0 && !v.shared && v.kind != Kind::Stack
 }
 
+/// Counts a mapping that stays.
+pub fn count(needs: &mut Needs, v: &Vma, is_stack: bool) {
+    // The kernel counts no vsyscall page.
+    if v.range.end <= ADDRESSES {
+        needs.addresses += v.range.len();
+    }
+    if is_data(v) && !is_stack {
+        needs.data += v.range.len();
+    }
+}
+
+/// Where the mappings are known to be what they were.
+pub fn nothing_changed(table: &mut Table) {
+    table.change_count = 0;
+    table.needs = table.noted;
+    table.entries[..table.entry_count].iter_mut().for_each(|entry| entry.in_pieces = false);
+}
+
 struct Walk<'a> {
     table: &'a mut Table,
+    nothing_came: bool,
     /// The first entry that does not lie wholly behind us.
     next: usize,
     error: Option<Error>,
@@ -91,13 +118,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn begin_mapping(&mut self, v: &Vma) {
         self.begun = (self.table.change_count, self.gone);
-        // The kernel counts no vsyscall page.
-        if v.range.end <= ADDRESSES {
-            self.table.needs.addresses += v.range.len();
-        }
-        if is_data(v) {
-            self.table.needs.data += v.range.len();
-        }
+        count(&mut self.table.needs, v, false);
     }
 
     /// Of a mapping of which nothing stays all goes in one, and first: a part of one on huge pages can't.
@@ -215,6 +236,9 @@ impl Walk<'_> {
     /// Protects what is pending as it is: no change, and refused where changes are (`mprotect_fixup`, mm/mprotect.c).
     fn try_pending(&mut self) -> sys::Result<()> {
         let (range, prot) = core::mem::take(&mut self.must_yield);
+        if self.nothing_came || range.is_empty() {
+            return Ok(());
+        }
         // SAFETY: the protection stays as it is.
         match unsafe { sys::mprotect(range.start, range.len(), prot) } {
             Err(Errno::EPERM) => self.refuse(Error::Refused(Reason::Immutable)),

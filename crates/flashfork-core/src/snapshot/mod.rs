@@ -23,12 +23,16 @@ mod compare;
 pub(crate) mod current;
 mod hands_off;
 mod limits;
+mod mappings;
 mod restore;
 mod table;
 mod take;
+mod watched;
 
 use current::CURRENT;
 use table::Table;
+
+pub use crate::region::choice::Way;
 
 use crate::filter::trial;
 use crate::never_seal::Reason;
@@ -199,6 +203,18 @@ pub fn restore(value: u64) -> Error {
     };
     STATE.leave();
     error
+}
+
+/// Has restores go back in one way, whatever that costs; by default they take the cheaper one. Where writes can't be
+/// noted they are dropped and compared all the same.
+pub fn go_back_by(way: Option<Way>) {
+    current::set_only_way(way);
+}
+
+/// Whether the snapshot there is copies back what was written, at the moment.
+pub fn copies_back() -> bool {
+    // SAFETY: mapped as long as it is the snapshot.
+    unsafe { CURRENT.load(SeqCst).as_mut() }.is_some_and(watched::is_on)
 }
 
 /// Forgets the snapshot, if there is one, and gives its memory back. Memory that was sealed for it stays sealed.

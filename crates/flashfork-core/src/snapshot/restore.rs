@@ -1,10 +1,13 @@
 //! Goes back to a snapshot.
 
 use super::table::{Change, Entry, Saved, Table, Treatment};
-use super::{Error, Step, asm, check, compare, limits};
+use super::{Error, Step, asm, check, compare, current, limits, mappings, watched};
 use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::scan::Region;
 use crate::proc::vma::Kind;
 use crate::range::{Range, subtract};
+use crate::region::choice::Way;
+use crate::region::watch::WATCHED;
 use crate::seal::offset;
 use crate::seal::remap::ATTEMPTS;
 use crate::state::STATE;
@@ -18,31 +21,126 @@ use linux_raw_sys::general as k;
 ///
 /// Runs on the arena's stack, with signals blocked.
 pub fn restore(table: &mut Table, value: u64) -> Error {
-    let ready = check::check(table)
-        .and_then(|()| compare::compare(table))
-        .and_then(|()| check::files_are_long_enough(table))
-        .and_then(|()| {
-            let regions =
-                core::ptr::slice_from_raw_parts_mut(table.arena.regions.as_mut_ptr(), table.arena.regions.len());
-            // SAFETY: nothing else uses this buffer of the arena from here on.
-            Pagemap::open(unsafe { &mut *regions }).map_err(|e| Error::System(Step::Look, e))
-        })
-        .and_then(|pagemap| Ok((pagemap, limits::Lifted::begin(&table.needs)?)));
-    let (mut pagemap, lifted) = match ready {
+    let way = way(table);
+    let regions = core::ptr::slice_from_raw_parts_mut(table.arena.regions.as_mut_ptr(), table.arena.regions.len());
+    // SAFETY: nothing else uses this buffer of the arena from here on.
+    let regions = unsafe { &mut *regions };
+    let (mut pagemap, found, lifted) = match look(table, way, regions) {
         Ok(ready) => ready,
         Err(error) => return error,
     };
     hold_edges(table);
     change_mappings(table);
-    put_advice_back(table);
-    join_pieces(table);
-    drop_written(table, &mut pagemap);
+    if table.unusual || !found.nothing_came {
+        put_advice_back(table);
+    }
+    if !found.same {
+        join_pieces(table);
+    }
+    let known = put_contents_back(table, way, &mut pagemap, found.copies);
     drop(pagemap);
-    copy_back(table);
     drop(lifted);
     put_descriptors_back(table);
+    if table.properties.is_some() {
+        table.properties = STATE.sees_calls().then(|| STATE.properties());
+    }
+    if !(found.same && known) {
+        mappings::note(table);
+    }
+    note_cycle(table);
     // SAFETY: memory from the stack pointer up is what it was.
     unsafe { asm::resume(table.stack_pointer, value) }
+}
+
+/// What is known before anything is changed.
+struct Found {
+    /// No call that matters was made ([`check::check`]).
+    nothing_came: bool,
+    /// The mappings are what they were.
+    same: bool,
+    /// All that was written can be copied back.
+    copies: bool,
+}
+
+/// Finds out what there is to do, or says why it can't be done.
+fn look<'a>(
+    table: &mut Table,
+    way: Way,
+    regions: &'a mut [Region],
+) -> Result<(Pagemap<'a>, Found, limits::Lifted), Error> {
+    let nothing_came = check::check(table)?;
+    let same = nothing_came && !table.locks && mappings::are_as_noted(table);
+    if same {
+        compare::nothing_changed(table);
+    } else {
+        compare::compare(table, nothing_came)?;
+    }
+    let mut pagemap = Pagemap::open(regions).map_err(|e| Error::System(Step::Look, e))?;
+    table.entries[..table.entry_count].iter_mut().for_each(|entry| entry.unknown = false);
+    let copies = way == Way::Copy && watched::is_on(table) && watched::look(table, &mut pagemap).is_ok();
+    if !copies {
+        all_are_unknown(table);
+    }
+    compare::add_needs(table);
+    check::files_are_long_enough(table)?;
+    let lifted = limits::Lifted::begin(&table.needs)?;
+    Ok((pagemap, Found { nothing_came, same, copies }, lifted))
+}
+
+/// The way to go back this time.
+fn way(table: &mut Table) -> Way {
+    if table.forks != WATCHED.forks() {
+        // The next one may come soon, and would have page tables to copy.
+        table.forks = WATCHED.forks();
+        table.choice.drop_for_now();
+    }
+    let wanted = current::only_way().unwrap_or(table.choice.way());
+    if wanted == Way::Copy && watched::may_begin(table) { Way::Copy } else { Way::Drop }
+}
+
+/// Has what this way costs known, by the time from the end of one restore to the end of the next.
+fn note_cycle(table: &mut Table) {
+    let begun = table.over.take();
+    if current::only_way().is_some() || !watched::may_begin(table) {
+        return;
+    }
+    if !table.choice.times() {
+        return table.choice.cycle(None);
+    }
+    let now = sys::thread_cpu_ns();
+    table.choice.cycle(begun.map(|begun| now.saturating_sub(begun)));
+    table.over = Some(now);
+}
+
+/// Makes contents what they were, and has what is written from now on noted, if it is to be copied back. Whether all
+/// that was written was known.
+fn put_contents_back(table: &mut Table, way: Way, pagemap: &mut Pagemap, copies: bool) -> bool {
+    let was_on = copies && watched::put_back(table, pagemap).is_ok() && !watched::keeps_too_much(table);
+    if !was_on {
+        watched::end(table);
+        all_are_unknown(table);
+    }
+    if !table.entries[..table.entry_count].iter().any(|entry| entry.unknown) {
+        copy_back(table);
+        return true;
+    }
+    drop_written(table, pagemap);
+    let begun = way == Way::Copy
+        && pagemap.has_scan()
+        && (was_on || watched::begin(table).is_ok())
+        && watched::watch_unknown(table, pagemap).is_ok();
+    if way == Way::Copy && !begun {
+        watched::end(table);
+        table.choice.drop_for_now();
+        // Of the others too nothing is noted any more, but they are as they were.
+    }
+    // After that, or what others write meanwhile would not be noted.
+    copy_back(table);
+    false
+}
+
+fn all_are_unknown(table: &mut Table) {
+    table.entries[..table.entry_count].iter_mut().for_each(|entry| entry.unknown = true);
 }
 
 /// Makes a call that must not fail: tried for a second, and then the process is killed.
@@ -69,18 +167,23 @@ fn hold_edges(table: &mut Table) {
     }
 }
 
+/// Moves the break to where it was. The raw call reports no error.
+fn put_break_back(was: usize) {
+    // SAFETY: what was allocated since the snapshot goes.
+    must(|| if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(Errno::ENOMEM) });
+}
+
 fn change_mappings(table: &Table) {
     let changes = &table.changes[..table.change_count];
     if !table.locks {
-        // Nothing was locked, nor to be locked from then on. First of all, or what is mapped again would be.
+        // First of all, or what is mapped again would be locked.
         must(sys::munlockall);
     }
     let was = table.program_break;
-    // SAFETY: what was allocated since the snapshot goes.
-    let move_break = || if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(Errno::ENOMEM) };
-    if sys::program_break() > was {
+    let now = sys::program_break();
+    if now > was {
         // First, while all of what lies above is mapped: the kernel doesn't lower the break over a hole.
-        must(move_break);
+        put_break_back(was);
     }
     for change in changes {
         if let Change::Unmap(range) = change {
@@ -89,7 +192,9 @@ fn change_mappings(table: &Table) {
         }
     }
     // Room for a break that had been lower since is there now; what comes back there is mapped below.
-    must(move_break);
+    if now != was {
+        put_break_back(was);
+    }
     for change in changes {
         match change {
             Change::Unmap(_) => {}
@@ -154,7 +259,7 @@ fn join_pieces(table: &Table) {
 
 /// Whether a range lies in one mapping: growing it beyond all addresses fails in any case, and if it doesn't, for
 /// another reason.
-fn is_one_mapping(range: Range) -> bool {
+pub fn is_one_mapping(range: Range) -> bool {
     // SAFETY: there is no room for that anywhere.
     range.end > ADDRESSES || unsafe { sys::mremap(range.start, range.len(), ADDRESSES, 0, 0) } != Err(Errno::EFAULT)
 }
@@ -172,15 +277,16 @@ fn may_be_mapped(entry: &Entry) -> bool {
     }
 }
 
-/// Drops pages written since that had no content of their own.
+/// Drops pages written since that had no content of their own, in entries that are unknown.
 ///
 /// Sealed memory is dropped whole, as a region is ([`crate::region`]): looking for what was written there takes longer,
 /// and more each time, because what was only read stays mapped in small pages.
 fn drop_written(table: &Table, pagemap: &mut Pagemap) {
     let entries = &table.entries[..table.entry_count];
     let saved = &table.saved[..table.saved_count];
-    let sealed = |e: &Entry| e.kind == Kind::Sealed && e.renewable;
-    for part in entries.chunk_by(|a, b| sealed(a) == sealed(b)) {
+    let sealed = Entry::is_renewable_seal;
+    let parts = entries.chunk_by(|a, b| sealed(a) == sealed(b) && a.unknown == b.unknown);
+    for part in parts.filter(|part| part.iter().all(|entry| entry.unknown)) {
         let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
         if sealed(first) {
             for entry in part {
@@ -234,7 +340,7 @@ impl Dropper<'_> {
     }
 }
 
-fn discard(range: Range) {
+pub fn discard(range: Range) {
     if !range.is_empty() {
         // SAFETY: written since the snapshot, and no copied page is among it.
         must(|| unsafe { sys::madvise(range.start, range.len(), k::MADV_DONTNEED_LOCKED) });
@@ -279,9 +385,13 @@ fn advise(range: Range, advice: u32) -> sys::Result<()> {
     }
 }
 
-/// Copies back the copied pages that differ.
+/// Copies back the copied pages that differ, of the stack and of entries that are unknown.
 fn copy_back(table: &Table) {
     for saved in &table.saved[..table.saved_count] {
+        let entry = &table.entries[saved.entry as usize];
+        if !entry.unknown && entry.is_watchable() {
+            continue;
+        }
         let prot = table.entries[saved.entry as usize].prot;
         let copy = table.view.start + saved.at;
         let protect = |range: Range, prot| {
@@ -296,7 +406,7 @@ fn copy_back(table: &Table) {
         }
         each_page(saved.range, copy, |page, from| {
             // SAFETY: both pages are mapped and readable, the one by the snapshot's protection, the other for reading.
-            if unsafe { same(page.start, from) } && table.held(page).is_none() {
+            if unsafe { sys::same_page(page.start, from) } && table.held(page).is_none() {
                 return;
             }
             if prot & PROT_WRITE == 0 {
@@ -316,29 +426,18 @@ fn each_page(range: Range, copy: usize, mut each: impl FnMut(Range, usize)) {
     }
 }
 
-/// Copies a page back, but for what is kept: that stays, or comes from where it is held.
-fn put(page: Range, from: usize, table: &Table) {
+/// Copies pages back, but for what is kept: that stays, or comes from where it is held.
+pub fn put(pages: Range, from: usize, table: &Table) {
     let keep = &table.keep[..table.keep_count];
-    subtract(page, keep, |part| {
+    subtract(pages, keep, |part| {
         // SAFETY: the page is writable, the copy readable, and they are apart.
-        unsafe { sys::copy_bytes(from + (part.start - page.start), part.start, part.len()) };
+        unsafe { sys::copy_bytes(from + (part.start - pages.start), part.start, part.len()) };
     });
-    let Some(held) = table.held(page) else { return };
-    for part in keep.iter().map(|keep| keep.intersect(page)).filter(|part| !part.is_empty()) {
+    let Some(held) = table.held(pages) else { return };
+    for part in keep.iter().map(|keep| keep.intersect(pages)).filter(|part| !part.is_empty()) {
         // SAFETY: as above; a held page is as long as a page.
-        unsafe { sys::copy_bytes(held.as_ptr() as usize + (part.start - page.start), part.start, part.len()) };
+        unsafe { sys::copy_bytes(held.as_ptr() as usize + (part.start - pages.start), part.start, part.len()) };
     }
-}
-
-/// Whether two pages hold the same, without libc.
-///
-/// # Safety
-/// Both are readable.
-unsafe fn same(one: usize, other: usize) -> bool {
-    const WORDS: usize = PAGE / 8;
-    // SAFETY: the caller says so; nobody writes meanwhile.
-    let (one, other) = unsafe { (&*(one as *const [u64; WORDS]), &*(other as *const [u64; WORDS])) };
-    one.iter().zip(other).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
 }
 
 fn put_descriptors_back(table: &Table) {
@@ -349,11 +448,23 @@ fn put_descriptors_back(table: &Table) {
     if open.is_empty() {
         return;
     }
+    // What notes writes is the engine's.
+    let own = WATCHED.of_process();
     let mut free = 0;
     for fd in open.iter().copied().chain([i32::MAX]) {
-        if free < fd {
-            must(|| sys::close_range(free, fd - 1));
+        for (first, last) in around(own, free, fd - 1) {
+            must(|| sys::close_range(first, last));
         }
         free = fd.saturating_add(1);
     }
+}
+
+/// The descriptors from `first` to `last`, less the engine's own.
+fn around(own: Option<i32>, first: i32, last: i32) -> impl Iterator<Item = (i32, i32)> {
+    let inside = own.filter(|own| (first..=last).contains(own));
+    let parts = match inside {
+        Some(own) => [(first, own - 1), (own + 1, last)],
+        None => [(first, last), (1, 0)],
+    };
+    parts.into_iter().filter(|(first, last)| first <= last)
 }

@@ -1,8 +1,12 @@
 //! What a snapshot remembers: one mapping of the engine's own, which no restore touches.
 
+use super::mappings::{self, Mapping};
+use super::watched::{self, Watch};
 use crate::arena::Arena;
 use crate::proc::vma::{Flags, Kind, Vma};
 use crate::range::Range;
+use crate::region::choice::Choice;
+use crate::region::watch::WATCHED;
 use crate::sys::{self, Errno, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, Result};
 use linux_raw_sys::general as k;
 
@@ -16,6 +20,8 @@ pub const MAX_CHANGES: usize = 32 * 1024;
 pub const MAX_NAMED: usize = 64;
 /// Most pages of which a part is kept: two of each range.
 pub const MAX_EDGES: usize = 2 * MAX_NAMED;
+/// Ranges of a snapshot's own memory.
+pub const OWN: usize = 5;
 /// Most descriptors that may be open when new ones are to be closed.
 pub const MAX_OPEN: usize = 4096;
 
@@ -44,12 +50,16 @@ pub struct Entry {
     pub renewable: bool,
     /// Whether its memory is charged (`VM_ACCOUNT`), though it may not be writable now.
     pub charged: bool,
+    /// What was sealed: where it lies behind all that was sealed before it.
+    pub place: usize,
+    /// Whether this restore drops and compares its contents, because what was written isn't known.
+    pub unknown: bool,
     /// Whether this restore found it in more than one piece, holes among them.
     pub in_pieces: bool,
 }
 
 /// What forks, core dumps, the merging of equal pages and read-ahead do with a mapping (`madvise(2)`).
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Treatment {
     dont_fork: bool,
     wipe_on_fork: bool,
@@ -111,6 +121,16 @@ impl Lock {
 }
 
 impl Entry {
+    /// Whether it was sealed into the snapshot's memfd.
+    pub fn is_renewable_seal(&self) -> bool {
+        self.kind == Kind::Sealed && self.renewable
+    }
+
+    /// Whether what is written there can be noted. The stack is compared.
+    pub fn is_watchable(&self) -> bool {
+        self.contents && self.kind != Kind::Stack
+    }
+
     /// Whether a mapping, from `at` on, is the one that was here.
     pub fn is(&self, v: &Vma, at: usize) -> bool {
         let file = !matches!(self.kind, Kind::Anonymous | Kind::Stack | Kind::Kernel);
@@ -157,7 +177,7 @@ pub enum Change {
 /// What is the engine's because of an earlier snapshot.
 #[derive(Clone, Copy, Default)]
 pub struct Before {
-    pub ranges: [Range; 3],
+    pub ranges: [Range; OWN],
     pub fd: Option<i32>,
 }
 
@@ -194,6 +214,24 @@ pub struct Table {
     pub filters: usize,
     /// The protection key that came next.
     pub next_key: usize,
+    /// The count of calls that matter ([`super::check`]) at which all was as it should be; none where they aren't seen.
+    pub properties: Option<u32>,
+    /// The mappings, as they were after the last restore.
+    pub mappings: [Mapping; mappings::MOST],
+    pub mapping_count: usize,
+    /// What they take.
+    pub noted: Needs,
+    /// Whether forks, core dumps and so on did something unusual with any that the snapshot covers.
+    pub unusual: bool,
+    /// Bytes that were sealed.
+    pub sealed: usize,
+    /// What is noted of writes since.
+    pub watch: Watch,
+    /// Whether they are copied back or dropped.
+    pub choice: Choice,
+    /// When the last restore was over, as far as that matters, and forks of this process by then.
+    pub over: Option<u64>,
+    pub forks: u32,
     /// While the snapshot is taken: the addresses of the one before, and its memfd.
     pub before: Before,
     pub entries: [Entry; MAX_ENTRIES],
@@ -241,6 +279,10 @@ impl Table {
             (&raw mut (*at).arena).write(arena);
             (&raw mut (*at).fd).write(None);
             (&raw mut (*at).before).write(Before::default());
+            (&raw mut (*at).properties).write(None);
+            (&raw mut (*at).choice).write(Choice::new());
+            (&raw mut (*at).over).write(None);
+            Watch::init(&raw mut (*at).watch);
             Ok(&mut *at)
         }
     }
@@ -253,6 +295,11 @@ impl Table {
         // SAFETY: the caller says so; the arena's reference is read once, and the table is gone then. A failing call
         // leaks, no more.
         unsafe {
+            if ![0, sys::getpid()].contains(&(*table).process) {
+                // A clone: the watch is its parent's.
+                WATCHED.leave_process();
+            }
+            watched::end(&mut *table);
             let arena = (&raw const (*table).arena).read();
             let (view, fd, identity) = ((*table).view, (*table).fd, (*table).identity);
             if let Some(fd) = fd.filter(|fd| sys::identity(*fd) == Ok(identity)) {
@@ -267,9 +314,15 @@ impl Table {
     }
 
     /// The addresses of the snapshot's own memory.
-    pub fn own(&self) -> [Range; 3] {
+    pub fn own(&self) -> [Range; OWN] {
         let at = &raw const *self as usize;
-        [self.arena.range(), Range::new(at, at + size_of::<Table>()), self.view]
+        let [sources, copies] = self.watch.own();
+        [self.arena.range(), Range::new(at, at + size_of::<Table>()), self.view, sources, copies]
+    }
+
+    /// Where the copy of a page is.
+    pub fn copy_of(&self, saved: &Saved, page: usize) -> usize {
+        self.view.start + saved.at + (page - saved.range.start)
     }
 
     /// What is held of a page.
@@ -292,7 +345,16 @@ impl Table {
     }
 
     pub fn push_entry(&mut self, entry: Entry) -> Result<()> {
-        *self.entries.get_mut(self.entry_count).ok_or(Errno::E2BIG)? = entry;
+        *self.entries.get_mut(self.entry_count).ok_or(Errno::E2BIG)? = Entry { place: self.sealed, ..entry };
+        let minded = entry.treatment.map(|treatment| match entry.kind {
+            // What reads ahead there makes no difference but in time; the engine itself sets that for code.
+            Kind::File => Treatment { random: false, sequential: false, ..treatment },
+            _ => treatment,
+        });
+        self.unusual |= minded.is_some_and(|treatment| treatment != Treatment::default());
+        if entry.is_renewable_seal() {
+            self.sealed += entry.range.len();
+        }
         self.locks |= entry.lock != Lock::None;
         self.entry_count += 1;
         Ok(())

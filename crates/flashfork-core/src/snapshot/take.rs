@@ -19,6 +19,7 @@ use crate::seal::offset;
 use crate::seal::plan;
 use crate::seal::take_calls;
 use crate::seal::unseal;
+use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, Result as SysResult};
 use crate::threads::exclusive;
 use core::sync::atomic::Ordering::SeqCst;
@@ -53,7 +54,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
         return Err(Error::Refused(reason));
     }
     remember_descriptors(table, options)?;
-    make_plan(table, options, stack_pointer)?;
+    let calls_are_seen = make_plan(table, options, stack_pointer)?;
     let raised = limits::Raised::begin(table.arena).map_err(Error::of_engine)?;
     let mut maker = Maker::begin(&raised.memory, Pages::Auto).map_err(Error::of_engine)?;
     let identity = sys::identity(maker.fd);
@@ -84,14 +85,18 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     table.guards = unsafe { sys::madvise(table.arena.range().start, PAGE, k::MADV_GUARD_REMOVE) }.is_ok();
     table.filters = check::filters(&mut table.arena.text);
     table.next_key = check::next_key(table);
+    if calls_are_seen {
+        STATE.expect_sealed();
+        table.properties = Some(STATE.properties());
+    }
     table.before = Before::default();
     super::release(CURRENT.swap(table, SeqCst));
     Ok(())
 }
 
 /// Plans which runs are sealed in place: everything sealed before, so that no other memfd is needed, and what is large;
-/// or nothing, and then nothing stays sealed.
-fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<(), Error> {
+/// or nothing, and then nothing stays sealed. Gives whether the program's calls are seen from now on.
+fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Result<bool, Error> {
     let look = |e| Error::System(Step::Look, e);
     let (hands_off, count) = hands_off(table);
     plan::set_holes(table.arena, stack_pointer).map_err(look)?;
@@ -118,10 +123,13 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
     if 2 * table.arena.run_count > room {
         return Err(Error::Refused(Reason::VmaLimit));
     }
-    if table.arena.run_count > 0 {
-        take_calls(table.arena, &mut None).map_err(Error::of_engine)?;
+    if !options.seal {
+        return Ok(false);
     }
-    Ok(())
+    match take_calls(table.arena, &mut None) {
+        Err(refused) if table.arena.run_count > 0 => Err(Error::of_engine(refused)),
+        taken => Ok(taken.is_ok()),
+    }
 }
 
 /// Writes down every mapping and copies the pages of private ones that the process has written; returns how many bytes
@@ -204,7 +212,9 @@ impl Copier<'_, '_> {
                 && (v.kind == Kind::Anonymous && plain(v)
                     || v.kind == Kind::Sealed && v.inode == self.table.identity.1),
             charged: v.flags.has(b"ac"),
+            unknown: true,
             in_pieces: false,
+            place: 0,
         };
         self.table.push_entry(entry)?;
         if !entry.contents {

@@ -1,0 +1,521 @@
+//! What was written since the snapshot, as the kernel notes it ([`crate::region::watch`]), found and copied back.
+//!
+//! All private memory but the stack is watched, by whole mappings. A protected page holds what it held at the snapshot,
+//! so only what isn't protected is looked at: pages of which there are copies are copied back, others become zeros or
+//! are the memfd's or the file's again. They stay writable: what is written again and again costs no fault any more.
+//! What the kernel's notes don't tell is compared each time: of a file's mapping a page that the program gave up and
+//! that came back from the file is protected as before; and the stack.
+//!
+//! Whatever can't be told, or can't go back so, is an *unknown* entry: it is dropped and compared as without a watch,
+//! which is right at any time, and watched anew.
+
+use super::restore;
+use super::table::{Change, Entry, Saved, Table};
+use crate::proc::lookup::{self, Wanted};
+use crate::proc::pagemap::Pagemap;
+use crate::proc::scan::{Ask, FILE, HUGE_PAGE, PRESENT, Region, SWAPPED, WATCHED as IS_WATCHED, WRITTEN, ZERO};
+use crate::proc::vma::Kind;
+use crate::range::Range;
+use crate::region::copies::{Copies, Vain};
+use crate::region::watch::WATCHED;
+use crate::scratch;
+use crate::state::STATE;
+use crate::sys::{self, ADDRESSES, Errno, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PAGE, PROT_READ, PROT_WRITE, Result};
+use linux_raw_sys::general as k;
+
+/// Most mappings that are watched, and most runs of pages of one look: more are not worth it.
+pub const MOST: usize = 2048;
+/// Most pages of fresh memory that are made zeros, rather than dropped.
+const MOST_ZEROED: usize = 4096;
+
+const BOTH: u32 = PROT_READ | PROT_WRITE;
+
+/// See the module.
+pub struct Watch {
+    on: bool,
+    /// What is registered.
+    ranges: [Range; MOST],
+    /// Where the memfd is mapped for reading, one sealed entry behind the other.
+    sources: Range,
+    /// Pages of sealed memory that are copies, numbered so.
+    copies: Option<Copies>,
+    vain: Vain,
+    /// What the last look found.
+    runs: [Region; MOST],
+    run_count: usize,
+}
+
+impl Watch {
+    /// The fields for which zeros are not valid.
+    ///
+    /// # Safety
+    /// `watch` points to zeros.
+    pub unsafe fn init(watch: *mut Watch) {
+        // SAFETY: the caller says so.
+        unsafe {
+            (&raw mut (*watch).copies).write(None);
+            (&raw mut (*watch).vain).write(Vain::default());
+        }
+    }
+
+    /// Its own memory.
+    pub fn own(&self) -> [Range; 2] {
+        [self.sources, self.copies.as_ref().map_or(Range::default(), Copies::own)]
+    }
+
+    fn runs(&self) -> &[Region] {
+        &self.runs[..self.run_count]
+    }
+}
+
+/// Whether writes are noted. Where the watch has ended, by whomever, what belonged to it is given back.
+pub fn is_on(table: &mut Table) -> bool {
+    if table.watch.on && !WATCHED.watches_process() {
+        end(table);
+    }
+    table.watch.on
+}
+
+/// Begins to watch, nothing at first.
+pub fn begin(table: &mut Table) -> Result<()> {
+    end(table);
+    // Addresses that are limited are the program's.
+    if sys::getrlimit(k::RLIMIT_AS)?[0] != u64::MAX {
+        return Err(Errno::ENOMEM);
+    }
+    map_sources(table)?;
+    table.watch.copies = Some(Copies::none(table.sealed / PAGE + 1)?);
+    table.watch.vain = Vain::default();
+    WATCHED.begin_process(&mut table.watch.ranges)?;
+    table.watch.on = true;
+    Ok(())
+}
+
+/// Watches the entries whose contents are [`Entry::unknown`], from which all was dropped that has no content of its
+/// own. What there are copies of is compared by the caller, afterwards. An entry that can't be watched stays unknown.
+pub fn watch_unknown(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
+    for index in 0..table.entry_count {
+        let entry = table.entries[index];
+        if !entry.unknown || !entry.is_watchable() {
+            continue;
+        }
+        if entry.is_renewable_seal()
+            && let Some(copies) = &mut table.watch.copies
+        {
+            copies.forget(entry.place / PAGE, (entry.place + entry.range.len()) / PAGE);
+        }
+        // Not where another userfaultfd of the engine's has it already: a region.
+        if lookup::for_each(entry.range, Wanted::All, |v| WATCHED.watch(v.range)).is_ok() {
+            protect(table, pagemap, entry.range)?;
+        }
+    }
+    Ok(())
+}
+
+/// Protects all pages of a range, and looks at those without a copy then. Nothing was protected by this watch, but
+/// before Linux 6.10 by an earlier one: so all that was protected is compared.
+fn protect(table: &mut Table, pagemap: &mut Pagemap, range: Range) -> Result<()> {
+    scan(table, pagemap, range, true)?;
+    put_unsaved_back(table, pagemap, true).map(drop)
+}
+
+/// Ends the watch, if there is one.
+pub fn end(table: &mut Table) {
+    if table.watch.on {
+        table.watch.on = false;
+        WATCHED.end_process();
+    }
+    table.watch.copies = None;
+    let sources = core::mem::take(&mut table.watch.sources);
+    if !sources.is_empty() {
+        // SAFETY: a mapping of our own. A failure would leak it, no more.
+        let _ = unsafe { sys::munmap(sources.start, sources.len()) };
+    }
+}
+
+/// Maps what was sealed for reading.
+fn map_sources(table: &mut Table) -> Result<()> {
+    if table.sealed == 0 {
+        return Ok(());
+    }
+    let fd = table.fd.filter(|fd| sys::identity(*fd) == Ok(table.identity)).ok_or(Errno::EBADF)?;
+    let flags = MAP_PRIVATE | MAP_NORESERVE;
+    let at = scratch::far(table.sealed)?;
+    table.watch.sources = Range::new(at, at + table.sealed);
+    for entry in table.entries[..table.entry_count].iter().filter(|e| e.is_renewable_seal()) {
+        let (at, len) = (at + entry.place, entry.range.len());
+        // SAFETY: inside the mapping just made. In core dumps the original is enough.
+        unsafe {
+            sys::mmap(at, len, PROT_READ, flags | MAP_FIXED, fd, entry.offset)?;
+            sys::madvise(at, len, k::MADV_DONTDUMP)?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds what was written, and which entries are [`Entry::unknown`]: of which that can't be told, or which can't go
+/// back by copying. Changes nothing.
+pub fn look(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
+    scan(table, pagemap, Range::new(PAGE, ADDRESSES), false)?;
+    mark_by_changes(table);
+    mark_by_runs(table);
+    let mut ahead = 0;
+    for index in 0..table.saved_count {
+        let saved = table.saved[index];
+        let entry = table.entries[saved.entry as usize];
+        if entry.is_watchable() && !entry.unknown && !can_go_back(table, &entry, &saved, &mut ahead) {
+            table.entries[saved.entry as usize].unknown = true;
+        }
+    }
+    Ok(())
+}
+
+/// Entries whose mappings the restore is going to change.
+fn mark_by_changes(table: &mut Table) {
+    let Table { changes, change_count, entries, entry_count, .. } = table;
+    for change in &changes[..*change_count] {
+        if let Change::Protect(range, _) | Change::Map(range, _) = change {
+            let first = entries[..*entry_count].partition_point(|e| e.range.end <= range.start);
+            let changed = entries[first..*entry_count].iter_mut().take_while(|e| e.range.start < range.end);
+            changed.for_each(|entry| entry.unknown = true);
+        }
+    }
+    let joined = |e: &&mut Entry| e.in_pieces && e.renewable && !restore::is_one_mapping(e.range);
+    entries[..*entry_count].iter_mut().filter(joined).for_each(|entry| entry.unknown = true);
+}
+
+/// Entries in which a page was found that the kernel's notes don't tell of, or that can't be written to.
+fn mark_by_runs(table: &mut Table) {
+    let mut first = 0;
+    for index in 0..table.watch.run_count {
+        let run = table.watch.runs[index];
+        let range = run.range();
+        while first < table.entry_count && table.entries[first].range.end <= range.start {
+            first += 1;
+        }
+        for at in first..table.entry_count {
+            let entry = table.entries[at];
+            if entry.range.start >= range.end {
+                break;
+            }
+            if entry.is_watchable() && !is_told(table, &run, &entry) {
+                table.entries[at].unknown = true;
+            }
+        }
+    }
+}
+
+fn is_told(table: &Table, run: &Region, entry: &Entry) -> bool {
+    let is_anonymous = entry.kind == Kind::Anonymous;
+    // Swapped out, a guard, or no longer watched.
+    if run.has(SWAPPED) && (is_anonymous || run.has(WRITTEN)) || !run.has(IS_WATCHED) {
+        return false;
+    }
+    let to_write = is_anonymous && !run.has(ZERO) || entry.is_renewable_seal() && !run.has(HUGE_PAGE);
+    let part = run.range().intersect(entry.range);
+    let has_unsaved = || each_unsaved(table, part, |_| Err(Errno::EACCES)).is_err();
+    !(to_write && run.has(WRITTEN) && entry.prot & BOTH != BOTH && has_unsaved())
+}
+
+/// Whether a copied range can be written to, or need not be. `ahead`: the first run that matters here and later.
+fn can_go_back(table: &Table, entry: &Entry, saved: &Saved, ahead: &mut usize) -> bool {
+    let is_noted = entry.kind == Kind::Anonymous;
+    // The file may have become shorter.
+    if !is_noted && (entry.prot & PROT_READ == 0 || !is_present(table.watch.runs(), ahead, saved.range)) {
+        return false;
+    }
+    let same = |part| {
+        each_page(table, saved, part, |page, from| {
+            // SAFETY: both can be read: the one by its protection, and it is there.
+            if unsafe { sys::same_page(page.start, from) } { Ok(()) } else { Err(Errno::EACCES) }
+        })
+    };
+    let compared = match entry.prot & BOTH {
+        BOTH => Ok(()),
+        PROT_READ if is_noted => each_written(table, saved, same),
+        PROT_READ => same(saved.range),
+        _ => each_written(table, saved, |_| Err(Errno::EACCES)),
+    };
+    compared.is_ok()
+}
+
+/// Puts back what the look has found, but in unknown entries.
+pub fn put_back(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
+    let mut found = put_unsaved_back(table, pagemap, false)?;
+    for saved in &table.saved[..table.saved_count] {
+        let entry = &table.entries[saved.entry as usize];
+        if entry.unknown || entry.prot & PROT_WRITE == 0 {
+            continue;
+        }
+        if entry.kind == Kind::Anonymous {
+            each_written(table, saved, |part| {
+                restore::put(part, table.copy_of(saved, part.start), table);
+                found += part.len() / PAGE;
+                Ok(())
+            })?;
+        } else {
+            compare(table, saved);
+        }
+    }
+    let anew = table.watch.vain.is_dearer();
+    if anew {
+        // What is written again is found, and copied, from then on.
+        protect(table, pagemap, Range::new(PAGE, ADDRESSES))?;
+        let known = |saved: &&Saved| !table.entries[saved.entry as usize].unknown;
+        found = table.saved[..table.saved_count].iter().filter(known).map(|saved| compare(table, saved)).sum();
+    }
+    table.watch.vain.found(found, anew);
+    Ok(())
+}
+
+/// Whether more copies are kept than are worth their memory.
+pub fn keeps_too_much(table: &Table) -> bool {
+    let Watch { vain, copies, .. } = &table.watch;
+    copies.as_ref().is_some_and(|copies| vain.is_too_much(copies))
+}
+
+/// Copies back what differs of a copied range that can be read and written. How many pages that were.
+fn compare(table: &Table, saved: &Saved) -> usize {
+    if table.entries[saved.entry as usize].prot & BOTH != BOTH {
+        return 0;
+    }
+    let mut found = 0;
+    let _ = each_page(table, saved, saved.range, |page, from| {
+        // SAFETY: both are mapped and can be read; whether the file was long enough has been asked.
+        if !unsafe { sys::same_page(page.start, from) } {
+            restore::put(page, from, table);
+            found += 1;
+        }
+        Ok(())
+    });
+    found
+}
+
+/// Fills the list of runs: with all pages of a range that are there, or, `protecting`, with those that weren't
+/// protected, but for huge ones.
+fn scan(table: &mut Table, pagemap: &mut Pagemap, range: Range, protecting: bool) -> Result<()> {
+    let ask = Ask {
+        all: if protecting { IS_WATCHED | WRITTEN } else { 0 },
+        none: if protecting { HUGE_PAGE } else { 0 },
+        any: PRESENT | SWAPPED,
+        told: IS_WATCHED | WRITTEN | PRESENT | SWAPPED | ZERO | HUGE_PAGE,
+        protect: protecting,
+        watched: false,
+    };
+    let Watch { runs, run_count, .. } = &mut table.watch;
+    *run_count = 0;
+    pagemap.scan(range, ask, |run| {
+        *runs.get_mut(*run_count).ok_or(Errno::E2BIG)? = run;
+        *run_count += 1;
+        Ok(())
+    })
+}
+
+/// Puts the pages of the runs back of which there is no copy. How many were written to.
+fn put_unsaved_back(table: &mut Table, pagemap: &mut Pagemap, anew: bool) -> Result<usize> {
+    let mut copies = table.watch.copies.take().ok_or(Errno::ESTALE)?;
+    let mut found = 0;
+    let shared = &*table;
+    let done = each_watched(shared, shared.watch.runs(), |run, entry, part| {
+        if !run.has(WRITTEN) || !run.has(PRESENT) || entry.unknown && !anew {
+            return Ok(());
+        }
+        each_unsaved(shared, part, |part| {
+            found += match entry.kind {
+                Kind::Anonymous => make_zeros(run, entry, part)?,
+                _ if run.has(HUGE_PAGE) => 0,
+                _ if entry.is_renewable_seal() => put_sealed_back(shared, pagemap, &mut copies, (entry, part), anew)?,
+                _ => drop_copies(pagemap, part)?,
+            };
+            Ok(())
+        })
+    });
+    table.watch.copies = Some(copies);
+    done.map(|()| found)
+}
+
+/// Fresh memory.
+fn make_zeros(run: &Region, entry: &Entry, part: Range) -> Result<usize> {
+    if run.has(ZERO) {
+        return Ok(0);
+    }
+    if entry.prot & BOTH != BOTH {
+        return Err(Errno::EACCES);
+    }
+    if run.has(HUGE_PAGE) || part.len() > MOST_ZEROED * PAGE {
+        restore::discard(part);
+        return Ok(0);
+    }
+    // SAFETY: it can be written, and held nothing.
+    unsafe { sys::zero_bytes(part.start, part.len()) };
+    Ok(part.len() / PAGE)
+}
+
+/// Sealed memory: either the memfd's own pages, which were read, or copies of them.
+fn put_sealed_back(
+    table: &Table,
+    pagemap: &mut Pagemap,
+    copies: &mut Copies,
+    (entry, part): (&Entry, Range),
+    anew: bool,
+) -> Result<usize> {
+    let number = |page: usize| (entry.place + (page - entry.range.start)) / PAGE;
+    let put = |part: Range| {
+        let from = |page: usize| table.watch.sources.start + entry.place + (page - entry.range.start);
+        if entry.prot & BOTH != BOTH {
+            return Err(Errno::EACCES);
+        }
+        if !anew {
+            // SAFETY: inside the entry, which can be written, and the memfd, which can be read and is as long.
+            unsafe { sys::copy_bytes(from(part.start), part.start, part.len()) };
+            return Ok(part.len() / PAGE);
+        }
+        let mut found = 0;
+        for page in (part.start..part.end).step_by(PAGE) {
+            // SAFETY: as above.
+            unsafe {
+                if !sys::same_page(from(page), page) {
+                    sys::copy_bytes(from(page), page, PAGE);
+                    found += 1;
+                }
+            }
+        }
+        Ok(found)
+    };
+    let (mut rest, mut found) = (part, 0);
+    while !rest.is_empty() {
+        let first = number(rest.start);
+        let end = rest.start + (copies.end_of_like(first, number(rest.end)) - first) * PAGE;
+        let piece = Range::new(rest.start, end);
+        rest.start = end;
+        if copies.has(first) {
+            found += put(piece)?;
+            continue;
+        }
+        each_own(pagemap, piece, |own| {
+            (number(own.start)..number(own.end)).for_each(|page| copies.note(page));
+            found += put(own)?;
+            Ok(())
+        })?;
+    }
+    Ok(found)
+}
+
+/// A file's mapping: either the file's own pages, which were read, or copies of them.
+fn drop_copies(pagemap: &mut Pagemap, part: Range) -> Result<usize> {
+    let mut found = 0;
+    each_own(pagemap, part, |own| {
+        restore::discard(own);
+        found += own.len() / PAGE;
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Protects pages of which it isn't known whether they are copies, and calls `each` with those that are.
+fn each_own(pagemap: &mut Pagemap, part: Range, mut each: impl FnMut(Range) -> Result<()>) -> Result<()> {
+    let ask = |all, none, protect| Ask { all, none, any: PRESENT | SWAPPED, told: SWAPPED, protect, watched: true };
+    // First, so that what somebody writes meanwhile is found the next time.
+    pagemap.scan(part, ask(WRITTEN, HUGE_PAGE, true), |_| Ok(()))?;
+    pagemap.scan(part, ask(0, ZERO | FILE, false), |run| {
+        if run.has(SWAPPED) {
+            restore::discard(run.range());
+            Ok(())
+        } else {
+            each(run.range())
+        }
+    })
+}
+
+/// Calls `each` with the parts of runs that lie in memory which goes back and is watched, and with its entry.
+fn each_watched(
+    table: &Table,
+    runs: &[Region],
+    mut each: impl FnMut(&Region, &Entry, Range) -> Result<()>,
+) -> Result<()> {
+    let mut entries = &table.entries[..table.entry_count];
+    for run in runs {
+        let range = run.range();
+        entries = &entries[entries.partition_point(|e| e.range.end <= range.start)..];
+        for entry in entries.iter().take_while(|e| e.range.start < range.end) {
+            if entry.is_watchable() {
+                each(run, entry, entry.range.intersect(range))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Calls `each` with the parts of a range of which there are no copies.
+fn each_unsaved(table: &Table, range: Range, mut each: impl FnMut(Range) -> Result<()>) -> Result<()> {
+    let saved = &table.saved[..table.saved_count];
+    let mut at = range.start;
+    for copied in &saved[saved.partition_point(|s| s.range.end <= range.start)..] {
+        if copied.range.start >= range.end {
+            break;
+        }
+        if copied.range.start > at {
+            each(Range::new(at, copied.range.start))?;
+        }
+        at = copied.range.end;
+    }
+    if at < range.end { each(Range::new(at, range.end)) } else { Ok(()) }
+}
+
+/// Calls `each` with the parts of a copied range that may have been written: all but protected pages that are there.
+fn each_written(table: &Table, saved: &Saved, mut each: impl FnMut(Range) -> Result<()>) -> Result<()> {
+    let runs = table.watch.runs();
+    let range = saved.range;
+    let mut at = range.start;
+    for run in &runs[runs.partition_point(|run| run.range().end <= range.start)..] {
+        let clean = run.range();
+        if clean.start >= range.end {
+            break;
+        }
+        if !run.has(IS_WATCHED) || run.has(WRITTEN) || !run.has(PRESENT) {
+            continue;
+        }
+        if clean.start > at {
+            each(Range::new(at, clean.start))?;
+        }
+        at = clean.end;
+    }
+    if at < range.end { each(Range::new(at, range.end)) } else { Ok(()) }
+}
+
+/// Whether all of a range is in memory. `ahead`: the first run that matters for it, and for what is asked for later.
+fn is_present(runs: &[Region], ahead: &mut usize, range: Range) -> bool {
+    while runs.get(*ahead).is_some_and(|run| run.range().end <= range.start) {
+        *ahead += 1;
+    }
+    let mut at = range.start;
+    for run in &runs[*ahead..] {
+        if run.range().start > at || !run.has(PRESENT) {
+            break;
+        }
+        at = run.range().end;
+        if at >= range.end {
+            return true;
+        }
+    }
+    false
+}
+
+/// Calls `each` with pages of a copied range, and where their copies are.
+fn each_page(
+    table: &Table,
+    saved: &Saved,
+    part: Range,
+    mut each: impl FnMut(Range, usize) -> Result<()>,
+) -> Result<()> {
+    (part.start..part.end).step_by(PAGE).try_for_each(|at| each(Range::new(at, at + PAGE), table.copy_of(saved, at)))
+}
+
+/// Whether anything forbids to watch: the calls for it, and those of the program that are counted on.
+pub fn may_begin(table: &Table) -> bool {
+    table.filters == 0
+        && table.properties.is_some()
+        && STATE.sees_calls()
+        && !STATE.is_sandboxed()
+        && !crate::threads::table::may_be_shared()
+}
