@@ -7,12 +7,16 @@
 //!
 //! What a harness pays is a whole cycle, from one input's accesses to the next one's. So cycles of 25 reads and 25
 //! writes are timed by themselves ([`cycle`]): with a region that drops, one that copies, one that chooses, and with a
-//! clone for each input.
+//! clone for each input; and so with a whole process, in which an input takes and frees blocks of the heap, too
+//! ([`process`]).
 
 mod cycle;
+mod pages;
+mod process;
 mod subject;
 
 pub(crate) use cycle::CycleSubject;
+pub(crate) use process::ProcessSubject;
 pub(crate) use subject::RollbackSubject;
 
 use std::time::Instant;
@@ -24,15 +28,16 @@ use serde_json::json;
 use crate::subjects::Method;
 use crate::subjects::memory;
 use crate::subjects::parent::{RESERVE, Spec};
-use cycle::{Accesses, CycleSpec, Kept};
+use cycle::{CycleSpec, Kept};
 use flashfork_measure::experiment::{Experiment, Places, Results, page};
 use flashfork_measure::record::{Document, Record};
 use flashfork_measure::sampling::{Effort, Visit, sample};
 use flashfork_measure::stats::Summary;
-use flashfork_measure::worker::{Registered, Worker};
+use flashfork_measure::worker::{Registered, Subject, Worker};
 use flashfork_measure::{BenchError, Progress, pin};
 use flashfork_terminal::size::{Size, show};
 use flashfork_terminal::table::{render, time, time_range};
+use pages::Accesses;
 use std::time::Duration;
 use subject::Ask;
 
@@ -54,6 +59,11 @@ const PAGE: usize = 4096;
 const FILL: u8 = 0xa5;
 /// Sizes of regions whose cycles are timed, beside the size asked for.
 const SIZES: [u64; 2] = [16 << 20, 128 << 20];
+/// Sizes of processes whose cycles are timed, beside the size asked for or the largest.
+const PROCESS_SIZES: [u64; 3] = [1 << 20, 16 << 20, 64 << 20];
+const LARGEST_PROCESS: u64 = 256 << 20;
+/// With what the names of their methods begin.
+const WHOLE: &str = "process-";
 /// What SPECIFICATION.md promises of cycles with hot pages: size, how often as fast as a clone.
 const TIMES_FASTER: [(u64, f64); 3] = [(16 << 20, 6.0), (128 << 20, 5.0), (1 << 30, 2.5)];
 /// How much more than the better way a region that chooses may cost.
@@ -97,7 +107,8 @@ impl Measure {
 impl Experiment for RollbackOptions {
     const NAME: &'static str = EXPERIMENT;
     const ABOUT: &'static str = "Going back to a state: a region's rollback, by pages written since, and whole cycles";
-    const WORKERS: &'static [Registered] = &[Registered::of::<RollbackSubject>(), Registered::of::<CycleSubject>()];
+    const WORKERS: &'static [Registered] =
+        &[Registered::of::<RollbackSubject>(), Registered::of::<CycleSubject>(), Registered::of::<ProcessSubject>()];
 
     fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         measure(self, results, progress)
@@ -151,19 +162,27 @@ fn measure(options: &RollbackOptions, results: &mut Results, progress: &mut dyn 
     if progress.interrupted() {
         return Ok(());
     }
-    measure_cycles(options, results, progress)
+    measure_cycles::<CycleSubject>("", &SIZES, options.size.0, options, results, progress)?;
+    if progress.interrupted() {
+        return Ok(());
+    }
+    let most = options.size.0.min(LARGEST_PROCESS);
+    measure_cycles::<ProcessSubject>(WHOLE, &PROCESS_SIZES, most, options, results, progress)
 }
 
-/// Whole cycles, each kind in a worker of its own: what a region has found out by timing stays there.
-fn measure_cycles(
+/// Whole cycles, each kind in a worker of its own: what a region has found out by timing stays there. `of`: with what
+/// the names of methods begin.
+fn measure_cycles<S: Subject<Spec = CycleSpec, Ready = bool, Ask = (), Reply = Visit<Measure>>>(
+    of: &str,
+    sizes: &[u64],
+    most: u64,
     options: &RollbackOptions,
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let most = options.size.0;
-    let hot = SIZES.into_iter().filter(|size| *size < most).chain([most]).map(|size| (size, Accesses::Hot));
+    let hot = sizes.iter().copied().filter(|size| *size < most).chain([most]).map(|size| (size, Accesses::Hot));
     for (size, accesses) in hot.chain([(most, Accesses::Scattered)]) {
-        let cell = format!("cycles of {} {}", show(size), accesses.name());
+        let cell = format!("{of}cycles of {} {}", show(size), accesses.name());
         let needed = Kept::ALL.len() as u64 * size + RESERVE;
         if let Err(e) = memory::require(&memory::headroom()?, format!("{} regions", Kept::ALL.len()), needed) {
             results.leave_out(cell, e.to_string(), progress);
@@ -173,7 +192,7 @@ fn measure_cycles(
         let mut workers = Vec::new();
         for kept in Kept::ALL {
             let spec = CycleSpec { size, accesses, kept, cpu: pin::chosen_cpu()? };
-            let worker = Worker::<CycleSubject>::start(format!("{cell} {}", kept.name()), &spec)?;
+            let worker = Worker::<S>::start(format!("{cell} {}", kept.name()), &spec)?;
             progress.step();
             if *worker.ready() {
                 workers.push((kept, worker));
@@ -195,7 +214,7 @@ fn measure_cycles(
                     ("size", json!(size)),
                     ("accesses", json!(accesses.name())),
                 ];
-                results.keep(kept.name(), chosen, [], "us", series, sampled.ended)?;
+                results.keep(&format!("{of}{}", kept.name()), chosen, [], "us", series, sampled.ended)?;
             }
         }
         done?;
@@ -320,12 +339,13 @@ fn report(document: &Document) -> String {
                 show(size),
                 render(&headers, &rows, 1)
             ),
-            cycles(document),
+            cycles(document, "", "Cycles of 25 reads and 25 writes"),
+            cycles(document, WHOLE, "A whole process: cycles that also take 40 blocks of the heap"),
         ],
     )
 }
 
-fn cycles(document: &Document) -> String {
+fn cycles(document: &Document, begin: &str, title: &str) -> String {
     let mut sizes: Vec<u64> = document.records.iter().filter_map(|r| r.chosen.get("size")?.as_u64()).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -335,7 +355,7 @@ fn cycles(document: &Document) -> String {
     {
         let of = |kept: Kept| {
             let wanted = [("measure", json!("cycle")), ("size", json!(size)), ("accesses", json!(accesses.name()))];
-            Summary::of(&document.find(EXPERIMENT, kept.name(), &wanted)?.samples)
+            Summary::of(&document.find(EXPERIMENT, &format!("{begin}{}", kept.name()), &wanted)?.samples)
         };
         for kept in Kept::ALL {
             let Some(summary) = of(kept) else { continue };
@@ -343,13 +363,15 @@ fn cycles(document: &Document) -> String {
             rows.push(vec![
                 show(size),
                 accesses.name().to_owned(),
-                kept.name().to_owned(),
+                format!("{begin}{}", kept.name()),
                 time(summary.p50),
                 time_range(summary.p10, summary.p90),
                 faster,
                 if kept == Kept::Automatic {
                     let better = [Kept::Dropping, Kept::Copying].into_iter().filter_map(|kept| Some(of(kept)?.p50));
-                    cycle_verdict(size, accesses, summary.p50, of(Kept::Fork).map(|fork| fork.p50), better)
+                    // Only of regions is it promised how often they are as fast.
+                    let fork = of(Kept::Fork).filter(|_| begin.is_empty());
+                    cycle_verdict(size, accesses, summary.p50, fork.map(|fork| fork.p50), better)
                 } else {
                     String::new()
                 },
@@ -357,7 +379,7 @@ fn cycles(document: &Document) -> String {
         }
     }
     let headers = ["size", "accesses", "method", "cycle", "p10–p90", "times as fast as a clone", "target"];
-    format!("Cycles of 25 reads and 25 writes\n{}", render(&headers, &rows, 3))
+    format!("{title}\n{}", render(&headers, &rows, 3))
 }
 
 /// Whether a region that chooses keeps what SPECIFICATION.md promises.

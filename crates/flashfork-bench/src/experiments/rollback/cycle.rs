@@ -2,24 +2,17 @@
 
 use std::time::Instant;
 
-use flashfork_core::Pages;
+use flashfork_core::Pages as PageSize;
 use flashfork_core::region::{Region, Way};
-use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 
+use super::pages::{Accesses, Pages};
 use super::{Measure, unable};
-use crate::subjects::engine::{self, Side};
-use crate::subjects::{Method, PAGE};
+use crate::subjects::engine;
 use flashfork_measure::sampling::Visit;
 use flashfork_measure::worker::Subject;
 use flashfork_measure::{BenchError, pin};
 
-/// Pages read and pages written in a cycle.
-const READ: usize = 25;
-const WRITTEN: usize = 25;
-/// Pages that are accessed again and again, where accesses are hot. Reads go to those behind them, too.
-const HOT: usize = 64;
-const NEAR: usize = 8;
 /// Cycles of a visit, and those before them that aren't counted: caches are full of the other workers' data.
 const CYCLES: usize = 60;
 const UNCOUNTED: usize = 4;
@@ -52,25 +45,6 @@ impl Kept {
     }
 }
 
-/// Where accesses go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Accesses {
-    /// To the same few pages.
-    Hot,
-    /// Anywhere.
-    Scattered,
-}
-
-impl Accesses {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Hot => "hot",
-            Self::Scattered => "scattered",
-        }
-    }
-}
-
 /// What a worker prepares.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct CycleSpec {
@@ -85,8 +59,8 @@ pub(crate) struct CycleSpec {
 pub(crate) struct CycleSubject {
     spec: CycleSpec,
     region: Region,
+    pages: Pages,
     random: fastrand::Rng,
-    hot: Vec<usize>,
 }
 
 impl Subject for CycleSubject {
@@ -102,7 +76,7 @@ impl Subject for CycleSubject {
         for file in engine::own_code() {
             flashfork::code::trust(&file).map_err(|e| BenchError::Unable(e.to_string()))?;
         }
-        let mut region = super::prepare(spec.size, Pages::Auto)?;
+        let mut region = super::prepare(spec.size, PageSize::Auto)?;
         if spec.kept == Kept::Fork {
             engine::seal(engine::Pages::Auto, 0)?;
         }
@@ -114,91 +88,31 @@ impl Subject for CycleSubject {
         region.go_back_by(way);
         region.rollback().map_err(unable)?;
         let is_so = spec.kept != Kept::Copying || region.next_way() == Way::Copy;
-        let mut random = fastrand::Rng::with_seed(spec.size);
-        let pages = region.range().len() / PAGE;
-        let hot = (0..HOT).map(|_| random.usize(..pages)).collect();
-        Ok((Self { spec, region, random, hot }, is_so))
+        let pages = Pages::new(region.range().start, region.range().len(), spec.accesses);
+        Ok((Self { spec, region, pages, random: fastrand::Rng::with_seed(spec.size) }, is_so))
     }
 
     fn answer(&mut self, (): ()) -> Result<Visit<Measure>, BenchError> {
         let (mut taken, mut all) = (Vec::new(), Vec::new());
         for cycle in 0..CYCLES + UNCOUNTED {
-            let (read, written) = self.choose();
-            let begin = Instant::now();
-            match self.spec.kept {
-                Kept::Fork => self.fork(&read, &written)?,
+            let input = self.pages.choose(&mut self.random);
+            let took = match self.spec.kept {
+                Kept::Fork => self.pages.in_clone(|pages| pages.access(&input))?,
                 _ => {
-                    self.access(&read, &written);
+                    let begin = Instant::now();
+                    self.pages.access(&input);
                     self.region.rollback().map_err(unable)?;
+                    begin.elapsed().as_nanos() as f64 / 1e3
                 }
-            }
-            let took = begin.elapsed();
+            };
             if cycle >= UNCOUNTED {
-                taken.push(took.as_nanos() as f64 / 1e3);
+                taken.push(took);
             }
-            all.extend(written);
+            all.extend(input.written);
         }
-        self.check(&all)?;
+        self.pages.check(&all)?;
         // What the check has read would be in the first cycle's way.
         self.region.rollback().map_err(unable)?;
         Ok(vec![(Measure::Cycle, taken)])
-    }
-}
-
-impl CycleSubject {
-    fn pages(&self) -> usize {
-        self.region.range().len() / PAGE
-    }
-
-    fn byte(&self, page: usize, at: usize) -> *mut u8 {
-        assert!(page < self.pages() && at < PAGE);
-        (self.region.range().start + page * PAGE + at) as *mut u8
-    }
-
-    fn choose(&mut self) -> ([usize; READ], [usize; WRITTEN]) {
-        let pages = self.pages();
-        let Self { random, hot, spec, .. } = self;
-        let mut any = |near: usize| match spec.accesses {
-            Accesses::Hot => (hot[random.usize(..HOT)] + random.usize(..near)) % pages,
-            Accesses::Scattered => random.usize(..pages),
-        };
-        ([0; READ].map(|_| any(NEAR)), [0; WRITTEN].map(|_| any(1)))
-    }
-
-    fn access(&self, read: &[usize], written: &[usize]) {
-        for (read, written) in read.iter().zip(written) {
-            // SAFETY: inside the region, which this process's one thread uses by such pointers only.
-            unsafe {
-                self.byte(*read, 64).read_volatile();
-                let byte = self.byte(*written, 128);
-                byte.write_volatile(!byte.read_volatile());
-            }
-        }
-    }
-
-    fn fork(&self, read: &[usize], written: &[usize]) -> Result<(), BenchError> {
-        // SAFETY: the child accesses memory and ends.
-        match unsafe { engine::fork(Method::Seal) }.map_err(|e| BenchError::system("fork", e))? {
-            Side::Child => {
-                self.access(read, written);
-                // SAFETY: ends the child.
-                unsafe { libc::_exit(0) }
-            }
-            Side::Parent(pid) => match engine::reap(pid)? {
-                status if WaitStatus::exit_status(status) == Some(0) => Ok(()),
-                status => Err(BenchError::Void(format!("a clone ended with {status:?}"))),
-            },
-        }
-    }
-
-    /// Looks at pages that have been written.
-    fn check(&self, pages: &[usize]) -> Result<(), BenchError> {
-        let wrong = pages.iter().find(|page| {
-            // SAFETY: inside the region, and aligned.
-            let number = unsafe { self.byte(**page, 0).cast::<usize>().read_volatile() };
-            // SAFETY: as above.
-            number != **page || unsafe { self.byte(**page, 128).read_volatile() } != super::FILL
-        });
-        wrong.map_or(Ok(()), |page| Err(BenchError::Void(format!("page {page} did not go back"))))
     }
 }

@@ -1,0 +1,113 @@
+//! Memory whose pages an input reads and writes.
+
+use std::time::Instant;
+
+use rustix::process::WaitStatus;
+use serde::{Deserialize, Serialize};
+
+use crate::subjects::engine::{self, Side};
+use crate::subjects::{Method, PAGE};
+use flashfork_measure::BenchError;
+
+/// Pages read and pages written in a cycle.
+const READ: usize = 25;
+const WRITTEN: usize = 25;
+/// Pages that are accessed again and again, where accesses are hot. Reads go to those behind them, too.
+const HOT: usize = 64;
+const NEAR: usize = 8;
+
+/// Where accesses go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Accesses {
+    /// To the same few pages.
+    Hot,
+    /// Anywhere.
+    Scattered,
+}
+
+impl Accesses {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hot => "hot",
+            Self::Scattered => "scattered",
+        }
+    }
+}
+
+/// What one input accesses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Input {
+    read: [usize; READ],
+    pub written: [usize; WRITTEN],
+}
+
+/// Pages that one thread uses; each begins with its number, and is [`super::FILL`] from there on.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    start: usize,
+    count: usize,
+    accesses: Accesses,
+    hot: [usize; HOT],
+}
+
+impl Pages {
+    /// The pages of `len` bytes at `start`, which are there as long as this is.
+    pub(crate) fn new(start: usize, len: usize, accesses: Accesses) -> Self {
+        let count = len / PAGE;
+        let mut random = fastrand::Rng::with_seed(len as u64);
+        Self { start, count, accesses, hot: [0; HOT].map(|_| random.usize(..count)) }
+    }
+
+    fn byte(&self, page: usize, at: usize) -> *mut u8 {
+        assert!(page < self.count && at < PAGE);
+        (self.start + page * PAGE + at) as *mut u8
+    }
+
+    pub(crate) fn choose(&self, random: &mut fastrand::Rng) -> Input {
+        let mut any = |near: usize| match self.accesses {
+            Accesses::Hot => (self.hot[random.usize(..HOT)] + random.usize(..near)) % self.count,
+            Accesses::Scattered => random.usize(..self.count),
+        };
+        Input { read: [0; READ].map(|_| any(NEAR)), written: [0; WRITTEN].map(|_| any(1)) }
+    }
+
+    pub(crate) fn access(&self, input: &Input) {
+        for (read, written) in input.read.iter().zip(&input.written) {
+            // SAFETY: inside the memory, which this process's one thread uses by such pointers only.
+            unsafe {
+                self.byte(*read, 64).read_volatile();
+                let byte = self.byte(*written, 128);
+                byte.write_volatile(!byte.read_volatile());
+            }
+        }
+    }
+
+    /// Has a clone do `work`, and waits for its end; how long that took, in microseconds.
+    pub(crate) fn in_clone(&self, work: impl FnOnce(&Self)) -> Result<f64, BenchError> {
+        let begin = Instant::now();
+        // SAFETY: the child works and ends.
+        match unsafe { engine::fork(Method::Seal) }.map_err(|e| BenchError::system("fork", e))? {
+            Side::Child => {
+                work(self);
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) }
+            }
+            Side::Parent(pid) => match engine::reap(pid)? {
+                status if WaitStatus::exit_status(status) == Some(0) => Ok(begin.elapsed().as_nanos() as f64 / 1e3),
+                status => Err(BenchError::Void(format!("a clone ended with {status:?}"))),
+            },
+        }
+    }
+
+    /// Looks at pages that have been written.
+    pub(crate) fn check(&self, pages: &[usize]) -> Result<(), BenchError> {
+        let wrong = pages.iter().find(|page| {
+            // SAFETY: inside the memory, and aligned.
+            let number = unsafe { self.byte(**page, 0).cast::<usize>().read_volatile() };
+            // SAFETY: as above.
+            number != **page || unsafe { self.byte(**page, 128).read_volatile() } != super::FILL
+        });
+        wrong.map_or(Ok(()), |page| Err(BenchError::Void(format!("page {page} did not go back"))))
+    }
+}

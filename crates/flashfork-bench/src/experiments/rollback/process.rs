@@ -1,0 +1,152 @@
+//! The worker that goes back as a whole, or forks instead, after each input: 25 pages are read and 25 written, and
+//! blocks come and go in the heap.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use flashfork::{SnapshotOptions, discard_snapshot, restore, snapshot};
+use flashfork_core::snapshot::{Way, copies_back, go_back_by};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::cycle::{CycleSpec, Kept};
+use super::pages::Pages;
+use super::{FILL, Measure};
+use crate::subjects::PAGE;
+use crate::subjects::engine;
+use flashfork_measure::sampling::Visit;
+use flashfork_measure::worker::Subject;
+use flashfork_measure::{BenchError, pin};
+
+/// Cycles of a visit, and those before them that aren't counted: a process that chooses has made up its mind by then.
+const CYCLES: usize = 100;
+const UNCOUNTED: usize = 150;
+/// Blocks of an input.
+const BLOCKS: usize = 40;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ProcessSubject {
+    spec: CycleSpec,
+    pages: Pages,
+    random: fastrand::Rng,
+    outside: &'static Outside,
+}
+
+/// What restores don't touch: shared memory. Times in nanoseconds.
+#[derive(Debug)]
+struct Outside {
+    /// Whether what was written was copied back the last time.
+    copied: AtomicU64,
+    ends: [AtomicU64; CYCLES + UNCOUNTED + 1],
+}
+
+impl Subject for ProcessSubject {
+    const NAME: &'static str = "rollback-process";
+    type Spec = CycleSpec;
+    /// Whether there is anything to measure here.
+    type Ready = bool;
+    type Ask = ();
+    type Reply = Visit<Measure>;
+
+    fn prepare(spec: CycleSpec) -> Result<(Self, bool), BenchError> {
+        pin::pin(spec.cpu)?;
+        for file in engine::own_code() {
+            flashfork::code::trust(&file).map_err(|e| BenchError::Unable(e.to_string()))?;
+        }
+        let map = |len: usize, flags| {
+            // SAFETY: a fresh mapping, never unmapped.
+            unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
+                .map_err(|errno| BenchError::system("map memory", errno))
+        };
+        // SAFETY: as large as the struct, of which zeros are valid.
+        let outside = unsafe { &*map(size_of::<Outside>(), MapFlags::SHARED)?.cast::<Outside>() };
+        let len = usize::try_from(spec.size).map_err(|_| BenchError::Unable("that can't be addressed".into()))?;
+        let start = map(len, MapFlags::PRIVATE)?.cast::<u8>();
+        for number in 0..len / PAGE {
+            // SAFETY: inside the mapping.
+            unsafe {
+                let page = start.add(number * PAGE);
+                page.write_bytes(FILL, PAGE);
+                page.cast::<usize>().write(number);
+            }
+        }
+        if spec.kept == Kept::Fork {
+            engine::seal(engine::Pages::Auto, 0)?;
+        }
+        let pages = Pages::new(start as usize, len, spec.accesses);
+        let mut subject = Self { spec, pages, random: fastrand::Rng::with_seed(1), outside };
+        let can = spec.kept != Kept::Copying || {
+            subject.answer(())?;
+            outside.copied.load(SeqCst) == 1
+        };
+        Ok((subject, can))
+    }
+
+    fn answer(&mut self, (): ()) -> Result<Visit<Measure>, BenchError> {
+        if self.spec.kept == Kept::Fork {
+            return self.fork();
+        }
+        let unable = |error: flashfork::SnapshotError| BenchError::Unable(error.to_string());
+        go_back_by(match self.spec.kept {
+            Kept::Dropping => Some(Way::Drop),
+            Kept::Copying => Some(Way::Copy),
+            Kept::Automatic | Kept::Fork => None,
+        });
+        // Each visit begins with the same memory, so its inputs must differ by the turn.
+        let seed = self.random.u64(..);
+        let turn = snapshot(&SnapshotOptions::default()).map_err(unable)? as usize;
+        let Outside { copied, ends } = self.outside;
+        let input = |turn: usize| self.pages.choose(&mut fastrand::Rng::with_seed(seed + turn as u64));
+        ends[turn].store(nanoseconds(), SeqCst);
+        if turn < CYCLES + UNCOUNTED {
+            self.work(&input(turn));
+            // SAFETY: nothing outside of memory is used but the clock and the shared page.
+            return Err(unable(unsafe { restore(turn as u64 + 1) }));
+        }
+        copied.store(u64::from(copies_back()), SeqCst);
+        for turn in 0..turn {
+            self.pages.check(&input(turn).written)?;
+        }
+        discard_snapshot().map_err(unable)?;
+        let took = |pair: &[AtomicU64]| (pair[1].load(SeqCst) - pair[0].load(SeqCst)) as f64 / 1e3;
+        Ok(vec![(Measure::Cycle, ends[UNCOUNTED..].windows(2).map(took).collect())])
+    }
+}
+
+impl ProcessSubject {
+    /// What an input does.
+    fn work(&self, input: &super::pages::Input) {
+        let layout = |block: usize| Layout::array::<u8>(100 + 7 * block).expect("a small block");
+        let mut blocks = [null_mut(); BLOCKS];
+        for (number, block) in blocks.iter_mut().enumerate() {
+            // SAFETY: not of length 0; where there is no memory the write below ends the process.
+            unsafe {
+                *block = alloc(layout(number));
+                block.write_bytes(number as u8, 100);
+            }
+        }
+        self.pages.access(input);
+        for (number, block) in blocks.into_iter().enumerate().step_by(2) {
+            // SAFETY: allocated above.
+            unsafe { dealloc(block, layout(number)) };
+        }
+    }
+
+    fn fork(&mut self) -> Result<Visit<Measure>, BenchError> {
+        let (mut taken, mut written) = (Vec::new(), Vec::new());
+        for _ in 0..CYCLES {
+            let input = self.pages.choose(&mut self.random);
+            taken.push(self.pages.in_clone(|_| self.work(&input))?);
+            written.extend(input.written);
+        }
+        self.pages.check(&written)?;
+        Ok(vec![(Measure::Cycle, taken)])
+    }
+}
+
+fn nanoseconds() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
