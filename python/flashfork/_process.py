@@ -66,8 +66,9 @@ class Stats:
 
 _stats = Stats()
 _sealed = False
-#: Whether it was a seal that had the garbage collector leave objects alone.
+#: Whether it was a seal that had the garbage collector leave objects alone; and how many it leaves alone from the start.
 _froze = False
+_FROZEN_AT_FIRST = gc.get_freeze_count()
 
 
 def seal(
@@ -117,7 +118,7 @@ def seal(
     )
     report = _library.SealReport()
     if freeze:
-        _froze = _froze or gc.get_freeze_count() == 0
+        _froze = _froze or gc.get_freeze_count() <= _FROZEN_AT_FIRST
         gc.collect()
         gc.freeze()
     if library.seal(options, report) != 0:
