@@ -43,6 +43,8 @@ def test_ctrl_c_ends_everything_and_tears_down(pytester, mode, tmp_path, monkeyp
         text=True,
         env=environment,
         cwd=pytester.path,
+        # A shell's background ignores it, and Python then leaves it so.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         wait_for(tmp_path / "runs", run)
