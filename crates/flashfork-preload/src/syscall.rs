@@ -70,7 +70,6 @@ pub unsafe extern "C" fn syscall() -> c_long {
 #[unsafe(naked)]
 unsafe extern "C" fn call() -> c_long {
     core::arch::naked_asm!(
-        ".cfi_startproc",
         "mov rax, rdi",
         "mov rdi, rsi",
         "mov rsi, rdx",
@@ -84,9 +83,8 @@ unsafe extern "C" fn call() -> c_long {
         "ret",
         "2: mov rdi, rax",
         "jmp {failed}",
-        // For flashfork_core::code, which looks for it in what the unwind table says is this function.
+        // For flashfork_core::code.
         ".ascii \"flashfork's call\"",
-        ".cfi_endproc",
         failed = sym failed,
     )
 }

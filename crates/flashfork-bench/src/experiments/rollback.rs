@@ -331,21 +331,21 @@ fn report(document: &Document) -> String {
     let of = |record: &&Record| record.method == PROCESS || WAYS.iter().any(|(name, _)| record.method == *name);
     let size = document.records.iter().filter(of).find_map(|record| record.chosen.get("size")?.as_u64()).unwrap_or(0);
     let headers = ["method", "pages written", "rollback", "p10–p90", "writing them", "target"];
-    page(
-        document,
-        [
-            format!(
-                "A region of {0} that drops, and a process with as much memory\n{1}",
-                show(size),
-                render(&headers, &rows, 1)
-            ),
-            cycles(document, "", "Cycles of 25 reads and 25 writes"),
-            cycles(document, WHOLE, "A whole process: cycles that also take 40 blocks of the heap"),
-        ],
-    )
+    let restores = format!(
+        "A region of {0} that drops, and a process with as much memory\n{1}",
+        show(size),
+        render(&headers, &rows, 1)
+    );
+    let parts = [
+        Some(restores),
+        cycles(document, "", "Cycles of 25 reads and 25 writes"),
+        cycles(document, WHOLE, "A whole process: cycles that also take 40 blocks of the heap"),
+    ];
+    page(document, parts.into_iter().flatten())
 }
 
-fn cycles(document: &Document, begin: &str, title: &str) -> String {
+/// None where nothing of that was measured.
+fn cycles(document: &Document, begin: &str, title: &str) -> Option<String> {
     let mut sizes: Vec<u64> = document.records.iter().filter_map(|r| r.chosen.get("size")?.as_u64()).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -379,7 +379,7 @@ fn cycles(document: &Document, begin: &str, title: &str) -> String {
         }
     }
     let headers = ["size", "accesses", "method", "cycle", "p10–p90", "times as fast as a clone", "target"];
-    format!("{title}\n{}", render(&headers, &rows, 3))
+    (!rows.is_empty()).then(|| format!("{title}\n{}", render(&headers, &rows, 3)))
 }
 
 /// Whether a region that chooses keeps what SPECIFICATION.md promises.

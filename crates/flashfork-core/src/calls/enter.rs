@@ -3,7 +3,7 @@
 use super::hooks::{FOLLOWED, HOOKS};
 use super::rewrite::restore;
 use super::site::Want;
-use super::stub::{BEHIND, DISTANCE, Ways};
+use super::stub::Ways;
 use crate::answers::exec::{LEAVING, came_back};
 use crate::arena::Arena;
 use crate::stack::roomy;
@@ -120,33 +120,24 @@ fn enabled() -> u64 {
 pub unsafe extern "C" fn enter() {
     core::arch::naked_asm!(
         "cmp eax, {numbers}",
-        "jae 5f",
+        "jae 2f",
         "bt dword ptr [rip + {hooked}], eax",
         "jnc 3f",
         "lea r11, [rip + {taken}]",
         "jmp {save_and_call}",
         "3: cmp eax, {clone3}",
         "je 4f",
-        "cmp eax, {vfork}",
-        "je 2f",
         "cmp eax, {clone}",
-        "jne 5f",
+        "jne 2f",
         "test edi, {files}",
         "jz 2f",
         "4: lea r11, [rip + {about_to_make}]",
         "lea rcx, [rcx - 2]",
         "jmp {save_and_call}",
         "2: jmp rcx",
-        // The site's own, which is before the place that the stub leads back to.
-        "5: movsxd r11, dword ptr [rcx + {distance}]",
-        "lea rcx, [rcx + r11 + {behind} - 2]",
-        "jmp rcx",
         numbers = const NUMBERS,
         clone = const Sysno::clone as i32,
         clone3 = const Sysno::clone3 as i32,
-        vfork = const Sysno::vfork as i32,
-        distance = const DISTANCE,
-        behind = const BEHIND,
         files = const CLONE_FILES,
         about_to_make = sym about_to_make,
         hooked = sym HOOKED,
@@ -189,13 +180,6 @@ unsafe extern "C" fn save_and_call() {
         "pushfq",
         "push rbp",
         "mov rbp, rsp",
-        // The frame of the site's function comes next, at the site's `syscall`: the stub's in rcx says where that is.
-        // (As an expression: a = the word before rbp, a + the 4 bytes with a sign at a + DISTANCE, + BEHIND - 2.)
-        ".cfi_startproc",
-        ".cfi_def_cfa rbp, 144",
-        ".cfi_offset rbp, -144",
-        ".cfi_escape 0x16, 16, 23, 0x76, 0x78, 0x06, 0x12, 0x23, {distance}, 0x94, 4",
-        ".cfi_escape 0x0c, 0, 0, 0, 0x80, 0x27, 0x0c, 0, 0, 0, 0x80, 0x1c, 0x22, 0x23, {behind} - 2",
         "push rcx",
         "push r9",
         "push r8",
@@ -240,14 +224,11 @@ unsafe extern "C" fn save_and_call() {
         "pop r8",
         "pop r9",
         "pop rcx",
-        ".cfi_endproc",
         "pop rbp",
         "popfq",
         "lea rsp, [rsp + 128]",
         "lea rcx, [rcx + 2]",
         "jmp rcx",
-        distance = const DISTANCE,
-        behind = const BEHIND,
         room = sym ROOM,
         parts = sym PARTS,
     )

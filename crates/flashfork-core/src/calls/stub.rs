@@ -2,10 +2,9 @@
 //! gigabytes.
 //!
 //! A stub executes what the jump has replaced and leads to [`super::enter`], with the address of its own `syscall`
-//! instruction in rcx, which the kernel changes anyway. If nobody wants the call it goes on at the site's own
-//! `syscall`, so that whoever unwinds the stack meanwhile finds the library's function there. Calls that make a task go
-//! on at the stub's, with the stack as it was, so that `vfork` and `clone` may return twice. Two bytes further on the
-//! stub leads back, by way of [`super::enter::after`].
+//! instruction in rcx, which the kernel changes anyway. There the call goes on if nobody wants it: with the stack as it
+//! was, so that `vfork` and `clone` may return twice. Two bytes further on the stub leads back, by way of
+//! [`super::enter::after`].
 
 use super::site::{JUMP, LINE, SYSCALL};
 use crate::code::memory::Memory;
@@ -21,12 +20,6 @@ const WORDS: &[u8; 16] = b"flashfork calls1";
 /// `lea offset(%rip),%rcx` and `jmp *offset(%rip)`, without their offsets.
 const LOAD: [u8; 3] = [0x48, 0x8d, 0x0d];
 const GO: [u8; 2] = [0xff, 0x25];
-
-/// Behind a stub's `syscall` it loads the way back: where the four bytes of its distance are, and what the distance
-/// counts from, both from the `syscall` on.
-pub const DISTANCE: usize = SYSCALL.len() + LOAD.len();
-/// See [`DISTANCE`].
-pub const BEHIND: usize = DISTANCE + 4;
 
 /// Where stubs lead: two functions of one copy of the engine.
 #[derive(Clone, Copy)]

@@ -10,8 +10,6 @@ pub type Result<T> = core::result::Result<T, Errno>;
 #[unsafe(naked)]
 unsafe extern "C" fn raw(number: usize, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> usize {
     core::arch::naked_asm!(
-        // A program's handler may unwind the stack out of a call that waits.
-        ".cfi_startproc",
         "mov r10, r8",
         "mov r8, r9",
         "mov r9, [rsp + 8]",
@@ -21,9 +19,8 @@ unsafe extern "C" fn raw(number: usize, a: usize, b: usize, c: usize, d: usize, 
         "mov rdx, rcx",
         "syscall",
         "ret",
-        // For crate::code, which looks for it in what the unwind table says is this function.
+        // For crate::code.
         ".ascii \"flashfork's call\"",
-        ".cfi_endproc",
     )
 }
 
