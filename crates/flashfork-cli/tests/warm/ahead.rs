@@ -13,6 +13,12 @@ fn children(pid: i32) -> Vec<i32> {
     text.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pid| state(*pid).is_some()).collect()
 }
 
+/// Its process group. A clone has one of its own from when it has a caller until it is gone, its end told or not.
+fn group(pid: i32) -> i32 {
+    // SAFETY: takes a number.
+    unsafe { libc::getpgid(pid) }
+}
+
 impl Place {
     /// The clone that waits for a caller, when there is one.
     pub fn ahead(&self) -> i32 {
@@ -20,7 +26,7 @@ impl Place {
         let mut found = Vec::new();
         until("a clone waits", || {
             found = children(template);
-            found.len() == 1
+            found.len() == 1 && group(found[0]) == group(template)
         });
         found[0]
     }
