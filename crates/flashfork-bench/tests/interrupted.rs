@@ -43,6 +43,7 @@ fn small(name: &str) -> Small {
         "redis" => ("--size 16M --rounds 2 --snapshots 1 --connections 2 --depth 50", "servers", 1),
         "warm" => ("--programs perl --quick", "programs and their clones", 2),
         "threads" => ("--programs python --threads 2 --alive 1 --quick", "programs and their clones", 2),
+        "pytest" => ("--suites fixture --size 16M", "suites of tests", 2),
         "unit-test" => ("--size 4M --rounds 9", "interleaved", 1),
         "fuzz" => ("--size 4M --seconds 3600", "slice 1", 1),
         "vm-clone" => ("--sizes 2M --rounds 40", "interleaved", 1),
@@ -54,6 +55,7 @@ fn small(name: &str) -> Small {
         "redis" => || runs("redis-server", &["--version"]),
         // One of those beside which it measures.
         "check" => || runs("hyperfine", &["--version"]) || runs("stress-ng", &["--version"]),
+        "pytest" => || runs("python3", &["-c", "import pytest, xdist, numpy, pandas, flashfork"]),
         "fuzz" => || runs("afl-clang-fast", &["--version"]),
         "vm-clone" | "vm-memory" => || std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok(),
         // The others leave out what this host lacks, and measure the rest.

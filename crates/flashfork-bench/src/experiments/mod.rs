@@ -10,6 +10,7 @@ pub mod fork;
 pub mod fuzz;
 pub mod policy;
 pub mod profile;
+pub mod pytest;
 pub mod redis;
 pub mod rollback;
 pub mod seal_threads;
@@ -35,6 +36,7 @@ use fork::ForkOptions;
 use fuzz::FuzzOptions;
 use policy::PolicyOptions;
 use profile::ProfileOptions;
+use pytest::PytestOptions;
 use redis::RedisOptions;
 use rollback::RollbackOptions;
 use seal_threads::SealThreadsOptions;
@@ -46,7 +48,7 @@ use warm::WarmOptions;
 use write_fraction::WriteFractionOptions;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 20] = [
+pub const ALL: [Entry; 21] = [
     Entry::of::<ForkOptions>(),
     Entry::of::<CreationOptions>(),
     Entry::of::<CowModelOptions>(),
@@ -63,6 +65,7 @@ pub const ALL: [Entry; 20] = [
     Entry::of::<RedisOptions>(),
     Entry::of::<WarmOptions>(),
     Entry::of::<ThreadsOptions>(),
+    Entry::of::<PytestOptions>(),
     Entry::of::<UnitTestOptions>(),
     Entry::of::<FuzzOptions>(),
     Entry::of::<VmCloneOptions>(),

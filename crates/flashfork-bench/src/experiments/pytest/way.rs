@@ -1,0 +1,68 @@
+//! Ways to run a suite.
+
+/// How tests are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By pytest alone, in one process.
+    Plain,
+    /// By workers of xdist, which are started anew and collect anew.
+    Xdist,
+    /// Each in a fork by pytest-forked, which sets up all its fixtures there.
+    Forked,
+    /// In as many clones as xdist has workers.
+    Clones,
+    /// Each in a clone, made where its function scope begins; large memory is sealed.
+    Each,
+    /// The same by plain forks.
+    EachByFork,
+    /// The same by plain forks, and memory on transparent huge pages.
+    EachOnThp,
+}
+
+impl Way {
+    /// The name in records.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Xdist => "xdist",
+            Self::Forked => "pytest-forked",
+            Self::Clones => "clones",
+            Self::Each => "clone-each",
+            Self::EachByFork => "clone-each-fork",
+            Self::EachOnThp => "clone-each-thp",
+        }
+    }
+
+    /// For people.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Plain => "pytest",
+            Self::Xdist => "xdist: -n",
+            Self::Forked => "pytest-forked: --forked",
+            Self::Clones => "--clones",
+            Self::Each => "--clone-each",
+            Self::EachByFork => "--clone-each, plain forks",
+            Self::EachOnThp => "--clone-each, plain forks, THP",
+        }
+    }
+
+    /// What pytest is told.
+    pub(super) fn arguments(self, workers: &str) -> Vec<&str> {
+        match self {
+            Self::Plain => vec![],
+            Self::Xdist => vec!["-n", workers],
+            Self::Forked => vec!["--forked"],
+            Self::Clones => vec!["--clones", workers],
+            Self::Each | Self::EachByFork | Self::EachOnThp => vec!["--clone-each"],
+        }
+    }
+
+    /// What the suite with the large fixture is told about its memory.
+    pub(super) fn forks(self) -> &'static str {
+        match self {
+            Self::Each => "sealed",
+            Self::EachOnThp => "thp",
+            _ => "plain",
+        }
+    }
+}
