@@ -25,6 +25,10 @@ pub struct PytestOptions {
     #[arg(long, value_name = "DIR")]
     pub real: Option<PathBuf>,
 
+    /// A wheel of the package, to time its installation until the first clone
+    #[arg(long, value_name = "FILE")]
+    pub wheel: Option<PathBuf>,
+
     /// The suites [default: all that can be run]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
     pub suites: Option<Vec<Suite>>,

@@ -26,8 +26,35 @@ fn find(document: &Document, suite: Suite, way: Way, measure: Measure) -> Option
     document.find(EXPERIMENT, way.name(), &wanted)
 }
 
+/// The lines of the program that is cloned from Python.
+fn render_program(document: &Document) -> Option<String> {
+    let line = |way: &str, title: &str| {
+        let record = program(document, way)?;
+        let ends = [0.1, 0.9].map(|q| quantile_of(&record.rounds(), q).map(|found| found.value));
+        let spread = ends[0].zip(ends[1]).map_or(String::new(), |(low, high)| time_range(low, high));
+        Some(vec![title.to_owned(), time(record.p50), spread])
+    };
+    let rows: Vec<Vec<String>> = [
+        line("plain", "subprocess.run"),
+        line("template", "Template.run"),
+        line("install", "from pip install to the first clone's end"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let head = "A program that imports numpy, run from Python; medians";
+    (!rows.is_empty()).then(|| format!("{head}\n{}", table::render(&["way", "whole", "10–90 %"], &rows, 1)))
+}
+
+fn program<'a>(document: &'a Document, way: &str) -> Option<&'a Record> {
+    document.find(EXPERIMENT, way, &[("suite", Suite::Program.name().into())])
+}
+
 /// The table of a suite.
 fn render(document: &Document, suite: Suite) -> Option<String> {
+    if suite == Suite::Program {
+        return render_program(document);
+    }
     let plain = find(document, suite, Way::Plain, Measure::Whole)?;
     let number = |name: &str| plain.observed.get(name).and_then(Value::as_u64).unwrap_or_default();
     let rows: Vec<Vec<String>> = suite
@@ -50,6 +77,7 @@ fn render(document: &Document, suite: Suite) -> Option<String> {
     let what = match suite {
         Suite::Small => "small tests in files that import numpy and pandas".to_owned(),
         Suite::Real => "tests of a package's own".to_owned(),
+        Suite::Program => return None,
         Suite::Fixture => format!("tests with a session fixture of {}", size::show(number("bytes"))),
     };
     let headers = ["way", "whole run", "10–90 %", "÷ pytest", "tests/s after the first"];
@@ -75,7 +103,15 @@ fn promises(document: &Document) -> Vec<Target> {
             fixture(Way::Each).zip(fixture(Way::EachByFork)),
         ),
     ];
-    targets.into_iter().flatten().collect()
+    let alone = |what: &str, most, way| {
+        let measured = quantile_of(&program(document, way)?.rounds(), 0.5);
+        Some(Target { what: what.to_owned(), bound: Bound::AtMost(most), unit: Unit::Microseconds, measured })
+    };
+    let program = [
+        alone("Template.run of a program that imports numpy", 3e3, "template"),
+        alone("from pip install to the first clone's end", 30e6, "install"),
+    ];
+    targets.into_iter().chain(program).flatten().collect()
 }
 
 #[cfg(test)]

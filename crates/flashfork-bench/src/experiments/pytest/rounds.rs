@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::PytestOptions;
+use super::client;
 use super::run::Runner;
 use super::suite::Suite;
 use super::way::Way;
@@ -100,6 +101,10 @@ fn prepare(
     for suite in suites {
         if progress.interrupted() {
             break;
+        }
+        if suite == Suite::Program {
+            client::measure(options, place, results, progress)?;
+            continue;
         }
         if suite == Suite::Fixture {
             // Beside the memory, what a seal may hold twice, and the interpreters.

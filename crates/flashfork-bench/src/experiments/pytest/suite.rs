@@ -22,11 +22,13 @@ pub enum Suite {
     Real,
     /// 200 tests with a session fixture that holds a lot of memory
     Fixture,
+    /// No tests, but a program that imports numpy, cloned from Python
+    Program,
 }
 
 impl Suite {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Small, Self::Real, Self::Fixture];
+    pub const ALL: [Self; 4] = [Self::Small, Self::Real, Self::Fixture, Self::Program];
 
     /// The name in records.
     pub(super) fn name(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Suite {
             Self::Small => "small",
             Self::Real => "real",
             Self::Fixture => "fixture",
+            Self::Program => "program",
         }
     }
 
@@ -41,6 +44,7 @@ impl Suite {
     pub(super) fn ways(self) -> &'static [Way] {
         match self {
             Self::Small | Self::Real => &[Way::Plain, Way::Xdist, Way::Forked, Way::Clones, Way::Each],
+            Self::Program => &[],
             Self::Fixture => &[Way::Plain, Way::Forked, Way::EachByFork, Way::EachOnThp, Way::Each],
         }
     }
@@ -57,6 +61,7 @@ impl Suite {
         let failed = |error| BenchError::system("write a suite of tests", error);
         let (files, tests) = self.shape(options.quick);
         match (self, &options.real) {
+            (Self::Program, _) => return Ok(Err("it has no tests".to_owned())),
             (Self::Real, None) => return Ok(Err("--real says where one is".to_owned())),
             (Self::Real, Some(real)) => {
                 let real = real.canonicalize();
