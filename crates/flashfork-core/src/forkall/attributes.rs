@@ -6,7 +6,7 @@ use super::inject::inject;
 use super::raw::call;
 use super::unfit::{Unfit, What};
 use crate::proc::text::{ProcPath, read_file};
-use crate::sys;
+use crate::sys::{self, Errno};
 use syscalls::Sysno;
 
 /// What is asked, and how. The kernel answers by what it returns, or where the question says so.
@@ -73,6 +73,13 @@ pub fn before() -> core::result::Result<(), Unfit> {
     let me = sys::getpid();
     sys::compare_memory(me, me).map_err(|e| Unfit::forbidden(b"kcmp", e))?;
     sys::read_own((&raw const me) as usize, &mut [0]).map_err(|e| Unfit::forbidden(b"process_vm_readv", e))?;
+    // SAFETY: a number that no descriptor has, so nothing happens; a filter answers otherwise.
+    let setns = unsafe { call(Sysno::setns, [usize::MAX, 0]) };
+    if let Err(e) = setns
+        && e != Errno::EBADF
+    {
+        return Err(Unfit::forbidden(b"setns", e));
+    }
     sys::compare_memory(me, INIT).map(drop).map_err(|_| Unfit::new(What::Landlock, me))
 }
 
