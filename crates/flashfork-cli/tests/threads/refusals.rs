@@ -62,7 +62,7 @@ const REFUSED: [(&str, &str); 28] = [
     ("personality(ADDR_NO_RANDOMIZE);", "an attribute that its clones would not have (personality"),
     (
         "pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE); pthread_mutex_t *m = malloc(sizeof *m); pthread_mutex_init(m, &how); pthread_mutex_lock(m);",
-        "a mutex that its main thread holds",
+        "a rwlock that it has locked to write ([heap])",
     ),
     (
         "static pthread_mutex_t m = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP; pthread_mutex_lock(&m);",

@@ -12,11 +12,11 @@
 
 use super::frame::{self, register};
 use super::frozen::{Frozen, Thread};
-use super::unfit::{Unfit, What};
+use super::unfit::{NAME, Unfit, What};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::scan::Region;
 use crate::proc::vma::{self, Kind};
-use crate::range::Range;
+use crate::range::{Range, subtract};
 use crate::sys::{self, PROT_READ, PROT_WRITE, Result};
 use syscalls::Sysno;
 
@@ -47,22 +47,37 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         return Err(Unfit::new(What::Mutex, 0));
     }
     let at = &raw const *frozen as usize;
-    let own = Range::new(at, at + size_of::<Frozen>());
+    // What was written down about its threads is none of its memory. Others may be mapped right beside it.
+    let own = [Range::new(at, at + size_of::<Frozen>()), frozen.frames_range()];
     let Frozen { text, list, pid, .. } = frozen;
     let mut regions = [Region::default(); REGIONS];
     let mut pagemap = Pagemap::open(&mut regions)?;
-    let mut held = false;
-    vma::for_each_mapping(text, |v, _| {
-        if held || v.prot & (PROT_READ | PROT_WRITE) != PROT_READ | PROT_WRITE || own.contains(v.range.start) {
-            return Ok(());
+    let mut held = None;
+    vma::for_each_mapping(text, |v, path| {
+        let mut looked = Ok(());
+        if v.prot & (PROT_READ | PROT_WRITE) != PROT_READ | PROT_WRITE {
+            return looked;
         }
-        match v.kind {
-            Kind::File if !v.shared => held = has_one(v.range, *pid, list),
-            _ => pagemap.for_each(v.range, Which::Populated, |pages| held = held || has_one(pages, *pid, list))?,
-        }
-        Ok(())
+        subtract(v.range, &own, |range| {
+            let mut look = |pages| {
+                if held.is_none() && has_one(pages, *pid, list) {
+                    held = Some(named(path));
+                }
+            };
+            match v.kind {
+                Kind::File if !v.shared => look(range),
+                _ => looked = looked.and(pagemap.for_each(range, Which::Populated, look)),
+            }
+        });
+        looked
     })?;
-    if held { Err(Unfit::new(What::Mutex, 0)) } else { Ok(()) }
+    held.map_or(Ok(()), |name| Err(Unfit { name, ..Unfit::new(What::Mutex, 0) }))
+}
+
+/// What it lies in, as the kernel calls that: the last part of a file's name, or of another's in brackets.
+fn named(path: &[u8]) -> [u8; NAME] {
+    let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    Unfit::named(What::Mutex, 0, last).name
 }
 
 /// Whether one lies in a range, as far as it can be read; `chunk` is for copies of it.
