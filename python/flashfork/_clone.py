@@ -25,9 +25,6 @@ class Clone:
         self.pid: int = library().clone_pid(handle)
         #: Its exit status, or a negative signal number; None while it runs.
         self.returncode: Optional[int] = None
-        changed = library().clone_changed(handle)
-        #: What has changed since the template was warmed, in one line; None if nothing has.
-        self.changed: Optional[str] = changed.decode(errors="replace") if changed else None
         #: The other ends of pipes, binary and unbuffered.
         self.stdin: Optional[IO[bytes]] = _opened(pipes.get(0), "wb")
         self.stdout: Optional[IO[bytes]] = _opened(pipes.get(1), "rb")

@@ -18,10 +18,12 @@ class PlainForks(RuntimeWarning):
     """Given once where this host can't seal: forks are plain ones."""
 
 
-class StaleTemplate(RuntimeWarning):
-    """Files of a template have changed since it was warmed; its clone runs what was in them."""
+class StaleTemplate(Error):
+    """There is no clone: the template's program would be another one now. The text says what has changed; ``fresh=True``
+    warms it anew."""
 
 
 def error(number: int, text: str) -> Error:
     """The exception for an error of the library."""
-    return (Refused if number in _REFUSED else Error)(number, text)
+    kind = StaleTemplate if number == errno.ESTALE else Refused if number in _REFUSED else Error
+    return kind(number, text)

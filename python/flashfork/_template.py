@@ -3,7 +3,6 @@
 import ctypes
 import os
 import subprocess
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
@@ -15,6 +14,9 @@ from ._files import File, Files
 from ._library import NATIVE, failed, library
 
 _Text = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+
+#: How often a template is warmed anew for one clone, where it is stale again as soon as that is done.
+_MOST_RENEWED = 20
 
 _READY = {"auto": 0, "main": 1, "call": 2}
 _STATES = {0: "waiting", 1: "stopped", 2: "silent", 3: "strange"}
@@ -48,7 +50,7 @@ class TemplateInfo:
     clones_running: int
     #: Most clones it makes; 0: any number.
     max_clones: int
-    #: Files that the program was made of and that have changed since: clones run what was in them.
+    #: What the program was made of and has changed since; if it is not 0 there are no clones (:class:`StaleTemplate`).
     changed_files: int
     #: Such files of which a change would not be noticed.
     unwatched_files: int
@@ -150,6 +152,7 @@ class Template:
         self,
         args: Iterable[_Text] = (),
         *,
+        fresh: bool = False,
         env: Optional[Mapping[str, str]] = None,
         cwd: Optional[_Text] = None,
         stdin: File = None,
@@ -158,8 +161,9 @@ class Template:
     ) -> "Clone":
         """Starts a clone, with ``args`` behind those that the template was started with; as ``subprocess.Popen``.
 
-        Raises :class:`Error` if there is no such template or directory, or it doesn't answer. Warns of files that have
-        changed since it was warmed (:class:`StaleTemplate`).
+        Raises :class:`Error` if there is no such template or directory, or it doesn't answer; :class:`StaleTemplate` if
+        its program would be another one now. With ``fresh`` it is warmed anew then, by its own command line, directory,
+        environment and options, and the old one stays if that fails.
         """
         with Files() as files:
             descriptors = (ctypes.c_int * 3)(
@@ -167,26 +171,35 @@ class Template:
             )
             if stderr == subprocess.STDOUT:
                 descriptors[2] = descriptors[1]
-            handle = library().template_clone(
-                _runtime(),
-                os.fsencode(self.name),
+            name = os.fsencode(self.name)
+            given = (
                 _library.strings([os.fsencode(each) for each in args]),
                 _environment(env),
                 None if cwd is None else os.fsencode(cwd),
                 descriptors,
             )
-            if not handle:
-                raise failed()
+            for _ in range(_MOST_RENEWED):
+                handle = library().template_clone(_runtime(), name, *given)
+                if handle:
+                    break
+                wrong = failed()
+                if not (fresh and isinstance(wrong, StaleTemplate)):
+                    raise wrong
+                output = (ctypes.c_int * 2)(descriptors[2], descriptors[2])
+                options = _library.WarmOptions(output=output if descriptors[2] >= 0 else None)
+                if library().template_renew(_runtime(), name, options) != 0:
+                    raise failed()
+            else:
+                raise wrong
             clone = Clone(handle, [self.name, *map(os.fsdecode, args)], files.ours)
             files.ours = {}
-        if clone.changed:
-            warnings.warn(clone.changed, StaleTemplate, stacklevel=2)
         return clone
 
     def run(
         self,
         args: Iterable[_Text] = (),
         *,
+        fresh: bool = False,
         input: Union[None, str, bytes] = None,
         capture_output: bool = False,
         text: bool = False,
@@ -198,7 +211,8 @@ class Template:
         stdout: File = None,
         stderr: File = None,
     ) -> "subprocess.CompletedProcess[Any]":
-        """Runs a clone to its end; arguments, result and exceptions are those of ``subprocess.run``."""
+        """Runs a clone to its end; arguments, result and exceptions are those of ``subprocess.run``, and ``fresh`` is
+        that of :meth:`start`."""
         if input is not None:
             if stdin is not None:
                 raise ValueError("stdin and input may not both be used")
@@ -208,7 +222,7 @@ class Template:
                 raise ValueError("stdout and stderr may not be used with capture_output")
             stdout = stderr = subprocess.PIPE
         args = list(args)
-        with self.start(args, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr) as clone:
+        with self.start(args, fresh=fresh, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr) as clone:
             data = input.encode() if isinstance(input, str) else input
             try:
                 out, err = clone.communicate(data, timeout)

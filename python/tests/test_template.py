@@ -119,16 +119,23 @@ def test_a_signal_handler_runs_while_a_clone_is_waited_for(warm):
         signal.signal(signal.SIGUSR1, old)
 
 
-def test_code_that_has_changed_is_warned_of(template, tmp_path):
+def test_there_is_no_clone_once_code_has_changed_unless_a_fresh_one_is_wanted(template, tmp_path):
     module = tmp_path / "changing.py"
     module.write_text("value = 1\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     with template.warm("stale", [sys.executable, "-c", "import changing"], env=environment) as stale:
         module.write_text("value = 22\n")
         program = "import changing; print(changing.value)"
-        with pytest.warns(flashfork.StaleTemplate, match="changing.py"):
-            done = stale.run(["-c", program], env=environment, capture_output=True)
-        assert done.stdout == b"1\n" and stale.info().changed_files == 1
+        with pytest.raises(flashfork.StaleTemplate, match="changing.py changed.*fresh=True"):
+            stale.run(["-c", program], env=environment)
+        assert (stale.info().changed_files, stale.info().clones_made) == (1, 0)
+        for _ in range(2):
+            done = stale.run(["-c", program], fresh=True, env=environment, capture_output=True)
+            assert done.stdout == b"22\n" and stale.info().changed_files == 0
+        module.write_text("value =")
+        with pytest.raises(flashfork.Error, match="stays as it was") as told:
+            stale.run(["-c", program], fresh=True, env=environment, stderr=subprocess.DEVNULL)
+        assert told.value.errno == errno.ECHILD and stale.info().clones_made == 2
     assert flashfork.Template.all() == []
 
 

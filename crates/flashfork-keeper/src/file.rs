@@ -1,6 +1,6 @@
-//! The files that the program was made of: callers are told when one has changed since.
+//! The files that the program was made of: there are no clones any more when one has changed since.
 
-use flashfork_warm::{NAME_OF_CHANGED, Tell};
+use flashfork_warm::{Tell, Why};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -34,17 +34,11 @@ impl Files {
         Files(named.filter_map(|path| look(&path).map(|kept| (path, kept))).collect())
     }
 
-    /// What a caller is told, if any has changed.
-    pub fn told(&self) -> Option<Tell> {
+    /// What a caller is told in place of a clone, if any has changed. `renews`: whether he makes the template anew.
+    pub fn told(&self, renews: bool) -> Option<Tell> {
         let mut changed = self.0.iter().filter(|(path, was)| look(path) != Some(**was)).map(|(path, _)| path);
         let first = changed.next()?;
-        let count = 1 + changed.count() as u64;
-        let mut name = [0; NAME_OF_CHANGED];
-        let bytes = first.as_os_str().as_bytes();
-        // The end of a long one tells more than its begin.
-        let end = &bytes[bytes.len().saturating_sub(name.len())..];
-        name[..end.len()].copy_from_slice(end);
-        Some(Tell::Changed { count, name })
+        Some(Tell::stale(Why::File, renews, 1 + changed.count() as u64, first.as_os_str().as_bytes()))
     }
 
     /// How many.
@@ -66,6 +60,6 @@ mod tests {
     fn this_programs_own_file_is_known_and_has_not_changed() {
         let files = Files::of(i32::try_from(std::process::id()).unwrap());
         assert!(files.0.contains_key(&std::env::current_exe().unwrap()), "{files:?}");
-        assert!(files.changed() == 0 && files.told().is_none());
+        assert!(files.changed() == 0 && files.told(false).is_none());
     }
 }

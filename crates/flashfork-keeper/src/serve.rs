@@ -97,6 +97,7 @@ impl Keeper {
     fn turn(&mut self) -> Option<ExitCode> {
         let idle = self.wanted.is_empty() && self.ordered.is_none() && self.inits.is_empty();
         if self.retired && self.facts.running == 0 && idle {
+            self.turn_away();
             return Some(ExitCode::SUCCESS);
         }
         self.ask_for_spaces();
@@ -166,6 +167,28 @@ impl Keeper {
         process::take_signals(self.signals.as_fd()).is_empty()
     }
 
+    /// Whoever has come meanwhile is told that there is no clone, so that he may ask whom the name leads to by then.
+    fn turn_away(&mut self) {
+        // From here on nobody else comes.
+        let _ = rustix::net::shutdown(&self.told.listener, rustix::net::Shutdown::Both);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        while let Ok(socket) = accept_with(&self.told.listener, flags) {
+            if let Some(connection) = Connection::of(socket) {
+                self.connections.insert(self.next, connection);
+                self.next += 1;
+            }
+        }
+        for connection in self.connections.values() {
+            let Some(socket) = &connection.socket else { continue };
+            let mut bytes = [0; Ask::LEN];
+            // What is not read when this process ends would be in the way of the answer.
+            let asked = message::receive(socket.as_fd(), &mut bytes).is_ok_and(|received| received.is_some());
+            if asked && matches!(Ask::decode(&bytes), Some(Ask::Clone { .. })) {
+                connection.tell(Tell::Failed { step: Step::Retired, errno: 0 });
+            }
+        }
+    }
+
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match accept_with(&self.told.listener, flags) {
@@ -205,6 +228,7 @@ impl Keeper {
                 }
                 connection.tell(Tell::Facts(facts(&self.facts, &self.files)));
             }
+            Some(Ask::Recipe) => connection.tell_with(Tell::Recipe, &self.told.recipe),
             Some(Ask::Listen { number }) if connection.listeners.len() < LISTENERS => {
                 connection.listeners.extend(descriptors.into_iter().map(|socket| (number, socket)));
             }
@@ -234,6 +258,8 @@ impl Keeper {
             Some(Step::Retired)
         } else if connection.has_asked {
             Some(Step::Request)
+        } else if let Some(stale) = self.files.told(self.told.renews) {
+            return connection.tell(stale);
         } else if running >= MOST_RUNNING as u64 {
             Some(Step::TooMany)
         } else {
@@ -263,10 +289,6 @@ impl Keeper {
                     self.inits.insert(init);
                     self.ordered = Some(ordered);
                     self.begins_until = Instant::now() + BEGINNING;
-                    // While the maker forks.
-                    if let Some(changed) = self.files.told() {
-                        connection.tell(changed);
-                    }
                 }
                 Err((step, errno)) => connection.tell(Tell::Failed { step, errno }),
             }

@@ -15,6 +15,10 @@ pub struct Told {
     pub listener: OwnedFd,
     /// The directory of the names.
     pub directory: OwnedFd,
+    /// What it was made by.
+    pub recipe: OwnedFd,
+    /// Whether its callers make it anew when it is stale.
+    pub renews: bool,
     /// Where the program says itself that it is ready, if that was said.
     pub at: u8,
     /// Most clones to make; 0 for any number.
@@ -33,10 +37,10 @@ impl Told {
     /// `None` for what `flashfork warm` would not tell.
     pub fn of(arguments: &mut impl Iterator<Item = OsString>) -> Option<Told> {
         let order = arguments.next()?.into_string().ok()?;
-        let mut fields = order.splitn(6, ',');
+        let mut fields = order.splitn(8, ',');
         let mut number = || fields.next()?.parse::<u64>().ok();
-        let (control, listener, directory) = (number()?, number()?, number()?);
-        let (at, max) = (number()?, number()?);
+        let (control, listener, directory, recipe) = (number()?, number()?, number()?, number()?);
+        let (at, max, renews) = (number()?, number()?, number()?);
         let name = fields.next()?.to_owned();
         let take = |fd: u64| {
             let fd = RawFd::try_from(fd).ok().filter(|fd| *fd > 2)?;
@@ -52,6 +56,8 @@ impl Told {
             control: take(control)?,
             listener: take(listener)?,
             directory: take(directory)?,
+            recipe: take(recipe)?,
+            renews: renews != 0,
             at: u8::try_from(at).ok()?,
             max,
             name,

@@ -3,7 +3,7 @@
 use crate::line::{Handed, Line};
 use crate::request::Asked;
 use crate::system::{self, call, into};
-use flashfork_warm::{Ask, Job, Tell};
+use flashfork_warm::{Ask, Job, Step, Tell};
 use linux_raw_sys::general as sys;
 use linux_raw_sys::{net, prctl};
 use syscalls::{Errno, Sysno};
@@ -30,6 +30,11 @@ pub fn attend(line: &Line, asked: Asked) -> ! {
                     let_go_of_streams();
                 }
                 Ok(Some(Tell::Ended { status })) => end_as(status),
+                // There is no clone, but there may be one of a template that comes in the place of this one.
+                Ok(Some(Tell::Stale { .. } | Tell::Failed { step: Step::Retired, .. })) => {
+                    system::block(sys::SIG_SETMASK, asked.blocked);
+                    line.hand_on(None)
+                }
                 Ok(_) => line.hand_on(Some(Handed { socket, clone })),
             }
             // It was left there for the command proper.

@@ -3,8 +3,9 @@
 //!
 //! Most of what a clone takes is processes starting and ending. So this one has no C library, nothing to relocate, and
 //! a handful of pages. What it can't do, above all tell somebody in words what went wrong, it leaves to the command:
-//! before the clone is asked for by beginning anew there ([`line::Line::hand_on`]), and afterwards by handing on the
-//! connection to its template as it is ([`attend`]). Every failure in here has that way out, so none is told apart.
+//! before the clone is asked for, and where there is none because its template is stale, by beginning anew there
+//! ([`line::Line::hand_on`]), and afterwards by handing on the connection to its template as it is ([`attend`]). Every
+//! failure in here has that way out, so none is told apart.
 #![no_std]
 #![no_main]
 

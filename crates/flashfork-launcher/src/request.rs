@@ -15,6 +15,8 @@ pub struct Asked {
     pub template: Template,
     /// Where this process's signals are read.
     pub signals: Fd,
+    /// Those that were blocked before.
+    pub blocked: u64,
 }
 
 /// Most arguments and variables; whoever has more can wait for the command proper.
@@ -33,7 +35,7 @@ pub fn ask(line: &Line, first: usize, template: Template) -> Option<Asked> {
     }
     // The clone's own, now.
     system::close(file);
-    asked.map(|signals| Asked { template, signals })
+    asked.map(|signals| Asked { template, signals, blocked: before })
 }
 
 /// The memfd that comes with the request. The strings lie one behind the other where the kernel has put them, and are

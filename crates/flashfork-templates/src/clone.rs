@@ -3,10 +3,10 @@
 use crate::error::Error;
 use crate::link::{Heard, LOOK, Link, Silence, State, readable};
 use crate::name::Name;
+use crate::renew::Stale;
 use flashfork_warm::{Ask, Step, Tell};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -16,41 +16,9 @@ use std::time::{Duration, Instant};
 /// How long a template may take to make a clone: it makes one after the other, for as many callers as come.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Files of which the template's program was made, and which have changed since: the clone runs what was in them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changed {
-    /// The template.
-    pub template: Name,
-    /// One of them, or the end of a long name.
-    pub file: String,
-    /// How many they are.
-    pub count: u64,
-}
-
-impl Changed {
-    fn new(template: &Name, count: u64, name: &[u8]) -> Changed {
-        let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
-        let file = String::from_utf8_lossy(&name[..end]).replace(char::is_control, "?");
-        Changed { template: template.clone(), file, count }
-    }
-}
-
-impl fmt::Display for Changed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Changed { template, file, count } = self;
-        let others = if *count > 1 { format!(" and {} other files", count - 1) } else { String::new() };
-        write!(
-            f,
-            "{file}{others} changed since {template} was warmed, and this clone runs what was there before: `flashfork rm {template}`, then warm it again"
-        )
-    }
-}
-
 /// What a template says of a clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It will run code that has changed since.
-    Changed(Changed),
     /// It runs.
     Started {
         /// Its process.
@@ -130,17 +98,14 @@ impl Asked {
 
     /// Waits until it has started.
     pub fn started(mut self) -> Result<Clone, Error> {
-        let mut changed = None;
         loop {
-            while let Some(news) = self.hear()? {
-                match news {
-                    News::Changed(files) => changed = Some(files),
-                    News::Started { pid } => {
-                        let Asked { link, name, .. } = self;
-                        return Ok(Clone { link, name, pid, changed, status: Mutex::new(None) });
-                    }
-                    News::Ended(_) => return Err(self.link.misunderstood(&self.name)),
+            match self.hear()? {
+                None => {}
+                Some(News::Started { pid }) => {
+                    let Asked { link, name, .. } = self;
+                    return Ok(Clone { link, name, pid, status: Mutex::new(None) });
                 }
+                Some(News::Ended(_)) => return Err(self.link.misunderstood(&self.name)),
             }
             match readable(&[self.as_fd()], Some(LOOK)) {
                 Ok([true]) | Err(Errno::INTR) => {}
@@ -161,7 +126,9 @@ impl AsFd for Asked {
 fn news(link: &Link, name: &Name, pid: Option<i32>, heard: &Heard) -> Result<News, Error> {
     match *heard {
         Heard::Tell(Tell::Started { pid }) => Ok(News::Started { pid }),
-        Heard::Tell(Tell::Changed { count, name: file }) => Ok(News::Changed(Changed::new(name, count, &file))),
+        Heard::Tell(Tell::Stale { why, renews, count, name: what }) => {
+            Err(Error::Stale(Stale::new(name, why, renews, count, &what)))
+        }
         Heard::Tell(Tell::Ended { status }) => Ok(News::Ended(ExitStatus::from_raw(status))),
         Heard::Tell(
             Tell::Failed { step: Step::Request, .. }
@@ -169,7 +136,8 @@ fn news(link: &Link, name: &Name, pid: Option<i32>, heard: &Heard) -> Result<New
             | Tell::Refused { .. }
             | Tell::Unfit { .. }
             | Tell::Listens { .. }
-            | Tell::Ports { .. },
+            | Tell::Ports { .. }
+            | Tell::Recipe,
         )
         | Heard::Nonsense => Err(link.misunderstood(name)),
         Heard::Tell(Tell::Failed { step, errno }) => Err(Error::NoClone { name: name.clone(), step, errno }),
@@ -200,7 +168,6 @@ pub struct Clone {
     link: Link,
     name: Name,
     pid: i32,
-    changed: Option<Changed>,
     /// How it has ended; `Err` where its template has, and it with that.
     status: Mutex<Option<Result<ExitStatus, Lost>>>,
 }
@@ -217,12 +184,6 @@ impl Clone {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
-    }
-
-    /// Files that have changed since its template was warmed, if any has: it runs what was in them.
-    #[must_use]
-    pub fn changed(&self) -> Option<&Changed> {
-        self.changed.as_ref()
     }
 
     /// Waits for its end: its exit status as of `wait(2)`. It stays known.
@@ -261,7 +222,7 @@ impl Clone {
         {
             *status = match news(&self.link, &self.name, Some(self.pid), &heard) {
                 Ok(News::Ended(status)) => Some(Ok(status)),
-                Ok(News::Changed(_) | News::Started { .. }) => continue,
+                Ok(News::Started { .. }) => continue,
                 Err(Error::Gone(_)) => Some(Err(Lost::Gone)),
                 Err(_) => Some(Err(Lost::Misunderstood)),
             };
@@ -295,19 +256,5 @@ impl Clone {
 impl AsFd for Clone {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_that_changed_are_told_in_one_line() {
-        let template: Name = "t".parse().unwrap();
-        let one = Changed::new(&template, 1, b"/a\nb\0\0").to_string();
-        assert!(one.starts_with("/a?b changed since t was warmed, and this clone runs what was there before"), "{one}");
-        let more = Changed::new(&template, 3, b"/a").to_string();
-        assert!(more.starts_with("/a and 2 other files changed since t"), "{more}");
     }
 }

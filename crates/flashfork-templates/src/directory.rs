@@ -148,6 +148,11 @@ impl Directory {
         }
     }
 
+    /// Gives an entry a name in the place of whoever has it. Under the lock.
+    pub(crate) fn replace(&self, from: &Path, to: &Name) -> rustix::io::Result<()> {
+        rustix::fs::renameat(&self.open, from, &self.open, to.as_ref() as &Path)
+    }
+
     /// Removes an entry, a socket; one that isn't there is no failure. Under the lock, unless nobody else knows of it.
     pub(crate) fn remove(&self, entry: impl AsRef<Path>) -> Result<(), Error> {
         let path = self.path.join(&entry);

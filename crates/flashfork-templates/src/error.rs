@@ -1,6 +1,7 @@
 //! What goes wrong with templates and clones.
 
 use crate::name::Name;
+use crate::renew::Stale;
 use flashfork_warm::{LISTENERS, MOST_RUNNING, Step};
 use std::ffi::OsString;
 use std::io;
@@ -196,6 +197,22 @@ pub enum Error {
         "{0} sockets are more than a clone can have in the place of its template's, which is {LISTENERS}; name fewer ports"
     )]
     ManyPorts(usize),
+    /// The template's program would be another one now.
+    #[error("{}", stale(.0))]
+    Stale(Stale),
+    /// A template can't be made anew; the old one is as it was.
+    #[error("can't warm {name} anew, and it stays as it was: {source}")]
+    Anew {
+        /// The template.
+        name: Name,
+        /// Why not.
+        source: Box<Error>,
+    },
+    /// A template doesn't know what it was made by.
+    #[error(
+        "the template {0} was warmed under a limit on the size of files (ulimit -f), which left no room to keep what it was made by: remove it (`flashfork rm {0}`) and warm it again"
+    )]
+    NoRecipe(Name),
     /// There is no clone.
     #[error("{}", no_clone(name, *step, *errno))]
     NoClone {
@@ -260,6 +277,11 @@ impl Error {
         move |e| Error::File { what, path, source: e.into() }
     }
 
+    /// Of a template that was to be made anew.
+    pub(crate) fn anew(name: &Name, source: Error) -> Error {
+        Error::Anew { name: name.clone(), source: Box::new(source) }
+    }
+
     /// For `map_err` where the template's sockets are made.
     pub(crate) fn socket(e: rustix::io::Errno) -> Error {
         Error::Socket(e.into())
@@ -274,6 +296,7 @@ impl Error {
     pub fn os_error(&self) -> Option<i32> {
         match self {
             Error::NoClone { errno, .. } => Some(*errno).filter(|errno| *errno != 0),
+            Error::Anew { source, .. } => source.os_error(),
             _ => std::error::Error::source(self)?.downcast_ref::<io::Error>()?.raw_os_error(),
         }
     }
@@ -315,6 +338,13 @@ fn no_port(name: &Name, asked: Option<u16>, ports: &[u16]) -> String {
 /// A command line that sends the template a signal.
 fn kill(pid: Option<i32>, signal: &str) -> String {
     pid.map_or_else(|| format!("signal {signal} to its process"), |pid| format!("`kill -{signal} {pid}`"))
+}
+
+fn stale(what: &Stale) -> String {
+    format!(
+        "{what}: `flashfork clone --fresh {}` warms it anew first (fresh=True in Python, flashfork_template_renew in C)",
+        what.template
+    )
 }
 
 fn no_clone(name: &Name, step: Step, errno: i32) -> String {

@@ -3,6 +3,7 @@
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
+use crate::recipe::Kept;
 use flashfork_warm::{Ask, Tell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -159,6 +160,29 @@ impl Link {
         let _ = self.ask(Ask::Listeners, &[]);
         let (mut all, until) = (Vec::new(), Instant::now() + LIMIT);
         loop {
+            match self.told_with(name, until)? {
+                (Some(Tell::Listens { number }), Some(socket)) => all.push((number, socket)),
+                (Some(Tell::Facts(_)), None) => return Ok(all),
+                _ => return Err(self.misunderstood(name)),
+            }
+        }
+    }
+
+    /// What the template was made by.
+    pub fn recipe(&self, name: &Name) -> Result<Kept, Error> {
+        // As above.
+        let _ = self.ask(Ask::Recipe, &[]);
+        match self.told_with(name, Instant::now() + LIMIT)? {
+            (Some(Tell::Recipe), Some(file)) => {
+                Kept::of(&file).map_err(|source| Error::Connect { name: name.clone(), source })
+            }
+            _ => Err(self.misunderstood(name)),
+        }
+    }
+
+    /// The next message, and the descriptor that came with it.
+    fn told_with(&self, name: &Name, until: Instant) -> Result<(Option<Tell>, Option<OwnedFd>), Error> {
+        loop {
             let (mut bytes, mut room) = ([0; Tell::LEN], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))]);
             let mut with = RecvAncillaryBuffer::new(&mut room);
             let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -181,12 +205,10 @@ impl Link {
                 RecvAncillaryMessage::ScmRights(mut all) => all.next(),
                 _ => None,
             });
-            match (Tell::decode(&bytes[..count]), descriptor) {
-                (Some(Tell::Listens { number }), Some(socket)) => all.push((number, socket)),
-                (Some(Tell::Facts(_)), None) => return Ok(all),
-                _ if count == 0 => return Err(Error::Gone(name.clone())),
-                _ => return Err(self.misunderstood(name)),
+            if count == 0 {
+                return Err(Error::Gone(name.clone()));
             }
+            return Ok((Tell::decode(&bytes[..count]), descriptor));
         }
     }
 

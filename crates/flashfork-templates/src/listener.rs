@@ -4,6 +4,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::link::{Found, Link};
 use crate::name::Name;
+use crate::recipe::Kept;
 use flashfork_warm::WAITING;
 use rustix::fs::AtFlags;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -42,17 +43,25 @@ impl Listener<'_> {
         Ok(listener)
     }
 
-    /// Gives it its name, unless somebody who lives has it; tells the inode that it is.
-    pub fn name(&self, name: &Name) -> Result<u64, Error> {
+    /// Gives it its name, unless somebody who lives has it but the one that it replaces. Tells the inode that it is,
+    /// and gives a connection to that one.
+    pub fn name(&self, name: &Name, replaces: Option<&Kept>) -> Result<(u64, Option<Link>), Error> {
         let failed = || Error::file("make", self.names.path.join(name));
         let _lock = self.names.lock()?;
         let found = rustix::fs::statat(&self.names.open, &self.temporary, AtFlags::SYMLINK_NOFOLLOW);
         let socket = found.map_err(failed())?;
-        if let Found::Dead = Link::find(self.names, name)? {
-            self.names.remove(name)?;
+        match (Link::find(self.names, name)?, replaces) {
+            (Found::Dead, _) => self.names.remove(name)?,
+            (Found::Alive(old), Some(kept)) if old.recipe(name)?.is(kept) => {
+                self.names.replace(&self.temporary, name).map_err(failed())?;
+                return Ok((socket.st_ino, Some(old)));
+            }
+            // It was removed meanwhile, and is not to come back.
+            (Found::Nobody, Some(_)) => return Err(Error::Nobody(name.clone())),
+            _ => {}
         }
         let named = self.names.rename(&self.temporary, name).map_err(failed())?;
-        if named { Ok(socket.st_ino) } else { Err(Error::Taken(name.clone())) }
+        if named { Ok((socket.st_ino, None)) } else { Err(Error::Taken(name.clone())) }
     }
 }
 

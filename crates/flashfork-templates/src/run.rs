@@ -8,6 +8,7 @@ use crate::listen::{self, Listen, Socket};
 use crate::name::Name;
 use crate::own;
 use crate::start::{self, Strings};
+use crate::template::Template;
 use flashfork_warm::Ask;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -15,6 +16,9 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+
+/// How often a template is made anew for one clone, where it is stale again as soon as that is done.
+const MOST_RENEWED: u32 = 20;
 
 /// What a clone shall have of its caller.
 ///
@@ -36,6 +40,7 @@ pub struct Run<'a> {
     ignored: u64,
     job: bool,
     listens: Vec<Listen>,
+    fresh: bool,
 }
 
 impl<'a> Run<'a> {
@@ -52,6 +57,7 @@ impl<'a> Run<'a> {
             ignored: 0,
             job: false,
             listens: Vec::new(),
+            fresh: false,
         }
     }
 
@@ -127,13 +133,35 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// If the template is stale it is made anew first ([`Template::renew`]), however long that takes.
+    pub fn fresh(mut self) -> Self {
+        self.fresh = true;
+        self
+    }
+
     /// Asks for the clone and waits until it runs, a minute at most. Before that nothing of the program has run in it.
     pub fn start(self) -> Result<Clone, Error> {
-        self.connect()?.ask()?.started()
+        let template = Template::named(self.names, self.name.clone());
+        let mut renewed = 0;
+        loop {
+            let asked = self.connect().and_then(Request::ask);
+            let (started, was_asked) = match asked {
+                Ok(asked) => (asked.started(), true),
+                Err(e) => (Err(e), false),
+            };
+            match started {
+                Err(Error::Stale(stale)) if (self.fresh || stale.renews) && renewed < MOST_RENEWED => {
+                    template.renewed(self.streams[2])?;
+                    renewed += 1;
+                }
+                Err(e) if template.is_replaced(&e, was_asked) => {}
+                started => return started,
+            }
+        }
     }
 
     /// Finds the template, and writes down what the clone takes over; it is asked for nothing yet.
-    pub fn connect(self) -> Result<Request<'a>, Error> {
+    pub fn connect(&self) -> Result<Request<'a>, Error> {
         let link = Link::to(self.names, self.name)?;
         let own = own::describe(self.umask).map_err(Error::Start)?;
         let closed = (0..3).filter(|stream| self.streams[*stream].is_none()).fold(0, |set, stream| set | 1 << stream);

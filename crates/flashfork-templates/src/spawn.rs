@@ -5,7 +5,7 @@ use crate::warm::{Moment, PRELOAD, Ready, Warm};
 use flashfork_core::environment;
 use flashfork_warm::ReadyAt;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::num::NonZeroU64;
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -42,25 +42,22 @@ impl Drop for Program {
 }
 
 /// Starts the program, with the shim, in a session of its own.
-pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 3]) -> Result<Child, Error> {
+pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Result<Child, Error> {
     let at = match warm.ready {
         Ready::Auto => 0,
         Ready::Main => ReadyAt::Main as u8,
         Ready::Call => ReadyAt::Call as u8,
     };
-    let [control, listener, directory] = passed;
+    let [control, listener, directory, recipe] = passed;
     let (max, starter) = (warm.max_clones.map_or(0, NonZeroU64::get), std::process::id());
-    let order = format!("{control},{listener},{directory},{at},{max},{starter},{}", warm.name);
+    let (renews, name) = (u8::from(warm.renews), &warm.name);
+    let order = format!("{control},{listener},{directory},{recipe},{at},{max},{renews},{starter},{name}");
     let mut command = Command::new(&warm.command[0]);
     command.args(&warm.command[1..]).env_clear();
     // Its threads don't stop for a fork, and no clone would have them.
     command.env(NUMEXPR, "1").envs(warm.environment.iter().map(|(name, value)| (name, value)));
     command.env(PRELOAD, preload).env(environment::WARM.name(), order);
-    let (output, errors) = warm.output.take().unwrap_or_else(|| (Stdio::null(), Stdio::null()));
-    command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    // SAFETY: only async-signal-safe calls between fork and exec.
-    unsafe { command.pre_exec(move || prepare(passed, starter)) };
-    command.spawn().map_err(|e| Error::Run { program: format!("'{}'", warm.command[0].display()), why: e.to_string() })
+    spawn(command, warm, passed, &warm.command[0].clone())
 }
 
 /// Starts the keeper of a template with threads, which starts the program.
@@ -68,28 +65,37 @@ pub fn start_with_threads(
     warm: &mut Warm<'_>,
     moment: &Moment,
     preload: OsString,
-    passed: [RawFd; 3],
+    passed: [RawFd; 4],
 ) -> Result<Child, Error> {
     let at = if warm.ready == Ready::Call { ReadyAt::Call as u8 } else { 0 };
-    let [control, listener, directory] = passed;
-    let (max, starter) = (warm.max_clones.map_or(0, NonZeroU64::get), std::process::id());
-    let order = format!("{control},{listener},{directory},{at},{max},{}", warm.name);
+    let [control, listener, directory, recipe] = passed;
+    let (max, renews) = (warm.max_clones.map_or(0, NonZeroU64::get), u8::from(warm.renews));
+    let order = format!("{control},{listener},{directory},{recipe},{at},{max},{renews},{}", warm.name);
     let mut command = Command::new(warm.keeper()?);
     command.arg(order).arg(moment.word()).arg(preload).arg("--").args(&warm.command);
     // What is to be loaded is for the program alone.
     let variables = warm.environment.iter().filter(|(name, _)| name != PRELOAD);
     command.env_clear().envs(variables.map(|(name, value)| (name, value)));
+    spawn(command, warm, passed, OsStr::new("flashfork-keeper"))
+}
+
+/// What both have of the warm-up. `named`: in a message, if it can't be run.
+fn spawn(mut command: Command, warm: &mut Warm<'_>, passed: [RawFd; 4], named: &OsStr) -> Result<Child, Error> {
     let (output, errors) = warm.output.take().unwrap_or_else(|| (Stdio::null(), Stdio::null()));
     command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    if let Some(directory) = &warm.directory {
+        command.current_dir(directory);
+    }
+    let starter = std::process::id();
     // SAFETY: only async-signal-safe calls between fork and exec.
     unsafe { command.pre_exec(move || prepare(passed, starter)) };
-    command.spawn().map_err(|e| Error::Run { program: "flashfork-keeper".into(), why: e.to_string() })
+    command.spawn().map_err(|e| Error::Run { program: format!("'{}'", named.display()), why: e.to_string() })
 }
 
 /// In the child before its exec: a session of its own, no signal blocked or ignored (each clone has its caller's), and
 /// of the descriptors those passed: others of this process would stay open for good. Until it is ready it ends with the
 /// thread that started it.
-fn prepare(passed: [RawFd; 3], starter: u32) -> std::io::Result<()> {
+fn prepare(passed: [RawFd; 4], starter: u32) -> std::io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if std::os::unix::process::parent_id() != starter {

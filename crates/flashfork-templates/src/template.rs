@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// meanwhile is asked.
 #[derive(Debug)]
 pub struct Template<'a> {
-    names: &'a Directory,
-    name: Name,
+    pub(crate) names: &'a Directory,
+    pub(crate) name: Name,
 }
 
 impl<'a> Template<'a> {

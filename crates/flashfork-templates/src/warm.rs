@@ -7,6 +7,7 @@ use crate::link::{Found, Link};
 use crate::listener::Listener;
 use crate::name::Name;
 use crate::program;
+use crate::recipe::{Kept, Recipe};
 use crate::spawn::{Program, start, start_with_threads};
 use crate::warming::Warming;
 use flashfork_warm::ReadyAt;
@@ -70,12 +71,18 @@ pub struct Warm<'a> {
     names: &'a Directory,
     pub(crate) name: Name,
     pub(crate) command: Vec<OsString>,
-    shim: PathBuf,
+    pub(crate) shim: PathBuf,
     pub(crate) ready: Ready,
     pub(crate) threads: Option<Moment>,
     pub(crate) max_clones: Option<NonZeroU64>,
     pub(crate) environment: Vec<(OsString, OsString)>,
     pub(crate) output: Option<(Stdio, Stdio)>,
+    /// Where it runs, if not where this process does.
+    pub(crate) directory: Option<PathBuf>,
+    /// Whether callers make it anew when it is stale.
+    pub(crate) renews: bool,
+    /// The template in whose place it comes.
+    pub(crate) replaces: Option<Kept>,
 }
 
 impl<'a> Warm<'a> {
@@ -90,6 +97,28 @@ impl<'a> Warm<'a> {
             max_clones: None,
             environment: Vec::new(),
             output: None,
+            directory: None,
+            renews: false,
+            replaces: None,
+        }
+    }
+
+    /// As another was made. It comes in its place, and the old one goes with its last clone.
+    pub(crate) fn anew(names: &'a Directory, name: Name, recipe: Recipe, kept: Kept) -> Warm<'a> {
+        let Recipe { command, shim, directory, ready, threads, max_clones, renews, environment } = recipe;
+        Warm {
+            names,
+            name,
+            command,
+            shim,
+            ready,
+            threads,
+            max_clones,
+            environment,
+            output: None,
+            directory: Some(directory),
+            renews,
+            replaces: Some(kept),
         }
     }
 
@@ -154,9 +183,9 @@ impl<'a> Warm<'a> {
             self.ready = Ready::Call;
         }
         match Link::find(self.names, &self.name)? {
-            Found::Alive(_) | Found::Stopped(_) => return Err(Error::Taken(self.name)),
+            Found::Alive(_) | Found::Stopped(_) if self.replaces.is_none() => return Err(Error::Taken(self.name)),
             Found::Dead => self.names.clear(&self.name)?,
-            Found::Nobody => {}
+            _ => {}
         }
         let work = self.ready == Ready::Auto && self.threads.is_none();
         program::check(&self.command[0], self.variable(PATH).unwrap_or_default(), work)?;
@@ -239,19 +268,20 @@ impl<'a> Checked<'a> {
     pub fn start(self) -> Result<Warming<'a>, Error> {
         let Checked(mut warm) = self;
         let preload = warm.preload()?;
+        let recipe = Recipe::of(&warm)?.file()?;
         if warm.launches_java() {
             warm.with_launcher()?;
         }
         let listener = Listener::bind(warm.names)?;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (ours, theirs) = pair.map_err(Error::socket)?;
-        let passed = [theirs.as_raw_fd(), listener.socket.as_raw_fd(), warm.names.open.as_raw_fd()];
+        let passed = [theirs.as_raw_fd(), listener.socket.as_raw_fd(), warm.names.open.as_raw_fd(), recipe.as_raw_fd()];
         let started = match warm.threads.clone() {
             None => start(&mut warm, preload, passed),
             Some(moment) => start_with_threads(&mut warm, &moment, preload, passed),
         };
         let program = Program(Some(started?));
         drop(theirs);
-        Warming::new(program, Link::over(ours), listener, &warm)
+        Warming::new(program, Link::over(ours), listener, warm)
     }
 }

@@ -2,18 +2,19 @@
 
 use crate::children;
 use crate::error::Error;
-use crate::link::{Heard, Link, readable};
+use crate::link::{Heard, LIMIT, Link, readable};
 use crate::listener::Listener;
 use crate::name::Name;
+use crate::recipe::Kept;
 use crate::spawn::Program;
 use crate::warm::{Moment, Ready, Warm};
 use flashfork_core::never_seal::{Reason, TABLE};
-use flashfork_warm::{Facts, Tell};
+use flashfork_warm::{Ask, Facts, Tell};
 use rustix::net::{SendFlags, send};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a program that has let go of its connection may take to end.
 const TO_END: Duration = Duration::from_secs(1);
@@ -29,6 +30,8 @@ pub struct Warming<'a> {
     name: Name,
     command: String,
     ready: Ready,
+    /// The template in whose place it comes, which nobody else makes anew meanwhile.
+    replaces: Option<Kept>,
     /// Whether it was to be ready at a moment that it does not know.
     waited: bool,
     /// Whether the launcher runs it, of Java programs.
@@ -38,12 +41,13 @@ pub struct Warming<'a> {
 }
 
 impl<'a> Warming<'a> {
-    pub(crate) fn new(program: Program, link: Link, listener: Listener<'a>, of: &Warm<'a>) -> Result<Self, Error> {
+    pub(crate) fn new(program: Program, link: Link, listener: Listener<'a>, of: Warm<'a>) -> Result<Self, Error> {
         let command = of.command[0].display().to_string();
         let process = program.descriptor().map_err(|e| Error::Wait { what: command.clone(), source: e.into() })?;
         let waited = of.threads.as_ref().is_some_and(|moment| *moment != Moment::Itself);
-        let (name, ready, launched, elsewhere) = (of.name.clone(), of.ready, of.launches_java(), Vec::new());
-        Ok(Warming { program, process, link, listener, name, command, ready, waited, launched, elsewhere })
+        let (launched, elsewhere) = (of.launches_java(), Vec::new());
+        let Warm { name, ready, replaces, .. } = of;
+        Ok(Warming { program, process, link, listener, name, command, ready, replaces, waited, launched, elsewhere })
     }
 
     /// Waits until it is a template that has its name, however long that takes; unless it ends.
@@ -74,14 +78,28 @@ impl<'a> Warming<'a> {
     /// What there is to do, without waiting for the program: `None` if it isn't ready yet. When it is, it gets its
     /// name, and outlives this. To be called no more after that.
     pub fn advance(&mut self) -> Result<Option<Facts>, Error> {
+        let advanced = self.step();
+        advanced.map_err(|e| if self.replaces.is_some() { Error::anew(&self.name, e) } else { e })
+    }
+
+    fn step(&mut self) -> Result<Option<Facts>, Error> {
         // Its end shows even where something that it has started keeps the connection.
         let ended = readable(&[self.process.as_fd()], Some(Duration::ZERO)).is_ok_and(|[ended]| ended);
         match self.link.hear() {
             Some(Heard::Tell(Tell::Facts(facts))) => {
-                let inode = self.listener.name(&self.name)?;
+                let (inode, old) = self.listener.name(&self.name, self.replaces.as_ref())?;
                 send(&self.link, &inode.to_ne_bytes(), SendFlags::NOSIGNAL).map_err(Error::socket)?;
                 if let Some(template) = self.program.0.take() {
                     children::keep(template);
+                }
+                if let Some(old) = old {
+                    // One that has just ended needs no word.
+                    let _ = old.ask(Ask::Retire, &[]);
+                    match old.answer(Instant::now() + LIMIT) {
+                        Ok(Heard::Tell(Tell::Facts(Facts { running: 0, pid, .. }))) => children::ends(Some(pid)),
+                        Ok(Heard::End) => children::ends(old.template),
+                        _ => {}
+                    }
                 }
                 Ok(Some(facts))
             }

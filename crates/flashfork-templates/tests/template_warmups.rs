@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Place, kill, name, printed, shim, state, until};
-use flashfork_templates::{Directory, Error, Ready, ReadyAt, Removed, State, Template};
+use flashfork_templates::{Directory, Error, Ready, ReadyAt, Removed, Renewal, State, Template, Why};
 use std::io::Read;
 use std::num::NonZeroU64;
 use std::os::unix::fs::PermissionsExt;
@@ -132,21 +132,36 @@ fn thread() -> i32 {
 }
 
 #[test]
-fn code_that_changed_is_told_to_the_caller() {
+fn there_is_no_clone_once_code_has_changed_unless_a_fresh_one_is_wanted() {
     let place = Place::new();
     let program = place.path().join("shell");
     std::fs::copy("/bin/sh", &program).unwrap();
     place.warm("t", &program).start().unwrap().wait().unwrap();
     let template = Template::find(&place.names, name("t")).unwrap();
-    let run = || template.run().args(["-c", ":"]).start().unwrap();
-    assert_eq!(run().changed(), None);
+    let run = || template.run().args(["-c", ":"]);
+    assert!(run().start().unwrap().wait().unwrap().success());
+    let first = template.facts().unwrap().pid;
+    assert!(matches!(template.renew(None).unwrap(), Renewal::Done));
     std::fs::copy("/bin/sh", place.path().join("new")).unwrap();
     std::fs::rename(place.path().join("new"), &program).unwrap();
-    let clone = run();
-    let changed = clone.changed().unwrap();
-    assert_eq!((&*changed.file, changed.count), (program.to_str().unwrap(), 1));
-    assert_eq!(template.facts().unwrap().changed, 1);
-    assert!(clone.wait().unwrap().success());
+    let Error::Stale(stale) = run().start().unwrap_err() else { panic!("another error") };
+    assert_eq!((&*stale.what, stale.count, stale.why), (program.to_str().unwrap(), 1, Why::File));
+    assert_eq!((template.facts().unwrap().changed, template.facts().unwrap().pid), (1, first));
+    assert!(run().fresh().start().unwrap().wait().unwrap().success());
+    let second = template.facts().unwrap();
+    assert!(second.pid != first && second.changed == 0 && state(first).is_none());
+    // Of those who wait meanwhile the first makes it anew.
+    std::fs::copy("/bin/sh", place.path().join("new")).unwrap();
+    std::fs::rename(place.path().join("new"), &program).unwrap();
+    let Renewal::Warming(warming) = template.renew(None).unwrap() else { panic!("not stale") };
+    assert!(matches!(template.renew(None).unwrap(), Renewal::Others));
+    let third = warming.wait().unwrap();
+    assert!(run().start().unwrap().wait().unwrap().success() && template.facts().unwrap().pid == third.pid);
+    // One that can't be started leaves the old one.
+    std::fs::remove_file(&program).unwrap();
+    let failed = template.renew(None).unwrap_err().to_string();
+    assert!(failed.starts_with("can't warm t anew, and it stays as it was: can't run"), "{failed}");
+    assert_eq!(template.facts().unwrap().pid, third.pid);
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub enum Ask {
         /// One of [`Ask::Listeners`].
         number: i32,
     },
+    /// What it was made by: [`crate::Tell::Recipe`].
+    Recipe,
     /// A signal for the clone of this connection, or for its process group.
     Signal {
         /// Its number.
@@ -45,6 +47,7 @@ impl Ask {
             Ask::Signal { signal, group } => (4, signal, group),
             Ask::Listeners => (5, 0, false),
             Ask::Listen { number } => (6, number, false),
+            Ask::Recipe => (7, 0, false),
         };
         Writer::new().put(kind).signed(signal).put(u64::from(whole)).0
     }
@@ -61,6 +64,7 @@ impl Ask {
             4 => Ask::Signal { signal, group: whole },
             5 => Ask::Listeners,
             6 => Ask::Listen { number: signal },
+            7 => Ask::Recipe,
             _ => return None,
         })
     }
@@ -75,7 +79,7 @@ mod tests {
         let signal = Ask::Signal { signal: 15, group: true };
         let clones = [Ask::Clone { job: true }, Ask::Clone { job: false }];
         let others = [Ask::Status, Ask::Retire, signal, Ask::Signal { signal: 2, group: false }];
-        let others = others.into_iter().chain([Ask::Listeners, Ask::Listen { number: 7 }]);
+        let others = others.into_iter().chain([Ask::Listeners, Ask::Recipe, Ask::Listen { number: 7 }]);
         for ask in clones.into_iter().chain(others) {
             assert_eq!(Ask::decode(&ask.encode()), Some(ask));
         }

@@ -26,7 +26,7 @@ pub use job::{FROM_KERNEL, Job, PASSED_ON, job};
 pub use keep::{MADE_FROM, NAME_OF_UNFIT, Order, PATH, Word};
 pub use name::{LONGEST_NAME, NAME_RULE, is_name};
 pub use start::{LIMITS, START_MAGIC, Start};
-pub use tell::{Step, Tell};
+pub use tell::{Step, Tell, Why};
 
 /// First word of the command line by which the launcher has the command go on with a clone that it has asked for.
 /// Behind it come its descriptor of the connection and the clone's process, or 0, as `SOCKET,CLONE`, and the command
@@ -64,8 +64,8 @@ pub const CALL_VARIABLE: usize = 2;
 /// it.
 pub const CALL_UNBLOCK: usize = 3;
 
-/// Before it is ready: a file that the program was made of, by its name from the root, at `a`. Callers are told when it
-/// has changed.
+/// Before it is ready: a file that the program was made of, by its name from the root, at `a`. There are no clones any
+/// more when it has changed.
 pub const CALL_FILE: usize = 4;
 
 /// In a clone: 1 if its caller ignores signal number `a`, else 0. For runtimes that have handlers from their start on.
@@ -79,6 +79,9 @@ pub const CALL_PROGRAM: usize = 6;
 /// shows, and to perl's arguments.
 pub const CALL_NAME: usize = 7;
 
+/// As [`CALL_FILE`], of a name that was looked up in vain.
+pub const CALL_MISSING: usize = 8;
+
 /// Of a program with threads: how many bytes the shim rings with first, two addresses of the program's memory. By what
 /// lies at the first its maker is made. At the second lies a word by which a program is told to prepare itself before
 /// it is stopped; 0 if it has nothing to prepare.
@@ -88,7 +91,7 @@ pub const PREPARE: u32 = 1;
 /// What the program writes there when it has prepared itself.
 pub const PREPARED: u32 = 2;
 
-/// Bytes of the name of a file that has changed: the end of a longer one.
+/// Bytes of the name of what has changed: the end of a longer one.
 pub const NAME_OF_CHANGED: usize = 232;
 
 /// Bytes of the words why a program can't become a template.

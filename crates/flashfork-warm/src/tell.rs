@@ -58,6 +58,26 @@ impl Step {
     }
 }
 
+/// What makes a template stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Why {
+    /// A file that it has read was written, replaced or removed.
+    File = 1,
+    /// There is now what it has looked for in vain.
+    New = 2,
+    /// In a directory whose names it has read there are others.
+    Listing = 3,
+    /// The caller has another value of a variable that it has read.
+    Variable = 4,
+}
+
+impl Why {
+    fn new(number: u64) -> Option<Why> {
+        [Why::File, Why::New, Why::Listing, Why::Variable].into_iter().find(|why| *why as u64 == number)
+    }
+}
+
 /// What a template says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "nothing is allocated here")]
@@ -79,14 +99,19 @@ pub enum Tell {
         /// Its status as of `wait(2)`.
         status: i32,
     },
-    /// Before [`Tell::Started`]: the clone runs what was in these files when its template was warmed, and something
-    /// else is there now.
-    Changed {
-        /// How many.
+    /// There is no clone: the program would not be what its template is, if it were started now.
+    Stale {
+        /// What has changed.
+        why: Why,
+        /// Whether the template was warmed to be made anew then, by its caller.
+        renews: bool,
+        /// How many have.
         count: u64,
         /// The name of one, or its end; zeros behind it.
         name: [u8; NAME_OF_CHANGED],
     },
+    /// What the template was made by comes with this, as flashfork-templates has written it.
+    Recipe,
     /// It can't become a template (on the control socket), in words.
     Unfit {
         /// What is said of the program; zeros behind it.
@@ -115,6 +140,15 @@ impl Tell {
     /// Bytes of a message.
     pub const LEN: usize = 8 + WORDS_OF_UNFIT;
 
+    /// [`Tell::Stale`], with the end of a long name, which tells more than its begin.
+    #[must_use]
+    pub fn stale(why: Why, renews: bool, count: u64, path: &[u8]) -> Tell {
+        let mut name = [0; NAME_OF_CHANGED];
+        let end = &path[path.len().saturating_sub(NAME_OF_CHANGED)..];
+        name[..end.len()].copy_from_slice(end);
+        Tell::Stale { why, renews, count, name }
+    }
+
     /// As it is sent.
     #[must_use]
     pub fn encode(self) -> [u8; Self::LEN] {
@@ -124,7 +158,10 @@ impl Tell {
             Tell::Refused { reason } => w.put(2).put(u64::from(reason)),
             Tell::Started { pid } => w.put(3).signed(pid),
             Tell::Ended { status } => w.put(5).signed(status),
-            Tell::Changed { count, name } => w.put(7).put(count).bytes(&name),
+            Tell::Stale { why, renews, count, name } => {
+                w.put(7).put(why as u64).put(u64::from(renews)).put(count).bytes(&name)
+            }
+            Tell::Recipe => w.put(11),
             Tell::Unfit { words } => w.put(8).bytes(&words),
             Tell::Listens { number } => w.put(9).signed(number),
             Tell::Ports { ports } => ports.into_iter().fold(w.put(10), |w, port| w.bytes(&port.to_ne_bytes())),
@@ -142,7 +179,13 @@ impl Tell {
             2 => Tell::Refused { reason: u8::try_from(r.get()?).ok()? },
             3 => Tell::Started { pid: r.signed().filter(|pid| *pid > 1)? },
             5 => Tell::Ended { status: r.signed()? },
-            7 => Tell::Changed { count: r.get()?, name: *r.0.first_chunk()? },
+            7 => Tell::Stale {
+                why: Why::new(r.get()?)?,
+                renews: r.get()? != 0,
+                count: r.get()?,
+                name: *r.0.first_chunk()?,
+            },
+            11 => Tell::Recipe,
             8 => Tell::Unfit { words: *r.0.first_chunk()? },
             9 => Tell::Listens { number: r.signed()? },
             10 => {
@@ -188,7 +231,9 @@ mod tests {
             Tell::Unfit { words: [b'y'; WORDS_OF_UNFIT] },
             Tell::Listens { number: 12 },
             Tell::Ports { ports: core::array::from_fn(|i| 60_000 + i as u16) },
-            Tell::Changed { count: 2, name: [b'x'; NAME_OF_CHANGED] },
+            Tell::stale(Why::File, true, 2, &[b'x'; NAME_OF_CHANGED + 1]),
+            Tell::stale(Why::Variable, false, 1, b"PYTHONPATH"),
+            Tell::Recipe,
         ] {
             assert_eq!(Tell::decode(&tell.encode()), Some(tell));
         }

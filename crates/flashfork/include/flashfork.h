@@ -379,7 +379,7 @@ struct flashfork_template_facts {
      */
     uint64_t max_clones;
     /**
-     * Files that the program was made of and that have changed since: clones run what was in them.
+     * What the program was made of and has changed since: if it is not 0 there are no clones (ESTALE).
      */
     uint64_t changed_files;
     /**
@@ -603,6 +603,17 @@ int flashfork_template_warm(const char *runtime,
 int flashfork_template_info(const char *runtime, const char *name, struct flashfork_template_facts *facts);
 
 /**
+ * Warms a template anew if its program has changed: by the command line, directory, environment and options that it
+ * was warmed by. If nothing has changed nothing is done. Of several callers one warms it. The new one comes in its
+ * place; clones of the old one run on. Of `options`, which may be NULL, `output`, `cancel` and `timeout_ms` count,
+ * and the others must be 0. `runtime` and `name` as of `flashfork_template_warm`.
+ *
+ * Returns 0, or -1 with `errno` as `flashfork_template_warm` and `flashfork_template_info`; then the old one is as it
+ * was.
+ */
+int flashfork_template_renew(const char *runtime, const char *name, const struct flashfork_warm_options *options);
+
+/**
  * Calls `each` for every template, in order of their names, those included that don't answer. The texts and facts are
  * valid during the call only. `runtime` as of `flashfork_template_warm`.
  *
@@ -631,9 +642,9 @@ int flashfork_template_remove(const char *runtime, const char *name, uint64_t *r
  * lists are those of the calling thread.
  *
  * Returns the clone, whose process runs; NULL with `errno` and a text from `flashfork_last_error`: ENOENT (there is no
- * such template, or no such directory), ESRCH (it has just ended), EAGAIN (it is stopped; 4096 clones run), EMFILE (it
- * has no descriptor left), ETIMEDOUT (it doesn't answer), EPROTO (it is of another version), EACCES, EINVAL, or what a
- * system call gave.
+ * such template, or no such directory), ESTALE (its program would be another one now: `flashfork_template_renew`),
+ * ESRCH (it has just ended), EAGAIN (it is stopped; 4096 clones run), EMFILE (it has no descriptor left), ETIMEDOUT
+ * (it doesn't answer), EPROTO (it is of another version), EACCES, EINVAL, or what a system call gave.
  */
 struct flashfork_clone *flashfork_template_clone(const char *runtime,
                                                  const char *name,
@@ -651,12 +662,6 @@ pid_t flashfork_clone_pid(const struct flashfork_clone *clone);
  * A descriptor that can be read from the clone's end on, for poll(2). It stays the library's.
  */
 int flashfork_clone_descriptor(const struct flashfork_clone *clone);
-
-/**
- * What has changed since the template was warmed, in one line for people; NULL if nothing has: the clone runs what was
- * in these files. Valid until the clone is freed.
- */
-const char *flashfork_clone_changed(const struct flashfork_clone *clone);
 
 /**
  * Waits for the clone's end, at most `timeout_ms` milliseconds if that isn't negative; 0 only looks. `status` receives

@@ -4,16 +4,12 @@ use crate::c_api::{fail, strings};
 use crate::c_api_templates::{Failure, end, place, text};
 use flashfork_templates::{Clone, Template};
 use libc::{c_char, c_int, pid_t};
-use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 /// A clone of a template; made by `flashfork_template_clone`.
-pub struct CClone {
-    clone: Clone,
-    changed: Option<CString>,
-}
+pub struct CClone(Clone);
 
 /// Runs a clone of a template: what `flashfork clone` does. `runtime` and `name` as of `flashfork_template_warm`.
 ///
@@ -24,9 +20,9 @@ pub struct CClone {
 /// lists are those of the calling thread.
 ///
 /// Returns the clone, whose process runs; NULL with `errno` and a text from `flashfork_last_error`: ENOENT (there is no
-/// such template, or no such directory), ESRCH (it has just ended), EAGAIN (it is stopped; 4096 clones run), EMFILE (it
-/// has no descriptor left), ETIMEDOUT (it doesn't answer), EPROTO (it is of another version), EACCES, EINVAL, or what a
-/// system call gave.
+/// such template, or no such directory), ESTALE (its program would be another one now: `flashfork_template_renew`),
+/// ESRCH (it has just ended), EAGAIN (it is stopped; 4096 clones run), EMFILE (it has no descriptor left), ETIMEDOUT
+/// (it doesn't answer), EPROTO (it is of another version), EACCES, EINVAL, or what a system call gave.
 ///
 /// # Safety
 /// The pointers are NULL or valid, lists end with NULL; the descriptors are open.
@@ -56,10 +52,7 @@ pub unsafe extern "C" fn flashfork_template_clone(
         Ok(run.start()?)
     });
     match made {
-        Ok(clone) => {
-            let changed = clone.changed().map(|changed| CString::new(changed.to_string()).unwrap_or_default());
-            Box::into_raw(Box::new(CClone { clone, changed }))
-        }
+        Ok(clone) => Box::into_raw(Box::new(CClone(clone))),
         Err(Failure(text, errno)) => {
             fail(&text, errno);
             std::ptr::null_mut()
@@ -74,7 +67,7 @@ pub unsafe extern "C" fn flashfork_template_clone(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_clone_pid(clone: *const CClone) -> pid_t {
     // SAFETY: valid, the caller says.
-    unsafe { &*clone }.clone.pid()
+    unsafe { &*clone }.0.pid()
 }
 
 /// A descriptor that can be read from the clone's end on, for poll(2). It stays the library's.
@@ -84,18 +77,7 @@ pub unsafe extern "C" fn flashfork_clone_pid(clone: *const CClone) -> pid_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_clone_descriptor(clone: *const CClone) -> c_int {
     // SAFETY: valid, the caller says.
-    unsafe { &*clone }.clone.as_fd().as_raw_fd()
-}
-
-/// What has changed since the template was warmed, in one line for people; NULL if nothing has: the clone runs what was
-/// in these files. Valid until the clone is freed.
-///
-/// # Safety
-/// The clone is one that `flashfork_template_clone` gave and nobody freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn flashfork_clone_changed(clone: *const CClone) -> *const c_char {
-    // SAFETY: valid, the caller says.
-    unsafe { &*clone }.changed.as_ref().map_or(std::ptr::null(), |text| text.as_ptr())
+    unsafe { &*clone }.0.as_fd().as_raw_fd()
 }
 
 /// Waits for the clone's end, at most `timeout_ms` milliseconds if that isn't negative; 0 only looks. `status` receives
@@ -109,7 +91,7 @@ pub unsafe extern "C" fn flashfork_clone_changed(clone: *const CClone) -> *const
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn flashfork_clone_wait(clone: *const CClone, timeout_ms: i64, status: *mut c_int) -> c_int {
     // SAFETY: valid, the caller says.
-    let (clone, status) = unsafe { (&(*clone).clone, status.as_mut()) };
+    let (clone, status) = unsafe { (&(*clone).0, status.as_mut()) };
     let (begin, limit) = (Instant::now(), u64::try_from(timeout_ms).ok().map(Duration::from_millis));
     end(match clone.wait_for(limit) {
         Ok(Some(ended)) => {
@@ -139,7 +121,7 @@ pub unsafe extern "C" fn flashfork_clone_signal(clone: *const CClone, signal: c_
         return fail("a signal is a number from 1 to 64", libc::EINVAL);
     }
     // SAFETY: valid, the caller says.
-    let sent = unsafe { &*clone }.clone.signal(signal, group != 0);
+    let sent = unsafe { &*clone }.0.signal(signal, group != 0);
     end(sent.map_err(|e| Failure(format!("can't send the clone a signal: {e}"), e.raw_os_error().unwrap_or(libc::EIO))))
 }
 

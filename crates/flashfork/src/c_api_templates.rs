@@ -2,7 +2,7 @@
 
 use crate::c_api::{fail, strings};
 use flashfork_templates::{
-    Directory, Error, Facts, Name, Ready, ReadyAt, Removed, State, Step, Template, Warm, Warming,
+    Directory, Error, Facts, Name, Ready, ReadyAt, Removed, Renewal, State, Step, Template, Warm, Warming,
 };
 use libc::{c_char, c_int, c_void};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -83,7 +83,7 @@ pub struct CTemplateFacts {
     pub clones_running: u64,
     /// Most clones it makes; 0: any number.
     pub max_clones: u64,
-    /// Files that the program was made of and that have changed since: clones run what was in them.
+    /// What the program was made of and has changed since: if it is not 0 there are no clones (ESTALE).
     pub changed_files: u64,
     /// Such files of which a change would not be noticed.
     pub unwatched_files: u64,
@@ -136,25 +136,30 @@ pub(crate) struct Failure(pub String, pub c_int);
 
 impl From<Error> for Failure {
     fn from(e: Error) -> Failure {
-        let errno = match &e {
-            Error::Nobody(_)
-            | Error::NoClone { step: Step::Retired, .. }
-            | Error::Run { .. }
-            | Error::Shim { .. }
-            | Error::Missing { .. } => libc::ENOENT,
-            Error::Gone(_) => libc::ESRCH,
-            Error::Taken(_) | Error::NoSocket(_) => libc::EEXIST,
-            Error::Place { .. } | Error::OtherUser { .. } => libc::EACCES,
-            Error::Stopped { .. } | Error::NoClone { step: Step::TooMany, .. } => libc::EAGAIN,
-            Error::NoClone { step: Step::Descriptors, .. } => libc::EMFILE,
-            Error::Silent { .. } | Error::Full { .. } | Error::Locked { .. } => libc::ETIMEDOUT,
-            Error::Misunderstood { .. } => libc::EPROTO,
-            Error::Nul(_) => libc::EINVAL,
-            Error::Unfit { .. } => libc::ENOEXEC,
-            Error::Ended { .. } => libc::ECHILD,
-            other => other.os_error().unwrap_or(libc::EIO),
-        };
-        Failure(e.to_string(), errno)
+        Failure(e.to_string(), errno_of(&e))
+    }
+}
+
+fn errno_of(e: &Error) -> c_int {
+    match e {
+        Error::Stale(_) => libc::ESTALE,
+        Error::Anew { source, .. } => errno_of(source),
+        Error::Nobody(_)
+        | Error::NoClone { step: Step::Retired, .. }
+        | Error::Run { .. }
+        | Error::Shim { .. }
+        | Error::Missing { .. } => libc::ENOENT,
+        Error::Gone(_) => libc::ESRCH,
+        Error::Taken(_) | Error::NoSocket(_) => libc::EEXIST,
+        Error::Place { .. } | Error::OtherUser { .. } => libc::EACCES,
+        Error::Stopped { .. } | Error::NoClone { step: Step::TooMany, .. } => libc::EAGAIN,
+        Error::NoClone { step: Step::Descriptors, .. } => libc::EMFILE,
+        Error::Silent { .. } | Error::Full { .. } | Error::Locked { .. } => libc::ETIMEDOUT,
+        Error::Misunderstood { .. } => libc::EPROTO,
+        Error::Nul(_) => libc::EINVAL,
+        Error::Unfit { .. } => libc::ENOEXEC,
+        Error::Ended { .. } => libc::ECHILD,
+        other => other.os_error().unwrap_or(libc::EIO),
     }
 }
 
@@ -306,7 +311,7 @@ fn until_ready(
         }
         let left = limit.map(|limit| limit.saturating_sub(begin.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
-            return Err(Failure("the program was not ready in time, and was ended".into(), libc::ETIMEDOUT));
+            return Err(late());
         }
         let all = warming.descriptors().into_iter().chain(cancel);
         let mut all: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -315,7 +320,7 @@ fn until_ready(
             Err(e) => return Err(Failure(format!("can't wait for the program: {e}"), e.raw_os_error())),
         }
         if all.get(2).is_some_and(|cancel| !cancel.revents().is_empty()) {
-            return Err(Failure("the warm-up was given up, and the program ended".into(), libc::ECANCELED));
+            return Err(given_up());
         }
     }
 }
@@ -340,6 +345,73 @@ pub unsafe extern "C" fn flashfork_template_info(
         *facts = waiting(&Template::named(&names, name).facts()?);
         Ok(())
     }))
+}
+
+/// Warms a template anew if its program has changed: by the command line, directory, environment and options that it
+/// was warmed by. If nothing has changed nothing is done. Of several callers one warms it. The new one comes in its
+/// place; clones of the old one run on. Of `options`, which may be NULL, `output`, `cancel` and `timeout_ms` count,
+/// and the others must be 0. `runtime` and `name` as of `flashfork_template_warm`.
+///
+/// Returns 0, or -1 with `errno` as `flashfork_template_warm` and `flashfork_template_info`; then the old one is as it
+/// was.
+///
+/// # Safety
+/// The pointers are NULL or valid, and descriptors are open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn flashfork_template_renew(
+    runtime: *const c_char,
+    name: *const c_char,
+    options: *const CWarmOptions,
+) -> c_int {
+    // SAFETY: as the caller says.
+    end(unsafe { renew(runtime, name, options) })
+}
+
+/// # Safety
+/// As of its caller.
+unsafe fn renew(runtime: *const c_char, name: *const c_char, options: *const CWarmOptions) -> Result<(), Failure> {
+    // SAFETY: NULL or valid, the caller says.
+    let (place, options) = unsafe { (place(runtime, name), options.as_ref()) };
+    let (names, name) = place?;
+    let template = Template::named(&names, name);
+    let (mut errors, mut cancel, mut limit) = (None, None, None);
+    if let Some(options) = options {
+        let given = (options.shim.is_null(), options.envp.is_null(), options.ready, options.max_clones);
+        if given != (true, true, 0, 0) || options.reserved != [0; 2] {
+            return Err(invalid("of a template that is warmed anew only output, cancel and timeout_ms can be given"));
+        }
+        // SAFETY: NULL, two descriptors, or one, the caller says.
+        unsafe {
+            errors = options.output.cast::<[c_int; 2]>().as_ref().map(|[_, errors]| borrowed(*errors)).transpose()?;
+            cancel = options.cancel.as_ref().map(|fd| borrowed(*fd)).transpose()?;
+        }
+        limit = Some(options.timeout_ms).filter(|ms| *ms > 0).map(Duration::from_millis);
+    }
+    let begin = Instant::now();
+    loop {
+        let left = limit.map(|limit| limit.saturating_sub(begin.elapsed()));
+        match template.renew(errors)? {
+            Renewal::Done => return Ok(()),
+            Renewal::Warming(warming) => return until_ready(warming, cancel, left).map(drop),
+            Renewal::Others if left.is_some_and(|left| left.is_zero()) => return Err(late()),
+            Renewal::Others => {
+                let mut all: Vec<_> = cancel.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+                let turn = Timespec::try_from(Template::TURN).ok();
+                // What it fails with is a signal.
+                if poll(&mut all, turn.as_ref()).is_ok_and(|ready| ready > 0) {
+                    return Err(given_up());
+                }
+            }
+        }
+    }
+}
+
+fn late() -> Failure {
+    Failure("the program was not ready in time, and was ended".into(), libc::ETIMEDOUT)
+}
+
+fn given_up() -> Failure {
+    Failure("the warm-up was given up, and the program ended".into(), libc::ECANCELED)
 }
 
 /// Calls `each` for every template, in order of their names, those included that don't answer. The texts and facts are

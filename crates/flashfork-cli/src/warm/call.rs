@@ -1,7 +1,7 @@
 //! `flashfork clone`.
 
 use super::caller;
-use flashfork_templates::{Asked, Error, Listen, Name, News, Run, Template};
+use flashfork_templates::{Asked, Error, Listen, Name, News, Renewal, Run, Template};
 use flashfork_terminal::CliError;
 use flashfork_warm::{Ask, Job, PASSED_ON};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -11,16 +11,86 @@ use std::ffi::{CStr, OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 
-/// Runs a clone with these arguments to its end. Gives the exit code; a signal that ends the clone ends this process.
-pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen]) -> Result<u8, CliError> {
+/// Runs a clone with these arguments to its end, of a template that is made anew if it is stale and `fresh` says so.
+/// Gives the exit code; a signal that ends the clone ends this process.
+pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen], fresh: bool) -> Result<u8, CliError> {
     let names = super::names()?.ok_or_else(|| Error::Nobody(name.clone()))?;
     let template = Template::named(&names, name.clone());
     // The clone blocks and ignores what this process did when it was started.
     let run = template.run().args(arguments).streams(streams()).umask(caller::umask()).one_job();
     let run = with_environment(run).ignored(caller::ignored()).blocked(caller::blocked());
-    let request = listens.iter().fold(run, |run, listen| run.listen(*listen)).connect()?;
-    let signals = signals()?;
-    Running { asked: request.ask()?, signals }.attend()
+    let run = listens.iter().fold(run, |run, listen| run.listen(*listen));
+    let mut signals = None;
+    for turn in 0.. {
+        let request = match run.connect() {
+            Err(e) if template.is_replaced(&e, false) => continue,
+            request => request?,
+        };
+        let signals = match &signals {
+            Some(signals) => signals,
+            None => signals.insert(self::signals()?),
+        };
+        let asked = match request.ask() {
+            Err(e) if template.is_replaced(&e, false) => continue,
+            asked => asked?,
+        };
+        match (Running { asked, signals }).attend() {
+            Err(Ended::Clone(Error::Stale(stale))) if (fresh || stale.renews) && turn < MOST_TURNS => {
+                renew(&template, signals)?;
+            }
+            Err(Ended::Clone(e)) if template.is_replaced(&e, true) => {}
+            ended => return Ok(ended?),
+        }
+    }
+    unreachable!("there is no last turn")
+}
+
+/// How often a template is made anew for one clone, where it is stale again as soon as that is done.
+const MOST_TURNS: u32 = 20;
+
+/// Makes a template anew, unless somebody else does; then waits for that. A signal that would end this command does.
+fn renew(template: &Template<'_>, signals: &SignalFd) -> Result<(), CliError> {
+    let errors = streams()[2];
+    loop {
+        match template.renew(errors)? {
+            Renewal::Done => return Ok(()),
+            Renewal::Others => wait(&[signals.as_fd()], PollTimeout::try_from(Template::TURN).ok())?,
+            Renewal::Warming(mut warming) => loop {
+                if warming.advance()?.is_some() {
+                    return Ok(());
+                }
+                let [process, link] = warming.descriptors();
+                wait(&[process, link, signals.as_fd()], None)?;
+                if let Some(signal) = ending(signals) {
+                    drop(warming);
+                    caller::end_by(signal);
+                }
+            },
+        }
+        if let Some(signal) = ending(signals) {
+            caller::end_by(signal);
+        }
+    }
+}
+
+/// Until one of these can be read, or that time is over.
+fn wait(all: &[BorrowedFd<'_>], limit: Option<PollTimeout>) -> Result<(), CliError> {
+    let mut ready: Vec<_> = all.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+    match poll(&mut ready, limit.unwrap_or(PollTimeout::NONE)) {
+        Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+        Err(e) => Err(CliError::Unable(format!("can't wait for the template: {}", e.desc()))),
+    }
+}
+
+/// A signal that has come and ends a command that has no clone. Others wait for nobody.
+fn ending(signals: &SignalFd) -> Option<Signal> {
+    while let Ok(Some(info)) = signals.read_signal() {
+        let signal = info.ssi_signo as i32;
+        if let Job::Ends = flashfork_warm::job(signal, info.ssi_code, false, !caller::is_ignored_here(signal)) {
+            return Signal::try_from(signal).ok();
+        }
+    }
+    None
 }
 
 /// Goes on with a clone that this process has asked for over this connection, before it was this program; the clone's
@@ -32,7 +102,8 @@ pub fn go_on(name: Name, connection: RawFd, clone: i32) -> Result<u8, CliError> 
     }
     // SAFETY: it is there, and nobody else's: this process has begun with it.
     let connection = unsafe { OwnedFd::from_raw_fd(connection) };
-    Running { asked: Asked::over(connection, name, clone)?, signals: signals()? }.attend()
+    let signals = signals()?;
+    Ok(Running { asked: Asked::over(connection, name, clone)?, signals: &signals }.attend()?)
 }
 
 /// Those that are for the clone, read here.
@@ -63,30 +134,54 @@ fn with_environment(mut run: Run<'_>) -> Run<'_> {
     run
 }
 
-/// A clone, or the wait for it.
-struct Running {
-    asked: Asked,
-    signals: SignalFd,
+/// Why there is nothing to attend to.
+enum Ended {
+    /// The clone has ended with its template, or there is none.
+    Clone(Error),
+    /// This command can't.
+    Command(CliError),
 }
 
-impl Running {
+impl From<Error> for Ended {
+    fn from(e: Error) -> Ended {
+        Ended::Clone(e)
+    }
+}
+
+impl From<Ended> for CliError {
+    fn from(ended: Ended) -> CliError {
+        match ended {
+            Ended::Clone(e) => e.into(),
+            Ended::Command(e) => e,
+        }
+    }
+}
+
+/// A clone, or the wait for it.
+struct Running<'a> {
+    asked: Asked,
+    signals: &'a SignalFd,
+}
+
+impl Running<'_> {
     /// Until the clone ends: its signals to it, its exit status from it. The template stops and continues this command
     /// with its clone.
-    fn attend(mut self) -> Result<u8, CliError> {
+    fn attend(mut self) -> Result<u8, Ended> {
         loop {
             let (clone, signals) = (self.asked.as_fd(), self.signals.as_fd());
             let mut ready = [PollFd::new(clone, PollFlags::POLLIN), PollFd::new(signals, PollFlags::POLLIN)];
             let look = PollTimeout::try_from(Asked::LOOK).unwrap_or(PollTimeout::ZERO);
             match poll(&mut ready, if self.asked.pid().is_some() { PollTimeout::NONE } else { look }) {
                 Ok(_) | Err(nix::Error::EINTR) => {}
-                Err(e) => return Err(CliError::Unable(format!("can't wait for the clone: {}", e.desc()))),
+                Err(e) => {
+                    return Err(Ended::Command(CliError::Unable(format!("can't wait for the clone: {}", e.desc()))));
+                }
             }
             let signalled = ready[1].any().unwrap_or(false);
             // Before the signals: one that was sent because of what the clone does finds that it has started.
             while let Some(news) = self.asked.hear()? {
                 match news {
                     News::Started { .. } => let_go_of_streams(),
-                    News::Changed(files) => flashfork_terminal::output::complain(&CliError::Unable(files.to_string())),
                     News::Ended(status) => return Ok(caller::end_as(status)),
                 }
             }

@@ -94,13 +94,18 @@ impl FromStr for Ready {
 /// The clone has this command's standard streams, working directory, environment, umask, limits, priority and signals,
 /// and ARGS behind the arguments its template was started with. Signals are passed on to it; its exit status is this
 /// command's.
+///
+/// There is no clone, and one line says which file it was, once the program would be another one if it were started
+/// now: a module, library or script that it was made of has changed, or a module that it had looked for in vain is
+/// there. With --fresh the template is made anew.
 #[derive(Args)]
 #[command(override_usage = "flashfork clone [OPTIONS] <NAME> [--] [ARGS]...")]
 #[command(after_help = "Examples:
   flashfork clone py script.py --verbose < input > output
+  flashfork clone --fresh py script.py
   flashfork clone --listen 8081 web
 
-Exit code: the clone's own; a signal that ends the clone ends the command. 1 when there is no clone (one line says why), 2 for wrong usage.")]
+Exit code: the clone's own; a signal that ends the clone ends the command. 1 when there is no clone (one line says why; a template that is stale is such a reason), 2 for wrong usage.")]
 pub struct CloneArgs {
     /// The template
     #[arg(add = ArgValueCandidates::new(candidates))]
@@ -111,6 +116,13 @@ pub struct CloneArgs {
     /// template's, and is bound by this command. Of templates with threads.
     #[arg(long, value_name = "[TEMPLATE_PORT:]PORT", value_parser = listen)]
     listen: Vec<Listen>,
+    /// If the template's program has changed, warm it anew first. Before NAME
+    ///
+    /// By its own command line, directory, environment and options. If nothing has changed the clone is made at once.
+    /// Of several commands that do this at a time one warms it, and all get their clones. If it can't be warmed the old
+    /// template stays. What the program prints meanwhile is dropped, but for its errors.
+    #[arg(long)]
+    fresh: bool,
     /// The clone's arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<OsString>,
@@ -127,7 +139,7 @@ fn listen(text: &str) -> Result<Listen, String> {
 /// PROCESS is the template's number. READY says where it waits (before main, where it called, in an interpreter), or
 /// that it is stopped, silent (doesn't answer) or strange (is none of flashfork's). RUNNING and MADE count its clones;
 /// behind a slash MADE says how many there may be. SEALED is the memory that clones share with it at no cost. CHANGED
-/// counts files of its code that have changed since: clones run the old ones, until the template is made anew.
+/// counts what it was made of and has changed since: then there are no clones, until it is made anew.
 #[derive(Args)]
 #[command(after_help = "Example: flashfork ls")]
 pub struct LsArgs {
@@ -169,7 +181,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
 }
 
 pub fn clone(args: &CloneArgs) -> Result<ExitCode, CliError> {
-    call::clone(&args.name, &args.args, &args.listen).map(ExitCode::from)
+    call::clone(&args.name, &args.args, &args.listen, args.fresh).map(ExitCode::from)
 }
 
 /// `clone NAME ARGS…` when it is as plain as that: from NAME on all words are the clone's, whatever they look like. The
@@ -178,7 +190,7 @@ pub fn plain_clone(line: &[OsString]) -> Option<Result<ExitCode, CliError>> {
     let [command, name, words @ ..] = line else { return None };
     let name = name.to_str().filter(|_| command == "clone")?.parse().ok()?;
     let words = words.strip_prefix(&[OsString::from("--")]).unwrap_or(words);
-    Some(call::clone(&name, words, &[]).map(ExitCode::from))
+    Some(call::clone(&name, words, &[], false).map(ExitCode::from))
 }
 
 /// Goes on with a clone that the launcher has asked for, if it says so.

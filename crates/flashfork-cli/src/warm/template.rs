@@ -50,7 +50,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
     output::say(&announcement(&args.name, &args.command[0], &facts))?;
     if facts.unwatched > 0 {
         output::complain(&CliError::Unable(format!(
-            "changes to {} of the files that {} was made of will not be noticed: the system watches no more for you (sysctl fs.inotify)",
+            "changes to {} of the files that {} was made of will not be noticed: they are more than a template can watch",
             facts.unwatched, args.name
         )));
     }

@@ -53,7 +53,7 @@ fn any_other_number_of_descriptors_is_refused_and_none_is_kept() {
     let pid = place.template_pid();
     // The clone that waits has one, too.
     place.ahead();
-    until("questions are over", || descriptors_of(pid) <= 9);
+    until("questions are over", || descriptors_of(pid) <= 10);
     let before = descriptors_of(pid);
     let null = File::open("/dev/null").unwrap();
     for count in [0, 1, 4, 6, 12, 13, 100, 253] {

@@ -1,6 +1,6 @@
 //! Which of its two programs the command is: the launcher, as long as nothing has to be said.
 
-use crate::place::{Place, flashfork, line, signal, stderr, stdout, until};
+use crate::place::{FalseTemplate, Place, flashfork, line, stderr, stdout, until};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
@@ -36,28 +36,33 @@ fn a_plain_clone_needs_the_launcher_alone() {
 }
 
 #[test]
-fn a_clone_that_something_is_said_about_goes_on_with_the_command_proper() {
+fn a_clone_that_has_not_started_yet_is_waited_for_by_the_command_proper() {
+    let place = Place::new();
+    let template = FalseTemplate::new(&place, "t");
+    let mut clone = place.flashfork(&["clone", "t"]).stderr(Stdio::piped()).spawn().unwrap();
+    let caller = template.request();
+    until("the command proper has taken over", || program(&clone) == "flashfork-cli");
+    let name = || std::fs::read_to_string(format!("/proc/{}/comm", clone.id())).unwrap();
+    until("it is called as it was typed", || name() == "flashfork\n");
+    drop(caller);
+    assert_eq!(clone.wait().unwrap().code(), Some(1));
+    let mut said = String::new();
+    clone.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.lines().count() == 1 && said.contains("the template t has ended"), "{said}");
+}
+
+/// The command proper begins anew there, with the signals as they were.
+#[test]
+fn a_clone_of_a_stale_template_is_refused_by_the_command_proper() {
     let place = Place::new();
     let module = place.path().join("module.py");
     std::fs::write(&module, "one = 1\n").unwrap();
     let path = place.path().to_str().unwrap();
     place.warm(&[PYTHON, "-c", &format!("import sys; sys.path.insert(0, {path:?}); import module, signal")]);
     std::fs::write(&module, "one = 2\n").unwrap();
-    // Blocked, because one that comes before the wait for it would not end that.
-    let code = "import module, signal, sys
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-print('here', flush=True)
-signal.sigwait([signal.SIGUSR1])
-sys.exit(module.one + 4)";
-    let mut clone = started(&place, code);
-    until("the command proper has taken over", || program(&clone) == "flashfork-cli");
-    let name = || std::fs::read_to_string(format!("/proc/{}/comm", clone.id())).unwrap();
-    until("it is called as it was typed", || name() == "flashfork\n");
-    signal(&clone, libc::SIGUSR1);
-    assert_eq!(clone.wait().unwrap().code(), Some(5));
-    let mut said = String::new();
-    clone.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.lines().count() == 1 && said.contains("module.py changed since t was warmed"), "{said}");
+    let refused = place.run(&["clone", "t", "-c", "print('here')"]);
+    assert!(line(&refused).contains("module.py changed since t was warmed"), "{}", line(&refused));
+    assert_eq!(stdout(&refused), "");
 }
 
 #[test]

@@ -15,4 +15,5 @@ mod python;
 mod scripts;
 mod signals;
 mod silence;
+mod stale;
 mod wrappers;

@@ -11,7 +11,7 @@ fn bash_completes_names_and_options() {
     let directory = std::path::Path::new(command.get_program()).parent().unwrap().display().to_string();
     let path = format!("{directory}:{}", std::env::var("PATH").unwrap());
     for (words, offered) in [
-        (&["clone", ""][..], "t --listen --help --version "),
+        (&["clone", ""][..], "t --listen --fresh --help --version "),
         (&["rm", "t"], "t "),
         (&["warm", "--max"], "--max-clones "),
         (&["run", "--engine", "s"], "seal "),
@@ -180,6 +180,10 @@ fn a_name_that_was_taken_meanwhile_is_not_removed() {
         std::fs::remove_file(&path).unwrap();
         let alive = FalseTemplate::at(&path);
         drop(lock);
+        if arguments[0] == "clone" {
+            // It has asked nobody for anything yet, and asks whom the name leads to now.
+            drop(alive.request());
+        }
         // `ls` asks the new one nothing: it is of its list no more. `warm` finds the name taken.
         let output = command.wait_with_output().unwrap();
         assert_eq!(output.status.success(), ["rm", "ls"].contains(&arguments[0]), "{}", stderr(&output));

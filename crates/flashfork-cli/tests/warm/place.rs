@@ -146,12 +146,20 @@ impl FalseTemplate {
         FalseTemplate { socket, path }
     }
 
-    /// The next caller, when it has asked.
+    /// The next caller that asks for something, when it has asked.
     pub fn request(&self) -> OwnedFd {
-        // SAFETY: a new descriptor, nobody else's.
-        let caller = unsafe { OwnedFd::from_raw_fd(accept(self.socket.as_raw_fd()).unwrap()) };
-        assert_eq!(recv(caller.as_raw_fd(), &mut [0; 64], MsgFlags::empty()), Ok(flashfork_warm::Ask::LEN));
-        caller
+        loop {
+            // SAFETY: a new descriptor, nobody else's.
+            let caller = unsafe { OwnedFd::from_raw_fd(accept(self.socket.as_raw_fd()).unwrap()) };
+            // Who only looks whether there is somebody goes again.
+            match recv(caller.as_raw_fd(), &mut [0; 64], MsgFlags::empty()) {
+                Ok(0) => {}
+                asked => {
+                    assert_eq!(asked, Ok(flashfork_warm::Ask::LEN));
+                    return caller;
+                }
+            }
+        }
     }
 }
 

@@ -409,44 +409,6 @@ fn a_script_s_own_module_that_a_warmed_one_shadows_is_told_in_one_line() {
 }
 
 #[test]
-fn code_that_changed_after_the_warm_up_is_told_in_one_line() {
-    let place = Place::new();
-    place.script("mine.py", "value = 1\n");
-    place.script("other.py", "value = 2\n");
-    place.script("show.py", "import mine; print(mine.value)\n");
-    let code = format!("import sys; sys.path.append({:?}); import mine, other", place.path());
-    let warmed = place.warm(&[PYTHON, "-c", &code]);
-    assert_eq!(stderr(&warmed), "");
-    let shown = || place.python(&["show.py"]);
-    let state = || {
-        let template = place.list().remove(0);
-        (template["changed_files"].as_u64().unwrap(), template["age_seconds"].is_u64())
-    };
-    let before = shown();
-    assert_eq!((stdout(&before), stderr(&before), state()), ("1\n", "", (0, true)));
-    // Read, opened to be written without being so, linked, and given other rights: it is what it was.
-    let mine = place.path().join("mine.py");
-    std::fs::read(&mine).unwrap();
-    drop(std::fs::OpenOptions::new().append(true).open(&mine).unwrap());
-    std::fs::hard_link(&mine, place.path().join("link")).unwrap();
-    std::fs::set_permissions(&mine, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
-    assert_eq!((stderr(&shown()), state()), ("", (0, true)));
-    // In place, as an editor that writes another file and renames it, and gone.
-    place.script("mine.py", "value = 10\n");
-    for turn in 0..2 {
-        let after = shown();
-        let said = stderr(&after);
-        assert_eq!((stdout(&after), said.lines().count(), state().0), ("1\n", 1, 1), "{turn}: {said}");
-        assert!(said.contains("mine.py changed since t was warmed") && said.contains("flashfork rm t"), "{said}");
-    }
-    place.script("new", "value = 3\n");
-    std::fs::rename(place.path().join("new"), place.path().join("other.py")).unwrap();
-    assert!(stderr(&shown()).contains("mine.py and 1 other files"), "{}", stderr(&shown()));
-    std::fs::remove_file(&mine).unwrap();
-    assert_eq!((state().0, stdout(&place.run(&["ls"])).contains("CHANGED")), (2, true));
-}
-
-#[test]
 fn what_an_exit_is_given_is_said_as_in_python_itself() {
     let place = warmed("");
     for value in ["()", "(3,)", "(1, 2)", "[1]", "SystemExit(5)", "True", "1.5", "2**70", "b'x'", "''"] {

@@ -75,7 +75,8 @@ pub fn after_fork(template: &mut Template, pid: c_int) {
 /// Closes what is a template's.
 pub fn let_go(template: &mut Template) {
     let order = &mut template.order;
-    let own = [&mut order.listener, &mut order.directory, &mut template.epoll, &mut template.signals];
+    let own =
+        [&mut order.listener, &mut order.directory, &mut order.recipe, &mut template.epoll, &mut template.signals];
     own.into_iter().chain([&mut template.ahead.line, &mut template.ahead.far]).for_each(close);
     super::files::let_go();
     template.slots.iter_mut().filter(|slot| slot.socket >= 0).for_each(|slot| close(&mut slot.socket));

@@ -30,7 +30,7 @@ extern "C" fn init() {
         if libc::getppid() != starter {
             return;
         }
-        for fd in [order.control, order.listener, order.directory] {
+        for fd in order.passed() {
             libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
         }
         super::inherited::note();
@@ -66,20 +66,20 @@ unsafe extern "C" fn forget() {
     // SAFETY: the child's one thread; the descriptors are the order's own.
     unsafe {
         if let Some(order) = ORDER.get().take() {
-            close_all(&[order.control, order.listener, order.directory]);
+            close_all(&order.passed());
         }
     }
 }
 
 /// And the process that wrote it; `None` for what `flashfork warm` would not write.
 fn parse(value: &CStr) -> Option<(Order, c_int)> {
-    let mut fields = value.to_bytes().splitn(7, |b| *b == b',');
+    let mut fields = value.to_bytes().splitn(9, |b| *b == b',');
     let mut number = || -> Option<u64> {
         let digits = fields.next()?;
         digits.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b.checked_sub(b'0')?)))
     };
-    let (control, listener, directory) = (number()?, number()?, number()?);
-    let (at, max, starter) = (number()?, number()?, number()?);
+    let (control, listener, directory, recipe) = (number()?, number()?, number()?, number()?);
+    let (at, max, renews, starter) = (number()?, number()?, number()?, number()?);
     let text = fields.next()?;
     let mut name = [0; LONGEST_NAME + 1];
     name.get_mut(..text.len().min(LONGEST_NAME))?.copy_from_slice(text.get(..text.len().min(LONGEST_NAME))?);
@@ -89,8 +89,10 @@ fn parse(value: &CStr) -> Option<(Order, c_int)> {
         control: c_int::try_from(control).ok()?,
         listener: c_int::try_from(listener).ok()?,
         directory: c_int::try_from(directory).ok()?,
+        recipe: c_int::try_from(recipe).ok()?,
         at: ReadyAt::new(at),
         max,
+        renews: renews != 0,
         name,
     };
     Some((order, c_int::try_from(starter).ok()?))

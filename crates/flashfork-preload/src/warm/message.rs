@@ -4,6 +4,11 @@ use core::ffi::{c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use flashfork_warm::{Ask, DESCRIPTORS, Tell};
 
+/// Sends, and passes a descriptor.
+pub fn send_with(socket: c_int, tell: Tell, descriptor: c_int) {
+    send_all(socket, &tell.encode(), [descriptor]);
+}
+
 /// Sends; a caller who is gone or doesn't read is no reason to wait.
 pub fn send(socket: c_int, tell: Tell) -> bool {
     let bytes = tell.encode();
@@ -95,8 +100,14 @@ const PASSED: usize = DESCRIPTORS + 1;
 
 /// Passes descriptors to the process at the other end, without waiting.
 pub fn pass(socket: c_int, descriptors: [c_int; PASSED]) -> bool {
-    let (mut byte, mut control) = (0u8, Control([0; 64]));
-    let mut vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    send_all(socket, &[0], descriptors)
+}
+
+/// Bytes and descriptors; whether they went.
+fn send_all<const N: usize>(socket: c_int, bytes: &[u8], descriptors: [c_int; N]) -> bool {
+    const { assert!(N <= PASSED) };
+    let mut control = Control([0; 64]);
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let len = size_of_val(&descriptors) as u32;
     // SAFETY: all zeros are a value of the structure; the control data has room for its header and the descriptors.
     unsafe {
@@ -109,8 +120,9 @@ pub fn pass(socket: c_int, descriptors: [c_int; PASSED]) -> bool {
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
         (*header).cmsg_len = libc::CMSG_LEN(len) as usize;
-        libc::CMSG_DATA(header).cast::<[c_int; PASSED]>().write_unaligned(descriptors);
-        libc::sendmsg(socket, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) == 1
+        libc::CMSG_DATA(header).cast::<[c_int; N]>().write_unaligned(descriptors);
+        let sent = libc::sendmsg(socket, &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+        sent == bytes.len() as isize
     }
 }
 

@@ -41,8 +41,14 @@ BEGIN { $^H = 0; ${^WARNING_BITS} = '' }
         }
         my ($call, $ready, $argument, $variable, $unblock, $made_of, undef, $program) = (0x666f726b, 0 .. 6);
         delete @INC{grep { m{^/dev/fd/\d+\z} } keys %INC};
-        for my $file (grep { defined && !ref && m{^/} } values %INC) {
+        while (my ($key, $file) = each %INC) {
+            next if !defined $file || ref $file || $file !~ m{^/};
             syscall $call, $made_of, my $text = "$file\0";
+            # In the directories before its own it was looked for in vain.
+            for my $place ($key =~ m{^/} ? () : grep { !ref && m{^/} } @INC) {
+                last if $file eq "$place/$key";
+                syscall $call, 8, my $text = "$place/$key\0";
+            }
         }
         while (syscall($call, $ready, 4) == 0) {
             my $pid = fork;

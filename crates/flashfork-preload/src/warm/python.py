@@ -1,6 +1,6 @@
 # What the shim does in Python at the ready point of a template, and in its clones. One namespace of its own, seen by no program.
 # `given` and `variables` are lists of bytes that the shim sets, `ignored` a set of signals as a number; it reads `main` and what to run,
-# `source`, `module` or `script`, and `files`. Its built-in names are a copy: programs may replace those of their own.
+# `source`, `module` or `script`, and what the template is made of. Its built-in names are a copy: programs may replace those of their own.
 import sys
 
 # What is there before any program's code.
@@ -18,6 +18,8 @@ _FRESH = {k: v for k, v in sys.modules["__main__"].__dict__.items() if not k.sta
 # What an end takes from `sys` before anything else (sys_deletes in pylifecycle.c).
 _GONE_FIRST = ("path argv ps1 ps2 last_type last_value last_traceback last_exc path_hooks path_importer_cache meta_path"
                " __interactivehook__").split()
+# Where the interpreter's own start has looked for modules, and for which.
+_path_at_start, _early = list(sys.path), [name for name in sys.modules if "." not in name]
 _STREAMS = ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w"))
 
 
@@ -99,17 +101,97 @@ def _note_modules():
     others = _BARE.union(sys.builtin_module_names)
     names = {name for name in sys.modules if "." not in name and name not in others and not _imp.is_frozen(name)}
     suffixes = external.SOURCE_SUFFIXES + external.BYTECODE_SUFFIXES + _imp.extension_suffixes()
-    _SELF.update(_modules=set(sys.modules), _names=names, _suffixes=suffixes, files=_made_of())
+    _SELF.update(_modules=set(sys.modules), _names=names, _suffixes=suffixes)
+    _made_of()
+
+
+# Directories and names of modules that were looked up there in vain; files as they were when they were found, before they were read.
+_vain, _found = {}, {}
+
+
+def _watch_imports():
+    """From here on it is noted where modules are looked up, until the program is ready."""
+    finder = sys.modules["_frozen_importlib_external"].FileFinder
+    own = find = finder.find_spec
+
+    def find_spec(self, fullname, target=None):
+        spec = find(self, fullname, target)
+        key = (self.path, fullname.rpartition(".")[2])
+        if spec is None or spec.loader is None:
+            _vain[key] = None
+        else:
+            _vain.pop(key, None)
+            try:
+                _found.setdefault(spec.origin, _kept(os.stat(spec.origin)))
+            except (OSError, TypeError, ValueError):
+                pass
+        return spec
+
+    def stop():
+        # The program may have put another in its place, which may call this one.
+        if finder.__dict__.get("find_spec") is find_spec:
+            finder.find_spec = own
+
+    finder.find_spec = find_spec
+    _SELF["_stop_watching"] = stop
+
+
+def _kept(state):
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def _made_of():
-    """What the modules were made of."""
-    names = []
+    """What the modules were made of: their files or archives, what was looked up in vain, and directories of packages, whose modules programs list."""
+    _SELF.pop("_stop_watching")()
+    names, listings = set(), set()
     for module in list(sys.modules.values()):
-        name = getattr(module, "__dict__", {}).get("__file__")
+        about = getattr(module, "__dict__", {})
+        name, path = about.get("__file__"), about.get("__path__")
+        if type(path) is list:
+            listings.update(entry for entry in path if type(entry) is str)
         if type(name) is str and "\0" not in name:
-            names.append(os.fsencode(os.path.abspath(name)))
-    return names
+            name = os.path.abspath(name)
+            # In an archive there is more of a name.
+            while name != "/" and not os.path.exists(name):
+                name = os.path.dirname(name)
+            if os.path.isfile(name):
+                names.add(name)
+    # Those of the interpreter's own start were looked up before: each in all directories before its own.
+    early = [entry for entry in _path_at_start if type(entry) is str]
+    for name in [*_early, "sitecustomize", "usercustomize"]:
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        origin = getattr(spec, "origin", None)
+        if name in sys.modules and not (type(origin) is str and origin[:1] == "/"):
+            continue
+        for entry in early:
+            if origin is not None and origin.startswith(os.path.join(entry, "")):
+                break
+            _vain[entry, name] = None
+    missing = {entry for entry in [*early, *sys.path] if type(entry) is str and entry and not os.path.exists(entry)}
+    no_modules = {os.path.join(directory, name) for directory, name in _vain if name and "/" not in name}
+    _SELF.update(suffixes=[os.fsencode(suffix) for suffix in _suffixes])
+    for kind, all in (("files", names), ("missing", missing), ("no_modules", no_modules), ("listings", listings)):
+        _SELF[kind] = [os.fsencode(os.path.abspath(name)) for name in sorted(all) if "\0" not in name]
+
+
+def compare():
+    """Of files that are watched now: those that are not what the program has read."""
+    written = []
+    for name, before in _found.items():
+        try:
+            same = _kept(os.stat(name)) == before
+        except OSError:
+            same = False
+        if not same:
+            written.append(os.fsencode(os.path.abspath(name)))
+    _SELF["written"] = written
+
+
+def forget():
+    for name in ("files", "missing", "listings", "suffixes", "no_modules", "written"):
+        _SELF.pop(name, None)
+    _vain.clear()
+    _found.clear()
 
 
 def _whole(path):
@@ -140,6 +222,8 @@ def _script(path, argv):
         raise SystemExit(2)
     # A pipe is read once, and by the interpreter.
     state = os.fstat(fd)
+    if "_stop_watching" in _SELF:
+        _found[os.path.abspath(path)] = _kept(state)
     regular = state.st_mode & 0o170000 == 0o100000
     if regular and b"PK\5\6" in os.pread(fd, 65557, max(0, state.st_size - 65557)):
         import zipimport
@@ -221,6 +305,7 @@ def warm():
     if sys.flags.inspect or skips_line:
         sys.stderr.write("flashfork: clones can't do what -i, PYTHONINSPECT and -x of Python ask for: start it without them\n")
         raise SystemExit(2)
+    _watch_imports()
     if words:
         return _prepare()
     _main([""], "")

@@ -4,13 +4,14 @@
 //! program. Clones run what their callers name from the top, with no frame below: tracebacks look as ever. `python.py`
 //! has what is easier said in Python.
 
+use super::files::{self, Kind};
 use super::forked::in_handlers;
 use super::process::{name_of_program, threads};
 use super::take_over::environ;
 use super::template::{CLONE, Single};
 use super::variables;
 use super::wait::wait;
-use super::{ahead, end, files};
+use super::{ahead, end};
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute_copy};
@@ -165,6 +166,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
         }
         let all_threads = super::threads::is_ready_at(None);
         if all_threads {
+            python.call(c"forget");
             super::threads::ready();
             python.set_number(c"all_threads", 1);
         } else {
@@ -333,12 +335,33 @@ impl Python {
 
     /// What the warm-up was made of.
     unsafe fn note_files(&self) {
+        // SAFETY: the C API; one thread.
+        unsafe {
+            self.each(c"suffixes", |name| files::note_suffix(name));
+            for (list, kind) in [
+                (c"files", Kind::File),
+                (c"missing", Kind::Missing),
+                (c"no_modules", Kind::Module),
+                (c"listings", Kind::Listing),
+            ] {
+                self.each(list, |name| files::note(kind, name));
+            }
+            // From here on changes are noticed; before, the program may have read something else.
+            if self.call(c"compare") {
+                self.each(c"written", |name| files::mark(name));
+            }
+            self.call(c"forget");
+        }
+    }
+
+    /// Goes through a list of strings.
+    unsafe fn each(&self, list: &CStr, with: impl Fn(&CStr)) {
         // SAFETY: the C API; a list of strings, each with its NUL.
         unsafe {
-            let list = self.get(c"files");
+            let list = self.get(list);
             for i in 0..(self.api.PyList_Size)(list) {
                 let name = (self.api.PyBytes_AsString)((self.api.PyList_GetItem)(list, i));
-                files::note(CStr::from_ptr(name));
+                with(CStr::from_ptr(name));
             }
         }
     }

@@ -2,7 +2,15 @@
 lambda do
   verbose, $VERBOSE = $VERBOSE, nil # syscall warns that it may be removed some day
   call, ready, argument, variable, unblock, made_of, ignores = 0x666f726b, 0, 1, 2, 3, 4, 5
-  $LOADED_FEATURES.each { |name| syscall(call, made_of, name.dup) if name.start_with?("/") }
+  places = $LOAD_PATH.map(&:to_s)
+  $LOADED_FEATURES.each do |name|
+    next unless name.start_with?("/")
+    syscall(call, made_of, name.dup)
+    # In the directories before its own it was looked for in vain.
+    own = places.index { |place| name.start_with?("#{place}/") } or next
+    feature = name.delete_prefix("#{places[own]}/")
+    places.first(own).each { |place| syscall(call, 8, "#{place}/#{feature}") if place.start_with?("/") }
+  end
   STDOUT.flush
   STDERR.flush
   Process.warmup if Process.respond_to?(:warmup)

@@ -1,11 +1,13 @@
 //! The ready point for languages whose only way to C is `syscall`: a number that no kernel knows.
 
+use super::files::Kind;
 use super::template::CLONE;
 use super::wait::wait;
 use core::ffi::{CStr, c_char};
 use flashfork_core::Errno;
 use flashfork_warm::{
-    CALL_ARGUMENT, CALL_FILE, CALL_IGNORES, CALL_NAME, CALL_PROGRAM, CALL_READY, CALL_UNBLOCK, CALL_VARIABLE, ReadyAt,
+    CALL_ARGUMENT, CALL_FILE, CALL_IGNORES, CALL_MISSING, CALL_NAME, CALL_PROGRAM, CALL_READY, CALL_UNBLOCK,
+    CALL_VARIABLE, ReadyAt,
 };
 
 /// Answers [`flashfork_warm::CALL`].
@@ -20,9 +22,10 @@ pub unsafe fn call([what, a, to, len, more]: [usize; 5]) -> Result<isize, Errno>
             if wait(at) { Ok(0) } else { Err(Errno::ENOSYS) }
         }
         // SAFETY: the caller's string ends with a NUL; one thread at the ready point.
-        CALL_FILE => unsafe {
+        CALL_FILE | CALL_MISSING => unsafe {
+            let kind = if what == CALL_FILE { Kind::File } else { Kind::Missing };
             if super::template::ORDER.get().is_some() {
-                super::files::note(CStr::from_ptr(a as *const c_char));
+                super::files::note(kind, CStr::from_ptr(a as *const c_char));
             }
             Ok(0)
         },

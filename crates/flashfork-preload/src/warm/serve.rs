@@ -2,7 +2,7 @@
 
 use super::ahead;
 use super::end::{self, told};
-use super::message::{Received, close_all, hung_up, receive, send};
+use super::message::{Received, close_all, hung_up, receive, send, send_with};
 use super::template::{FREE, Slot, Template, Wanted};
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, size_of};
@@ -34,6 +34,7 @@ pub fn next(template: &mut Template) {
             ahead::end(template);
         }
         if template.retired && template.facts.running == 0 {
+            turn_away(template);
             // SAFETY: ends the process; the program's own handlers are for programs that have run.
             unsafe { libc::_exit(0) };
         }
@@ -58,6 +59,31 @@ pub fn next(template: &mut Template) {
             SIGNALS => signals(template),
             slot => hear(template, slot as usize),
         }
+    }
+}
+
+/// Whoever has come meanwhile is told that there is no clone, so that he may ask whom the name leads to by then.
+fn turn_away(template: &Template) {
+    // SAFETY: takes numbers. From here on nobody else comes.
+    unsafe { libc::shutdown(template.order.listener, libc::SHUT_RDWR) };
+    let refuse = |socket| {
+        // What is not read when this process ends would be in the way of the answer.
+        if let Received::Ask(Ask::Clone { .. }, _) = receive(socket) {
+            send(socket, Tell::Failed { step: Step::Retired, errno: 0 });
+        }
+    };
+    template.slots.iter().filter(|slot| slot.socket >= 0 && slot.pid == 0).for_each(|slot| refuse(slot.socket));
+    loop {
+        // SAFETY: takes no memory.
+        let socket = unsafe {
+            let (none, flags) = (core::ptr::null_mut(), libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+            libc::accept4(template.order.listener, none, core::ptr::null_mut(), flags)
+        };
+        if socket < 0 {
+            return;
+        }
+        refuse(socket);
+        close_all(&[socket]);
     }
 }
 
@@ -127,17 +153,21 @@ fn hear(template: &mut Template, slot: usize) {
             }
             // Who has gone while this process was stopped, or busy, wants no clone any more.
             None if hung_up(connection.socket) => close_all(&descriptors),
-            None => {
-                if let Some(changed) = super::files::told() {
-                    send(connection.socket, changed);
+            None => match super::files::told(template.order.renews) {
+                Some(stale) => {
+                    send(connection.socket, stale);
+                    close_all(&descriptors);
                 }
-                template.slots[slot].job = job;
-                template.wanted = Some(Wanted { slot, descriptors });
-            }
+                None => {
+                    template.slots[slot].job = job;
+                    template.wanted = Some(Wanted { slot, descriptors });
+                }
+            },
         },
         // The sockets of programs with one thread are nobody's affair.
         Received::Ask(Ask::Listen { .. }, _) => drop(fail(Step::Request)),
         Received::Ask(Ask::Status | Ask::Listeners, _) => drop(send(connection.socket, Tell::Facts(facts(template)))),
+        Received::Ask(Ask::Recipe, _) => send_with(connection.socket, Tell::Recipe, template.order.recipe),
         Received::Ask(Ask::Retire, _) => {
             retire(template);
             send(connection.socket, Tell::Facts(facts(template)));

@@ -150,7 +150,8 @@ unsafe fn close(template: &Template, wanted: &Wanted) {
     super::files::let_go();
     // SAFETY: one thread.
     let text = unsafe { *super::interpreters::TEXT.get() };
-    let own = [template.order.listener, template.order.directory, template.epoll, template.signals, text];
+    let order = &template.order;
+    let own = [order.listener, order.directory, order.recipe, template.epoll, template.signals, text];
     let others = template.slots.iter().enumerate().filter(|(i, slot)| slot.socket >= 0 && *i != wanted.slot);
     for fd in own.into_iter().chain(wanted.descriptors).chain(others.map(|(_, slot)| slot.socket)) {
         // SAFETY: the clone uses none of them.

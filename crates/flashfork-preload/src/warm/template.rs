@@ -50,12 +50,23 @@ pub struct Order {
     pub listener: c_int,
     /// The directory of the names.
     pub directory: c_int,
+    /// What it was made by, for callers who make it anew.
+    pub recipe: c_int,
     /// Where the program is ready, if that was said.
     pub at: Option<ReadyAt>,
     /// Most clones to make; 0 for any number.
     pub max: u64,
+    /// Whether its callers make it anew when it is stale.
+    pub renews: bool,
     /// The template's name, with its NUL.
     pub name: [u8; LONGEST_NAME + 1],
+}
+
+impl Order {
+    /// Descriptors that were passed with it.
+    pub fn passed(&self) -> [c_int; 4] {
+        [self.control, self.listener, self.directory, self.recipe]
+    }
 }
 
 /// The caller's arguments and environment, in memory of the clone's own.

@@ -56,7 +56,7 @@ static void clone_has_what_it_is_given(void)
         fds[1] = output[1];
         snprintf(script, sizeof script, "echo $X $PWD \"$1\"; exit %d", code);
         clone = run(script, fds);
-        CHECK(clone && flashfork_clone_pid(clone) > 1 && !flashfork_clone_changed(clone));
+        CHECK(clone && flashfork_clone_pid(clone) > 1);
         close(output[1]);
         CHECK(flashfork_clone_wait(clone, -1, &status) == 0);
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == code);
@@ -159,6 +159,35 @@ static void wrong_calls_are_told(void)
     CHECK(!flashfork_template_clone(place, "t", NULL, NULL, "/nowhere", NULL) && failed_with(ENOENT, "working directory"));
 }
 
+static void a_changed_program_is_warmed_anew(struct flashfork_warm_options *options)
+{
+    char program[4096], command[9000];
+    const char *const copy[] = {program, NULL}, *const argv[] = {"-c", "exit 5", NULL};
+    struct flashfork_template_facts before, after;
+    struct flashfork_clone *clone;
+    int status;
+
+    snprintf(program, sizeof program, "%s/copy", place);
+    snprintf(command, sizeof command, "cp /bin/sh %s", program);
+    CHECK(system(command) == 0);
+    CHECK(flashfork_template_warm(place, "c", copy, options, &before) == 0);
+    CHECK(flashfork_template_renew(place, "c", NULL) == 0);
+    CHECK(flashfork_template_info(place, "c", &after) == 0 && after.pid == before.pid);
+    snprintf(command, sizeof command, "rm %s && cp /bin/sh %s", program, program);
+    CHECK(system(command) == 0);
+    CHECK(!flashfork_template_clone(place, "c", argv, NULL, NULL, NULL) && failed_with(ESTALE, "/copy changed"));
+    CHECK(flashfork_template_renew(place, "c", options) == -1 && failed_with(EINVAL, "only output"));
+    CHECK(flashfork_template_renew(place, "c", NULL) == 0);
+    CHECK(flashfork_template_info(place, "c", &after) == 0 && after.pid != before.pid && after.changed_files == 0);
+    clone = flashfork_template_clone(place, "c", argv, NULL, NULL, NULL);
+    CHECK(clone && flashfork_clone_wait(clone, -1, &status) == 0 && WEXITSTATUS(status) == 5);
+    flashfork_clone_free(clone);
+    CHECK(unlink(program) == 0);
+    CHECK(flashfork_template_renew(place, "c", NULL) == -1 && failed_with(ENOENT, "it stays as it was"));
+    CHECK(flashfork_template_remove(place, "c", NULL) == 0);
+    CHECK(flashfork_template_renew(place, "c", NULL) == -1 && failed_with(ENOENT, "there is no template c"));
+}
+
 static void counts(const char *name, const struct flashfork_template_facts *facts, void *data)
 {
     CHECK(strcmp(name, "t") == 0 && facts->state == FLASHFORK_TEMPLATE_WAITING && facts->pid > 1);
@@ -186,6 +215,8 @@ int main(int argc, char **argv)
     signals_come_from_another_thread();
     a_handled_signal_ends_a_wait();
     wrong_calls_are_told();
+    a_changed_program_is_warmed_anew(&options);
+    CHECK(descriptors() == before);
     CHECK(flashfork_template_list(place, counts, &count) == 0 && count == 1);
     CHECK(flashfork_template_list(place, NULL, NULL) == -1 && failed_with(EINVAL, "each is NULL"));
     CHECK(flashfork_template_info(place, "t", &facts) == 0 && facts.clones_made == 5);

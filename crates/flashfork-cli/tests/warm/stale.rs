@@ -1,0 +1,350 @@
+//! Templates whose program would be another one now: there are no clones, until they are made anew.
+
+use crate::place::{Place, line, pids, stderr, stdout, until};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Writes a file of the place.
+fn write(place: &Place, name: &str, text: &str) {
+    std::fs::write(place.path().join(name), text).unwrap();
+}
+
+/// A template `t` of a Python in which this code has run, with the place on its path.
+fn warm(place: &Place, code: &str) {
+    let code = format!("import sys; sys.path.insert(0, {:?})\n{code}", place.path());
+    place.warm(&[PYTHON, "-c", &code]);
+}
+
+/// What a clone prints, which there must be.
+fn shown(place: &Place, code: &str) -> String {
+    let output = place.run(&["clone", "t", "-c", code]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    stdout(&output).trim_end().to_owned()
+}
+
+/// Why there is no clone; nothing has run.
+fn refused(place: &Place) -> String {
+    let output = place.run(&["clone", "t", "-c", "print('it ran')"]);
+    assert_eq!(stdout(&output), "");
+    line(&output).to_owned()
+}
+
+fn fresh(place: &Place, code: &str) -> std::process::Output {
+    place.run(&["clone", "--fresh", "t", "-c", code])
+}
+
+#[test]
+fn there_is_no_clone_once_a_module_has_changed() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    write(&place, "other.py", "value = 2\n");
+    warm(&place, "import mine, other");
+    let state = || {
+        let template = place.list().remove(0);
+        (template["changed_files"].as_u64().unwrap(), template["age_seconds"].is_u64())
+    };
+    let show = || shown(&place, "import mine; print(mine.value)");
+    assert_eq!((show(), state()), ("1".into(), (0, true)));
+    // Read, opened to be written without being so, linked, and given other rights: it is what it was.
+    let mine = place.path().join("mine.py");
+    std::fs::read(&mine).unwrap();
+    drop(std::fs::OpenOptions::new().append(true).open(&mine).unwrap());
+    std::fs::hard_link(&mine, place.path().join("link")).unwrap();
+    std::fs::set_permissions(&mine, PermissionsExt::from_mode(0o640)).unwrap();
+    assert_eq!((show(), state()), ("1".into(), (0, true)));
+    // In place, as an editor that writes another file and renames it, and gone.
+    write(&place, "mine.py", "value = 10\n");
+    for _ in 0..2 {
+        let said = refused(&place);
+        assert!(said.contains("mine.py changed since t was warmed") && said.contains("clone --fresh t"), "{said}");
+        assert_eq!(state().0, 1);
+    }
+    write(&place, "new", "value = 3\n");
+    std::fs::rename(place.path().join("new"), place.path().join("other.py")).unwrap();
+    assert!(refused(&place).contains("mine.py and another changed"), "{}", refused(&place));
+    std::fs::remove_file(&mine).unwrap();
+    assert_eq!((state().0, stdout(&place.run(&["ls"])).contains("CHANGED")), (2, true));
+}
+
+#[test]
+fn a_module_that_is_written_with_its_old_times_and_length_has_changed() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    warm(&place, "import mine");
+    let path = place.path().join("mine.py");
+    let before = std::fs::metadata(&path).unwrap().modified().unwrap();
+    write(&place, "mine.py", "value = 2\n");
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(before).unwrap();
+    assert!(refused(&place).contains("mine.py changed"));
+}
+
+#[test]
+fn a_module_that_is_written_while_the_template_is_warmed_has_changed() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    let path = place.path().join("mine.py");
+    warm(&place, &format!("import mine; open({path:?}, 'w').write('value = 22')"));
+    assert!(refused(&place).contains("mine.py changed"));
+}
+
+#[test]
+fn a_directory_or_a_link_on_the_way_to_a_module_counts() {
+    let place = Place::new();
+    for name in ["one", "two"] {
+        std::fs::create_dir(place.path().join(name)).unwrap();
+        write(&place, &format!("{name}/mine.py"), &format!("value = {name:?}\n"));
+    }
+    let current = place.path().join("current");
+    symlink("one", &current).unwrap();
+    place.warm(&[PYTHON, "-c", &format!("import sys; sys.path.insert(0, {current:?}); import mine")]);
+    assert_eq!(shown(&place, "import mine; print(mine.value)"), "one");
+    symlink("two", place.path().join("next")).unwrap();
+    std::fs::rename(place.path().join("next"), &current).unwrap();
+    assert!(refused(&place).contains("/current/mine.py changed"), "{}", refused(&place));
+    assert_eq!(stdout(&fresh(&place, "import mine; print(mine.value)")), "two\n");
+    std::fs::rename(place.path().join("two"), place.path().join("three")).unwrap();
+    assert!(refused(&place).contains("/current/mine.py changed"), "{}", refused(&place));
+}
+
+#[test]
+fn a_module_in_the_place_of_one_that_was_looked_up_in_vain_counts() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("lib")).unwrap();
+    write(&place, "lib/found.py", "");
+    let lib = place.path().join("lib");
+    warm(
+        &place,
+        &format!(
+            "sys.path.insert(1, {lib:?}); sys.path.insert(0, {:?})
+import found, json, importlib.util
+try: import nowhere
+except ImportError: pass
+importlib.util.find_spec('perhaps')",
+            place.path().join("later")
+        ),
+    );
+    let run = || shown(&place, "print(1)");
+    // What else is made there is no module that was looked for.
+    write(&place, "job.py", "");
+    write(&place, "data.txt", "");
+    write(&place, "nowhere.txt", "");
+    std::fs::create_dir(place.path().join("results")).unwrap();
+    std::fs::create_dir(place.path().join("json")).unwrap();
+    run();
+    for name in ["nowhere.py", "perhaps.py", "found.py", "json.py", "json/__init__.py", "nowhere/__init__.py"] {
+        let path = place.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        run();
+        std::fs::write(&path, "").unwrap();
+        assert!(refused(&place).contains("appeared since t was warmed"), "{name}: {}", refused(&place));
+        // Gone again it is what it was.
+        std::fs::remove_file(&path).unwrap();
+        run();
+    }
+    std::fs::create_dir(place.path().join("later")).unwrap();
+    assert!(refused(&place).contains("/later appeared"), "{}", refused(&place));
+}
+
+#[test]
+fn a_module_more_in_a_package_counts_for_programs_list_them() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.path().join("app/migrations")).unwrap();
+    write(&place, "app/__init__.py", "");
+    write(&place, "app/migrations/__init__.py", "");
+    write(&place, "app/migrations/m1.py", "");
+    warm(
+        &place,
+        "import app.migrations, pkgutil; all = [m.name for m in pkgutil.iter_modules(app.migrations.__path__)]",
+    );
+    write(&place, "app/migrations/notes.txt", "");
+    shown(&place, "print(1)");
+    write(&place, "app/migrations/m2.py", "");
+    assert!(refused(&place).contains("modules in ") && refused(&place).contains("/app/migrations came or went"));
+}
+
+#[test]
+fn an_archive_of_modules_that_has_changed_counts() {
+    let place = Place::new();
+    let zip = place.path().join("all.zip");
+    let make = |value: u8| {
+        let code = format!("import zipfile; zipfile.ZipFile({zip:?}, 'w').writestr('zipped.py', 'value = {value}')");
+        assert!(Command::new(PYTHON).args(["-c", &code]).status().unwrap().success());
+    };
+    make(1);
+    warm(&place, &format!("sys.path.insert(0, {zip:?}); import zipped"));
+    shown(&place, "print(1)");
+    make(22);
+    assert!(refused(&place).contains("/all.zip changed"), "{}", refused(&place));
+}
+
+/// A limit leaves no watch: each caller's template looks for itself.
+#[test]
+fn where_nothing_can_be_watched_changes_are_noticed_all_the_same() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    let path = place.path().display();
+    let code = format!(
+        "import sys; sys.path.insert(0, {path:?})\ntry: import nowhere\nexcept ImportError: import mine",
+        path = path.to_string()
+    );
+    // Of the user's own, so that nobody else's go.
+    let limit = "echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"";
+    let mut warm = Command::new("unshare");
+    warm.args(["--user", "--map-root-user", "sh", "-c", limit, "sh"]);
+    let flashfork = place.flashfork(&["warm", "t", "--", PYTHON, "-c", &code]);
+    warm.arg(flashfork.get_program()).args(flashfork.get_args()).env("XDG_RUNTIME_DIR", place.path());
+    let warmed = warm.env_remove("LD_PRELOAD").output().unwrap();
+    if !warmed.status.success() && stderr(&warmed).contains("unshare") {
+        return;
+    }
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    shown(&place, "print(1)");
+    write(&place, "nowhere.py", "");
+    assert!(refused(&place).contains("nowhere appeared"));
+    std::fs::remove_file(place.path().join("nowhere.py")).unwrap();
+    write(&place, "mine.py", "value = 2\n");
+    assert!(refused(&place).contains("mine.py changed"));
+}
+
+#[test]
+fn a_library_of_perl_or_ruby_before_the_one_that_was_found_counts() {
+    for (command, file, text) in [
+        (&["perl", "-I.", "-MMine", "-e", "1"][..], "Mine.pm", "package Mine; 1;\n"),
+        (&["ruby", "-I.", "-rmine", "-e", "1"], "mine.rb", "MINE = 1\n"),
+    ] {
+        let place = Place::new();
+        for name in ["first", "second"] {
+            std::fs::create_dir(place.path().join(name)).unwrap();
+        }
+        write(&place, &format!("second/{file}"), text);
+        let [first, second] = ["first", "second"].map(|name| format!("-I{}", place.path().join(name).display()));
+        place.warm(&[&[command[0], &first, &second], &command[2..]].concat());
+        assert!(place.run(&["clone", "t", "-e", "1"]).status.success());
+        write(&place, &format!("first/{file}"), text);
+        let output = place.run(&["clone", "t", "-e", "1"]);
+        assert!(line(&output).contains(&format!("first/{file} appeared")), "{}", line(&output));
+    }
+}
+
+#[test]
+fn a_fresh_clone_warms_anew_what_has_changed_and_nothing_else() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    let code = format!(
+        "import sys; sys.path.insert(0, {:?}); import mine; print('out'); print('err', file=sys.stderr)",
+        place.path()
+    );
+    let command = ["warm", "--max-clones", "9", "t", "--", PYTHON, "-c", &code];
+    assert!(place.flashfork(&command).env("FROM", "warm").current_dir("/usr").status().unwrap().success());
+    let show = "import mine, os; print(mine.value)";
+    let first = place.template_pid();
+    let same = fresh(&place, show);
+    assert_eq!((stdout(&same), stderr(&same), place.template_pid()), ("1\n", "", first));
+    write(&place, "mine.py", "import os; value = os.getcwd() + os.environ['FROM']\n");
+    let other = fresh(&place, show);
+    // Of what is printed meanwhile only errors are for whoever waits.
+    assert_eq!((stdout(&other), stderr(&other), other.status.code()), ("/usrwarm\n", "err\n", Some(0)));
+    let second = place.template_pid();
+    assert!(second != first && place.list()[0]["max_clones"] == 9);
+    assert_eq!((shown(&place, show), place.template_pid()), ("/usrwarm".into(), second));
+    until("the old one has ended", || !Path::new(&format!("/proc/{first}")).exists());
+}
+
+#[test]
+fn clones_of_the_old_template_run_on_when_it_is_made_anew() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    warm(&place, "import mine");
+    let mut old = place.flashfork(&["clone", "t", "-c", "import mine; input(); print(mine.value)"]);
+    let mut old = old.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    until("it runs", || place.list()[0]["clones_running"] == 1);
+    write(&place, "mine.py", "value = 2\n");
+    assert_eq!(stdout(&fresh(&place, "import mine; print(mine.value)")), "2\n");
+    drop(old.stdin.take());
+    let mut said = String::new();
+    std::io::Read::read_to_string(old.stdout.as_mut().unwrap(), &mut said).unwrap();
+    // Its input has ended: an error, but its own.
+    assert_eq!((old.wait().unwrap().code(), said.as_str()), (Some(1), ""));
+}
+
+#[test]
+fn a_warm_up_that_fails_leaves_the_old_template_and_says_why() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    warm(&place, "import mine");
+    let first = place.template_pid();
+    write(&place, "mine.py", "value =\n");
+    let failed = fresh(&place, "print(1)");
+    let said = stderr(&failed);
+    assert_eq!((failed.status.code(), stdout(&failed)), (Some(1), ""));
+    assert!(said.contains("SyntaxError") && said.contains("can't warm t anew, and it stays as it was"), "{said}");
+    assert!(place.template_pid() == first && refused(&place).contains("mine.py changed"));
+    write(&place, "mine.py", "value = 3\n");
+    assert_eq!(stdout(&fresh(&place, "import mine; print(mine.value)")), "3\n");
+}
+
+/// As a build runs them.
+#[test]
+fn of_many_fresh_clones_one_warms_and_none_is_lost() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    let log = place.path().join("log");
+    warm(&place, &format!("import mine, time; open({log:?}, 'a').write('x')"));
+    for round in 2..5 {
+        write(&place, "mine.py", &format!("value = {round}\n"));
+        let code = "import mine; print(mine.value)";
+        let all: Vec<_> = (0..16)
+            .map(|_| place.flashfork(&["clone", "--fresh", "t", "-c", code]).stdout(Stdio::piped()).spawn().unwrap())
+            .collect();
+        for clone in all {
+            let output = clone.wait_with_output().unwrap();
+            assert_eq!((stdout(&output), output.status.code()), (&*format!("{round}\n"), Some(0)));
+        }
+        assert_eq!(std::fs::read_to_string(&log).unwrap().len(), round);
+    }
+    until("one template is left", || pids(&place, "python3").len() <= 2);
+}
+
+#[test]
+fn an_interrupted_fresh_clone_leaves_the_old_template_and_no_process() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    let warmed = place.path().join("warmed");
+    warm(&place, &format!("import mine, os, time\nif mine.value > 1: open({warmed:?}, 'w'); time.sleep(1000)"));
+    write(&place, "mine.py", "value = 2\n");
+    let mut clone = place.flashfork(&["clone", "--fresh", "t", "-c", "print(1)"]).spawn().unwrap();
+    until("it is warmed", || warmed.exists());
+    crate::place::signal(&clone, libc::SIGINT);
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&clone.wait().unwrap()), Some(libc::SIGINT));
+    // The template, and the clone that it has made ahead.
+    until("the warm-up has ended", || pids(&place, "python3").len() <= 2);
+    assert!(refused(&place).contains("mine.py changed"));
+}
+
+#[test]
+fn a_template_with_threads_is_made_anew_too() {
+    let place = Place::new();
+    let (program, text) = (
+        place.path().join("small"),
+        "#include <stdio.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
+int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(WORD); return 0; }",
+    );
+    let make = |word: &str| {
+        place.program_with("new", text, &[&format!("-DWORD=\"{word}\"")]);
+        std::fs::rename(place.path().join("new"), &program).unwrap();
+    };
+    make("one");
+    let command = ["warm", "--threads", "--ready", "call", "t", "--", program.to_str().unwrap()];
+    let warmed = place.run(&command);
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+    assert_eq!(stdout(&place.run(&["clone", "t"])), "one\n");
+    make("two");
+    let output = place.run(&["clone", "t"]);
+    assert!(line(&output).contains("/small changed") && stdout(&output).is_empty(), "{}", line(&output));
+    let output = place.run(&["clone", "--fresh", "t"]);
+    assert_eq!((stdout(&output), stderr(&output)), ("two\n", ""));
+}

@@ -1,0 +1,209 @@
+//! What a template was made by, so that it can be made anew: the template keeps it, in a memfd.
+
+use crate::error::Error;
+use crate::name::Name;
+use crate::warm::{Moment, Ready, Warm};
+use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, flock, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A warm-up, in its own words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    pub command: Vec<OsString>,
+    pub shim: PathBuf,
+    pub directory: PathBuf,
+    pub ready: Ready,
+    pub threads: Option<Moment>,
+    pub max_clones: Option<NonZeroU64>,
+    pub renews: bool,
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl Recipe {
+    /// Of a warm-up that is about to start, in this process's working directory.
+    pub fn of(warm: &Warm<'_>) -> Result<Recipe, Error> {
+        let here = || std::env::current_dir().map_err(Error::Directory);
+        Ok(Recipe {
+            command: warm.command.clone(),
+            shim: warm.shim.clone(),
+            directory: warm.directory.clone().map_or_else(here, Ok)?,
+            ready: warm.ready,
+            threads: warm.threads.clone(),
+            max_clones: warm.max_clones,
+            renews: warm.renews,
+            environment: warm.environment.clone(),
+        })
+    }
+
+    /// Texts one behind the other, each with a NUL, which none of them has.
+    fn bytes(&self) -> Vec<u8> {
+        let ready = match self.ready {
+            Ready::Auto => "auto",
+            Ready::Main => "main",
+            Ready::Call => "call",
+        };
+        let moment = self.threads.as_ref().map(Moment::word).unwrap_or_default();
+        let max = self.max_clones.map_or(0, NonZeroU64::get).to_string();
+        let (renews, words) = (u8::from(self.renews).to_string(), self.command.len().to_string());
+        let variables = self.environment.iter().map(|(name, value)| [&**name, &**value].join(OsStr::new("=")));
+        let head = [ready, &moment, &max, &renews, &words].map(OsString::from).into_iter();
+        let paths = [&self.shim, &self.directory].map(|path| path.clone().into_os_string());
+        let all = paths.into_iter().chain(head).chain(self.command.iter().cloned()).chain(variables);
+        all.flat_map(|text| text.into_vec().into_iter().chain([0])).collect()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Recipe> {
+        let mut texts = bytes.strip_suffix(&[0])?.split(|b| *b == 0).map(OsStr::from_bytes);
+        let (shim, directory) = (PathBuf::from(texts.next()?), PathBuf::from(texts.next()?));
+        let ready = match texts.next()?.to_str()? {
+            "auto" => Ready::Auto,
+            "main" => Ready::Main,
+            "call" => Ready::Call,
+            _ => return None,
+        };
+        let threads = match texts.next()?.to_str()? {
+            "" => None,
+            word => Some(Moment::of(word)?),
+        };
+        let mut number = || texts.next()?.to_str()?.parse::<u64>().ok();
+        let (max, renews, words) = (number()?, number()?, number()?);
+        let command: Vec<_> = texts.by_ref().take(usize::try_from(words).ok()?).map(OsStr::to_owned).collect();
+        let variable = |text: &OsStr| {
+            let bytes = text.as_bytes();
+            // One that begins with an equals sign has it in its name.
+            let sign = bytes.iter().skip(1).position(|b| *b == b'=')? + 1;
+            Some((OsStr::from_bytes(&bytes[..sign]).to_owned(), OsStr::from_bytes(&bytes[sign + 1..]).to_owned()))
+        };
+        let environment = texts.map(variable).collect::<Option<_>>()?;
+        let (max_clones, renews) = (NonZeroU64::new(max), renews != 0);
+        (!command.is_empty()).then_some(Recipe {
+            command,
+            shim,
+            directory,
+            ready,
+            threads,
+            max_clones,
+            renews,
+            environment,
+        })
+    }
+
+    /// For the template to keep. It is empty where a limit on the size of files, which goes for memfds too, leaves no
+    /// room.
+    pub fn file(&self) -> Result<File, Error> {
+        let made = memfd_create(c"flashfork-recipe", MemfdFlags::CLOEXEC);
+        let mut file = File::from(made.map_err(|e| Error::Start(e.into()))?);
+        let bytes = self.bytes();
+        if getrlimit(Resource::Fsize).current.is_none_or(|limit| bytes.len() as u64 <= limit) {
+            file.write_all(&bytes).map_err(Error::Start)?;
+        }
+        Ok(file)
+    }
+}
+
+/// A template's, if it has one, and the lock of whoever makes it anew, which ends with him.
+#[derive(Debug)]
+pub struct Kept {
+    pub recipe: Option<Recipe>,
+    file: File,
+}
+
+impl Kept {
+    pub fn of(descriptor: &OwnedFd) -> std::io::Result<Kept> {
+        // Opened anew: a lock belongs to what was opened, which all callers would share otherwise.
+        let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let (mut file, mut bytes) = (File::from(file), Vec::new());
+        file.read_to_end(&mut bytes)?;
+        Ok(Kept { recipe: Recipe::read(&bytes), file })
+    }
+
+    /// Whether this is that of the same template.
+    pub fn is(&self, other: &Kept) -> bool {
+        let file = |kept: &Kept| rustix::fs::fstat(&kept.file).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        file(self).is_some_and(|own| file(other) == Some(own))
+    }
+
+    /// False: somebody else makes it anew.
+    pub fn lock(&self, name: &Name) -> Result<bool, Error> {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+            Err(e) => Err(Error::Connect { name: name.clone(), source: e.into() }),
+        }
+    }
+}
+
+impl Moment {
+    /// Of its word.
+    fn of(word: &str) -> Option<Moment> {
+        Some(match word.split_once(':').map_or((word, None), |(kind, rest)| (kind, Some(rest))) {
+            ("itself", None) => Moment::Itself,
+            ("listen", None) => Moment::Listen(None),
+            ("listen", Some(port)) => Moment::Listen(Some(port.parse().ok()?)),
+            ("idle", Some(span)) => Moment::Idle(Duration::try_from_secs_f64(span.parse().ok()?).ok()?),
+            ("line", Some(pattern)) => Moment::Line(pattern.into()),
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recipe_comes_back_as_it_was_kept() {
+        let moments = [
+            None,
+            Some(Moment::Itself),
+            Some(Moment::Idle(Duration::from_millis(1500))),
+            Some(Moment::Listen(None)),
+            Some(Moment::Listen(Some(80))),
+            Some(Moment::Line("a: b".into())),
+        ];
+        for (threads, max) in moments.into_iter().zip([0, 1, 2, 3, 4, u64::MAX]) {
+            let recipe = Recipe {
+                command: ["python3", "-c", "import a\nb", ""].map(OsString::from).into(),
+                shim: "/lib/shim.so".into(),
+                directory: OsString::from_vec(b"/a\xff b".to_vec()).into(),
+                ready: Ready::Call,
+                threads,
+                max_clones: NonZeroU64::new(max),
+                renews: max == 1,
+                environment: vec![("A".into(), "b=c".into()), ("=x".into(), String::new().into())],
+            };
+            let kept = Kept::of(&recipe.file().unwrap().into()).unwrap();
+            assert_eq!(kept.recipe, Some(recipe));
+        }
+        assert!(Recipe::read(b"").is_none() && Recipe::read(b"/a\0/b\0auto\0").is_none());
+    }
+
+    #[test]
+    fn one_at_a_time_makes_it_anew() {
+        let recipe = Recipe {
+            command: vec!["a".into()],
+            shim: "/b".into(),
+            directory: "/".into(),
+            ready: Ready::Auto,
+            threads: None,
+            max_clones: None,
+            renews: false,
+            environment: Vec::new(),
+        };
+        let (file, name) = (recipe.file().unwrap().into(), "t".parse().unwrap());
+        let [first, second] = [0, 1].map(|_| Kept::of(&file).unwrap());
+        assert!(first.lock(&name).unwrap() && !second.lock(&name).unwrap());
+        drop(first);
+        assert!(second.lock(&name).unwrap());
+    }
+}
