@@ -79,7 +79,8 @@ class WarmOptions(Structure):
         ("output", POINTER(c_int)),
         ("cancel", POINTER(c_int)),
         ("timeout_ms", c_uint64),
-        ("reserved", c_uint64 * 2),
+        ("watch", c_uint64),
+        ("reserved", c_uint64 * 1),
     ]
 
 

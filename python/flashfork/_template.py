@@ -79,6 +79,7 @@ class Template:
         env: Optional[Mapping[str, str]] = None,
         ready: str = "auto",
         max_clones: int = 0,
+        watch: bool = False,
         stdout: File = subprocess.DEVNULL,
         stderr: File = None,
         timeout: Optional[float] = None,
@@ -88,7 +89,9 @@ class Template:
         ``ready`` is "auto" (an interpreter has run what it was given; before ``main`` in other programs), "main", or
         "call" (where the program calls ``flashfork_ready``). ``env`` is its environment, this process's if None.
         ``stdout`` and ``stderr`` are for what it prints while it is warmed. The template goes after ``max_clones``
-        clones, and the warm-up is given up after ``timeout`` seconds.
+        clones, and the warm-up is given up after ``timeout`` seconds. With ``watch`` clones find it warmed anew when its
+        program has changed, as with ``fresh`` of :meth:`start`, or when their environment has other values of variables
+        that are read at a program's start.
 
         Raises :class:`Error`, with nothing left running: the name is taken (EEXIST), no such program (ENOENT), it ended
         before it was ready (ECHILD), ``timeout`` (ETIMEDOUT); :class:`Refused` if it can't be a template.
@@ -105,6 +108,7 @@ class Template:
                 envp=_environment(env),
                 ready=chosen,
                 max_clones=max_clones,
+                watch=watch,
                 output=output,
                 timeout_ms=0 if timeout is None else max(1, round(timeout * 1000)),
             )

@@ -139,6 +139,24 @@ def test_there_is_no_clone_once_code_has_changed_unless_a_fresh_one_is_wanted(te
     assert flashfork.Template.all() == []
 
 
+def test_a_watched_template_is_warmed_anew_by_its_callers(template, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "changing.py").write_text(f"value = '{name}'\n")
+    program = "import changing; print(changing.value)"
+
+    def shown(name):
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path / name)}
+        return watched.run(["-c", program], env=environment, capture_output=True, text=True, check=True).stdout
+
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "one")}
+    with template.warm("watched", [sys.executable, "-c", "import changing"], env=environment, watch=True) as watched:
+        assert [shown("one"), shown("two"), shown("two")] == ["one\n", "two\n", "two\n"]
+        assert watched.info().clones_made == 2
+        (tmp_path / "two" / "changing.py").write_text("value = 'three'\n")
+        assert shown("two") == "three\n" and watched.info().changed_files == 0
+
+
 def test_what_goes_wrong_is_told(template, tmp_path):
     def wrong(number, call, *args, **options):
         with pytest.raises(flashfork.Error) as told:

@@ -24,6 +24,7 @@ mod rights;
 mod serve;
 mod streams;
 mod told;
+mod variables;
 mod warm;
 
 use flashfork_warm::{Tell, WORDS_OF_UNFIT};

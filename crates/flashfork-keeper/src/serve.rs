@@ -2,13 +2,14 @@
 
 use crate::begin::{self, MOST};
 use crate::clone::{Ordered, Space, has_arguments, order};
-use crate::connection::{Clone, Connection};
+use crate::connection::{Clone, Connection, Request};
 use crate::file::Files;
 use crate::message::{self, Received};
 use crate::namespaces::Time;
 use crate::notes::Note;
 use crate::process;
 use crate::told::Told;
+use crate::variables;
 use crate::warm::Ready;
 use flashfork_warm::{Ask, DESCRIPTORS, Facts, LISTENERS, MOST_RUNNING, ReadyAt, Step, Tell, Word};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -181,6 +182,8 @@ impl Keeper {
         for connection in self.connections.values() {
             let Some(socket) = &connection.socket else { continue };
             let mut bytes = [0; Ask::LEN];
+            // Who has not asked yet can't any more.
+            let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Read);
             // What is not read when this process ends would be in the way of the answer.
             let asked = message::receive(socket.as_fd(), &mut bytes).is_ok_and(|received| received.is_some());
             if asked && matches!(Ask::decode(&bytes), Some(Ask::Clone { .. })) {
@@ -258,7 +261,7 @@ impl Keeper {
             Some(Step::Retired)
         } else if connection.has_asked {
             Some(Step::Request)
-        } else if let Some(stale) = self.files.told(self.told.renews) {
+        } else if let Some(stale) = stale(&self.told, &self.files, &request) {
             return connection.tell(stale);
         } else if running >= MOST_RUNNING as u64 {
             Some(Step::TooMany)
@@ -440,6 +443,12 @@ impl Keeper {
             let _ = rustix::fs::unlinkat(directory, name, AtFlags::empty());
         }
     }
+}
+
+/// Why its program would be another one for this caller.
+fn stale(told: &Told, files: &Files, request: &Request) -> Option<Tell> {
+    let others = || told.renews.then(|| variables::told(&told.command[0], request)).flatten();
+    files.told(told.renews).or_else(others)
 }
 
 /// With what has changed by now.

@@ -118,7 +118,7 @@ fn has_capabilities(path: &Path) -> bool {
 }
 
 /// The file that a shell would start.
-fn find(name: &OsStr, paths: &OsStr) -> Result<PathBuf, Error> {
+pub fn find(name: &OsStr, paths: &OsStr) -> Result<PathBuf, Error> {
     let runs = |path: &Path| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if name.as_encoded_bytes().contains(&b'/') {
         let path = PathBuf::from(name);

@@ -3,12 +3,18 @@
 use crate::error::Error;
 use crate::link::{Found, Link};
 use crate::name::Name;
+use crate::program;
+use crate::recipe::Recipe;
+use crate::start::Strings;
 use crate::template::Template;
 use crate::warm::Warm;
 use crate::warming::Warming;
+use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};
 use flashfork_warm::{Step, Why};
+use std::ffi::OsStr;
 use std::fmt;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -74,31 +80,41 @@ impl<'a> Template<'a> {
     /// Of several who do so one warms it. If that fails the old one stays. `errors` is where the program writes errors
     /// meanwhile; its output is nobody's.
     pub fn renew(&self, errors: Option<BorrowedFd<'_>>) -> Result<Renewal<'a>, Error> {
+        self.renew_for(errors, None)
+    }
+
+    /// The same for a caller with these variables, if they count.
+    pub(crate) fn renew_for(
+        &self,
+        errors: Option<BorrowedFd<'_>>,
+        caller: Option<&Strings>,
+    ) -> Result<Renewal<'a>, Error> {
+        match self.begin(errors, caller) {
+            // Somebody else was faster.
+            Err(e) if self.is_replaced(&e, false) => Ok(Renewal::Done),
+            begun => begun,
+        }
+    }
+
+    fn begin(&self, errors: Option<BorrowedFd<'_>>, caller: Option<&Strings>) -> Result<Renewal<'a>, Error> {
         let (names, name) = (self.names, &self.name);
         let kept = Link::to(names, name)?.recipe(name)?;
         if !kept.lock(name)? {
             return Ok(Renewal::Others);
         }
         // It may have been replaced before the lock was had.
-        if !Link::to(names, name)?.recipe(name)?.is(&kept) || self.facts()?.changed == 0 {
+        if !Link::to(names, name)?.recipe(name)?.is(&kept) {
             return Ok(Renewal::Done);
         }
-        let Some(recipe) = kept.recipe.clone() else { return Err(Error::NoRecipe(name.clone())) };
+        let Some(mut recipe) = kept.recipe.clone() else { return Err(Error::NoRecipe(name.clone())) };
+        let others = recipe.renews && caller.is_some_and(|caller| take_variables(&mut recipe, caller));
+        if !others && self.facts()?.changed == 0 {
+            return Ok(Renewal::Done);
+        }
         let errors = errors.map(|errors| errors.try_clone_to_owned().map_err(Error::Start)).transpose()?;
         let warm = Warm::anew(names, name.clone(), recipe, kept);
         let warm = warm.output(Stdio::null(), errors.map_or_else(Stdio::null, Stdio::from));
         warm.start().map(Renewal::Warming).map_err(|e| Error::anew(name, e))
-    }
-
-    /// The same to its end, whoever does it.
-    pub fn renewed(&self, errors: Option<BorrowedFd<'_>>) -> Result<(), Error> {
-        loop {
-            match self.renew(errors)? {
-                Renewal::Done => return Ok(()),
-                Renewal::Others => std::thread::sleep(TURN),
-                Renewal::Warming(warming) => return warming.wait().map(drop),
-            }
-        }
     }
 
     /// Whether who got no clone for this reason asks again: the template was replaced at that moment, and has made
@@ -115,6 +131,36 @@ impl<'a> Template<'a> {
 
     /// How often to ask after [`Renewal::Others`].
     pub const TURN: Duration = TURN;
+}
+
+/// Has a program warmed with a caller's values of what is read at a program's start; false if they are the same.
+fn take_variables(recipe: &mut Recipe, caller: &Strings) -> bool {
+    let program = recipe.command[0].clone();
+    let before = recipe.environment.clone();
+    let mut others = false;
+    let mut take = |name: &str, value: Option<&OsStr>| {
+        recipe.environment.retain(|(n, _)| n != name);
+        recipe.environment.extend(value.map(|value| (name.into(), value.to_owned())));
+        others = true;
+    };
+    // Of several of a name the last counts.
+    let before = |name: &str| before.iter().rfind(|(n, _)| n == name).map(|(_, value)| &**value);
+    let given = |value: Option<&OsStr>| value.is_some_and(|value| !value.is_empty());
+    for name in [PYTHON, PERL, RUBY, RUNTIMES, LOADER].into_iter().flatten().filter_map(|name| name.to_str().ok()) {
+        let (was, is) = (before(name), caller.variable(name));
+        if was != is && (given(was) || given(is)) {
+            take(name, is);
+        }
+    }
+    let found = |path: Option<&OsStr>| {
+        let about = program::find(&program, path.unwrap_or_default()).ok()?.metadata().ok()?;
+        Some((about.dev(), about.ino()))
+    };
+    let (was, is) = (before("PATH"), caller.variable("PATH"));
+    if was != is && !program.as_encoded_bytes().contains(&b'/') && found(was) != found(is) {
+        take("PATH", is);
+    }
+    others
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::link::Link;
 use crate::listen::{self, Listen, Socket};
 use crate::name::Name;
 use crate::own;
+use crate::renew::Renewal;
 use crate::start::{self, Strings};
 use crate::template::Template;
 use flashfork_warm::Ask;
@@ -151,11 +152,30 @@ impl<'a> Run<'a> {
             };
             match started {
                 Err(Error::Stale(stale)) if (self.fresh || stale.renews) && renewed < MOST_RENEWED => {
-                    template.renewed(self.streams[2])?;
+                    self.renewed()?;
                     renewed += 1;
                 }
                 Err(e) if template.is_replaced(&e, was_asked) => {}
                 started => return started,
+            }
+        }
+    }
+
+    /// Begins to make the template anew, as [`Template::renew`] does. What of this environment counts is taken over by
+    /// a template that was warmed so ([`Warm::renews`](crate::Warm::renews)). The program's errors are written where
+    /// the clone's are.
+    pub fn renew(&self) -> Result<Renewal<'a>, Error> {
+        let template = Template::named(self.names, self.name.clone());
+        template.renew_for(self.streams[2], Some(&self.environment))
+    }
+
+    /// The same to its end, whoever does it.
+    fn renewed(&self) -> Result<(), Error> {
+        loop {
+            match self.renew()? {
+                Renewal::Done => return Ok(()),
+                Renewal::Others => std::thread::sleep(Template::TURN),
+                Renewal::Warming(warming) => return warming.wait().map(drop),
             }
         }
     }

@@ -7,7 +7,7 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Strings one behind the other, each with its NUL.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +31,16 @@ impl Strings {
 
     fn len(&self) -> usize {
         self.begins.len()
+    }
+
+    /// The value of a variable; of several of its name the first counts (`getenv(3)`).
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        let texts = self.bytes.split(|b| *b == 0);
+        let value = |text: &[u8]| text.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::len);
+        texts.into_iter().find_map(|text| {
+            let len = value(text)?;
+            Some(OsStr::from_bytes(&text[text.len() - len..]))
+        })
     }
 
     /// Where each begins, when the first is at `at`, and a zero.

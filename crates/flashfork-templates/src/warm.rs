@@ -165,6 +165,14 @@ impl<'a> Warm<'a> {
         variables.into_iter().fold(self, |warm, (name, value)| warm.env(name, value))
     }
 
+    /// Whether a caller finds it made anew ([`Template::renew`]) when it is stale, without being asked. Then it is
+    /// stale, too, for a caller whose environment has other values of variables that are read at a program's start; it
+    /// is made anew with these.
+    pub fn renews(mut self, renews: bool) -> Self {
+        self.renews = renews;
+        self
+    }
+
     /// Standard output and standard error while it is warmed. Its standard input is always empty.
     pub fn output(mut self, output: impl Into<Stdio>, errors: impl Into<Stdio>) -> Self {
         self.output = Some((output.into(), errors.into()));

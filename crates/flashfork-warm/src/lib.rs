@@ -19,6 +19,7 @@ mod keep;
 mod name;
 mod start;
 mod tell;
+pub mod variables;
 
 pub use ask::Ask;
 pub use facts::{Facts, ReadyAt};

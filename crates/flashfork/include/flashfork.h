@@ -341,9 +341,14 @@ struct flashfork_warm_options {
      */
     uint64_t timeout_ms;
     /**
+     * If not 0, whoever asks for a clone finds the template made anew when its program has changed
+     * (`flashfork_template_renew`), or has other values of variables that are read at a program's start.
+     */
+    uint64_t watch;
+    /**
      * Must be 0.
      */
-    uint64_t reserved[2];
+    uint64_t reserved[1];
 };
 
 /**

@@ -62,8 +62,11 @@ pub struct CWarmOptions {
     pub cancel: *const c_int,
     /// The warm-up is given up after so many milliseconds; 0: it may take all the time it needs.
     pub timeout_ms: u64,
+    /// If not 0, whoever asks for a clone finds the template made anew when its program has changed
+    /// (`flashfork_template_renew`), or has other values of variables that are read at a program's start.
+    pub watch: u64,
     /// Must be 0.
-    pub reserved: [u64; 2],
+    pub reserved: [u64; 1],
 }
 
 /// What a template knows about itself. What only a template knows is 0 for one that doesn't answer.
@@ -247,7 +250,7 @@ unsafe fn warm(
     // SAFETY: as the caller says.
     let (shim, environment) = unsafe { (text(options.shim), strings(options.envp)) };
     let shim = shim.ok_or_else(|| invalid("shim is NULL; `pkg-config --variable=shim flashfork` has its path"))?;
-    if options.reserved != [0; 2] {
+    if options.reserved != [0] {
         return Err(invalid("reserved fields of struct flashfork_warm_options are not 0; begin with {0}"));
     }
     let mut warm =
@@ -257,6 +260,7 @@ unsafe fn warm(
             Ok(FLASHFORK_READY_CALL) => Ready::Call,
             _ => return Err(invalid("ready is not one of FLASHFORK_READY_AUTO, _MAIN and _CALL")),
         });
+    warm = warm.renews(options.watch != 0);
     for variable in &environment {
         let bytes = variable.as_bytes();
         // One that begins with an equals sign has it in its name.
@@ -376,8 +380,8 @@ unsafe fn renew(runtime: *const c_char, name: *const c_char, options: *const CWa
     let template = Template::named(&names, name);
     let (mut errors, mut cancel, mut limit) = (None, None, None);
     if let Some(options) = options {
-        let given = (options.shim.is_null(), options.envp.is_null(), options.ready, options.max_clones);
-        if given != (true, true, 0, 0) || options.reserved != [0; 2] {
+        let given = (options.shim.is_null(), options.envp.is_null(), options.ready, options.max_clones, options.watch);
+        if given != (true, true, 0, 0, 0) || options.reserved != [0] {
             return Err(invalid("of a template that is warmed anew only output, cancel and timeout_ms can be given"));
         }
         // SAFETY: NULL, two descriptors, or one, the caller says.

@@ -36,7 +36,7 @@ pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen], fresh: boo
         };
         match (Running { asked, signals }).attend() {
             Err(Ended::Clone(Error::Stale(stale))) if (fresh || stale.renews) && turn < MOST_TURNS => {
-                renew(&template, signals)?;
+                renew(&run, signals)?;
             }
             Err(Ended::Clone(e)) if template.is_replaced(&e, true) => {}
             ended => return Ok(ended?),
@@ -49,10 +49,9 @@ pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen], fresh: boo
 const MOST_TURNS: u32 = 20;
 
 /// Makes a template anew, unless somebody else does; then waits for that. A signal that would end this command does.
-fn renew(template: &Template<'_>, signals: &SignalFd) -> Result<(), CliError> {
-    let errors = streams()[2];
+fn renew(run: &Run<'_>, signals: &SignalFd) -> Result<(), CliError> {
     loop {
-        match template.renew(errors)? {
+        match run.renew()? {
             Renewal::Done => return Ok(()),
             Renewal::Others => wait(&[signals.as_fd()], PollTimeout::try_from(Template::TURN).ok())?,
             Renewal::Warming(mut warming) => loop {

@@ -45,6 +45,13 @@ pub struct WarmArgs {
     /// It runs in namespaces of its own. docs/THREADED_CLONES.md says what clones have anew and what is refused.
     #[arg(long)]
     threads: bool,
+    /// A clone finds the template made anew when its program has changed
+    ///
+    /// So does a clone whose environment has another value of a variable that is read at a program's start (PYTHONPATH,
+    /// LD_LIBRARY_PATH, VIRTUAL_ENV and others), or a PATH that leads to another program: the template is warmed anew
+    /// with these. Without it such a clone needs `flashfork clone --fresh`.
+    #[arg(long)]
+    watch: bool,
     /// The template goes after so many clones; without, `flashfork rm` removes it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_clones: Option<u64>,

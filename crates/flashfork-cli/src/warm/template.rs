@@ -33,7 +33,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
             return Err(CliError::Unable(line.into()));
         }
     };
-    let warm = warm.envs(std::env::vars_os()).output(Stdio::inherit(), Stdio::inherit());
+    let warm = warm.renews(args.watch).envs(std::env::vars_os()).output(Stdio::inherit(), Stdio::inherit());
     let most = args.max_clones.and_then(NonZeroU64::new);
     let warm = if let Some(clones) = most { warm.max_clones(clones) } else { warm };
     let checked = warm.check()?;

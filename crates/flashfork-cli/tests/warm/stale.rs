@@ -348,3 +348,106 @@ int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(WORD); ret
     let output = place.run(&["clone", "--fresh", "t"]);
     assert_eq!((stdout(&output), stderr(&output)), ("two\n", ""));
 }
+
+/// A template `t` of a Python in which this code has run, made anew by its callers.
+fn watch(place: &Place, code: &str) {
+    let code = format!("import sys; sys.path.insert(0, {:?})\n{code}", place.path());
+    let warmed = place.run(&["warm", "--watch", "t", "--", PYTHON, "-c", &code]);
+    assert!(warmed.status.success(), "{}", stderr(&warmed));
+}
+
+#[test]
+fn the_next_clone_of_a_watched_template_finds_it_made_anew() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    watch(&place, "import mine");
+    let first = place.template_pid();
+    let show = || shown(&place, "import mine; print(mine.value)");
+    assert_eq!((show(), place.template_pid()), ("1".into(), first));
+    for value in ["22", "333"] {
+        write(&place, "mine.py", &format!("value = {value}\n"));
+        assert_eq!((show(), show()), (value.into(), value.into()));
+    }
+    assert!(place.template_pid() != first && place.list()[0]["clones_made"] == 2);
+    // By the command proper, too.
+    write(&place, "mine.py", "value = 4\n");
+    assert_eq!(stdout(&fresh(&place, "import mine; print(mine.value)")), "4\n");
+    write(&place, "mine.py", "value =\n");
+    let failed = place.run(&["clone", "t", "-c", "print('it ran')"]);
+    assert!(stderr(&failed).contains("can't warm t anew, and it stays as it was"), "{}", stderr(&failed));
+    assert_eq!((failed.status.code(), stdout(&failed)), (Some(1), ""));
+    write(&place, "mine.py", "value = 5\n");
+    assert_eq!(show(), "5");
+}
+
+#[test]
+fn of_many_clones_of_a_watched_template_one_warms_and_none_is_lost() {
+    let place = Place::new();
+    write(&place, "mine.py", "value = 1\n");
+    let log = place.path().join("log");
+    watch(&place, &format!("import mine; open({log:?}, 'a').write('x')"));
+    for round in 2..5 {
+        write(&place, "mine.py", &format!("value = {round}\n"));
+        let code = "import mine; print(mine.value)";
+        let all: Vec<_> = (0..16)
+            .map(|_| place.flashfork(&["clone", "t", "-c", code]).stdout(Stdio::piped()).spawn().unwrap())
+            .collect();
+        for clone in all {
+            let output = clone.wait_with_output().unwrap();
+            assert_eq!((stdout(&output), output.status.code()), (&*format!("{round}\n"), Some(0)));
+        }
+        assert_eq!(std::fs::read_to_string(&log).unwrap().len(), round);
+    }
+}
+
+#[test]
+fn a_clone_of_a_watched_template_has_its_callers_variables_of_the_start() {
+    let place = Place::new();
+    for name in ["one", "two"] {
+        std::fs::create_dir(place.path().join(name)).unwrap();
+        write(&place, &format!("{name}/mine.py"), &format!("value = {name:?}\n"));
+    }
+    let run = |arguments: &[&str], python_path: &str, path: &str| {
+        let mut command = place.flashfork(arguments);
+        command.env("PYTHONPATH", place.path().join(python_path)).env("PATH", path).env("OTHER", path);
+        let output = command.output().unwrap();
+        assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
+        stdout(&output).to_owned()
+    };
+    let system = "/usr/bin:/bin";
+    run(&["warm", "--watch", "t", "--", "python3", "-c", "import mine"], "one", system);
+    let first = place.template_pid();
+    let show = ["clone", "t", "-c", "import mine, sys; print(mine.value)"];
+    // Another path to the same program, and variables that nobody has read, change nothing.
+    std::fs::create_dir(place.path().join("bin")).unwrap();
+    let bin = format!("{}/bin:{system}", place.path().display());
+    assert_eq!((run(&show, "one", system), run(&show, "one", &bin)), ("one\n".into(), "one\n".into()));
+    assert_eq!(place.template_pid(), first);
+    assert_eq!((run(&show, "two", system), run(&show, "two", system)), ("two\n".into(), "two\n".into()));
+    let second = place.template_pid();
+    assert!(second != first && place.list()[0]["clones_made"] == 2);
+    crate::place::copy(Path::new("/usr/bin/python3"), &place.path().join("bin/python3"));
+    assert_eq!(run(&show, "two", &bin), "two\n");
+    assert!(place.template_pid() != second);
+    // Without --watch one line says so, as ever.
+    place.run(&["rm", "t"]);
+    run(&["warm", "t", "--", "python3", "-c", "import mine"], "one", system);
+    let output = place.flashfork(&show).env("PYTHONPATH", place.path().join("two")).output().unwrap();
+    assert!(stdout(&output) == "one\n" && stderr(&output).contains("PYTHONPATH"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_watched_template_with_threads_is_made_anew_too() {
+    let place = Place::new();
+    let code = "import os; value = os.environ.get('PYTHONPATH')";
+    let run = |arguments: &[&str], path: &str| {
+        let output = place.flashfork(arguments).env("PYTHONPATH", path).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output).to_owned()
+    };
+    run(&["warm", "--watch", "--threads", "t", "--", PYTHON, "-c", code], "/one");
+    let show = ["clone", "t", "-c", "import sys; print([p for p in sys.path if p in ('/one', '/two')])"];
+    assert_eq!((run(&show, "/one"), place.list()[0]["clones_made"].as_u64()), ("['/one']\n".into(), Some(1)));
+    assert_eq!((run(&show, "/two"), place.list()[0]["clones_made"].as_u64()), ("['/two']\n".into(), Some(1)));
+    assert_eq!((run(&show, "/two"), place.list()[0]["clones_made"].as_u64()), ("['/two']\n".into(), Some(2)));
+}

@@ -35,6 +35,9 @@ extern "C" fn init() {
         }
         super::inherited::note();
         super::streams::note();
+        if order.renews {
+            super::variables::note_all();
+        }
         *ORDER.get() = Some(order);
         // A child that the C library forks for itself runs it, too.
         after_forks_in_child(forget);
@@ -73,7 +76,7 @@ unsafe extern "C" fn forget() {
 
 /// And the process that wrote it; `None` for what `flashfork warm` would not write.
 fn parse(value: &CStr) -> Option<(Order, c_int)> {
-    let mut fields = value.to_bytes().splitn(9, |b| *b == b',');
+    let mut fields = value.to_bytes().splitn(10, |b| *b == b',');
     let mut number = || -> Option<u64> {
         let digits = fields.next()?;
         digits.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b.checked_sub(b'0')?)))
@@ -83,6 +86,12 @@ fn parse(value: &CStr) -> Option<(Order, c_int)> {
     let text = fields.next()?;
     let mut name = [0; LONGEST_NAME + 1];
     name.get_mut(..text.len().min(LONGEST_NAME))?.copy_from_slice(text.get(..text.len().min(LONGEST_NAME))?);
+    let mut program = [0; _];
+    if let Some(word) = fields.next()
+        && let Some(place) = program.get_mut(..word.len())
+    {
+        place.copy_from_slice(word);
+    }
     let order = Order {
         // SAFETY: asks for a number.
         pid: unsafe { libc::getpid() },
@@ -94,6 +103,7 @@ fn parse(value: &CStr) -> Option<(Order, c_int)> {
         max,
         renews: renews != 0,
         name,
+        program,
     };
     Some((order, c_int::try_from(starter).ok()?))
 }

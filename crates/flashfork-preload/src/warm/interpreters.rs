@@ -26,8 +26,8 @@ impl Language {
     /// Variables that it reads when it starts.
     fn variables(self) -> &'static [&'static CStr] {
         match self {
-            Language::Perl => variables::PERL,
-            Language::Ruby => variables::RUBY,
+            Language::Perl => flashfork_warm::variables::PERL,
+            Language::Ruby => flashfork_warm::variables::RUBY,
         }
     }
 

@@ -156,7 +156,7 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
         let words = core::slice::from_raw_parts(argv, argc as usize);
         let Options { count: options, skips_line, reads_variables } = options(words);
         if reads_variables {
-            variables::note(variables::PYTHON);
+            variables::note(flashfork_warm::variables::PYTHON);
         }
         let python = Python { globals: api.start(&words[..options]), api, status: Cell::new(0) };
         python.set_list(c"given", &words[options..]);

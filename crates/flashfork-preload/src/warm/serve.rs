@@ -3,10 +3,11 @@
 use super::ahead;
 use super::end::{self, told};
 use super::message::{Received, close_all, hung_up, receive, send, send_with};
+use super::take_over;
 use super::template::{FREE, Slot, Template, Wanted};
 use core::ffi::c_int;
 use core::mem::{MaybeUninit, size_of};
-use flashfork_warm::{Ask, Facts, MOST_RUNNING, Step, Tell};
+use flashfork_warm::{Ask, Facts, MOST_RUNNING, Step, Tell, Why};
 
 /// What an event is about, beside the numbers of connections.
 pub const LISTENER: u64 = u64::MAX;
@@ -67,7 +68,10 @@ fn turn_away(template: &Template) {
     // SAFETY: takes numbers. From here on nobody else comes.
     unsafe { libc::shutdown(template.order.listener, libc::SHUT_RDWR) };
     let refuse = |socket| {
-        // What is not read when this process ends would be in the way of the answer.
+        // Who has not asked yet can't any more. What is not read when this process ends would be in the way of the
+        // answer.
+        // SAFETY: takes numbers.
+        unsafe { libc::shutdown(socket, libc::SHUT_RD) };
         if let Received::Ask(Ask::Clone { .. }, _) = receive(socket) {
             send(socket, Tell::Failed { step: Step::Retired, errno: 0 });
         }
@@ -153,7 +157,7 @@ fn hear(template: &mut Template, slot: usize) {
             }
             // Who has gone while this process was stopped, or busy, wants no clone any more.
             None if hung_up(connection.socket) => close_all(&descriptors),
-            None => match super::files::told(template.order.renews) {
+            None => match stale(template, descriptors[0]) {
                 Some(stale) => {
                     send(connection.socket, stale);
                     close_all(&descriptors);
@@ -180,6 +184,16 @@ fn hear(template: &mut Template, slot: usize) {
         // The clone ended meanwhile.
         Received::Ask(Ask::Signal { .. }, _) => {}
     }
+}
+
+/// Why its program would be another one for this caller, whose request is in that file.
+fn stale(template: &Template, request: c_int) -> Option<Tell> {
+    let order = &template.order;
+    super::files::told(order.renews).or_else(|| {
+        let others = |variables: &[_]| super::variables::others(variables, order.program());
+        let (count, name) = order.renews.then(|| take_over::with_variables(request, others))??;
+        Some(Tell::stale(Why::Variable, true, count, name.to_bytes()))
+    })
 }
 
 /// For others a clone that has told its end runs no more.

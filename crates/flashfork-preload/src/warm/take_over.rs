@@ -3,7 +3,7 @@
 use super::message::send;
 use super::template::{Given, Template, Wanted};
 use super::{end, inherited, variables};
-use core::ffi::{c_char, c_int};
+use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use flashfork_warm::{LIMITS, ReadyAt, Start, Step, Tell};
@@ -79,6 +79,21 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
     }
 }
 
+/// In a template: what is to be known of a caller's variables. None where they can be read but once.
+pub fn with_variables<T>(request: c_int, with: impl Fn(&[*mut c_char]) -> Option<T>) -> Option<T> {
+    // SAFETY: what is mapped is looked at here only. A request that makes no sense is the clone's affair.
+    unsafe {
+        let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
+        if libc::fstat(request, &raw mut stat) != 0 || stat.st_mode & libc::S_IFMT != libc::S_IFREG {
+            return None;
+        }
+        let (start, _, variables) = map(request).ok()?;
+        let found = with(variables);
+        libc::munmap(core::ptr::from_ref(start).cast_mut().cast(), start.len as usize);
+        found
+    }
+}
+
 /// The head of a request, and its tables of arguments and variables.
 type Request = (&'static Start, &'static [*mut c_char], &'static [*mut c_char]);
 
@@ -108,6 +123,18 @@ pub unsafe fn map(memory: c_int) -> Result<Request, Step> {
         if at == libc::MAP_FAILED {
             return Err(Step::Map);
         }
+        let read = read(memory, at, len, piped);
+        if read.is_err() {
+            libc::munmap(at, len);
+        }
+        read
+    }
+}
+
+/// What is mapped there, or comes there from a pipe.
+unsafe fn read(memory: c_int, at: *mut c_void, len: usize, piped: bool) -> Result<Request, Step> {
+    // SAFETY: so long a mapping, of which every offset is checked before use.
+    unsafe {
         let base = at.cast::<u8>();
         // All of it is there: no read waits.
         let mut read = 0;

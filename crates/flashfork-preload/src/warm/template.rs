@@ -60,9 +60,18 @@ pub struct Order {
     pub renews: bool,
     /// The template's name, with its NUL.
     pub name: [u8; LONGEST_NAME + 1],
+    /// By what name the program was looked for in `PATH`, zeros behind it; none if it wasn't.
+    pub program: [u8; LONGEST_PROGRAM],
 }
 
+/// Longest name of a program that is looked for again.
+const LONGEST_PROGRAM: usize = 256;
+
 impl Order {
+    pub fn program(&self) -> &[u8] {
+        self.program.split(|b| *b == 0).next().unwrap_or_default()
+    }
+
     /// Descriptors that were passed with it.
     pub fn passed(&self) -> [c_int; 4] {
         [self.control, self.listener, self.directory, self.recipe]

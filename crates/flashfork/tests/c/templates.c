@@ -182,6 +182,15 @@ static void a_changed_program_is_warmed_anew(struct flashfork_warm_options *opti
     clone = flashfork_template_clone(place, "c", argv, NULL, NULL, NULL);
     CHECK(clone && flashfork_clone_wait(clone, -1, &status) == 0 && WEXITSTATUS(status) == 5);
     flashfork_clone_free(clone);
+    CHECK(flashfork_template_remove(place, "c", NULL) == 0);
+    options->watch = 1;
+    CHECK(flashfork_template_warm(place, "c", copy, options, &before) == 0);
+    options->watch = 0;
+    CHECK(system(command) == 0);
+    clone = flashfork_template_clone(place, "c", argv, path, NULL, NULL);
+    CHECK(clone && flashfork_clone_wait(clone, -1, &status) == 0 && WEXITSTATUS(status) == 5);
+    flashfork_clone_free(clone);
+    CHECK(flashfork_template_info(place, "c", &after) == 0 && after.pid != before.pid);
     CHECK(unlink(program) == 0);
     CHECK(flashfork_template_renew(place, "c", NULL) == -1 && failed_with(ENOENT, "it stays as it was"));
     CHECK(flashfork_template_remove(place, "c", NULL) == 0);

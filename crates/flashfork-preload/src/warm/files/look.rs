@@ -14,6 +14,10 @@ pub struct Kept {
 }
 
 impl Kept {
+    pub fn file(&self) -> (u64, u64) {
+        self.file
+    }
+
     /// Whether it is the same. `watched`: all that was written since is known otherwise.
     pub fn is(&self, was: &Kept, watched: bool) -> bool {
         (self.file, self.len, self.written) == (was.file, was.len, was.written)

@@ -14,6 +14,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use flashfork_warm::{Tell, Why};
+pub use look::Path;
 use look::{Kept, hash, listing, look};
 pub use watch::let_go;
 
@@ -24,6 +25,9 @@ const TEXT: usize = 6 << 20;
 /// Most endings of files that are modules, and most directories on the way to what is noted.
 const SUFFIXES: usize = 16;
 const ON_THE_WAY: usize = 4096;
+
+/// Most that are looked at for each caller; if there are more, all are.
+const LOOKED: usize = 1024;
 
 /// Of the shim itself, which is part of no program.
 const SHIM: &[u8] = b"/libflashfork_preload.so";
@@ -57,6 +61,8 @@ struct Noted {
     kind: Kind,
     /// -1: it is looked at for each caller.
     watch: c_int,
+    /// Whether it was so once.
+    looked: bool,
     changed: bool,
     was: Kept,
     name: *const c_char,
@@ -79,6 +85,9 @@ struct Files {
     suffix_count: usize,
     on_the_way: [u64; ON_THE_WAY],
     on_the_way_count: usize,
+    /// Those without a watch.
+    looked: [u32; LOOKED],
+    looked_count: usize,
     all: [MaybeUninit<Noted>; MOST],
     text: [u8; TEXT],
 }
@@ -179,6 +188,11 @@ pub unsafe fn note_objects() {
     }
 }
 
+/// Device and number of a regular file.
+pub fn file(name: *const c_char) -> Option<(u64, u64)> {
+    look(name).map(|kept| kept.file())
+}
+
 /// How many have changed so far, and of how many that would not be seen.
 pub fn counts() -> (u64, u64) {
     // SAFETY: one thread.
@@ -232,12 +246,14 @@ impl Files {
             self.unwatched += 1;
             return;
         };
-        let noted = Noted { kind, watch: -1, changed: false, was: Kept::default(), name: text, key, part: 0 };
+        let noted =
+            Noted { kind, watch: -1, looked: false, changed: false, was: Kept::default(), name: text, key, part: 0 };
         let at = self.count;
         self.all[at].write(noted);
         self.count += 1;
         // Whatever happens from here on is in the queue.
         self.watch(at);
+        self.look_for_each_caller(at);
         let was = match kind {
             Kind::File => look(text),
             Kind::Listing => self.list(text),

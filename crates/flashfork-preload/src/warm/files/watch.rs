@@ -168,6 +168,7 @@ impl Files {
         if kind != Kind::Listing {
             // SAFETY: names end with a NUL.
             self.watch_for(at, unsafe { CStr::from_ptr(name) }.to_bytes());
+            self.look_for_each_caller(at);
         }
         self.look_at(at);
     }
@@ -187,10 +188,26 @@ impl Files {
 
     /// For each caller.
     pub(super) fn look_at_unwatched(&mut self) {
-        for at in 0..self.count {
-            if self.blind || self.noted()[at].watch < 0 {
-                self.look_at(at);
+        if self.blind {
+            return (0..self.count).for_each(|at| self.look_at(at));
+        }
+        for which in 0..self.looked_count {
+            self.look_at(self.looked[which] as usize);
+        }
+    }
+
+    /// If it has no watch.
+    pub(super) fn look_for_each_caller(&mut self, at: usize) {
+        let noted = &mut self.noted()[at];
+        if noted.watch >= 0 || core::mem::replace(&mut noted.looked, true) {
+            return;
+        }
+        match self.looked.get_mut(self.looked_count) {
+            Some(place) => {
+                *place = at as u32;
+                self.looked_count += 1;
             }
+            None => self.blind = true,
         }
     }
 }

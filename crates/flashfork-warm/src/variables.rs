@@ -1,0 +1,33 @@
+//! Variables that are read when a program starts, so that a clone's own count for nothing.
+
+use core::ffi::CStr;
+
+/// By CPython.
+pub const PYTHON: &[&CStr] = &[
+    c"PYTHONPATH",
+    c"PYTHONHOME",
+    c"PYTHONOPTIMIZE",
+    c"PYTHONWARNINGS",
+    c"PYTHONIOENCODING",
+    c"PYTHONUTF8",
+    c"PYTHONHASHSEED",
+    c"PYTHONDEVMODE",
+    c"PYTHONSAFEPATH",
+    c"PYTHONNOUSERSITE",
+    c"PYTHONUSERBASE",
+    c"PYTHONDONTWRITEBYTECODE",
+    c"PYTHONPYCACHEPREFIX",
+    c"PYTHONINTMAXSTRDIGITS",
+    c"PYTHONUNBUFFERED",
+    c"PYTHONFAULTHANDLER",
+    c"PYTHONTRACEMALLOC",
+];
+/// By Perl.
+pub const PERL: &[&CStr] = &[c"PERL5LIB", c"PERLLIB", c"PERL5OPT", c"PERL_UNICODE", c"PERLIO"];
+/// By Ruby.
+pub const RUBY: &[&CStr] = &[c"RUBYLIB", c"RUBYOPT"];
+/// By Node and Java.
+pub const RUNTIMES: &[&CStr] =
+    &[c"NODE_OPTIONS", c"NODE_PATH", c"CLASSPATH", c"JAVA_TOOL_OPTIONS", c"JDK_JAVA_OPTIONS", c"_JAVA_OPTIONS"];
+/// By the dynamic linker, and by programs that start a Python of an environment.
+pub const LOADER: &[&CStr] = &[c"LD_LIBRARY_PATH", c"VIRTUAL_ENV"];
