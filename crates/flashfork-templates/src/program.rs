@@ -1,27 +1,26 @@
 //! What is going to be started: whether the shim can get into it.
 
 use crate::error::Error;
+use flashfork_warm::{WAITS, is_dynamic, is_wrapper, runs_scripts, starts_another};
 use rustix::process::{getegid, geteuid, getuid};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-
-/// Type of the program header that names the dynamic linker (elf(5), `PT_INTERP`).
-const INTERPRETER: u32 = 3;
 
 /// As deep as the kernel follows `#!` lines (fs/exec.c).
 const DEEPEST: usize = 5;
 
 /// Refuses what can't be preloaded: statically linked programs, which would run to their end, and those that run with
-/// other rights than their caller's. With `work`, because the program is to do some of its own before it is ready, also
-/// scripts that do theirs in programs which they start. A name without a slash is looked for in `paths`, as `PATH` has
-/// them.
-pub fn check(name: &OsStr, paths: &OsStr, work: bool) -> Result<(), Error> {
+/// other rights than their caller's. With `work`, because the program is to do some of its own before it is ready,
+/// tells a wrapper: a script, or a program, that becomes the one which does it. A name without a slash is looked for
+/// in `paths`, as `PATH` has them.
+pub fn check(name: &OsStr, paths: &OsStr, work: bool) -> Result<Option<PathBuf>, Error> {
     let mut path = find(name, paths)?;
-    let script = path.clone();
+    let first = path.clone();
+    let mut wraps = is_wrapper(path.as_os_str().as_bytes());
     for _ in 0..DEEPEST {
         let refuse = |what: &str| {
             let why = format!("can't be a template: {what}; only dynamically linked programs that run as you can");
@@ -33,56 +32,34 @@ pub fn check(name: &OsStr, paths: &OsStr, work: bool) -> Result<(), Error> {
         file.by_ref().take(1 << 16).read_to_end(&mut head).map_err(Error::file("read", &path))?;
         if let Some(line) = head.strip_prefix(b"#!") {
             let line = line.split(|b| *b == b'\n').next().unwrap_or_default().trim_ascii();
-            let mut words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty());
-            path = OsString::from_vec(words.next().unwrap_or_default().to_vec()).into();
-            if work && !is_interpreter(path.as_os_str()) && !is_script(&path) {
-                let named =
-                    words.map(String::from_utf8_lossy).find(|word| !word.starts_with('-') && !word.contains('='));
-                return Err(no_work(&script, &path, named.as_deref()));
-            }
+            let word = line.split(|b| b" \t".contains(b)).find(|word| !word.is_empty()).unwrap_or_default();
+            path = OsString::from_vec(word.to_vec()).into();
+            wraps |= !is_interpreter(path.as_os_str()) && !is_script(&path);
             continue;
         }
         if let Some(what) = other_rights(&about, has_capabilities(&path), Rights::own()) {
             return refuse(what);
         }
-        return match dynamic(&head) {
-            Some(true) => Ok(()),
+        if work && starts_another(path.as_os_str().as_bytes()) {
+            return Err(Error::Unfit { program: path.display().to_string(), why: WAITS.into() });
+        }
+        return match is_dynamic(&head) {
+            Some(true) => Ok((wraps && work).then_some(first)),
             Some(false) => refuse("it is statically linked"),
             None => refuse("it is no program for this machine"),
         };
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Whether a program has the name of an interpreter that the shim knows: `python3.11`, `perl`.
 pub fn is_interpreter(program: &OsStr) -> bool {
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
-    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    ["python", "perl", "ruby"].contains(&name)
+    runs_scripts(program.as_bytes())
 }
 
 fn is_script(path: &Path) -> bool {
     let mut head = [0; 2];
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"#!"
-}
-
-/// Of a script, what runs it would be kept, not what the script starts. `named` is the word behind `env`.
-fn no_work(script: &Path, by: &Path, named: Option<&str>) -> Error {
-    let named = named.filter(|_| by.file_name() == Some(OsStr::new("env")));
-    let (path, by) = (script.display(), named.map_or_else(|| by.display().to_string(), str::to_owned));
-    let cure = if is_interpreter(OsStr::new(&by)) {
-        format!("warm `{by} {path}`")
-    } else if is_interpreter(script.as_os_str()) {
-        format!(
-            "warm the program that it starts (of a Python, `{path} -c 'import sys; print(sys.executable)'` tells which)"
-        )
-    } else {
-        "warm the program that it starts".into()
-    };
-    let why = format!(
-        "is a script for {by}: that, and nothing of what the script does, would be kept; {cure}, or have it ready before `main` if that is what you want (--ready main; FLASHFORK_READY_MAIN in C)"
-    );
-    Error::Unfit { program: path.to_string(), why }
 }
 
 /// Of whom programs run for.
@@ -133,37 +110,9 @@ pub fn find(name: &OsStr, paths: &OsStr) -> Result<PathBuf, Error> {
     found.ok_or_else(|| Error::Run { program: format!("'{}'", name.display()), why: "not found in PATH".into() })
 }
 
-/// Whether an x86-64 ELF file asks for a dynamic linker; `None` if it is something else.
-fn dynamic(head: &[u8]) -> Option<bool> {
-    let word = |at: usize, len: usize| {
-        let bytes = head.get(at..at.checked_add(len)?)?;
-        Some(bytes.iter().rev().fold(0usize, |n, b| n << 8 | usize::from(*b)))
-    };
-    // ELF, 64 bits, little-endian, for x86-64.
-    if head.get(..6)? != b"\x7fELF\x02\x01" || word(18, 2)? != 62 {
-        return None;
-    }
-    let (table, size, count) = (word(32, 8)?, word(54, 2)?, word(56, 2)?);
-    for i in 0..count {
-        let kind = word(table.checked_add(i.checked_mul(size)?)?, 4)?;
-        if kind == INTERPRETER as usize {
-            return Some(true);
-        }
-    }
-    Some(false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dynamic_programs_are_told_from_others() {
-        let read = |path: &str| std::fs::read(path).unwrap();
-        assert_eq!(dynamic(&read("/proc/self/exe")), Some(true));
-        assert_eq!(dynamic(b"\x7fELF\x02\x01 too short"), None);
-        assert_eq!(dynamic(b"#!/bin/sh"), None);
-    }
 
     #[test]
     fn programs_are_found_as_a_shell_finds_them() {
@@ -172,15 +121,6 @@ mod tests {
         assert!(find(OsStr::new("no-such-program"), paths).is_err());
         assert!(find(OsStr::new("/etc/passwd"), paths).is_err());
         assert!(check(OsStr::new("/bin/sh"), OsStr::new(""), true).is_ok());
-    }
-
-    #[test]
-    fn interpreters_are_known_by_name() {
-        for (name, known) in
-            [("python3.11", true), ("/usr/bin/perl", true), ("ruby", true), ("python3-config", false), ("sh", false)]
-        {
-            assert_eq!(is_interpreter(OsStr::new(name)), known, "{name}");
-        }
     }
 
     #[test]

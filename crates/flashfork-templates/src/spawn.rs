@@ -51,11 +51,12 @@ pub fn start(warm: &mut Warm<'_>, preload: OsString, passed: [RawFd; 4]) -> Resu
     let [control, listener, directory, recipe] = passed;
     let (max, starter) = (warm.max_clones.map_or(0, NonZeroU64::get), std::process::id());
     let (renews, name) = (u8::from(warm.renews), &warm.name);
-    let order = format!("{control},{listener},{directory},{recipe},{at},{max},{renews},{starter},{name},");
+    let follows = u8::from(warm.wrapper.is_some());
+    let order = format!("{control},{listener},{directory},{recipe},{at},{max},{renews},{follows},{starter},{name}");
     let mut order = OsString::from(order);
-    // It is looked for in `PATH`.
-    if !warm.command[0].as_encoded_bytes().contains(&b'/') {
-        order.push(&warm.command[0]);
+    if let Some(wrapper) = warm.wrapper.as_ref().and_then(|path| path.canonicalize().ok()) {
+        order.push("\n");
+        order.push(wrapper);
     }
     let mut command = Command::new(&warm.command[0]);
     command.args(&warm.command[1..]).env_clear();

@@ -83,6 +83,8 @@ pub struct Warm<'a> {
     pub(crate) renews: bool,
     /// The template in whose place it comes.
     pub(crate) replaces: Option<Kept>,
+    /// The program's file, if it is a wrapper of the one that is warmed.
+    pub(crate) wrapper: Option<PathBuf>,
 }
 
 impl<'a> Warm<'a> {
@@ -100,6 +102,7 @@ impl<'a> Warm<'a> {
             directory: None,
             renews: false,
             replaces: None,
+            wrapper: None,
         }
     }
 
@@ -119,6 +122,7 @@ impl<'a> Warm<'a> {
             directory: Some(directory),
             renews,
             replaces: Some(kept),
+            wrapper: None,
         }
     }
 
@@ -196,7 +200,7 @@ impl<'a> Warm<'a> {
             _ => {}
         }
         let work = self.ready == Ready::Auto && self.threads.is_none();
-        program::check(&self.command[0], self.variable(PATH).unwrap_or_default(), work)?;
+        self.wrapper = program::check(&self.command[0], self.variable(PATH).unwrap_or_default(), work)?;
         if self.threads == Some(Moment::Itself) && !self.says_when_it_is_ready() {
             let program = self.command[0].display().to_string();
             let why = "does not say by itself when it is ready with its threads: say it for it, with `--ready idle:SECONDS`, `listen`, `listen:PORT` or `line:REGEX`, or `--ready call` if it calls flashfork_ready()";

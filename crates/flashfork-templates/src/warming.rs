@@ -32,6 +32,8 @@ pub struct Warming<'a> {
     ready: Ready,
     /// The template in whose place it comes, which nobody else makes anew meanwhile.
     replaces: Option<Kept>,
+    /// Whether it was a wrapper that was started.
+    wrapped: bool,
     /// Whether it was to be ready at a moment that it does not know.
     waited: bool,
     /// Whether the launcher runs it, of Java programs.
@@ -46,8 +48,22 @@ impl<'a> Warming<'a> {
         let process = program.descriptor().map_err(|e| Error::Wait { what: command.clone(), source: e.into() })?;
         let waited = of.threads.as_ref().is_some_and(|moment| *moment != Moment::Itself);
         let (launched, elsewhere) = (of.launches_java(), Vec::new());
-        let Warm { name, ready, replaces, .. } = of;
-        Ok(Warming { program, process, link, listener, name, command, ready, replaces, waited, launched, elsewhere })
+        let Warm { name, ready, replaces, wrapper, .. } = of;
+        let wrapped = wrapper.is_some();
+        Ok(Warming {
+            program,
+            process,
+            link,
+            listener,
+            name,
+            command,
+            ready,
+            replaces,
+            wrapped,
+            waited,
+            launched,
+            elsewhere,
+        })
     }
 
     /// Waits until it is a template that has its name, however long that takes; unless it ends.
@@ -145,6 +161,9 @@ impl<'a> Warming<'a> {
             _ if self.launched => {
                 "what it printed may say why; a program that ends by System.exit can't be warmed with arguments, which run it"
             }
+            _ if self.wrapped => {
+                "it is a wrapper, and is followed only where it becomes the program (`exec`); of one that starts the program and waits, warm the program itself (of a Python, `-c 'import sys; print(sys.executable)'` tells which)"
+            }
             Ready::Call => "it must call flashfork_ready()",
             Ready::Auto | Ready::Main => "what it printed may say why",
         };
@@ -153,7 +172,7 @@ impl<'a> Warming<'a> {
 }
 
 /// It is still there, but as something else.
-const REPLACED: &str = "let go of flashfork before it was ready: it has gone on as another program (exec), or closed descriptors that are not its own; warm the program that it starts itself";
+const REPLACED: &str = "let go of flashfork before it was ready: it has gone on as a program that is statically linked or has rights of its own (exec), or closed descriptors that are not its own; warm the program that it starts itself";
 
 fn refused(reason: u8) -> String {
     if reason == Reason::Threads as u8 {

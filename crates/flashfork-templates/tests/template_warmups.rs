@@ -79,8 +79,8 @@ fn refusals_say_what_why_and_what_to_do() {
     let script = place.path().join("script");
     std::fs::write(&script, "#!/bin/sh\necho never\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let wrapped = refused(script.to_str().unwrap(), "t");
-    assert!(wrapped.contains("is a script for /bin/sh: that, and nothing of what the script does"), "{wrapped}");
+    let wrapped = place.warm("t", &script).start().unwrap().wait().unwrap_err().to_string();
+    assert!(wrapped.contains("it is a wrapper, and is followed only where it becomes the program"), "{wrapped}");
     let lost = place.path().join("shim.so");
     let warm = Template::warm(&place.names, name("t"), "/bin/sh", &lost);
     let text = warm.start().map(drop).unwrap_err().to_string();

@@ -17,6 +17,7 @@ mod facts;
 mod job;
 mod keep;
 mod name;
+mod program;
 mod start;
 mod tell;
 pub mod variables;
@@ -26,6 +27,7 @@ pub use facts::{Facts, ReadyAt};
 pub use job::{FROM_KERNEL, Job, PASSED_ON, job};
 pub use keep::{MADE_FROM, NAME_OF_UNFIT, Order, PATH, Word};
 pub use name::{LONGEST_NAME, NAME_RULE, is_name};
+pub use program::{is_dynamic, is_shell, is_wrapper, runs_scripts, starts_another};
 pub use start::{LIMITS, START_MAGIC, Start};
 pub use tell::{Step, Tell, Why};
 
@@ -94,6 +96,9 @@ pub const PREPARED: u32 = 2;
 
 /// Bytes of the name of what has changed: the end of a longer one.
 pub const NAME_OF_CHANGED: usize = 232;
+
+/// What is said of a program that starts another one and waits for it.
+pub const WAITS: &str = "can't be a template: it starts the program as a child and waits for that, and only one that becomes the program (`exec`) is followed; warm the program itself (of a Python, `-c 'import sys; print(sys.executable)'` tells which)";
 
 /// Bytes of the words why a program can't become a template.
 pub const WORDS_OF_UNFIT: usize = 504;

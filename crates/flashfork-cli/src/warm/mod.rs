@@ -23,7 +23,8 @@ use std::time::Duration;
 ///
 /// The program runs until it is ready: CPython, Perl and Ruby when the code they were given has run, any other
 /// dynamically linked program when it is linked and about to enter main. There it waits, in the background, until
-/// `flashfork rm`. docs/WARM.md has the details.
+/// `flashfork rm`. A wrapper that becomes the program (env, pyenv, a script that ends in exec) is followed.
+/// docs/WARM.md has the details.
 #[derive(Args)]
 #[command(override_usage = "flashfork warm [OPTIONS] <NAME> [--] <COMMAND>...")]
 #[command(after_help = "Examples:

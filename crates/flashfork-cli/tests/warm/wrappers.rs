@@ -1,4 +1,4 @@
-//! Programs that start another one to do the work: told, not kept in its place.
+//! Programs that become another one, which is followed, or start another one, which is told.
 
 use crate::place::{Place, line, stderr, stdout};
 use std::os::unix::fs::PermissionsExt;
@@ -11,24 +11,130 @@ fn script(place: &Place, name: &str, text: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// What a clone prints, which there must be.
+fn shown(place: &Place, code: &str) -> String {
+    let output = place.run(&["clone", "t", "-c", code]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
+    stdout(&output).trim_end().to_owned()
+}
+
+/// A template `t` of this command behind a wrapper, which must be Python.
+fn warmed(place: &Place, command: &[&str]) {
+    let output = place.warm(&[command, &["-c", "import json; warmed = 1"]].concat());
+    assert!(stdout(&output).contains("ready to run Python") && stderr(&output).is_empty(), "{}", stderr(&output));
+}
+
 /// As pyenv has them.
 #[test]
-fn a_script_that_starts_the_program_is_told_unless_the_shell_is_wanted() {
-    let place = Place::new();
+fn a_script_that_becomes_the_program_is_followed() {
     for head in ["#!/usr/bin/env bash", "#!/bin/sh -e", "#! /bin/sh"] {
+        let place = Place::new();
         let python = script(&place, "python3", &format!("{head}\nexec /usr/bin/python3 \"$@\"\n"));
-        for way in [&["warm", "t", "--", &python, "-c", "import json"][..], &["warm", "t", "--", "python3"]] {
-            let path = format!("{}:{}", place.path().display(), std::env::var("PATH").unwrap());
-            let output = place.flashfork(way).env("PATH", path).output().unwrap();
-            let text = line(&output);
-            assert!(
-                text.contains("/python3 is a script for ")
-                    && text.contains("sys.executable")
-                    && text.contains("--ready main"),
-                "{text}"
-            );
-        }
+        warmed(&place, &[&python]);
+        assert_eq!(shown(&place, "import sys; print(sys.executable, 'json' in sys.modules)"), "/usr/bin/python3 True");
+        place.run(&["rm", "t"]);
+        let path = format!("{}:{}", place.path().display(), std::env::var("PATH").unwrap());
+        let named = place.flashfork(&["warm", "t", "--", "python3", "-c", "import json"]).env("PATH", path).output();
+        assert!(stdout(&named.unwrap()).contains("ready to run Python"));
     }
+}
+
+/// pyenv's are scripts that start scripts, and ask others meanwhile.
+#[test]
+fn scripts_that_become_scripts_and_run_programs_meanwhile_are_followed() {
+    let place = Place::new();
+    let inner = script(
+        &place,
+        "inner",
+        "#!/usr/bin/env bash\nwhich=$(/usr/bin/python3 -c 'import sys; print(sys.executable)')\nshift\nexec \"$which\" \"$@\"\n",
+    );
+    let outer = script(&place, "outer", &format!("#!/usr/bin/env bash\nset -e\nexec \"{inner}\" exec \"$@\"\n"));
+    warmed(&place, &[&outer]);
+    assert_eq!(shown(&place, "import sys; print('json' in sys.modules)"), "True");
+    // They are what the template was made of.
+    std::fs::write(&inner, "#!/bin/sh\nshift\nexec /usr/bin/python3 -I \"$@\"\n").unwrap();
+    let output = place.run(&["clone", "t", "-c", "print('it ran')"]);
+    assert!(line(&output).contains("/inner changed"), "{}", line(&output));
+    let output = place.run(&["clone", "--fresh", "t", "-c", "import sys; print(sys.flags.isolated)"]);
+    assert_eq!((stdout(&output), stderr(&output)), ("1\n", ""));
+}
+
+#[test]
+fn programs_that_become_the_program_are_followed() {
+    for wrapper in [&["env"][..], &["env", "A=1"], &["nice", "-n", "1"], &["nohup"], &["env", "-u", "HOME", "nice"]] {
+        let place = Place::new();
+        warmed(&place, &[wrapper, &["/usr/bin/python3"]].concat());
+        assert_eq!(shown(&place, "import sys; print('json' in sys.modules)"), "True", "{wrapper:?}");
+    }
+    let place = Place::new();
+    let path = script(&place, "x.py", "#!/usr/bin/env -S LC_ALL=C /usr/bin/python3 -I\nimport json\n");
+    assert!(stdout(&place.warm(&[&path])).contains("ready to run Python"));
+    assert_eq!(shown(&place, "import sys; print(sys.flags.isolated, 'json' in sys.modules)"), "1 True");
+}
+
+#[test]
+fn a_program_that_its_interpreter_runs_first_may_become_the_program() {
+    let place = Place::new();
+    let text = "#!/usr/bin/python3\nimport os, sys\nos.environ['FROM'] = 'wrapper'\nos.execvp('python3', ['python3', *sys.argv[1:]])\n";
+    let wrapper = script(&place, "wrapper", text);
+    let command = ["warm", "t", "--", &wrapper, "-c", "import json"];
+    let output = place.flashfork(&command).env("PATH", "/usr/bin:/bin").output().unwrap();
+    assert!(stdout(&output).contains("ready to run Python"), "{}", stderr(&output));
+    assert_eq!(shown(&place, "import os, sys; print(os.environ['FROM'], 'json' in sys.modules)"), "wrapper True");
+}
+
+/// As without a template, the caller's is what the wrapper starts from.
+#[test]
+fn clones_have_what_a_wrapper_sets_in_their_callers_environment() {
+    let place = Place::new();
+    let text = "#!/bin/sh\nexport SET=wrapper\nexport PATH=/wrapper:$PATH\nunset GONE\nexec /usr/bin/python3 \"$@\"\n";
+    let wrapper = script(&place, "wrapper", text);
+    let run = |arguments: &[&str], word: &str| {
+        let mut command = place.flashfork(arguments);
+        command.env("SET", word).env("PATH", format!("/{word}:/usr/bin:/bin")).env("GONE", word).env("KEPT", word);
+        let output = command.output().unwrap();
+        assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output));
+        stdout(&output).to_owned()
+    };
+    run(&["warm", "t", "--", &wrapper, "-c", "import os"], "first");
+    let code = "import os; print([os.environ.get(n) for n in ('SET', 'PATH', 'GONE', 'KEPT', 'FLASHFORK_WARM')])";
+    assert_eq!(
+        run(&["clone", "t", "-c", code], "second"),
+        "['wrapper', '/wrapper:/first:/usr/bin:/bin', None, 'second', None]\n".replace("/first:", "/second:")
+    );
+    // In programs that clones start, too.
+    let shell = "import os; os.system('echo $SET $KEPT')";
+    assert_eq!(run(&["clone", "t", "-c", shell], "third"), "wrapper third\n");
+    place.run(&["rm", "t"]);
+    // What it sets is no difference to the caller's.
+    let watched = ["warm", "--watch", "t", "--", "env", "PYTHONPATH=/wrapper", &wrapper, "-c", "import os"];
+    run(&watched, "first");
+    let path = "import sys; print('/wrapper' in sys.path)";
+    assert_eq!(
+        (run(&["clone", "t", "-c", path], "first"), run(&["clone", "t", "-c", path], "first")),
+        ("True\n".into(), "True\n".into())
+    );
+    assert_eq!(place.list()[0]["clones_made"], 2);
+}
+
+/// The child is another process, and the wrapper would be the template.
+#[test]
+fn a_wrapper_that_starts_the_program_and_waits_is_told() {
+    let place = Place::new();
+    let wrapper = script(&place, "wrapper", "#!/bin/sh\n/usr/bin/python3 \"$@\"\n");
+    let output = place.run(&["warm", "t", "--", &wrapper, "-c", "import json"]);
+    let text = line(&output);
+    assert!(text.contains("wrapper ended with exit status 0 before it was ready"), "{text}");
+    assert!(text.contains("becomes the program (`exec`)") && text.contains("sys.executable"), "{text}");
+    // As uv does.
+    let uv = place.program("uv", "int main(void) { return 0; }");
+    let uv = uv.to_str().unwrap();
+    for command in [&["warm", "t", "--", uv, "run", "python"][..], &["warm", "t", "--", "env", uv, "run", "python"]] {
+        let output = place.run(command);
+        let text = line(&output);
+        assert!(text.contains("as a child and waits for that") && text.contains("sys.executable"), "{text}");
+    }
+    assert!(place.list().is_empty());
     let wrapper = script(&place, "wrapper", "#!/bin/sh\necho \"$@\"\n");
     let output = place.run(&["warm", "--ready", "main", "t", "--", &wrapper, "a"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -36,11 +142,33 @@ fn a_script_that_starts_the_program_is_told_unless_the_shell_is_wanted() {
 }
 
 #[test]
-fn a_script_that_env_starts_is_told_with_what_to_warm() {
+fn a_wrapper_that_clears_the_environment_or_becomes_what_can_be_no_template_is_told() {
     let place = Place::new();
-    let path = script(&place, "x.py", "#!/usr/bin/env -S LC_ALL=C python3 -I\nimport json\n");
-    let output = place.run(&["warm", "t", "--", &path]);
-    assert!(line(&output).contains(&format!("warm `python3 {path}`")), "{}", line(&output));
+    let output =
+        place.run(&["warm", "t", "--", "env", "-i", "/usr/bin/python3", "-c", "import time; time.sleep(1000)"]);
+    assert!(
+        line(&output).contains("/python3, which can't be a template: its environment was cleared"),
+        "{}",
+        line(&output)
+    );
+    let program = place.program_with("fixed", "int pause(void); int main(void) { return pause(); }", &["-static"]);
+    let output = place.run(&["warm", "t", "--", "env", program.to_str().unwrap()]);
+    assert!(line(&output).contains("has gone on as a program that is statically linked"), "{}", line(&output));
+    assert!(place.list().is_empty());
+}
+
+/// One that can't be found is looked for elsewhere, as shells do.
+#[test]
+fn a_wrapper_whose_first_attempts_fail_is_followed() {
+    let place = Place::new();
+    script(&place, "python3", "no program");
+    let text = "import os\nfor name in ('/nowhere/python3', '/usr/bin', 'python3', '/usr/bin/python3'):\n    try: os.execv(name, ['python3', '-c', 'import json'])\n    except OSError: pass\n";
+    let output = place.warm(&["/usr/bin/python3", "-c", text]);
+    assert!(stdout(&output).contains("ready to run Python"), "{}", stdout(&output));
+    assert_eq!(shown(&place, "import sys; print('json' in sys.modules)"), "True");
+    let pid = place.template_pid();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert!(open <= 12, "{open} descriptors");
 }
 
 #[test]
@@ -64,11 +192,18 @@ fn a_program_by_an_interpreters_name_that_is_none_is_told() {
 }
 
 #[test]
-fn a_program_that_becomes_another_before_it_is_ready_is_told() {
+fn a_program_that_calls_is_followed_to_as_well() {
     let place = Place::new();
-    let output = place.run(&["warm", "--ready", "call", "t", "--", "sh", "-c", "exec sleep 1000"]);
-    assert!(line(&output).contains("has gone on as another program"), "{}", line(&output));
-    assert!(place.list().is_empty());
+    let text = "#include <stdio.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
+int main(int argc, char **argv) { flashfork_ready(&argc, &argv); puts(argv[argc - 1]); return 0; }";
+    let program = place.program("calls", text);
+    let command = format!("exec {} first", program.display());
+    let output = place.run(&["warm", "--ready", "call", "t", "--", "sh", "-c", &command]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&place.run(&["clone", "t", "second"])), "second\n");
+    let output = place.run(&["warm", "--ready", "call", "u", "--", "sh", "-c", "exec true"]);
+    assert!(line(&output).contains("it must call flashfork_ready()"), "{}", line(&output));
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub unsafe extern "C" fn __libc_start_main(
         let real = core::mem::transmute::<*mut c_void, StartMain>(real);
         let mut loader_fini = loader_fini;
         let main = match ORDER.get() {
+            // It becomes another program, or ends.
+            Some(order) if order.follows && order.at.is_none() => main,
             Some(order) if order.at.is_none() && python::is_here() => {
                 *python::LOADER_FINI.get() = loader_fini;
                 loader_fini = python::end_of_libraries as *mut c_void;

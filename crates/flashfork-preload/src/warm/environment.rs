@@ -1,7 +1,8 @@
 //! What `flashfork warm` tells the shim, in the variable [`WARM`].
 
 use super::message::close_all;
-use super::template::{ORDER, Order};
+use super::template::{LONGEST_WAY, ORDER, Order};
+use super::{environ, follow};
 use core::ffi::{CStr, c_int, c_void};
 use flashfork_core::environment::WARM;
 use flashfork_warm::{LONGEST_NAME, ReadyAt};
@@ -19,15 +20,15 @@ extern "C" fn init() {
             return;
         }
         if super::threads::begin(CStr::from_ptr(value)) {
-            libc::unsetenv(WARM.name.as_ptr());
+            forget_variable();
             return;
         }
         let order = parse(CStr::from_ptr(value));
         // Programs that this one starts are its own affair.
-        libc::unsetenv(WARM.name.as_ptr());
-        let Some((order, starter)) = order else { return };
+        forget_variable();
+        let Some(mut order) = order else { return };
         // A library that was loaded before this one may have started a program: it has the variable, too.
-        if libc::getppid() != starter {
+        if libc::getppid() != order.starter {
             return;
         }
         for fd in order.passed() {
@@ -35,12 +36,32 @@ extern "C" fn init() {
         }
         super::inherited::note();
         super::streams::note();
-        if order.renews {
-            super::variables::note_all();
-        }
+        super::recipe::note(&order);
+        follow::begin(&mut order);
         *ORDER.get() = Some(order);
         // A child that the C library forks for itself runs it, too.
         after_forks_in_child(forget);
+    }
+}
+
+/// Takes the variable from the environment. Not by `unsetenv`, which may be the program's own (bash has one) and not be
+/// ready yet.
+unsafe fn forget_variable() {
+    let name = WARM.name.to_bytes();
+    // SAFETY: the environment is not changed while the loader runs; a null ends it, and each of its strings.
+    unsafe {
+        let (mut from, mut to) = (environ, environ);
+        while !from.is_null() && !(*from).is_null() {
+            let rest = CStr::from_ptr(*from).to_bytes().strip_prefix(name);
+            if rest.is_none_or(|rest| rest.first() != Some(&b'=')) {
+                *to = *from;
+                to = to.add(1);
+            }
+            from = from.add(1);
+        }
+        if !to.is_null() {
+            *to = core::ptr::null_mut();
+        }
     }
 }
 
@@ -74,24 +95,23 @@ unsafe extern "C" fn forget() {
     }
 }
 
-/// And the process that wrote it; `None` for what `flashfork warm` would not write.
-fn parse(value: &CStr) -> Option<(Order, c_int)> {
-    let mut fields = value.to_bytes().splitn(10, |b| *b == b',');
+/// `None` for what `flashfork warm` would not write.
+fn parse(value: &CStr) -> Option<Order> {
+    let value = value.to_bytes();
+    let (value, way) = value.split_at(value.iter().position(|b| *b == b'\n').unwrap_or(value.len()));
+    let mut fields = value.splitn(10, |b| *b == b',');
     let mut number = || -> Option<u64> {
         let digits = fields.next()?;
         digits.iter().try_fold(0u64, |n, b| n.checked_mul(10)?.checked_add(u64::from(b.checked_sub(b'0')?)))
     };
     let (control, listener, directory, recipe) = (number()?, number()?, number()?, number()?);
-    let (at, max, renews, starter) = (number()?, number()?, number()?, number()?);
+    let (at, max, renews, follows, starter) = (number()?, number()?, number()?, number()?, number()?);
+    let starter = c_int::try_from(starter).ok()?;
     let text = fields.next()?;
     let mut name = [0; LONGEST_NAME + 1];
     name.get_mut(..text.len().min(LONGEST_NAME))?.copy_from_slice(text.get(..text.len().min(LONGEST_NAME))?);
-    let mut program = [0; _];
-    if let Some(word) = fields.next()
-        && let Some(place) = program.get_mut(..word.len())
-    {
-        place.copy_from_slice(word);
-    }
+    let mut wrappers = [0; LONGEST_WAY];
+    wrappers.get_mut(..way.len())?.copy_from_slice(way);
     let order = Order {
         // SAFETY: asks for a number.
         pid: unsafe { libc::getpid() },
@@ -103,7 +123,9 @@ fn parse(value: &CStr) -> Option<(Order, c_int)> {
         max,
         renews: renews != 0,
         name,
-        program,
+        follows: follows != 0,
+        starter,
+        wrappers,
     };
-    Some((order, c_int::try_from(starter).ok()?))
+    Some(order)
 }

@@ -24,7 +24,10 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
     // SAFETY: flushes what the warm-up has printed, once: clones would each print it again.
     unsafe { libc::fflush(core::ptr::null_mut()) };
     // SAFETY: the process's one thread.
-    unsafe { super::files::note_objects() };
+    unsafe {
+        super::files::note_objects();
+        super::follow::note_files(&order);
+    }
     let sealed = flashfork_core::seal(Pages::Auto);
     flashfork_core::stats::current().seal(&sealed);
     let (bytes, unsealed) = match sealed.outcome {

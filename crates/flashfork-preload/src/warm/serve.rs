@@ -188,10 +188,9 @@ fn hear(template: &mut Template, slot: usize) {
 
 /// Why its program would be another one for this caller, whose request is in that file.
 fn stale(template: &Template, request: c_int) -> Option<Tell> {
-    let order = &template.order;
-    super::files::told(order.renews).or_else(|| {
-        let others = |variables: &[_]| super::variables::others(variables, order.program());
-        let (count, name) = order.renews.then(|| take_over::with_variables(request, others))??;
+    let renews = template.order.renews;
+    super::files::told(renews).or_else(|| {
+        let (count, name) = renews.then(|| take_over::with_variables(request, super::variables::others))??;
         Some(Tell::stale(Why::Variable, true, count, name.to_bytes()))
     })
 }

@@ -52,6 +52,7 @@ unsafe fn try_take_over(template: &Template, wanted: &Wanted) -> Result<Given, S
             return Err(Step::Directory);
         }
         let (start, arguments, variables) = map(memory)?;
+        let variables = super::follow::environment(variables);
         let mut given = Given { arguments, variables, mask: template.mask, ignored: start.ignored };
         // Perl takes apart what it finds here as its own; it sets %ENV itself.
         if template.facts.at != ReadyAt::Perl {

@@ -60,16 +60,29 @@ pub struct Order {
     pub renews: bool,
     /// The template's name, with its NUL.
     pub name: [u8; LONGEST_NAME + 1],
-    /// By what name the program was looked for in `PATH`, zeros behind it; none if it wasn't.
-    pub program: [u8; LONGEST_PROGRAM],
+    /// Whether this program is a wrapper: it becomes another one, and is not ready itself.
+    pub follows: bool,
+    /// Which process has started it.
+    pub starter: c_int,
+    /// The wrappers that have led here, each with a newline before it; zeros behind them.
+    pub wrappers: [u8; LONGEST_WAY],
 }
 
-/// Longest name of a program that is looked for again.
-const LONGEST_PROGRAM: usize = 256;
+/// Longest list of wrappers.
+pub const LONGEST_WAY: usize = 4096;
 
 impl Order {
-    pub fn program(&self) -> &[u8] {
-        self.program.split(|b| *b == 0).next().unwrap_or_default()
+    pub fn name(&self) -> &[u8] {
+        self.name.split(|b| *b == 0).next().unwrap_or_default()
+    }
+
+    /// Whether wrappers have led here.
+    pub fn is_wrapped(&self) -> bool {
+        self.wrappers[0] != 0
+    }
+
+    pub fn wrappers(&self) -> &[u8] {
+        self.wrappers.split(|b| *b == 0).next().unwrap_or_default()
     }
 
     /// Descriptors that were passed with it.

@@ -2,6 +2,7 @@
 //! they are other than the template's were, that is told.
 
 use super::files::Path;
+use super::recipe::{self, text};
 use super::template::Single;
 use core::ffi::{CStr, c_char};
 use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};
@@ -34,8 +35,7 @@ pub fn tell(variables: &[*mut c_char]) {
     let begin = line.len;
     for (name, value) in started.names.iter().zip(started.values) {
         let asked = find(variables, name.to_bytes());
-        // SAFETY: null or a string of this module's.
-        if asked != unsafe { text(value) } {
+        if asked != text(value) {
             line.add(if line.len == begin { b"" } else { b", " });
             line.add(name.to_bytes());
         }
@@ -49,55 +49,38 @@ pub fn tell(variables: &[*mut c_char]) {
 
 /// Those that count in a template which its callers make anew.
 const ALL: [&[&CStr]; 5] = [PYTHON, PERL, RUBY, RUNTIMES, LOADER];
-const COUNT: usize = PYTHON.len() + PERL.len() + RUBY.len() + RUNTIMES.len() + LOADER.len();
-
-/// Of such a template.
-struct Before {
-    /// As in [`Started`].
-    values: [*mut c_char; COUNT],
-    path: *mut c_char,
-}
-
-static BEFORE: Single<Option<Before>> = Single::new(None);
-
-/// To be called before the program's own code runs.
-pub fn note_all() {
-    let mut values = [core::ptr::null_mut(); COUNT];
-    for (value, name) in values.iter_mut().zip(ALL.into_iter().flatten()) {
-        *value = copied(name);
-    }
-    // SAFETY: no reference is in use.
-    unsafe { *BEFORE.get() = Some(Before { values, path: copied(PATH) }) };
-}
 
 const PATH: &CStr = c"PATH";
 
-/// What of a caller's variables is not as the template was started with: how many, and the name of one. `program`: by
-/// what name it was looked for in `PATH`, if it was.
-pub fn others(variables: &[*mut c_char], program: &[u8]) -> Option<(u64, &'static CStr)> {
-    // SAFETY: no other reference is in use; texts of this module's.
-    unsafe {
-        let before = BEFORE.get().as_ref()?;
-        let all = ALL.into_iter().flatten().zip(before.values);
-        let mut others = all.filter(|(name, value)| find(variables, name.to_bytes()) != text(*value));
-        let path = find(variables, PATH.to_bytes());
-        let other_program = !program.is_empty()
-            && path != text(before.path)
-            && program_in(path, program) != program_in(text(before.path), program);
-        let first = others.next().map(|(name, _)| *name);
-        let count = u64::from(first.is_some()) + others.count() as u64 + u64::from(other_program);
-        Some((count, first.unwrap_or(PATH))).filter(|(count, _)| *count > 0)
+/// What of a caller's variables is not as the template was warmed with: how many, and the name of one.
+pub fn others(variables: &[*mut c_char]) -> Option<(u64, &'static CStr)> {
+    if !recipe::is_there() {
+        return None;
     }
+    let is_other = |name: &&CStr| find(variables, name.to_bytes()) != recipe::variable(name.to_bytes());
+    let mut others = ALL.into_iter().flatten().copied().filter(is_other);
+    let other_program = recipe::searched().is_some_and(|program| {
+        let (was, is) = (recipe::variable(PATH.to_bytes()), find(variables, PATH.to_bytes()));
+        was != is && program_in(was, program.to_bytes()) != program_in(is, program.to_bytes())
+    });
+    let first = others.next();
+    let count = u64::from(first.is_some()) + others.count() as u64 + u64::from(other_program);
+    Some((count, first.unwrap_or(PATH))).filter(|(count, _)| *count > 0)
 }
 
 /// The file that a name leads to.
 fn program_in(path: &[u8], name: &[u8]) -> Option<(u64, u64)> {
+    look_in(path, name).and_then(|path| super::files::file(path.as_ptr()))
+}
+
+/// Where a shell would find a program.
+pub fn look_in(path: &[u8], name: &[u8]) -> Option<Path> {
     path.split(|b| *b == b':').find_map(|directory| {
         let here = if directory.is_empty() { b"." } else { directory };
         let path = Path::of(&[here, b"/", name])?;
         // SAFETY: a path that ends with a NUL.
         let runs = unsafe { libc::access(path.as_ptr(), libc::X_OK) } == 0;
-        super::files::file(path.as_ptr()).filter(|_| runs)
+        super::files::file(path.as_ptr()).filter(|_| runs).map(|_| path)
     })
 }
 
@@ -108,13 +91,6 @@ fn copied(name: &CStr) -> *mut c_char {
         let now = libc::getenv(name.as_ptr());
         if now.is_null() || *now == 0 { core::ptr::null_mut() } else { libc::strdup(now) }
     }
-}
-
-/// # Safety
-/// Null, or a string that is never freed.
-unsafe fn text(value: *const c_char) -> &'static [u8] {
-    // SAFETY: as the caller says.
-    if value.is_null() { b"" } else { unsafe { CStr::from_ptr(value) }.to_bytes() }
 }
 
 /// The value of a variable; empty where it is not there.

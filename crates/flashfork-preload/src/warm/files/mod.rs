@@ -30,7 +30,7 @@ const ON_THE_WAY: usize = 4096;
 const LOOKED: usize = 1024;
 
 /// Of the shim itself, which is part of no program.
-const SHIM: &[u8] = b"/libflashfork_preload.so";
+pub const SHIM: &[u8] = b"/libflashfork_preload.so";
 
 /// How something has to be.
 #[derive(Clone, Copy, PartialEq)]
