@@ -520,7 +520,7 @@ size_t flashfork_region_length(const struct flashfork_region *region);
  * Makes what a region holds now the state to go back to; copies nothing. Nobody else may use it meanwhile.
  *
  * Returns 0, or -1 with `errno`, the region unsealed and its bytes as they were: EALREADY (sealed before), EBUSY (a
- * device or unfinished I/O writes into it), or what a system call gave.
+ * device or unfinished I/O writes into it), EPERM (a clone doesn't have it), or what a system call gave.
  */
 int flashfork_region_seal(struct flashfork_region *region);
 

@@ -12,6 +12,7 @@ fn refuse(error: &RegionError) -> c_int {
         RegionError::Length | RegionError::Range => libc::EINVAL,
         RegionError::Sealed => libc::EALREADY,
         RegionError::NotSealed => libc::ENOENT,
+        RegionError::Elsewhere => libc::EPERM,
         RegionError::Torn => libc::EFAULT,
         RegionError::System { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
     };
@@ -58,7 +59,7 @@ pub unsafe extern "C" fn flashfork_region_length(region: *const CRegion) -> usiz
 /// Makes what a region holds now the state to go back to; copies nothing. Nobody else may use it meanwhile.
 ///
 /// Returns 0, or -1 with `errno`, the region unsealed and its bytes as they were: EALREADY (sealed before), EBUSY (a
-/// device or unfinished I/O writes into it), or what a system call gave.
+/// device or unfinished I/O writes into it), EPERM (a clone doesn't have it), or what a system call gave.
 ///
 /// # Safety
 /// The region is one that `flashfork_region_create` gave and nobody freed.

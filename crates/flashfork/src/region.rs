@@ -41,6 +41,9 @@ pub enum RegionError {
     /// [`Region::rollback`] too early.
     #[error("the region is not sealed, so there is no state to go back to; seal it first")]
     NotSealed,
+    /// [`Region::seal`] in a clone that was forked before.
+    #[error("this process was forked before the region was sealed, so it doesn't have it; make another one")]
+    Elsewhere,
     /// [`Region::rollback_range`] of something else than whole pages inside the region.
     #[error("only whole pages (4096 bytes) of the region go back, and none beyond its end")]
     Range,
@@ -63,6 +66,7 @@ impl From<core::Error> for RegionError {
             core::Error::Length => return RegionError::Length,
             core::Error::Sealed => return RegionError::Sealed,
             core::Error::NotSealed => return RegionError::NotSealed,
+            core::Error::Elsewhere => return RegionError::Elsewhere,
             core::Error::Range => return RegionError::Range,
             core::Error::System(core::Step::Drop, flashfork_core::Errno::ENOMEM) => return RegionError::Torn,
             core::Error::System(step, errno) => (step, errno),

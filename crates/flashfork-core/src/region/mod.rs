@@ -59,6 +59,8 @@ pub enum Error {
     Sealed,
     /// The region isn't sealed: there is nothing to go back to.
     NotSealed,
+    /// The region wasn't sealed when this process was forked: it is another's, and here there may be other memory.
+    Elsewhere,
     /// A part to take back that is not whole pages inside the region.
     Range,
     /// A system call failed.
@@ -70,6 +72,8 @@ pub enum Error {
 pub struct Region {
     reserved: Range,
     range: Range,
+    /// Whose it is until it is sealed.
+    process: i32,
     /// The memfd; closed by the seal.
     fd: Option<i32>,
     huge: usize,
@@ -112,6 +116,7 @@ impl Region {
         let mut region = Region {
             reserved: Range::new(start, start + whole),
             range: Range::new(aligned, aligned + len),
+            process: sys::getpid(),
             fd: None,
             huge: 0,
             source: None,
@@ -165,6 +170,9 @@ impl Region {
 
     fn seal_memory(&mut self) -> core::result::Result<(), Error> {
         let fd = self.fd.ok_or(Error::Sealed)?;
+        if self.is_elsewhere() {
+            return Err(Error::Elsewhere);
+        }
         let flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
         let Range { start, .. } = self.range;
         // SAFETY: the same bytes, mapped privately over themselves.
@@ -316,6 +324,11 @@ impl Region {
         self.over = Some(now);
     }
 
+    /// Whether this is a clone, which has a gap in the region's place or what the kernel has put there since.
+    fn is_elsewhere(&self) -> bool {
+        self.fd.is_some() && self.process != sys::getpid()
+    }
+
     /// Maps the memfd shared. A clone made now would write into its parent's memory, so clones don't get it.
     fn map_shared(&self, fd: i32) -> Result<()> {
         let Range { start, .. } = self.range;
@@ -330,8 +343,16 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         self.written = None;
-        // SAFETY: the mapping is the region's own and nobody may use it any more. A failure would leak it, no more.
-        let _ = unsafe { sys::munmap(self.reserved.start, self.reserved.len()) };
+        let (whole, none) = (self.reserved, Range::default());
+        let own = if self.is_elsewhere() {
+            [Range::new(whole.start, self.range.start), Range::new(self.range.end, whole.end)]
+        } else {
+            [whole, none]
+        };
+        for part in own.iter().filter(|part| !part.is_empty()) {
+            // SAFETY: the mapping is the region's own and nobody may use it any more. A failure would leak it, no more.
+            let _ = unsafe { sys::munmap(part.start, part.len()) };
+        }
         if let Some(fd) = self.fd {
             sys::close(fd);
         }

@@ -165,6 +165,34 @@ fn a_region_that_something_else_maps_to_write_stays_unsealed() {
     });
 }
 
+/// The kernel puts a clone's memory where its parent has a region that isn't sealed.
+#[test]
+fn a_clone_keeps_its_own_memory_in_the_place_of_an_unsealed_region() {
+    alone(|| {
+        let mut region = Some(filled(Pages::Small, Way::Drop));
+        let range = region.as_ref().unwrap().range();
+        let kept = in_clone(|| {
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | k::MAP_FIXED_NOREPLACE;
+            // SAFETY: nothing is there in the clone.
+            let own = unsafe { sys::mmap(range.start, range.len(), PROT_READ | PROT_WRITE, flags, -1, 0) };
+            // SAFETY: the mapping just made, if it was.
+            let byte = own.map(|at| unsafe { &mut *(at as *mut u8) });
+            let Ok(byte) = byte else { return false };
+            *byte = 77;
+            let refused = region.as_mut().unwrap().seal() == Err(Error::Elsewhere);
+            let is_kept = *byte == 77;
+            *byte = 78;
+            region = None;
+            refused && is_kept && *byte == 78
+        });
+        assert!(kept);
+        let mut region = region.unwrap();
+        assert!(intact(&mut region));
+        region.seal().unwrap();
+        assert!(intact(&mut region));
+    });
+}
+
 #[test]
 fn locked_memory_rolls_back_and_a_hole_is_an_error() {
     alone(|| {
