@@ -440,3 +440,34 @@ fn a_protection_key_that_came_since_is_refused() {
         panic!("{:?}", restore(1));
     });
 }
+
+/// The kernel drops what is under a guard to be, and looks again; what it drops of a file's mapping while writes are
+/// noted stays marked, so that it would look for ever.
+#[test]
+fn guards_in_a_file_s_mapping_come_to_an_end_while_writes_are_noted() {
+    const GUARD_INSTALL: c_int = 102;
+    const PAGES: usize = 64;
+    in_child(|| {
+        // SAFETY: mappings of the test's own.
+        unsafe {
+            // The kernel ends who tries for ever; other signals wait in that call.
+            let limit = libc::rlimit { rlim_cur: 30, rlim_max: 30 };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_CPU, &raw const limit), 0);
+            let file = libc::memfd_create(c"guarded".as_ptr(), 0);
+            assert_eq!(libc::ftruncate(file, (PAGES * 4096) as i64), 0);
+            let at = libc::mmap(null_mut(), PAGES * 4096, WRITABLE, libc::MAP_PRIVATE, file, 0).cast::<u8>();
+            let page = |page: usize| at.add(page * 4096);
+            page(0).write(1);
+            let turn = snapshot(&SEALED).unwrap();
+            (0..PAGES).for_each(|i| assert_eq!(page(i).read_volatile(), u8::from(i == 0), "turn {turn}, page {i}"));
+            if turn < 8 {
+                page(turn as usize).write(200);
+                if turn > 3 {
+                    // Before Linux 6.15 files have no guards.
+                    libc::madvise(page(2).cast(), 32 * 4096, GUARD_INSTALL);
+                }
+                panic!("{:?}", restore(turn + 1));
+            }
+        }
+    });
+}

@@ -29,6 +29,7 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     let _quiet = STATE.quiet();
     // Between what is asked here and what is done upon it no other thread may seal.
     let inside = STATE.inside();
+    before_guards(advice);
     // What the kernel refuses, or need not do, before it looks at memory (madvise_should_skip).
     let wraps = len.checked_next_multiple_of(PAGE).and_then(|len| addr.checked_add(len)).is_none();
     if !STATE.holds_sealed() || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
@@ -115,6 +116,7 @@ pub unsafe fn process_madvise(args: [usize; 6]) -> Result<usize> {
     let _quiet = STATE.quiet();
     if !STATE.holds_sealed() || for_others || !own(advice) {
         let _inside = STATE.inside();
+        before_guards(advice as u32);
         return told(advice as u32, call(count, advice));
     }
     // SAFETY: the program's own call.
@@ -155,6 +157,14 @@ unsafe fn madvise_each(vec: usize, count: usize, advice: u32) -> Result<usize> {
         }
     }
     Ok(done)
+}
+
+/// Where writes to a file's mapping are noted the kernel tries for ever to make a guard: a page that it drops there
+/// stays marked, and it looks again until nothing is there.
+fn before_guards(advice: u32) {
+    if advice == k::MADV_GUARD_INSTALL {
+        WATCHED.end_all();
+    }
 }
 
 /// A seal may be planned at this moment, before anything is sealed: it hears of advice when that is given, and before

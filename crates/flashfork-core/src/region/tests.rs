@@ -391,3 +391,30 @@ fn a_descriptor_that_is_gone_or_another_file_is_noticed() {
         }
     });
 }
+
+/// The kernel would try for ever (`before_guards` of `answers/advise.rs`).
+#[test]
+fn guards_in_a_region_come_to_an_end_while_writes_are_noted() {
+    alone(|| {
+        let limit = libc::rlimit { rlim_cur: 30, rlim_max: 30 };
+        // SAFETY: of a process of the test's own, which the kernel ends if it tries for ever.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) }, 0);
+        for way in ways() {
+            let mut region = turned(way);
+            for _ in 0..3 {
+                assert!(intact(&mut region));
+                bytes(&mut region)[5 * PAGE] = 1;
+                region.rollback().unwrap();
+            }
+            assert!(intact(&mut region));
+            let at = region.range().start;
+            // Before Linux 6.15 files have no guards.
+            // SAFETY: the region is the test's own.
+            let _ = unsafe { crate::answers::advise::madvise(at + 4 * PAGE, 4 * PAGE, k::MADV_GUARD_INSTALL) };
+            // SAFETY: as above.
+            let _ = unsafe { sys::madvise(at + 4 * PAGE, 4 * PAGE, k::MADV_GUARD_REMOVE) };
+            region.rollback().unwrap();
+            assert!(intact(&mut region));
+        }
+    });
+}
