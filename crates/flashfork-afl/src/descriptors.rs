@@ -1,7 +1,8 @@
 //! Descriptors that were open before the first round.
 
-use rustix::fd::BorrowedFd;
-use rustix::fs::{FileType, SeekFrom, fstat, seek};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, OFlags, SeekFrom, fcntl_getfl, fcntl_setfl, fstat, seek};
+use rustix::io::fcntl_dupfd_cloexec;
 
 /// What was open.
 #[derive(Debug)]
@@ -12,6 +13,10 @@ struct Descriptor {
     number: i32,
     identity: (u64, u64),
     has_offset: bool,
+    flags: OFlags,
+    /// The same once more, if it is an object without an inode of its own (an epoll set, an eventfd): these all have
+    /// one identity.
+    object: Option<OwnedFd>,
 }
 
 impl Descriptors {
@@ -20,7 +25,9 @@ impl Descriptors {
         let numbers = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let numbers: Vec<i32> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         // The one that this directory was read with is closed by now.
-        Descriptors(numbers.into_iter().filter_map(Descriptor::of).collect())
+        let mut all = Descriptors(numbers.into_iter().filter_map(Descriptor::of).collect());
+        all.0.iter_mut().for_each(Descriptor::keep_object);
+        all
     }
 
     /// Those with an offset that a round can change.
@@ -30,18 +37,60 @@ impl Descriptors {
 
     /// One that is not what it was.
     pub fn changed(&self) -> Option<i32> {
-        let same = |was: &Descriptor| Descriptor::of(was.number).is_some_and(|now| now.identity == was.identity);
-        self.0.iter().find(|descriptor| !same(descriptor)).map(|descriptor| descriptor.number)
+        self.0.iter().find(|descriptor| !descriptor.is_there()).map(|descriptor| descriptor.number)
+    }
+
+    /// Gives each the flags that it had (`O_NONBLOCK`, `O_APPEND`).
+    pub fn put_flags_back(&self) {
+        self.0.iter().for_each(Descriptor::put_flags_back);
     }
 }
 
 impl Descriptor {
     fn of(number: i32) -> Option<Descriptor> {
-        // SAFETY: used within this function only, where nobody closes it.
-        let fd = unsafe { BorrowedFd::borrow_raw(number) };
+        let fd = borrow(number);
         let stat = fstat(fd).ok()?;
-        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        let has_offset = regular && seek(fd, SeekFrom::Current(0)).is_ok();
-        Some(Descriptor { number, identity: (stat.st_dev, stat.st_ino), has_offset })
+        let of_files = matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory);
+        let has_offset = of_files && seek(fd, SeekFrom::Current(0)).is_ok();
+        let flags = fcntl_getfl(fd).ok()?;
+        Some(Descriptor { number, identity: (stat.st_dev, stat.st_ino), has_offset, flags, object: None })
+    }
+
+    fn keep_object(&mut self) {
+        let fd = borrow(self.number);
+        let without_inode = |mode| FileType::from_raw_mode(mode) == FileType::Unknown;
+        if fstat(fd).is_ok_and(|stat| without_inode(stat.st_mode)) {
+            // With a high number, so that the target's own are what they would be.
+            self.object = fcntl_dupfd_cloexec(fd, 255).ok();
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        let same = Descriptor::of(self.number).is_some_and(|now| now.identity == self.identity);
+        same && self.object.as_ref().is_none_or(|object| are_one_file(self.number, object.as_raw_fd()))
+    }
+
+    fn put_flags_back(&self) {
+        let fd = borrow(self.number);
+        if fcntl_getfl(fd).is_ok_and(|flags| flags != self.flags) {
+            // What it can't have any more it hasn't had, either.
+            let _ = fcntl_setfl(fd, self.flags);
+        }
+    }
+}
+
+/// For the moment, in which nobody closes it.
+fn borrow(number: i32) -> BorrowedFd<'static> {
+    // SAFETY: used for a call or two here; where it isn't open these fail.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+/// Whether two descriptors are of one open file, as far as the system lets that be asked.
+fn are_one_file(a: i32, b: i32) -> bool {
+    const KCMP_FILE: libc::c_long = 0;
+    // SAFETY: compares, no more.
+    unsafe {
+        let process = libc::c_long::from(libc::getpid());
+        libc::syscall(libc::SYS_kcmp, process, process, KCMP_FILE, libc::c_long::from(a), libc::c_long::from(b)) <= 0
     }
 }

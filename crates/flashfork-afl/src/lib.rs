@@ -108,8 +108,13 @@ extern "C" fn end_round() {
 
 /// Returns why it was refused.
 fn go_back(round: u64) -> Option<String> {
-    if let Some(closed) = DESCRIPTORS.get().and_then(Descriptors::changed) {
-        return Some(format!("descriptor {closed}, which was open before the loop, is closed or is another file now"));
+    if let Some(descriptors) = DESCRIPTORS.get() {
+        if let Some(closed) = descriptors.changed() {
+            return Some(format!(
+                "descriptor {closed}, which was open before the loop, is closed or is another file now"
+            ));
+        }
+        descriptors.put_flags_back();
     }
     // SAFETY: descriptors are what they were; children, timers and shared memory are the harness's business, as in
     // AFL's own loop.

@@ -143,7 +143,7 @@ fn a_child_of_a_round_ends_as_it_likes() {
 /// What can't be undone costs a process, and no wrong round.
 #[test]
 fn rounds_that_close_a_descriptor_or_leave_a_thread_run_in_processes_of_their_own() {
-    for (what, why) in [("close", "descriptor 2"), ("late-threads", "other threads")] {
+    for (what, why) in [("close", "descriptor 2"), ("event", "is another file"), ("late-threads", "other threads")] {
         let (rounds, processes) = Fuzzed::run(rounds(), &[what], &["-E", "200"], &[]).all_rounds_alike();
         assert_eq!(rounds, processes, "{what}");
         if what != "close" {

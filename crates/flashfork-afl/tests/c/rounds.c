@@ -2,11 +2,13 @@
  * Harnesses of which each round looks for what the rounds before have left: rounds WHAT LOG < INPUT. A round that finds
  * something aborts, which AFL saves as a crash. LOG gets a line for each round: the process, and the input's length.
  */
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +55,7 @@ static void count(void)
 static int data = 7;
 static char *heap, *big;
 static int file;
+static DIR *directory;
 static FILE *stream;
 
 static void prepare_memory(void)
@@ -64,6 +67,7 @@ static void prepare_memory(void)
     memset(big, 1, 8 << 20);
     MUST((file = mkstemp(path)) >= 0 && write(file, "0123456789", 10) == 10);
     MUST(lseek(file, 3, SEEK_SET) == 3);
+    MUST((directory = opendir("/")) != NULL);
     MUST((stream = fopen(path, "r")) != NULL && fgetc(stream) == '0');
     unlink(path);
 }
@@ -79,6 +83,10 @@ static void use_memory(void)
     /* Descriptors, their offsets, and what stdio has read ahead. */
     MUST(read(file, &byte, 1) == 1 && byte == '3');
     MUST(fgetc(stream) == '1');
+    MUST(readdir(directory) != NULL);
+    while (readdir(directory) != NULL)
+        continue;
+    MUST((fcntl(file, F_GETFL) & O_NONBLOCK) == 0 && fcntl(file, F_SETFL, O_NONBLOCK) == 0);
     fd = open("/dev/null", O_RDONLY);
     MUST(fd == fileno(stream) + 1);
     MUST(more != NULL && mapping != MAP_FAILED);
@@ -122,6 +130,14 @@ static void begin_thread(void)
     pthread_barrier_wait(&begun);
 }
 
+static int event;
+
+/* Another object gets the number of one that was there. */
+static void replace_event(void)
+{
+    MUST(close(event) == 0 && eventfd(0, 0) == event);
+}
+
 /* The child's path belongs to this round, too. */
 static void end_in_child(void)
 {
@@ -154,6 +170,8 @@ int main(int argc, char **argv)
     __AFL_INIT();
     if (strcmp(what, "threads") == 0)
         begin_thread();
+    if (strcmp(what, "event") == 0)
+        MUST((event = eventfd(0, 0)) >= 0);
     while (__AFL_LOOP(400)) {
         len = read(STDIN_FILENO, input, sizeof input);
         log_round();
@@ -165,6 +183,8 @@ int main(int argc, char **argv)
             leave(20);
         else if (strcmp(what, "close") == 0)
             close(STDERR_FILENO);
+        else if (strcmp(what, "event") == 0)
+            replace_event();
         else if (strcmp(what, "late-threads") == 0)
             begin_thread();
         else if (strcmp(what, "overflow") == 0)
