@@ -29,6 +29,9 @@ class Clone:
         self.stdin: Optional[IO[bytes]] = _opened(pipes.get(0), "wb")
         self.stdout: Optional[IO[bytes]] = _opened(pipes.get(1), "rb")
         self.stderr: Optional[IO[bytes]] = _opened(pipes.get(2), "rb")
+        #: What `communicate` has still to write, once it has begun, and what it has read.
+        self._unsent: Optional[memoryview] = None
+        self._read: dict[Any, list[bytes]] = {}
 
     def poll(self) -> Optional[int]:
         """Its return code if it has ended."""
@@ -70,21 +73,28 @@ class Clone:
         self.send_signal(signal.SIGKILL, group=group)
 
     def communicate(self, input: Optional[bytes] = None, timeout: Optional[float] = None) -> "tuple[Any, Any]":
-        """Writes ``input``, reads both outputs to their ends, waits; as ``subprocess.Popen.communicate``, in bytes."""
+        """Writes ``input``, reads both outputs to their ends, waits; as ``subprocess.Popen.communicate``, in bytes.
+
+        After a time-out it may be called again, without input: what was read and what is left to write are not lost.
+        """
         end = None if timeout is None else time.monotonic() + timeout
-        read: dict[int, list[bytes]] = {}
-        left = memoryview(input or b"")
+        if self._unsent is None:
+            self._unsent = memoryview(input or b"")
+        elif input:
+            raise ValueError("cannot send input after starting communication")
+        outputs = (self.stdout, self.stderr)
         with selectors.DefaultSelector() as selector:
-            if self.stdin and not left:
+            if self.stdin and not self._unsent:
                 self.stdin.close()
-            elif self.stdin:
+            elif self.stdin and not self.stdin.closed:
                 os.set_blocking(self.stdin.fileno(), False)
                 selector.register(self.stdin, selectors.EVENT_WRITE)
-            for pipe in (self.stdout, self.stderr):
+            for pipe in outputs:
                 if pipe:
-                    read[pipe.fileno()] = []
-                    selector.register(pipe, selectors.EVENT_READ)
-            parts = [None if pipe is None else read[pipe.fileno()] for pipe in (self.stdout, self.stderr)]
+                    self._read.setdefault(pipe, [])
+                    if not pipe.closed:
+                        selector.register(pipe, selectors.EVENT_READ)
+            parts = [None if pipe is None else self._read[pipe] for pipe in outputs]
             while selector.get_map():
                 ready = selector.select(None if end is None else max(0.0, end - time.monotonic()))
                 if end is not None and time.monotonic() >= end:
@@ -94,15 +104,15 @@ class Clone:
                 for key, _ in ready:
                     if key.fileobj is self.stdin:
                         try:
-                            left = left[os.write(key.fd, left) :]
+                            self._unsent = self._unsent[os.write(key.fd, self._unsent) :]
                         except BrokenPipeError:
-                            left = left[:0]
-                        if left:
+                            self._unsent = self._unsent[:0]
+                        if self._unsent:
                             continue
                     else:
                         data = os.read(key.fd, 65536)
                         if data:
-                            read[key.fd].append(data)
+                            self._read[key.fileobj].append(data)
                             continue
                     selector.unregister(key.fileobj)
                     key.fileobj.close()  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import os
 import platform
 import sys
 import warnings
@@ -105,7 +106,7 @@ _STRINGS = POINTER(c_char_p)
 
 # Name: result, arguments, whether other threads of Python may run meanwhile. They must not while this process's memory is
 # moved or put back.
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "flashfork_seal": (c_int, [POINTER(SealOptions), POINTER(SealReport)], False),
     "flashfork_unseal": (c_int, [POINTER(c_uint64)], False),
     "flashfork_exclude": (c_int, [c_void_p, c_size_t], False),
@@ -142,6 +143,17 @@ _FUNCTIONS = {
 }
 
 
+def _whole(kind: Any) -> Any:
+    """A type of arguments that takes the numbers of ``kind`` only: ctypes cuts others down without a word."""
+
+    def from_param(_: Any, value: Any) -> Any:
+        if isinstance(value, int) and kind(value).value != value:
+            raise OverflowError(f"{value} is no number that the library takes here")
+        return kind.from_param(value)
+
+    return type(kind.__name__, (kind,), {"from_param": classmethod(from_param)})
+
+
 class _Library:
     """The library's functions, each by its name without ``flashfork_``."""
 
@@ -149,7 +161,9 @@ class _Library:
         alone, beside = ctypes.PyDLL(str(path), use_errno=True), ctypes.CDLL(str(path), use_errno=True)
         for name, (result, arguments, others_run) in _FUNCTIONS.items():
             function = getattr(beside if others_run else alone, name)
-            function.restype, function.argtypes = result, arguments
+            numbers = (c_int, c_int64, c_size_t)
+            function.restype = result
+            function.argtypes = [_whole(kind) if kind in numbers else kind for kind in arguments]
             setattr(self, name.removeprefix("flashfork_"), function)
 
     def __getattr__(self, name: str) -> Any:  # for those who check types: ctypes has none
@@ -193,6 +207,14 @@ def failed() -> Exception:
     return error(number, library().last_error().decode(errors="replace"))
 
 
-def strings(values: "Any") -> "Any":
+def string(value: Any) -> bytes:
+    """A C string. One with a byte 0 in it would end there, and mean something else."""
+    text = os.fsencode(value)
+    if b"\0" in text:
+        raise ValueError("embedded null byte")
+    return text
+
+
+def strings(values: Any) -> Any:
     """An array of C strings that ends with NULL."""
-    return (c_char_p * (len(values) + 1))(*values, None)
+    return (c_char_p * (len(values) + 1))(*map(string, values), None)

@@ -1,10 +1,12 @@
 """Snapshots of this process, and the way back to them."""
 
 import ctypes
+import errno
 from collections.abc import Iterable
 from typing import Any
 
 from . import _library
+from ._errors import error
 from ._library import failed, library
 from ._process import address_of
 
@@ -30,6 +32,8 @@ def snapshot(
     """
     functions = library()
     numbers = [each if isinstance(each, int) else each.fileno() for each in descriptors]
+    if any(ctypes.c_int(number).value != number for number in numbers):
+        raise error(errno.EBADF, f"no descriptors: {numbers}")
     ranges = [_library.Range(start, start + length) for start, length in map(address_of, keep)]
     options = _library.SnapshotOptions(
         descriptors=(ctypes.c_int * len(numbers))(*numbers),

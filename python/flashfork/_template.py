@@ -11,7 +11,7 @@ from . import _library
 from ._clone import Clone
 from ._errors import StaleTemplate
 from ._files import File, Files
-from ._library import NATIVE, failed, library
+from ._library import NATIVE, failed, library, string
 
 _Text = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
@@ -101,6 +101,8 @@ class Template:
             raise ValueError(f'ready is "auto", "main" or "call", not {ready!r}')
         if not argv:
             raise ValueError("argv names no program")
+        if max_clones < 0:
+            raise ValueError(f"max_clones is 0 for any number, or more, not {max_clones}")
         with Files() as files:
             output = (ctypes.c_int * 2)(files.descriptor(stdout, 1), files.descriptor(stderr, 2))
             options = _library.WarmOptions(
@@ -112,8 +114,8 @@ class Template:
                 output=output,
                 timeout_ms=0 if timeout is None else max(1, round(timeout * 1000)),
             )
-            arguments = _library.strings([os.fsencode(each) for each in argv])
-            if library().template_warm(_runtime(), os.fsencode(name), arguments, options, None) != 0:
+            arguments = _library.strings(argv)
+            if library().template_warm(_runtime(), string(name), arguments, options, None) != 0:
                 raise failed()
         return cls(name)
 
@@ -132,14 +134,14 @@ class Template:
     def info(self) -> TemplateInfo:
         """What it knows about itself. Raises :class:`Error`: there is none (ENOENT), or it doesn't answer."""
         facts = _library.TemplateFacts()
-        if library().template_info(_runtime(), os.fsencode(self.name), facts) != 0:
+        if library().template_info(_runtime(), string(self.name), facts) != 0:
             raise failed()
         return _info(self.name, facts)
 
     def remove(self) -> int:
         """Frees the name, and returns how many clones run on; the template ends with the last."""
         running = ctypes.c_uint64()
-        if library().template_remove(_runtime(), os.fsencode(self.name), running) != 0:
+        if library().template_remove(_runtime(), string(self.name), running) != 0:
             raise failed()
         return running.value
 
@@ -175,11 +177,11 @@ class Template:
             )
             if stderr == subprocess.STDOUT:
                 descriptors[2] = descriptors[1]
-            name = os.fsencode(self.name)
+            name = string(self.name)
             given = (
-                _library.strings([os.fsencode(each) for each in args]),
+                _library.strings(list(args)),
                 _environment(env),
-                None if cwd is None else os.fsencode(cwd),
+                None if cwd is None else string(cwd),
                 descriptors,
             )
             for _ in range(_MOST_RENEWED):
@@ -251,6 +253,8 @@ def _environment(env: Optional[Mapping[str, str]]) -> Any:
         pairs = list(os.environb.items())
     else:
         pairs = [(os.fsencode(name), os.fsencode(value)) for name, value in env.items()]
+        if any(b"=" in name for name, _ in pairs):
+            raise ValueError("illegal environment variable name")
     return _library.strings([name + b"=" + value for name, value in pairs])
 
 

@@ -119,7 +119,7 @@ def test_a_region_lives_as_long_as_its_buffer(python):
 def test_misuse_of_a_region_is_told(python):
     python(
         """
-        import errno, flashfork
+        import ctypes, errno, flashfork
         def wrong(call, kind, number=None):
             try:
                 call()
@@ -129,6 +129,9 @@ def test_misuse_of_a_region_is_told(python):
                 raise AssertionError(call)
         wrong(lambda: flashfork.Region(0), ValueError)
         wrong(lambda: flashfork.Region(1 << 62), flashfork.Error)
+        wrong(lambda: flashfork.Region((1 << 64) + 1), ctypes.ArgumentError)
+        wrong(lambda: flashfork.restore((1 << 32) + 5), ctypes.ArgumentError)
+        wrong(lambda: flashfork.snapshot(descriptors=[(1 << 32) + 1]), flashfork.Error, errno.EBADF)
         wrong(lambda: flashfork.Region(1, pages="big"), ValueError)
         region = flashfork.Region(1)
         wrong(region.rollback, flashfork.Error, errno.ENOENT)

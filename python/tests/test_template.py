@@ -1,5 +1,6 @@
 """Template and Clone."""
 
+import ctypes
 import errno
 import gc
 import os
@@ -59,6 +60,48 @@ def test_failures_are_those_of_subprocess(warm):
     with pytest.raises(ValueError):
         warm.run([], input=b"", stdin=subprocess.DEVNULL)
     until(lambda: warm.info().clones_running == 0)
+
+
+def test_communicate_loses_nothing_by_a_time_out(warm):
+    program = "import sys; print('one', flush=True); print(sys.stdin.readline(), end='', flush=True); print('two')"
+    clone = warm.start(["-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    # It waits for its input, which comes when "one" has been read.
+    with pytest.raises(subprocess.TimeoutExpired):
+        stdin, clone.stdin = clone.stdin, None
+        while True:
+            try:
+                clone.communicate(timeout=0.2)
+            except subprocess.TimeoutExpired as late:
+                if late.output:
+                    raise
+    stdin.write(b"in\n")
+    stdin.close()
+    assert clone.communicate() == (b"one\nin\ntwo\n", None)
+    with pytest.raises(ValueError):
+        clone.communicate(b"more")
+    clone.close()
+
+
+def test_what_c_would_cut_short_is_refused(warm):
+    """A byte 0 ends a string there, and a number too large becomes another."""
+    job = ["-c", "pass"]
+    for wrong in (
+        lambda: warm.run(["-c", "print(1)\0print(2)"]),
+        lambda: warm.run(job, env={"A": "x\0y"}),
+        lambda: warm.run(job, env={"A=B": "c"}),
+        lambda: warm.run(job, cwd="/tmp\0/x"),
+        lambda: flashfork.Template("py\0").info(),
+        lambda: flashfork.Template.warm("other", ["/bin/true\0"]),
+        lambda: flashfork.Template.warm("other", ["/bin/true"], max_clones=-1),
+    ):
+        with pytest.raises(ValueError):
+            wrong()
+    with warm.start(["-c", "import time; time.sleep(1000)"]) as clone:
+        with pytest.raises(ctypes.ArgumentError):
+            clone.send_signal((1 << 32) + signal.SIGKILL)
+        assert clone.poll() is None
+        clone.kill()
+    assert clone.returncode == -signal.SIGKILL
 
 
 def test_a_signal_ends_a_clone(warm):
