@@ -103,7 +103,8 @@ impl Asked {
                 None => {}
                 Some(News::Started { pid }) => {
                     let Asked { link, name, .. } = self;
-                    return Ok(Clone { link, name, pid, status: Mutex::new(None) });
+                    let process = std::process::id();
+                    return Ok(Clone { link, name, pid, process, status: Mutex::new(None) });
                 }
                 Some(News::Ended(_)) => return Err(self.link.misunderstood(&self.name)),
             }
@@ -162,12 +163,15 @@ fn not_waited(e: Errno) -> Error {
 /// [`wait`](Clone::wait) where it matters. What shall outlive this process is started by the clone in a session of its
 /// own.
 ///
-/// Any thread may wait for it and send it signals, several at a time too.
+/// Any thread may wait for it and send it signals, several at a time too. A process that was forked since can't wait for
+/// it (`ECHILD`): its end is told once.
 #[derive(Debug)]
 pub struct Clone {
     link: Link,
     name: Name,
     pid: i32,
+    /// Whose it is.
+    process: u32,
     /// How it has ended; `Err` where its template has, and it with that.
     status: Mutex<Option<Result<ExitStatus, Lost>>>,
 }
@@ -217,6 +221,9 @@ impl Clone {
     fn heard(&self) -> Result<Option<ExitStatus>, Error> {
         // Nothing in here panics half-way.
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        if status.is_none() && std::process::id() != self.process {
+            return Err(not_waited(Errno::CHILD));
+        }
         while status.is_none()
             && let Some(heard) = self.link.hear()
         {

@@ -5,7 +5,7 @@ mod common;
 use common::{Place, first_line, kill, name, piped, printed, state, until};
 use flashfork_templates::{Error, Template};
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
 use std::time::Duration;
@@ -191,4 +191,28 @@ fn what_can_not_be_passed_on_is_refused() {
     let nowhere = refused(template.run().current_dir(place.path().join("nowhere")));
     assert_eq!(nowhere, "can't open the working directory, where the clone is to run: No such file or directory");
     assert_eq!(template.facts().unwrap().made, 0);
+}
+
+/// A clone's end is told once, to whoever reads the connection first.
+#[test]
+fn a_forked_process_does_not_take_the_end_of_its_parents_clone() {
+    let place = Place::new();
+    let clone = place.shell("t").run().args(["-c", "exit 7"]).start().unwrap();
+    // Its end has come.
+    let mut poll = libc::pollfd { fd: clone.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure; the connection is open.
+    assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 60_000) }, 1);
+    // SAFETY: the child asks, and ends; the C library keeps its allocator usable.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = matches!(clone.try_wait(), Err(Error::Wait { ref source, .. }) if
+            source.raw_os_error() == Some(libc::ECHILD));
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child above.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(clone.wait().unwrap().code(), Some(7));
+    assert_eq!(status, 0);
 }
