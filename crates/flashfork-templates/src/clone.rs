@@ -163,8 +163,8 @@ fn not_waited(e: Errno) -> Error {
 /// [`wait`](Clone::wait) where it matters. What shall outlive this process is started by the clone in a session of its
 /// own.
 ///
-/// Any thread may wait for it and send it signals, several at a time too. A process that was forked since can't wait for
-/// it (`ECHILD`): its end is told once.
+/// Any thread may wait for it and send it signals, several at a time too. A process that was forked since can't wait
+/// for it (`ECHILD`): its end is told once.
 #[derive(Debug)]
 pub struct Clone {
     link: Link,
