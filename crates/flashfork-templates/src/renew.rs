@@ -57,7 +57,7 @@ impl fmt::Display for Stale {
             Why::New => {
                 write!(f, "{what}{others} appeared since {template} was warmed, which had looked there in vain")
             }
-            Why::Listing => write!(f, "modules in {what}{others} came or went since {template} was warmed"),
+            Why::Listing => write!(f, "files in {what}{others} came or went since {template} was warmed"),
             Why::Variable => write!(f, "{what}{others} differ here from what {template} was warmed with"),
         }
     }

@@ -104,8 +104,8 @@ impl FromStr for Ready {
 /// command's.
 ///
 /// There is no clone, and one line says which file it was, once the program would be another one if it were started
-/// now: a module, library or script that it was made of has changed, or a module that it had looked for in vain is
-/// there. With --fresh the template is made anew.
+/// now: a module, library or script that it was made of, or data that it has read, has changed, or a module that it had
+/// looked for in vain is there. With --fresh the template is made anew.
 #[derive(Args)]
 #[command(override_usage = "flashfork clone [OPTIONS] <NAME> [--] [ARGS]...")]
 #[command(after_help = "Examples:

@@ -47,7 +47,7 @@ pub fn warm(args: &WarmArgs) -> Result<ExitCode, CliError> {
             caller::end_by(signal);
         }
     };
-    output::say(&announcement(&args.name, &args.command[0], &facts))?;
+    output::say(&announcement(&args.name, &args.command[0], &facts, args.threads))?;
     if facts.unwatched > 0 {
         output::complain(&CliError::Unable(format!(
             "changes to {} of the files that {} was made of will not be noticed: they are more than a template can watch",
@@ -119,7 +119,7 @@ fn waits(args: &WarmArgs, elsewhere: &[u16]) -> CliError {
     ))
 }
 
-fn announcement(name: &Name, program: &OsStr, facts: &Facts) -> String {
+fn announcement(name: &Name, program: &OsStr, facts: &Facts, threads: bool) -> String {
     let cloned = list::where_ready(facts.at);
     let sealed = match why_unsealed(facts) {
         Some(what) => format!("its memory is not sealed ({what}), so clones are plain forks"),
@@ -132,7 +132,9 @@ fn announcement(name: &Name, program: &OsStr, facts: &Facts) -> String {
         ),
         _ => sealed,
     };
-    format!("{name} is ready {cloned} (process {}); {sealed}", facts.pid)
+    let unnoticed =
+        if threads { "; of changes those of its program, libraries and archives alone are noticed" } else { "" };
+    format!("{name} is ready {cloned} (process {}); {sealed}{unnoticed}", facts.pid)
 }
 
 /// So that clones do less work again. Runtimes and shells can't call, and do all of theirs in `main`.

@@ -162,7 +162,7 @@ fn a_module_more_in_a_package_counts_for_programs_list_them() {
     write(&place, "app/migrations/notes.txt", "");
     shown(&place, "print(1)");
     write(&place, "app/migrations/m2.py", "");
-    assert!(refused(&place).contains("modules in ") && refused(&place).contains("/app/migrations came or went"));
+    assert!(refused(&place).contains("files in ") && refused(&place).contains("/app/migrations came or went"));
 }
 
 #[test]
@@ -450,4 +450,51 @@ fn a_watched_template_with_threads_is_made_anew_too() {
     assert_eq!((run(&show, "/one"), place.list()[0]["clones_made"].as_u64()), ("['/one']\n".into(), Some(1)));
     assert_eq!((run(&show, "/two"), place.list()[0]["clones_made"].as_u64()), ("['/two']\n".into(), Some(1)));
     assert_eq!((run(&show, "/two"), place.list()[0]["clones_made"].as_u64()), ("['/two']\n".into(), Some(2)));
+}
+
+#[test]
+fn data_that_the_warm_up_has_read_counts() {
+    let place = Place::new();
+    std::fs::create_dir(place.path().join("conf.d")).unwrap();
+    write(&place, "conf.d/one", "1");
+    write(&place, "settings.ini", "1");
+    let code = "
+import os, glob
+os.chdir(sys.path[0])
+one = open('settings.ini').read()
+two = os.read(os.open('conf.d/one', os.O_RDONLY), 9)
+all = glob.glob('conf.d/*')
+try: open('local.ini')
+except OSError: pass
+# What the warm-up writes and takes away is its own, and what the system makes is nobody's.
+open('cache', 'w').write('1'); open('cache').read(); open('cache', 'w').write('22')
+open('log', 'a').write('1')
+open('gone', 'w').write('1'); open('gone').read(); os.remove('gone')
+open('/proc/self/stat').read(); os.listdir('/proc/self/fd')";
+    for (name, text, why) in [
+        ("settings.ini", "2", "settings.ini changed"),
+        ("conf.d/one", "2", "/conf.d/one changed"),
+        ("conf.d/two", "2", "files in "),
+        ("local.ini", "2", "/local.ini appeared"),
+        ("cache", "333", "/cache changed"),
+    ] {
+        warm(&place, code);
+        let works = "open('cache').read(); open('log', 'a').write('1'); open('output', 'w')";
+        shown(&place, &format!("import os; os.chdir({:?}); {works}", place.path()));
+        std::fs::File::options().append(true).open(place.path().join("log")).unwrap().set_len(0).unwrap();
+        shown(&place, "1");
+        write(&place, name, text);
+        assert!(refused(&place).contains(why), "{name}: {}", refused(&place));
+        place.run(&["rm", "t"]);
+    }
+    // Directories in which modules are looked for hold other things, too.
+    warm(&place, "import importlib.metadata, os; list(importlib.metadata.distributions()); os.listdir(sys.path[0])");
+    write(&place, "another", "");
+    shown(&place, "1");
+    place.run(&["rm", "t"]);
+    // Written after it was read, while the template was warmed, and not by the warm-up itself.
+    let other =
+        "import subprocess; open('settings.ini').read(); subprocess.run(['sh', '-c', 'echo 33 > settings.ini'])";
+    warm(&place, &format!("import os; os.chdir(sys.path[0])\n{other}"));
+    assert!(refused(&place).contains("settings.ini changed"), "{}", refused(&place));
 }

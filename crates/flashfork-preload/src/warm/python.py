@@ -136,6 +136,40 @@ def _watch_imports():
     _SELF["_stop_watching"] = stop
 
 
+# Files that were opened to be read, as they were then, None for those that were not there; those that were opened to be written; directories.
+_read, _written, _listed = {}, set(), set()
+
+
+def opened(path, mode, flags):
+    """A file is about to be opened."""
+    if type(path) is int or _is_import(sys._getframe(1)):
+        return
+    path = os.path.abspath(os.fsdecode(path))
+    if flags & (os.O_ACCMODE | os.O_CREAT):
+        _written.add(path)
+    elif path not in _read:
+        try:
+            _read[path] = _kept(os.stat(path))
+        except OSError:
+            _read[path] = None
+
+
+def listed(path):
+    """A directory is about to be read."""
+    if type(path) is not int and not _is_import(sys._getframe(1)):
+        _listed.add(os.path.abspath(os.fsdecode("." if path is None else path)))
+
+
+def _is_import(frame):
+    """Whether it is the import of a module, of which more is known."""
+    return frame.f_code.co_filename.startswith("<frozen importlib._bootstrap")
+
+
+def _is_noted(path):
+    """Not what is the system's, or compiled from what is noted."""
+    return "\0" not in path and "/__pycache__/" not in path and not path.startswith(("/proc/", "/sys/", "/dev/"))
+
+
 def _kept(state):
     return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
@@ -168,16 +202,24 @@ def _made_of():
                 break
             _vain[entry, name] = None
     missing = {entry for entry in [*early, *sys.path] if type(entry) is str and entry and not os.path.exists(entry)}
+    # What came and went was the warm-up's own.
+    names.update(path for path, state in _read.items() if state and _is_noted(path) and os.path.isfile(path))
+    missing.update(path for path, state in _read.items() if not state and _is_noted(path) and not os.path.exists(path))
+    # Of those where modules are looked for, much of which is none, all names are of no concern: `importlib.metadata` reads them.
+    on_path = {os.path.abspath(entry) for entry in [*early, *_SELF.pop("_path_when_ready")] if type(entry) is str}
+    directories = {path for path in _listed - listings - on_path if _is_noted(path + "/") and os.path.isdir(path)}
     no_modules = {os.path.join(directory, name) for directory, name in _vain if name and "/" not in name}
     _SELF.update(suffixes=[os.fsencode(suffix) for suffix in _suffixes])
-    for kind, all in (("files", names), ("missing", missing), ("no_modules", no_modules), ("listings", listings)):
+    kinds = {"files": names, "missing": missing, "no_modules": no_modules, "listings": listings, "directories": directories}
+    for kind, all in kinds.items():
         _SELF[kind] = [os.fsencode(os.path.abspath(name)) for name in sorted(all) if "\0" not in name]
 
 
 def compare():
     """Of files that are watched now: those that are not what the program has read."""
     written = []
-    for name, before in _found.items():
+    read = [(path, state) for path, state in _read.items() if state and path not in _written]
+    for name, before in [*_found.items(), *read]:
         try:
             same = _kept(os.stat(name)) == before
         except OSError:
@@ -188,10 +230,10 @@ def compare():
 
 
 def forget():
-    for name in ("files", "missing", "listings", "suffixes", "no_modules", "written"):
+    for name in ("files", "missing", "listings", "directories", "suffixes", "no_modules", "written"):
         _SELF.pop(name, None)
-    _vain.clear()
-    _found.clear()
+    for all in (_vain, _found, _read, _written, _listed):
+        all.clear()
 
 
 def _whole(path):
@@ -319,6 +361,7 @@ def ready():
         if stream is not None and name != "stdin":
             stream.flush()
     path0 = _SELF.pop("_path0", None)
+    _SELF["_path_when_ready"] = list(sys.path)
     if path0 is not None and path0 in sys.path:
         sys.path.remove(path0)
     _SELF["_warmed"] = sys.modules["__main__"]

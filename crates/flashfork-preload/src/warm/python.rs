@@ -16,6 +16,7 @@ use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::mem::{MaybeUninit, transmute_copy};
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 use flashfork_warm::ReadyAt;
 
 const BOOT: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("python.py"), "\0").as_bytes()) {
@@ -53,6 +54,9 @@ struct Status {
     message: *const c_char,
     code: c_int,
 }
+
+/// `Py_AuditHookFunction`.
+type Hook = unsafe extern "C" fn(*const c_char, Object, *mut c_void) -> c_int;
 
 /// Declares a table of functions, found by name in the program.
 macro_rules! api {
@@ -118,6 +122,7 @@ api! {
     PyImport_ImportModule: fn(*const c_char) -> Object;
     PyMarshal_ReadLastObjectFromFile: fn(*mut libc::FILE) -> Object;
     PyMarshal_ReadLongFromFile: fn(*mut libc::FILE) -> c_long;
+    PySys_AddAuditHook: fn(Hook, *mut c_void) -> c_int;
     PySys_GetObject: fn(*const c_char) -> Object;
     Py_DecRef: fn(Object);
     Py_FinalizeEx: fn() -> c_int;
@@ -159,11 +164,14 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
             variables::note(flashfork_warm::variables::PYTHON);
         }
         let python = Python { globals: api.start(&words[..options]), api, status: Cell::new(0) };
+        READS.watch(&raw const python);
         python.set_list(c"given", &words[options..]);
         python.set_number(c"skips_line", u64::from(skips_line));
         if !python.call(c"warm") || !python.run() || !python.call(c"ready") {
+            READS.stop();
             python.leave(true);
         }
+        READS.stop();
         let all_threads = super::threads::is_ready_at(None);
         if all_threads {
             python.call(c"forget");
@@ -192,6 +200,50 @@ pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char, _: *mut *mut 
             python.run();
         }
         python.leave(false)
+    }
+}
+
+/// What is read while it is warmed, as audit hooks see it (PEP 578): one can't be taken away again, and does nothing
+/// from the ready point on.
+struct Reads(AtomicPtr<c_void>);
+
+static READS: Reads = Reads(AtomicPtr::new(null_mut()));
+
+impl Reads {
+    unsafe fn watch(&self, python: *const Python) {
+        self.0.store(python.cast_mut().cast(), SeqCst);
+        // SAFETY: the C API, with the interpreter's lock; the hook looks whether there is anything to do.
+        unsafe { ((*python).api.PySys_AddAuditHook)(Self::hook, null_mut()) };
+    }
+
+    fn stop(&self) {
+        self.0.store(null_mut(), SeqCst);
+    }
+
+    unsafe extern "C" fn hook(event: *const c_char, arguments: Object, _: *mut c_void) -> c_int {
+        let python = READS.0.load(SeqCst).cast_const().cast::<Python>();
+        if python.is_null() {
+            return 0;
+        }
+        // SAFETY: a name, and a tuple of arguments; `main` doesn't return before `stop`. Whatever is read by what is
+        // called here is not looked at.
+        unsafe {
+            let function = match CStr::from_ptr(event).to_bytes() {
+                b"open" => c"opened",
+                b"os.listdir" | b"os.scandir" => c"listed",
+                _ => return 0,
+            };
+            READS.stop();
+            let api = &(*python).api;
+            let done = (api.PyObject_CallObject)((*python).get(function), arguments);
+            if done.is_null() {
+                (api.PyErr_Clear)();
+            } else {
+                (api.Py_DecRef)(done);
+            }
+            READS.0.store(python.cast_mut().cast(), SeqCst);
+        }
+        0
     }
 }
 
@@ -343,6 +395,7 @@ impl Python {
                 (c"missing", Kind::Missing),
                 (c"no_modules", Kind::Module),
                 (c"listings", Kind::Listing),
+                (c"directories", Kind::Names),
             ] {
                 self.each(list, |name| files::note(kind, name));
             }

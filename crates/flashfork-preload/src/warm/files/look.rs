@@ -101,8 +101,9 @@ pub fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The modules and packages in a directory, whatever their order; none of what is no directory.
-pub fn listing(name: *const c_char, suffixes: &[*const c_char]) -> Option<Kept> {
+/// The names in a directory, whatever their order; of modules and packages only where their endings are given. None of
+/// what is no directory.
+pub fn listing(name: *const c_char, suffixes: Option<&[*const c_char]>) -> Option<Kept> {
     /// As the kernel wants it aligned.
     #[repr(C, align(8))]
     struct Entries([u8; 8192]);
@@ -130,7 +131,7 @@ pub fn listing(name: *const c_char, suffixes: &[*const c_char]) -> Option<Kept> 
             let len = usize::from(u16::from_ne_bytes([len[0], len[1]]));
             let name = rest.get(NAME..len).unwrap_or_default();
             let name = name.split(|b| *b == 0).next().unwrap_or_default();
-            if is_of_concern(name, *kind, suffixes) {
+            if name != b"__pycache__" && suffixes.is_none_or(|suffixes| is_of_concern(name, *kind, suffixes)) {
                 count += 1;
                 sum = sum.wrapping_add(hash(name));
             }
@@ -146,7 +147,7 @@ fn is_of_concern(name: &[u8], kind: u8, suffixes: &[*const c_char]) -> bool {
     // SAFETY: texts that end with a NUL.
     let ends = |suffix: &*const c_char| name.ends_with(unsafe { CStr::from_ptr(*suffix) }.to_bytes());
     let directory = [libc::DT_DIR, libc::DT_LNK, libc::DT_UNKNOWN].contains(&kind);
-    name != b"__pycache__" && (suffixes.iter().any(ends) || directory && !name.contains(&b'.'))
+    suffixes.iter().any(ends) || directory && !name.contains(&b'.')
 }
 
 /// File systems that other machines, or a program, may change without the kernel's knowing (`statfs(2)`): nfs, smb,

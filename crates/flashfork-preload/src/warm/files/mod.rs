@@ -43,6 +43,8 @@ pub enum Kind {
     Module,
     /// A directory: the modules and packages in it.
     Listing,
+    /// A directory: the names in it.
+    Names,
 }
 
 impl Kind {
@@ -51,7 +53,7 @@ impl Kind {
         match self {
             Kind::File => Why::File,
             Kind::Missing | Kind::Module => Why::New,
-            Kind::Listing => Why::Listing,
+            Kind::Listing | Kind::Names => Why::Listing,
         }
     }
 }
@@ -234,7 +236,7 @@ impl Files {
     fn add(&mut self, kind: Kind, name: &CStr) {
         let there = match kind {
             Kind::File => look(name.as_ptr()).is_some(),
-            Kind::Listing => self.list(name.as_ptr()).is_some(),
+            Kind::Listing | Kind::Names => self.list(kind, name.as_ptr()).is_some(),
             Kind::Missing | Kind::Module => true,
         };
         // Interpreters name some twice.
@@ -256,16 +258,16 @@ impl Files {
         self.look_for_each_caller(at);
         let was = match kind {
             Kind::File => look(text),
-            Kind::Listing => self.list(text),
+            Kind::Listing | Kind::Names => self.list(kind, text),
             Kind::Missing | Kind::Module => Some(Kept::default()),
         };
         self.noted()[at].was = was.unwrap_or_default();
         self.look_at(at);
     }
 
-    /// The modules and packages in a directory.
-    fn list(&self, name: *const c_char) -> Option<Kept> {
-        listing(name, &self.suffixes[..self.suffix_count])
+    /// The names in a directory, or those of modules and packages.
+    fn list(&self, kind: Kind, name: *const c_char) -> Option<Kept> {
+        listing(name, (kind == Kind::Listing).then_some(&self.suffixes[..self.suffix_count]))
     }
 
     /// Compares with what was.
@@ -276,7 +278,7 @@ impl Files {
             Kind::File => changed || look(name).is_none_or(|now| !now.is(&was, watch >= 0)),
             Kind::Missing => look::is_there(name),
             Kind::Module => look::is_module(name, &self.suffixes[..self.suffix_count]),
-            Kind::Listing => self.list(name) != Some(was),
+            Kind::Listing | Kind::Names => self.list(kind, name) != Some(was),
         };
         self.set(at, now);
     }

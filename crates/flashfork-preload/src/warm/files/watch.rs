@@ -38,7 +38,7 @@ impl Files {
                 self.noted()[at].watch = if is_remote(name) { -1 } else { self.add_watch(name, OF_FILE) };
                 self.watch_way(path);
             }
-            Kind::Listing => {
+            Kind::Listing | Kind::Names => {
                 self.noted()[at].watch = if is_remote(name) { -1 } else { self.add_watch(name, OF_NAMES) };
                 self.watch_way(path);
             }
@@ -165,7 +165,7 @@ impl Files {
     /// What was not there may be, or the next directory on the way to it.
     fn settle(&mut self, at: usize) {
         let Noted { kind, name, .. } = self.noted()[at];
-        if kind != Kind::Listing {
+        if matches!(kind, Kind::Missing | Kind::Module) {
             // SAFETY: names end with a NUL.
             self.watch_for(at, unsafe { CStr::from_ptr(name) }.to_bytes());
             self.look_for_each_caller(at);
@@ -182,7 +182,7 @@ impl Files {
     fn settle_or_look(&mut self, at: usize) {
         match self.noted()[at].kind {
             Kind::Missing | Kind::Module => self.settle(at),
-            Kind::File | Kind::Listing => self.look_at(at),
+            Kind::File | Kind::Listing | Kind::Names => self.look_at(at),
         }
     }
 
@@ -226,7 +226,7 @@ fn is_meant(noted: &Noted, watch: c_int, name: &[u8]) -> bool {
     if noted.watch != watch || noted.kind == Kind::File {
         return false;
     }
-    if noted.kind == Kind::Listing {
+    if matches!(noted.kind, Kind::Listing | Kind::Names) {
         return true;
     }
     // SAFETY: names end with a NUL.
