@@ -3,6 +3,7 @@
 use crate::line::{Handed, Line};
 use crate::request::Asked;
 use crate::system::{self, call, into};
+use crate::template;
 use flashfork_warm::{Ask, Job, Step, Tell};
 use linux_raw_sys::general as sys;
 use linux_raw_sys::{net, prctl};
@@ -30,10 +31,9 @@ pub fn attend(line: &Line, asked: Asked) -> ! {
                     let_go_of_streams();
                 }
                 Ok(Some(Tell::Ended { status })) => end_as(status),
-                // There is no clone, but there may be one of a template that comes in the place of this one.
-                Ok(Some(Tell::Stale { .. } | Tell::Failed { step: Step::Retired, .. })) => {
-                    system::block(sys::SIG_SETMASK, asked.blocked);
-                    line.hand_on(None)
+                Ok(Some(Tell::Stale { .. })) => begin_anew(line, &asked),
+                Ok(Some(Tell::Failed { step: Step::Retired, .. })) if is_replaced(line, &asked) => {
+                    begin_anew(line, &asked)
                 }
                 Ok(_) => line.hand_on(Some(Handed { socket, clone })),
             }
@@ -47,6 +47,19 @@ pub fn attend(line: &Line, asked: Asked) -> ! {
             pass_on(&asked, clone);
         }
     }
+}
+
+/// There is no clone, but there may be one of a template that comes in the place of this one.
+fn begin_anew(line: &Line, asked: &Asked) -> ! {
+    system::block(sys::SIG_SETMASK, asked.blocked);
+    line.hand_on(None)
+}
+
+/// Whether the name leads to another template now.
+fn is_replaced(line: &Line, asked: &Asked) -> bool {
+    let name = line.argument(2).and_then(|name| core::str::from_utf8(name).ok());
+    let now = name.and_then(|name| template::connect(line, name));
+    now.is_some_and(|now| now.pid != asked.template.pid)
 }
 
 /// Nothing has come.

@@ -91,7 +91,7 @@ impl<'a> Template<'a> {
     ) -> Result<Renewal<'a>, Error> {
         match self.begin(errors, caller) {
             // Somebody else was faster.
-            Err(e) if self.is_replaced(&e, false) => Ok(Renewal::Done),
+            Err(e) if self.is_replaced(&e, None) => Ok(Renewal::Done),
             begun => begun,
         }
     }
@@ -118,15 +118,19 @@ impl<'a> Template<'a> {
     }
 
     /// Whether who got no clone for this reason asks again: the template was replaced at that moment, and has made
-    /// none. `asked`: the request was sent.
+    /// none. `asked`: the process of the template that has got the request
+    /// ([`Asked::template`](crate::Asked::template)), if it was sent.
     #[must_use]
-    pub fn is_replaced(&self, error: &Error, asked: bool) -> bool {
-        let went = match error {
-            Error::NoClone { step: Step::Retired, .. } => true,
-            Error::Gone(_) => !asked,
-            _ => false,
+    pub fn is_replaced(&self, error: &Error, asked: Option<Option<i32>>) -> bool {
+        let found = || match Link::find(self.names, &self.name) {
+            Ok(Found::Alive(link)) => Some(link.template),
+            _ => None,
         };
-        went && Link::find(self.names, &self.name).is_ok_and(|found| matches!(found, Found::Alive(_)))
+        match (error, asked) {
+            (Error::NoClone { step: Step::Retired, .. }, Some(old)) => found().is_some_and(|new| new != old),
+            (Error::Gone(_), None) => found().is_some(),
+            _ => false,
+        }
     }
 
     /// How often to ask after [`Renewal::Others`].

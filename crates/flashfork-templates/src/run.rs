@@ -146,16 +146,19 @@ impl<'a> Run<'a> {
         let mut renewed = 0;
         loop {
             let asked = self.connect().and_then(Request::ask);
-            let (started, was_asked) = match asked {
-                Ok(asked) => (asked.started(), true),
-                Err(e) => (Err(e), false),
+            let (started, asked) = match asked {
+                Ok(asked) => {
+                    let template = asked.template();
+                    (asked.started(), Some(template))
+                }
+                Err(e) => (Err(e), None),
             };
             match started {
                 Err(Error::Stale(stale)) if (self.fresh || stale.renews) && renewed < MOST_RENEWED => {
                     self.renewed()?;
                     renewed += 1;
                 }
-                Err(e) if template.is_replaced(&e, was_asked) => {}
+                Err(e) if template.is_replaced(&e, asked) => {}
                 started => return started,
             }
         }

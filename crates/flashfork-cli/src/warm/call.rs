@@ -23,7 +23,7 @@ pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen], fresh: boo
     let mut signals = None;
     for turn in 0.. {
         let request = match run.connect() {
-            Err(e) if template.is_replaced(&e, false) => continue,
+            Err(e) if template.is_replaced(&e, None) => continue,
             request => request?,
         };
         let signals = match &signals {
@@ -31,14 +31,15 @@ pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen], fresh: boo
             None => signals.insert(self::signals()?),
         };
         let asked = match request.ask() {
-            Err(e) if template.is_replaced(&e, false) => continue,
+            Err(e) if template.is_replaced(&e, None) => continue,
             asked => asked?,
         };
+        let process = asked.template();
         match (Running { asked, signals }).attend() {
             Err(Ended::Clone(Error::Stale(stale))) if (fresh || stale.renews) && turn < MOST_TURNS => {
                 renew(&run, signals)?;
             }
-            Err(Ended::Clone(e)) if template.is_replaced(&e, true) => {}
+            Err(Ended::Clone(e)) if template.is_replaced(&e, Some(process)) => {}
             ended => return Ok(ended?),
         }
     }

@@ -213,7 +213,12 @@ impl Reads {
     unsafe fn watch(&self, python: *const Python) {
         self.0.store(python.cast_mut().cast(), SeqCst);
         // SAFETY: the C API, with the interpreter's lock; the hook looks whether there is anything to do.
-        unsafe { ((*python).api.PySys_AddAuditHook)(Self::hook, null_mut()) };
+        unsafe {
+            let api = &(*python).api;
+            if (api.PySys_AddAuditHook)(Self::hook, null_mut()) != 0 {
+                (api.PyErr_Clear)();
+            }
+        }
     }
 
     fn stop(&self) {
@@ -225,15 +230,14 @@ impl Reads {
         if python.is_null() {
             return 0;
         }
-        // SAFETY: a name, and a tuple of arguments; `main` doesn't return before `stop`. Whatever is read by what is
-        // called here is not looked at.
+        // SAFETY: a name, and a tuple of arguments; `main` doesn't return before `stop`. What is called here opens and
+        // lists nothing.
         unsafe {
             let function = match CStr::from_ptr(event).to_bytes() {
                 b"open" => c"opened",
                 b"os.listdir" | b"os.scandir" => c"listed",
                 _ => return 0,
             };
-            READS.stop();
             let api = &(*python).api;
             let done = (api.PyObject_CallObject)((*python).get(function), arguments);
             if done.is_null() {
@@ -241,7 +245,6 @@ impl Reads {
             } else {
                 (api.Py_DecRef)(done);
             }
-            READS.0.store(python.cast_mut().cast(), SeqCst);
         }
         0
     }
