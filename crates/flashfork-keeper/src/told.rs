@@ -6,6 +6,9 @@ use flashfork_warm::ReadyAt;
 use std::ffi::OsString;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+/// Where a descriptor is out of the program's way.
+const HIGH: RawFd = 100;
+
 /// What it was told.
 #[derive(Debug)]
 pub struct Told {
@@ -49,6 +52,8 @@ impl Told {
             // Not for the program.
             rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok().map(|()| fd)
         };
+        // Low numbers are the program's, which may be allowed few.
+        let high = |fd: OwnedFd| rustix::io::fcntl_dupfd_cloexec(&fd, HIGH).unwrap_or(fd);
         let moment = Moment::of(&arguments.next()?.into_string().ok()?)?;
         let preload = arguments.next()?;
         let command: Vec<_> = arguments.skip(1).collect();
@@ -56,7 +61,7 @@ impl Told {
             control: take(control)?,
             listener: take(listener)?,
             directory: take(directory)?,
-            recipe: take(recipe)?,
+            recipe: high(take(recipe)?),
             renews: renews != 0,
             at: u8::try_from(at).ok()?,
             max,

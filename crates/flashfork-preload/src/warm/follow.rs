@@ -20,22 +20,29 @@ type Strings = *const *const c_char;
 /// Descriptors go there, where a script's own numbers seldom are.
 const HIGH: c_int = 100;
 
-/// Keeps what was passed out of the way of a wrapper; or notes what wrappers have set.
+/// Keeps what was passed out of the way of a program, and more of it of a wrapper; or notes what wrappers have set.
 ///
 /// # Safety
 /// Before the program's own code runs.
 pub unsafe fn begin(order: &mut Order) {
     // SAFETY: the order's descriptors; as the caller says.
     unsafe {
+        move_high(&mut order.recipe);
         if order.follows {
-            for fd in [&mut order.control, &mut order.listener, &mut order.directory, &mut order.recipe] {
-                let moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, HIGH);
-                if moved >= 0 {
-                    libc::close(core::mem::replace(fd, moved));
-                }
-            }
+            [&mut order.control, &mut order.listener, &mut order.directory].into_iter().for_each(|fd| move_high(fd));
         } else if order.is_wrapped() {
             changes::note();
+        }
+    }
+}
+
+/// Where that can't be it stays.
+unsafe fn move_high(fd: &mut c_int) {
+    // SAFETY: nobody else knows of the descriptor yet.
+    unsafe {
+        let moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, HIGH);
+        if moved >= 0 {
+            libc::close(core::mem::replace(fd, moved));
         }
     }
 }
