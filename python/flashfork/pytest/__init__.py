@@ -10,6 +10,7 @@ from typing import Any, Generator, List, Optional
 
 import pytest
 
+from ._companions import refuse_old_coverage
 from ._each import Runner, wanted
 from ._messages import deliver
 from ._options import Choice, add, choose, take_from_xdist
@@ -68,6 +69,7 @@ def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
         return None
     choice = config.stash[_CHOICE]
     if choice.workers:
+        refuse_old_coverage(config)
         Pool(session, choice).run()
         return True
     if config.getoption("usepdb", False) or config.getoption("trace", False) or config.getoption("clones") == 0:
@@ -77,6 +79,7 @@ def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
         return None
     if not any(wanted(item, False) for item in session.items):
         return None
+    refuse_old_coverage(config)
     _run_here(session, session.items)
     return True
 

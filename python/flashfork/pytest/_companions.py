@@ -18,8 +18,10 @@ class Companions:
     def __init__(self, config: pytest.Config):
         coverage = _coverage()
         if coverage is not None:
-            # Written now, so that the clone has only its own to write.
+            # Written now, so that the clone has only its own to write. There may be nothing since the last fork.
+            warns, coverage._warn_no_data = coverage._warn_no_data, False
             coverage.get_data()
+            coverage._warn_no_data = warns
 
     def enter(self) -> None:
         """In the clone, at its begin."""
@@ -36,6 +38,8 @@ class Companions:
         coverage = _coverage()
         if coverage is not None and has_files_of_its_own(coverage):
             coverage.stop()
+            # A clone need not have run anything of what is measured.
+            coverage._warn_no_data = False
             coverage.save()
         util: Any = sys.modules.get("multiprocessing.util")
         if util is not None:
@@ -47,6 +51,17 @@ def _coverage() -> Any:
     """The measurement that runs, of coverage or pytest-cov."""
     module = sys.modules.get("coverage")
     return None if module is None else module.Coverage.current()
+
+
+def refuse_old_coverage(config: pytest.Config) -> None:
+    """Refuses pytest-cov before 7, if it measures: in processes that it did not start it begins measurements of its own,
+    which take the place of those that clones come with."""
+    module: Any = sys.modules.get("pytest_cov")
+    version = getattr(module, "__version__", "")
+    if config.pluginmanager.hasplugin("_cov") and version.split(".")[0].isdecimal() and int(version.split(".")[0]) < 7:
+        raise pytest.UsageError(
+            f"pytest-cov {version} measures clones wrong: install pytest-cov 7 or later, or run with --clones 0"
+        )
 
 
 def has_files_of_its_own(coverage: Any) -> bool:

@@ -38,7 +38,7 @@ def _count(text: str) -> Union[int, str]:
     if text in ("auto", "logical"):
         return "auto"
     if not text.isdecimal():
-        raise ArgumentTypeError(f'"{text}" is neither a number nor "auto"')
+        raise ArgumentTypeError(f'"{text}" is neither a number from 0 on nor "auto"')
     return int(text)
 
 

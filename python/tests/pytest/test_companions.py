@@ -27,6 +27,33 @@ def test_coverage_by_pytest_cov(suite, mode):
     result.stdout.fnmatch_lines(["measured.py * 6 * 1 * 83% * 6"])
 
 
+def test_coverage_of_tests_that_run_nothing_of_it_warns_of_nothing(suite, mode):
+    pytest.importorskip("pytest_cov")
+    suite(
+        *(*mode, "-p", "pytest_cov", "--cov=measured", "--cov-report=", "-W", "error::coverage.exceptions.CoverageWarning"),
+        measured="def one(): return 1",
+        test_it="""
+        import measured
+        def test_one(): measured.one()
+        def test_two(): pass
+        def test_three(): pass
+        """,
+    ).assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_pytest_cov_that_measures_clones_wrong_is_refused(suite, marked):
+    pytest.importorskip("pytest_cov")
+    result = suite(
+        *(() if marked else ("--clone-each",)),
+        *("-p", "pytest_cov", "--cov=measured", "--cov-report="),
+        conftest="import pytest_cov; pytest_cov.__version__ = '6.3.0'",
+        test_it=("import pytest\npytestmark = pytest.mark.clone\n" if marked else "") + "def test_one(): pass",
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: pytest-cov 6.3.0 measures clones wrong: install pytest-cov 7 or later*"])
+
+
 def test_asyncio_with_a_loop_above_the_function(suite, mode):
     pytest.importorskip("pytest_asyncio", "0.24")
     result = suite(
