@@ -215,6 +215,13 @@ def string(value: Any) -> bytes:
     return text
 
 
+def words(values: Any) -> Any:
+    """What is given as several; one string would be as many as it has letters."""
+    if isinstance(values, (str, bytes, os.PathLike)):
+        raise TypeError(f"this takes a list, and {values!r} is one of what may be in it")
+    return list(values)
+
+
 def strings(values: Any) -> Any:
     """An array of C strings that ends with NULL."""
     return (c_char_p * (len(values) + 1))(*map(string, values), None)

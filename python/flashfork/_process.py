@@ -114,7 +114,7 @@ def seal(
         trust_allocator=int(trust_allocator),
         each_vma=ctypes.cast(callback, ctypes.c_void_p),
         threads=chosen_threads,
-        trust=_library.strings(list(trust)),
+        trust=_library.strings(_library.words(trust)),
     )
     report = _library.SealReport()
     if freeze:

@@ -99,6 +99,7 @@ class Template:
         chosen = _READY.get(ready)
         if chosen is None:
             raise ValueError(f'ready is "auto", "main" or "call", not {ready!r}')
+        argv = _library.words(argv)
         if not argv:
             raise ValueError("argv names no program")
         if max_clones < 0:
@@ -171,6 +172,7 @@ class Template:
         its program would be another one now. With ``fresh`` it is warmed anew then, by its own command line, directory,
         environment and options, and the old one stays if that fails.
         """
+        args = _library.words(args)
         with Files() as files:
             descriptors = (ctypes.c_int * 3)(
                 files.descriptor(stdin, 0), files.descriptor(stdout, 1), files.descriptor(stderr, 2)
@@ -227,7 +229,9 @@ class Template:
             if stdout is not None or stderr is not None:
                 raise ValueError("stdout and stderr may not be used with capture_output")
             stdout = stderr = subprocess.PIPE
-        args = list(args)
+        args = _library.words(args)
+        if isinstance(input, str) and not text:
+            raise TypeError("input is text: give text=True, too")
         with self.start(args, fresh=fresh, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr) as clone:
             data = input.encode() if isinstance(input, str) else input
             try:

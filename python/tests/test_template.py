@@ -47,6 +47,16 @@ def test_much_input_and_output_goes_through(warm):
     assert done.stdout == data and done.stderr == data[::-1]
 
 
+def test_one_string_is_no_list_of_arguments(warm):
+    for call in (warm.run, warm.start):
+        with pytest.raises(TypeError, match="takes a list"):
+            call("-c pass")
+    with pytest.raises(TypeError, match="takes a list"):
+        flashfork.Template.warm("words", "python3 -c 1")
+    with pytest.raises(TypeError, match="text=True"):
+        warm.run(["-c", "pass"], input="text")
+
+
 def test_a_clone_that_reads_no_input_is_no_failure(warm):
     assert warm.run(["-c", "pass"], input=b"x" * (1 << 20)).returncode == 0
 
