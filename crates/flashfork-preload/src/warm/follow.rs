@@ -81,11 +81,7 @@ pub unsafe fn exec(
             return run(environment);
         };
         let name = text(file);
-        let path = if search && !name.contains(&b'/') {
-            look_in(text(libc::getenv(c"PATH".as_ptr())), name)
-        } else {
-            Path::of(&[name])
-        };
+        let path = if search && !name.contains(&b'/') { look_in(places(), name) } else { Path::of(&[name]) };
         let Some(path) = path.filter(|path| libc::access(path.as_ptr(), libc::X_OK) == 0) else {
             return run(environment);
         };
@@ -118,6 +114,13 @@ pub unsafe fn exec(
         *libc::__errno_location() = errno;
         failed
     }
+}
+
+/// Where a name is looked for: `PATH`, or what the C library has in its place (`_CS_PATH` of confstr(3)).
+fn places() -> &'static [u8] {
+    // SAFETY: a name that ends with a NUL; the value is looked at before the program goes on.
+    let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    if path.is_null() { b"/bin:/usr/bin" } else { text(path) }
 }
 
 /// As [`exec`], of the functions that take the process's environment: they find another one there.

@@ -41,7 +41,7 @@ pub fn tell(variables: &[*mut c_char]) {
         }
     }
     if line.len > begin {
-        line.add(b", and those count; warm it again with these\n");
+        line.add(b", and those count; remove it and warm it with these, or once with --watch\n");
         // SAFETY: writes so many bytes; nobody could be told of a failure.
         let _ = unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
     }
