@@ -90,7 +90,9 @@ fn what_clones_add_is_what_they_write() {
     let (idle, writes) = (clone("idle"), clone("writes"));
     eventually(|| added(&writes) >= added(&idle) + (48 << 10));
     let difference = added(&writes) - added(&idle);
-    assert!(difference < 256 << 10, "{difference}");
+    // The kernel charges a control group 64 pages at a time on each processor (MEMCG_CHARGE_BATCH).
+    let batches = std::thread::available_parallelism().unwrap().get() as u64 * (256 << 10);
+    assert!(difference < (64 << 10) + batches, "{difference}");
     assert!(added(&idle) < 8 << 20, "{}", added(&idle));
     // What the kernel holds for its VM is in it: more than the process has.
     let pid = daemon.done::<Clone>("GET", &format!("/v1/clones/{idle}"), &Value::Null).pid;
