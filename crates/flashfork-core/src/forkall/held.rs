@@ -47,8 +47,9 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         return Err(Unfit::new(What::Mutex, 0));
     }
     let at = &raw const *frozen as usize;
-    // What was written down about its threads is none of its memory. Others may be mapped right beside it.
-    let own = [Range::new(at, at + size_of::<Frozen>()), frozen.frames_range()];
+    // What was written down about its threads is none of its memory, nor is what the engine keeps, numbers of the
+    // program's among it. Other memory may be mapped right beside them.
+    let own = [Range::new(at, at + size_of::<Frozen>()), frozen.frames_range(), image()];
     let Frozen { text, list, pid, .. } = frozen;
     let mut regions = [Region::default(); REGIONS];
     let mut pagemap = Pagemap::open(&mut regions)?;
@@ -72,6 +73,34 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
         looked
     })?;
     held.map_or(Ok(()), |name| Err(Unfit { name, ..Unfit::new(What::Mutex, 0) }))
+}
+
+/// The library that has the engine, with its data.
+fn image() -> Range {
+    unsafe extern "C" {
+        /// Where the ELF header is in memory; linkers define it, hidden.
+        static __ehdr_start: u8;
+    }
+    const PT_LOAD: u32 = 1;
+    let base = &raw const __ehdr_start;
+    // SAFETY: the header of this library, and its program headers, are mapped with its first segment (elf(5)).
+    let (headers, each, count) = unsafe {
+        let headers = base.add(base.add(32).cast::<u64>().read_unaligned() as usize);
+        (headers, base.add(54).cast::<u16>().read_unaligned(), base.add(56).cast::<u16>().read_unaligned())
+    };
+    let mut len = 0;
+    for i in 0..usize::from(count) {
+        // SAFETY: as above.
+        let (kind, from, size) = unsafe {
+            let header = headers.add(i * usize::from(each));
+            let word = |at: usize| header.add(at).cast::<u64>().read_unaligned() as usize;
+            (header.cast::<u32>().read_unaligned(), word(16), word(40))
+        };
+        if kind == PT_LOAD {
+            len = len.max(from + size);
+        }
+    }
+    Range::pages_of(base as usize, len)
 }
 
 /// What it lies in, as the kernel calls that: the last part of a file's name, or of another's in brackets.
@@ -197,6 +226,15 @@ mod tests {
         ] {
             assert_eq!(held(kind, inherits, robust), (false, true, false), "{kind} {inherits} {robust}");
         }
+    }
+
+    /// In a build for release numbers in the shim's data looked like a mutex, and every program was refused.
+    #[test]
+    fn what_the_engine_keeps_is_not_searched() {
+        let (data, code) = (&raw const crate::state::STATE as usize, check as *const () as usize);
+        assert!(image().contains(data) && image().contains(code), "{:?}", image());
+        let local = 0;
+        assert!(!image().contains(&raw const local as usize));
     }
 
     #[test]
