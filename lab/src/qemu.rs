@@ -137,10 +137,12 @@ fn accel_arguments(accel: Accel, options: &Options) -> Vec<&'static str> {
 fn kernel_command_line(accel: Accel, more: &str) -> String {
     let line = match accel {
         Accel::Kvm => "console=ttyS0 loglevel=7 panic=-1 unknown_nmi_panic",
-        // An emulated CPU is often stopped for longer than the kernel's lockup and stall detectors
-        // allow, on a busy host.
+        // On a busy host an emulated CPU is often stopped for longer than the kernel's lockup and stall detectors
+        // allow, and reads its timers so slowly that the kernel may find its TSC unstable (clocksource_watchdog()):
+        // at some moment, and from then on KVM in the guest keeps nobody's TSC.
         Accel::Tcg => {
-            "console=ttyS0 loglevel=7 panic=-1 unknown_nmi_panic nowatchdog rcupdate.rcu_cpu_stall_suppress=1"
+            "console=ttyS0 loglevel=7 panic=-1 unknown_nmi_panic nowatchdog tsc=reliable \
+             rcupdate.rcu_cpu_stall_suppress=1"
         }
     };
     format!("{line} {more}").trim_end().to_owned()

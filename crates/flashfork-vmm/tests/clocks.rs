@@ -8,6 +8,7 @@ use flashfork_proto::signal::{Done, Signal};
 use flashfork_vmm::boot::Source;
 use flashfork_vmm::cpu::Exit;
 use flashfork_vmm::machine::Machine;
+use kvm_ioctls::Kvm;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Arms the local APIC's timer `cycles` from now and signals FORK, with `wait` not before the deadline has passed; its
@@ -122,7 +123,15 @@ fn tsc() -> Source {
 #[test]
 fn the_tsc_of_a_clone_does_not_go_back() {
     let Some(kvm) = kvm() else { return };
-    let (mut parent, vcpu0) = Machine::prepare(&kvm, shape(4, 1), Box::new(std::io::sink())).unwrap();
+    // Now and then, in the lab on a busy machine, a guest that no clone is made of reads a TSC which KVM itself says it
+    // hasn't reached. That shows nothing about clones.
+    let tries = 5;
+    assert!((0..tries).any(|_| tsc_goes_on(&kvm)), "KVM and its guest never agreed on the TSC");
+}
+
+/// Whether the template's guest had read what KVM says it can have; then all clones' are compared with it.
+fn tsc_goes_on(kvm: &Kvm) -> bool {
+    let (mut parent, vcpu0) = Machine::prepare(kvm, shape(4, 1), Box::new(std::io::sink())).unwrap();
     parent.spawn(vcpu0).unwrap();
     parent.boot(&tsc(), None).unwrap();
     // The template's TSC is behind that of a machine that is made later, and by less than a second.
@@ -131,28 +140,34 @@ fn the_tsc_of_a_clone_does_not_go_back() {
     assert_eq!(exit(&mut parent), Exit::Signal(Signal::Fork));
     parent.pause().unwrap();
     let frozen = parent.freeze(true).unwrap();
+    let saved = frozen.state.tsc().unwrap();
     for index in 0..3 {
-        let mut clone = clone(&kvm, &frozen, index);
+        let mut clone = clone(kvm, &frozen, index);
         for again in [true, false] {
             clone.resume();
             let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no readings") };
             let [before, after] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|i| done.result[at + i])));
-            assert!(after >= before, "{before}, then {after}");
+            if before > saved {
+                eprintln!("the template read {before}, and KVM said {saved} after it");
+                return false;
+            }
+            assert!(after >= saved, "{before}, {saved} when it was frozen, then {after}");
             if again {
                 clone.pause().unwrap();
                 clone.rollback(&renewal(10 + index)).unwrap();
             }
         }
     }
+    true
 }
 
-/// What holds with this kernel's KVM, again with that of Debian 12, in the lab.
-#[test]
-fn counters_and_deadlines_are_right_on_linux_6_1_too() {
+/// What holds with this kernel's KVM, again with that of Debian 12 in the lab, which is given `parameters`.
+fn tsc_on_linux_6_1(parameters: &str) {
     let home = std::env::var_os("HOME").map(|home| std::path::PathBuf::from(home).join(".cache"));
     let cache = std::env::var_os("XDG_CACHE_HOME").map(std::path::PathBuf::from).or(home).expect("HOME is set");
     let options = Options {
         kernel: Kernel::Debian6_1,
+        kernel_parameters: parameters.into(),
         memory_mib: 1024,
         nested_kvm: true,
         timeout: Duration::from_secs(600),
@@ -161,11 +176,25 @@ fn counters_and_deadlines_are_right_on_linux_6_1_too() {
     let program = std::env::current_exe().unwrap();
     let mut output = Collected::default();
     let lab = Lab::new(cache.join("flashfork/lab")).unwrap();
-    let words = [program.to_str().unwrap(), "--test-threads", "1", "tsc"];
+    let words = [program.to_str().unwrap(), "--test-threads", "1", "--skip", "linux_6_1", "tsc"];
     let outcome = lab.run(&options, &words, &mut output).unwrap();
     let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    assert_eq!(outcome.status, Status::Exited(0), "{text}\n{errors}");
+    // Among them whether the guest's kernel has changed its mind about its TSC.
+    let console = outcome.console_tail.join("\n");
+    assert_eq!(outcome.status, Status::Exited(0), "{text}\n{errors}\n{console}");
     assert!(text.contains("4 passed") && !errors.contains("skipped"), "{text}\n{errors}");
+}
+
+#[test]
+fn counters_and_deadlines_are_right_on_linux_6_1_too() {
+    tsc_on_linux_6_1("");
+}
+
+/// There KVM gives a vCPU, each time it comes to a CPU, the TSC at which it last left its guest, and makes up for the
+/// time since it was set (`kvm_arch_vcpu_load` and `tsc_catchup`, arch/x86/kvm/x86.c).
+#[test]
+fn the_tsc_of_clones_is_right_on_linux_6_1_where_that_of_the_host_is_unstable() {
+    tsc_on_linux_6_1("tsc=unstable");
 }
 
 /// Turns kvmclock on, reads it, forks, reads it again, and gives back both readings: the structure and the TSC.

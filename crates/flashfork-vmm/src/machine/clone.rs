@@ -1,7 +1,7 @@
 //! From an empty machine to a clone, and back to where a clone started.
 
 use super::{Frozen, Machine, MachineError};
-use crate::cpu::{TscOffset, Vcpu, VcpuState, VcpuStateError};
+use crate::cpu::{TscOffset, Vcpu, VcpuStateError};
 use crate::devices::virtio::blk::Disk;
 use crate::{memory, state::MachineState};
 use flashfork_proto::shell::Renewal;
@@ -121,7 +121,7 @@ type Restore = (u8, Receiver<Result<(), VcpuStateError>>);
 
 /// For all vCPUs of a clone that is being made.
 fn tsc(state: &MachineState) -> Option<TscOffset> {
-    state.vcpus.first().and_then(VcpuState::tsc).map(TscOffset::going_on_from)
+    state.tsc().map(TscOffset::going_on_from)
 }
 
 fn wait(restores: Vec<Restore>) -> Result<(), MachineError> {

@@ -28,6 +28,11 @@ impl MachineState {
         self.devices.disk_limit()
     }
 
+    /// Where the time stamp counter stood, in cycles; all vCPUs of a clone go on from there.
+    pub fn tsc(&self) -> Option<u64> {
+        self.vcpus.first().and_then(VcpuState::tsc)
+    }
+
     /// With magic number, version and checksum.
     pub fn encode(&self) -> Result<Vec<u8>, StateError> {
         ENVELOPE.seal(self)
