@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// How long a program that has let go of its descriptors may take to end.
 const TO_END: Duration = Duration::from_secs(1);
+/// How long it may take to prepare itself, on whatever machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A template that clones can be made of. The program itself has ended.
 pub struct Ready {
@@ -289,8 +291,12 @@ impl Warming<'_> {
             let told = Unfit::forbidden(b"process_vm_writev", Errno::new(e.raw_os_error().unwrap_or(libc::EIO)));
             Failed::Unfit(unfit(told.what as u8, told.number, &told.name))
         };
+        let begun = Instant::now();
         let mut told = process::write_word(program, at, PREPARE);
         loop {
+            if begun.elapsed() > PATIENCE {
+                return Err(Failed::Unfit(UNPREPARED.into()));
+            }
             match told.and_then(|()| process::read_word(program, at)) {
                 Ok(PREPARED) => return Ok(()),
                 Ok(_) => std::thread::sleep(Duration::from_millis(1)),
@@ -335,6 +341,8 @@ impl Warming<'_> {
 }
 
 /// It is still there, but as something else.
+const UNPREPARED: &str = "can't be a template with threads: its runtime has not let its random numbers be renewed for a minute (code of C's holds Python's lock, or keeps Java's threads from stopping); make it ready while such code waits";
+
 const REPLACED: &str = "let go of flashfork before it was ready: it has gone on as another program (exec), or closed descriptors that are not its own; warm the program that it starts itself";
 
 /// What stands against a template, in words.

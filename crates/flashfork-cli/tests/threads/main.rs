@@ -20,6 +20,7 @@ mod node;
 mod place;
 mod process;
 mod programs;
+mod python;
 mod refusals;
 mod rights;
 mod ruby;

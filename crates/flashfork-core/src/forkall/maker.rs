@@ -75,12 +75,11 @@ impl Frozen {
         (self.answers[0] >> 32) as i32
     }
 
-    /// Whether it has a Java virtual machine.
-    pub fn has_java(&mut self) -> Result<bool> {
-        const MACHINES: [&[u8]; 2] = [b"/libjvm.so", b"/libjvm.so (deleted)"];
+    /// Whether it has a library whose file's name begins so.
+    pub fn has_library(&mut self, name: &[u8]) -> Result<bool> {
         let mut has = false;
         vma::for_each_mapping(&mut self.text, |_, path| {
-            has |= MACHINES.iter().any(|machine| path.ends_with(machine));
+            has |= path.rsplit(|b| *b == b'/').next().is_some_and(|file| file.starts_with(name));
             Ok(())
         })?;
         Ok(has)

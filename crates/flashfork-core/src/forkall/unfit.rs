@@ -91,6 +91,8 @@ pub enum What {
     FailedHook,
     /// A Java virtual machine whose generators can't be renewed; the name says which, and why.
     Java,
+    /// A Python whose generators can't be renewed; the name says why.
+    Python,
     /// A library whose generator of random numbers would go on alike in all clones.
     Generator,
     /// The same of a crate of Rust's that is linked into the program.
@@ -104,7 +106,7 @@ pub enum What {
 }
 
 /// In the order of [`What`]: what the program has, and what to do.
-pub const WORDS: [(&str, &str); 46] = [
+pub const WORDS: [(&str, &str); 47] = [
     ("a thread that doesn't stop", "it waits for a device, a file server or a child of vfork; make it ready later"),
     ("a thread in the hands of a debugger", "end the debugger"),
     ("no main thread any more", "have its main thread wait for the others, without pthread_exit"),
@@ -180,6 +182,10 @@ pub const WORDS: [(&str, &str); 46] = [
         "these generators can't be renewed; make it ready without them, or later",
     ),
     (
+        "a Python whose random numbers would be the same in all clones",
+        "these generators can't be renewed; make it ready before it imports them",
+    ),
+    (
         "a library whose random numbers, keys among them, would be the same in all clones",
         "make it ready before it loads that, or have it renew them (flashfork_on_clone)",
     ),
@@ -249,6 +255,7 @@ mod tests {
         assert!(WORDS[What::Watches as usize].0.contains("inotify"));
         assert!(WORDS[What::Timer as usize].0.contains("timer"));
         assert!(WORDS[What::SystemV as usize].0.contains("System V"));
+        assert!(WORDS[What::Python as usize].0.contains("Python"));
         assert!(WORDS[What::Generator as usize].0.contains("random numbers"));
         assert!(WORDS[What::Crate as usize].0.contains("crate"));
         assert!(WORDS[What::Forbidden as usize].0.contains("guard"));

@@ -11,6 +11,7 @@
 //! Any other template has one thread and, once it waits, every signal blocked: what is here needs no locks.
 
 mod ahead;
+mod api;
 mod end;
 mod entry;
 mod environment;

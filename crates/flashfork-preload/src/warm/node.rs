@@ -2,12 +2,13 @@
 //! program's own code (`NODE_OPTIONS`), gets from it a word that changes in clones, what clones must have anew, and the
 //! ready point.
 //!
-//! Functions of Node-API (node_api.h) are looked up in the process: the shim is loaded into programs that have none.
+//! Functions of Node-API are as node_api.h has them.
 
+use super::api::api;
 use super::template::CLONE;
 use super::threads::{self, IN_CLONE};
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::mem::{MaybeUninit, transmute_copy};
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use flashfork_warm::ReadyAt;
@@ -24,39 +25,17 @@ const WHOLE: usize = usize::MAX;
 /// `napi_float64_array`.
 const FLOAT64: c_int = 8;
 
-/// Declares a table of functions, found by name in the program. All give a `napi_status`, 0 if all went well.
-macro_rules! api {
-    ($($name:ident: fn($($arg:ty),*);)*) => {
-        struct Api { $($name: unsafe extern "C" fn($($arg),*) -> c_int,)* }
-
-        impl Api {
-            /// `None` if the program is no Node, or one older than Node-API.
-            fn find() -> Option<Api> {
-                Some(Api { $($name: {
-                    // SAFETY: a look-up; a function of that name has the type that node_api.h gives.
-                    unsafe {
-                        let found = libc::dlsym(libc::RTLD_DEFAULT, concat!(stringify!($name), "\0").as_ptr().cast());
-                        if found.is_null() {
-                            return None;
-                        }
-                        transmute_copy(&found)
-                    }
-                },)* })
-            }
-        }
-    };
-}
-
+// All give a `napi_status`, 0 if all went well.
 api! {
-    napi_create_array: fn(Env, *mut Value);
-    napi_create_external_arraybuffer: fn(Env, *mut c_void, usize, *mut c_void, *mut c_void, *mut Value);
-    napi_create_function: fn(Env, *const c_char, usize, Callback, *mut c_void, *mut Value);
-    napi_create_int32: fn(Env, i32, *mut Value);
-    napi_create_string_utf8: fn(Env, *const c_char, usize, *mut Value);
-    napi_get_cb_info: fn(Env, Info, *mut usize, *mut Value, *mut Value, *mut *mut c_void);
-    napi_get_typedarray_info: fn(Env, Value, *mut c_int, *mut usize, *mut *mut c_void, *mut Value, *mut usize);
-    napi_set_element: fn(Env, Value, u32, Value);
-    napi_set_named_property: fn(Env, Value, *const c_char, Value);
+    napi_create_array: fn(Env, *mut Value) -> c_int;
+    napi_create_external_arraybuffer: fn(Env, *mut c_void, usize, *mut c_void, *mut c_void, *mut Value) -> c_int;
+    napi_create_function: fn(Env, *const c_char, usize, Callback, *mut c_void, *mut Value) -> c_int;
+    napi_create_int32: fn(Env, i32, *mut Value) -> c_int;
+    napi_create_string_utf8: fn(Env, *const c_char, usize, *mut Value) -> c_int;
+    napi_get_cb_info: fn(Env, Info, *mut usize, *mut Value, *mut Value, *mut *mut c_void) -> c_int;
+    napi_get_typedarray_info: fn(Env, Value, *mut c_int, *mut usize, *mut *mut c_void, *mut Value, *mut usize) -> c_int;
+    napi_set_element: fn(Env, Value, u32, Value) -> c_int;
+    napi_set_named_property: fn(Env, Value, *const c_char, Value) -> c_int;
 }
 
 /// Name of the script, which lies beside the shim.

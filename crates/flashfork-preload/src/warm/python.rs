@@ -4,6 +4,7 @@
 //! program. Clones run what their callers name from the top, with no frame below: tracebacks look as ever. `python.py`
 //! has what is easier said in Python.
 
+use super::api::api;
 use super::files::{self, Kind};
 use super::forked::in_handlers;
 use super::process::{name_of_program, threads};
@@ -14,7 +15,7 @@ use super::wait::wait;
 use super::{ahead, end};
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
-use core::mem::{MaybeUninit, transmute_copy};
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
 use flashfork_warm::ReadyAt;
@@ -58,30 +59,7 @@ struct Status {
 /// `Py_AuditHookFunction`.
 type Hook = unsafe extern "C" fn(*const c_char, Object, *mut c_void) -> c_int;
 
-/// Declares a table of functions, found by name in the program.
-macro_rules! api {
-    ($($name:ident: fn($($arg:ty),*) $(-> $result:ty)?;)*) => {
-        #[allow(non_snake_case)]
-        struct Api { $($name: unsafe extern "C" fn($($arg),*) $(-> $result)?,)* }
-
-        impl Api {
-            /// `None` if the program is no CPython of version 3.8 or later that exports its API.
-            fn find() -> Option<Api> {
-                Some(Api { $($name: {
-                    // SAFETY: a look-up; a function of CPython's has the type its documentation gives.
-                    unsafe {
-                        let found = libc::dlsym(libc::RTLD_DEFAULT, concat!(stringify!($name), "\0").as_ptr().cast());
-                        if found.is_null() {
-                            return None;
-                        }
-                        transmute_copy(&found)
-                    }
-                },)* })
-            }
-        }
-    };
-}
-
+// CPython of version 3.8 or later exports all of these.
 api! {
     PyPreConfig_InitPythonConfig: fn(*mut Config);
     Py_PreInitializeFromBytesArgs: fn(*mut Config, isize, *mut *mut c_char) -> Status;

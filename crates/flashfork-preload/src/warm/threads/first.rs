@@ -1,7 +1,8 @@
 //! The thread that runs first in each clone, and does there what must be done before the program goes on. While the
-//! program is warmed it sleeps. There is one where the program has asked for that ([`hooks`]), and in Java ([`java`]).
+//! program is warmed it sleeps. There is one where the program has asked for that ([`hooks`]), in Java ([`java`]) and
+//! in Python ([`python`]).
 
-use super::{IN_CLONE, java, no_signals};
+use super::{IN_CLONE, java, no_signals, python};
 use crate::warm::hooks;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -83,6 +84,7 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
         match TODO.load(SeqCst) {
             PREPARE => {
                 java::prepare();
+                python::prepare();
                 tell(PREPARED);
             }
             RUN_HOOKS => {
@@ -90,6 +92,7 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
                 tell(HOOKS_RAN);
             }
             GO_ON => {
+                python::let_go();
                 java::renew();
                 return null_mut();
             }

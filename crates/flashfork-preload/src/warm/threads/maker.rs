@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::listeners;
 use super::socket::{Heard, close_all, hear, is_answered, say};
-use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, systemv};
+use super::{IN_CLONE, bound_capabilities, end, first, is_ready_at, java, python, systemv};
 use crate::atfork;
 use crate::number;
 use crate::warm::template::CLONE;
@@ -115,6 +115,7 @@ fn freeze(
     Frozen::before()?;
     begun?;
     java::outcome()?;
+    python::outcome()?;
     systemv::check()?;
     let mut users = users;
     let dumpable = (users >= 0).then(be_dumpable).transpose()?;
@@ -130,8 +131,11 @@ fn freeze(
     if dumpable == Some(false) {
         set_dumpable(false)?;
     }
-    if !java::is_prepared() && frozen.has_java()? {
+    if !java::is_prepared() && frozen.has_library(b"libjvm.so")? {
         return Err(Unfit::named(What::Java, 0, b"it was started otherwise than by the program `java`"));
+    }
+    if !python::is_known() && frozen.has_library(b"libpython3")? {
+        return Err(Unfit::named(What::Python, 0, b"it was loaded after the start of the program"));
     }
     let plain = flashfork_core::fork::is_plain();
     if java::is_prepared() && !plain {
@@ -219,6 +223,9 @@ fn in_clone(
     unsafe { *CLONE.get() = Some(caller.given) };
     listeners::share(frozen);
     end::note();
+    if let Err(e) = python::renew() {
+        failed(report, Step::Threads, e);
+    }
     IN_CLONE.store(1, SeqCst);
     errno.put_back();
     if let Err(e) = frozen.become_main(gate) {

@@ -8,6 +8,7 @@ mod first;
 mod java;
 mod listeners;
 mod maker;
+mod python;
 mod socket;
 mod systemv;
 
@@ -61,14 +62,15 @@ pub unsafe fn begin(value: &CStr) -> bool {
     // SAFETY: one thread; the descriptor is the one that was told, and what is sent a local.
     unsafe {
         libc::fcntl(bell, libc::F_SETFD, libc::FD_CLOEXEC);
-        let java = java::is_here();
-        let addresses = [trampoline, if java { first::word() } else { 0 }];
+        let at = ReadyAt::new(at as u64);
+        let prepares = java::is_here() | python::is_here(at);
+        let addresses = [trampoline, if prepares { first::word() } else { 0 }];
         libc::send(bell, addresses.as_ptr().cast(), ADDRESSES, libc::MSG_NOSIGNAL);
         super::inherited::note();
         end::register();
-        *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at: ReadyAt::new(at as u64) });
-        // A failure is told when the program is ready: its virtual machine is not prepared then.
-        let _ = if java { first::start() } else { Ok(()) };
+        *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at });
+        // A failure is told when the program is ready: it is not prepared then.
+        let _ = if prepares { first::start() } else { Ok(()) };
         super::node::prepare();
     }
     true

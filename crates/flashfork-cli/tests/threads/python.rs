@@ -1,0 +1,81 @@
+//! Python programs that know nothing of clones: what they draw at random.
+
+use crate::place::{Place, line, stderr, stdout};
+use std::collections::BTreeSet;
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Draws before it is ready, so that a second normal number waits, and in three threads while it is stopped: one draws
+/// many at a time, in code that holds numpy's lock and not Python's.
+const DRAWS: &str = r"
+import random, sys, threading, time, numpy
+random.seed(1); numpy.random.seed(1)
+random.gauss(0, 1); numpy.random.normal()
+stop = False
+def few():
+    while not stop: random.random(); numpy.random.random()
+def many():
+    while not stop: numpy.random.random(1 << 16)
+threads = [threading.Thread(target=draw) for draw in (few, few, many)]
+if 'busy' in sys.argv: [thread.start() for thread in threads]
+print('warm', flush=True)
+time.sleep(0.5)
+def draw():
+    for number in random.random(), random.gauss(0, 1), numpy.random.random(), numpy.random.normal(), random.getrandbits(62): print(repr(float(number)))
+draw()
+other = threading.Thread(target=draw); other.start(); other.join()
+stop = True
+";
+
+#[test]
+fn clones_of_a_python_that_knows_nothing_draw_no_numbers_alike() {
+    let place = Place::new();
+    let script = place.path().join("draws.py");
+    std::fs::write(&script, DRAWS).unwrap();
+    let script = script.to_str().unwrap();
+    for ready in ["line:^warm$", "idle:0.2"] {
+        for arguments in [&[][..], &["busy"]] {
+            if ready.starts_with("idle") && !arguments.is_empty() {
+                continue;
+            }
+            let words = [&["warm", "--threads", "--ready", ready, "t", "--", PYTHON, script], arguments].concat();
+            let warm = place.run(&words);
+            assert!(warm.status.success(), "{}", stderr(&warm));
+            let mut drawn = BTreeSet::new();
+            for _ in 0..4 {
+                let clone = place.run(&["clone", "t"]);
+                let numbers = || stdout(&clone).lines().filter(|line| *line != "warm");
+                assert_eq!((numbers().count(), clone.status.code()), (10, Some(0)), "{}", stderr(&clone));
+                assert!(numbers().all(|number| drawn.insert(number.to_owned())), "{ready}: {}", stdout(&clone));
+            }
+            assert!(place.run(&["rm", "t"]).status.success());
+        }
+    }
+}
+
+#[test]
+fn a_python_whose_generators_are_not_known_is_refused() {
+    let place = Place::new();
+    for (changed, named) in [
+        ("import random; random._inst = object()", "random"),
+        ("import numpy; numpy.random.mtrand._rand = numpy.random.RandomState(numpy.random.PCG64())", "numpy"),
+    ] {
+        let code = format!("{changed}\nprint('warm', flush=True)\nimport time; time.sleep(100)");
+        let refused = place.run(&["warm", "--threads", "--ready", "line:^warm$", "t", "--", PYTHON, "-c", &code]);
+        let told = line(&refused);
+        assert!(!refused.status.success() && told.contains("random numbers would be the same"), "{told}");
+        assert!(told.contains(named), "{told}");
+    }
+}
+
+/// Its lock is free while others have it compute, and its modules may be imported later.
+#[test]
+fn a_python_without_generators_is_warmed_as_any_program() {
+    let place = Place::new();
+    let code = "print('warm', flush=True)\nimport time; time.sleep(0.5)\nimport random; print(random.random())";
+    let warm = place.run(&["warm", "--threads", "--ready", "line:^warm$", "t", "--", PYTHON, "-S", "-c", code]);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    let clones = [(); 3].map(|()| place.run(&["clone", "t"]));
+    let drawn: BTreeSet<&str> = clones.iter().map(stdout).collect();
+    assert_eq!(drawn.len(), 3, "{drawn:?}");
+}
