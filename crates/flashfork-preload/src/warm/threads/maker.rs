@@ -134,7 +134,7 @@ fn freeze(
     if !java::is_prepared() && frozen.has_library(b"libjvm.so")? {
         return Err(Unfit::named(What::Java, 0, b"it was started otherwise than by the program `java`"));
     }
-    if !python::is_known() && frozen.has_library(b"libpython3")? {
+    if !python::is_known() && frozen.has_library(b"libpython")? {
         return Err(Unfit::named(What::Python, 0, b"it was loaded after the start of the program"));
     }
     let plain = flashfork_core::fork::is_plain();

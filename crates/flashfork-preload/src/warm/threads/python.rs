@@ -63,8 +63,13 @@ static WHY_NOT: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Whether this program has Python, and is no template that Python makes of itself: that one renews its own.
 pub fn is_here(at: Option<ReadyAt>) -> bool {
-    KNOWN.store(Api::find().is_some(), SeqCst);
-    is_known() && (at.is_some() || !name_of_program(b"python"))
+    let known = Api::find().is_some();
+    let is_python = name_of_program(b"python");
+    if is_python && !known {
+        WHY_NOT.store(c"it is of a version that is not known".as_ptr().cast_mut(), SeqCst);
+    }
+    KNOWN.store(known, SeqCst);
+    known && (at.is_some() || !is_python)
 }
 
 /// Whether it had Python when it was started.
