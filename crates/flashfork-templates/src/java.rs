@@ -9,10 +9,14 @@ const LAUNCH: &str = "flashfork.Launch";
 /// Options of `java` that name the class path, in the next argument or behind an equals sign.
 const CLASS_PATH: [&str; 3] = ["-cp", "-classpath", "--class-path"];
 
-/// Whether a command runs `java` with it.
+/// Whether a command runs `java`.
+pub fn is_here(command: &[OsString]) -> bool {
+    command.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("java")))
+}
+
+/// Whether it does so with the launcher.
 pub fn launches(command: &[OsString]) -> bool {
-    let java = command.first().is_some_and(|program| Path::new(program).file_name() == Some(OsStr::new("java")));
-    java && command.iter().any(|argument| argument == LAUNCH)
+    is_here(command) && command.iter().any(|argument| argument == LAUNCH)
 }
 
 /// Puts a jar at the end of the class path of such a command. `variable`: what `CLASSPATH` says, which counts where

@@ -202,11 +202,23 @@ impl<'a> Warm<'a> {
         let work = self.ready == Ready::Auto && self.threads.is_none();
         self.wrapper = program::check(&self.command[0], self.variable(PATH).unwrap_or_default(), work)?;
         if self.threads == Some(Moment::Itself) && !self.says_when_it_is_ready() {
-            let program = self.command[0].display().to_string();
-            let why = "does not say by itself when it is ready with its threads: say it for it, with `--ready idle:SECONDS`, `listen`, `listen:PORT` or `line:REGEX`, or `--ready call` if it calls flashfork_ready()";
-            return Err(Error::Unfit { program, why: why.into() });
+            let why = if java::is_here(&self.command) {
+                "does not say by itself when it is ready with its threads: put flashfork.Launch in front of its main class, or say it for it, with `--ready idle:SECONDS`, `listen`, `listen:PORT` or `line:REGEX`, or `--ready call` if it calls flashfork.Flashfork.ready()"
+            } else {
+                "does not say by itself when it is ready with its threads: say it for it, with `--ready idle:SECONDS`, `listen`, `listen:PORT` or `line:REGEX`, or `--ready call` if it calls flashfork_ready()"
+            };
+            return Err(self.unfit(why));
+        }
+        if self.threads.is_none() && java::launches(&self.command) {
+            return Err(
+                self.unfit("is run by flashfork.Launch, whose templates have threads: warm it with `--threads`")
+            );
         }
         Ok(Checked(self))
+    }
+
+    fn unfit(&self, why: &str) -> Error {
+        Error::Unfit { program: self.command[0].display().to_string(), why: why.into() }
     }
 
     /// Whether it does so with its threads: at its call, and Python and Node when their code has run.

@@ -34,8 +34,8 @@ pub struct Warming<'a> {
     replaces: Option<Kept>,
     /// Whether it was a wrapper that was started.
     wrapped: bool,
-    /// Whether it was to be ready at a moment that it does not know.
-    waited: bool,
+    /// When it was to be ready, if it does not know of that.
+    waited: Option<Moment>,
     /// Whether the launcher runs it, of Java programs.
     launched: bool,
     /// On which ports it listens that was to listen on another one.
@@ -46,7 +46,7 @@ impl<'a> Warming<'a> {
     pub(crate) fn new(program: Program, link: Link, listener: Listener<'a>, of: Warm<'a>) -> Result<Self, Error> {
         let command = of.command[0].display().to_string();
         let process = program.descriptor().map_err(|e| Error::Wait { what: command.clone(), source: e.into() })?;
-        let waited = of.threads.as_ref().is_some_and(|moment| *moment != Moment::Itself);
+        let waited = of.threads.clone().filter(|moment| *moment != Moment::Itself);
         let (launched, elsewhere) = (of.launches_java(), Vec::new());
         let Warm { name, ready, replaces, wrapper, .. } = of;
         let wrapped = wrapper.is_some();
@@ -154,18 +154,20 @@ impl<'a> Warming<'a> {
             Some((_, Some(signal))) => format!("was ended by signal {signal}"),
             _ => "ended".into(),
         };
-        let hint = match self.ready {
+        let hint = match (self.ready, &self.waited) {
             // What does so in most cases prints nothing, least of all in the program.
             _ if killed => "somebody has, or memory was short (the kernel's log or the cgroup's memory.events tells)",
-            _ if self.waited => "what it was to do first has not happened",
+            (_, Some(Moment::Idle(_))) => "it was not idle for so long before; wait for less, or for a line or a port",
+            (_, Some(Moment::Listen(_))) => "it did not listen before; what it printed may say why",
+            (_, Some(_)) => "it did not print such a line before; what it printed may say why",
             _ if self.launched => {
                 "what it printed may say why; a program that ends by System.exit can't be warmed with arguments, which run it"
             }
             _ if self.wrapped => {
                 "it is a wrapper, and is followed only where it becomes the program (`exec`); of one that starts the program and waits, warm the program itself (of a Python, `-c 'import sys; print(sys.executable)'` tells which)"
             }
-            Ready::Call => "it must call flashfork_ready()",
-            Ready::Auto | Ready::Main => "what it printed may say why",
+            (Ready::Call, _) => "it must call flashfork_ready(); of Java, flashfork.Flashfork.ready()",
+            (Ready::Auto | Ready::Main, _) => "what it printed may say why",
         };
         Error::Ended { program: self.command.clone(), how, hint }
     }

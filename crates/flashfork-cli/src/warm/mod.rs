@@ -88,6 +88,7 @@ impl FromStr for Ready {
                     seconds(text).ok_or_else(|| format!("{text} are no seconds; write idle:1.5, for example"))?;
                 Ready::When(Moment::Idle(span))
             }
+            ("line", Some("")) => return Err("say which line; line:. is the first that has anything in it".into()),
             ("line", Some(pattern)) => {
                 Regex::new(pattern).map_err(|e| e.to_string())?;
                 Ready::When(Moment::Line(pattern.into()))
@@ -144,10 +145,11 @@ fn listen(text: &str) -> Result<Listen, String> {
 
 /// List templates
 ///
-/// PROCESS is the template's number. READY says where it waits (before main, where it called, in an interpreter), or
-/// that it is stopped, silent (doesn't answer) or strange (is none of flashfork's). RUNNING and MADE count its clones;
-/// behind a slash MADE says how many there may be. SEALED is the memory that clones share with it at no cost. CHANGED
-/// counts what it was made of and has changed since: then there are no clones, until it is made anew.
+/// PROCESS is the template's number. READY says where its clones begin: before main, where it called, in an
+/// interpreter (python, perl, ruby, node), where it listened, was idle or had printed a line; or that it is stopped,
+/// silent (doesn't answer) or strange (is none of flashfork's). RUNNING and MADE count its clones; behind a slash
+/// MADE says how many there may be. SEALED is the memory that clones share with it at no cost. CHANGED counts what it
+/// was made of and has changed since: then there are no clones, until it is made anew.
 #[derive(Args)]
 #[command(after_help = "Example: flashfork ls")]
 pub struct LsArgs {

@@ -231,6 +231,16 @@ public class Archive {
     }
 }
 
+/// Without its threads there is no launcher in clones: they began before `main`, and found no such class.
+#[test]
+fn the_launcher_makes_templates_with_threads_alone() {
+    let place = Place::new();
+    let refused = place.run(&["warm", "t", "--", "java", "flashfork.Launch", "Main"]);
+    assert!(line(&refused).contains("warm it with `--threads`"), "{}", line(&refused));
+    let refused = place.run(&["warm", "--threads", "t", "--", "java", "Main"]);
+    assert!(line(&refused).contains("put flashfork.Launch in front"), "{}", line(&refused));
+}
+
 /// Started without a template it runs the program once.
 #[test]
 fn the_launcher_runs_a_program_plainly_too() {

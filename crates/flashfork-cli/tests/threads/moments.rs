@@ -88,12 +88,13 @@ fn what_is_missing_or_makes_no_sense_is_said() {
     assert!(line(&refused).contains("does not say by itself when it is ready"), "{}", line(&refused));
     let refused = place.run(&["warm", "--ready", "listen", "t", "--", "/bin/sleep", "10"]);
     assert!(line(&refused).contains("add --threads"), "{}", line(&refused));
-    for wrong in ["listen:x", "idle:-1", "line:(", "sometime"] {
+    for wrong in ["listen:x", "idle:-1", "line:(", "line:", "sometime"] {
         let refused = place.run(&["warm", "--threads", "--ready", wrong, "t", "--", "/bin/sleep", "10"]);
         assert_eq!(refused.status.code(), Some(2), "{wrong}");
     }
     let ended = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "exit 9"]);
     assert!(line(&ended).contains("ended with exit status 9 before it was ready"), "{}", line(&ended));
+    assert!(line(&ended).contains("wait for less"), "{}", line(&ended));
     let killed = place.run(&["warm", "--threads", "--ready", "idle:100", "t", "--", "/bin/sh", "-c", "kill -USR1 $$"]);
     assert!(line(&killed).contains("ended by signal 10"), "{}", line(&killed));
     let none = place.run(&["warm", "--threads", "--ready", "idle:1", "t", "--", "/nonexistent"]);
