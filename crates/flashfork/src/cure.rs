@@ -8,7 +8,7 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
     Some(match reason {
         Reason::Threads => {
             "seal before other threads start, or after they have ended, or allow them to be stopped \
-             (flashfork run --threads; SealOptions::threads); processes made with CLONE_VM must have ended"
+             (flashfork run --threads; the option threads of a seal); processes made with CLONE_VM must have ended"
         }
         Reason::ThreadUnstoppable => "seal when no thread waits for a vfork child, a device or a file server",
         Reason::ThreadTraced => {
@@ -33,7 +33,7 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
         }
         Reason::SystemCalls => {
             "leave the file out, load it in a program that is not sealed, or trust it if it never does so (flashfork run --trust FILE; \
-             SealOptions::trust)"
+             the option trust of a seal)"
         }
         Reason::Driver => "seal before the device is opened, or close it and unlock its memory first",
         Reason::SeccompFilter => "let the filter allow what a seal does, or seal before it is set",
