@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub marked: Places,
     /// Whether the program has put itself into a sandbox.
     sandboxed: AtomicBool,
+    /// Whether in the strict mode of seccomp(2), in which the kernel ends it for whatever call.
+    pub strict: AtomicBool,
     holds: AtomicBool,
     beside_another: AtomicBool,
     generation: AtomicU32,
@@ -76,6 +78,7 @@ pub(crate) static STATE: Apart<State> = Apart::new(State {
     places: Places::new(),
     marked: Places::new(),
     sandboxed: AtomicBool::new(false),
+    strict: AtomicBool::new(false),
     holds: AtomicBool::new(false),
     beside_another: AtomicBool::new(false),
     generation: AtomicU32::new(0),

@@ -341,6 +341,20 @@ fn a_filter_that_came_since_is_refused_and_one_that_was_there_is_not() {
     }
 }
 
+#[test]
+fn the_strict_mode_of_seccomp_that_came_since_is_refused() {
+    in_child(|| {
+        patterned(8 << 20, 1);
+        assert_eq!(snapshot(&SEALED), Ok(0));
+        // SAFETY: plain calls: from the first on there are no others than the last, and writes.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT), 0);
+            let refused = restore(1) == Error::Refused(Reason::SeccompFilter);
+            libc::syscall(libc::SYS_exit, i32::from(!refused));
+        }
+    });
+}
+
 /// A page that is missing would stop the restore, for whoever answers is stopped by it.
 #[test]
 fn a_userfaultfd_that_came_since_is_refused() {

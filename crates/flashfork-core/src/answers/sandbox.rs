@@ -108,6 +108,7 @@ unsafe fn enter(
     }
     let result = real();
     if result.is_ok() {
+        STATE.strict.store(!filter, SeqCst);
         enter_sandbox();
         if !works {
             STATE.sandbox.store(FORBIDDEN, SeqCst);

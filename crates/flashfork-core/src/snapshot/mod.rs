@@ -180,6 +180,9 @@ pub fn restore(value: u64) -> Error {
     if table.is_null() {
         return Error::None;
     }
+    if STATE.strict.load(SeqCst) {
+        return Error::Refused(Reason::SeccompFilter);
+    }
     // SAFETY: mapped as long as it is the snapshot.
     let (owner, thread, top) = unsafe { ((*table).process, (*table).thread, (*table).arena.stack_top()) };
     if owner != sys::getpid() {
