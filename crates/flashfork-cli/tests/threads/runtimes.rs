@@ -193,6 +193,35 @@ sys.exit(6)";
     }
 }
 
+/// Its library keeps threads that look after connections. A clone's make new ones.
+#[test]
+fn grpc_goes_on_in_every_clone() {
+    let place = Place::new();
+    let script = place.path().join("rpc.py");
+    let code = "import grpc, sys
+from concurrent.futures import ThreadPoolExecutor
+class Answers(grpc.GenericRpcHandler):
+    def service(self, call): return grpc.unary_unary_rpc_method_handler(lambda request, _: request[::-1])
+def call(request):
+    server = grpc.server(ThreadPoolExecutor(4), handlers=(Answers(),))
+    port = server.add_insecure_port('127.0.0.1:0')
+    server.start()
+    with grpc.insecure_channel(f'127.0.0.1:{port}') as channel: answer = channel.unary_unary('/a/b')(request, timeout=60)
+    server.stop(None).wait()
+    return answer.decode()
+if len(sys.argv) < 2: call(b'warm')
+else: print(call(sys.argv[1].encode()))
+";
+    std::fs::write(&script, code).unwrap();
+    let script = script.to_str().unwrap();
+    let warm = place.run(&["warm", "--threads", "t", "--", PYTHON, script]);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    for clone in (0..3).map(|_| place.run(&["clone", "t", script, "abc"])).chain(together(&place, 3, &[script, "abc"]))
+    {
+        assert_eq!((stdout(&clone), clone.status.code()), ("cba\n", Some(0)), "{}", stderr(&clone));
+    }
+}
+
 /// Until Python 3.12 a running loop knows its process by the number.
 const LOOPS: &str = r"
 import asyncio, os, threading

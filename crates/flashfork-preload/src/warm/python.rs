@@ -315,12 +315,14 @@ pub extern "C" fn end_of_libraries() {
     // SAFETY: flushes what C code has printed, then ends the process; or calls what the loader gave, which is nothing
     // or a function.
     unsafe {
-        // Another thread may hold a stream's lock for ever, by a read from it; and a sandbox need not allow what would
-        // be called here.
         if let Some(status) = *STATUS.get()
             && !crate::sandbox::entered()
-            && threads() == 1
         {
+            // Another thread may hold a stream's lock for ever, by a read from it: `exit` itself flushes next, as it
+            // does in any program, and ends the process.
+            if threads() > 1 {
+                return;
+            }
             libc::fflush(null_mut());
             end::_exit(status);
         }

@@ -1,5 +1,6 @@
 //! Options of `bench threads`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::program::Family;
@@ -17,6 +18,10 @@ pub struct ThreadsOptions {
     /// Live heaps of the Java program with sixteen threads
     #[arg(long, value_name = "SIZES", value_delimiter = ',', default_value = "50M,600M,2G")]
     pub heaps: Vec<Size>,
+
+    /// A Python with numpy, grpcio and pyarrow, whose program with these is measured, too
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
 
     /// Numbers of threads of a Python program, for the price of a thread
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,16,64,256",

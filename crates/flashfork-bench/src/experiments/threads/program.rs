@@ -10,7 +10,7 @@ pub enum Family {
     Java,
     /// Node, a server with 100 MB of objects
     Node,
-    /// CPython with numpy and threads of its own
+    /// CPython with numpy and threads of its own, and with what --python has
     Python,
 }
 
@@ -54,8 +54,8 @@ pub(super) struct Program {
     pub arguments: Vec<String>,
     /// Whether clones are made of memory that is not sealed, too.
     pub unsealed: bool,
-    /// Debian's package that it needs.
-    pub package: &'static str,
+    /// What to do where it can't be run.
+    pub cure: &'static str,
 }
 
 /// What a runtime offers.
@@ -110,7 +110,7 @@ pub(super) fn java(name: &str, title: &str, [heap, pool, classes]: [u32; 3], pla
         warmed,
         arguments: Vec::new(),
         unsealed: heap > 0,
-        package: "openjdk-17-jdk-headless",
+        cure: "Debian has it in openjdk-17-jdk-headless",
     }
 }
 
@@ -148,29 +148,48 @@ pub(super) fn node(place: &Path, ports: [u16; 2]) -> Program {
         warmed: words(["node", &script, &other, OBJECTS]),
         arguments: Vec::new(),
         unsealed: false,
-        package: "nodejs",
+        cure: "Debian has it in nodejs",
     }
 }
 
-/// The Python program with numpy. One that is warmed without threads has imported it.
+/// The Python program with numpy.
 pub(super) fn python(place: &Path) -> Program {
-    let warm = place.join("warm.py").display().to_string();
-    let script = place.join("line.py").display().to_string();
     Program {
         name: "python".into(),
         title: "CPython, numpy with OpenBLAS, 8 threads".into(),
+        cure: "Debian has it in python3-numpy",
+        ..importing(PYTHON, place, "warm.py", "numpy, concurrent.futures.thread")
+    }
+}
+
+/// The same of more libraries, as this interpreter has them.
+pub(super) fn libraries(interpreter: &str, place: &Path) -> Program {
+    Program {
+        name: "python-libraries".into(),
+        title: "CPython, numpy, gRPC and pyarrow, and their threads".into(),
+        cure: "`scripts/python-libraries` makes a Python that has what it needs",
+        ..importing(interpreter, place, "libraries.py", "numpy, grpc, pyarrow.compute, concurrent.futures.thread")
+    }
+}
+
+/// A program that imports and uses something; one that is warmed without threads has imported it.
+fn importing(interpreter: &str, place: &Path, warm: &str, imports: &str) -> Program {
+    let [warm, script] = [warm, "line.py"].map(|name| place.join(name).display().to_string());
+    Program {
+        name: String::new(),
+        title: String::new(),
         answer: Answer::Line,
-        anew: words([PYTHON, &script]),
+        anew: words([interpreter, &script, &warm]),
         best: Some(Best {
             title: "a template with one thread",
             prepare: (Vec::new(), words(["true"])),
-            started: Started::Clone(words([PYTHON, "-c", "import numpy, concurrent.futures.thread"])),
+            started: Started::Clone(words([interpreter, "-c", &format!("import {imports}")])),
         }),
         ready: "auto".into(),
-        warmed: words([PYTHON, &warm]),
-        arguments: vec![script],
+        warmed: words([interpreter, &warm]),
+        arguments: vec![script, warm],
         unsealed: false,
-        package: "python3-numpy",
+        cure: "",
     }
 }
 
@@ -189,17 +208,18 @@ pub(super) fn threads(count: u32) -> Program {
         warmed: words([PYTHON, "-c", &code]),
         arguments: words(["-c", "print(1)"]),
         unsealed: false,
-        package: "python3",
+        cure: "Debian has it in python3",
     }
 }
 
 /// Sources, by the names of their files.
-pub(super) const SOURCES: [(&str, &str); 4] = [
+pub(super) const SOURCES: [(&str, &str); 5] = [
     ("Main.java", include_str!("Main.java")),
     ("server.js", include_str!("server.js")),
     ("warm.py", include_str!("warm.py")),
+    ("libraries.py", include_str!("libraries.py")),
     (
         "line.py",
-        "import os, sys\nif not hasattr(sys, 'pool'): exec(open(os.path.join(os.path.dirname(__file__), 'warm.py')).read())\nprint(sys.pool.submit(lambda: 1).result())\n",
+        "import sys\nif not hasattr(sys, 'pool'): exec(open(sys.argv[1]).read())\nprint(sys.pool.submit(lambda: 1).result())\n",
     ),
 ];

@@ -167,6 +167,7 @@ impl<'a> Shown<'a> {
             at_most("Java, 6,500 classes: the same", JAVA_WHOLE, clone("java-classes", Measure::Whole)),
             at_most("Node, 100 MB: running, and a request answered", NODE_SERVED, clone("node", Measure::Served)),
             at_most("CPython, numpy, threads: command to end", PYTHON_WHOLE, clone("python", Measure::Whole)),
+            at_most("CPython, numpy, gRPC, pyarrow: the same", PYTHON_WHOLE, clone("python-libraries", Measure::Whole)),
             at_most("a thread's part of a clone", THREAD, self.thread()),
         ]
         .into_iter()

@@ -156,6 +156,9 @@ impl Place {
         }
         if options.wants(Family::Python) {
             all.push(program::python(&self.work));
+            all.extend(
+                options.python.iter().map(|python| program::libraries(&python.display().to_string(), &self.work)),
+            );
             all.extend(each_once(options.threads.iter().copied()).into_iter().map(program::threads));
         }
         Ok(all)
@@ -181,7 +184,7 @@ impl Place {
         let mut ways = Vec::new();
         if !program.anew.is_empty() {
             if let Err(error) = self.visit(&program, Way::Anew) {
-                let why = format!("it can't be run ({error}); Debian has it in {}", program.package);
+                let why = format!("it can't be run ({error}); {}", program.cure);
                 results.leave_out(program.name, why, progress);
                 return Ok(None);
             }
