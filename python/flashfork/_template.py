@@ -170,7 +170,8 @@ class Template:
 
         Raises :class:`Error` if there is no such template or directory, or it doesn't answer; :class:`StaleTemplate` if
         its program would be another one now. With ``fresh`` it is warmed anew then, by its own command line, directory,
-        environment and options, and the old one stays if that fails.
+        environment and options, and the old one stays if that fails; one with threads that listens on ports of TCP has
+        let go of them, and makes no clones any more.
         """
         args = _library.words(args)
         with Files() as files:

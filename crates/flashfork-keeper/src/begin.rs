@@ -52,6 +52,7 @@ pub fn begin(told: Told, ready: Ready) -> std::io::Result<Keeper> {
         clocks,
         files,
         listeners,
+        gone: None,
         retired: false,
         paused: false,
         connections,

@@ -12,6 +12,7 @@ mod clone;
 mod connection;
 mod file;
 mod init;
+mod let_go;
 mod message;
 mod moment;
 mod namespaces;

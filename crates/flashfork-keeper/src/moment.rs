@@ -71,7 +71,7 @@ impl Watch {
         if !matches!(moment, Moment::Listen(Some(_))) {
             return None;
         }
-        let ports = ports(pid);
+        let ports = ports_of(pid);
         let new = ports != self.elsewhere;
         self.elsewhere = ports;
         new.then_some(&self.elsewhere)
@@ -104,25 +104,33 @@ fn processor_time(pid: i32) -> Option<Duration> {
 /// Whether a process has a socket that listens: of TCP on that port, or of any kind.
 fn listens(pid: i32, port: Option<u16>) -> bool {
     match port {
-        Some(port) => ports(pid).contains(&port),
-        None => !ports(pid).is_empty() || !listening(pid, "unix", unix).is_empty(),
+        Some(port) => ports_of(pid).contains(&port),
+        None => {
+            let (own, process) = (sockets_of(pid), pid.to_string());
+            !ports(&own, &process).is_empty() || !listening(&own, &process, "unix", unix).is_empty()
+        }
     }
 }
 
 /// The ports of TCP on which a process listens, in their order.
-fn ports(pid: i32) -> Vec<u16> {
-    let mut all: Vec<u16> = ["tcp", "tcp6"].into_iter().flat_map(|table| listening(pid, table, tcp)).collect();
+fn ports_of(pid: i32) -> Vec<u16> {
+    ports(&sockets_of(pid), &pid.to_string())
+}
+
+/// Those on which somebody listens by these sockets, in the network of a process.
+pub fn ports(sockets: &HashSet<u64>, process: &str) -> Vec<u16> {
+    let listening = |table| listening(sockets, process, table, tcp);
+    let mut all: Vec<u16> = ["tcp", "tcp6"].into_iter().flat_map(listening).collect();
     all.sort_unstable();
     all.dedup();
     all
 }
 
-/// What a table of /proc/net says of those sockets of a process that listen.
-fn listening<T>(pid: i32, table: &str, read: fn(&[&str]) -> Option<(u64, T)>) -> Vec<T> {
-    let own = sockets_of(pid);
-    let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+/// What a table of /proc/net says of those of these sockets that listen.
+fn listening<T>(sockets: &HashSet<u64>, process: &str, table: &str, read: fn(&[&str]) -> Option<(u64, T)>) -> Vec<T> {
+    let table = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
     let all = table.lines().skip(1).filter_map(|line| read(&line.split_whitespace().collect::<Vec<_>>()));
-    all.filter(|(inode, _)| own.contains(inode)).map(|(_, what)| what).collect()
+    all.filter(|(inode, _)| sockets.contains(inode)).map(|(_, what)| what).collect()
 }
 
 /// Inodes of the sockets that it has open.

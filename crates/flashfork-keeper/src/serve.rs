@@ -4,6 +4,7 @@ use crate::begin::{self, MOST};
 use crate::clone::{Ordered, Space, has_arguments, order};
 use crate::connection::{Clone, Connection, Request};
 use crate::file::Files;
+use crate::let_go::{self, LetGo};
 use crate::message::{self, Received};
 use crate::namespaces::Time;
 use crate::notes::Note;
@@ -45,6 +46,8 @@ pub struct Keeper {
     pub files: Files,
     /// The sockets of TCP on which the program listens, by its numbers for them.
     pub listeners: Vec<(i32, OwnedFd)>,
+    /// Set if it has let go of them.
+    pub gone: Option<LetGo>,
     pub retired: bool,
     pub paused: bool,
     pub connections: BTreeMap<u64, Connection>,
@@ -225,20 +228,22 @@ impl Keeper {
         match Ask::decode(&bytes[..len]) {
             Some(Ask::Clone { job }) if descriptors.len() == DESCRIPTORS => self.want(id, job, descriptors),
             Some(Ask::Clone { .. }) if short => connection.tell(Tell::Failed { step: Step::Descriptors, errno: 0 }),
+            Some(Ask::Listeners) if self.gone.is_some() => connection.tell(let_go::told(self.told.renews)),
             Some(Ask::Listeners) => {
                 for (number, socket) in &self.listeners {
                     connection.tell_with(Tell::Listens { number: *number }, socket);
                 }
-                connection.tell(Tell::Facts(facts(&self.facts, &self.files)));
+                connection.tell(Tell::Facts(facts(&self.facts, &self.files, self.gone.as_ref())));
             }
+            Some(Ask::LetGo) => self.let_go(id),
             Some(Ask::Recipe) => connection.tell_with(Tell::Recipe, &self.told.recipe),
             Some(Ask::Listen { number }) if connection.listeners.len() < LISTENERS => {
                 connection.listeners.extend(descriptors.into_iter().map(|socket| (number, socket)));
             }
-            Some(Ask::Status) => connection.tell(Tell::Facts(facts(&self.facts, &self.files))),
+            Some(Ask::Status) => connection.tell(Tell::Facts(facts(&self.facts, &self.files, self.gone.as_ref()))),
             Some(Ask::Retire) => {
                 self.retire();
-                let facts = facts(&self.facts, &self.files);
+                let facts = facts(&self.facts, &self.files, self.gone.as_ref());
                 self.connections[&id].tell(Tell::Facts(facts));
             }
             Some(Ask::Signal { signal, group }) => {
@@ -261,7 +266,7 @@ impl Keeper {
             Some(Step::Retired)
         } else if connection.has_asked {
             Some(Step::Request)
-        } else if let Some(stale) = stale(&self.told, &self.files, &request) {
+        } else if let Some(stale) = stale(&self.told, &self.files, self.gone.as_ref(), &request) {
             return connection.tell(stale);
         } else if running >= MOST_RUNNING as u64 {
             Some(Step::TooMany)
@@ -304,6 +309,9 @@ impl Keeper {
         let Ok(received) = message::receive(self.line.as_fd(), &mut bytes) else { return false };
         let Some(Received { len, mut descriptors, .. }) = received else { return true };
         let Some(word) = Word::decode(&bytes[..len]) else { return false };
+        if word == Word::LetGo {
+            return self.has_let_go();
+        }
         let Some(Ordered { connection: id, report, leash }) = self.ordered.take() else { return true };
         let Some(connection) = self.connections.get_mut(&id) else { return true };
         match (word, descriptors.pop()) {
@@ -421,7 +429,8 @@ impl Keeper {
 
     /// Has namespaces made, for those who wait and for the next.
     fn ask_for_spaces(&mut self) {
-        let enough = self.spaces.len() >= AHEAD || self.retired && self.wanted.is_empty();
+        let no_more = self.retired || self.gone.is_some();
+        let enough = self.spaces.len() >= AHEAD || no_more && self.wanted.is_empty();
         if self.asked || enough || !self.may_make_ahead() {
             return;
         }
@@ -446,12 +455,12 @@ impl Keeper {
 }
 
 /// Why its program would be another one for this caller.
-fn stale(told: &Told, files: &Files, request: &Request) -> Option<Tell> {
+fn stale(told: &Told, files: &Files, gone: Option<&LetGo>, request: &Request) -> Option<Tell> {
     let others = || told.renews.then(|| variables::told(&told.command[0], request)).flatten();
-    files.told(told.renews).or_else(others)
+    files.told(told.renews).or_else(others).or_else(|| gone.map(|_| let_go::told(told.renews)))
 }
 
 /// With what has changed by now.
-fn facts(facts: &Facts, files: &Files) -> Facts {
-    Facts { changed: files.changed(), ..*facts }
+pub fn facts(facts: &Facts, files: &Files, gone: Option<&LetGo>) -> Facts {
+    Facts { changed: files.changed().max(u64::from(gone.is_some())), ..*facts }
 }

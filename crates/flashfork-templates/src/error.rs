@@ -200,13 +200,16 @@ pub enum Error {
     /// The template's program would be another one now.
     #[error("{}", stale(.0))]
     Stale(Stale),
-    /// A template can't be made anew; the old one is as it was.
-    #[error("can't warm {name} anew, and it stays as it was: {source}")]
+    /// A template can't be made anew.
+    #[error("can't warm {name} anew, and it {}: {source}{}", stays(let_go.is_some()), taken(let_go.as_deref()))]
     Anew {
         /// The template.
         name: Name,
         /// Why not.
         source: Box<Error>,
+        /// `None`: the old one is as it was. Else it has let go of its ports of TCP, and makes no clones any more; on
+        /// these its clones, or what they have started, still listen.
+        let_go: Option<Vec<u16>>,
     },
     /// A template doesn't know what it was made by.
     #[error(
@@ -278,8 +281,8 @@ impl Error {
     }
 
     /// Of a template that was to be made anew.
-    pub(crate) fn anew(name: &Name, source: Error) -> Error {
-        Error::Anew { name: name.clone(), source: Box::new(source) }
+    pub(crate) fn anew(name: &Name, source: Error, let_go: Option<Vec<u16>>) -> Error {
+        Error::Anew { name: name.clone(), source: Box::new(source), let_go }
     }
 
     /// For `map_err` where the template's sockets are made.
@@ -321,9 +324,29 @@ fn port_cure(error: &io::Error) -> &'static str {
     }
 }
 
+/// What becomes of a template that can't be made anew.
+fn stays(has_let_go: bool) -> &'static str {
+    if has_let_go { "makes no clones until that is done" } else { "stays as it was" }
+}
+
+/// What may have been in the way of the new one.
+fn taken(ports: Option<&[u16]>) -> String {
+    match ports {
+        None | Some([]) => String::new(),
+        Some(ports) => format!(
+            "; clones of the old one still listen on port {}: if the new one needs that, end them, or have clones listen elsewhere (--listen)",
+            listed(ports)
+        ),
+    }
+}
+
+fn listed(ports: &[u16]) -> String {
+    ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Why no port can be given to a clone.
 fn no_port(name: &Name, asked: Option<u16>, ports: &[u16]) -> String {
-    let all = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    let all = listed(ports);
     match (ports, asked) {
         ([], _) => format!(
             "{name} listens on no port of TCP, so its clones can't listen on another one; templates that do are warmed with `--threads`"

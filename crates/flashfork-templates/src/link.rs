@@ -4,6 +4,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::recipe::Kept;
+use crate::renew::Stale;
 use flashfork_warm::{Ask, Tell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -163,6 +164,9 @@ impl Link {
             match self.told_with(name, until)? {
                 (Some(Tell::Listens { number }), Some(socket)) => all.push((number, socket)),
                 (Some(Tell::Facts(_)), None) => return Ok(all),
+                (Some(Tell::Stale { why, renews, count, name: what }), None) => {
+                    return Err(Error::Stale(Stale::new(name, why, renews, count, &what)));
+                }
                 _ => return Err(self.misunderstood(name)),
             }
         }
@@ -176,6 +180,18 @@ impl Link {
             (Some(Tell::Recipe), Some(file)) => {
                 Kept::of(&file).map_err(|source| Error::Connect { name: name.clone(), source })
             }
+            _ => Err(self.misunderstood(name)),
+        }
+    }
+
+    /// Has a template that is to be made anew let go of the ports of TCP on which it listens. It makes no clones then,
+    /// and this says on which of them others still listen by its sockets. `None`: it has none, and stays as it is.
+    pub fn let_go(&self, name: &Name) -> Result<Option<Vec<u16>>, Error> {
+        // As above.
+        let _ = self.ask(Ask::LetGo, &[]);
+        match self.told_with(name, Instant::now() + LIMIT)? {
+            (Some(Tell::Ports { ports }), None) => Ok(Some(ports.into_iter().filter(|port| *port > 0).collect())),
+            (Some(Tell::Facts(_)), None) => Ok(None),
             _ => Err(self.misunderstood(name)),
         }
     }

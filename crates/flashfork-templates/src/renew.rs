@@ -59,6 +59,10 @@ impl fmt::Display for Stale {
             }
             Why::Listing => write!(f, "files in {what}{others} came or went since {template} was warmed"),
             Why::Variable => write!(f, "{what}{others} differ here from what {template} was warmed with"),
+            Why::LetGo => write!(
+                f,
+                "{template} has let go of its ports to be warmed anew, which is not done, and makes no clones any more"
+            ),
         }
     }
 }
@@ -77,8 +81,9 @@ pub enum Renewal<'a> {
 
 impl<'a> Template<'a> {
     /// Begins to make the template anew, if it is stale: by its own command line, directory, environment and options.
-    /// Of several who do so one warms it. If that fails the old one stays. `errors` is where the program writes errors
-    /// meanwhile; its output is nobody's.
+    /// Of several who do so one warms it. If that fails the old one stays; but one with threads that listens on ports
+    /// of TCP has let go of them for the new one, and makes no clones any more. `errors` is where the program writes
+    /// errors meanwhile; its output is nobody's.
     pub fn renew(&self, errors: Option<BorrowedFd<'_>>) -> Result<Renewal<'a>, Error> {
         self.renew_for(errors, None)
     }
@@ -103,7 +108,8 @@ impl<'a> Template<'a> {
             return Ok(Renewal::Others);
         }
         // It may have been replaced before the lock was had.
-        if !Link::to(names, name)?.recipe(name)?.is(&kept) {
+        let old = Link::to(names, name)?;
+        if !old.recipe(name)?.is(&kept) {
             return Ok(Renewal::Done);
         }
         let Some(mut recipe) = kept.recipe.clone() else { return Err(Error::NoRecipe(name.clone())) };
@@ -114,7 +120,12 @@ impl<'a> Template<'a> {
         let errors = errors.map(|errors| errors.try_clone_to_owned().map_err(Error::Start)).transpose()?;
         let warm = Warm::anew(names, name.clone(), recipe, kept);
         let warm = warm.output(Stdio::null(), errors.map_or_else(Stdio::null, Stdio::from));
-        warm.start().map(Renewal::Warming).map_err(|e| Error::anew(name, e))
+        let checked = warm.check().map_err(|e| Error::anew(name, e, None))?;
+        let taken = old.let_go(name)?;
+        match checked.start() {
+            Ok(warming) => Ok(Renewal::Warming(warming.after(taken.map(|_| old)))),
+            Err(e) => Err(Error::anew(name, e, taken)),
+        }
     }
 
     /// Whether who got no clone for this reason asks again: the template was replaced at that moment, and has made
@@ -179,5 +190,6 @@ mod tests {
         assert_eq!(told(Why::File, 3, b"/a"), "/a and 2 others changed since t was warmed");
         assert!(told(Why::New, 2, b"/a").starts_with("/a and another appeared since t was warmed"));
         assert!(told(Why::Variable, 1, b"PYTHONPATH").starts_with("PYTHONPATH differ"));
+        assert!(told(Why::LetGo, 1, b"").starts_with("t has let go of its ports"));
     }
 }

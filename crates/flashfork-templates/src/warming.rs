@@ -32,6 +32,8 @@ pub struct Warming<'a> {
     ready: Ready,
     /// The template in whose place it comes, which nobody else makes anew meanwhile.
     replaces: Option<Kept>,
+    /// To that one, if it has let go of its ports.
+    old: Option<Link>,
     /// Whether it was a wrapper that was started.
     wrapped: bool,
     /// When it was to be ready, if it does not know of that.
@@ -59,11 +61,17 @@ impl<'a> Warming<'a> {
             command,
             ready,
             replaces,
+            old: None,
             wrapped,
             waited,
             launched,
             elsewhere,
         })
+    }
+
+    /// In the place of a template that has let go of its ports for it.
+    pub(crate) fn after(self, old: Option<Link>) -> Self {
+        Warming { old, ..self }
     }
 
     /// Waits until it is a template that has its name, however long that takes; unless it ends.
@@ -95,7 +103,14 @@ impl<'a> Warming<'a> {
     /// name, and outlives this. To be called no more after that.
     pub fn advance(&mut self) -> Result<Option<Facts>, Error> {
         let advanced = self.step();
-        advanced.map_err(|e| if self.replaces.is_some() { Error::anew(&self.name, e) } else { e })
+        advanced.map_err(|e| if self.replaces.is_some() { Error::anew(&self.name, e, self.taken()) } else { e })
+    }
+
+    /// Where its program could not listen perhaps, if the old template has let go of its ports.
+    fn taken(&self) -> Option<Vec<u16>> {
+        let old = self.old.as_ref()?;
+        // One that is gone holds none.
+        Some(old.let_go(&self.name).ok().flatten().unwrap_or_default())
     }
 
     fn step(&mut self) -> Result<Option<Facts>, Error> {

@@ -24,6 +24,10 @@ pub enum Ask {
     },
     /// What it was made by: [`crate::Tell::Recipe`].
     Recipe,
+    /// Before it is made anew: to let go of the sockets of TCP on which the program listens, and to make no clones from
+    /// then on. [`crate::Tell::Ports`] says on which of these ports others listen by them; a program that has none
+    /// stays as it is: [`crate::Tell::Facts`].
+    LetGo,
     /// A signal for the clone of this connection, or for its process group.
     Signal {
         /// Its number.
@@ -48,6 +52,7 @@ impl Ask {
             Ask::Listeners => (5, 0, false),
             Ask::Listen { number } => (6, number, false),
             Ask::Recipe => (7, 0, false),
+            Ask::LetGo => (8, 0, false),
         };
         Writer::new().put(kind).signed(signal).put(u64::from(whole)).0
     }
@@ -65,6 +70,7 @@ impl Ask {
             5 => Ask::Listeners,
             6 => Ask::Listen { number: signal },
             7 => Ask::Recipe,
+            8 => Ask::LetGo,
             _ => return None,
         })
     }
@@ -79,7 +85,7 @@ mod tests {
         let signal = Ask::Signal { signal: 15, group: true };
         let clones = [Ask::Clone { job: true }, Ask::Clone { job: false }];
         let others = [Ask::Status, Ask::Retire, signal, Ask::Signal { signal: 2, group: false }];
-        let others = others.into_iter().chain([Ask::Listeners, Ask::Recipe, Ask::Listen { number: 7 }]);
+        let others = others.into_iter().chain([Ask::Listeners, Ask::Recipe, Ask::LetGo, Ask::Listen { number: 7 }]);
         for ask in clones.into_iter().chain(others) {
             assert_eq!(Ask::decode(&ask.encode()), Some(ask));
         }

@@ -34,6 +34,8 @@ pub enum Order {
         /// One of [`Word::Listens`].
         number: i32,
     },
+    /// To let go of all that the program has open, and to make no clones any more: [`Word::LetGo`].
+    LetGo,
 }
 
 impl Order {
@@ -47,6 +49,7 @@ impl Order {
             Order::Freeze => Writer::new().put(1),
             Order::Make { pid, told, listeners } => Writer::new().put(2).signed(pid).signed(told).put(listeners),
             Order::Listen { number } => Writer::new().put(3).signed(number),
+            Order::LetGo => Writer::new().put(4),
         }
         .0
     }
@@ -59,6 +62,7 @@ impl Order {
             1 => Order::Freeze,
             2 => Order::Make { pid: r.signed()?, told: r.signed()?, listeners: r.get()? },
             3 => Order::Listen { number: r.signed()? },
+            4 => Order::LetGo,
             _ => return None,
         })
     }
@@ -104,6 +108,8 @@ pub enum Word {
         /// Why.
         errno: i32,
     },
+    /// Nothing of the program's is open here any more.
+    LetGo,
 }
 
 impl Word {
@@ -123,6 +129,7 @@ impl Word {
             Word::Made { pid } => w.put(3).signed(pid),
             Word::Failed { errno } => w.put(4).signed(errno),
             Word::Listens { number } => w.put(5).signed(number),
+            Word::LetGo => w.put(6),
         }
         .0
     }
@@ -146,6 +153,7 @@ impl Word {
             3 => Word::Made { pid: r.signed().filter(|pid| *pid > 1)? },
             4 => Word::Failed { errno: r.signed()? },
             5 => Word::Listens { number: r.signed()? },
+            6 => Word::LetGo,
             _ => return None,
         })
     }
@@ -157,13 +165,15 @@ mod tests {
 
     #[test]
     fn every_message_comes_back_as_it_was_sent() {
-        for order in [Order::Freeze, Order::Make { pid: 4711, told: 0, listeners: 2 }, Order::Listen { number: 6 }] {
+        let make = Order::Make { pid: 4711, told: 0, listeners: 2 };
+        for order in [Order::Freeze, make, Order::Listen { number: 6 }, Order::LetGo] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         let frozen =
             Word::Frozen { free: [300, 32767], threads: 17, sealed: 1 << 40, unsealed: Some(3), clocks: [1, 2] };
         let unfit = Word::Unfit { what: 7, number: -1, name: [b'x'; NAME_OF_UNFIT] };
-        for word in [frozen, unfit, Word::Made { pid: 2 }, Word::Failed { errno: 11 }, Word::Listens { number: 4 }] {
+        let [made, failed] = [Word::Made { pid: 2 }, Word::Failed { errno: 11 }];
+        for word in [frozen, unfit, made, failed, Word::Listens { number: 4 }, Word::LetGo] {
             assert_eq!(Word::decode(&word.encode()), Some(word));
         }
     }

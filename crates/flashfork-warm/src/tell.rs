@@ -70,11 +70,13 @@ pub enum Why {
     Listing = 3,
     /// The caller has another value of a variable that it has read.
     Variable = 4,
+    /// It has let go of its ports to be made anew ([`crate::Ask::LetGo`]).
+    LetGo = 5,
 }
 
 impl Why {
     fn new(number: u64) -> Option<Why> {
-        [Why::File, Why::New, Why::Listing, Why::Variable].into_iter().find(|why| *why as u64 == number)
+        [Why::File, Why::New, Why::Listing, Why::Variable, Why::LetGo].into_iter().find(|why| *why as u64 == number)
     }
 }
 
@@ -122,7 +124,8 @@ pub enum Tell {
         /// The number.
         number: i32,
     },
-    /// It isn't ready (on the control socket): it listens on other ports of TCP than it was to.
+    /// It isn't ready (on the control socket): it listens on other ports of TCP than it was to. Or: the answer to
+    /// [`crate::Ask::LetGo`].
     Ports {
         /// These; zeros behind them.
         ports: [u16; PORTS],
@@ -233,6 +236,7 @@ mod tests {
             Tell::Ports { ports: core::array::from_fn(|i| 60_000 + i as u16) },
             Tell::stale(Why::File, true, 2, &[b'x'; NAME_OF_CHANGED + 1]),
             Tell::stale(Why::Variable, false, 1, b"PYTHONPATH"),
+            Tell::stale(Why::LetGo, true, 1, b""),
             Tell::Recipe,
         ] {
             assert_eq!(Tell::decode(&tell.encode()), Some(tell));

@@ -614,7 +614,7 @@ int flashfork_template_info(const char *runtime, const char *name, struct flashf
  * and the others must be 0. `runtime` and `name` as of `flashfork_template_warm`.
  *
  * Returns 0, or -1 with `errno` as `flashfork_template_warm` and `flashfork_template_info`; then the old one is as it
- * was.
+ * was, but for one with threads that listens on ports of TCP: it has let go of them, and makes no clones any more.
  */
 int flashfork_template_renew(const char *runtime, const char *name, const struct flashfork_warm_options *options);
 

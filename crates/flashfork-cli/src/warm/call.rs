@@ -1,7 +1,7 @@
 //! `flashfork clone`.
 
 use super::caller;
-use flashfork_templates::{Asked, Error, Listen, Name, News, Renewal, Run, Template};
+use flashfork_templates::{Asked, Error, Listen, Name, News, Renewal, Request, Run, Stale, Template};
 use flashfork_terminal::CliError;
 use flashfork_warm::{Ask, Job, PASSED_ON};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,23 +22,23 @@ pub fn clone(name: &Name, arguments: &[OsString], listens: &[Listen], fresh: boo
     let run = listens.iter().fold(run, |run, listen| run.listen(*listen));
     let mut signals = None;
     for turn in 0.. {
-        let request = match run.connect() {
-            Err(e) if template.is_replaced(&e, None) => continue,
-            request => request?,
-        };
+        let anew = |stale: &Stale| (fresh || stale.renews) && turn < MOST_TURNS;
+        let request = run.connect();
         let signals = match &signals {
             Some(signals) => signals,
             None => signals.insert(self::signals()?),
         };
-        let asked = match request.ask() {
+        let asked = match request.and_then(Request::ask) {
+            Err(Error::Stale(stale)) if anew(&stale) => {
+                renew(&run, signals)?;
+                continue;
+            }
             Err(e) if template.is_replaced(&e, None) => continue,
             asked => asked?,
         };
         let process = asked.template();
         match (Running { asked, signals }).attend() {
-            Err(Ended::Clone(Error::Stale(stale))) if (fresh || stale.renews) && turn < MOST_TURNS => {
-                renew(&run, signals)?;
-            }
+            Err(Ended::Clone(Error::Stale(stale))) if anew(&stale) => renew(&run, signals)?,
             Err(Ended::Clone(e)) if template.is_replaced(&e, Some(process)) => {}
             ended => return Ok(ended?),
         }

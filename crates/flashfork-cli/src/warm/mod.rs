@@ -129,7 +129,8 @@ pub struct CloneArgs {
     ///
     /// By its own command line, directory, environment and options. If nothing has changed the clone is made at once.
     /// Of several commands that do this at a time one warms it, and all get their clones. If it can't be warmed the old
-    /// template stays. What the program prints meanwhile is dropped, but for its errors.
+    /// template stays; one with threads that listens on ports has let go of them, and makes no clones any more. What
+    /// the program prints meanwhile is dropped, but for its errors.
     #[arg(long)]
     fresh: bool,
     /// The clone's arguments

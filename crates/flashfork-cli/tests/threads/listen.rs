@@ -12,7 +12,7 @@ pub fn free() -> u16 {
 }
 
 /// Asks who listens there, as soon as somebody does.
-fn ask(port: u16, text: &str) -> String {
+pub fn ask(port: u16, text: &str) -> String {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
     connection.write_all(text.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -26,13 +26,13 @@ fn warm(place: &Place, ready: &str, command: &[&str]) {
 }
 
 /// A clone that listens there.
-fn listening(place: &Place, listen: &[String]) -> Child {
+pub fn listening(place: &Place, listen: &[String]) -> Child {
     let options = listen.iter().flat_map(|listen| ["--listen", listen]);
     let words: Vec<_> = ["clone"].into_iter().chain(options).chain(["t"]).collect();
     place.flashfork(&words).spawn().unwrap()
 }
 
-fn end(mut clone: Child) {
+pub fn end(mut clone: Child) {
     clone.kill().unwrap();
     clone.wait().unwrap();
 }

@@ -1,5 +1,6 @@
 //! Clones with all threads of a program: `flashfork warm --threads`. The reference is the program itself, started anew.
 
+mod anew;
 mod bench;
 mod calls;
 mod connections;

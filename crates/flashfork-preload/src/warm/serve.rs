@@ -170,7 +170,9 @@ fn hear(template: &mut Template, slot: usize) {
         },
         // The sockets of programs with one thread are nobody's affair.
         Received::Ask(Ask::Listen { .. }, _) => drop(fail(Step::Request)),
-        Received::Ask(Ask::Status | Ask::Listeners, _) => drop(send(connection.socket, Tell::Facts(facts(template)))),
+        Received::Ask(Ask::Status | Ask::Listeners | Ask::LetGo, _) => {
+            send(connection.socket, Tell::Facts(facts(template)));
+        }
         Received::Ask(Ask::Recipe, _) => send_with(connection.socket, Tell::Recipe, template.order.recipe),
         Received::Ask(Ask::Retire, _) => {
             retire(template);

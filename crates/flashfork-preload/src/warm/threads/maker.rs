@@ -34,7 +34,7 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
             },
             Heard::Make { descriptors, .. } => close_all(&descriptors),
             Heard::Listen { socket, .. } => close_all(&[socket]),
-            Heard::Short | Heard::Nonsense => {}
+            Heard::Short | Heard::LetGo | Heard::Nonsense => {}
             Heard::End => end(0),
         }
     };
@@ -59,6 +59,7 @@ pub fn run(frozen: &'static mut Frozen) -> ! {
             }
             Heard::Short => say(line, &Word::Failed { errno: Errno::EMFILE.into_raw() }.encode(), None),
             Heard::Freeze { users } => close_all(&[users]),
+            Heard::LetGo => let_go(line),
             Heard::Nonsense => {}
             Heard::End => end(0),
         }
@@ -74,8 +75,7 @@ fn begin(line: &mut i32) -> Result<(), Errno> {
             // The program had closed a standard stream.
             *line = call(Sysno::fcntl, [*line as usize, libc::F_DUPFD_CLOEXEC as usize, 3])? as i32;
         }
-        call(Sysno::close_range, [0, *line as usize - 1, 0])?;
-        call(Sysno::close_range, [*line as usize + 1, u32::MAX as usize, 0])?;
+        close_others(*line)?;
         // In the place of the standard streams: what comes with a request must not come there.
         for _ in 0..3 {
             open(c"/dev/null", libc::O_RDWR)?;
@@ -83,6 +83,34 @@ fn begin(line: &mut i32) -> Result<(), Errno> {
         call(Sysno::chdir, [c"/".as_ptr() as usize])?;
         call(Sysno::prctl, [libc::PR_SET_NAME as usize, NAME.as_ptr() as usize])?;
         Ok(())
+    }
+}
+
+/// Closes all but the line, which is none of the standard streams.
+///
+/// # Safety
+/// Nobody uses another descriptor of this process any more.
+unsafe fn close_others(line: i32) -> Result<(), Errno> {
+    // SAFETY: takes numbers.
+    unsafe {
+        call(Sysno::close_range, [0, line as usize - 1, 0])?;
+        call(Sysno::close_range, [line as usize + 1, u32::MAX as usize, 0])?;
+    }
+    Ok(())
+}
+
+/// Lets go of the program's descriptors, without which there are no clones. The maker stays, and the number of the
+/// program with it, which is nobody else's as long as clones may know it.
+fn let_go(line: i32) -> ! {
+    // SAFETY: from here on the line alone is used.
+    if unsafe { close_others(line) }.is_err() {
+        end(0);
+    }
+    say(line, &Word::LetGo.encode(), None);
+    loop {
+        if let Heard::End = hear(line) {
+            end(0);
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub enum Heard {
     Short,
     /// A socket for the next clone, in the place of one of the program's.
     Listen { number: i32, socket: i32 },
+    /// Nothing of the program is wanted any more.
+    LetGo,
     /// Something else.
     Nonsense,
     /// The keeper is gone.
@@ -72,6 +74,7 @@ pub fn hear(line: i32) -> Heard {
             path.copy_from_slice(&bytes[Order::LEN..]);
             Heard::Make { pid, told, listeners, descriptors, path }
         }
+        Some(Order::LetGo) => Heard::LetGo,
         Some(Order::Listen { number }) if given == 1 => Heard::Listen { number, socket: descriptors[0] },
         other => {
             close_all(&descriptors);
