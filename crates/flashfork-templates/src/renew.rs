@@ -21,6 +21,9 @@ use std::time::Duration;
 /// How often it is looked whether somebody else has made it anew.
 const TURN: Duration = Duration::from_millis(25);
 
+/// How many turns clones and callers have to let go of ports of the old one.
+const TURNS_TO_LET_GO: u32 = 10;
+
 /// Why a template makes no clones: its program would not be the same, if it were started now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
@@ -121,7 +124,7 @@ impl<'a> Template<'a> {
         let warm = Warm::anew(names, name.clone(), recipe, kept);
         let warm = warm.output(Stdio::null(), errors.map_or_else(Stdio::null, Stdio::from));
         let checked = warm.check().map_err(|e| Error::anew(name, e, None))?;
-        let taken = old.let_go(name)?;
+        let taken = let_go(&old, name)?;
         match checked.start() {
             Ok(warming) => Ok(Renewal::Warming(warming.after(taken.map(|_| old)))),
             Err(e) => Err(Error::anew(name, e, taken)),
@@ -146,6 +149,20 @@ impl<'a> Template<'a> {
 
     /// How often to ask after [`Renewal::Others`].
     pub const TURN: Duration = TURN;
+}
+
+/// As [`Link::let_go`], and waits a moment for others to let go, too: clones that end, and callers who have asked for a
+/// port of their own.
+fn let_go(old: &Link, name: &Name) -> Result<Option<Vec<u16>>, Error> {
+    let mut taken = old.let_go(name)?;
+    for _ in 0..TURNS_TO_LET_GO {
+        if taken.as_ref().is_none_or(Vec::is_empty) {
+            break;
+        }
+        std::thread::sleep(TURN);
+        taken = old.let_go(name)?;
+    }
+    Ok(taken)
 }
 
 /// Has a program warmed with a caller's values of what is read at a program's start; false if they are the same.
