@@ -243,6 +243,10 @@ impl Warming<'_> {
         while self.process.is_none() {
             self.wait_for_notes()?;
         }
+        // The moment may have been seen from outside before what the shim says at the start was heard.
+        if self.trampoline.is_none() {
+            self.rung()?;
+        }
         let gone = |_| Failed::Unfit("can't be a template with threads: the maker of its clones has ended".into());
         let Some(program) = self.program else { return Err(gone(rustix::io::Errno::SRCH)) };
         if let Some(at) = self.prepares.take_if(|_| self.bell.is_some()) {
