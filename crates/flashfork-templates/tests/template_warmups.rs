@@ -55,7 +55,8 @@ fn templates_are_listed_and_removed() {
     let third = place.shell("c");
     let pid = third.facts().unwrap().pid;
     kill(pid, libc::SIGKILL);
-    until("it is dead", || state(pid) == Some('Z'));
+    // Another test's warm-up may have waited for it already.
+    until("it is dead", || matches!(state(pid), Some('Z') | None));
     assert_eq!(third.remove().unwrap(), Removed::HadEnded);
     // The next that is warmed waits for it.
     place.shell("d");
@@ -105,7 +106,7 @@ fn a_program_that_is_never_ready_is_told_and_leaves_nothing() {
     let ended = wait(place.warm("t", &ends).ready(Ready::Call));
     let text =
         format!("{} ended with exit status 3 before it was ready; it must call flashfork_ready()", ends.display());
-    assert_eq!(ended, text);
+    assert!(ended.starts_with(&text), "{ended}");
     let source = "#include <pthread.h>\n#include <unistd.h>\nstatic void *work(void *x) { pause(); return x; }\n\
         __attribute__((constructor)) static void f(void) { pthread_t t; pthread_create(&t, 0, work, 0); }\n\
         int main(void) { return 0; }";
