@@ -131,6 +131,87 @@ fn memory_that_gets_a_property_between_parts_is_judged_anew() {
     });
 }
 
+/// A secret, for one, that is not for clones.
+#[test]
+fn memory_that_is_moved_between_parts_to_where_other_was_keeps_its_properties() {
+    in_child(|| {
+        let len = 4 << 20;
+        let secret = patterned(len, 3);
+        let words = patterned(LEN, 1);
+        // SAFETY: all of the secret's memory.
+        assert_eq!(unsafe { libc::madvise(secret.as_mut_ptr().cast(), len, libc::MADV_WIPEONFORK) }, 0);
+        configure(Engine::Auto, false).unwrap();
+        if flashfork_core::odf::is_enabled() == Ok(true) {
+            return;
+        }
+        until(500, || {
+            forked(words, 1, 50 * MILLISECOND, false);
+            sealed(words).0 > 0
+        });
+        let end = words.as_ptr_range().end as usize;
+        let place = end - len;
+        // SAFETY: the end of the words, which nobody reads from here on, and the secret, which is read there.
+        let moved = unsafe {
+            assert_eq!(libc::munmap(place as *mut _, len), 0);
+            let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+            let at = libc::mremap(secret.as_mut_ptr().cast(), len, len, flags, place as *mut libc::c_void);
+            assert_eq!(at as usize, place);
+            std::slice::from_raw_parts(place as *const u64, len / 8)
+        };
+        let rest = &words[..(place - words.as_ptr() as usize) / 8];
+        until(500, || {
+            forked(rest, 1, 50 * MILLISECOND, false);
+            sealed(rest).0 >= rest.len() * 8 - (4 << 20)
+        });
+        for _ in 0..20 {
+            // SAFETY: one thread; the clone only reads, and ends.
+            let pid = fork(|| unsafe { libc::fork() }, || 0);
+            if pid == 0 {
+                // SAFETY: ends the clone.
+                unsafe { libc::_exit(i32::from(moved.iter().any(|word| *word != 0))) };
+            }
+            assert_eq!(wait(pid), 0, "the clone saw the secret");
+        }
+        assert!(intact(moved, 3) && sealed(words).0 == sealed(rest).0, "what may not be sealed was");
+    });
+}
+
+#[test]
+fn advice_on_huge_pages_between_parts_is_kept() {
+    in_child(|| {
+        let words = patterned(LEN, 1);
+        configure(Engine::Auto, false).unwrap();
+        if flashfork_core::odf::is_enabled() == Ok(true) {
+            return;
+        }
+        until(500, || {
+            forked(words, 1, 50 * MILLISECOND, false);
+            sealed(words).0 > 0
+        });
+        let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
+        // SAFETY: the advice changes nothing of the words.
+        assert_eq!(unsafe { libc::madvise(start as *mut _, LEN, libc::MADV_NOHUGEPAGE) }, 0);
+        until(500, || {
+            forked(words, 1, 50 * MILLISECOND, false);
+            sealed(words).0 >= LEN - (4 << 20)
+        });
+        flashfork_core::unseal(flashfork_core::Range::ALL).unwrap();
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut advised = 0;
+        let mut here = false;
+        for line in smaps.lines() {
+            if let Some((from, to)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
+                let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap_or(0));
+                here = from < end && to > start;
+            } else if here && line.starts_with("VmFlags:") {
+                assert!(line.split(' ').any(|flag| flag == "nh"), "{line}");
+                advised += 1;
+            }
+        }
+        assert!(advised > 0 && intact(words, 1));
+    });
+}
+
 /// Bytes of anonymous memory, and in the memfds of these words; none where the kernel doesn't tell us.
 fn memory(words: &[u64]) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

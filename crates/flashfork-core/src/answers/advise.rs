@@ -8,6 +8,7 @@ use super::anonymous::{Need, for_good, make_anonymous};
 use super::discard::discard;
 use crate::range::Range;
 use crate::region::watch::WATCHED;
+use crate::seal::vetted::VETTED;
 use crate::sealed::holds_sealed;
 use crate::stack::roomy;
 use crate::state::STATE;
@@ -78,7 +79,9 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
             if holds_sealed(range) {
                 STATE.marked.add(range);
             }
-            real()
+            let done = real();
+            VETTED.forget(range);
+            done
         }
         _ => told(advice, real()),
     }

@@ -12,6 +12,7 @@ use crate::range::Range;
 use crate::scratch;
 use crate::seal::properties::Properties;
 use crate::seal::unseal::copy_pages;
+use crate::seal::vetted::VETTED;
 use crate::stack::{reserved, roomy};
 use crate::state::{Inside, STATE};
 use crate::sys::{self, ADDRESSES, Errno, PAGE, PROT_READ, PROT_WRITE, Result};
@@ -24,8 +25,11 @@ use linux_raw_sys::general as k;
 pub unsafe fn mremap(from: usize, old: usize, new: usize, flags: usize, to: usize) -> Result<usize> {
     // SAFETY: the program's own call.
     let moved = unsafe { move_or_grow(from, old, new, flags, to) };
-    if let (Ok(to), true) = (moved, STATE.sealed()) {
-        STATE.moved(Range::pages_of(from, old), Range::pages_of(to, new));
+    if let Ok(to) = moved {
+        VETTED.forget(Range::pages_of(to, new));
+        if STATE.sealed() {
+            STATE.moved(Range::pages_of(from, old), Range::pages_of(to, new));
+        }
     }
     moved
 }

@@ -12,6 +12,7 @@ use crate::code;
 use crate::kernel_writers;
 use crate::range::Range;
 use crate::restartable;
+use crate::seal::vetted::VETTED;
 use crate::state::STATE;
 use crate::sys::{self, Result};
 use core::ffi::CStr;
@@ -207,9 +208,11 @@ unsafe fn mmap(args: &Arguments) -> Result<usize> {
     }
     // SAFETY: the program's own call.
     let mapped = unsafe { sys::call(Sysno::mmap, *args) };
+    // It may lie where other memory was.
     if flags as u32 & (k::MAP_LOCKED | k::MAP_GROWSDOWN) != 0 {
-        // It may lie where memory without them was.
         STATE.properties_change();
+    } else if let Ok(at) = mapped {
+        VETTED.forget(Range::pages_of(at, len));
     }
     mapped
 }

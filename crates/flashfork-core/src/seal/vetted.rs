@@ -2,8 +2,9 @@
 //!
 //! What the program has asked for a mapping is in smaps alone, which walks the page tables of all memory: some 20 ms a
 //! GB where pages are small, for each part. What has been judged stays as it was until a call of the program's gives
-//! memory a property, and the engine sees these calls since the first part (`calls/hooks.rs`). Where a mapping is, and
-//! whether it is anonymous, readable and private, the list of mappings says each time.
+//! memory a property, or puts another mapping there ([`Vetted::forget`]), and the engine sees these calls since the
+//! first part (`calls/hooks.rs`). Where a mapping is, and whether it is anonymous, readable and private, the list of
+//! mappings says each time.
 
 use super::offset;
 use crate::apart::Apart;
@@ -62,6 +63,15 @@ impl Vetted {
         self.count.store(count + 1, SeqCst);
     }
 
+    /// Another mapping is there now, with properties of its own, or the one that was has other advice.
+    pub fn forget(&self, range: Range) {
+        for [start, end, _] in self.places.iter().take(self.count.load(SeqCst)) {
+            if !Range::new(start.load(SeqCst), end.load(SeqCst)).intersect(range).is_empty() {
+                end.store(start.load(SeqCst), SeqCst);
+            }
+        }
+    }
+
     /// The advice of a mapping of which only maps is known, if it is one that was judged, or a part of one, or has
     /// grown since: a mapping has the same properties everywhere.
     pub fn advice_of(&self, v: &Vma) -> Option<u8> {
@@ -92,6 +102,9 @@ mod tests {
         assert!(vetted.advice_of(&vma(1, 2)).is_some() && vetted.advice_of(&vma(0, 4)).is_some());
         assert!(vetted.advice_of(&vma(2, 3)).is_none(), "between two of them");
         assert!(vetted.advice_of(&vma(2 * PLACES + 1, 2 * PLACES + 2)).is_none(), "there was no place left");
+        vetted.forget(Range::new(2 * HUGE - 4096, 3 * HUGE + 4096));
+        assert!(vetted.advice_of(&vma(1, 2)).is_none() && vetted.advice_of(&vma(3, 4)).is_none());
+        assert!(vetted.advice_of(&vma(5, 6)).is_some());
         assert!(vetted.holds());
         STATE.properties_change();
         assert!(!vetted.holds());
