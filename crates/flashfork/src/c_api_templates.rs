@@ -357,7 +357,7 @@ pub unsafe extern "C" fn flashfork_template_info(
 /// and the others must be 0. `runtime` and `name` as of `flashfork_template_warm`.
 ///
 /// Returns 0, or -1 with `errno` as `flashfork_template_warm` and `flashfork_template_info`; then the old one is as it
-/// was.
+/// was, but for one with threads that listens on ports of TCP: it has let go of them, and makes no clones any more.
 ///
 /// # Safety
 /// The pointers are NULL or valid, and descriptors are open.
