@@ -95,18 +95,32 @@ fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
     });
 }
 
+/// Memory of which a first part has been sealed; none where forks are on demand, and nothing is.
+fn begun() -> Option<&'static mut [u64]> {
+    let words = patterned(LEN, 1);
+    configure(Engine::Auto, false).unwrap();
+    if flashfork_core::odf::is_enabled() == Ok(true) {
+        return None;
+    }
+    until(500, || {
+        forked(words, 1, 50 * MILLISECOND, false);
+        sealed(words).0 > 0
+    });
+    Some(words)
+}
+
+/// Until all of it is sealed but for its ends.
+fn finish(words: &[u64]) {
+    until(500, || {
+        forked(words, 1, 50 * MILLISECOND, false);
+        sealed(words).0 >= size_of_val(words) - (4 << 20)
+    });
+}
+
 #[test]
 fn memory_that_gets_a_property_between_parts_is_judged_anew() {
     in_child(|| {
-        let words = patterned(LEN, 1);
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) {
-            return;
-        }
-        until(500, || {
-            forked(words, 1, 50 * MILLISECOND, false);
-            sealed(words).0 > 0
-        });
+        let Some(words) = begun() else { return };
         // The last 8 MB but 4 are kept out of clones, the last 4 are other memory now, locked.
         let end = words.as_ptr_range().end as usize;
         let (private, locked) = (end - (8 << 20), end - (4 << 20));
@@ -122,10 +136,7 @@ fn memory_that_gets_a_property_between_parts_is_judged_anew() {
             (at as *mut u8).write_bytes(1, len);
         }
         let rest = &words[..(private - words.as_ptr() as usize) / 8];
-        until(500, || {
-            forked(rest, 1, 50 * MILLISECOND, false);
-            sealed(rest).0 >= rest.len() * 8 - (4 << 20)
-        });
+        finish(rest);
         (0..20).for_each(|_| forked(rest, 1, 50 * MILLISECOND, false));
         assert_eq!(sealed(words).0, sealed(rest).0, "what may not be sealed was");
     });
@@ -137,17 +148,9 @@ fn memory_that_is_moved_between_parts_to_where_other_was_keeps_its_properties() 
     in_child(|| {
         let len = 4 << 20;
         let secret = patterned(len, 3);
-        let words = patterned(LEN, 1);
         // SAFETY: all of the secret's memory.
         assert_eq!(unsafe { libc::madvise(secret.as_mut_ptr().cast(), len, libc::MADV_WIPEONFORK) }, 0);
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) {
-            return;
-        }
-        until(500, || {
-            forked(words, 1, 50 * MILLISECOND, false);
-            sealed(words).0 > 0
-        });
+        let Some(words) = begun() else { return };
         let end = words.as_ptr_range().end as usize;
         let place = end - len;
         // SAFETY: the end of the words, which nobody reads from here on, and the secret, which is read there.
@@ -159,10 +162,7 @@ fn memory_that_is_moved_between_parts_to_where_other_was_keeps_its_properties() 
             std::slice::from_raw_parts(place as *const u64, len / 8)
         };
         let rest = &words[..(place - words.as_ptr() as usize) / 8];
-        until(500, || {
-            forked(rest, 1, 50 * MILLISECOND, false);
-            sealed(rest).0 >= rest.len() * 8 - (4 << 20)
-        });
+        finish(rest);
         for _ in 0..20 {
             // SAFETY: one thread; the clone only reads, and ends.
             let pid = fork(|| unsafe { libc::fork() }, || 0);
@@ -179,22 +179,11 @@ fn memory_that_is_moved_between_parts_to_where_other_was_keeps_its_properties() 
 #[test]
 fn advice_on_huge_pages_between_parts_is_kept() {
     in_child(|| {
-        let words = patterned(LEN, 1);
-        configure(Engine::Auto, false).unwrap();
-        if flashfork_core::odf::is_enabled() == Ok(true) {
-            return;
-        }
-        until(500, || {
-            forked(words, 1, 50 * MILLISECOND, false);
-            sealed(words).0 > 0
-        });
+        let Some(words) = begun() else { return };
         let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
         // SAFETY: the advice changes nothing of the words.
         assert_eq!(unsafe { libc::madvise(start as *mut _, LEN, libc::MADV_NOHUGEPAGE) }, 0);
-        until(500, || {
-            forked(words, 1, 50 * MILLISECOND, false);
-            sealed(words).0 >= LEN - (4 << 20)
-        });
+        finish(words);
         flashfork_core::unseal(flashfork_core::Range::ALL).unwrap();
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let mut advised = 0;
