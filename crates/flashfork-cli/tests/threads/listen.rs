@@ -20,7 +20,8 @@ pub fn ask(port: u16, text: &str) -> String {
     answer
 }
 
-fn warm(place: &Place, ready: &str, command: &[&str]) {
+/// A template `t` of a program that is ready there.
+pub fn warm(place: &Place, ready: &str, command: &[&str]) {
     let warm = place.run(&[&["warm", "--threads", "--ready", ready, "t", "--"], command].concat());
     assert!(warm.status.success(), "{}", stderr(&warm));
 }

@@ -1,5 +1,6 @@
 //! Python programs that know nothing of clones: what they draw at random.
 
+use crate::listen::warm;
 use crate::place::{Place, line, stderr, stdout};
 use std::collections::BTreeSet;
 
@@ -34,9 +35,7 @@ fn clones_of_a_python_that_knows_nothing_draw_no_numbers_alike() {
     std::fs::write(&script, DRAWS).unwrap();
     let script = script.to_str().unwrap();
     for arguments in [&[][..], &["busy"]] {
-        let words = [&["warm", "--threads", "--ready", "line:^warm$", "t", "--", PYTHON, script], arguments].concat();
-        let warm = place.run(&words);
-        assert!(warm.status.success(), "{}", stderr(&warm));
+        warm(&place, "line:^warm$", &[&[PYTHON, script], arguments].concat());
         let mut drawn = BTreeSet::new();
         for _ in 0..4 {
             let clone = place.run(&["clone", "t"]);
@@ -68,8 +67,7 @@ fn a_python_whose_generators_are_not_known_is_refused() {
 fn a_python_without_generators_is_warmed_as_any_program() {
     let place = Place::new();
     let code = "print('warm', flush=True)\nimport time; time.sleep(0.5)\nimport random; print(random.random())";
-    let warm = place.run(&["warm", "--threads", "--ready", "line:^warm$", "t", "--", PYTHON, "-S", "-c", code]);
-    assert!(warm.status.success(), "{}", stderr(&warm));
+    warm(&place, "line:^warm$", &[PYTHON, "-S", "-c", code]);
     let clones = [(); 3].map(|()| place.run(&["clone", "t"]));
     let drawn: BTreeSet<&str> = clones.iter().map(stdout).collect();
     assert_eq!(drawn.len(), 3, "{drawn:?}");

@@ -1,15 +1,11 @@
 //! Runtimes with threads: Java, Node and Python, as Debian has them.
 
+use crate::listen::warm;
 use crate::place::{Place, stderr, stdout};
 use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
 
 const PYTHON: &str = "/usr/bin/python3";
-
-fn warm(place: &Place, ready: &str, command: &[&str]) {
-    let warm = place.run(&[&["warm", "--threads", "--ready", ready, "t", "--"], command].concat());
-    assert!(warm.status.success(), "{}", stderr(&warm));
-}
 
 /// So many clones at a time, all to their end.
 fn together(place: &Place, count: usize, arguments: &[&str]) -> Vec<Output> {
