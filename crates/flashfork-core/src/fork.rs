@@ -20,8 +20,8 @@ use crate::sys;
 use crate::threads::table;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Sets how clones are made; before the first call every fork is plain. `at_once`: seal before the first fork even
-/// under [`Engine::Auto`] (a fork server, whose warm-up is over when it first forks).
+/// Sets how clones are made, when the program begins; before that every fork is plain. `at_once`: seal before the first
+/// fork even under [`Engine::Auto`] (a fork server, whose warm-up is over when it first forks).
 ///
 /// [`Engine::Odf`], and [`Engine::Auto`] too, ask the kernel to fork on demand. [`Engine::Auto`] takes a no for an
 /// answer and goes on with seals; for [`Engine::Odf`] it is an error, and forks are plain. An administrator has to
@@ -29,12 +29,13 @@ use core::sync::atomic::Ordering::Relaxed;
 /// sealed.
 pub fn configure(engine: Engine, at_once: bool) -> Result<(), Unavailable> {
     trial::prepare();
+    let filtered = filter::is_filtered_at_start();
     POLICY.set_at_once(at_once);
     POLICY.set(if engine == Engine::Odf { Engine::Fork } else { engine });
     match engine {
         Engine::Odf => odf::enable(),
         // A filter might end the program for a call that it doesn't know.
-        Engine::Auto if filter::is_filtered() == Ok(true) => Ok(()),
+        Engine::Auto if filtered == Ok(true) => Ok(()),
         // Whatever stands against it: a seal does without.
         Engine::Auto => odf::enable().or(Ok(())),
         Engine::Fork | Engine::Seal => Ok(()),

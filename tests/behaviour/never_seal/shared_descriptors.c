@@ -76,6 +76,18 @@ static void beside(long number, int sealed_before)
     }
 }
 
+/* A process that seals for the first time knows nothing. Its question whether there is a filter had a file open for a moment, and
+   the other's dup2(2) failed with EBUSY. */
+static void first(long number)
+{
+    *over = 0;
+    pid_t other = sharing(number);
+    char *ordinary = memory(ORDINARY, 2);
+    CHECK(call_seal() == -1 && intact(ordinary, ORDINARY, 2));
+    *over = 1;
+    CHECK(wait_for(other) == 0);
+}
+
 int main(void)
 {
     struct stat status;
@@ -90,6 +102,11 @@ int main(void)
         if (in_clone()) {
             beside(i & 1 ? SYS_clone3 : SYS_clone, i & 2);
             CHECK(descriptors() == before);
+            _exit(0);
+        }
+    for (size_t turn = 0; turn < often(200); turn++)
+        if (in_clone()) {
+            first(turn & 1 ? SYS_clone3 : SYS_clone);
             _exit(0);
         }
     CHECK(fstat(file, &status) == 0 && status.st_size == SIZE);

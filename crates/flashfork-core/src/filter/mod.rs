@@ -16,7 +16,7 @@ use crate::state::STATE;
 use crate::sys::{self, Errno};
 use crate::threads::errand::{self, Who};
 use crate::threads::table;
-use core::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
 pub const ALLOWED: u8 = 1;
@@ -29,13 +29,27 @@ pub(crate) fn is_filtered() -> Result<bool, Errno> {
     field(status, b"Seccomp").map(|mode| mode != 0).ok_or(Errno::EINVAL)
 }
 
-/// [`is_filtered`], asked beside threads by one with a table of its own.
+/// Whether there was none when the program began.
+static BEGAN_UNFILTERED: AtomicBool = AtomicBool::new(false);
+
+/// [`is_filtered`], when the program begins: nobody else uses its table of descriptors, because execve(2) gives it one
+/// of its own.
+pub(crate) fn is_filtered_at_start() -> Result<bool, Errno> {
+    let filtered = is_filtered();
+    BEGAN_UNFILTERED.store(filtered == Ok(false), SeqCst);
+    filtered
+}
+
+/// [`is_filtered`], asked by a thread with a table of its own: beside threads, and where no filter was there when the
+/// program began and none has been seen since, so that nobody forbids to make one.
 fn is_filtered_now() -> Result<bool, Errno> {
-    if !table::libc_knows_threads() {
-        return is_filtered();
-    }
+    let who = match (table::libc_knows_threads(), BEGAN_UNFILTERED.load(SeqCst) && !STATE.is_sandboxed()) {
+        (true, _) => Who::Reader,
+        (false, true) => Who::ThreadWithCopy,
+        (false, false) => return is_filtered(),
+    };
     let mut found = Err(Errno::EAGAIN);
-    let asked = errand::run(Who::Reader, || {
+    let asked = errand::run(who, || {
         found = is_filtered();
         Ok(())
     });

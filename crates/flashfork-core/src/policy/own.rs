@@ -38,10 +38,11 @@ impl Process for Own {
 /// Bytes of resident memory that no file holds. Where others use the table of descriptors, and no seal will be made as
 /// long as they do: at most so many.
 fn anonymous_memory() -> Option<u64> {
-    if STATE.is_sandboxed() || table::is_own() {
+    let is_own = table::is_own();
+    if STATE.is_sandboxed() || is_own && table::is_known_own() {
         return counted();
     }
-    if table::may_be_shared() || !threads::may_stop(Purpose::Seal) {
+    if !is_own && (table::may_be_shared() || !threads::may_stop(Purpose::Seal)) {
         return Some(sys::most_resident());
     }
     let mut found = None;

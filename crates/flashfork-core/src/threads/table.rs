@@ -38,6 +38,11 @@ pub fn is_own() -> bool {
     !may_be_shared() && sys::unshare_memory().is_ok()
 }
 
+/// Whether it is known that no other process uses it; threads may.
+pub fn is_known_own() -> bool {
+    STATE.table.load(SeqCst) == OWN
+}
+
 /// Whether another process may use it.
 pub fn may_be_shared() -> bool {
     STATE.table.load(SeqCst) == SHARED
