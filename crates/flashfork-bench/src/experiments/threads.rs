@@ -14,6 +14,7 @@ mod program;
 mod report;
 mod rounds;
 mod runs;
+mod server;
 
 pub use options::ThreadsOptions;
 pub use program::Family;

@@ -24,6 +24,7 @@ fn programs_with_threads_are_measured_and_no_template_stays() {
     for (program, method, measure) in [
         ("java-line", "anew", "whole"),
         ("java-classes", "best", "answer"),
+        ("java-50m", "server", "whole"),
         ("java-50m", "clone", "running"),
         ("java-50m", "clone-unsealed", "running"),
         ("java-50m", "clone", "memory"),

@@ -20,6 +20,9 @@ pub(super) const PYTHON: &str = "/usr/bin/python3";
 /// Threads of the Java program's pool: with those of the virtual machine there are sixteen or seventeen.
 const POOL: u32 = 7;
 
+/// Where Debian's package has the server that runs Java programs.
+const NAILGUN: &str = "/usr/share/java/nailgun-server.jar";
+
 /// Classes with which the Java program starts in about 450 ms.
 const CLASSES: u32 = 6500;
 
@@ -47,6 +50,8 @@ pub(super) struct Program {
     pub anew: Vec<String>,
     /// The best that its runtime offers: what that is, what makes it once, and how it is started then.
     pub best: Option<Best>,
+    /// What runs it in a process that was started before.
+    pub server: Option<Server>,
     /// Where it is ready, for `--ready`, and the command that is warmed.
     pub ready: String,
     pub warmed: Vec<String>,
@@ -66,6 +71,17 @@ pub(super) struct Best {
     pub prepare: (Vec<(&'static str, &'static str)>, Vec<String>),
     /// Of a template with one thread: what is warmed. Else how it is started.
     pub started: Started,
+}
+
+/// A process in which programs are run one after another, with all that earlier ones have left there.
+#[derive(Debug, Clone)]
+pub(super) struct Server {
+    /// Ends the first line that it prints with its port, and a full stop.
+    pub start: Vec<String>,
+    /// Has it run the program: what comes before the port, and after it.
+    pub ask: [Vec<String>; 2],
+    /// What to do where it can't be had.
+    pub cure: &'static str,
 }
 
 #[derive(Debug, Clone)]
@@ -95,6 +111,15 @@ pub(super) fn java(name: &str, title: &str, [heap, pool, classes]: [u32; 3], pla
     };
     let mut warmed = command(None);
     warmed.push(port.to_string());
+    let with_server = format!("{jar}:{NAILGUN}");
+    // Port 0: any.
+    let server = ["com.martiansoftware.nailgun.NGServer", "127.0.0.1:0"];
+    let server = [
+        &["java", "-XX:+UseSerialGC", &least, &most, "-Djava.security.manager=allow", "-cp", &with_server],
+        &server[..],
+    ];
+    let mut main = words(["Main"]);
+    main.extend(numbers.clone());
     Program {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -104,6 +129,11 @@ pub(super) fn java(name: &str, title: &str, [heap, pool, classes]: [u32; 3], pla
             title: "AppCDS",
             prepare: (Vec::new(), command(Some(format!("-XX:ArchiveClassesAtExit={archive}")))),
             started: Started::Command(command(Some(format!("-XX:SharedArchiveFile={archive}")))),
+        }),
+        server: Some(Server {
+            start: server.concat().into_iter().map(str::to_owned).collect(),
+            ask: [words(["ng-nailgun", "--nailgun-server", "127.0.0.1", "--nailgun-port"]), main],
+            cure: "Debian has it in nailgun",
         }),
         // Its compilers have done what they had to do: else each clone would do it again.
         ready: "idle:0.5".into(),
@@ -144,6 +174,7 @@ pub(super) fn node(place: &Path, ports: [u16; 2]) -> Program {
             ),
             started: Started::Command(words(["node", "--snapshot-blob", &blob, &script, &port])),
         }),
+        server: None,
         ready: format!("listen:{other}"),
         warmed: words(["node", &script, &other, OBJECTS]),
         arguments: Vec::new(),
@@ -185,6 +216,7 @@ fn importing(interpreter: &str, place: &Path, warm: &str, imports: &str) -> Prog
             prepare: (Vec::new(), words(["true"])),
             started: Started::Clone(words([interpreter, "-c", &format!("import {imports}")])),
         }),
+        server: None,
         ready: "auto".into(),
         warmed: words([interpreter, &warm]),
         arguments: vec![script, warm],
@@ -204,6 +236,7 @@ pub(super) fn threads(count: u32) -> Program {
         answer: Answer::Line,
         anew: Vec::new(),
         best: None,
+        server: None,
         ready: "auto".into(),
         warmed: words([PYTHON, "-c", &code]),
         arguments: words(["-c", "print(1)"]),

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use super::program::{self, Answer, Family, Program, Started};
+use super::server::Running;
 use super::{ThreadsOptions, memory, runs};
 use crate::once::each_once;
 use crate::subjects::guard::Guard;
@@ -23,6 +24,8 @@ pub(super) enum Way {
     Anew,
     /// With what its runtime offers.
     Best,
+    /// In a process that was started before, and runs it again and again (nailgun).
+    Server,
     /// A clone.
     Clone,
     /// A clone of memory that is not sealed.
@@ -35,6 +38,7 @@ impl Way {
         match self {
             Self::Anew => "anew",
             Self::Best => "best",
+            Self::Server => "server",
             Self::Clone => "clone",
             Self::Unsealed => "clone-unsealed",
         }
@@ -73,6 +77,7 @@ struct Subject {
     program: Program,
     /// With the bytes that are sealed of its template, if it has one.
     ways: Vec<(Way, Option<u64>)>,
+    server: Option<Running>,
 }
 
 /// Where everything is.
@@ -117,10 +122,11 @@ pub(super) fn measure(
     let effort = options.effort().until(progress.deadline());
     progress.begin("programs and their clones", effort.steps());
     let (sampled, done) = sample(cells.len(), &effort, 12, progress, |cell, _| {
-        place.visit(&subjects[cells[cell].0].program, cells[cell].1)
+        let subject = &subjects[cells[cell].0];
+        place.visit(&subject.program, cells[cell].1, subject.server.as_ref())
     });
     for (&(index, way), series) in cells.iter().zip(&sampled.cells) {
-        let Subject { program, ways } = &subjects[index];
+        let Subject { program, ways, .. } = &subjects[index];
         let sealed = ways.iter().find(|(known, _)| *known == way).and_then(|(_, sealed)| *sealed);
         for series in series {
             let chosen = [("measure", json!(series.measure.name())), ("program", json!(program.name))];
@@ -183,7 +189,7 @@ impl Place {
     ) -> Result<Option<Subject>, BenchError> {
         let mut ways = Vec::new();
         if !program.anew.is_empty() {
-            if let Err(error) = self.visit(&program, Way::Anew) {
+            if let Err(error) = self.visit(&program, Way::Anew, None) {
                 let why = format!("it can't be run ({error}); {}", program.cure);
                 results.leave_out(program.name, why, progress);
                 return Ok(None);
@@ -193,11 +199,19 @@ impl Place {
         if let Some(best) = &program.best {
             let cell = format!("{} with {}", program.name, best.title);
             match self.make_best(&program) {
-                Ok(sealed) if self.visit(&program, Way::Best).is_ok() => ways.push((Way::Best, sealed)),
+                Ok(sealed) if self.visit(&program, Way::Best, None).is_ok() => ways.push((Way::Best, sealed)),
                 Ok(_) => results.leave_out(cell, "it does not run so", progress),
                 Err(why) => results.leave_out(cell, why, progress),
             }
         }
+        let mut server = None;
+        if let Some(known) = &program.server {
+            match Running::start(known, &self.work, &mut self.guard) {
+                Ok(running) if self.visit(&program, Way::Server, Some(&running)).is_ok() => server = Some(running),
+                _ => results.leave_out(format!("{} by a server", program.name), known.cure, progress),
+            }
+        }
+        ways.extend(server.as_ref().map(|_| (Way::Server, None)));
         let kinds = [(Way::Clone, true), (Way::Unsealed, program.unsealed)];
         for (way, _) in kinds.into_iter().filter(|(_, wanted)| *wanted) {
             let engine = (way == Way::Unsealed).then_some(("FLASHFORK_ENGINE", "fork"));
@@ -211,7 +225,7 @@ impl Place {
                 break;
             }
         }
-        Ok(Some(Subject { program, ways }))
+        Ok(Some(Subject { program, ways, server }))
     }
 
     /// Bytes that are sealed, of what is a template.
@@ -257,16 +271,17 @@ impl Place {
         Ok(Ok(sealed))
     }
 
-    fn visit(&self, program: &Program, way: Way) -> Result<Visit<Measure>, BenchError> {
+    fn visit(&self, program: &Program, way: Way, server: Option<&Running>) -> Result<Visit<Measure>, BenchError> {
         let what = format!("{} {}", program.name, way.name());
         let port = match program.answer {
             Answer::Line => None,
-            Answer::Http(ports) => Some(ports[usize::from(!matches!(way, Way::Anew | Way::Best))]),
+            Answer::Http(ports) => Some(ports[usize::from(!matches!(way, Way::Anew | Way::Best | Way::Server))]),
         };
         let started = program.best.as_ref().map(|best| &best.started);
-        let anew = match (way, started) {
-            (Way::Anew, _) => Some(&program.anew),
-            (Way::Best, Some(Started::Command(command))) => Some(command),
+        let anew = match (way, started, server) {
+            (Way::Anew, ..) => Some(&program.anew),
+            (Way::Best, Some(Started::Command(command)), _) => Some(command),
+            (Way::Server, _, Some(server)) => Some(server.ask()),
             _ => None,
         };
         let mut visit = Vec::new();
@@ -331,7 +346,7 @@ impl Place {
 fn name_of(program: &Program, way: Way) -> String {
     match way {
         Way::Anew | Way::Clone => program.name.clone(),
-        Way::Best | Way::Unsealed => format!("{}-{}", program.name, way.name()),
+        Way::Best | Way::Server | Way::Unsealed => format!("{}-{}", program.name, way.name()),
     }
 }
 
