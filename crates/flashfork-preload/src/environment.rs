@@ -2,7 +2,7 @@
 
 use crate::warm::environ;
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 use flashfork_core::environment::{ENGINE, STATS, THREADS, TRUST};
 use flashfork_core::fork::{Engine, configure};
 use flashfork_core::odf::Unavailable;
@@ -131,12 +131,22 @@ fn trust(files: &[u8]) {
     }
 }
 
-fn variable(name: &CStr) -> Option<&'static CStr> {
-    // SAFETY: the environment is not changed while the loader runs; the value is copied or used at once.
+/// The value of a variable, to be copied or used at once. Not by `getenv`, which may be the program's own (bash has
+/// one) and not be ready yet.
+pub fn variable(name: &CStr) -> Option<&'static CStr> {
+    // SAFETY: nobody changes the environment meanwhile, while the loader runs or in a process of one thread; a null
+    // ends it, and a NUL each of its strings.
     unsafe {
-        let value: *const c_char = libc::getenv(name.as_ptr());
-        (!value.is_null()).then(|| CStr::from_ptr(value))
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            let rest = CStr::from_ptr(*at).to_bytes_with_nul().strip_prefix(name.to_bytes());
+            if let Some(value) = rest.and_then(|rest| rest.strip_prefix(b"=")) {
+                return CStr::from_bytes_with_nul(value).ok();
+            }
+            at = at.add(1);
+        }
     }
+    None
 }
 
 /// What a path leads to.

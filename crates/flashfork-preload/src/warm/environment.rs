@@ -3,6 +3,7 @@
 use super::message::close_all;
 use super::template::{LONGEST_WAY, ORDER, Order};
 use super::{environ, follow};
+use crate::environment::variable;
 use core::ffi::{CStr, c_int, c_void};
 use flashfork_core::environment::WARM;
 use flashfork_warm::{LONGEST_NAME, ReadyAt};
@@ -15,15 +16,12 @@ static INIT: extern "C" fn() = init;
 extern "C" fn init() {
     // SAFETY: nothing else runs yet; the value is copied before it is unset.
     unsafe {
-        let value = libc::getenv(WARM.name.as_ptr());
-        if value.is_null() {
-            return;
-        }
-        if super::threads::begin(CStr::from_ptr(value)) {
+        let Some(value) = variable(WARM.name) else { return };
+        if super::threads::begin(value) {
             forget_variable();
             return;
         }
-        let order = parse(CStr::from_ptr(value));
+        let order = parse(value);
         // Programs that this one starts are its own affair.
         forget_variable();
         let Some(mut order) = order else { return };

@@ -7,6 +7,7 @@ use super::message::send;
 use super::recipe::{self, text};
 use super::template::{LONGEST_WAY, ORDER, Order, Single};
 use super::variables::look_in;
+use crate::environment::variable;
 use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use core::mem::{MaybeUninit, size_of};
@@ -118,9 +119,7 @@ pub unsafe fn exec(
 
 /// Where a name is looked for: `PATH`, or what the C library has in its place (`_CS_PATH` of confstr(3)).
 fn places() -> &'static [u8] {
-    // SAFETY: a name that ends with a NUL; the value is looked at before the program goes on.
-    let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
-    if path.is_null() { b"/bin:/usr/bin" } else { text(path) }
+    variable(c"PATH").map_or(b"/bin:/usr/bin", CStr::to_bytes)
 }
 
 /// As [`exec`], of the functions that take the process's environment: they find another one there.

@@ -7,6 +7,7 @@
 use super::api::api;
 use super::template::CLONE;
 use super::threads::{self, IN_CLONE};
+use crate::environment::variable;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
@@ -81,8 +82,7 @@ pub unsafe fn prepare() {
         }
         let shim = CStr::from_ptr(about.dli_fname).to_bytes();
         let directory = shim.len() - shim.rsplit(|b| *b == b'/').next().unwrap_or_default().len();
-        let before = libc::getenv(OPTIONS.as_ptr());
-        let before = if before.is_null() { c"" } else { CStr::from_ptr(before) }.to_bytes();
+        let before = variable(OPTIONS).map_or(&b""[..], CStr::to_bytes);
         push(REQUIRE)
             && push(&shim[..directory])
             && push(SCRIPT)

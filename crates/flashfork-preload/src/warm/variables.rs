@@ -4,6 +4,7 @@
 use super::files::Path;
 use super::recipe::{self, text};
 use super::template::Single;
+use crate::environment::variable;
 use core::ffi::{CStr, c_char};
 use flashfork_warm::variables::{LOADER, PERL, PYTHON, RUBY, RUNTIMES};
 
@@ -86,10 +87,10 @@ pub fn look_in(path: &[u8], name: &[u8]) -> Option<Path> {
 
 /// Null for one that is not there, or empty, which is the same.
 fn copied(name: &CStr) -> *mut c_char {
-    // SAFETY: the program's one thread; the value is copied, because programs write over their environment.
-    unsafe {
-        let now = libc::getenv(name.as_ptr());
-        if now.is_null() || *now == 0 { core::ptr::null_mut() } else { libc::strdup(now) }
+    match variable(name) {
+        // SAFETY: a string, which is copied because programs write over their environment.
+        Some(now) if !now.is_empty() => unsafe { libc::strdup(now.as_ptr()) },
+        _ => core::ptr::null_mut(),
     }
 }
 
