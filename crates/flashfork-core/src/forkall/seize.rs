@@ -10,7 +10,7 @@ use super::raw::{call, into};
 use super::trampoline::Trampoline;
 use super::unfit::{Unfit, What};
 use crate::sys::{self, Errno};
-use crate::threads::status::{self, Condition};
+use crate::threads::status::{self, Condition, Patience};
 use linux_raw_sys::general as k;
 use syscalls::Sysno;
 
@@ -26,9 +26,6 @@ const PTRACE_SETSIGMASK: usize = 0x420b;
 const OPTIONS: usize = 1 | 1 << 20;
 const PTRACE_EVENT_STOP: i32 = 128;
 const WALL: u32 = 0x4000_0000;
-
-/// How long the program may take to stop.
-const PATIENCE: u64 = 1_000_000_000;
 
 /// A program that stands still, whose main thread the caller traces. It ends with the caller's thread.
 pub struct Seized {
@@ -50,13 +47,13 @@ impl Seized {
         // calls like poll(2) can't be made again as they were when they have gone on once.
         // SAFETY: takes numbers.
         unsafe { call(Sysno::kill, [pid as usize, k::SIGSTOP as usize])? };
-        let deadline = sys::now_ns() + PATIENCE;
+        let mut patience = Patience::begin();
         while !status::is_stopped(pid) {
             if Condition::of(pid, pid) == Condition::Ended {
                 // Its threads run on, perhaps.
                 return Err(Unfit::new(What::MainEnded, pid));
             }
-            if sys::now_ns() > deadline {
+            if patience.is_over(pid, pid) {
                 return Err(Unfit::new(What::Unstoppable, pid));
             }
             sys::sleep_ns(50_000);

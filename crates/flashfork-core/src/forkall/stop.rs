@@ -6,7 +6,7 @@ use super::unfit::{Unfit, What};
 use crate::proc::directory::for_each_entry;
 use crate::proc::text::{ProcPath, decimal, read_file};
 use crate::sys::{self, Errno};
-use crate::threads::status::{self, Condition};
+use crate::threads::status::{self, Condition, Patience};
 
 const PTRACE_SEIZE: usize = 0x4206;
 const PTRACE_INTERRUPT: usize = 0x4207;
@@ -16,12 +16,9 @@ const PTRACE_EVENT_STOP: i32 = 128;
 const WNOHANG: u32 = 1;
 const WALL: u32 = 0x4000_0000;
 
-/// How long a thread may take.
-const PATIENCE: u64 = 1_000_000_000;
-
 /// Stops them all. A stopped thread starts no new one: it is over when a whole list holds none that isn't stopped.
 pub fn stop(frozen: &mut Frozen) -> Result<(), Unfit> {
-    let deadline = sys::now_ns() + PATIENCE;
+    let mut patience = Patience::begin();
     frozen.count = 0;
     frozen.pending.count = 0;
     loop {
@@ -30,8 +27,8 @@ pub fn stop(frozen: &mut Frozen) -> Result<(), Unfit> {
         if !new && waiting.is_none() && status::running(frozen.pid) == Some(frozen.count as u64) {
             return Ok(());
         }
-        if sys::now_ns() > deadline {
-            let tid = waiting.unwrap_or(frozen.pid);
+        let tid = waiting.unwrap_or(frozen.pid);
+        if patience.is_over(frozen.pid, tid) {
             return Err(named(What::Unstoppable, frozen.pid, tid));
         }
         if waiting.is_some() {

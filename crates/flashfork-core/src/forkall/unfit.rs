@@ -9,7 +9,7 @@ pub const NAME: usize = 96;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum What {
-    /// A thread that doesn't stop within a second.
+    /// A thread that doesn't stop, though it has a processor.
     Unstoppable,
     /// A thread that something else traces.
     Traced,

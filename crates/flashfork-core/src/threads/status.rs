@@ -30,6 +30,45 @@ pub fn is_stopped(pid: i32) -> bool {
     field(read_file(path.as_c(), &mut buf).unwrap_or(b""), STATE) == Some(b"T")
 }
 
+/// How long a thread may take to stop. What it waits for a processor isn't counted: a machine may be busy.
+pub struct Patience {
+    begun: u64,
+    deadline: u64,
+}
+
+impl Patience {
+    /// Nanoseconds that it may wait for something else.
+    const ONCE: u64 = 3_000_000_000;
+    /// Nanoseconds in all.
+    const WHOLE: u64 = 60_000_000_000;
+
+    /// Begins now.
+    pub fn begin() -> Patience {
+        let now = sys::now_ns();
+        Patience { begun: now, deadline: now + Patience::ONCE }
+    }
+
+    /// Whether a thread of a process, which hasn't stopped yet, has had its time.
+    pub fn is_over(&mut self, pid: i32, tid: i32) -> bool {
+        let now = sys::now_ns();
+        if now <= self.deadline {
+            return false;
+        }
+        if now - self.begun > Patience::WHOLE || !is_runnable(pid, tid) {
+            return true;
+        }
+        self.deadline = now + Patience::ONCE;
+        false
+    }
+}
+
+/// Whether a thread runs, or would if it had a processor.
+fn is_runnable(pid: i32, tid: i32) -> bool {
+    let mut buf = [0; 512];
+    let path = ProcPath::of(pid).push(b"/task/").number(tid).push(b"/stat");
+    field(read_file(path.as_c(), &mut buf).unwrap_or(b""), STATE) == Some(b"R")
+}
+
 /// What is to be said about a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
