@@ -233,10 +233,15 @@ function evaluate(name, code, print) {
     Object.assign(globalThis, { module, exports: module.exports, __filename: name, __dirname: '.' });
     module._compile('globalThis.require = require;', `${name}-wrapper`);
     const vm = require('vm');
-    const script = new vm.Script(code, {
-        filename: name,
-        importModuleDynamically: vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER,
-    });
-    const result = script.runInThisContext({ displayErrors: true });
+    const importModuleDynamically = vm.constants?.USE_MAIN_CONTEXT_DEFAULT_LOADER;
+    let result;
+    if (importModuleDynamically !== undefined || !/\bimport\b/.test(code)) {
+        const script = new vm.Script(code, { filename: name, importModuleDynamically });
+        result = script.runInThisContext({ displayErrors: true });
+    } else {
+        // Before Node 20.12 only a module's code may import; what it evaluates imports as it does.
+        const run = module._compile('return (code) => (0, eval)(code);', module.filename);
+        result = run(`${code}\n//# sourceURL=${name}`);
+    }
     if (print) console.log(result);
 }

@@ -180,13 +180,14 @@ fn a_clone_of_node_runs_what_its_caller_names_as_node_does() {
         command.stdin(input).output().unwrap()
     };
     let (main, module, throws) = (main.to_str().unwrap(), module.to_str().unwrap(), throws.to_str().unwrap());
-    let all: [&[&str]; 11] = [
+    let all: [&[&str]; 12] = [
         &[main, "a", "-b", "--", "c d"],
         &["main.js"],
         &[module, "x"],
         &["-p", "[6 * 7, process.argv.slice(1), require('os').EOL, path.sep]", "word"],
         &["-e", "console.log(process.argv.slice(1), __filename, typeof module); process.exitCode = 3", "a"],
         &["-e", "import('fs').then((fs) => console.log(typeof fs.readFileSync, process.argv.length))"],
+        &["-e", "import('./main.mjs').then((main) => console.log(main.default))", "a"],
         &["-e", "setTimeout(() => process.kill(process.pid, 'SIGTERM'), 10); setInterval(() => 0, 1000)"],
         &[throws],
         &["-"],

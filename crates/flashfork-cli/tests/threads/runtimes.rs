@@ -110,7 +110,7 @@ const live = []; for (let i = 0; i < 200000; i++) live.push({ i, s: 'x' + i });
 const worker = new Worker(`const { parentPort } = require('worker_threads'); parentPort.on('message', n => parentPort.postMessage(n * n));`, { eval: true });
 const ask = n => new Promise(done => { worker.once('message', done); worker.postMessage(n); });
 const server = http.createServer((_, answer) => answer.end('answer'));
-const fetch = port => new Promise(done => http.get({ port, agent: false }, a => { let s = ''; a.on('data', d => s += d); a.on('end', () => done(s)); }));
+const fetch = port => new Promise(done => http.get({ host: '127.0.0.1', port, agent: false }, a => { let s = ''; a.on('data', d => s += d); a.on('end', () => done(s)); }));
 server.listen(0, '127.0.0.1', async () => {
     const first = await ask(7);
     const port = server.address().port;
