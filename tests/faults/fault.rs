@@ -75,6 +75,7 @@ fn errors(regs: &user_regs_struct) -> &'static [c_int] {
         // ENOSYS: kernels without it.
         libc::SYS_userfaultfd => &[libc::EPERM, libc::ENOSYS, libc::EMFILE],
         libc::SYS_fstat => &[libc::ENOMEM],
+        libc::SYS_newfstatat => &[libc::ENOENT, libc::ENOMEM],
         libc::SYS_unshare => &[libc::EPERM],
         libc::SYS_mlock | libc::SYS_mlock2 => &[libc::EPERM, libc::ENOMEM],
         // ENOTTY and EINVAL: kernels before 6.7.

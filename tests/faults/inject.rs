@@ -1,6 +1,7 @@
 //! Runs the victim under ptrace(2) and lets system calls between its two marks fail.
 
 use crate::fault::{Fault, faults, target};
+use flashfork_tests::libraries;
 use flashfork_tests::own_code::TRUST;
 use libc::{c_int, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
@@ -9,8 +10,9 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 
 /// The second mark, as in the victim: the first is that it stops.
 const MARK: u64 = 0x666c_6173;
@@ -50,6 +52,20 @@ pub fn run(case: &Case, plan: &Plan, leak_allowed: bool) -> Result<Vec<user_regs
     }
 }
 
+/// Where the victim finds libraries.
+const LIBRARIES: &str = "FLASHFORK_TEST_LIBRARIES";
+
+/// Compiled once.
+fn libraries_dir() -> &'static Path {
+    static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
+        std::fs::create_dir_all(&dir).expect("a directory for libraries");
+        libraries::build(&dir).expect("libraries");
+        dir
+    });
+    &DIR
+}
+
 fn start(case: &Case, leak_allowed: bool) -> Result<Child, String> {
     let mut command = Command::new(case.victim);
     command.arg(if case.shim.is_some() { "shim" } else { "linked" }).arg(case.scene);
@@ -59,6 +75,7 @@ fn start(case: &Case, leak_allowed: bool) -> Result<Child, String> {
     if let Some(shim) = case.shim {
         command.env("LD_PRELOAD", shim).env("FLASHFORK_ENGINE", "fork").env(TRUST.0, TRUST.1);
     }
+    command.env(LIBRARIES, libraries_dir());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     // SAFETY: one system call between fork and exec.
     unsafe { command.pre_exec(|| ptrace::traceme().map_err(Into::into)) };

@@ -15,17 +15,39 @@ use std::path::Path;
 use std::sync::Mutex;
 
 /// By both ways.
-const SCENES: &[&str] =
-    &["seal", "reseal", "fold", "unseal", "dontneed", "free", "wipeonfork", "grow", "grow-and-move", "keep", "lock"];
+const SCENES: &[&str] = &[
+    "seal",
+    "reseal",
+    "fold",
+    "unseal",
+    "dontneed",
+    "free",
+    "wipeonfork",
+    "grow",
+    "grow-and-move",
+    "keep",
+    "lock",
+    "libraries-discard",
+];
 
 /// What the shim has no call for, or what is the same there.
-const LINKED_SCENES: &[&str] =
-    &["unseal-unreadable", "seal-small", "snapshot", "restore", "restore-notes", "restore-copies", "rollback"];
+const LINKED_SCENES: &[&str] = &[
+    "unseal-unreadable",
+    "seal-small",
+    "libraries",
+    "libraries-unseal",
+    "snapshot",
+    "restore",
+    "restore-notes",
+    "restore-copies",
+    "rollback",
+];
 
 /// System calls after a hole that fail too: those that fill it again.
 const AFTER_A_HOLE: usize = 6;
 
-/// Calls of each kind that only look which fail in a quick run: there are hundreds of them.
+/// Calls of each kind that only look which fail in a quick run: there are hundreds of them. Likewise those of each kind
+/// that are made for libraries.
 const LOOKS: usize = 12;
 
 /// The plans for one case, from the calls of a run in which nothing failed.
@@ -33,7 +55,7 @@ fn plans(case: &Case, calls: &[libc::user_regs_struct]) -> Vec<Vec<(usize, Fault
     let mut out = Vec::new();
     for (k, call) in calls.iter().enumerate() {
         out.extend(ways(case, calls, k).into_iter().map(|fault| vec![(k, fault)]));
-        if target(call).is_some() {
+        if target(call).is_some() && (thorough() || !is_repeated(case, call) || is_chosen(calls, k)) {
             let next = k + 1..=k + AFTER_A_HOLE;
             // Which of them fails in a quick run: another one after each.
             let chosen = k + 1 + k % AFTER_A_HOLE;
@@ -57,12 +79,29 @@ fn ways(case: &Case, calls: &[libc::user_regs_struct], k: usize) -> Vec<Fault> {
     if thorough() || all.is_empty() {
         return all;
     }
-    let same = |call: &&libc::user_regs_struct| call.orig_rax == calls[k].orig_rax;
-    let (before, total) = (calls[..k].iter().filter(same).count(), calls.iter().filter(same).count());
+    let (before, _) = place(calls, k);
     let shim = usize::from(case.shim.is_some());
-    // Evenly over the scene.
-    let chosen = before * LOOKS / total < (before + 1) * LOOKS / total;
-    if only_looks(&calls[k]) && !chosen { Vec::new() } else { vec![all[(before + shim) % all.len()]] }
+    if is_repeated(case, &calls[k]) && !is_chosen(calls, k) {
+        return Vec::new();
+    }
+    vec![all[(before + shim) % all.len()]]
+}
+
+/// How many calls of its kind come before one, and how many there are.
+fn place(calls: &[libc::user_regs_struct], k: usize) -> (usize, usize) {
+    let same = |call: &&libc::user_regs_struct| call.orig_rax == calls[k].orig_rax;
+    (calls[..k].iter().filter(same).count(), calls.iter().filter(same).count())
+}
+
+/// Whether a quick run lets some of a kind fail only: what only looks, and what is done for each library.
+fn is_repeated(case: &Case, call: &libc::user_regs_struct) -> bool {
+    only_looks(call) || case.scene.starts_with("libraries")
+}
+
+/// Whether it is one of those, evenly over the scene.
+fn is_chosen(calls: &[libc::user_regs_struct], k: usize) -> bool {
+    let (before, total) = place(calls, k);
+    before * LOOKS / total < (before + 1) * LOOKS / total
 }
 
 /// More calls than any scene makes, and fewer than the attempts of a step that must not fail.

@@ -7,6 +7,7 @@ use crate::outcome::Purpose;
 use crate::proc::scan::Region;
 use crate::range::Range;
 use crate::scratch;
+use crate::seal::library::Seen;
 use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
 
@@ -88,6 +89,10 @@ pub struct Arena {
     pub leave_dense: bool,
     /// Whether small runs are sealed, too, because the program itself will write no more.
     pub small_runs: bool,
+    /// Whether the data of libraries is sealed, too.
+    pub libraries: bool,
+    /// What the plan has seen of them.
+    pub seen: Seen,
     /// Whether sealed memory is made anonymous, and nothing is sealed.
     pub unseals: bool,
     /// Whether nobody but who works here uses the program's memory: asked before, for a thread of the engine's counts.

@@ -122,9 +122,9 @@ pub const TABLE: &[Row] = &[
     vma(
         Reason::File,
         "file",
-        "file mappings, .data and relocated pages among them",
-        "fork copies only the few pages written; symbolisers need the file's name in maps",
-        "a path in maps",
+        "file mappings. Of libraries a seal that is asked for takes .data and relocated pages, where forks get faster by it: 32 mappings or more of which every page was written",
+        "fork copies only the few pages written; symbolisers need the file's name in maps; pages that were not written show what the file holds. A program's own data, and that of libc, the loader and sanitizers, is written all the time",
+        "a path in maps; libraries by their program headers, written pages in smaps",
     ),
     vma(
         Reason::Stack,

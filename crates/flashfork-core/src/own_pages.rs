@@ -9,6 +9,7 @@ use crate::proc::dump::BEFORE;
 use crate::range::Range;
 use crate::region::watch::WATCHED;
 use crate::seal::generations::GENERATIONS;
+use crate::seal::library::LIBRARIES;
 use crate::seal::vetted::VETTED;
 use crate::snapshot::current::{CURRENT, ONLY};
 use crate::stack::RESERVE;
@@ -16,7 +17,7 @@ use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 13;
+pub const COUNT: usize = 14;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
@@ -34,6 +35,7 @@ pub fn all() -> [Range; COUNT] {
         BEFORE.pages(),
         WATCHED.pages(),
         VETTED.pages(),
+        LIBRARIES.pages(),
     ]
 }
 

@@ -180,6 +180,11 @@ impl State {
         self.set_sealed(Range::ALL);
     }
 
+    /// Whether another copy of the engine is in this process.
+    pub fn is_beside_another(&self) -> bool {
+        self.beside_another.load(SeqCst)
+    }
+
     /// Everything is anonymous again, in pieces.
     pub fn all_unsealed(&self) {
         self.marked.clear();

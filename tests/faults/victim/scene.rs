@@ -1,8 +1,9 @@
 //! The calls that are made to fail, one scene each.
 
-use crate::memory::Region;
+use crate::memory::{Region, is_sealed};
 use flashfork_core::snapshot::{restore, snapshot};
 use flashfork_tests::content::PAGE;
+use flashfork_tests::libraries;
 use flashfork_tests::route::{Outcome, Route, Via};
 
 /// Pages of the first region: a block of 2 MB and odd ends.
@@ -42,6 +43,12 @@ pub enum Kind {
     Keep,
     /// `mlock` of a part of it.
     Lock,
+    /// A seal that takes the data of libraries, too.
+    Libraries,
+    /// An unseal of that.
+    LibrariesUnseal,
+    /// A discard of one library's data.
+    LibrariesDiscard,
     /// A snapshot; if it is taken, it is restored later.
     Snapshot,
     /// A restore of one that was taken well.
@@ -52,6 +59,32 @@ pub enum Kind {
     RestoreCopies,
     /// Rollbacks of a region.
     Rollback,
+}
+
+impl Kind {
+    /// Whether libraries are loaded for it.
+    pub fn has_libraries(self) -> bool {
+        matches!(self, Kind::Libraries | Kind::LibrariesUnseal | Kind::LibrariesDiscard)
+    }
+}
+
+/// The library whose data is discarded: the last, far from what isn't sealed.
+pub const DISCARDED: usize = libraries::COUNT - 1;
+
+/// Where the libraries are.
+pub const LIBRARIES: &str = "FLASHFORK_TEST_LIBRARIES";
+
+/// Loads them, and writes to all of their data.
+fn load_libraries() -> Result<Vec<Region>, String> {
+    let dir = std::env::var_os(LIBRARIES).ok_or("it isn't said where libraries are")?;
+    let mut first = 10 << 20;
+    let mut region = |addr| {
+        let mut region = Region { addr, tags: vec![0; libraries::PAGES] };
+        region.write(0..libraries::PAGES, first);
+        first += libraries::PAGES as u64;
+        region
+    };
+    Ok(libraries::load(dir.as_ref())?.into_iter().map(&mut region).collect())
 }
 
 /// Scenes by name.
@@ -69,6 +102,9 @@ pub const SCENES: &[(&str, Kind)] = &[
     ("grow-and-move", Kind::GrowAndMove),
     ("keep", Kind::Keep),
     ("lock", Kind::Lock),
+    ("libraries", Kind::Libraries),
+    ("libraries-unseal", Kind::LibrariesUnseal),
+    ("libraries-discard", Kind::LibrariesDiscard),
     ("snapshot", Kind::Snapshot),
     ("restore", Kind::Restore),
     ("restore-notes", Kind::RestoreNotes),
@@ -82,6 +118,8 @@ pub struct Scene {
     pub route: Route,
     pub main: Region,
     pub side: Region,
+    /// The data of libraries, in some scenes.
+    pub libraries: Vec<Region>,
     /// Whether children find zeros in the part.
     pub wiped_in_children: bool,
 }
@@ -91,9 +129,10 @@ impl Scene {
     pub fn set(kind: Kind, route: Route) -> Result<Scene, String> {
         let main = Region::new(MAIN_AT, MAIN, 1 << 20)?;
         let side = Region::new(SIDE_AT, SIDE, 2 << 20)?;
-        let mut scene = Scene { kind, route, main, side, wiped_in_children: false };
+        let libraries = if kind.has_libraries() { load_libraries()? } else { Vec::new() };
+        let mut scene = Scene { kind, route, main, side, libraries, wiped_in_children: false };
         let restores = matches!(kind, Kind::Restore | Kind::RestoreNotes | Kind::RestoreCopies);
-        if restores || matches!(kind, Kind::Seal { .. } | Kind::Snapshot | Kind::Rollback) {
+        if restores || matches!(kind, Kind::Seal { .. } | Kind::Libraries | Kind::Snapshot | Kind::Rollback) {
             return Ok(scene);
         }
         let rounds = if kind == Kind::Fold { 8 } else { 1 };
@@ -101,6 +140,9 @@ impl Scene {
             scene.route.seal(true)?;
             // Some pages differ from the memfd's from here on: bytes that no memfd has.
             scene.main.write([3 + round, 450 + round, MAIN - 1].into_iter(), (3 << 20) + 16 * round as u64);
+        }
+        if kind.has_libraries() && !is_sealed(scene.libraries[DISCARDED].addr)? {
+            return Err("the data of libraries is not sealed".into());
         }
         if kind == Kind::UnsealUnreadable {
             scene.main.protect(libc::PROT_NONE)?;
@@ -121,9 +163,13 @@ impl Scene {
         let part = (self.main.addr + PART.start * PAGE, PART.len() * PAGE);
         match self.kind {
             Kind::Seal { small } => words(self.route.seal(small)),
-            Kind::Reseal | Kind::Fold => words(self.route.seal(false)),
-            Kind::Unseal | Kind::UnsealUnreadable => words(self.route.unseal(None)),
+            Kind::Reseal | Kind::Fold | Kind::Libraries => words(self.route.seal(false)),
+            Kind::Unseal | Kind::UnsealUnreadable | Kind::LibrariesUnseal => words(self.route.unseal(None)),
             Kind::Advice(advice) => self.route.madvise(part.0, part.1, advice, Via::Function),
+            Kind::LibrariesDiscard => {
+                let library = &self.libraries[DISCARDED];
+                self.route.madvise(library.addr, library.len(), libc::MADV_DONTNEED, Via::Function)
+            }
             Kind::GrowInPlace => {
                 self.route.mremap(self.main.addr, self.main.len(), self.grown() * PAGE, 0, 0, Via::Function)
             }

@@ -1,8 +1,10 @@
 //! Plays a scene and looks at everything afterwards.
 
 use crate::memory::{Region, is_sealed, maps_line};
-use crate::scene::{Kind, PART, SCENES, Scene};
+use crate::scene::{DISCARDED, Kind, PART, SCENES, Scene};
 use crate::{process, region, snapshot};
+use flashfork_tests::content::{PAGE, WORDS};
+use flashfork_tests::libraries;
 use flashfork_tests::route::{Outcome, Route};
 
 /// The first mark: from where the tracer, for which it stops, goes on system call by system call.
@@ -63,6 +65,7 @@ fn follow(scene: &mut Scene, outcome: Outcome) -> Result<(), String> {
         Kind::Advice(libc::MADV_DONTNEED) => dropped(&mut scene.main, PART, outcome.is_err())?,
         Kind::Advice(libc::MADV_FREE) => dropped(&mut scene.main, PART, true)?,
         Kind::Advice(libc::MADV_WIPEONFORK) => scene.wiped_in_children = outcome.is_ok(),
+        Kind::LibrariesDiscard => shows_file(&mut scene.libraries[DISCARDED], outcome.is_err())?,
         Kind::Keep => {
             if let Ok(at) = outcome {
                 let left = Region { addr: scene.main.addr, tags: vec![0; scene.main.tags.len()] };
@@ -98,9 +101,25 @@ fn dropped(region: &mut Region, pages: std::ops::Range<usize>, may_stay: bool) -
     Ok(())
 }
 
+/// Pages of a library that were discarded show its file; where that failed each does or is what it was.
+fn shows_file(region: &mut Region, may_stay: bool) -> Result<(), String> {
+    for page in 0..region.tags.len() {
+        let at = (region.addr + page * PAGE) as *const [u64; WORDS];
+        // SAFETY: a page of a library's data.
+        let shown = unsafe { *at }.iter().all(|word| *word == libraries::IN_FILE);
+        if !(shown || may_stay && region.page_holds(page, region.tags[page])) {
+            return Err(format!("page {page} of a library shows neither its file nor what it was"));
+        }
+    }
+    let tags = region.tags.clone();
+    tags.into_iter().enumerate().for_each(|(page, tag)| region.write(std::iter::once(page), tag));
+    Ok(())
+}
+
 /// Memory is right in this process and in a child, and what the child writes stays its own.
 pub fn family(scene: &mut Scene, when: &str) -> Result<(), String> {
-    let all = |scene: &Scene| scene.main.check().and_then(|()| scene.side.check());
+    let all =
+        |scene: &Scene| [&scene.main, &scene.side].into_iter().chain(&scene.libraries).try_for_each(Region::check);
     all(scene).map_err(|e| format!("{when}: {e}"))?;
     // SAFETY: one thread.
     let pid = unsafe { libc::fork() };
@@ -132,6 +151,9 @@ pub fn again(scene: &mut Scene) -> Result<(), String> {
     // The second region is of interest to no scene but the seals.
     if !is_sealed(scene.side.addr + scene.side.len() / 2)? {
         return Err("the next seal left memory unsealed".into());
+    }
+    if scene.kind == Kind::Libraries && !is_sealed(scene.libraries[DISCARDED].addr)? {
+        return Err("the next seal left libraries unsealed".into());
     }
     family(scene, "after the next seal")
 }

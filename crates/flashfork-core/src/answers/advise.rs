@@ -4,10 +4,11 @@
 //! Whether a range holds sealed memory is asked of the kernel each time, because memory moves without our knowing
 //! (glibc's realloc calls its own mremap).
 
-use super::anonymous::{Need, for_good, make_anonymous};
+use super::anonymous::{Need, for_good, give_files_back, make_anonymous};
 use super::discard::discard;
 use crate::range::Range;
 use crate::region::watch::WATCHED;
+use crate::seal::library::LIBRARIES;
 use crate::seal::vetted::VETTED;
 use crate::sealed::holds_sealed;
 use crate::stack::roomy;
@@ -33,10 +34,25 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     before_guards(advice);
     // What the kernel refuses, or need not do, before it looks at memory (madvise_should_skip).
     let wraps = len.checked_next_multiple_of(PAGE).and_then(|len| addr.checked_add(len)).is_none();
-    if !STATE.holds_sealed() || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
+    let plain = !STATE.holds_sealed() && !LIBRARIES.any_lost();
+    if plain || !addr.is_multiple_of(PAGE) || len == 0 || wraps {
         return told(advice, real());
     }
     let range = Range::pages_of(addr, len);
+    let inside = match advice {
+        k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED | k::MADV_FREE | k::MADV_REMOVE => {
+            if LIBRARIES.is_lost(range) {
+                return Err(Errno::EAGAIN);
+            }
+            let inside = give_files_back(range, inside, advice != k::MADV_REMOVE)?;
+            // Just now.
+            if LIBRARIES.is_lost(range) {
+                return Err(Errno::EAGAIN);
+            }
+            inside
+        }
+        _ => inside,
+    };
     match advice {
         k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED | k::MADV_FREE => {
             // MADV_FREE refuses whatever isn't anonymous: one call tells whether there is more to do.

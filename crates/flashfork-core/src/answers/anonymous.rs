@@ -4,12 +4,14 @@
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Purpose};
 use crate::range::Range;
+use crate::seal::library::LIBRARIES;
 use crate::seal::unseal::unseal;
 use crate::sealed::holds_sealed;
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, Result};
 use crate::threads::{self, Threads, alone};
+use linux_raw_sys::general as k;
 
 /// What a call needs anonymous memory for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,6 +47,26 @@ fn be_anonymous(range: Range, mut inside: Inside<'static>, need: Need) -> Result
         }
     }
     Ok(inside)
+}
+
+/// Has the data of libraries in a range be its files' again, for a call that means something else there than on other
+/// memory. Nobody seals it again before the guard is dropped. `EAGAIN` where that can't be done. `given_up`: the call
+/// is a discard.
+pub(crate) fn give_files_back(range: Range, inside: Inside<'static>, given_up: bool) -> Result<Inside<'static>> {
+    let mut inside = Some(inside);
+    LIBRARIES
+        .for_each_in(range, |part| {
+            // What was a library's may be other memory by now: MADV_FREE refuses whatever isn't anonymous.
+            // SAFETY: the contents are given up.
+            if given_up && unsafe { sys::madvise(part.start, part.len(), k::MADV_FREE) }.is_ok() {
+                return Ok(());
+            }
+            let kept = inside.take().unwrap_or_else(|| STATE.inside());
+            inside = Some(make_anonymous(part, kept, Need::Must)?);
+            Ok(())
+        })
+        .map_err(|_| Errno::EAGAIN)?;
+    Ok(inside.unwrap_or_else(|| STATE.inside()))
 }
 
 /// Makes a call that gives memory a property (`mlock(2)`, `pkey_mprotect(2)`, `mseal(2)`): it works on sealed memory

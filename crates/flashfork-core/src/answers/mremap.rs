@@ -55,6 +55,7 @@ unsafe fn move_or_grow(from: usize, old: usize, new: usize, flags: usize, to: us
         // Nothing is that large, in pieces or in one.
         return real().map_err(|e| if e == Errno::EFAULT { Errno::ENOMEM } else { e });
     }
+    let inside = anonymous::give_files_back(whole, inside, false)?;
     // SAFETY: the program's own call.
     let moved = roomy(|| unsafe { in_steps(whole, len, flags, to, real, inside) });
     if moved != Err(Errno::ENOMEM) || len <= whole.len() {

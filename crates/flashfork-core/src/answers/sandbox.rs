@@ -4,7 +4,7 @@
 //! do all that the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
 
 use super::advise;
-use super::anonymous::for_good;
+use super::anonymous::{for_good, give_files_back};
 use super::exec;
 use super::mremap;
 use crate::arena::Arena;
@@ -102,7 +102,9 @@ unsafe fn enter(
     may_try: bool,
     real: impl FnOnce() -> Result<usize>,
 ) -> Result<usize> {
-    let works = !filter || !STATE.sealed() || may_try && roomy(|| lets_work(number, args));
+    // What that takes is not tried, and it may have to be asked of the kernel at any time.
+    let given_back = || give_files_back(Range::ALL, STATE.inside(), false).is_ok();
+    let works = !filter || given_back() && (!STATE.sealed() || may_try && roomy(|| lets_work(number, args)));
     if !works {
         for_good()?;
     }

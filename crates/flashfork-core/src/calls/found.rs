@@ -53,6 +53,22 @@ pub enum Part {
     Runtime,
 }
 
+impl Part {
+    /// Which of them an object of its own is.
+    pub fn of(object: &Object) -> Option<Part> {
+        let has = |name| object.function(name).is_some();
+        match () {
+            () if has(c"__libc_start_main") && has(c"madvise") => Some(Part::Libc),
+            // Before the loader, whose function it intercepts.
+            () if has(c"__sanitizer_print_stack_trace") || has(c"__sanitizer_set_death_callback") => {
+                Some(Part::Runtime)
+            }
+            () if has(c"__tls_get_addr") || has(c"__pthread_initialize_minimal") => Some(Part::Loader),
+            () => None,
+        }
+    }
+}
+
 /// What is executable in this process, as far as it matters here.
 pub struct Found {
     pub libraries: [Library; MAX_LIBRARIES],
@@ -150,14 +166,7 @@ impl Found {
             return Ok(());
         }
         let Some(object) = Object::at(&self.reader, base) else { return Ok(()) };
-        let has = |name| object.function(name).is_some();
-        let kind = match () {
-            () if has(c"__libc_start_main") && has(c"madvise") => Part::Libc,
-            // Before the loader, whose function it intercepts.
-            () if has(c"__sanitizer_print_stack_trace") || has(c"__sanitizer_set_death_callback") => Part::Runtime,
-            () if has(c"__tls_get_addr") || has(c"__pthread_initialize_minimal") => Part::Loader,
-            () => return Ok(()),
-        };
+        let Some(kind) = Part::of(&object) else { return Ok(()) };
         self.push(Library { code: v.range, base, kind })
     }
 

@@ -12,9 +12,9 @@
 //! translator of machine code may go on with what it read before.
 
 pub(crate) mod enter;
-mod found;
+pub(crate) mod found;
 mod hooks;
-mod object;
+pub(crate) mod object;
 mod rewrite;
 mod site;
 pub(crate) mod stub;

@@ -1,12 +1,15 @@
 //! A loaded ELF object, as far as its functions' addresses are asked for (`elf(5)`).
 
-use crate::sys::{self, Result};
+use crate::range::Range;
+use crate::sys::{self, PAGE, Result};
 use core::cell::{Cell, RefCell};
 use core::ffi::CStr;
 
 const MAGIC: [u8; 7] = [0x7f, b'E', b'L', b'F', 2, 1, 1];
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const PF_W: u32 = 2;
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
@@ -18,6 +21,8 @@ pub struct Object<'a> {
     reader: &'a Reader,
     /// What is added to the addresses in the file.
     bias: usize,
+    headers: usize,
+    header_count: u32,
     symbols: usize,
     strings: usize,
     table: Table,
@@ -114,8 +119,8 @@ impl<'a> Object<'a> {
             return None;
         }
         let headers = base.wrapping_add(reader.long(base + 32)?);
-        let count = u32::from(reader.half(base + 56)?);
-        let segment = |kind| (0..count).map(|i| nth(headers, 56, i)).find(|s| reader.word(*s) == Some(kind));
+        let header_count = u32::from(reader.half(base + 56)?);
+        let segment = |kind| (0..header_count).map(|i| nth(headers, 56, i)).find(|s| reader.word(*s) == Some(kind));
         // The first segment begins with the file.
         let bias = base.wrapping_sub(reader.long(segment(PT_LOAD)?.wrapping_add(16))? & !4095);
         let dynamic = bias.wrapping_add(reader.long(segment(PT_DYNAMIC)?.wrapping_add(16))?);
@@ -139,7 +144,39 @@ impl<'a> Object<'a> {
             (0, at) => Table::SystemV(at),
             (at, _) => Table::Gnu(at),
         };
-        (symbols != 0 && strings != 0).then_some(Object { reader, bias, symbols, strings, table })
+        let found = Object { reader, bias, headers, header_count, symbols, strings, table };
+        (symbols != 0 && strings != 0).then_some(found)
+    }
+
+    /// Whether it is a program, and no library: it names a loader, as the C library does and the loader.
+    pub fn is_program(&self) -> bool {
+        self.segments().any(|s| self.reader.word(s) == Some(PT_INTERP))
+    }
+
+    /// Whether the loader has mapped `range`, from this offset in the file on, to be written.
+    pub fn loads_to_write(&self, range: Range, offset: u64) -> bool {
+        self.segments().any(|s| {
+            self.segment_to_write(s).is_some_and(|(start, end, from)| {
+                start <= range.start && range.end <= end && offset == from + (range.start - start) as u64
+            })
+        })
+    }
+
+    /// Where a segment that may be written begins and ends as far as it has a file, and where it begins there.
+    fn segment_to_write(&self, segment: usize) -> Option<(usize, usize, u64)> {
+        let [offset, address, .., size] = [8, 16, 24, 32].map(|at| self.reader.long(segment.wrapping_add(at)));
+        let writable = self.reader.word(segment.wrapping_add(4))? & PF_W != 0;
+        if self.reader.word(segment)? != PT_LOAD || !writable {
+            return None;
+        }
+        let address = self.bias.wrapping_add(address?);
+        let end = address.checked_add(size?)?.checked_next_multiple_of(PAGE)?;
+        Some((address & !(PAGE - 1), end, (offset? & !(PAGE - 1)) as u64))
+    }
+
+    fn segments(&self) -> impl Iterator<Item = usize> + use<> {
+        let headers = self.headers;
+        (0..self.header_count).map(move |i| nth(headers, 56, i))
     }
 
     /// The address of a function that the object defines.

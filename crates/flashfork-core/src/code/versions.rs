@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     fn file(inode: u64, changed: u64) -> Status {
-        Status { device: 1, inode, size: 4096, changed: [changed, 0] }
+        Status { device: 1, inode, regular: true, size: 4096, changed: [changed, 0] }
     }
 
     const PART: Range = Range { start: 4096, end: 8192 };

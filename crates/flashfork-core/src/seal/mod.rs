@@ -1,16 +1,18 @@
 //! Seal: plan, copy, remap, and the way back.
 //!
 //! The walk of a seal, from [`begin`] on, a file each: what must be left alone and what is worth it ([`plan`]), whether
-//! all that was sealed before is sealed anew ([`fold`]), limits that are lifted meanwhile ([`limits`]); then run by run
-//! ([`maker`]) where a run lies in the memfd ([`offset`]), its copy ([`copy`]), the old pages out of the way
-//! ([`aside`], [`kept`]) and the copy in their place ([`remap`]). What is known of each memfd afterwards:
-//! [`generations`]. The way back: [`unseal`], with what the program has asked for the mapping ([`properties`]).
+//! all that was sealed before is sealed anew ([`fold`]), what of libraries is sealed ([`library`]), limits that are
+//! lifted meanwhile ([`limits`]); then run by run ([`maker`]) where a run lies in the memfd ([`offset`]), its copy
+//! ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their place ([`remap`]). What is
+//! known of each memfd afterwards: [`generations`]. The way back: [`unseal`], with what the program has asked for the
+//! mapping ([`properties`]).
 
 mod aside;
 pub(crate) mod copy;
 mod fold;
 pub(crate) mod generations;
 mod kept;
+pub(crate) mod library;
 pub(crate) mod limits;
 pub(crate) mod maker;
 pub(crate) mod offset;
@@ -88,7 +90,7 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
     session::run(wait, |arena| {
         let look = |e| Error::System(Step::Look, e);
         match what {
-            What::All => {}
+            What::All => arena.libraries = true,
             What::AllButDense => arena.leave_dense = true,
             What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
             What::MostWritten => {}
@@ -123,6 +125,10 @@ fn seal_all(arena: &mut Arena, pages: Pages, mut pauses: Option<Pauses>) -> Resu
         take_calls(arena, &mut pauses)?;
     }
     let fold = plan_or_fold(arena, &mut pauses)?;
+    if arena.libraries && pauses.is_none() {
+        // Where it can't be done forks cost more.
+        let _ = library::add(arena);
+    }
     if arena.run_count == 0 {
         return Ok(Outcome::default());
     }

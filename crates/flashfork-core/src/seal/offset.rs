@@ -29,6 +29,9 @@ const ADVICES: [(&[u8; 2], u32); 4] =
 /// (mmap(2)). Sealed memory itself always is such a mapping.
 pub const UNRESERVED: u8 = 16;
 
+/// Among the bits of advice: the data of a library ([`super::library`]), which is never [`UNRESERVED`].
+pub const LIBRARY: u8 = 32;
+
 /// The advice of a VMA as four bits.
 fn advice_of_flags(flags: &Flags) -> u8 {
     (0..).zip(ADVICES).filter(|(_, (letters, _))| flags.has(letters)).map(|(bit, _)| 1 << bit).sum()
@@ -36,7 +39,7 @@ fn advice_of_flags(flags: &Flags) -> u8 {
 
 /// The advice that a sealed VMA had before.
 pub fn advice_of_sealed(vma: &Vma) -> u8 {
-    (vma.offset >> ADVICE_SHIFT) as u8 & 31
+    (vma.offset >> ADVICE_SHIFT) as u8 & 63
 }
 
 /// The advice that a VMA has whose flags are known: sealed memory has what it had before, but for what was asked for
@@ -112,6 +115,9 @@ mod tests {
         assert!(of(MAX_RUNS - 1, 0, 0, HUGE).unwrap() + HALF < COPIES);
         assert_eq!(shows(COPIES), Shows::Run(HALF));
         assert_eq!(last >> ADVICE_SHIFT, 31);
+        // What is a library's doesn't grow.
+        let library = of(MAX_RUNS - 1, LIBRARY | 15, 0, HUGE).unwrap();
+        assert!(library + HALF < FILE_LEN && library >> ADVICE_SHIFT == 47);
         assert_eq!(of(0, 0, 0, 1 << 41), None);
         let mut sealed = Vma::new(Range::new(0, HUGE), 1, b"/memfd:flashfork:0000000001 (deleted)", false);
         sealed.offset = of(0, 0b0101, 0, HUGE).unwrap();

@@ -10,6 +10,7 @@ use super::generations::{GENERATIONS, Memfds, PLACES};
 use super::offset;
 use super::vetted::VETTED;
 use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run, VmaRecord};
+use crate::calls::object::Reader;
 use crate::kernel_writers;
 use crate::never_seal::{Reason, judge};
 use crate::own_pages;
@@ -79,6 +80,8 @@ fn plan(arena: &mut Arena, fold: bool, vetted: bool) -> Result<Facts> {
     if arena.most != 0 && !vetted {
         VETTED.begin();
     }
+    arena.seen.clear();
+    let reader = Reader::default();
     let list = if vetted { c"/proc/thread-self/maps" } else { c"/proc/thread-self/smaps" };
     vma::for_each(list, text, |v| {
         facts.vmas += 1;
@@ -95,6 +98,9 @@ fn plan(arena: &mut Arena, fold: bool, vetted: bool) -> Result<Facts> {
         let known = if vetted { VETTED.advice_of(v) } else { None };
         if known.is_some() || !vetted {
             facts.bytes += plan_vma(arena, &mut pagemap, v, fold, sealed_to, known)?;
+        }
+        if arena.libraries {
+            arena.seen.see(v, arena.record_count.saturating_sub(1) as u32, &reader);
         }
         if v.kind == Kind::Sealed {
             sealed_to = v.range.end;

@@ -3,6 +3,7 @@
 use super::aside::Aside;
 use super::copy::CHUNK;
 use super::kept::BLOCK;
+use super::library::{self, LIBRARIES};
 use super::limits::SLACK;
 use super::offset;
 use super::offset::Shows;
@@ -167,8 +168,8 @@ pub(crate) fn growth(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<(
     unseal_parts(arena, pauses, Parts::Growth)
 }
 
-/// Before a snapshot: the same, and what can't be sealed anew because it can't be read or is a hole of the plan. Who
-/// unmaps that later couldn't get it back from its old memfd, of which no descriptor is left.
+/// Before a snapshot: the same, and what can't be sealed anew because it can't be read, is a library's or a hole of the
+/// plan. Who unmaps that later couldn't get it back from its old memfd, of which no descriptor is left.
 pub(crate) fn not_sealed_anew(arena: &mut Arena) -> Result<(), Error> {
     unseal_parts(arena, &mut None, Parts::NotSealedAnew)
 }
@@ -198,7 +199,7 @@ enum Parts {
     All,
     /// What they have grown by.
     Growth,
-    /// That, what can't be read, and what lies in the arena's holes.
+    /// That, what can't be read, the data of libraries, and what lies in the arena's holes.
     NotSealedAnew,
 }
 
@@ -222,7 +223,7 @@ fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<boo
             let wanted = match parts {
                 Parts::All => true,
                 Parts::Growth => growth,
-                Parts::NotSealedAnew => growth || v.prot & sys::PROT_READ == 0,
+                Parts::NotSealedAnew => growth || v.prot & sys::PROT_READ == 0 || advice & offset::LIBRARY != 0,
             };
             let run = Run { range: whole, prot: v.prot, advice, growth, ..Run::default() };
             match parts {
@@ -268,6 +269,13 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) ->
         Some(_) => return Err(Errno::EBUSY),
         None => {}
     }
+    if run.advice & offset::LIBRARY != 0 && !run.growth {
+        // SAFETY: the same as below.
+        match unsafe { give_file_back(chunk, run, &properties, regions, place) } {
+            Err(Errno::ENOENT | Errno::EFAULT) => LIBRARIES.lose(chunk),
+            other => return other,
+        }
+    }
     let reserved = len + HUGE;
     let base = scratch::temporary(reserved)?;
     // Equal to the target modulo 2 MB: so that huge pages, where they are wanted, can move with it.
@@ -295,6 +303,42 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) ->
     // SAFETY: what is left of the reservation is ours.
     let freed = unsafe { sys::munmap(base, reserved) };
     result.and(freed)
+}
+
+/// Makes the sealed data of a library its file's mapping again. `ENOENT` and `EFAULT`: the file is not to be had, or
+/// has become shorter.
+///
+/// # Safety
+/// No thread of this process uses the chunk.
+unsafe fn give_file_back(
+    chunk: Range,
+    run: Run,
+    properties: &Properties,
+    regions: &mut [Region],
+    place: &mut Place,
+) -> sys::Result<()> {
+    let copy = LIBRARIES.map(chunk)?;
+    let readable = run.prot & sys::PROT_READ != 0;
+    // SAFETY: the copy is new; the caller answers for the chunk.
+    let result = unsafe {
+        for advice in offset::advices(run.advice) {
+            // Advice is only that.
+            let _ = sys::madvise(copy, chunk.len(), advice);
+        }
+        let open = if readable { Ok(()) } else { sys::mprotect(chunk.start, chunk.len(), sys::PROT_READ) };
+        open.and_then(|()| library::fill(copy, chunk))
+            .and_then(|()| put_in_place(chunk, run.prot, copy, properties, regions, place))
+            .inspect_err(|_| {
+                if !readable {
+                    remap::close(chunk, run.prot);
+                }
+            })
+    };
+    if result.is_err() {
+        // SAFETY: what has not been moved is ours. A failure would leak it, no more.
+        let _ = unsafe { sys::munmap(copy, chunk.len()) };
+    }
+    result
 }
 
 /// Puts the copy of a chunk in its place.

@@ -277,6 +277,8 @@ pub struct Status {
     pub device: u64,
     /// Its inode.
     pub inode: u64,
+    /// Whether it is an ordinary file.
+    pub regular: bool,
     /// Its length in bytes.
     pub size: u64,
     /// When it was last changed, its attributes among it: seconds and nanoseconds.
@@ -287,7 +289,10 @@ impl Status {
     /// From struct stat, 18 words on this architecture: st_dev, st_ino, st_nlink, st_mode and st_uid, st_gid, st_rdev,
     /// st_size, st_blksize, st_blocks, st_atim, st_mtim, st_ctim.
     fn new(stat: &[u64; 18]) -> Status {
-        Status { device: stat[0], inode: stat[1], size: stat[6], changed: [stat[13], stat[14]] }
+        const S_IFMT: u64 = 0o170_000;
+        const S_IFREG: u64 = 0o100_000;
+        let regular = stat[3] & S_IFMT == S_IFREG;
+        Status { device: stat[0], inode: stat[1], regular, size: stat[6], changed: [stat[13], stat[14]] }
     }
 }
 
