@@ -39,6 +39,7 @@ fn small(name: &str) -> Small {
         "write-fraction" => ("--ready cpython --after 0.2 --for 0.2 --runs 3", "cpython", 1),
         "rollback" => ("--size 8M --quick", "rollbacks", 2),
         "clones" => ("--size 8M --count 4 --others 4 --rounds 3", "clones", 1),
+        "libraries" => ("--rounds 3", "clones", 1),
         "seal-threads" => ("--sizes 8M --threads 2 --rounds 3", "sealing", 1),
         "redis" => ("--size 16M --rounds 2 --snapshots 1 --connections 2 --depth 50", "servers", 1),
         "warm" => ("--programs perl --quick", "programs and their clones", 2),

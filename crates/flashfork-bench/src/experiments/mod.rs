@@ -8,6 +8,7 @@ pub mod creation;
 pub mod forecasts;
 pub mod fork;
 pub mod fuzz;
+pub mod libraries;
 pub mod policy;
 pub mod profile;
 pub mod pytest;
@@ -34,6 +35,7 @@ use creation::CreationOptions;
 use forecasts::AdviseOptions;
 use fork::ForkOptions;
 use fuzz::FuzzOptions;
+use libraries::LibrariesOptions;
 use policy::PolicyOptions;
 use profile::ProfileOptions;
 use pytest::PytestOptions;
@@ -48,7 +50,7 @@ use warm::WarmOptions;
 use write_fraction::WriteFractionOptions;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 21] = [
+pub const ALL: [Entry; 22] = [
     Entry::of::<ForkOptions>(),
     Entry::of::<CreationOptions>(),
     Entry::of::<CowModelOptions>(),
@@ -61,6 +63,7 @@ pub const ALL: [Entry; 21] = [
     Entry::of::<WriteFractionOptions>(),
     Entry::of::<RollbackOptions>(),
     Entry::of::<ClonesOptions>(),
+    Entry::of::<LibrariesOptions>(),
     Entry::of::<SealThreadsOptions>(),
     Entry::of::<RedisOptions>(),
     Entry::of::<WarmOptions>(),

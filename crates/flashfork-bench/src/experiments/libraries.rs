@@ -1,0 +1,176 @@
+//! `bench libraries`: forks of a program that has loaded large libraries, and hardly any memory besides.
+//!
+//! Each library is compiled for this, with 32 relocated pages and four of data, which is the mean of twenty of those
+//! that are large in a Debian (libcrypto, GTK, ICU, SQLite, Perl …). The same program is forked as it is,
+//! sealed with the libraries' data left out, and sealed with it; each in a process of its own, asked in turn. A clone
+//! ends at once, or calls into every library first, which reads its relocated pages and writes to its data.
+
+mod subject;
+
+pub(crate) use subject::LibrariesSubject;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use flashfork_measure::experiment::{Experiment, Places, Results, page};
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::sampling::{Effort, sample};
+use flashfork_measure::workdir::WorkDir;
+use flashfork_measure::worker::{Registered, Worker};
+use flashfork_measure::{BenchError, Progress, pin};
+use flashfork_terminal::table::{render, time};
+use subject::{Ask, Phases, Spec, Task, Way};
+
+/// The name of this experiment in records.
+pub const EXPERIMENT: &str = "libraries";
+
+/// What SPECIFICATION.md promises of 20 libraries: the fork takes at most this share of one with their data left out.
+const PROMISED: (u64, f64) = (20, 0.6);
+
+/// Clones of each kind in a round.
+const BATCH: usize = 50;
+
+/// Options of `bench libraries`.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Example: flashfork bench libraries --count 20")]
+pub struct LibrariesOptions {
+    /// How many libraries the program has loaded
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub count: u32,
+
+    /// Rounds of interleaved batches of clones; more rounds, tighter intervals
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: u32,
+}
+
+impl Experiment for LibrariesOptions {
+    const NAME: &'static str = EXPERIMENT;
+    const ABOUT: &'static str = "Forks of a program with large libraries, whose data is sealed or left out";
+    const WORKERS: &'static [Registered] = &[Registered::of::<LibrariesSubject>()];
+
+    fn measure(&self, _: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+        measure(self, results, progress)
+    }
+
+    fn page(document: &Document) -> String {
+        report(document)
+    }
+}
+
+fn measure(options: &LibrariesOptions, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+    let work = WorkDir::new(None)?;
+    progress.begin("compiling libraries", u64::from(options.count));
+    let libraries = compile(work.path(), options.count, progress)?;
+    progress.begin("loading them", Way::ALL.len() as u64);
+    let cpu = pin::chosen_cpu()?;
+    let mut workers = Vec::new();
+    for way in Way::ALL {
+        let spec = Spec { way, libraries: libraries.clone(), cpu };
+        let worker = Worker::<LibrariesSubject>::start(format!("{} libraries, {}", options.count, way.name()), &spec)?;
+        workers.push(worker);
+        progress.step();
+    }
+    let cells: Vec<(usize, Task)> =
+        Task::ALL.into_iter().flat_map(|task| (0..workers.len()).map(move |worker| (worker, task))).collect();
+    let effort = Effort::rounds(options.rounds as usize).until(progress.deadline());
+    progress.begin("clones", effort.steps());
+    let (sampled, done) = sample(cells.len(), &effort, u64::from(options.count), progress, |cell, _| {
+        let (worker, task) = cells[cell];
+        let phases = workers[worker].ask(&Ask { task, count: BATCH })?;
+        let all = |of: fn(&Phases) -> f64| phases.iter().map(of).collect();
+        Ok(vec![("fork", all(|phases| phases.fork)), ("cycle", all(|phases| phases.cycle))])
+    });
+    for (&(worker, task), series) in cells.iter().zip(&sampled.cells) {
+        let way = Way::ALL[worker];
+        let ready = workers[worker].ready();
+        for series in series {
+            let chosen =
+                [("measure", json!(series.measure)), ("libraries", json!(options.count)), ("task", json!(task.name()))];
+            let observed = [("sealed_bytes", json!(ready.sealed)), ("mappings", json!(ready.mappings))];
+            results.keep(way.name(), chosen, observed, "us", series, sampled.ended)?;
+        }
+    }
+    done
+}
+
+/// The source of a library: a table that is relocated when it is loaded, data, and a function that uses both.
+const SOURCE: &str = "
+#define ENTRIES (128 * 1024 / sizeof(void *))
+extern const void *const table[ENTRIES];
+/* As large as real ones, so that no two share a page table. */
+__attribute__((used)) static const char room[2 << 20] = {1};
+const void *const table[ENTRIES] = {[0 ... ENTRIES - 1] = &table[1]};
+static volatile long data[16 * 1024 / sizeof(long)] = {[0 ... 16 * 1024 / sizeof(long) - 1] = 1};
+/* The loader writes to none of it. */
+__attribute__((constructor)) static void fill(void)
+{
+    for (unsigned long i = 0; i < sizeof data / sizeof *data; i++)
+        data[i] += (long)i;
+}
+long use_library(long i)
+{
+    data[0] += i;
+    return table[(unsigned long)i % ENTRIES] == &table[1] ? data[0] - i : -1;
+}
+";
+
+/// Compiles `count` libraries, each from a file of its own.
+fn compile(place: &Path, count: u32, progress: &mut dyn Progress) -> Result<Vec<PathBuf>, BenchError> {
+    let source = place.join("library.c");
+    std::fs::write(&source, SOURCE).map_err(|error| BenchError::system("write a library's source", error))?;
+    let mut all = Vec::new();
+    for i in 0..count {
+        let library = place.join(format!("library{i}.so"));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+        let output = compiler.output().map_err(|error| BenchError::system("run the C compiler, cc", error))?;
+        if !output.status.success() {
+            return Err(BenchError::Unable(format!("cc: {}", String::from_utf8_lossy(&output.stderr).trim())));
+        }
+        all.push(library);
+        progress.step();
+    }
+    Ok(all)
+}
+
+fn report(document: &Document) -> String {
+    let of = |way: Way, task: Task, measure: &str| {
+        let wanted = [("measure", json!(measure)), ("task", json!(task.name()))];
+        document.find(EXPERIMENT, way.name(), &wanted)
+    };
+    let mut rows = Vec::new();
+    for task in Task::ALL {
+        for way in Way::ALL {
+            let (Some(fork), Some(cycle)) = (of(way, task, "fork"), of(way, task, "cycle")) else { continue };
+            let share = |record: &Record, measure| {
+                of(Way::SealedWithout, task, measure)
+                    .map_or(String::new(), |before| format!("{:.2}", record.p50 / before.p50))
+            };
+            let mappings = fork.observed.get("mappings").and_then(serde_json::Value::as_u64).unwrap_or(0);
+            rows.push(vec![
+                task.name().to_owned(),
+                way.name().to_owned(),
+                mappings.to_string(),
+                time(fork.p50),
+                share(fork, "fork"),
+                time(cycle.p50),
+                share(cycle, "cycle"),
+            ]);
+        }
+    }
+    let count = document.records.iter().find(|record| record.experiment == EXPERIMENT);
+    let count = count.and_then(|record| record.chosen.get("libraries")?.as_u64()).unwrap_or(0);
+    let headers = ["clone", "libraries' data", "mappings", "fork", "share", "cycle", "share"];
+    let head = format!(
+        "A program with {count} large libraries, and hardly any memory besides; medians of interleaved rounds. A share is \
+         that of what is sealed with the libraries' data left out."
+    );
+    let verdict = of(Way::Sealed, Task::End, "fork").zip(of(Way::SealedWithout, Task::End, "fork"));
+    let verdict = verdict.filter(|_| count == PROMISED.0).map(|(after, before)| {
+        let met = if after.p50 / before.p50 <= PROMISED.1 { "met" } else { "missed" };
+        format!("A fork with {count} libraries takes ≤ {} × what it took with their data left out: {met}", PROMISED.1)
+    });
+    page(document, [format!("{head}\n{}", render(&headers, &rows, 2))].into_iter().chain(verdict))
+}
