@@ -250,9 +250,14 @@ impl Aside {
     /// # Safety
     /// As [`Aside::take`]; `prot` is what the range had.
     pub unsafe fn put_back(&mut self, range: Range, prot: u32, old: usize) {
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             // SAFETY: nothing is mapped at the target, and the source is ours.
             if unsafe { sys::mremap_fixed(old, range.len(), range.start) }.is_ok() {
+                if attempt > 0 {
+                    // They may have been opened for reading alone.
+                    // SAFETY: the protection that they had.
+                    unsafe { remap::close(range, prot) };
+                }
                 return self.close(old);
             }
             // SAFETY: the hole is ours to fill; the bytes come from the old pages.
