@@ -31,6 +31,7 @@
 /* The shim's own calls (crates/flashfork-preload/src/control.rs). Weak: without the shim the program says so. */
 int flashfork_preload_seal(void) __attribute__((weak));
 int flashfork_preload_unseal(void) __attribute__((weak));
+int flashfork_preload_drop_refills(void) __attribute__((weak));
 
 #define MB (1ul << 20)
 #define PAGE 4096ul

@@ -1,7 +1,7 @@
-//! Fault injection: every system call of a seal, a reseal, an unseal, a snapshot, a restore, a region's rollbacks and
-//! the calls the shim takes over fails in every way that it can, one after another; with a hole also several in a row;
-//! and with memory that is short from one of them on. After each the victim compares all its memory, forks, and looks
-//! at its descriptors, limits, signal mask and address space; and the next seal must work.
+//! Fault injection: every system call of a seal, a reseal, an unseal, a drop of what was read, a snapshot, a restore, a
+//! region's rollbacks and the calls the shim takes over fails in every way that it can, one after another; with a hole
+//! also several in a row; and with memory that is short from one of them on. After each the victim compares all its
+//! memory, forks, and looks at its descriptors, limits, signal mask and address space; and the next seal must work.
 //!
 //! A quick run lets every call that changes something fail in one of its ways (in another by the shim), and some of
 //! each kind that only look; `FLASHFORK_TEST_ALL=1` every call in every way.
@@ -20,6 +20,7 @@ const SCENES: &[&str] = &[
     "reseal",
     "fold",
     "unseal",
+    "drop-refills",
     "dontneed",
     "free",
     "wipeonfork",

@@ -1,7 +1,7 @@
 //! How a tested process reaches the engine.
 //!
-//! The functions make the call they are named for, errors are its errno; seal, unseal and exclude say what went wrong
-//! in words.
+//! The functions make the call they are named for, errors are its errno; seal, unseal, exclude and the like say what
+//! went wrong in words.
 
 use crate::{own_code, past};
 use flashfork_core::answers::{advise, mremap};
@@ -150,6 +150,15 @@ impl Route {
                 let (start, end) = range.unwrap_or((0, usize::MAX));
                 flashfork_core::unseal(Range::new(start, end)).map(drop).map_err(|e| format!("unseal: {e:?}"))
             }
+        }
+    }
+
+    /// Drops what reads have put into page tables that forks copy.
+    pub fn drop_refills(self) -> Result<(), String> {
+        match self {
+            Route::Plain | Route::Odf => Ok(()),
+            Route::Shim => control(c"flashfork_preload_drop_refills"),
+            Route::Linked => flashfork_core::drop_refills().map(drop).map_err(|e| format!("drop refills: {e:?}")),
         }
     }
 

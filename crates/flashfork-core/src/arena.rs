@@ -24,6 +24,8 @@ pub struct Run {
     pub record: u32,
     /// Whether it was sealed before and written since.
     pub resealed: bool,
+    /// The inode of its memfd, where that is asked for.
+    pub memfd: u64,
     /// Whether nothing was sealed here: a sealed mapping has grown by it.
     pub growth: bool,
     /// Bytes inside that hold no page today and will be zeros in the memfd.

@@ -12,6 +12,7 @@ use crate::policy::own::Own;
 use crate::policy::{Act, POLICY};
 use crate::region::watch::WATCHED;
 use crate::report::Sealed;
+use crate::seal::refills::drop_for_policy;
 use crate::seal::unseal::unseal_for_policy;
 use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
@@ -111,6 +112,10 @@ fn prepare(faults: u64) {
         Act::Seal => carry_out(act, What::AllButDense),
         Act::Buy(most) => carry_out(act, What::New(most)),
         Act::Renew => carry_out(act, What::MostWritten),
+        Act::DropRefills(from) => match drop_for_policy(from) {
+            Err(Error::Busy) => {}
+            dropped => POLICY.dropped(dropped.ok().as_ref()),
+        },
         Act::Unseal => {
             // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a
             // later fork.

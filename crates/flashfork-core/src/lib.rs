@@ -70,14 +70,19 @@ pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
     unseal(range).map(drop)
 }
 
-/// Seals what is eligible; memory sealed before and written since is sealed anew.
+/// Seals what is eligible; memory sealed before and written since is sealed anew, and what is left of its mappings is
+/// as in [`drop_refills`].
 ///
 /// The calling thread must be the process's only one, unless [`threads::allow`] says otherwise; its signals wait until
 /// the result is dropped. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its
 /// memory stays anonymous.
 pub fn seal(pages: Pages) -> Sealed {
     trial::prepare();
-    seal::seal(pages)
+    let sealed = seal::seal(pages);
+    if sealed.outcome.is_ok() {
+        seal::refills::drop_left();
+    }
+    sealed
 }
 
 /// Makes the sealed memory within `range` anonymous again; returns how many bytes that were.
@@ -88,6 +93,13 @@ pub fn seal(pages: Pages) -> Sealed {
 pub fn unseal(range: Range) -> Result<u64, Error> {
     trial::prepare();
     seal::unseal::unseal(range)
+}
+
+/// Takes pages that were only read since they were sealed out of the page tables that a fork copies: they come back
+/// when they are read again. Returns how many bytes that were. The calling thread must be the process's only one.
+pub fn drop_refills() -> Result<u64, Error> {
+    trial::prepare();
+    seal::refills::drop_refills()
 }
 
 /// Whether this process, or one it was forked from, has sealed memory.

@@ -19,6 +19,12 @@ pub extern "C" fn flashfork_preload_unseal() -> c_int {
     if flashfork_core::unseal(Range::ALL).is_ok() { 0 } else { -1 }
 }
 
+/// Drops what reads have put into the page tables that a fork copies. Returns 0, or -1 when it could not.
+#[unsafe(no_mangle)]
+pub extern "C" fn flashfork_preload_drop_refills() -> c_int {
+    if flashfork_core::drop_refills().is_ok() { 0 } else { -1 }
+}
+
 /// The library in the same process has sealed memory: from now on its discards must be looked at.
 #[unsafe(no_mangle)]
 pub extern "C" fn flashfork_preload_note_sealed() {

@@ -33,6 +33,8 @@ pub enum Kind {
     Unseal,
     /// Of memory that was made unreadable since.
     UnsealUnreadable,
+    /// Of what was only read, page tables are emptied.
+    DropRefills,
     /// `madvise` on a part of the first region.
     Advice(i32),
     /// `mremap` that grows the first region where it is.
@@ -95,6 +97,7 @@ pub const SCENES: &[(&str, Kind)] = &[
     ("fold", Kind::Fold),
     ("unseal", Kind::Unseal),
     ("unseal-unreadable", Kind::UnsealUnreadable),
+    ("drop-refills", Kind::DropRefills),
     ("dontneed", Kind::Advice(libc::MADV_DONTNEED)),
     ("free", Kind::Advice(libc::MADV_FREE)),
     ("wipeonfork", Kind::Advice(libc::MADV_WIPEONFORK)),
@@ -144,6 +147,10 @@ impl Scene {
         if kind.has_libraries() && !is_sealed(scene.libraries[DISCARDED].addr)? {
             return Err("the data of libraries is not sealed".into());
         }
+        if kind == Kind::DropRefills {
+            scene.main.check()?;
+            scene.side.check()?;
+        }
         if kind == Kind::UnsealUnreadable {
             scene.main.protect(libc::PROT_NONE)?;
         }
@@ -165,6 +172,7 @@ impl Scene {
             Kind::Seal { small } => words(self.route.seal(small)),
             Kind::Reseal | Kind::Fold | Kind::Libraries => words(self.route.seal(false)),
             Kind::Unseal | Kind::UnsealUnreadable | Kind::LibrariesUnseal => words(self.route.unseal(None)),
+            Kind::DropRefills => words(self.route.drop_refills()),
             Kind::Advice(advice) => self.route.madvise(part.0, part.1, advice, Via::Function),
             Kind::LibrariesDiscard => {
                 let library = &self.libraries[DISCARDED];

@@ -1,4 +1,4 @@
-//! Seal, reseal, unseal, exclude: nothing at all on plain memory.
+//! Seal, reseal, unseal, exclude, drop what was only read: nothing at all on plain memory.
 
 use crate::content::PAGE;
 use crate::mode::Mode;
@@ -42,6 +42,21 @@ impl World {
         if range.is_none() && left > 0 {
             return Err(format!("{left} pages are sealed after an unseal of everything"));
         }
+        self.check_all(Depth::Written)
+    }
+
+    pub fn step_drop_refills(&mut self) -> Result<(), String> {
+        let read = self.range().filter(|_| self.rng.chance(70));
+        self.journal.note("drop refills")?;
+        if let Some(range) = read {
+            self.check(range, Depth::All)?;
+        }
+        let dropped = self.route.drop_refills();
+        // Beside threads nothing is dropped.
+        if self.mode != Mode::Threads {
+            dropped?;
+        }
+        self.check_maps()?;
         self.check_all(Depth::Written)
     }
 

@@ -95,6 +95,12 @@ pub fn prepare(method: Method, expected: u64) -> Result<Option<Sealed>, BenchErr
     }
 }
 
+/// Drops what reads have put into the page tables that a fork copies, as the policy of the shim does.
+pub fn drop_refills() -> Result<(), BenchError> {
+    let failed = |error| BenchError::Unable(format!("what was read can't be dropped: {error:?}"));
+    flashfork_core::drop_refills().map(drop).map_err(failed)
+}
+
 /// `fork(2)`: through the library where an engine is at work, else through the C library, as a program of each kind
 /// calls it.
 ///

@@ -94,6 +94,7 @@ impl Spare {
             advice: 0,
             record: 0,
             resealed: false,
+            memfd: 0,
             growth: false,
             filled: 0,
             present: false,

@@ -7,6 +7,7 @@ use crate::outcome::Error;
 use crate::policy::own;
 use crate::proc::directory;
 use crate::range::Range;
+use crate::seal::refills::drop_refills;
 use crate::seal::unseal::unseal;
 use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
@@ -65,6 +66,13 @@ fn try_everything() -> ! {
     // As the look at code does from the second seal on, when files are known.
     let _ = sys::status_at(k::AT_FDCWD, c"/");
     exec::rehearse();
+    // SAFETY: the child's own memory.
+    unsafe { (at as *mut u8).write_volatile(2) };
+    for page in (at..at + TRIAL).step_by(PAGE) {
+        // SAFETY: inside it.
+        unsafe { (page as *const u8).read_volatile() };
+    }
+    let _ = drop_refills();
     // SAFETY: the child's own memory.
     unsafe { advise::madvise(at, HUGE, k::MADV_DONTNEED) }.unwrap_or_else(|e| failed(e));
     match unseal(Range::ALL) {

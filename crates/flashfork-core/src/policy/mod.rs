@@ -9,10 +9,12 @@ mod forecast;
 #[cfg(test)]
 mod model;
 pub(crate) mod own;
+mod refills;
 
 use crate::apart::Apart;
 use crate::outcome::Outcome;
 use crate::seal::generations::Memfds;
+use crate::seal::refills::Dropped;
 use crate::stats::Timed;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -62,6 +64,8 @@ pub(crate) enum Act {
     Renew,
     /// Make everything anonymous again.
     Unseal,
+    /// Drop what reads have put into page tables that forks copy, from an address on, as far as there is time.
+    DropRefills(usize),
 }
 
 /// The policy of this process.
@@ -74,6 +78,7 @@ pub(crate) struct Policy {
     at_once: AtomicU8,
     always: always::Always,
     auto: auto::Auto,
+    refills: refills::Refills,
     /// Forks of this process before it sealed anything.
     plain: Timed,
     /// Page faults of this process up to its last fork.
@@ -87,6 +92,7 @@ impl Policy {
             at_once: AtomicU8::new(0),
             always: always::Always::new(),
             auto: auto::Auto::new(),
+            refills: refills::Refills::new(),
             plain: Timed::new(),
             faults: Num::new(0),
         }
@@ -139,12 +145,25 @@ impl Policy {
 
     /// What to do before a fork; `faults` came since the one before.
     pub fn next(&self, process: &impl Process, faults: u64) -> Act {
-        if self.is_asked_for() {
+        let act = if self.is_asked_for() {
             self.always.next()
         } else if self.weighs() {
             self.auto.next(process, faults)
         } else {
-            Act::Fork
+            return Act::Fork;
+        };
+        match self.refills.are_due() {
+            Some(from) if act == Act::Fork => Act::DropRefills(from as usize),
+            _ => act,
+        }
+    }
+
+    /// Refills were dropped; none when they could not be.
+    pub fn dropped(&self, dropped: Option<&Dropped>) {
+        let Some(dropped) = dropped else { return self.refills.put_off() };
+        self.refills.dropped(dropped);
+        if self.weighs() {
+            self.auto.pay(dropped.ns);
         }
     }
 
@@ -195,7 +214,9 @@ impl Policy {
 
     /// A fork took `ns`, with memory sealed or not; `faults` as told to [`Policy::next`].
     pub fn note(&self, sealed: bool, ns: u64, faults: u64) {
-        if !sealed {
+        if sealed {
+            self.refills.note(ns);
+        } else {
             self.plain.add(1, ns);
         }
         if self.is_asked_for() {
@@ -211,6 +232,7 @@ impl Policy {
         self.faults.set(0);
         self.always.forget();
         self.auto.begin_anew();
+        self.refills.forget();
     }
 }
 
@@ -287,6 +309,25 @@ mod tests {
             p.note(false, u64::MAX / 8, 0);
             assert_eq!(p.next(&Plain, 0), Act::Fork);
         }
+    }
+
+    #[test]
+    fn refills_are_dropped_where_forks_may_seal_and_nowhere_else() {
+        let p = Policy::new();
+        p.set(Engine::Seal);
+        assert_eq!(p.next(&Plain, 0), Act::Seal, "before anything else");
+        p.sealed(Act::Seal, Some(&Outcome { sealed: 1, ..Outcome::default() }), &Plain);
+        p.note(true, 20_000_000, 0);
+        assert_eq!(p.next(&Plain, 0), Act::DropRefills(0));
+        p.dropped(Some(&Dropped { next: 4096, ..Dropped::default() }));
+        assert_eq!(p.next(&Plain, 0), Act::DropRefills(4096));
+        p.set(Engine::Fork);
+        assert_eq!(p.next(&Plain, 0), Act::Fork);
+        p.set(Engine::Seal);
+        p.dropped(None);
+        assert_eq!(p.next(&Plain, 0), Act::Fork, "they can't be had");
+        p.forget();
+        assert_eq!(p.next(&Plain, 0), Act::Fork);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Act, Engine, Policy, Process};
 use crate::outcome::Outcome;
 use crate::seal::generations::Memfds;
+use crate::seal::refills::Dropped;
 use core::cell::Cell;
 
 /// Costs in nanoseconds. `docs/FIGURES.md` has those of the first host; the second is three times as fast at page
@@ -175,6 +176,13 @@ impl Model {
         let fresh = |share| Part { share, pages: 0.0, tables: 0.0 };
         let outcome = match act {
             Act::Fork => return,
+            Act::DropRefills(_) => {
+                // Nothing is read here: it is looked for in vain.
+                let ns = self.host.seal;
+                self.time += ns;
+                self.longest_wait = self.longest_wait.max(ns);
+                return policy.dropped(Some(&Dropped { ns: ns as u64, ..Dropped::default() }));
+            }
             Act::Unseal => {
                 let gb = self.work.bytes / (1 << 30) as f64;
                 self.time += self.sealed.iter().map(|part| part.share * self.host.unseal_a_gb * gb).sum::<f64>();

@@ -63,6 +63,15 @@ impl<'a> Pagemap<'a> {
         scan::for_each(self.fd, range, ask, self.buf, each)
     }
 
+    /// Whether there is one of the pages looked for, where the kernel has `PAGEMAP_SCAN`.
+    pub fn has_any(&mut self, range: Range, which: Which) -> Result<bool> {
+        // With room for one run the kernel looks no further than to the second.
+        match scan::for_each(self.fd, range, wanted(which), &mut [Region::default()], |_| Err(Errno::ECANCELED)) {
+            Err(Errno::ECANCELED) => Ok(true),
+            looked => looked.map(|()| false),
+        }
+    }
+
     /// Calls `each` with the runs of pages looked for, in order. Runs that touch may come apart.
     pub fn for_each(&mut self, range: Range, which: Which, mut each: impl FnMut(Range)) -> Result<()> {
         self.for_each_told(range, which, |run, _| each(run))

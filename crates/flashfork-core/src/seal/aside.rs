@@ -34,7 +34,7 @@ pub const STEP: usize = 256 << 10;
 /// Most bytes kept at a time, where nobody is known to write and where somebody is. The former are still in the
 /// processor's cache when they are compared once more: 16 MB would make a seal take twice as long.
 const FEW: usize = 1 << 20;
-const MOST: usize = 16 << 20;
+pub const MOST: usize = 16 << 20;
 
 /// Most steps kept at a time: some are shorter.
 const STEPS: usize = 2 * MOST / STEP;
@@ -93,6 +93,11 @@ impl Aside {
     /// Most bytes of a step that is copied after it was moved.
     pub fn largest_step(&self) -> usize {
         if self.place.len() < BLOCK { self.step } else { BLOCK }
+    }
+
+    /// Whether there is room for [`MOST`] bytes of whole blocks.
+    pub fn holds_blocks(&self) -> bool {
+        self.place.len() >= MOST
     }
 
     /// Bytes kept now.

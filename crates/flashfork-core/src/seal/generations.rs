@@ -1,7 +1,8 @@
-//! What was put into each memfd: the difference to what of it is still mapped is memory that serves nobody.
+//! What was put into each memfd: the difference to what of it is still mapped is memory that serves nobody. And where
+//! something was written since.
 
 use crate::apart::Apart;
-use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// Sealed memfds a process may hold at once. The next seal folds all of them into one.
 pub const MAX_GENERATIONS: usize = 8;
@@ -26,31 +27,63 @@ pub(crate) struct Memfds {
 }
 
 /// See the module. Clones inherit it.
-pub(crate) struct Generations([[AtomicU64; 2]; PLACES]);
+pub(crate) struct Generations([Generation; PLACES]);
+
+struct Generation {
+    /// 0: nothing is here.
+    inode: AtomicU64,
+    bytes: AtomicU64,
+    written: AtomicBool,
+}
 
 impl Generations {
     pub const fn new() -> Generations {
-        Generations([const { [const { AtomicU64::new(0) }; 2] }; PLACES])
+        Generations(
+            [const { Generation { inode: AtomicU64::new(0), bytes: AtomicU64::new(0), written: AtomicBool::new(false) } };
+                PLACES],
+        )
     }
 
     /// Notes that the memfd of this inode was filled. Where there is no place left it is taken for as large as what is
     /// mapped of it.
     pub fn add(&self, inode: u64, bytes: u64, is_mapped: impl Fn(u64) -> bool) {
-        let free = |place: &&[AtomicU64; 2]| {
-            let known = place[0].load(SeqCst);
+        let free = |place: &&Generation| {
+            let known = place.inode.load(SeqCst);
             known == 0 || known == inode || !is_mapped(known)
         };
-        if let Some([place, size]) = self.0.iter().find(free) {
-            size.store(bytes, SeqCst);
-            place.store(inode, SeqCst);
+        if let Some(place) = self.0.iter().find(free) {
+            place.bytes.store(bytes, SeqCst);
+            place.written.store(false, SeqCst);
+            place.inode.store(inode, SeqCst);
         }
+    }
+
+    fn find(&self, inode: u64) -> Option<&Generation> {
+        self.0.iter().find(|place| place.inode.load(SeqCst) == inode)
     }
 
     /// What is in the memfd of this inode, of which so many bytes are mapped.
     pub fn of(&self, inode: u64, mapped: u64) -> Memfds {
-        let known = self.0.iter().find(|[place, _]| place.load(SeqCst) == inode);
-        let bytes = known.map_or(mapped, |[_, size]| size.load(SeqCst));
+        let bytes = self.find(inode).map_or(mapped, |known| known.bytes.load(SeqCst));
         Memfds { bytes, gone: bytes.saturating_sub(mapped) }
+    }
+
+    /// Notes that something was written where this memfd is mapped: forks copy the page tables of that mapping, of all
+    /// that it is cut into, and whatever becomes of what was written.
+    pub fn note_written(&self, inode: u64) {
+        if let Some(known) = self.find(inode) {
+            known.written.store(true, SeqCst);
+        }
+    }
+
+    /// Whether that is known of a memfd.
+    pub fn is_written(&self, inode: u64) -> bool {
+        self.find(inode).is_some_and(|known| known.written.load(SeqCst))
+    }
+
+    /// Whether it is known of any.
+    pub fn is_any_written(&self) -> bool {
+        self.0.iter().any(|place| place.written.load(SeqCst))
     }
 }
 
@@ -71,6 +104,11 @@ mod tests {
             Memfds { bytes: 10, gone: 0 },
             "a mapping may reach behind what was put in"
         );
+        assert!(!generations.is_any_written());
+        generations.note_written(999);
+        assert!(generations.is_written(999) && !generations.is_written(1) && generations.is_any_written());
+        generations.add(999, 10, |_| true);
+        assert!(!generations.is_any_written(), "another memfd");
         assert_eq!(generations.of(5_000, 7), Memfds { bytes: 7, gone: 0 }, "made by somebody else");
     }
 }

@@ -5,7 +5,7 @@
 //! lifted meanwhile ([`limits`]); then run by run ([`maker`]) where a run lies in the memfd ([`offset`]), its copy
 //! ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their place ([`remap`]). What is
 //! known of each memfd afterwards: [`generations`]. The way back: [`unseal`], with what the program has asked for the
-//! mapping ([`properties`]).
+//! mapping ([`properties`]). What reads put into page tables meanwhile: [`refills`].
 
 mod aside;
 pub(crate) mod copy;
@@ -18,6 +18,7 @@ pub(crate) mod maker;
 pub(crate) mod offset;
 pub(crate) mod plan;
 pub(crate) mod properties;
+pub(crate) mod refills;
 pub(crate) mod remap;
 pub(crate) mod unseal;
 pub(crate) mod vain;

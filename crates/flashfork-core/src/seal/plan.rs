@@ -125,6 +125,9 @@ fn plan_vma(
     let mut name = [0; 32];
     name[..v.name().len()].copy_from_slice(v.name());
     let sealed_before = v.kind == Kind::Sealed;
+    if sealed_before && v.anonymous + v.swapped > 0 {
+        GENERATIONS.note_written(v.inode);
+    }
     if arena.only != 0 && !(sealed_before && v.inode == arena.only) || arena.most != 0 && sealed_before {
         return Ok(0);
     }

@@ -1,7 +1,7 @@
 //! Works on memory while nobody else does: at once where there is nobody else, otherwise in pauses in which all others
 //! are stopped.
 
-use super::alone::alone;
+use super::alone::{alone, alone_now};
 use super::errand::{self, Who};
 use super::helper;
 use super::pauses::Pauses;
@@ -32,17 +32,41 @@ where
     if !alone(&mut arena.text).map_err(look)? {
         return if super::may_stop(purpose) { helper::run(arena, f) } else { Err(Error::Refused(Reason::Threads)) };
     }
-    arena.alone = true;
-    let (mut f, caller) = (Some(f), sys::gettid());
-    let outcome = in_own_table(arena, |arena| {
-        obstacles(arena, caller)?;
-        f.take().map_or(Err(Error::Busy), |f| f(arena, None))
-    });
-    arena.alone = false;
+    let mut f = Some(f);
+    let outcome = beside_nobody(arena, |arena| f.take().map_or(Err(Error::Busy), |f| f(arena, None)));
     match (outcome, f) {
         (Err(Error::System(_, Errno::EMFILE)), Some(f)) if super::may_stop(purpose) => helper::run(arena, f),
         (outcome, _) => outcome,
     }
+}
+
+/// The same for what isn't worth that anybody is stopped or waited for.
+pub fn run_alone<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
+where
+    F: FnOnce(&mut Arena) -> Result<Outcome, Error>,
+{
+    WATCHED.end_all();
+    if table::may_be_shared() {
+        return Err(Error::Refused(Reason::SharedDescriptors));
+    }
+    if !alone_now(&mut arena.text).map_err(look)? {
+        return Err(Error::Refused(Reason::Threads));
+    }
+    beside_nobody(arena, f)
+}
+
+fn beside_nobody<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
+where
+    F: FnOnce(&mut Arena) -> Result<Outcome, Error>,
+{
+    arena.alone = true;
+    let caller = sys::gettid();
+    let outcome = in_own_table(arena, |arena| {
+        obstacles(arena, caller)?;
+        f(arena)
+    });
+    arena.alone = false;
+    outcome
 }
 
 /// Runs `f` in a process whose memory is a program's that stands still: its table of descriptors is its own, with the

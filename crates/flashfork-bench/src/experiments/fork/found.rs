@@ -64,12 +64,18 @@ pub(super) fn keep(
 
 /// What tells a cell among workers that clone one at a time.
 fn cell(size: u64, state: ParentState, measure: Measure) -> [(&'static str, Value); 5] {
+    let (parent, read_again) = match state {
+        ParentState::Idle => ("idle", false),
+        ParentState::Wrote(_) => ("read all, wrote some", false),
+        ParentState::WroteAndRead(_) => ("read all, wrote some", true),
+        ParentState::WroteReadAndDropped(_) => ("read all, wrote some, dropped what it read", true),
+    };
     [
         ("measure", json!(measure.name())),
         ("size", json!(size)),
-        ("parent", json!(if state == ParentState::Idle { "idle" } else { "read all, wrote some" })),
+        ("parent", json!(parent)),
         ("written_percent", json!(state.percent())),
-        ("read_again", json!(matches!(state, ParentState::WroteAndRead(_)))),
+        ("read_again", json!(read_again)),
     ]
 }
 

@@ -76,6 +76,9 @@ impl Subject for ForkSubject {
             Ask::Batch(batch) => self.batch(&batch).map(Reply::Batch),
             Ask::Become(state) => {
                 let written_pages = self.touched.advance(&self.region, state);
+                if let (ParentState::WroteReadAndDropped(_), Method::Seal) = (state, self.method) {
+                    engine::drop_refills()?;
+                }
                 Ok(Reply::Become { facts: Facts::read(&self.region)?, written_pages })
             }
             Ask::Verify => self.region.verify().map(|()| Reply::Verified),

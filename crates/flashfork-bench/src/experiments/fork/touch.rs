@@ -15,17 +15,22 @@ pub(crate) enum ParentState {
     Wrote(u32),
     /// The same, then read every page once more: the dearest state for memory sealed on 2 MB pages.
     WroteAndRead(u32),
+    /// The same, and then what was only read was dropped from page tables, where memory is sealed.
+    WroteReadAndDropped(u32),
 }
 
 impl ParentState {
     /// The states in the order they are gone through; what was written stays written.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Idle,
         Self::Wrote(100),
         Self::Wrote(1_000),
         Self::Wrote(10_000),
+        Self::WroteAndRead(10_000),
+        Self::WroteReadAndDropped(10_000),
         Self::Wrote(100_000),
         Self::WroteAndRead(100_000),
+        Self::WroteReadAndDropped(100_000),
     ];
     /// The states of a quick run.
     pub(super) const QUICK: [Self; 3] = [Self::Idle, Self::Wrote(100), Self::Wrote(10_000)];
@@ -34,7 +39,9 @@ impl ParentState {
     pub(super) fn millionths(self) -> u32 {
         match self {
             Self::Idle => 0,
-            Self::Wrote(millionths) | Self::WroteAndRead(millionths) => millionths,
+            Self::Wrote(millionths) | Self::WroteAndRead(millionths) | Self::WroteReadAndDropped(millionths) => {
+                millionths
+            }
         }
     }
 
@@ -50,6 +57,7 @@ impl fmt::Display for ParentState {
             Self::Idle => f.write_str("idle"),
             Self::Wrote(_) => write!(f, "wrote {} %", self.percent()),
             Self::WroteAndRead(_) => write!(f, "wrote {} %, read again", self.percent()),
+            Self::WroteReadAndDropped(_) => write!(f, "wrote {} %, read again, dropped", self.percent()),
         }
     }
 }
@@ -81,7 +89,7 @@ impl Touched {
             region.write(index, word(index));
         }
         self.below = self.below.max(below);
-        if let ParentState::WroteAndRead(_) = state {
+        if matches!(state, ParentState::WroteAndRead(_) | ParentState::WroteReadAndDropped(_)) {
             read_all(region);
         }
         written
@@ -124,7 +132,7 @@ mod tests {
         let region = Region::filled(Method::Fork4k, 1000 * PAGE as u64).unwrap();
         let mut touched = Touched::default();
         let counts = ParentState::ALL.map(|state| touched.advance(&region, state));
-        assert_eq!(counts, [0, 1, 1, 10, 100, 100]);
+        assert_eq!(counts, [0, 1, 1, 10, 10, 10, 100, 100, 100]);
         region.verify().unwrap();
     }
 

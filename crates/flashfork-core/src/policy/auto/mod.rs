@@ -221,6 +221,11 @@ impl Auto {
         }
     }
 
+    /// So many nanoseconds went into shorter forks, besides seals.
+    pub fn pay(&self, ns: u64) {
+        self.seen.pay(ns);
+    }
+
     pub fn sealed(&self, act: Act, outcome: Option<&Outcome>, process: &impl Process) {
         match outcome {
             Some(outcome) => {

@@ -176,6 +176,12 @@ impl Observation {
         THERE_AND_BACK * ns.saturating_sub(self.floor.get())
     }
 
+    /// The cycle that ends with the next fork takes so many nanoseconds more.
+    pub fn pay(&self, ns: u64) {
+        self.cycles_ns.add(ns);
+        self.regret.add(ns);
+    }
+
     /// Averages begin anew.
     pub fn changed(&self) {
         for number in [&self.cycles, &self.cycles_ns, &self.forks_ns, &self.faults, &self.regret, &self.counted] {
