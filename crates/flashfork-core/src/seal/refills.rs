@@ -28,8 +28,8 @@ use crate::sys::{self, Errno, HUGE, PAGE, Result};
 use crate::threads::exclusive;
 use linux_raw_sys::general as k;
 
-/// Fewer pages in a row stay: a call takes as long as several forks take for them. A read fills in as many.
-const RUN: usize = 16 * PAGE;
+/// Fewer pages in a row stay: the call takes a microsecond, as long as several forks and clones' ends take for them.
+const RUN: usize = 4 * PAGE;
 
 /// Nanoseconds in which something is dropped, however long it was looked for.
 const SHORT: u64 = 3_000_000;
