@@ -145,14 +145,15 @@ impl Policy {
 
     /// What to do before a fork; `faults` came since the one before.
     pub fn next(&self, process: &impl Process, faults: u64) -> Act {
+        let refills = self.refills.are_due();
         let act = if self.is_asked_for() {
             self.always.next()
         } else if self.weighs() {
-            self.auto.next(process, faults)
+            self.auto.next(process, faults, refills.is_some())
         } else {
             return Act::Fork;
         };
-        match self.refills.are_due() {
+        match refills {
             Some(from) if act == Act::Fork => Act::DropRefills(from as usize),
             _ => act,
         }

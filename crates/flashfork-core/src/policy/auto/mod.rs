@@ -51,7 +51,9 @@ impl Auto {
         }
     }
 
-    pub fn next(&self, process: &impl Process, faults: u64) -> Act {
+    /// What to do before a fork; `faults` came since the one before. `cheaper`: forks may be long for a reason that
+    /// costs less to end than sealing anew.
+    pub fn next(&self, process: &impl Process, faults: u64, cheaper: bool) -> Act {
         if self.ledger.sealed.get() == 0 {
             return self.next_plain(process);
         }
@@ -64,7 +66,7 @@ impl Auto {
             self.seen.fresh.set(faults);
             return Act::Fork;
         }
-        match self.next_sealed(process, faults) {
+        match self.next_sealed(process, faults, cheaper) {
             Act::Unseal | Act::Renew if self.others.get() != 0 => {
                 self.unsealed();
                 Act::Fork
@@ -115,7 +117,7 @@ impl Auto {
         Act::Fork
     }
 
-    fn next_sealed(&self, process: &impl Process, faults: u64) -> Act {
+    fn next_sealed(&self, process: &impl Process, faults: u64, cheaper: bool) -> Act {
         let (sealed, plain, cycles) = (self.ledger.sealed.get(), self.seen.plain.get(), self.seen.cycles.get());
         let written = self.seen.look(process, faults, |vain| self.is_too_much(vain));
         if self.ledger.round.take_one() {
@@ -149,7 +151,7 @@ impl Auto {
         }
         // A machine is replaced when it costs more than it did on average, its price included.
         let costly = cycles >= 4 && (now * cycles).saturating_sub(self.seen.forks_ns.get()) >= price;
-        if costly && self.seen.cycles_ns.get() / cycles < nine_tenths(plain) {
+        if costly && !cheaper && self.seen.cycles_ns.get() / cycles < nine_tenths(plain) {
             return self.renew_all();
         }
         Act::Fork

@@ -34,7 +34,7 @@ impl Process for Mock {
 /// Cycles until something is to be done.
 fn cycles(a: &Auto, process: &Mock, ns: u64, faults: u64, most: u64) -> (u64, Act) {
     for cycle in 0..most {
-        let act = a.next(process, faults);
+        let act = a.next(process, faults, false);
         if act != Act::Fork {
             return (cycle, act);
         }
@@ -145,7 +145,7 @@ fn a_renewal_brings_down_what_counts_as_sealed() {
     process.discarded.set(1);
     process.memfds.set(Memfds { bytes: GB, gone: GB / 2 });
     (0..100).for_each(|_| a.note(60_000, 0));
-    assert_eq!(a.next(&process, 0), Act::Renew, "sealed memory pays");
+    assert_eq!(a.next(&process, 0, false), Act::Renew, "sealed memory pays");
     process.memfds.set(Memfds { bytes: GB / 2, gone: 0 });
     seal(&a, &process, Act::Renew, GB / 2);
     assert_eq!(a.ledger.sealed.get(), GB / 2);
@@ -163,7 +163,7 @@ fn what_grows_dear_is_sealed_anew_and_what_stays_dear_is_not() {
     a.seen.changed();
     let mut renewed = 0;
     for cycle in 1..1_000 {
-        let act = a.next(&process, 0);
+        let act = a.next(&process, 0, false);
         if act == Act::Renew {
             renewed += 1;
             seal(&a, &process, act, GB / 5);
@@ -175,6 +175,19 @@ fn what_grows_dear_is_sealed_anew_and_what_stays_dear_is_not() {
         }
     }
     panic!("renewed {renewed} times");
+}
+
+#[test]
+fn sealing_anew_waits_while_something_cheaper_may_do() {
+    let (a, process) = all_bought();
+    cycles(&a, &process, 60_000, 0, 100);
+    for _ in 0..100 {
+        assert_eq!(a.next(&process, 0, true), Act::Fork);
+        a.note(10_000_000, 0);
+    }
+    let (a, process) = all_bought();
+    cycles(&a, &process, 60_000, 0, 100);
+    assert_eq!(cycles(&a, &process, 10_000_000, 0, 100).1, Act::Renew);
 }
 
 #[test]
@@ -194,14 +207,14 @@ fn what_loses_is_undone_and_bought_later_for_more() {
 fn memory_that_exists_twice_ends_it_and_memory_that_came_does_not() {
     let (a, process) = all_bought();
     process.anonymous.set(GB / 2);
-    assert_eq!(a.next(&process, 1_000), Act::Fork, "the program has taken memory");
+    assert_eq!(a.next(&process, 1_000, false), Act::Fork, "the program has taken memory");
     a.note(60_000, 1_000);
     process.anonymous.set(GB);
-    assert_eq!(a.next(&process, 1_000), Act::Fork, "as much again");
+    assert_eq!(a.next(&process, 1_000, false), Act::Fork, "as much again");
     process.written.set(GB * 3 / 4);
     process.anonymous.set(GB * 7 / 4);
     a.note(60_000, 1_000);
-    assert_eq!(a.next(&process, 1_000), Act::Unseal, "sealed anew after three cycles, it would not pay");
+    assert_eq!(a.next(&process, 1_000, false), Act::Unseal, "sealed anew after three cycles, it would not pay");
 }
 
 #[test]
@@ -225,7 +238,7 @@ fn what_others_sealed_is_not_undone() {
     let (_, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
     seal(&a, &process, act, GB / 16);
     for _ in 0..200 {
-        match a.next(&process, 0) {
+        match a.next(&process, 0, false) {
             Act::Fork => {}
             act @ Act::Buy(_) => a.sealed(act, None, &process),
             act => panic!("{act:?}"),
@@ -268,18 +281,18 @@ fn a_part_that_can_not_be_had_now_is_asked_for_again() {
 fn a_renewal_that_had_to_wait_is_still_to_be_made() {
     let (a, process) = all_bought();
     a.ledger.round.set(2);
-    assert_eq!(a.next(&process, 0), Act::Renew);
+    assert_eq!(a.next(&process, 0, false), Act::Renew);
     a.give_back();
     assert_eq!(a.ledger.round.get(), 2, "another thread had the engine");
-    assert_eq!(a.next(&process, 0), Act::Renew);
+    assert_eq!(a.next(&process, 0, false), Act::Renew);
     a.put_off(Act::Renew);
-    assert_eq!(a.next(&process, 0), Act::Fork, "nothing forces it");
+    assert_eq!(a.next(&process, 0, false), Act::Fork, "nothing forces it");
     a.ledger.round.set(2);
     process.written.set(GB / 2);
     process.anonymous.set(GB / 2);
-    assert_eq!(a.next(&process, 1_000), Act::Renew);
+    assert_eq!(a.next(&process, 1_000, false), Act::Renew);
     a.put_off(Act::Renew);
-    assert_eq!(a.next(&process, 1_000), Act::Unseal, "too much exists twice");
+    assert_eq!(a.next(&process, 1_000, false), Act::Unseal, "too much exists twice");
 }
 
 #[test]
