@@ -332,8 +332,9 @@ fn a_signal_to_the_command_alone_reaches_the_program() {
 /// A script's background ignores SIGINT, and what runs there under nohup SIGHUP; a server has its own handlers.
 #[test]
 fn an_ignored_signal_reaches_a_program_that_handles_it() {
-    let code = "import signal, sys\nfor s in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):\n  signal.signal(s, lambda n, _: (print(n), sys.exit(3)))\n\
-                print('ready', flush=True)\nwhile True: signal.pause()";
+    // A signal that comes just before pause(2) would be handled after it.
+    let code = "import signal, sys, time\nfor s in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):\n  signal.signal(s, lambda n, _: (print(n), sys.exit(3)))\n\
+                print('ready', flush=True)\nwhile True: time.sleep(0.01)";
     for number in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
         let (mut child, mut output) = started(&["--", "/usr/bin/python3", "-c", code], |command| {
             let ignore = move || {

@@ -137,8 +137,9 @@ fn an_ignored_signal_is_ignored_by_both() {
 fn an_ignored_signal_reaches_a_clone_that_handles_it() {
     let place = Place::new();
     place.warm(&["/usr/bin/python3", "-c", "import signal"]);
-    let code = "import os, signal, sys\nsignal.signal(2, lambda n, _: (print(n), sys.exit(3)))\n\
-                print(os.getpid(), flush=True)\nwhile True: signal.pause()";
+    // A signal that comes just before pause(2) would be handled after it.
+    let code = "import os, signal, sys, time\nsignal.signal(2, lambda n, _: (print(n), sys.exit(3)))\n\
+                print(os.getpid(), flush=True)\nwhile True: time.sleep(0.01)";
     let mut clone = crate::place::ignoring(place.flashfork(&["clone", "t", "-c", code]), &[libc::SIGINT]);
     let mut clone = clone.stdout(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(clone.stdout.take().unwrap());
