@@ -102,6 +102,33 @@ fn an_ordinary_users_clones_have_no_capabilities() {
     }
 }
 
+/// They are tried once, in a clone whose threads have the numbers that the template's had.
+#[test]
+fn functions_for_clones_of_an_ordinary_user_run() {
+    let Some(other) = Other::new() else { return };
+    let source = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
+int flashfork_on_clone(int (*)(void *), void *) __attribute__((weak));
+static int ran;
+static int renew(void *x) { ran++; return 0; }
+static void *other(void *x) { for (;;) pause(); }
+int main(int argc, char **argv) {
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    flashfork_on_clone(renew, 0);
+    flashfork_ready(&argc, &argv);
+    printf("%d\n", ran);
+    return 0;
+}
+"#;
+    other.place.program("hooked", source);
+    let warm = other.warm_of("hooked").output().unwrap();
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    assert_eq!(stdout(&other.run(&["clone", "t"])), "1\n");
+}
+
 #[test]
 fn where_namespaces_are_used_up_one_line_says_so() {
     let Some(other) = Other::new() else { return };

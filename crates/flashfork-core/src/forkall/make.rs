@@ -58,8 +58,13 @@ impl Frozen {
     }
 
     /// Forks a clone into the maker's own namespaces, as its child, to see how it begins: for there the program, which
-    /// has ended, has left its threads' numbers. As [`Frozen::fork`].
-    pub fn fork_probe(&self) -> Result<Option<i32>> {
+    /// has ended, has left its threads' numbers. With `apart` it is the first in a namespace of processes of its own:
+    /// only there may the maker choose numbers that has its rights from a namespace of users. As [`Frozen::fork`].
+    pub fn fork_probe(&self, apart: bool) -> Result<Option<i32>> {
+        if apart {
+            // SAFETY: takes a number. All that changes is where the maker makes processes: the next goes elsewhere.
+            unsafe { call(Sysno::unshare, [k::CLONE_NEWPID as usize])? };
+        }
         // SAFETY: without CLONE_VM this is a fork; the clone calls nothing of libc.
         let made = unsafe { call(Sysno::clone, [0; 5]) }?;
         if made > 0 {

@@ -117,15 +117,16 @@ fn wait(now: u32) {
 }
 
 /// In the maker, when the program stands still: whether hooks come to an end in clones, tried in one that runs nothing
-/// else. The template doesn't change any more, so what this one shows holds for all.
-pub fn probe(frozen: &'static Frozen) -> Result<(), Unfit> {
+/// else. The template doesn't change any more, so what this one shows holds for all. `apart`: see
+/// [`Frozen::fork_probe`].
+pub fn probe(frozen: &'static Frozen, apart: bool) -> Result<(), Unfit> {
     /// Exit codes of the probe.
     const ENDLESS: usize = 254;
     const FAILED: usize = 255;
     if NUMBER.load(SeqCst) == 0 || !hooks::any() {
         return Ok(());
     }
-    let Some(pid) = frozen.fork_probe()? else {
+    let Some(pid) = frozen.fork_probe(apart)? else {
         IN_CLONE.store(1, SeqCst);
         let code = match begin_probe(frozen).and_then(|gate| run_hooks(gate, PATIENCE)) {
             Ok(()) => 0,

@@ -177,7 +177,7 @@ fn freeze(
     // From here on the policy has nothing to decide.
     flashfork_core::fork::stop();
     mapped::note();
-    first::probe(frozen)?;
+    first::probe(frozen, dumpable.is_some())?;
     let (free, threads, clocks) = (frozen.free_numbers(), frozen.threads() as u64, frozen.clocks());
     Ok((frozen, Word::Frozen { free, threads, sealed: bytes, unsealed, clocks }))
 }
