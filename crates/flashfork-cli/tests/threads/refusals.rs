@@ -46,7 +46,7 @@ const REFUSED: [(&str, &str); 28] = [
         "or a file whose descriptor is closed",
     ),
     ("unshare(CLONE_FS);", "a thread with files or a directory of its own"),
-    ("unshare(CLONE_NEWUTS);", "a namespace or root directory of its own"),
+    ("if (unshare(CLONE_NEWUTS)) exit(77);", "a namespace or root directory of its own"),
     (
         "clone((int (*)(void *))other, (char *)malloc(65536) + 65536, CLONE_VM | SIGCHLD, 0);",
         "another process in its memory",
