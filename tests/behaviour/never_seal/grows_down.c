@@ -4,8 +4,11 @@
 /* Below all that has been mapped, where the next mapping would lie. */
 static void grows(void)
 {
-    char *lowest = mmap(NULL, 16 * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
-    CHECK(lowest != MAP_FAILED);
+    /* Libraries may lie apart, with room in between, but not for so much. */
+    char *room = mmap(NULL, 64 * MB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(room != MAP_FAILED && munmap(room, 64 * MB) == 0);
+    char *lowest = mmap(room + 64 * MB - 16 * PAGE, 16 * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
+    CHECK(lowest == room + 64 * MB - 16 * PAGE);
     char *ordinary = memory(4 * MB, 2);
     seal();
     if (in_clone()) {
