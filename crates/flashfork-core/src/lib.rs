@@ -77,8 +77,18 @@ pub fn exclude(addr: usize, len: usize) -> Result<(), Error> {
 /// the result is dropped. Nothing of the program's memory changes but what backs it. Where a chunk can't be sealed its
 /// memory stays anonymous.
 pub fn seal(pages: Pages) -> Sealed {
+    seal_with(pages, true)
+}
+
+/// The same without the data of libraries. For templates: their clones go on with all of the program, and what they
+/// write to there would cost them more than their forks gain.
+pub fn seal_template(pages: Pages) -> Sealed {
+    seal_with(pages, false)
+}
+
+fn seal_with(pages: Pages, libraries: bool) -> Sealed {
     trial::prepare();
-    let sealed = seal::seal(pages);
+    let sealed = seal::seal(pages, libraries);
     if sealed.outcome.is_ok() {
         seal::refills::drop_left();
     }

@@ -48,8 +48,8 @@ const PART_NS: u64 = 15_000_000;
 /// What a seal is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Everything.
-    All,
+    /// Everything; the data of libraries is asked for apart.
+    All { libraries: bool },
     /// Everything; of what is sealed and was written since, all but densely written blocks.
     AllButDense,
     /// At most so many bytes of what isn't sealed.
@@ -58,9 +58,9 @@ pub(crate) enum What {
     MostWritten,
 }
 
-/// [`crate::seal()`].
-pub fn seal(pages: Pages) -> Sealed {
-    begin(What::All, pages, Wait::Yes)
+/// [`crate::seal()`], and [`crate::seal_template()`] without `libraries`.
+pub fn seal(pages: Pages, libraries: bool) -> Sealed {
+    begin(What::All { libraries }, pages, Wait::Yes)
 }
 
 /// Seals in the middle of a program's fork: waits for no other thread.
@@ -71,7 +71,7 @@ pub(crate) fn seal_for_policy(what: What) -> Sealed {
 /// Seals a program whose threads stand still for good, from another process in its memory: `stopped` are the addresses
 /// of their next instructions. `keep` stays as it is.
 pub(crate) fn seal_frozen(pages: Pages, keep: [Range; 2], stopped: &'static [usize]) -> Sealed {
-    begin_with(What::All, pages, Wait::No, |arena| {
+    begin_with(What::All { libraries: false }, pages, Wait::No, |arena| {
         arena.stopped = Some(stopped);
         arena.small_runs = true;
         keep.into_iter().try_for_each(|range| arena.push_hole(range))
@@ -91,7 +91,7 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
     session::run(wait, |arena| {
         let look = |e| Error::System(Step::Look, e);
         match what {
-            What::All => arena.libraries = true,
+            What::All { libraries } => arena.libraries = libraries,
             What::AllButDense => arena.leave_dense = true,
             What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
             What::MostWritten => {}

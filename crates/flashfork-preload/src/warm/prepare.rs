@@ -28,7 +28,7 @@ pub fn prepare(place: &mut Option<Template>, order: Order, at: ReadyAt) {
         super::files::note_objects();
         super::follow::note_files(&order);
     }
-    let sealed = flashfork_core::seal(Pages::Auto);
+    let sealed = flashfork_core::seal_template(Pages::Auto);
     flashfork_core::stats::current().seal(&sealed);
     let (bytes, unsealed) = match sealed.outcome {
         Ok(outcome) => (outcome.sealed, None),
