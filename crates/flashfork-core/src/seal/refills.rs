@@ -79,7 +79,7 @@ fn begin(from: usize, of: Mappings, wait: Wait, within: Option<u64>) -> core::re
         arena.late_at = within.map_or(u64::MAX, |ns| start + ns);
         // Nobody may use memory that is aside: what the calling thread and the kernel use for it stays where it is.
         plan::set_holes(arena, caller_stack).map_err(looking)?;
-        let mut outcome = exclusive::run_alone(arena, |arena| drop_all(arena, from, of))?;
+        let mut outcome = exclusive::run_alone(arena, wait == Wait::Yes, |arena| drop_all(arena, from, of))?;
         outcome.elapsed_ns = sys::now_ns() - start;
         Ok(outcome)
     });

@@ -40,8 +40,9 @@ where
     }
 }
 
-/// The same for what isn't worth that anybody is stopped or waited for.
-pub fn run_alone<F>(arena: &mut Arena, f: F) -> Result<Outcome, Error>
+/// The same for what isn't worth that anybody is stopped; with `wait` for threads that are just ending, as the last one
+/// of the engine's may be.
+pub fn run_alone<F>(arena: &mut Arena, wait: bool, f: F) -> Result<Outcome, Error>
 where
     F: FnOnce(&mut Arena) -> Result<Outcome, Error>,
 {
@@ -49,7 +50,8 @@ where
     if table::may_be_shared() {
         return Err(Error::Refused(Reason::SharedDescriptors));
     }
-    if !alone_now(&mut arena.text).map_err(look)? {
+    let alone = if wait { alone(&mut arena.text) } else { alone_now(&mut arena.text) };
+    if !alone.map_err(look)? {
         return Err(Error::Refused(Reason::Threads));
     }
     beside_nobody(arena, f)
