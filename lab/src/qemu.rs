@@ -76,7 +76,7 @@ impl Qemu {
             .arg("-kernel")
             .arg(&kernel.image)
             .args(["-initrd", &path_of(root.as_raw_fd())])
-            .args(["-append", &kernel_command_line(accel, &options.kernel_parameters)]);
+            .args(["-append", &kernel_command_line(accel, options)]);
         for (index, (line, (port, interrupt))) in lines.iter().zip(LINES).enumerate() {
             let path = path_of(line.as_raw_fd());
             command
@@ -134,18 +134,21 @@ fn accel_arguments(accel: Accel, options: &Options) -> Vec<&'static str> {
 
 /// Everything on the console; a panic ends QEMU at once, because it may not reboot. An NMI is one, see
 /// [`Qemu::interrupt`].
-fn kernel_command_line(accel: Accel, more: &str) -> String {
-    let line = match accel {
-        Accel::Kvm => "console=ttyS0 loglevel=7 panic=-1 unknown_nmi_panic",
+fn kernel_command_line(accel: Accel, options: &Options) -> String {
+    let mut line = "console=ttyS0 loglevel=7 panic=-1 unknown_nmi_panic".to_owned();
+    if accel == Accel::Tcg {
         // On a busy host an emulated CPU is often stopped for longer than the kernel's lockup and stall detectors
         // allow, and reads its timers so slowly that the kernel may find its TSC unstable (clocksource_watchdog()):
         // at some moment, and from then on KVM in the guest keeps nobody's TSC.
-        Accel::Tcg => {
-            "console=ttyS0 loglevel=7 panic=-1 unknown_nmi_panic nowatchdog tsc=reliable \
-             rcupdate.rcu_cpu_stall_suppress=1"
+        line += " nowatchdog tsc=reliable rcupdate.rcu_cpu_stall_suppress=1";
+        // QEMU's VMRUN notes a virtual interrupt without a lock (`interrupt_request`, as of 7.2), so that an interrupt
+        // of the host's kernel may be lost at the same moment. If it is that of a timer which fires once, the kernel
+        // sets no other, and sleeps for ever; one that fires again and again makes up for it.
+        if options.nested_kvm {
+            line += " nohz=off highres=off";
         }
-    };
-    format!("{line} {more}").trim_end().to_owned()
+    }
+    format!("{line} {}", options.kernel_parameters).trim_end().to_owned()
 }
 
 /// Lets the child keep `descriptors`, under their numbers, and makes it die with the calling thread.
@@ -178,5 +181,13 @@ mod tests {
         assert!(accel_arguments(Accel::Tcg, &threads).contains(&"tcg,thread=multi"));
         assert!(accel_arguments(Accel::Tcg, &Options::default()).contains(&"tcg,thread=single"));
         assert!(!accel_arguments(Accel::Kvm, &threads).contains(&"tcg,thread=multi"));
+    }
+
+    #[test]
+    fn a_lost_timer_interrupt_does_not_stop_an_emulated_host_of_guests() {
+        let periodic = |accel, options: &Options| kernel_command_line(accel, options).contains("nohz=off highres=off");
+        let nested = Options { nested_kvm: true, ..Options::default() };
+        assert!(periodic(Accel::Tcg, &nested));
+        assert!(!periodic(Accel::Tcg, &Options::default()) && !periodic(Accel::Kvm, &nested));
     }
 }
