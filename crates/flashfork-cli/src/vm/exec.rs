@@ -3,7 +3,9 @@
 use super::client::Client;
 use super::terminal::{self, Raw};
 use crate::warm::caller;
-use flashfork_proto::agent::{self, AgentError, CHUNK, ErrorKind, Exec, Reply, Request, STDIN_WINDOW};
+use flashfork_proto::PreambleError;
+use flashfork_proto::agent::{self, AgentError, CHUNK, ClientError, ErrorKind, Exec, Reply, Request, STDIN_WINDOW};
+use flashfork_proto::frame::FrameError;
 use flashfork_terminal::CliError;
 use serde_bytes::ByteBuf;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
@@ -16,12 +18,16 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Signals that the command in the guest gets in place of this one.
 const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 /// What a terminal in its usual mode takes for the end of input: Ctrl-D.
 const END_OF_INPUT: u8 = 4;
+
+/// How long an agent may take to answer before the command runs. One whose guest hangs never does.
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// Bytes of standard input that may be sent.
 type Credit = Arc<(Mutex<usize>, Condvar)>;
@@ -45,16 +51,16 @@ pub fn exec(
 ) -> Result<ExitCode, CliError> {
     let terminal = terminal || terminal::is_there();
     let stream = client.upgrade(&format!("/v1/clones/{clone}/agent"))?;
-    let writer = stream.get_ref().try_clone().map_err(guest)?;
-    let client = agent::Client::<BufReader<UnixStream>, UnixStream>::connect(stream, writer).map_err(guest)?;
-    let (requests, mut replies) = client.split();
+    let socket = stream.get_ref().try_clone().map_err(guest)?;
+    let (requests, mut replies) = greet(stream, ANSWER).map_err(|e| unanswered(e, clone))?;
     let requests: Requests = Arc::new(Mutex::new(requests));
     send(&requests, &Request::Exec(command(argv, terminal))).map_err(guest)?;
     let credit: Credit = Arc::new((Mutex::new(STDIN_WINDOW as usize), Condvar::new()));
     let mut raw = None;
     loop {
-        match replies.receive().map_err(guest)? {
+        match replies.receive().map_err(|e| unanswered(e, clone))? {
             Reply::Started { .. } => {
+                socket.set_read_timeout(None).map_err(guest)?;
                 raw = terminal.then(Raw::begin).transpose()?;
                 let end_alone = signals.is_none();
                 pass_signals(&requests, terminal, signals.take().map_or_else(catch, Ok)?, end_alone)?;
@@ -78,6 +84,32 @@ pub fn exec(
     }
 }
 
+/// Both halves of a connection to the agent, which answers within `patience` until that is taken from the stream.
+fn greet(
+    stream: BufReader<UnixStream>,
+    patience: Duration,
+) -> Result<(agent::Requests<UnixStream>, agent::Replies<BufReader<UnixStream>>), ClientError> {
+    stream.get_ref().set_read_timeout(Some(patience)).map_err(FrameError::Io)?;
+    let writer = stream.get_ref().try_clone().map_err(FrameError::Io)?;
+    Ok(agent::Client::connect(stream, writer)?.split())
+}
+
+/// Why there is no answer; `WouldBlock` is the end of the patience.
+fn unanswered(error: ClientError, clone: &str) -> CliError {
+    match &error {
+        ClientError::Frame(FrameError::Io(e)) | ClientError::Preamble(PreambleError::Io(e))
+            if e.kind() == std::io::ErrorKind::WouldBlock =>
+        {
+            CliError::Unable(format!(
+                "the agent of clone {clone} gives no answer for {} s: its guest hangs, or has too much to do; \
+                 `flashfork vm console {clone}` shows what it says, `flashfork vm rm {clone}` ends it",
+                ANSWER.as_secs()
+            ))
+        }
+        _ => guest(error),
+    }
+}
+
 fn command(argv: &[OsString], terminal: bool) -> Exec {
     let bytes = |word: &OsString| ByteBuf::from(word.as_bytes());
     // What keys and colours there are, the user's terminal decides.
@@ -90,7 +122,7 @@ fn command(argv: &[OsString], terminal: bool) -> Exec {
     }
 }
 
-fn send(requests: &Requests, request: &Request) -> Result<(), flashfork_proto::frame::FrameError> {
+fn send(requests: &Requests, request: &Request) -> Result<(), FrameError> {
     requests.lock().unwrap_or_else(PoisonError::into_inner).send(request)
 }
 
@@ -154,5 +186,18 @@ fn pass_input(requests: &Requests, credit: &Credit, terminal: bool) {
         if send(requests, &Request::Stdin(ByteBuf::from(&bytes[..count]))).is_err() {
             break;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_hangs_is_not_waited_for_for_ever() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let error = greet(BufReader::new(ours), Duration::from_millis(20)).map(drop).unwrap_err();
+        let said = unanswered(error, "web-1").to_string();
+        assert!(said.contains("gives no answer") && said.contains("flashfork vm rm web-1"), "{said}");
     }
 }
