@@ -49,7 +49,7 @@ const AFTER_A_HOLE: usize = 6;
 
 /// Calls of each kind that only look which fail in a quick run: there are hundreds of them. Likewise those of each kind
 /// that are made for libraries.
-const LOOKS: usize = 12;
+const LOOKS: usize = 8;
 
 /// The plans for one case, from the calls of a run in which nothing failed.
 fn plans(case: &Case, calls: &[libc::user_regs_struct]) -> Vec<Vec<(usize, Fault)>> {
