@@ -9,8 +9,9 @@
 //! remembers which part of which file it is. Before a call of the program's that means something else on a file's
 //! memory, and when all memory becomes anonymous, the file is mapped anew, the bytes are written there, and this takes
 //! the place of the sealed mapping: then everything is as it would be without any seal. That it is the same file the
-//! list of mappings tells: it has the inode of what is still mapped of the library. Where the file is not to be had any
-//! more, because another has taken its name, the memory becomes anonymous, and a discard an error (`EAGAIN`).
+//! list of mappings tells: it has the inode of what is still mapped of the library; or, where the program has unmapped
+//! the beginning of that, the file has not changed since. Where the file is not to be had any more, because another has
+//! taken its name, the memory becomes anonymous, and a discard an error (`EAGAIN`).
 //!
 //! Left alone are the program's own data, written all the time; the C library, the loader and the runtimes of
 //! sanitizers, which forks write to; the object that this engine is part of; and data of anything that isn't mapped as
@@ -28,9 +29,11 @@ use crate::range::Range;
 use crate::scratch;
 use crate::snapshot;
 use crate::state::STATE;
-use crate::sys::{self, Errno, MAP_FIXED, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE, Result};
+use crate::sys::{
+    self, Errno, MAP_FIXED, MAP_PRIVATE, PAGE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE, Result, Status,
+};
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
 /// Least mappings for which it is done, sealed ones among them. That the program's calls are followed leaves a dozen
@@ -50,6 +53,8 @@ pub struct Candidate {
     offset: u64,
     inode: u64,
     device: [u32; 2],
+    /// When its file was last changed, once that is asked.
+    changed: [u64; 2],
     /// Where its file begins in memory.
     base: usize,
 }
@@ -114,6 +119,7 @@ impl Seen {
             offset: v.offset,
             inode: v.inode,
             device: v.device,
+            changed: [0; 2],
             base,
         };
         self.count += 1;
@@ -151,10 +157,16 @@ struct Entry {
     end: AtomicUsize,
     offset: AtomicU64,
     inode: AtomicU64,
+    /// As the list of mappings has it.
+    device: [AtomicU32; 2],
+    /// When the file was last changed.
+    changed: [AtomicU64; 2],
     /// Where the library begins in memory.
     base: AtomicUsize,
     /// Whether memory of it has become anonymous because its file was not to be had.
     lost: AtomicBool,
+    /// Whether the library's beginning was gone by then, so that nothing tells any more when the rest goes.
+    headless: AtomicBool,
     path: [AtomicU64; PATH / 8],
 }
 
@@ -165,8 +177,11 @@ impl Entry {
             end: AtomicUsize::new(0),
             offset: AtomicU64::new(0),
             inode: AtomicU64::new(0),
+            device: [const { AtomicU32::new(0) }; 2],
+            changed: [const { AtomicU64::new(0) }; 2],
             base: AtomicUsize::new(0),
             lost: AtomicBool::new(false),
+            headless: AtomicBool::new(false),
             path: [const { AtomicU64::new(0) }; PATH / 8],
         }
     }
@@ -181,8 +196,11 @@ impl Entry {
         self.start.store(c.range.start, SeqCst);
         self.offset.store(c.offset, SeqCst);
         self.inode.store(c.inode, SeqCst);
+        self.device.iter().zip(c.device).for_each(|(place, part)| place.store(part, SeqCst));
+        self.changed.iter().zip(c.changed).for_each(|(place, time)| place.store(time, SeqCst));
         self.base.store(c.base, SeqCst);
         self.lost.store(false, SeqCst);
+        self.headless.store(false, SeqCst);
         for (word, bytes) in self.path.iter().zip(path.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), SeqCst);
         }
@@ -194,8 +212,11 @@ impl Entry {
         self.start.store(other.start.load(SeqCst), SeqCst);
         self.offset.store(other.offset.load(SeqCst), SeqCst);
         self.inode.store(other.inode.load(SeqCst), SeqCst);
+        self.device.iter().zip(&other.device).for_each(|(place, part)| place.store(part.load(SeqCst), SeqCst));
+        self.changed.iter().zip(&other.changed).for_each(|(place, time)| place.store(time.load(SeqCst), SeqCst));
         self.base.store(other.base.load(SeqCst), SeqCst);
         self.lost.store(other.lost.load(SeqCst), SeqCst);
+        self.headless.store(other.headless.load(SeqCst), SeqCst);
         for (word, other) in self.path.iter().zip(&other.path) {
             word.store(other.load(SeqCst), SeqCst);
         }
@@ -208,6 +229,21 @@ impl Entry {
             *bytes = word.load(SeqCst).to_ne_bytes();
         }
         path
+    }
+
+    /// Inode and device.
+    fn file(&self) -> (u64, [u32; 2]) {
+        (self.inode.load(SeqCst), self.device.each_ref().map(|part| part.load(SeqCst)))
+    }
+
+    /// Whether a file of that inode is the same file as when it was sealed, as nobody has changed it since.
+    fn is_unchanged(&self, file: &Status) -> bool {
+        file.changed == self.changed.each_ref().map(|time| time.load(SeqCst))
+    }
+
+    /// Whether its file was not to be had, and it is still there for all that is known.
+    fn is_lost(&self) -> bool {
+        self.lost.load(SeqCst) && (self.headless.load(SeqCst) || self.is_loaded())
     }
 
     /// Whether the library is still there. Where nobody can tell, or a sandbox might end the program for the question:
@@ -252,16 +288,13 @@ impl Libraries {
 
     /// Whether that holds for one in `range`, which is still there.
     pub fn is_lost(&self, range: Range) -> bool {
-        self.any_lost()
-            && self
-                .entries()
-                .iter()
-                .any(|e| e.lost.load(SeqCst) && !e.range().intersect(range).is_empty() && e.is_loaded())
+        self.any_lost() && self.entries().iter().any(|e| !e.range().intersect(range).is_empty() && e.is_lost())
     }
 
     /// Notes it for a part that is sealed.
     pub(super) fn lose(&self, part: Range) {
         if let Some(entry) = self.newest(part) {
+            entry.headless.store(!entry.is_loaded(), SeqCst);
             entry.lost.store(true, SeqCst);
             self.lost.store(true, SeqCst);
         }
@@ -275,6 +308,7 @@ impl Libraries {
         let fd = open(&path).ok_or(Errno::ENOENT)?;
         // SAFETY: a fresh mapping.
         let mapped = unsafe { sys::mmap(0, part.len(), PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, offset) };
+        let unchanged = sys::fstatus(fd).is_ok_and(|file| entry.is_unchanged(&file));
         sys::close(fd);
         let at = mapped?;
         let file_at = |at| {
@@ -285,8 +319,10 @@ impl Libraries {
             });
             asked.ok().and(file)
         };
+        // What is mapped of the library keeps its inode from being another file's.
         let library = file_at(entry.base.load(SeqCst));
-        if library.is_some_and(|(inode, _)| inode == entry.inode.load(SeqCst)) && file_at(at) == library {
+        let is_there = library.is_some_and(|(inode, _)| inode == entry.inode.load(SeqCst)) && file_at(at) == library;
+        if is_there || unchanged && file_at(at) == Some(entry.file()) {
             return Ok(at);
         }
         // SAFETY: mapped just now.
@@ -307,7 +343,7 @@ impl Libraries {
         })?;
         let mut kept = 0;
         for (i, entry) in self.entries().iter().enumerate() {
-            if used[i] || entry.lost.load(SeqCst) && entry.is_loaded() {
+            if used[i] || entry.is_lost() {
                 if kept != i {
                     self.entries[kept].take(entry);
                 }
@@ -372,16 +408,18 @@ pub fn add(arena: &mut Arena) -> Result<()> {
 /// The place is reserved for all of them, side by side.
 unsafe fn add_found(arena: &mut Arena, place: usize) -> Result<()> {
     let Arena { text, small, seen, .. } = &mut *arena;
-    let candidates = &seen.candidates[..seen.count];
+    let candidates = &mut seen.candidates[..seen.count];
     let (mut next, mut at) = (0, place);
     // Each is mapped from the file of its name, to be compared in the list.
     vma::for_each_mapping(text, |v, path| {
-        let Some(c) = candidates.get(next).filter(|c| c.range == v.range) else { return Ok(()) };
+        let Some(c) = candidates.get_mut(next).filter(|c| c.range == v.range) else { return Ok(()) };
         if let Some(fd) = name(path).and_then(|name| open(&name)) {
             // SAFETY: the caller's.
             let mapped = unsafe { sys::mmap(at, c.range.len(), PROT_NONE, MAP_PRIVATE | MAP_FIXED, fd, c.offset) };
+            let file = sys::fstatus(fd);
             sys::close(fd);
             mapped?;
+            c.changed = file?.changed;
         }
         next += 1;
         at += c.range.len();

@@ -1,0 +1,40 @@
+/* The data of libraries is sealed, and then the page goes that each begins with. It is still their file's memory: the file
+   shows through where it is discarded, or a discard is an error where another file has its name.
+   cflags: -ldl */
+#include "../libraries.h"
+
+static void change(struct library *all)
+{
+    CHECK(munmap(all[1].base, PAGE) == 0);
+    CHECK(madvise(data(&all[1]), DATA_LEN, MADV_DONTNEED) == 0 && as_in_file(&all[1], 1, 0, DATA_LEN));
+    /* Something else comes there. */
+    CHECK(mmap(all[2].base, PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == all[2].base);
+    errno = 0;
+    CHECK(madvise(data(&all[2]), DATA_LEN, MADV_FREE) == -1 && errno == EINVAL);
+    CHECK(madvise(data(&all[2]), DATA_LEN, MADV_DONTNEED) == 0 && as_in_file(&all[2], 2, 0, DATA_LEN));
+    CHECK(munmap(all[3].base, PAGE) == 0 && munmap(all[4].base, PAGE) == 0);
+    for (int turn = 0; turn < 2; turn++) {
+        errno = 0;
+        CHECK(madvise(data(&all[3]), DATA_LEN, MADV_DONTNEED) == -1 && errno == EAGAIN);
+        CHECK(intact(data(&all[3]), DATA_LEN, 3));
+    }
+}
+
+int main(void)
+{
+    struct library *all = load_libraries();
+    seal();
+    for (int i = 1; i <= 4; i++)
+        CHECK(is_sealed(&all[i]));
+    write_library("./other.so", 77);
+    CHECK(rename("./other.so", all[3].path) == 0);
+    if (in_clone()) {
+        change(all);
+        _exit(0);
+    }
+    change(all);
+    unseal();
+    CHECK(intact(data(&all[3]), DATA_LEN, 3) && intact(data(&all[4]), DATA_LEN, 4));
+    CHECK(madvise(data(&all[4]), DATA_LEN, MADV_DONTNEED) == 0 && as_in_file(&all[4], 4, 0, DATA_LEN));
+    return 0;
+}
