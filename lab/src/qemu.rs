@@ -121,7 +121,7 @@ fn accel_arguments(accel: Accel, options: &Options) -> Vec<&'static str> {
     match accel {
         Accel::Kvm => vec!["-accel", "kvm", "-cpu", "host"],
         Accel::Tcg => {
-            // One thread for all CPUs unless asked: with a thread each, nested guests hang now and then.
+            // One thread for all CPUs unless asked: with a thread each, nested guests hang now and then (see below).
             let tcg = if options.threads { "tcg,thread=multi" } else { "tcg,thread=single" };
             let mut arguments = vec!["-accel", tcg, "-cpu", TCG_CPU];
             if options.icount {

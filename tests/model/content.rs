@@ -1,6 +1,6 @@
 //! What the model knows of one page.
 
-pub use flashfork_tests::content::{PAGE, Tag, WORDS, fill, holds, word};
+pub use flashfork_tests::content::{HEADER, PAGE, Tag, WORDS, fill, holds, word};
 
 /// A write to a part of a page.
 #[derive(Clone, Copy, Debug, Default)]

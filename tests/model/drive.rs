@@ -30,7 +30,7 @@ impl fmt::Display for Report {
         write!(f, "{} calls in {} processes", self.calls, self.processes)?;
         match self.engine {
             Some((Route::Odf, tables)) => write!(f, ", {tables} page tables shared")?,
-            Some((_, pages)) => write!(f, ", up to {} MB sealed", pages / 256)?,
+            Some((_, pages)) => write!(f, ", up to {pages} pages sealed")?,
             None => {}
         }
         write!(f, ", {:.1} s", self.took.as_secs_f64())

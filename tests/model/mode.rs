@@ -21,6 +21,8 @@ pub enum Mode {
     Heap,
     /// What memory is given after its seal: locks, advice for forks and dumps, guards, userfaults, `mseal`.
     Flags,
+    /// Libraries are mapped, whose data is sealed too and stays memory of its file.
+    Libraries,
     /// The main thread ends; the rest is done by another one.
     Leaderless,
     /// The steps lie between a snapshot and its restores, and the reference is a process that took them once.

@@ -1,16 +1,55 @@
-//! A file with known contents, mapped and read by the tests.
+//! Files with known contents, mapped and read by the tests.
 
-use crate::content::{PAGE, Tag, WORDS, fill};
+use crate::content::{HEADER, PAGE, Tag, WORDS, fill};
 use crate::world::memory::bytes;
+use flashfork_tests::header::DATA_PAGES;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::path::Path;
 
 /// Pages in the file (4 MB).
 pub const TEMPLATE_PAGES: usize = 1024;
 
 /// See the module.
 pub struct Template(File);
+
+/// A library's file, its header before its data. It has a name: else what is mapped of it would not be sealed.
+pub struct Library(File);
+
+/// Tags of its data begin here: no page that a program writes has one, nor one of the template's.
+const LIBRARY: Tag = 1 << 20;
+
+impl Library {
+    /// The file of that name, made where there is none.
+    pub fn open(path: &Path) -> std::io::Result<Library> {
+        let made = File::options().read(true).write(true).create_new(true).open(path);
+        let mut file = match made {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => return File::open(path).map(Library),
+            other => other?,
+        };
+        let mut words = [0; WORDS];
+        for page in 0..=DATA_PAGES {
+            fill(&mut words, 0, Library::tag(page));
+            file.write_all(bytes(&words))?;
+        }
+        Ok(Library(file))
+    }
+
+    pub fn fd(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+
+    /// What a page of the file holds.
+    pub fn tag(page: usize) -> Tag {
+        if page == 0 { HEADER } else { LIBRARY + page as Tag }
+    }
+
+    /// Whether a page that holds that after a discard is a library's data.
+    pub fn is_data(file: Tag) -> bool {
+        (LIBRARY..=LIBRARY + DATA_PAGES as Tag).contains(&file)
+    }
+}
 
 impl Template {
     pub fn new() -> std::io::Result<Template> {

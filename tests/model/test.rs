@@ -59,6 +59,11 @@ fn code_with_calls_of_its_own_comes_later() {
 }
 
 #[test]
+fn libraries_whose_data_is_sealed() {
+    mode(&["libraries"], "1");
+}
+
+#[test]
 fn the_main_thread_ends() {
     mode(&["leaderless"], "1");
 }

@@ -6,7 +6,7 @@ use crate::leaderless;
 use crate::mode::{Allocator, Mode};
 use crate::rollback;
 use crate::seeds::Seed;
-use crate::template::Template;
+use crate::template::{Library, Template};
 use crate::threads;
 use crate::world::World;
 use crate::world::space::{self, Space};
@@ -32,8 +32,8 @@ pub struct Job {
     pub copies: bool,
 }
 
-/// Runs a seed in this process and prints how much the engine did: the most pages that were sealed at once, or page
-/// tables shared.
+/// Runs a seed in this process and prints how much the engine did: the most pages that were sealed at once, of
+/// libraries where there are any, or page tables shared.
 pub fn run(job: &Job, places: &Places) -> ExitCode {
     match prepare(job, places) {
         Ok((mut world, shared)) => {
@@ -58,7 +58,8 @@ pub fn run(job: &Job, places: &Places) -> ExitCode {
 fn conclude(world: &World, result: Result<(), String>, shared: Option<Shared>) -> i32 {
     match result.and_then(|()| shared.map(Shared::since).transpose()) {
         Ok(shared) => {
-            println!("{}", shared.unwrap_or(world.most_sealed as u64));
+            let sealed = if world.mode == Mode::Libraries { world.most_of_libraries } else { world.most_sealed };
+            println!("{}", shared.unwrap_or(sealed as u64));
             0
         }
         Err(message) => world.end(Err(message)),
@@ -88,6 +89,11 @@ fn live(world: &mut World, job: &Job, places: &Places) -> Result<(), String> {
             past::load(Via::Raw, objects(job)?)?;
             world.table.grow_old();
             world.walk(steps / 2)
+        }
+        Mode::Libraries => {
+            let path = objects(job)?.join("library");
+            world.library = Some(Library::open(&path).map_err(|e| format!("{}: {e}", path.display()))?);
+            world.walk(steps)
         }
         Mode::Writers => {
             world.writer = Some(Writer::start()?);

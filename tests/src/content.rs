@@ -1,5 +1,7 @@
 //! What a page holds, as a function of a number: the contents of big regions are known without keeping them.
 
+use crate::header;
+
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
 /// Words in a page.
@@ -34,16 +36,26 @@ const fn pattern() -> [u64; WORDS] {
     words
 }
 
-/// What a stretch of words holds: zeros for 0, else a pattern that no other tag has.
+/// What a stretch of words holds: zeros for 0, a library's header for [`HEADER`], else a pattern that no other tag has.
 pub type Tag = u64;
+
+/// The tag of a library's first page.
+pub const HEADER: Tag = Tag::MAX;
 
 /// Word `i` of a page with this tag.
 pub fn word(tag: Tag, i: usize) -> u64 {
-    if tag == 0 { 0 } else { PATTERN[i] ^ key(tag) }
+    match tag {
+        0 => 0,
+        HEADER => header::FIRST_PAGE[i],
+        _ => PATTERN[i] ^ key(tag),
+    }
 }
 
 /// Whether a whole page has this tag.
 pub fn holds(words: &[u64; WORDS], tag: Tag) -> bool {
+    if tag == HEADER {
+        return *words == header::FIRST_PAGE;
+    }
     let (key, mask) = if tag == 0 { (0, 0) } else { (key(tag), u64::MAX) };
     words.iter().zip(&PATTERN).fold(0, |wrong, (w, p)| wrong | (w ^ (p & mask) ^ key)) == 0
 }
@@ -53,8 +65,11 @@ pub fn holds(words: &[u64; WORDS], tag: Tag) -> bool {
 /// # Panics
 /// When it would run past the end of the page.
 pub fn fill(words: &mut [u64], start: usize, tag: Tag) {
-    let key = key(tag);
     let len = words.len();
+    if tag == HEADER {
+        return words.copy_from_slice(&header::FIRST_PAGE[start..start + len]);
+    }
+    let key = key(tag);
     for (w, p) in words.iter_mut().zip(&PATTERN[start..start + len]) {
         *w = p ^ key;
     }

@@ -6,6 +6,7 @@
 //! small C program for every row and trap.
 
 pub mod content;
+pub mod header;
 pub mod libraries;
 pub mod odf;
 pub mod own_code;

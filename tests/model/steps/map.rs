@@ -1,6 +1,6 @@
 //! `mmap(2)` and `munmap(2)`.
 
-use crate::content::PAGE;
+use crate::content::{PAGE, Tag};
 use crate::journal::Expect;
 use crate::template::{TEMPLATE_PAGES, Template, tag};
 use crate::world::World;
@@ -19,6 +19,15 @@ pub fn protection(prot: c_int) -> u32 {
         .filter(|(p, _)| prot & p != 0)
         .map(|(_, a)| a)
         .sum()
+}
+
+/// A part of a file.
+pub struct Part {
+    pub fd: i32,
+    /// Where it begins, in pages.
+    pub page: usize,
+    /// What a page of the file holds.
+    pub tag: fn(usize) -> Tag,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -54,14 +63,16 @@ impl World {
         // Shared memory is written by the first process only; others would need a model in common.
         let prot = if kind == Kind::SharedMemory { prot & !libc::PROT_WRITE } else { prot };
         let more = self.rng.weighted(&[(72, 0), (20, libc::MAP_NORESERVE), (8, libc::MAP_POPULATE)]);
-        let (flags, fd) = match kind {
-            Kind::Anonymous => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
-            Kind::SharedAnonymous => (libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1),
-            Kind::SharedMemory => (libc::MAP_SHARED, self.template.fd()),
-            Kind::PrivateFile => (libc::MAP_PRIVATE, self.template.fd()),
+        let flags = match kind {
+            Kind::Anonymous => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            Kind::SharedAnonymous => libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            Kind::SharedMemory => libc::MAP_SHARED,
+            Kind::PrivateFile => libc::MAP_PRIVATE,
         };
-        let file_page = if fd >= 0 { self.rng.between(0, TEMPLATE_PAGES - len) } else { 0 };
-        self.map_at(range.clone(), prot, flags | more, fd, file_page)?;
+        let of_file = matches!(kind, Kind::SharedMemory | Kind::PrivateFile);
+        let (fd, page) = (self.template.fd(), if of_file { self.rng.between(0, TEMPLATE_PAGES - len) } else { 0 });
+        let part = of_file.then_some(Part { fd, page, tag });
+        self.map_at(range.clone(), prot, flags | more, part)?;
         if kind == Kind::Anonymous && self.rng.chance(35) {
             self.advise(range, libc::MADV_HUGEPAGE, flashfork_tests::route::Via::Function)?;
         }
@@ -77,14 +88,9 @@ impl World {
         self.gap(len)
     }
 
-    fn map_at(
-        &mut self,
-        range: Range<usize>,
-        prot: c_int,
-        flags: c_int,
-        fd: i32,
-        file_page: usize,
-    ) -> Result<(), String> {
+    /// Maps something over a range; of a file, if it is a part of one.
+    pub fn map_at(&mut self, range: Range<usize>, prot: c_int, flags: c_int, part: Option<Part>) -> Result<(), String> {
+        let (fd, file_page) = part.as_ref().map_or((-1, 0), |part| (part.fd, part.page));
         let origin = self.origin();
         let occupied = range.clone().any(|p| self.table.mapped(p));
         let no_replace = self.rng.chance(5);
@@ -104,11 +110,11 @@ impl World {
         })?;
         if let Some(Ok(_)) = outcome {
             let shared = if flags & libc::MAP_SHARED != 0 { attr::SHARED } else { 0 };
-            let file = if fd >= 0 { attr::FILE } else { 0 };
+            let file = if part.is_some() { attr::FILE } else { 0 };
             self.table.map(range.clone(), protection(prot) | shared | file, origin);
-            if fd >= 0 {
+            if let Some(part) = part {
                 for (i, page) in range.enumerate() {
-                    self.table.set_file(page, tag(file_page + i));
+                    self.table.set_file(page, (part.tag)(part.page + i));
                 }
             }
         }

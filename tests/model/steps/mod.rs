@@ -9,6 +9,7 @@ mod family;
 mod faults;
 mod heap;
 mod immutable;
+mod libraries;
 mod lock;
 mod map;
 mod nonsense;
@@ -53,6 +54,8 @@ pub enum Step {
     Immutable,
     /// Memory whose faults another process handles.
     Faults,
+    /// Some more libraries.
+    Libraries,
 }
 
 const STEPS: &[(usize, Step)] = &[
@@ -180,6 +183,27 @@ const WITH_FLAGS: &[(usize, Step)] = &[
     (5, Step::Faults),
 ];
 
+const WITH_LIBRARIES: &[(usize, Step)] = &[
+    (5, Step::Map),
+    (3, Step::Unmap),
+    (7, Step::Protect),
+    (10, Step::Remap),
+    (30, Step::Advise),
+    (24, Step::Write),
+    (5, Step::Read),
+    (3, Step::Probe),
+    (5, Step::Lock),
+    (5, Step::Fork),
+    (12, Step::Seal),
+    (2, Step::Unseal),
+    (2, Step::DropRefills),
+    (1, Step::Exclude),
+    (3, Step::Reap),
+    (2, Step::Nonsense),
+    (3, Step::Maps),
+    (8, Step::Libraries),
+];
+
 /// The steps of a mode's first thread.
 pub fn steps_of(mode: Mode) -> &'static [(usize, Step)] {
     match mode {
@@ -189,6 +213,7 @@ pub fn steps_of(mode: Mode) -> &'static [(usize, Step)] {
         Mode::PastShim | Mode::Raw => PAST_SHIM,
         Mode::Heap => WITH_BLOCKS,
         Mode::Flags => WITH_FLAGS,
+        Mode::Libraries => WITH_LIBRARIES,
     }
 }
 
@@ -238,6 +263,7 @@ impl World {
                 Step::Written => self.step_written(),
                 Step::Immutable => self.step_immutable(),
                 Step::Faults => self.step_faults(),
+                Step::Libraries => self.step_libraries(),
             }?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use super::space::pages;
 use super::table::attr;
 use crate::content::PAGE;
 use crate::mode::Mode;
+use crate::template::Library;
 use std::fs;
 use std::ops::Range;
 
@@ -22,20 +23,27 @@ impl World {
         let (vmas, sealed) = self.vmas()?;
         // The allocator's too.
         self.most_sealed = self.most_sealed.max(sealed);
-        let mut sealed = 0;
+        let (mut sealed, mut of_libraries) = (0, 0);
         let mut at = 0;
         for vma in vmas {
             self.check_unmapped(at..vma.pages.start)?;
             at = vma.pages.end;
             if vma.sealed {
                 sealed += vma.pages.len();
+                of_libraries += vma.pages.clone().filter(|page| self.is_of_library(*page)).count();
             }
             for page in vma.pages.clone() {
                 self.check_page_of(&vma, page)?;
             }
         }
         self.check_unmapped(at..pages())?;
+        self.most_of_libraries = self.most_of_libraries.max(of_libraries);
         Ok(sealed)
+    }
+
+    /// Whether a page is a library's data, wherever it lies now.
+    fn is_of_library(&self, page: usize) -> bool {
+        Library::is_data(self.table.content(page).file)
     }
 
     fn check_unmapped(&self, mut pages: Range<usize>) -> Result<(), String> {
@@ -87,8 +95,9 @@ impl World {
         {
             return wrong("huge page advice");
         }
+        let file = if self.is_of_library(page) { 0 } else { attr::FILE };
         let never = attr::SHARED
-            | attr::FILE
+            | file
             | attr::DONTFORK
             | attr::WIPEONFORK
             | attr::DONTDUMP

@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::mode::Mode;
 use crate::rng::Rng;
 use crate::steps::{Immutable, Step, steps_of};
-use crate::template::Template;
+use crate::template::{Library, Template};
 use crate::writer::Writer;
 use blocks::Blocks;
 use flashfork_tests::past;
@@ -47,6 +47,8 @@ pub struct World {
     pub blocks: Blocks,
     pub space: Space,
     pub template: Template,
+    /// A file to map libraries from, where there are any.
+    pub library: Option<Library>,
     /// Memory whose mappings can't be changed, and how much was made so far.
     pub immutable: Vec<Immutable>,
     pub immutables_made: usize,
@@ -58,6 +60,8 @@ pub struct World {
     pub excluded: usize,
     /// The most pages under test that were found sealed after a seal.
     pub most_sealed: usize,
+    /// The most of these that were a library's.
+    pub most_of_libraries: usize,
     /// Advice this kernel doesn't know.
     pub unknown_advice: Vec<c_int>,
     /// Whether others act on the memory too ([`crate::steps`], visits).
@@ -87,6 +91,7 @@ impl World {
             blocks: Blocks::new(),
             space,
             template,
+            library: None,
             immutable: Vec::new(),
             immutables_made: 0,
             heap_pages: 0,
@@ -94,6 +99,7 @@ impl World {
             forks: 0,
             excluded: 0,
             most_sealed: 0,
+            most_of_libraries: 0,
             unknown_advice: crate::steps::unknown_advice(),
             company: false,
             prepares: false,
