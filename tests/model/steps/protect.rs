@@ -24,6 +24,8 @@ impl World {
             (7, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC),
             (3, libc::PROT_WRITE),
         ]);
+        // Of a library that is not all there nobody can tell what is code: a seal would be refused from then on.
+        let prot = if self.library.is_some() { prot & !libc::PROT_EXEC } else { prot };
         self.protect(range, prot)
     }
 
