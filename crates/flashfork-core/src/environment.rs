@@ -90,9 +90,9 @@ pub const STATS: Variable = Variable {
 /// Its value is six decimal numbers and a name, with commas between: descriptors of the control socket, the listening
 /// socket and the directory of the names; where the program is ready (`flashfork_warm::ReadyAt`, 0 for wherever it
 /// suits the program); most clones to make, 0 for any number; the process that starts the program, by which this one is
-/// told from what it starts in turn; the template's name. Of a template with threads it is the word `threads` and four
-/// numbers: the maker's socket, the one on which the program says that it is ready, where that is, and whether it gives
-/// up its capabilities.
+/// told from what it starts in turn; the template's name. Of a template with threads it is the word `threads` and two
+/// numbers: the socket on which the program says that it is ready, and where that is; behind a wrapper also a file with
+/// the environment that this was started with.
 pub const WARM: Variable = Variable {
     name: c"FLASHFORK_WARM",
     values: &[Value {

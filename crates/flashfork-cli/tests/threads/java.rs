@@ -55,6 +55,22 @@ fn warm(place: &Place, ready: &[&str], arguments: &[&str]) -> Output {
     warm
 }
 
+/// As those of Maven and Gradle do.
+#[test]
+fn a_script_that_becomes_java_is_followed() {
+    let place = place(&[include_str!("java/Draws.java")]);
+    let script = place.path().join("run");
+    let text = format!("#!/bin/sh\nset -- -cp {} \"$@\"\nexec {JAVA} \"$@\"\n", class_path(&place));
+    std::fs::write(&script, text).unwrap();
+    let command = ["warm", "--threads", "--ready", "call", "t", "--", "sh", script.to_str().unwrap(), "Draws"];
+    let warm = place.run(&command);
+    assert!(warm.status.success(), "{}", stderr(&warm));
+    let clones = [(); 2].map(|()| place.run(&["clone", "t"]));
+    assert!(clones.iter().all(|clone| clone.status.success()), "{}", stderr(&clones[0]));
+    let [first, second] = clones.each_ref().map(|clone| stdout(clone).lines().collect::<BTreeSet<_>>());
+    assert!(first.len() > 10 && first.len() == second.len() && first != second, "{first:?}");
+}
+
 /// Early and late, in main and in other threads, of the template's and new: no two clones draw alike, nor is anything
 /// drawn twice, or what was drawn in the template. A `new Random(42)` is the program's own.
 #[test]

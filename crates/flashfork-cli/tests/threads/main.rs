@@ -30,3 +30,4 @@ mod systemv;
 mod threads;
 mod torture;
 mod users;
+mod wrappers;

@@ -24,6 +24,22 @@ fn together(place: &Place, count: usize) -> Vec<Output> {
     all.into_iter().map(|clone| clone.wait_with_output().unwrap()).collect()
 }
 
+/// As npm's are.
+#[test]
+fn a_script_that_becomes_node_is_followed() {
+    let place = Place::new();
+    let app = script(
+        &place,
+        "app.js",
+        "console.log('up'); setTimeout(() => console.log(Math.random(), process.argv[2]), 500);",
+    );
+    let text = format!("exec node {} \"$@\"\n", app.display());
+    let wrapper = script(&place, "run", &text);
+    warm(&place, &["--ready", "line:^up$"], &["sh", wrapper.to_str().unwrap(), "given"]);
+    let drawn: BTreeSet<_> = together(&place, 4).iter().map(|clone| stdout(clone).to_owned()).collect();
+    assert!(drawn.len() == 4 && drawn.iter().all(|line| line.ends_with(" given\n")), "{drawn:?}");
+}
+
 /// Draws from every generator, in the main thread, in a worker that was there before and in those of every kind that
 /// come later; before, at once and a while after. Each line of a clone is a value, with the process's number last.
 const GENERATORS: &str = r#"

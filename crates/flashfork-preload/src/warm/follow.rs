@@ -6,6 +6,7 @@ use super::files::{self, Kind, Path};
 use super::message::send;
 use super::recipe::{self, text};
 use super::template::{LONGEST_WAY, ORDER, Order, Single};
+use super::threads;
 use super::variables::look_in;
 use crate::environment::variable;
 use core::ffi::{CStr, c_char, c_int};
@@ -37,11 +38,44 @@ pub unsafe fn begin(order: &mut Order) {
     }
 }
 
-/// Where that can't be it stays.
+/// Notes what wrappers have set, of a template with threads.
+///
+/// # Safety
+/// As [`begin`].
+pub unsafe fn note_environment() {
+    // SAFETY: as the caller says.
+    unsafe { changes::note() };
+}
+
+/// Takes a descriptor of a template with threads out of the way of a shell's script; of any other program it is as low
+/// as it can be, below whatever limit the program gives itself.
+///
+/// # Safety
+/// As [`begin`]; nobody else knows of the descriptor.
+pub unsafe fn place(fd: &mut c_int) {
+    let mut path = [0u8; libc::PATH_MAX as usize];
+    // SAFETY: the buffer is a local, as long as said; as the caller says.
+    unsafe {
+        let len = libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len());
+        let own = usize::try_from(len).ok().and_then(|len| path.get(..len)).unwrap_or_default();
+        if is_shell(own) {
+            move_to(fd, HIGH);
+        } else if *fd >= HIGH {
+            move_to(fd, 3);
+        }
+    }
+}
+
 unsafe fn move_high(fd: &mut c_int) {
     // SAFETY: nobody else knows of the descriptor yet.
+    unsafe { move_to(fd, HIGH) };
+}
+
+/// The lowest number that is free from there on; where that can't be had it stays.
+unsafe fn move_to(fd: &mut c_int, from: c_int) {
+    // SAFETY: as the caller says.
     unsafe {
-        let moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, HIGH);
+        let moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, from);
         if moved >= 0 {
             libc::close(core::mem::replace(fd, moved));
         }
@@ -79,13 +113,12 @@ pub unsafe fn exec(
     // another number. The strings are the caller's.
     unsafe {
         let Some(order) = ORDER.get().as_mut().filter(|order| order.pid == libc::getpid()) else {
-            return run(environment);
+            return match threads::on_the_way() {
+                Some(told) => exec_with_threads(told, (file, search), argv, environment, run),
+                None => run(environment),
+            };
         };
-        let name = text(file);
-        let path = if search && !name.contains(&b'/') { look_in(places(), name) } else { Path::of(&[name]) };
-        let Some(path) = path.filter(|path| libc::access(path.as_ptr(), libc::X_OK) == 0) else {
-            return run(environment);
-        };
+        let Some(path) = found(file, search) else { return run(environment) };
         let Some(comes) = what_comes(&path, argv) else { return run(environment) };
         if !has_shim(environment) {
             refuse(order, &path, UNSET);
@@ -114,6 +147,59 @@ pub unsafe fn exec(
         table.drop();
         *libc::__errno_location() = errno;
         failed
+    }
+}
+
+/// As [`exec`], where the clones are to have all threads: the program that comes says anew where its maker can be made,
+/// over a descriptor of a high number, and is ready where this one was to be. What the wrappers have set it finds by
+/// the environment of the first.
+unsafe fn exec_with_threads(
+    (bell, at): (c_int, u8),
+    (file, search): (*const c_char, bool),
+    argv: Strings,
+    environment: Strings,
+    run: impl FnOnce(Strings) -> c_int,
+) -> c_int {
+    // SAFETY: the strings are the caller's; the descriptor is one that nobody else knows of.
+    unsafe {
+        // What the shim won't be in lets go of it, which its keeper notices.
+        let comes = found(file, search).and_then(|path| what_comes(&path, argv));
+        if comes.is_none() || !has_shim(environment) {
+            return run(environment);
+        }
+        let high = |fd| libc::fcntl(fd, libc::F_DUPFD, HIGH);
+        let file = recipe::environment_file();
+        let passed = [high(bell), high(file)];
+        libc::close(file);
+        let let_go = || passed.into_iter().for_each(|fd| drop(libc::close(fd)));
+        let mut told = Text::new();
+        let ([bell, file], name) = (passed, WARM.name.to_bytes());
+        let written = told.push(name).and_then(|()| write!(told, "={}{bell},{at},{file}", threads::MARK));
+        let table = if passed.contains(&-1) || written.is_err() {
+            None
+        } else {
+            Table::new(environment, told.at.as_ptr().cast())
+        };
+        let Some(mut table) = table else {
+            let_go();
+            return run(environment);
+        };
+        let failed = run(table.strings());
+        let errno = *libc::__errno_location();
+        let_go();
+        table.drop();
+        *libc::__errno_location() = errno;
+        failed
+    }
+}
+
+/// What would be run, if it may be.
+unsafe fn found(file: *const c_char, search: bool) -> Option<Path> {
+    // SAFETY: the string is the caller's; a path ends with a NUL.
+    unsafe {
+        let name = text(file);
+        let path = if search && !name.contains(&b'/') { look_in(places(), name) } else { Path::of(&[name]) };
+        path.filter(|path| libc::access(path.as_ptr(), libc::X_OK) == 0)
     }
 }
 

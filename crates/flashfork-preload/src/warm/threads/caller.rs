@@ -2,6 +2,7 @@
 
 use super::maker::OF_CALLER;
 use super::{is_ready_at, no_signals};
+use crate::warm::follow;
 use crate::warm::inherited;
 use crate::warm::take_over::{self, environ, is_default, limits, schedule};
 use crate::warm::template::Given;
@@ -43,6 +44,7 @@ impl Caller {
             let (directory, path) = kept.map_or((directory, path), |own| (own.directory, &own.path));
             go_to_directory(directory, path).map_err(of(Step::Directory))?;
             let (start, arguments, variables) = take_over::map(memory).map_err(|step| (step, last()))?;
+            let variables = follow::environment(variables);
             let umask = kept.map_or(start.umask, |own| own.umask);
             call(Sysno::umask, [umask as usize]).map_err(of(Step::Directory))?;
             let mut mask = no_signals();

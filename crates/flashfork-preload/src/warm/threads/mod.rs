@@ -43,29 +43,34 @@ static CALLED: AtomicU32 = AtomicU32::new(0);
 pub static IN_CLONE: AtomicU32 = AtomicU32::new(0);
 
 /// What stands before the value for such a template in [`flashfork_core::environment::WARM`].
-const MARK: &[u8] = b"threads,";
+pub const MARK: &str = "threads,";
 
 /// Takes what was told, and tells where the maker can be made. False if it is about another kind of template.
 ///
 /// # Safety
 /// Before the program's own code runs, in its one thread.
 pub unsafe fn begin(value: &CStr) -> bool {
-    let Some(rest) = value.to_bytes().strip_prefix(MARK) else { return false };
+    let Some(rest) = value.to_bytes().strip_prefix(MARK.as_bytes()) else { return false };
     let mut fields = rest.split(|b| *b == b',');
     let mut number = || -> Option<c_int> {
         let digits = fields.next()?;
         digits.iter().try_fold(0, |n: c_int, b| n.checked_mul(10)?.checked_add(c_int::from(b.checked_sub(b'0')?)))
     };
-    let (Some(bell), Some(at)) = (number(), number()) else { return true };
+    let (Some(mut bell), Some(at)) = (number(), number()) else { return true };
     // Where this can't be told the keeper says that there is no maker.
     let Ok(trampoline) = flashfork_core::forkall::prepare(maker::run) else { return true };
     // SAFETY: one thread; the descriptor is the one that was told, and what is sent a local.
     unsafe {
         libc::fcntl(bell, libc::F_SETFD, libc::FD_CLOEXEC);
+        super::follow::place(&mut bell);
         let at = ReadyAt::new(at as u64);
         let prepares = java::is_here() | python::is_here(at);
         let addresses = [trampoline, if prepares { first::word() } else { 0 }];
         libc::send(bell, addresses.as_ptr().cast(), ADDRESSES, libc::MSG_NOSIGNAL);
+        if let Some(environment) = number() {
+            super::recipe::note_environment(environment);
+            super::follow::note_environment();
+        }
         super::inherited::note();
         end::register();
         *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at });
@@ -105,6 +110,14 @@ pub fn on_clone(run: Hook, with: *mut c_void) -> Result<(), Errno> {
 pub fn is_template() -> bool {
     // SAFETY: as above; asks for a number.
     unsafe { IN_CLONE.load(SeqCst) == 1 || TOLD.get().as_ref().is_some_and(|told| told.pid == libc::getpid()) }
+}
+
+/// Of a program that is on its way to be such a template, and may become another one by `exec`: where it rings, and the
+/// number of where it is ready.
+pub fn on_the_way() -> Option<(c_int, u8)> {
+    // SAFETY: as above; asks for a number.
+    let told = unsafe { TOLD.get().as_ref().filter(|told| told.pid == libc::getpid()) }?;
+    (IN_CLONE.load(SeqCst) == 0).then_some((told.bell, told.at.map_or(0, |at| at as u8)))
 }
 
 /// Says that the program is ready, and returns in clones: true. False, at once, where that is not so.

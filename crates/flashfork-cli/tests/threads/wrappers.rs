@@ -1,0 +1,90 @@
+//! Wrappers that become the program (`exec`): what is warmed is the program that comes in the end. The reference is the
+//! program itself, started anew.
+
+use crate::listen::warm;
+use crate::place::{line, pids, stderr, stdout, until};
+use crate::programs::Program;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+/// Says what it was given, its environment among it, from two threads.
+const TELLS: &str = r#"
+static char **given; static int count;
+static void *other(void *x) { (void)x; READY; printf("%d %s %s\n", count, given[1], getenv("SET")); return 0; }
+int main(int argc, char **argv) {
+    (count = argc, given = argv);
+    pthread_t t; pthread_create(&t, 0, other, 0); pthread_join(t, 0);
+    printf("main\n"); return 3;
+}"#;
+
+fn script(program: &Program, name: &str, text: &str) -> PathBuf {
+    let path = program.place.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn what_a_wrapper_becomes_is_the_template() {
+    let program = Program::new(TELLS);
+    let path = program.path();
+    let by_line =
+        script(&program, "by_line", &format!("#!/usr/bin/env sh\nset -e\nSET=set; export SET\nexec {path} \"$@\"\n"));
+    let closes = script(
+        &program,
+        "closes",
+        &format!("#!/bin/bash\nexec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-\nSET=set exec {path} a\n"),
+    );
+    let shell = format!("SET=set exec {path} a");
+    let wrappers: [&[&str]; 6] = [
+        &["sh", "-c", &shell],
+        &["bash", "-c", &shell],
+        &["env", "SET=set", path, "a"],
+        &["nice", "env", "SET=set", "sh", "-c", "exec \"$@\"", "-", path, "a"],
+        &[by_line.to_str().unwrap(), "a"],
+        &[closes.to_str().unwrap()],
+    ];
+    for wrapper in wrappers {
+        warm(&program.place, "call", wrapper);
+        for _ in 0..2 {
+            let clone = program.place.run(&["clone", "t"]);
+            assert_eq!((stdout(&clone), stderr(&clone)), ("2 a set\nmain\n", ""), "{wrapper:?}");
+            assert_eq!(clone.status.code(), Some(3), "{wrapper:?}");
+        }
+        assert!(program.place.run(&["rm", "t"]).status.success());
+    }
+    until("all is gone", || pids(&program.place, "").is_empty());
+}
+
+#[test]
+fn a_wrapper_without_the_shim_or_that_waits_is_told() {
+    let program = Program::new(TELLS);
+    let path = program.path();
+    let refused = |ready: &str, wrapper: &[&str], why: &str| {
+        let command = [&["warm", "--threads", "--ready", ready, "t", "--"], wrapper].concat();
+        let refused = program.place.run(&command);
+        assert!(!refused.status.success() && line(&refused).contains(why), "{wrapper:?}: {}", stderr(&refused));
+    };
+    refused("call", &["env", "-i", "/bin/sleep", "100"], "another program (exec)");
+    refused("idle:0.2", &["env", "-u", "LD_PRELOAD", "/bin/sleep", "100"], "become another program (exec)");
+    refused("idle:0.2", &["sh", "-c", "sleep 100; :"], "a child process");
+    // What a child of its own becomes is no template, whatever that says.
+    refused("call", &["sh", "-c", &format!("SET=set {path} a; exit 4")], "exit status 4");
+    until("all is gone", || pids(&program.place, "").is_empty());
+}
+
+/// It goes on as if it hadn't tried.
+#[test]
+fn an_exec_that_fails_changes_nothing() {
+    let program = Program::new(
+        r#"int main(void) {
+    char *arguments[] = {"no", NULL};
+    for (int i = 0; i < 300; i++) if (execv("/no/such/file", arguments) != -1 || errno != ENOENT) return 1;
+    if (execv("/bin/sh/", arguments) != -1 || execvp("no-such-program", arguments) != -1) return 1;
+    printf("before\n"); READY; printf("%s\n", getenv("FLASHFORK_WARM") ? "told" : "not told"); return 0;
+}"#,
+    );
+    program.warm(&[]);
+    let clone = program.place.run(&["clone", "t"]);
+    assert_eq!((stdout(&clone), clone.status.code()), ("not told\n", Some(0)), "{}", stderr(&clone));
+}
