@@ -34,7 +34,7 @@ impl Moment {
 /// Looks every now and then whether it has come.
 #[derive(Debug)]
 pub struct Watch {
-    /// When it was looked, and what processor time had been used.
+    /// When it was looked, and what processor time had been used or waited for.
     samples: VecDeque<(Instant, Duration)>,
     /// Where it listens that was to listen elsewhere.
     elsewhere: Vec<u16>,
@@ -79,14 +79,43 @@ impl Watch {
 
     fn is_idle(&mut self, span: Duration, pid: i32) -> bool {
         let (now, Some(used)) = (Instant::now(), processor_time(pid)) else { return false };
+        let threads = Threads::of(pid);
+        // On a busy machine a program that has much to do may have been given no time at all.
+        let used = used + threads.waited;
         self.samples.push_back((now, used));
         // The first that is left is the youngest that is old enough.
         while self.samples.get(1).is_some_and(|(at, _)| now - *at >= span) {
             self.samples.pop_front();
         }
         self.samples.front().is_some_and(|(at, before)| {
-            now - *at >= span && used.saturating_sub(*before).as_secs_f64() < IDLE * (now - *at).as_secs_f64()
+            let share = used.saturating_sub(*before).as_secs_f64() / (now - *at).as_secs_f64();
+            now - *at >= span && share < IDLE && !threads.have_to_do
         })
+    }
+}
+
+/// What the threads of a process are at.
+#[derive(Debug, Default)]
+struct Threads {
+    /// How long they have waited for a processor (`/proc/PID/task/TID/schedstat`: the kernel's
+    /// Documentation/scheduler/sched-stats.rst); those that wait now have not waited yet, as far as it says.
+    waited: Duration,
+    /// Whether any would run, or waits for a disk: states R and D (proc_pid_stat(5)).
+    have_to_do: bool,
+}
+
+impl Threads {
+    /// Of those that are gone nothing is known, nor where the kernel doesn't count.
+    fn of(pid: i32) -> Threads {
+        let mut all = Threads::default();
+        for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let text = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let waited = text("schedstat").split_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
+            all.waited += Duration::from_nanos(waited.unwrap_or(0));
+            let state = text("stat").rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            all.have_to_do |= matches!(state, Some('R' | 'D'));
+        }
+        all
     }
 }
 
@@ -183,6 +212,26 @@ mod tests {
         drop(listener);
         assert!(!listens(pid, Some(port)));
         assert!(watch.listens_elsewhere(&Moment::Listen(None), pid).is_none());
+    }
+
+    /// It is not idle while it waits for a processor, or uses one.
+    #[test]
+    fn a_process_that_has_to_do_is_not_idle() {
+        let start = |command| std::process::Command::new("sh").args(["-c", command]).spawn().unwrap();
+        let (mut busy, mut idle) = (start("while :; do :; done"), start("exec sleep 1000"));
+        let pid = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        let (span, mut of_busy, mut of_idle) = (Duration::from_millis(100), Watch::new(), Watch::new());
+        let mut looks = 0;
+        // As long as it takes the other one.
+        while !of_idle.is_idle(span, pid(&idle)) || looks < 20 {
+            assert!(!of_busy.is_idle(span, pid(&busy)));
+            looks += 1;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for child in [&mut busy, &mut idle] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     #[test]
