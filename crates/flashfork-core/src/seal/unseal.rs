@@ -207,11 +207,12 @@ enum Parts {
 fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<bool> {
     arena.run_count = 0;
     let listed = lookup::for_each(range, Wanted::Files, |v| {
-        let part = v.range.intersect(range);
         if v.kind != Kind::Sealed {
             return Ok(());
         }
         let advice = offset::advice_of_sealed(v);
+        // Mappings of a file that were made one by one never become one again, and mremap(2) moves one at a time.
+        let part = if advice & offset::LIBRARY != 0 { v.range } else { v.range.intersect(range) };
         let mut at = part.start;
         while at < part.end {
             let (growth, len) = match offset::shows(v.offset + (at - v.range.start) as u64) {
