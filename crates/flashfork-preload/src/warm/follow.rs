@@ -171,7 +171,11 @@ unsafe fn exec_with_threads(
         let file = recipe::environment_file();
         let passed = [high(bell), high(file)];
         libc::close(file);
-        let let_go = || passed.into_iter().for_each(|fd| drop(libc::close(fd)));
+        let let_go = || {
+            for fd in passed {
+                libc::close(fd);
+            }
+        };
         let mut told = Text::new();
         let ([bell, file], name) = (passed, WARM.name.to_bytes());
         let written = told.push(name).and_then(|()| write!(told, "={}{bell},{at},{file}", threads::MARK));

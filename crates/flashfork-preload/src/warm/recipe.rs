@@ -89,7 +89,7 @@ pub fn environment_file() -> c_int {
 
 fn texts() -> impl Iterator<Item = &'static CStr> {
     // SAFETY: no other reference is in use.
-    parts(unsafe { *TEXT.get() })
+    parts(unsafe { TEXT.get() })
 }
 
 fn parts(text: &'static [u8]) -> impl Iterator<Item = &'static CStr> {
