@@ -1,5 +1,6 @@
 //! What clones have open is their own.
 
+use crate::listen::warm;
 use crate::place::{stderr, stdout};
 use crate::programs::Program;
 use std::io::{Read, Write};
@@ -44,6 +45,34 @@ int main(void) {
 "#,
     )
     .is_the_same_in_clones(6);
+}
+
+/// Not even that by which the engine talks to the program.
+#[test]
+fn clones_have_no_descriptor_that_the_program_has_not() {
+    let program = Program::new(
+        r#"int main(void) { READY; for (int i = 0; i < 1024; i++) if (fcntl(i, F_GETFD) >= 0) printf("%d ", i); return 0; }"#,
+    );
+    program.warm(&[]);
+    let clone = program.place.run(&["clone", "t"]);
+    assert_eq!((stdout(&clone), stderr(&clone)), ("0 1 2 ", ""));
+}
+
+/// A program that closes all that it has not opened may have files of its own under the engine's numbers.
+#[test]
+fn a_file_under_a_number_of_the_engines_is_the_programs() {
+    let program = Program::new(
+        r#"int main(int argc, char **argv) {
+    (void)argc; for (int i = 3; i < 1024; i++) close(i);
+    int files[200]; for (int i = 0; i < 200; i++) files[i] = open(argv[0], O_RDONLY);
+    printf("up\n"); fflush(stdout); usleep(500000);
+    int good = 0; for (int i = 0; i < 200; i++) { char b[4]; good += pread(files[i], b, 4, 0) == 4 && !memcmp(b, "\177ELF", 4); }
+    printf("%d %d\n", good, files[199]); return 0;
+}"#,
+    );
+    warm(&program.place, "line:^up$", &[program.path()]);
+    let clone = program.place.run(&["clone", "t"]);
+    assert_eq!((stdout(&clone), stderr(&clone)), ("200 202\n", ""));
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Entry {
 /// Opens them all here, by their own numbers, and looks at each.
 /// The maker's `own` descriptors get out of their way.
 pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(), Unfit> {
-    let Frozen { text, list, small, pid, files, streams, one_output, .. } = frozen;
+    let Frozen { text, list, small, pid, files, streams, one_output, hidden, .. } = frozen;
     (files.count, files.item_count) = (0, 0);
     numbers(files, *pid, list)?;
     // As many as there may be.
@@ -40,6 +40,7 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
         **own = moved;
     }
     take(files, *pid, above)?;
+    leave_out(files, *hidden)?;
     if let Some(reason) = kernel_writers::descriptors(Purpose::Seal, small)? {
         return Err(Unfit::new(What::Writer, reason as i32));
     }
@@ -88,6 +89,20 @@ fn take(files: &Files, pid: i32, above: i32) -> Result<()> {
     });
     sys::close(program);
     done
+}
+
+/// Lets go of the engine's descriptor, unless the program has another file under its number.
+fn leave_out(files: &mut Files, [number, device, inode]: [u64; 3]) -> Result<()> {
+    let found = files.all[..files.count].iter().position(|entry| entry.number as u64 == number);
+    let Some(i) = found.filter(|_| inode != 0) else { return Ok(()) };
+    let fd = files.all[i].number;
+    let (of, is, _) = identity(fd)?;
+    if (of, is) == (device, inode) {
+        sys::close(fd);
+        files.all[i..files.count].rotate_left(1);
+        files.count -= 1;
+    }
+    Ok(())
 }
 
 /// Those of this process.

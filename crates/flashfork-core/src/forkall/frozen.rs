@@ -30,6 +30,8 @@ pub struct Frozen {
     pub(super) streams: Streams,
     /// Whether standard output and standard error were one open file then: nobody knows of which a third is a copy.
     pub(super) one_output: bool,
+    /// Number, device and inode of a descriptor of the engine's; zeros for none.
+    pub(super) hidden: [u64; 3],
     pub(super) threads: [Thread; THREADS],
     pub(super) count: usize,
     /// Their next instructions, for the seal.

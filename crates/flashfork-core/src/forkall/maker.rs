@@ -110,6 +110,12 @@ impl Frozen {
         attributes::before()
     }
 
+    /// Clones don't have this descriptor, if the program has it still: it is the engine's own, and no program's. The
+    /// identity is its device and inode.
+    pub fn hide(&mut self, number: i32, [device, inode]: [u64; 2]) {
+        self.hidden = [number as u64, device, inode];
+    }
+
     /// Stops all threads, looks at everything that clones are to have, and ends the program. On an error they stand
     /// still all the same, until the maker ends, which ends the program.
     ///

@@ -145,6 +145,9 @@ fn freeze(
     java::outcome()?;
     python::outcome()?;
     systemv::check()?;
+    if let Some((bell, identity)) = super::bell() {
+        frozen.hide(bell, identity);
+    }
     let mut users = users;
     let dumpable = (users >= 0).then(be_dumpable).transpose()?;
     if users >= 0 {

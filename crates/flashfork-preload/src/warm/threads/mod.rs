@@ -27,8 +27,9 @@ use syscalls::Sysno;
 struct Told {
     /// The process that becomes the template: no child of its warm-up does.
     pid: c_int,
-    /// Where the program rings when it is ready.
+    /// Where the program rings when it is ready, and its device and inode.
     bell: c_int,
+    identity: [u64; 2],
     /// Where it is ready, if that was said.
     at: Option<ReadyAt>,
 }
@@ -73,12 +74,27 @@ pub unsafe fn begin(value: &CStr) -> bool {
         }
         super::inherited::note();
         end::register();
-        *TOLD.get() = Some(Told { pid: libc::getpid(), bell, at });
+        *TOLD.get() = Some(Told { pid: libc::getpid(), bell, identity: identity(bell), at });
         // A failure is told when the program is ready: it is not prepared then.
         let _ = if prepares { first::start() } else { Ok(()) };
         super::node::prepare();
     }
     true
+}
+
+/// Device and inode of a descriptor; zeros for none.
+unsafe fn identity(fd: c_int) -> [u64; 2] {
+    // SAFETY: the structure is a local.
+    unsafe {
+        let mut stat = MaybeUninit::<libc::stat>::zeroed().assume_init();
+        if libc::fstat(fd, &raw mut stat) == 0 { [stat.st_dev, stat.st_ino] } else { [0; 2] }
+    }
+}
+
+/// The program's line to its keeper, which clones have no use for.
+fn bell() -> Option<(c_int, [u64; 2])> {
+    // SAFETY: written once, before the program's own code ran.
+    unsafe { TOLD.get() }.as_ref().map(|told| (told.bell, told.identity))
 }
 
 /// Has no program that is started from here get any.
