@@ -29,6 +29,7 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
     let Frozen { text, list, small, pid, files, streams, one_output, hidden, .. } = frozen;
     (files.count, files.item_count) = (0, 0);
     numbers(files, *pid, list)?;
+    leave_out(files, *pid, *hidden)?;
     // As many as there may be.
     if let Ok([_, hard]) = sys::getrlimit(sys::RLIMIT_NOFILE) {
         let _ = sys::setrlimit(sys::RLIMIT_NOFILE, [hard, hard]);
@@ -40,7 +41,6 @@ pub fn look(frozen: &mut Frozen, own: &mut [&mut i32]) -> core::result::Result<(
         **own = moved;
     }
     take(files, *pid, above)?;
-    leave_out(files, *hidden)?;
     if let Some(reason) = kernel_writers::descriptors(Purpose::Seal, small)? {
         return Err(Unfit::new(What::Writer, reason as i32));
     }
@@ -91,14 +91,12 @@ fn take(files: &Files, pid: i32, above: i32) -> Result<()> {
     done
 }
 
-/// Lets go of the engine's descriptor, unless the program has another file under its number.
-fn leave_out(files: &mut Files, [number, device, inode]: [u64; 3]) -> Result<()> {
+/// Not the engine's own descriptor, unless the program has another file under its number.
+fn leave_out(files: &mut Files, pid: i32, [number, device, inode]: [u64; 3]) -> Result<()> {
     let found = files.all[..files.count].iter().position(|entry| entry.number as u64 == number);
     let Some(i) = found.filter(|_| inode != 0) else { return Ok(()) };
-    let fd = files.all[i].number;
-    let (of, is, _) = identity(fd)?;
-    if (of, is) == (device, inode) {
-        sys::close(fd);
+    let file = sys::status(ProcPath::of(pid).push(b"/fd/").number(files.all[i].number).as_c())?;
+    if (file.device, file.inode) == (device, inode) {
         files.all[i..files.count].rotate_left(1);
         files.count -= 1;
     }

@@ -47,35 +47,14 @@ pub unsafe fn note_environment() {
     unsafe { changes::note() };
 }
 
-/// Takes a descriptor of a template with threads out of the way of a shell's script; of any other program it is as low
-/// as it can be, below whatever limit the program gives itself.
+/// Takes a descriptor of the engine's out of the way of the program's own numbers. Where that can't be it stays.
 ///
 /// # Safety
-/// As [`begin`]; nobody else knows of the descriptor.
-pub unsafe fn place(fd: &mut c_int) {
-    let mut path = [0u8; libc::PATH_MAX as usize];
-    // SAFETY: the buffer is a local, as long as said; as the caller says.
-    unsafe {
-        let len = libc::readlink(c"/proc/self/exe".as_ptr(), path.as_mut_ptr().cast(), path.len());
-        let own = usize::try_from(len).ok().and_then(|len| path.get(..len)).unwrap_or_default();
-        if is_shell(own) {
-            move_to(fd, HIGH);
-        } else if *fd >= HIGH {
-            move_to(fd, 3);
-        }
-    }
-}
-
-unsafe fn move_high(fd: &mut c_int) {
-    // SAFETY: nobody else knows of the descriptor yet.
-    unsafe { move_to(fd, HIGH) };
-}
-
-/// The lowest number that is free from there on; where that can't be had it stays.
-unsafe fn move_to(fd: &mut c_int, from: c_int) {
+/// Nobody else knows of the descriptor yet.
+pub unsafe fn move_high(fd: &mut c_int) {
     // SAFETY: as the caller says.
     unsafe {
-        let moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, from);
+        let moved = libc::fcntl(*fd, libc::F_DUPFD_CLOEXEC, HIGH);
         if moved >= 0 {
             libc::close(core::mem::replace(fd, moved));
         }

@@ -63,7 +63,7 @@ pub unsafe fn begin(value: &CStr) -> bool {
     // SAFETY: one thread; the descriptor is the one that was told, and what is sent a local.
     unsafe {
         libc::fcntl(bell, libc::F_SETFD, libc::FD_CLOEXEC);
-        super::follow::place(&mut bell);
+        super::follow::move_high(&mut bell);
         let at = ReadyAt::new(at as u64);
         let prepares = java::is_here() | python::is_here(at);
         let addresses = [trampoline, if prepares { first::word() } else { 0 }];
