@@ -2,6 +2,7 @@
 
 use regex::bytes::Regex;
 use std::collections::{HashSet, VecDeque};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// When it is.
@@ -38,14 +39,20 @@ pub struct Watch {
     samples: VecDeque<(Instant, Duration)>,
     /// Where it listens that was to listen elsewhere.
     elsewhere: Vec<u16>,
+    /// Since when it listens.
+    listens: Option<Instant>,
 }
+
+/// How long a program that listens is given until its main thread waits, for connections perhaps: in the middle of
+/// something it may hold a lock that clones could not unlock.
+const TO_WAIT: Duration = Duration::from_secs(1);
 
 /// Of the time: what a runtime does that has nothing to do.
 const IDLE: f64 = 0.05;
 
 impl Watch {
     pub fn new() -> Watch {
-        Watch { samples: VecDeque::new(), elsewhere: Vec::new() }
+        Watch { samples: VecDeque::new(), elsewhere: Vec::new(), listens: None }
     }
 
     /// How long to wait until the next look; `None` where what comes tells.
@@ -62,7 +69,12 @@ impl Watch {
         match moment {
             Moment::Itself | Moment::Line(_) => false,
             Moment::Idle(span) => self.is_idle(*span, pid),
-            Moment::Listen(port) => listens(pid, *port),
+            Moment::Listen(port) => {
+                let now = Instant::now();
+                self.listens = listens(pid, *port).then(|| self.listens.unwrap_or(now));
+                let main = PathBuf::from(format!("/proc/{pid}"));
+                self.listens.is_some_and(|since| now - since >= TO_WAIT || !has_to_do(&main))
+            }
         }
     }
 
@@ -112,11 +124,16 @@ impl Threads {
             let text = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
             let waited = text("schedstat").split_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
             all.waited += Duration::from_nanos(waited.unwrap_or(0));
-            let state = text("stat").rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-            all.have_to_do |= matches!(state, Some('R' | 'D'));
+            all.have_to_do |= has_to_do(&task.path());
         }
         all
     }
+}
+
+/// Whether a thread, or a process's main thread, would run, or waits for a disk; by its directory in /proc.
+fn has_to_do(task: &Path) -> bool {
+    let text = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'D']))
 }
 
 /// What all threads of a process have used (`clock_getcpuclockid(3)`).
