@@ -2,7 +2,7 @@
 //! of which of them a third descriptor is a copy, and its clones' may go to two places.
 
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
-use rustix::io::{Errno, dup};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::stdio::{stderr, stdout};
 use std::io::Result;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ pub fn apart() -> Result<Option<[OwnedFd; 2]>> {
         return Ok(None);
     }
     match again(stderr()) {
-        Ok(errors) => Ok(Some([dup(stdout())?, errors])),
+        Ok(errors) => Ok(Some([fcntl_dupfd_cloexec(stdout(), 3)?, errors])),
         Err(Errno::NXIO | Errno::ACCESS | Errno::NOENT) => Ok(None),
         Err(e) => Err(e.into()),
     }

@@ -54,8 +54,15 @@ fn clones_have_no_descriptor_that_the_program_has_not() {
         r#"int main(void) { READY; for (int i = 0; i < 1024; i++) if (fcntl(i, F_GETFD) >= 0) printf("%d ", i); return 0; }"#,
     );
     program.warm(&[]);
-    let clone = program.place.run(&["clone", "t"]);
-    assert_eq!((stdout(&clone), stderr(&clone)), ("0 1 2 ", ""));
+    let clone = || program.place.run(&["clone", "t"]);
+    assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
+    assert!(program.place.run(&["rm", "t"]).status.success());
+    // Where output and errors are one pipe they are parted.
+    let (read, write) = std::io::pipe().unwrap();
+    let mut warm = program.place.flashfork(&["warm", "--threads", "--ready", "call", "t", "--", program.path()]);
+    assert!(warm.stdout(write.try_clone().unwrap()).stderr(write).status().unwrap().success());
+    drop((warm, read));
+    assert_eq!((stdout(&clone()), stderr(&clone())), ("0 1 2 ", ""));
 }
 
 /// A program that closes all that it has not opened may have files of its own under the engine's numbers.
