@@ -1,7 +1,8 @@
 //! When a program is ready that doesn't say so itself.
 
 use regex::bytes::Regex;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,10 @@ impl Moment {
             None if text == "itself" => Some(Moment::Itself),
             None if text == "listen" => Some(Moment::Listen(None)),
             Some(("listen", port)) => port.parse().ok().map(|port| Moment::Listen(Some(port))),
-            Some(("idle", seconds)) => Some(Moment::Idle(Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?)),
+            Some(("idle", seconds)) => {
+                let span = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
+                (!span.is_zero()).then_some(Moment::Idle(span))
+            }
             Some(("line", pattern)) => Regex::new(pattern).ok().map(Moment::Line),
             _ => None,
         }
@@ -37,6 +41,7 @@ impl Moment {
 pub struct Watch {
     /// When it was looked, and what processor time had been used or waited for.
     samples: VecDeque<(Instant, Duration)>,
+    waits: Waits,
     /// Where it listens that was to listen elsewhere.
     elsewhere: Vec<u16>,
     /// Since when it listens.
@@ -52,7 +57,7 @@ const IDLE: f64 = 0.05;
 
 impl Watch {
     pub fn new() -> Watch {
-        Watch { samples: VecDeque::new(), elsewhere: Vec::new(), listens: None }
+        Watch { samples: VecDeque::new(), waits: Waits::default(), elsewhere: Vec::new(), listens: None }
     }
 
     /// How long to wait until the next look; `None` where what comes tells.
@@ -91,9 +96,9 @@ impl Watch {
 
     fn is_idle(&mut self, span: Duration, pid: i32) -> bool {
         let (now, Some(used)) = (Instant::now(), processor_time(pid)) else { return false };
-        let threads = Threads::of(pid);
         // On a busy machine a program that has much to do may have been given no time at all.
-        let used = used + threads.waited;
+        let (waited, have_to_do) = self.waits.look(pid);
+        let used = used + waited;
         self.samples.push_back((now, used));
         // The first that is left is the youngest that is old enough.
         while self.samples.get(1).is_some_and(|(at, _)| now - *at >= span) {
@@ -101,32 +106,37 @@ impl Watch {
         }
         self.samples.front().is_some_and(|(at, before)| {
             let share = used.saturating_sub(*before).as_secs_f64() / (now - *at).as_secs_f64();
-            now - *at >= span && share < IDLE && !threads.have_to_do
+            now - *at >= span && share < IDLE && !have_to_do
         })
     }
 }
 
-/// What the threads of a process are at.
+/// How long the threads of a process have waited for a processor (`/proc/PID/task/TID/schedstat`: the kernel's
+/// Documentation/scheduler/sched-stats.rst); those that wait now have not waited yet, as far as it says. Where the
+/// kernel doesn't count that is nothing.
 #[derive(Debug, Default)]
-struct Threads {
-    /// How long they have waited for a processor (`/proc/PID/task/TID/schedstat`: the kernel's
-    /// Documentation/scheduler/sched-stats.rst); those that wait now have not waited yet, as far as it says.
-    waited: Duration,
-    /// Whether any would run, or waits for a disk: states R and D (proc_pid_stat(5)).
-    have_to_do: bool,
+struct Waits {
+    /// By each that there was at the last look.
+    of: HashMap<OsString, Duration>,
+    /// By all of them, those that are gone among them, until the last look at which they were there.
+    all: Duration,
 }
 
-impl Threads {
-    /// Of those that are gone nothing is known, nor where the kernel doesn't count.
-    fn of(pid: i32) -> Threads {
-        let mut all = Threads::default();
+impl Waits {
+    /// By all of them until now, and whether any has to do.
+    fn look(&mut self, pid: i32) -> (Duration, bool) {
+        let (mut of, mut have_to_do) = (HashMap::new(), false);
         for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-            let text = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
-            let waited = text("schedstat").split_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
-            all.waited += Duration::from_nanos(waited.unwrap_or(0));
-            all.have_to_do |= has_to_do(&task.path());
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let waited = text.split_whitespace().nth(1).and_then(|nanoseconds| nanoseconds.parse().ok());
+            let waited = Duration::from_nanos(waited.unwrap_or(0));
+            have_to_do |= has_to_do(&task.path());
+            let before = self.of.get(&task.file_name()).copied().unwrap_or_default();
+            self.all += waited.saturating_sub(before);
+            of.insert(task.file_name(), waited);
         }
-        all
+        self.of = of;
+        (self.all, have_to_do)
     }
 }
 
@@ -212,7 +222,7 @@ mod tests {
         assert!(matches!(Moment::of("listen:80"), Some(Moment::Listen(Some(80)))));
         assert!(matches!(Moment::of("listen"), Some(Moment::Listen(None))));
         assert!(matches!(Moment::of("line:a:b"), Some(Moment::Line(_))));
-        for wrong in ["idle:-1", "idle:x", "listen:70000", "line:(", "other", "line"] {
+        for wrong in ["idle:-1", "idle:0", "idle:x", "listen:70000", "line:(", "other", "line"] {
             assert!(Moment::of(wrong).is_none(), "{wrong}");
         }
     }
@@ -249,6 +259,15 @@ mod tests {
             child.kill().unwrap();
             child.wait().unwrap();
         }
+    }
+
+    /// Else what it has used meanwhile would be taken for nothing.
+    #[test]
+    fn what_a_thread_has_waited_counts_when_it_is_gone() {
+        let gone = (OsString::from("gone"), Duration::from_secs(2));
+        let mut waits = Waits { of: HashMap::from([gone]), all: Duration::from_secs(3) };
+        let (waited, _) = waits.look(i32::try_from(std::process::id()).unwrap());
+        assert!(waited >= Duration::from_secs(3) && !waits.of.contains_key(&OsString::from("gone")));
     }
 
     #[test]

@@ -84,8 +84,8 @@ impl FromStr for Ready {
                 Ready::When(Moment::Listen(Some(port)))
             }
             ("idle", Some(text)) => {
-                let span =
-                    seconds(text).ok_or_else(|| format!("{text} are no seconds; write idle:1.5, for example"))?;
+                let span = seconds(text).filter(|span| !span.is_zero());
+                let span = span.ok_or_else(|| format!("{text} are no seconds; write idle:1.5, for example"))?;
                 Ready::When(Moment::Idle(span))
             }
             ("line", Some("")) => return Err("say which line; line:. is the first that has anything in it".into()),
