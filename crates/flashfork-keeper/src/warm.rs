@@ -347,7 +347,7 @@ impl Warming<'_> {
 /// It is still there, but as something else.
 const UNPREPARED: &str = "can't be a template with threads: its runtime has not let its random numbers be renewed for a minute (code of C's holds Python's lock, or keeps Java's threads from stopping); make it ready while such code waits";
 
-const REPLACED: &str = "let go of flashfork before it was ready: it has gone on as another program (exec), or closed descriptors that are not its own; warm the program that it starts itself";
+const REPLACED: &str = "let go of flashfork before it was ready: it has gone on as another program (exec) without flashfork or with other standard streams, or closed descriptors that are not its own; warm the program that it starts itself";
 
 /// What stands against a template, in words.
 fn unfit(what: u8, number: i32, name: &[u8]) -> String {

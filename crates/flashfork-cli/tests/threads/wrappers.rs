@@ -36,7 +36,12 @@ fn what_a_wrapper_becomes_is_the_template() {
         &format!("#!/bin/bash\nexec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-\nSET=set exec {path} a\n"),
     );
     let shell = format!("SET=set exec {path} a");
-    let wrappers: [&[&str]; 6] = [
+    // Bash takes a descriptor of the engine's for its own if it has such a number.
+    let round = format!("exec 100<{path}; read -r -n 1 -u 100 || exit; SET=set exec {path} a 100<&-");
+    let few = format!("ulimit -n 30; SET=set exec {path} a");
+    let wrappers: [&[&str]; 8] = [
+        &["bash", "-c", &round],
+        &["bash", "-c", &few],
         &["sh", "-c", &shell],
         &["bash", "-c", &shell],
         &["env", "SET=set", path, "a"],
@@ -68,6 +73,13 @@ fn a_wrapper_without_the_shim_or_that_waits_is_told() {
     refused("call", &["env", "-i", "/bin/sleep", "100"], "another program (exec)");
     refused("idle:0.2", &["env", "-u", "LD_PRELOAD", "/bin/sleep", "100"], "become another program (exec)");
     refused("idle:0.2", &["sh", "-c", "sleep 100; :"], "a child process");
+    let log = format!(">{}/log", program.place.path().display());
+    for redirection in [&*log, "2>&1", "</dev/zero"] {
+        let script = format!("exec {path} a {redirection}; sleep 100");
+        let waits = format!("exec /bin/sleep 100 {redirection}");
+        refused("call", &["sh", "-c", &script], "exit status 3");
+        refused("call", &["sh", "-c", &waits], "with other standard streams");
+    }
     // What a child of its own becomes is no template, whatever that says.
     refused("call", &["sh", "-c", &format!("SET=set {path} a; exit 4")], "exit status 4");
     until("all is gone", || pids(&program.place, "").is_empty());

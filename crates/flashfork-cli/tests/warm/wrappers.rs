@@ -118,6 +118,41 @@ fn clones_have_what_a_wrapper_sets_in_their_callers_environment() {
 }
 
 /// The child is another process, and the wrapper would be the template.
+/// A value is put before or behind an old one as a part of a list, and in no other way.
+#[test]
+fn a_value_that_has_an_old_one_in_it_by_chance_is_the_wrappers() {
+    let place = Place::new();
+    let set = "export LIST=/x:$LIST OTHER=\"$OTHER -b\" LANG=C.UTF-8 NUMBER=10 DIRECTORY=/srv/app";
+    let wrapper = script(&place, "sets", &format!("#!/bin/bash\n{set}\nexec /usr/bin/python3 \"$@\"\n"));
+    let mut warm = place.flashfork(&["warm", "t", "--", &wrapper, "-c", "import json"]);
+    for (name, value) in [("LIST", "/a"), ("OTHER", "-a"), ("LANG", "C"), ("NUMBER", "1"), ("DIRECTORY", "/")] {
+        warm.env(name, value);
+    }
+    assert!(warm.output().unwrap().status.success());
+    let names = "LIST OTHER LANG NUMBER DIRECTORY";
+    let code = format!("import os; print(*[os.environ[name] for name in '{names}'.split()], sep='|')");
+    let mut clone = place.flashfork(&["clone", "t", "-c", &code]);
+    for (name, value) in [("LIST", "/q"), ("OTHER", "-q"), ("LANG", "de"), ("NUMBER", "2"), ("DIRECTORY", "/root")] {
+        clone.env(name, value);
+    }
+    // LANG is what Python reads at its start, and must be what it was.
+    clone.env("LANG", "C");
+    let output = clone.output().unwrap();
+    assert_eq!((stdout(&output), stderr(&output)), ("/x:/q|-q -b|C.UTF-8|10|/srv/app\n", ""));
+}
+
+#[test]
+fn a_wrapper_that_leads_the_standard_streams_elsewhere_is_told() {
+    let place = Place::new();
+    let [output, errors] = ["", "2"].map(|stream| format!("{stream}>{}/log", place.path().display()));
+    for redirection in [&*output, &*errors, "2>&1", "</dev/zero"] {
+        let wrapper = script(&place, "leads", &format!("#!/bin/sh\nexec /usr/bin/python3 \"$@\" {redirection}\n"));
+        let refused = place.run(&["warm", "t", "--", &wrapper, "-c", "import json"]);
+        assert!(line(&refused).contains("led elsewhere (a redirection)"), "{redirection}: {}", stderr(&refused));
+        assert!(!refused.status.success());
+    }
+}
+
 #[test]
 fn a_wrapper_that_starts_the_program_and_waits_is_told() {
     let place = Place::new();

@@ -5,6 +5,7 @@ use super::environ;
 use super::files::{self, Kind, Path};
 use super::message::send;
 use super::recipe::{self, text};
+use super::streams;
 use super::template::{LONGEST_WAY, ORDER, Order, Single};
 use super::threads;
 use super::variables::look_in;
@@ -19,8 +20,9 @@ use flashfork_warm::{Tell, WAITS, WORDS_OF_UNFIT, is_dynamic, is_shell, is_wrapp
 /// A table of strings that a null ends.
 type Strings = *const *const c_char;
 
-/// Descriptors go there, where a script's own numbers seldom are.
-const HIGH: c_int = 100;
+/// Descriptors go there, where a script's own numbers seldom are: bash takes one that is open under such a number, and
+/// closed on exec, for its own.
+const HIGH: c_int = 791;
 
 /// Keeps what was passed out of the way of a program, and more of it of a wrapper; or notes what wrappers have set.
 ///
@@ -107,6 +109,10 @@ pub unsafe fn exec(
             refuse(order, &path, WAITS);
             return run(environment);
         }
+        if !streams::are_as_at_start() {
+            refuse(order, &path, REDIRECTED);
+            return run(environment);
+        }
         let mut told = Text::new();
         let way = [order.wrappers(), b"\n", comes.script.as_ref().map_or(b"", |path| text(path.as_ptr()))];
         if write(&mut told, order, comes.follows, way).is_err() {
@@ -141,12 +147,16 @@ unsafe fn exec_with_threads(
 ) -> c_int {
     // SAFETY: the strings are the caller's; the descriptor is one that nobody else knows of.
     unsafe {
-        // What the shim won't be in lets go of it, which its keeper notices.
+        // What the shim won't be in lets go of it, which its keeper notices. So it does where standard streams were led
+        // elsewhere: those of clones would not be.
         let comes = found(file, search).and_then(|path| what_comes(&path, argv));
-        if comes.is_none() || !has_shim(environment) {
+        if comes.is_none() || !has_shim(environment) || !streams::are_as_at_start() {
             return run(environment);
         }
-        let high = |fd| libc::fcntl(fd, libc::F_DUPFD, HIGH);
+        let high = |fd| match libc::fcntl(fd, libc::F_DUPFD, HIGH) {
+            -1 => libc::fcntl(fd, libc::F_DUPFD, 3),
+            moved => moved,
+        };
         let file = recipe::environment_file();
         let passed = [high(bell), high(file)];
         libc::close(file);
@@ -282,6 +292,8 @@ fn each(table: Strings) -> impl Iterator<Item = *const c_char> {
 
 const UNSET: &str = "can't be a template: its environment was cleared (env -i, or LD_PRELOAD was unset), and with that flashfork goes; warm that program itself";
 
+const REDIRECTED: &str = "can't be a template: its standard streams were led elsewhere (a redirection), where its clones' would not be; warm that program itself";
+
 /// Says that what comes can't be a template, and why.
 fn refuse(order: &Order, path: &Path, why: &str) {
     let mut words = [0; WORDS_OF_UNFIT];
@@ -379,7 +391,7 @@ mod changes {
     use super::*;
 
     /// Most of them.
-    const MOST: usize = 256;
+    const MOST: usize = 1024;
 
     /// What counts for the program that was warmed alone.
     const OWN: [&[u8]; 8] =
@@ -401,6 +413,25 @@ mod changes {
 
     fn value(string: &[u8]) -> &[u8] {
         string.get(name(string).len() + 1..).unwrap_or_default()
+    }
+
+    /// What was put before and behind an old value, as a list's new parts are. `None`: it is another value, whatever
+    /// it has in common with the old one.
+    fn around<'a>(new: &'a [u8], old: &[u8]) -> Option<[&'a [u8]; 2]> {
+        let parts = |byte: &u8| b":, ;".contains(byte);
+        let (before, behind) = (new.strip_suffix(old), new.strip_prefix(old));
+        match (before, behind) {
+            _ if old.is_empty() => None,
+            (_, Some(behind)) if behind.first().is_some_and(parts) => Some([b"", behind]),
+            (Some(before), _) if before.last().is_some_and(parts) => Some([before, b""]),
+            _ => {
+                let place = (1..new.len().checked_sub(old.len())?).find(|at| {
+                    let end = at + old.len();
+                    new[*at..end] == *old && parts(&new[at - 1]) && parts(&new[end])
+                })?;
+                Some([&new[..place], &new[place + old.len()..]])
+            }
+        }
     }
 
     /// Compares this process's with the one in which it was warmed.
@@ -463,10 +494,8 @@ mod changes {
                 first.add(count).write(texts.cast());
                 count += 1;
                 // What was put before or behind the old value is put there in the caller's.
-                let old = recipe::variable(name);
-                let place = if old.is_empty() { None } else { new.windows(old.len()).position(|part| part == old) };
-                let parts = match (place, callers(name)) {
-                    (Some(place), Some(caller)) => [&new[..place], caller, &new[place + old.len()..]],
+                let parts = match (around(new, recipe::variable(name)), callers(name)) {
+                    (Some([before, behind]), Some(caller)) => [before, caller, behind],
                     _ => [new, &[], &[]],
                 };
                 for part in [name, b"="].into_iter().chain(parts) {

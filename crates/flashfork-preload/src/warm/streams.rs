@@ -35,6 +35,15 @@ pub unsafe fn note() {
     unsafe { *AT_START.get() = [0, 1, 2].map(identity) };
 }
 
+/// Whether they still lead where they did then. In clones they are the caller's.
+///
+/// # Safety
+/// Nobody writes to what [`note`] does.
+pub unsafe fn are_as_at_start() -> bool {
+    // SAFETY: as the caller says.
+    unsafe { *AT_START.get() == [0, 1, 2].map(identity) }
+}
+
 fn identity(fd: c_int) -> Option<Identity> {
     // SAFETY: the structure is a local, all zeros are a value of it.
     unsafe {

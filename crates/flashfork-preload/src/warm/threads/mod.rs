@@ -34,6 +34,14 @@ struct Told {
     at: Option<ReadyAt>,
 }
 
+impl Told {
+    /// Whether it still is what the descriptor is: the program may have a file of its own there.
+    fn has_bell(&self) -> bool {
+        // SAFETY: asks about a number.
+        self.identity[1] != 0 && unsafe { identity(self.bell) } == self.identity
+    }
+}
+
 /// None in programs that are no such template.
 static TOLD: Single<Option<Told>> = Single::new(None);
 
@@ -73,6 +81,7 @@ pub unsafe fn begin(value: &CStr) -> bool {
             super::follow::note_environment();
         }
         super::inherited::note();
+        super::streams::note();
         end::register();
         *TOLD.get() = Some(Told { pid: libc::getpid(), bell, identity: identity(bell), at });
         // A failure is told when the program is ready: it is not prepared then.
@@ -133,7 +142,7 @@ pub fn is_template() -> bool {
 pub fn on_the_way() -> Option<(c_int, u8)> {
     // SAFETY: as above; asks for a number.
     let told = unsafe { TOLD.get().as_ref().filter(|told| told.pid == libc::getpid()) }?;
-    (IN_CLONE.load(SeqCst) == 0).then_some((told.bell, told.at.map_or(0, |at| at as u8)))
+    (IN_CLONE.load(SeqCst) == 0 && told.has_bell()).then_some((told.bell, told.at.map_or(0, |at| at as u8)))
 }
 
 /// Says that the program is ready, and returns in clones: true. False, at once, where that is not so.
@@ -150,7 +159,7 @@ pub fn wait() -> bool {
     // SAFETY: as above.
     let Some(told) = (unsafe { TOLD.get() }) else { return false };
     // SAFETY: asks for a number.
-    if told.pid != unsafe { libc::getpid() } || CALLED.swap(1, SeqCst) != 0 {
+    if told.pid != unsafe { libc::getpid() } || !told.has_bell() || CALLED.swap(1, SeqCst) != 0 {
         return false;
     }
     // SAFETY: plain calls; what is flushed was printed by the program. Its other streams may be in use by threads that
