@@ -77,7 +77,9 @@ fn a_file_under_a_number_of_the_engines_is_the_programs() {
     printf("%d %d\n", good, files[199]); return 0;
 }"#,
     );
-    warm(&program.place, "line:^up$", &[program.path()]);
+    let go = program.place.path().join("go");
+    warm(&program.place, "line:^up$", &[program.path(), go.to_str().unwrap()]);
+    std::fs::write(&go, "").unwrap();
     let clone = program.place.run(&["clone", "t"]);
     assert_eq!((stdout(&clone), stderr(&clone)), ("200 202\n", ""));
 }
