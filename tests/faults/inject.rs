@@ -29,13 +29,14 @@ pub struct Case<'a> {
     pub scene: &'a str,
 }
 
-/// Runs a case with the plan; `leak_allowed`: scratch memory may stay mapped. Returns the system calls
-/// between the marks, each as it was entered; with a plan, up to its last fault. The error is what the victim said, or
-/// how it ended.
-pub fn run(case: &Case, plan: &Plan, leak_allowed: bool) -> Result<Vec<user_regs_struct>, String> {
+/// Runs a case with the plan; `leak_allowed`: scratch memory may stay mapped; `number`: what the first call of the plan
+/// is. Now and then there is one call more or less than there was before, and another would fail than was meant.
+/// Returns the system calls between the marks, each as it was entered; with a plan, up to its last fault. The error is
+/// what the victim said, or how it ended.
+pub fn run(case: &Case, plan: &Plan, number: Option<u64>, leak_allowed: bool) -> Result<Vec<user_regs_struct>, String> {
     let mut child = start(case, leak_allowed)?;
     let pid = Pid::from_raw(child.id() as i32);
-    let calls = trace(pid, plan);
+    let calls = trace(pid, plan, number);
     // When tracing failed the victim has ended, by a signal perhaps, or else is ended here; its status is gone then.
     let status = match &calls {
         Ok(_) => child.wait().map_err(|e| format!("wait: {e}"))?,
@@ -82,7 +83,7 @@ fn start(case: &Case, leak_allowed: bool) -> Result<Child, String> {
     command.spawn().map_err(|e| format!("{}: {e}", case.victim.display()))
 }
 
-fn trace(pid: Pid, plan: &Plan) -> Result<Vec<user_regs_struct>, String> {
+fn trace(pid: Pid, plan: &Plan, number: Option<u64>) -> Result<Vec<user_regs_struct>, String> {
     match stop(pid)? {
         Stop::Signal(Signal::SIGTRAP) => {}
         other => return Err(format!("not stopped at exec: {other:?}")),
@@ -104,7 +105,9 @@ fn trace(pid: Pid, plan: &Plan) -> Result<Vec<user_regs_struct>, String> {
             return ptrace::detach(pid, None).map(|()| calls).map_err(text);
         }
         // Where another call failed before, this may not be the one that the plan meant.
-        let planned = plan.iter().find(|(i, fault)| *i == calls.len() && faults(&entered).contains(fault));
+        let is_meant = |i: usize| Some(i) != plan.first().map(|(first, _)| *first) || number == Some(entered.orig_rax);
+        let here = |i: usize| i == calls.len() && is_meant(i);
+        let planned = plan.iter().find(|(i, fault)| here(*i) && faults(&entered).contains(fault));
         let unseen = makes_an_unseen_thread(&entered).then_some(Fault::Errno(libc::EAGAIN));
         calls.push(entered);
         match planned.map(|(_, fault)| *fault).or(unseen) {

@@ -119,7 +119,7 @@ fn thorough() -> bool {
 
 /// Runs all plans of a case; returns how many, and what went wrong.
 fn inject_all(case: &Case) -> (usize, Vec<String>) {
-    let calls = match run(case, &[], false) {
+    let calls = match run(case, &[], None, false) {
         Ok(calls) => calls,
         Err(e) => return (0, vec![format!("{}: without any fault: {e}", case.scene)]),
     };
@@ -129,7 +129,7 @@ fn inject_all(case: &Case) -> (usize, Vec<String>) {
         let number = calls[plan[0].0].orig_rax;
         // Scratch memory may stay where it can't be given back, and in no other case.
         let leak_allowed = plan.len() > 1 || number == libc::SYS_munmap as u64;
-        if let Err(e) = run(case, plan, leak_allowed) {
+        if let Err(e) = run(case, plan, Some(number), leak_allowed) {
             let way = if case.shim.is_some() { "shim" } else { "linked" };
             let call = syscalls::Sysno::new(number as usize).map_or("?", |n| n.name());
             let (first, last) = (plan[0], plan[plan.len() - 1]);

@@ -66,7 +66,9 @@ fn a_clone_has_what_is_its_callers_and_what_was_warmed() {
     let warmed = place.flashfork(&["warm", "t", "--", program.to_str().unwrap(), "first"]).output().unwrap();
     assert!(warmed.status.success(), "{}", stderr(&warmed));
     assert_eq!(stderr(&warmed), "constructor\n", "once, and on the output of `warm`");
-    assert!(stdout(&warmed).contains("before main") && stdout(&warmed).contains("63 MB"), "{}", stdout(&warmed));
+    // All but its ends, and some of what else the program has.
+    let sealed = ["63 MB", "64 MB"].iter().any(|size| stdout(&warmed).contains(size));
+    assert!(stdout(&warmed).contains("before main") && sealed, "{}", stdout(&warmed));
     let directory = place.path().join("here");
     std::fs::create_dir(&directory).unwrap();
     let mut clone = place.flashfork(&["clone", "t", "--flag", "", "-x"]);
