@@ -161,8 +161,10 @@ def test_a_signal_handler_runs_while_a_clone_is_waited_for(warm):
     seen = []
     old = signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
     try:
-        # The clone sends it while this thread waits, and ends only when its standard input does.
-        program = f"import os, sys; os.kill({os.getpid()}, {int(signal.SIGUSR1)}); sys.stdin.read()"
+        # The clone sends it while this thread waits, and ends only when its standard input does. Again and again: one
+        # that comes a moment before the wait begins has its handler run when that is over, as in any call of C.
+        send = f"os.kill({os.getpid()}, {int(signal.SIGUSR1)})"
+        program = f"import os, select\nwhile not select.select([0], [], [], 0.01)[0]: {send}"
         with warm.start(["-c", program], stdin=subprocess.PIPE) as clone:
             closing = threading.Thread(target=lambda: (until(lambda: seen), clone.stdin.close()))
             closing.start()
