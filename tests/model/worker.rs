@@ -92,7 +92,7 @@ fn live(world: &mut World, job: &Job, places: &Places) -> Result<(), String> {
         }
         Mode::Libraries => {
             let path = objects(job)?.join("library");
-            world.library = Some(Library::open(&path).map_err(|e| format!("{}: {e}", path.display()))?);
+            world.mapped = Some(Library::open(&path).map_err(|e| format!("{}: {e}", path.display()))?);
             world.walk(steps)
         }
         Mode::Writers => {

@@ -12,7 +12,7 @@ const MOST: usize = 24;
 impl World {
     pub fn step_libraries(&mut self) -> Result<(), String> {
         for _ in 0..self.rng.between(1, MOST) {
-            let Some(fd) = self.library.as_ref().map(Library::fd) else { return Ok(()) };
+            let Some(fd) = self.mapped.as_ref().map(Library::fd) else { return Ok(()) };
             let Some(range) = self.gap(1 + DATA_PAGES) else { return self.step_unmap() };
             let (head, data) = (range.start..range.start + 1, range.start + 1..range.end);
             let part = |page| Some(Part { fd, page, tag: Library::tag });

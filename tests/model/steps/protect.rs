@@ -25,7 +25,7 @@ impl World {
             (3, libc::PROT_WRITE),
         ]);
         // Of a library that is not all there nobody can tell what is code: a seal would be refused from then on.
-        let prot = if self.library.is_some() { prot & !libc::PROT_EXEC } else { prot };
+        let prot = if self.mapped.is_some() { prot & !libc::PROT_EXEC } else { prot };
         self.protect(range, prot)
     }
 

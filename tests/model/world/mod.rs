@@ -48,7 +48,7 @@ pub struct World {
     pub space: Space,
     pub template: Template,
     /// A file to map libraries from, where there are any.
-    pub library: Option<Library>,
+    pub mapped: Option<Library>,
     /// Memory whose mappings can't be changed, and how much was made so far.
     pub immutable: Vec<Immutable>,
     pub immutables_made: usize,
@@ -91,7 +91,7 @@ impl World {
             blocks: Blocks::new(),
             space,
             template,
-            library: None,
+            mapped: None,
             immutable: Vec::new(),
             immutables_made: 0,
             heap_pages: 0,
