@@ -295,6 +295,39 @@ fn a_program_that_becomes_another_is_refused() {
     until("all is gone", || pids(&program.place, "").is_empty());
 }
 
+/// Others wait for a condition with it: it has three users, of which memory that looks like one by chance says nothing.
+#[test]
+fn a_mutex_that_the_main_thread_holds_is_known_from_what_looks_like_one_by_chance() {
+    let source = |held: bool| {
+        format!(
+            r#"
+static pthread_mutex_t m; static pthread_cond_t c = PTHREAD_COND_INITIALIZER; static volatile int waiting, words[12];
+static void *waiter(void *x) {{
+    pthread_mutex_lock(&m); waiting++; pthread_cond_wait(&c, &m); pthread_mutex_unlock(&m); return 0;
+}}
+int main(void) {{
+    pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&m, &how); pthread_t t[2];
+    for (int i = 0; i < 2; i++) pthread_create(t + i, 0, waiter, 0);
+    for (int all = 0; all < 2;) {{ pthread_mutex_lock(&m); all = waiting; if (all < 2) pthread_mutex_unlock(&m); }}
+    volatile int *like = (int *)(((uintptr_t)words + 7) & ~7ul);
+    like[0] = 1, like[1] = 4, like[2] = gettid(), like[3] = 18, like[4] = 1;
+    if (!{held}) pthread_mutex_unlock(&m);
+    READY;
+    if ({held}) pthread_mutex_unlock(&m);
+    pthread_mutex_lock(&m); pthread_cond_broadcast(&c); pthread_mutex_unlock(&m);
+    for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+    puts("all came"); return 0;
+}}
+"#,
+            held = i32::from(held)
+        )
+    };
+    let refused = Program::new(&source(true)).try_warm(&[]);
+    assert!(line(&refused).contains("a mutex that its main thread holds"), "{}", line(&refused));
+    Program::new(&source(false)).is_the_same_in_clones(2);
+}
+
 /// glibc has read the number of the main thread by then, and would write that down as the owner's.
 #[test]
 fn a_main_thread_that_waits_for_a_lock_that_notes_its_number_is_refused() {

@@ -5,7 +5,10 @@
 //!
 //! Nobody knows where they lie. So all memory that the program has written is searched for what looks like one: glibc's
 //! `struct __pthread_mutex_s` and `struct __pthread_rwlock_arch_t` (sysdeps/nptl/bits/struct_mutex.h, struct_rwlock.h).
-//! What looks like one by chance is a refusal in vain.
+//! What looks like one by chance is a refusal in vain. A compiler's tables in a Java machine do, for one program in a
+//! hundred, but none of them as a mutex with one user. With more, all but its owner wait for a condition
+//! (pthread_cond_wait(3)), and have its address in hands to lock it again, on their stacks or in registers: what so
+//! few places of the memory point to is none.
 //!
 //! One that it waits for is known: the kernel's call names it. For some of these glibc has read the thread's number
 //! before it waits, and writes that down as the owner's (nptl/pthread_mutex_lock.c).
@@ -50,29 +53,89 @@ pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
     // What was written down about its threads is none of its memory, nor is what the engine keeps, numbers of the
     // program's among it. Other memory may be mapped right beside them.
     let own = [Range::new(at, at + size_of::<Frozen>()), frozen.frames_range(), image()];
-    let Frozen { text, list, pid, .. } = frozen;
+    let Frozen { text, list, pid, threads, count, .. } = frozen;
     let mut regions = [Region::default(); REGIONS];
     let mut pagemap = Pagemap::open(&mut regions)?;
-    let mut held = None;
+    let (mut held, mut waited) = (None, Waited::NONE);
+    for_each_written(text, &own, &mut pagemap, |pages, shared, path| {
+        let is_one = |at| match how_held(at, *pid) {
+            Some(1) => true,
+            // Of shared memory others may wait in other processes.
+            Some(users) => shared || !waited.note(at, users),
+            None => false,
+        };
+        if held.is_none() && has_one(pages, *pid, list, is_one) {
+            held = Some(named(path));
+        }
+    })?;
+    if held.is_none() && waited.count > 0 {
+        threads[..*count].iter().for_each(|thread| waited.look(thread.registers));
+        for_each_written(text, &own, &mut pagemap, |pages, _, _| {
+            any_chunk(pages, list, |_, bytes| {
+                waited.look(bytes.as_chunks().0.iter().map(|word| usize::from_ne_bytes(*word)));
+                false
+            });
+        })?;
+        for_each_written(text, &own, &mut pagemap, |pages, _, path| {
+            if waited.has_one_in(pages) {
+                held = Some(named(path));
+            }
+        })?;
+    }
+    held.map_or(Ok(()), |name| Err(Unfit { name, ..Unfit::new(What::Mutex, 0) }))
+}
+
+/// Calls `each` with the memory that the program may have written, whether it is shared, and what is mapped there; the
+/// engine's `own` left out.
+fn for_each_written(
+    text: &mut [u8],
+    own: &[Range],
+    pagemap: &mut Pagemap,
+    mut each: impl FnMut(Range, bool, &[u8]),
+) -> Result<()> {
     vma::for_each_mapping(text, |v, path| {
         let mut looked = Ok(());
-        if v.prot & (PROT_READ | PROT_WRITE) != PROT_READ | PROT_WRITE {
-            return looked;
-        }
-        subtract(v.range, &own, |range| {
-            let mut look = |pages| {
-                if held.is_none() && has_one(pages, *pid, list) {
-                    held = Some(named(path));
+        if v.prot & (PROT_READ | PROT_WRITE) == PROT_READ | PROT_WRITE {
+            subtract(v.range, own, |range| match v.kind {
+                Kind::File if !v.shared => each(range, false, path),
+                _ => {
+                    looked = looked.and(pagemap.for_each(range, Which::Populated, |pages| each(pages, v.shared, path)))
                 }
-            };
-            match v.kind {
-                Kind::File if !v.shared => look(range),
-                _ => looked = looked.and(pagemap.for_each(range, Which::Populated, look)),
-            }
-        });
+            });
+        }
         looked
-    })?;
-    held.map_or(Ok(()), |name| Err(Unfit { name, ..Unfit::new(What::Mutex, 0) }))
+    })
+}
+
+/// What look like mutexes with several users.
+struct Waited {
+    /// Of each its address, how many wait with that in their hands if it is one, and how many places have it.
+    all: [(usize, usize, usize); Waited::MOST],
+    count: usize,
+}
+
+impl Waited {
+    const MOST: usize = 32;
+    const NONE: Waited = Waited { all: [(0, 0, 0); Waited::MOST], count: 0 };
+
+    /// Whether there was room for one.
+    fn note(&mut self, at: usize, users: u32) -> bool {
+        let room = self.all.get_mut(self.count);
+        self.count += usize::from(room.is_some());
+        room.map(|one| *one = (at, users as usize - 1, 0)).is_some()
+    }
+
+    /// Looks for their addresses in words of memory or registers.
+    fn look(&mut self, words: impl IntoIterator<Item = usize>) {
+        for word in words {
+            self.all[..self.count].iter_mut().filter(|(at, ..)| *at == word).for_each(|(.., found)| *found += 1);
+        }
+    }
+
+    /// Whether one of them that may be a mutex lies in a range.
+    fn has_one_in(&self, range: Range) -> bool {
+        self.all[..self.count].iter().any(|(at, waiting, found)| range.contains(*at) && found >= waiting)
+    }
 }
 
 /// The library that has the engine, with its data.
@@ -109,8 +172,21 @@ fn named(path: &[u8]) -> [u8; NAME] {
     Unfit::named(What::Mutex, 0, last).name
 }
 
-/// Whether one lies in a range, as far as it can be read; `chunk` is for copies of it.
-fn has_one(range: Range, tid: i32, chunk: &mut [u8]) -> bool {
+/// Whether `is_one` says so of an address in a range at which a lock may lie that a thread holds; `chunk` is for copies
+/// of the range.
+fn has_one(range: Range, tid: i32, chunk: &mut [u8], mut is_one: impl FnMut(usize) -> bool) -> bool {
+    any_chunk(range, chunk, |at, bytes| {
+        let owned = |(_, word): &(usize, &[u8])| word.starts_with(&tid.to_ne_bytes());
+        bytes
+            .chunks_exact(8)
+            .enumerate()
+            .filter(owned)
+            .any(|(i, _)| is_one(at + 8 * i - OWNER) || is_written(at + 8 * i - WRITER, tid) == Ok(true))
+    })
+}
+
+/// Whether `is` says so of a piece of a range that could be read: its address, and a copy of it in `chunk`.
+fn any_chunk(range: Range, chunk: &mut [u8], mut is: impl FnMut(usize, &[u8]) -> bool) -> bool {
     let mut at = range.start;
     while at < range.end {
         let len = chunk.len().min(range.end - at);
@@ -118,10 +194,7 @@ fn has_one(range: Range, tid: i32, chunk: &mut [u8]) -> bool {
         if sys::read_own(at, &mut chunk[..len]).is_err() {
             return false;
         }
-        let owned = |(_, word): &(usize, &[u8])| word.starts_with(&tid.to_ne_bytes());
-        let mut all = chunk[..len].chunks_exact(8).enumerate().filter(owned);
-        let is_one = |at: usize| is_held(at - OWNER, tid) == Ok(true) || is_written(at - WRITER, tid) == Ok(true);
-        if all.any(|(i, _)| is_one(at + 8 * i)) {
+        if is(at, &chunk[..len]) {
             return true;
         }
         at += len;
@@ -135,12 +208,13 @@ fn words<const N: usize>(at: usize) -> Result<[u32; N]> {
     Ok(bytes.map(u32::from_ne_bytes))
 }
 
-/// Whether what lies there is a mutex that a thread holds and nobody else can unlock.
-fn is_held(at: usize, tid: i32) -> Result<bool> {
-    let [lock, count, owner, users, kind, _, list @ ..] = words::<MUTEX>(at)?;
-    // Only robust ones are in a thread's list.
-    let is_one = kind & ROBUST != 0 || list == [0; 4];
-    Ok(owner == tid as u32 && is_one && holds(lock, count, users, kind, tid as u32))
+/// How many use what lies there if it is a mutex that a thread holds and nobody else can unlock: the thread, and those
+/// that wait for a condition.
+fn how_held(at: usize, tid: i32) -> Option<u32> {
+    let [lock, count, owner, users, kind, spins, list @ ..] = words::<MUTEX>(at).ok()?;
+    // Only robust ones are in a thread's list, and only others count how long it was waited for them.
+    let is_one = (kind & ROBUST != 0 || list == [0; 4]) && spins == 0;
+    (owner == tid as u32 && is_one && holds(lock, count, users, kind, tid as u32)).then_some(users)
 }
 
 /// Whether what lies there is a rwlock that a thread has locked to write.
@@ -179,7 +253,7 @@ fn holds(lock: u32, count: u32, users: u32, kind: u32, tid: u32) -> bool {
     let is_locked = if by_number { lock & NUMBER == tid } else { lock != 0 && (lock <= 2 || kind & 0x40 != 0) };
     let asks_for_owner = match kind & TYPE {
         RECURSIVE => count > 0,
-        ERRORCHECK => true,
+        ERRORCHECK => by_number || count == 0,
         _ => by_number,
     };
     is_locked && asks_for_owner
@@ -207,16 +281,16 @@ mod tests {
             let mutex: &mut libc::pthread_mutex_t = Box::leak(Box::new(std::mem::zeroed()));
             libc::pthread_mutex_init(mutex, how.as_ptr());
             let at = &raw mut *mutex as usize;
-            let before = is_held(at, tid).unwrap();
+            let before = how_held(at, tid);
             libc::pthread_mutex_lock(mutex);
             let page = Range::new(at & !7, at + size_of::<libc::pthread_mutex_t>());
-            let found = has_one(page, tid, &mut [0; 64]);
+            let found = has_one(page, tid, &mut [0; 64], |at| how_held(at, tid) == Some(1));
             libc::pthread_mutex_unlock(mutex);
-            (before, found, is_held(at, tid).unwrap())
+            (before, found, how_held(at, tid))
         };
         let (normal, recursive, checking) =
             (libc::PTHREAD_MUTEX_NORMAL, libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK);
-        assert_eq!(held(normal, false, false), (false, false, false), "anybody unlocks it");
+        assert_eq!(held(normal, false, false), (None, false, None), "anybody unlocks it");
         for (kind, inherits, robust) in [
             (recursive, false, false),
             (checking, false, false),
@@ -224,7 +298,7 @@ mod tests {
             (normal, false, true),
             (recursive, true, true),
         ] {
-            assert_eq!(held(kind, inherits, robust), (false, true, false), "{kind} {inherits} {robust}");
+            assert_eq!(held(kind, inherits, robust), (None, true, None), "{kind} {inherits} {robust}");
         }
     }
 
@@ -241,9 +315,25 @@ mod tests {
     fn numbers_in_a_row_are_no_mutex() {
         let (tid, recursive) = (sys::gettid(), libc::PTHREAD_MUTEX_RECURSIVE);
         let mut words = [1, 1, tid, 1, recursive, 0, 0, 0, 0, 0];
-        assert_eq!(is_held(words.as_ptr() as usize, tid), Ok(true));
-        words[8] = 1;
-        assert_eq!(is_held(words.as_ptr() as usize, tid), Ok(false), "what is not robust is in no list");
+        assert_eq!(how_held(words.as_ptr() as usize, tid), Some(1));
+        for i in [5, 8] {
+            words[i] = 1;
+            assert_eq!(how_held(words.as_ptr() as usize, tid), None, "what is not robust is in no list, nor spins");
+            words[i] = 0;
+        }
+    }
+
+    /// Tables of Java's compiler had 18 users, and their programs were refused by chance.
+    #[test]
+    fn a_mutex_that_others_use_is_one_if_its_address_is_in_their_hands() {
+        let (mut waited, at) = (Waited::NONE, 0x1000);
+        assert!(waited.note(at, 3));
+        let all = Range::new(at, at + 1);
+        waited.look([8, at]);
+        assert!(!waited.has_one_in(all), "one of two");
+        waited.look([at]);
+        assert!(waited.has_one_in(all) && !waited.has_one_in(Range::new(0, at)));
+        assert_eq!((1..=Waited::MOST).filter(|_| waited.note(at, 2)).count(), Waited::MOST - 1);
     }
 
     #[test]
