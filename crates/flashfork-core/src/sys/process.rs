@@ -145,8 +145,18 @@ pub fn getppid() -> i32 {
 /// `unshare(CLONE_VM)`: changes nothing for a process whose memory nobody else uses, and is `EINVAL` for any other
 /// (check_unshare_flags, current_is_single_threaded).
 pub fn unshare_memory() -> Result<()> {
+    const WNOHANG: u32 = 1;
     // SAFETY: no memory is passed.
-    unsafe { syscall1(Sysno::unshare, k::CLONE_VM as usize) }.map(drop)
+    let ask = || unsafe { syscall1(Sysno::unshare, k::CLONE_VM as usize) }.map(drop);
+    // The number of a thread that has ended is nobody's while the kernel still counts it, under a lock (release_task).
+    // A wait takes that, too (do_wait); nobody is a child of itself, so it tells and changes nothing.
+    match ask() {
+        Err(Errno::EINVAL) => {
+            let _ = wait(getpid(), WNOHANG);
+            ask()
+        }
+        asked => asked,
+    }
 }
 
 /// Whether two processes share their address space. Where the kernel doesn't say: no.

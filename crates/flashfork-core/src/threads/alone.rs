@@ -16,7 +16,7 @@ pub fn alone(buf: &mut [u8]) -> Result<bool> {
         if alone_now(buf)? {
             return Ok(true);
         }
-        if turn >= SOON && !by_another(|| Ok(tasks(buf)? == 2 && !is_shared(buf, |_| true)))? {
+        if turn >= SOON && by_another(|| Ok(tasks(buf)? == 2 && !is_shared(buf, |_| true))) != Ok(true) {
             return Ok(false);
         }
         sys::pause_briefly();
