@@ -1,24 +1,35 @@
 //! Whether memory is sealed: asked of the kernel each time, because memory moves without our knowing.
 
 use crate::proc::lookup::{self, Wanted};
-use crate::proc::vma::Kind;
+use crate::proc::vma::{Kind, Vma};
 use crate::range::Range;
+use crate::seal::offset;
 use crate::state::STATE;
 use crate::threads::errand;
 
 /// Whether a range holds sealed memory.
 pub fn holds_sealed(range: Range) -> bool {
+    holds(range, |_| true)
+}
+
+/// Whether some of it is the data of a library.
+pub fn holds_library(range: Range) -> bool {
+    holds(range, |v| offset::advice_of_sealed(v) & offset::LIBRARY != 0)
+}
+
+/// Whether a range holds sealed memory of a kind.
+fn holds(range: Range, is_such: impl Fn(&Vma) -> bool) -> bool {
     if !STATE.holds_sealed() {
         return false;
     }
     let mut found = false;
     let mut ask = || {
         lookup::for_each(range, Wanted::Files, |v| {
-            found |= v.kind == Kind::Sealed;
+            found |= v.kind == Kind::Sealed && is_such(v);
             Ok(())
         })
     };
     let asked = errand::ask(&mut ask);
-    // If maps can't be read, what was ever sealed counts as sealed, which is the careful answer for every caller.
+    // If maps can't be read, what was ever sealed counts as such, which is the careful answer for every caller.
     if asked.is_err() { STATE.places.touch(range) } else { found }
 }

@@ -41,9 +41,6 @@ pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     let range = Range::pages_of(addr, len);
     let inside = match advice {
         k::MADV_DONTNEED | k::MADV_DONTNEED_LOCKED | k::MADV_FREE | k::MADV_REMOVE => {
-            if LIBRARIES.is_lost(range) {
-                return Err(Errno::EAGAIN);
-            }
             let inside = give_files_back(range, inside, advice != k::MADV_REMOVE)?;
             // Just now.
             if LIBRARIES.is_lost(range) {

@@ -6,7 +6,7 @@ use crate::outcome::{Error, Purpose};
 use crate::range::Range;
 use crate::seal::library::LIBRARIES;
 use crate::seal::unseal::unseal;
-use crate::sealed::holds_sealed;
+use crate::sealed::{holds_library, holds_sealed};
 use crate::stack::roomy;
 use crate::state::{Inside, STATE};
 use crate::sys::{self, Errno, Result};
@@ -50,9 +50,12 @@ fn be_anonymous(range: Range, mut inside: Inside<'static>, need: Need) -> Result
 }
 
 /// Has the data of libraries in a range be its files' again, for a call that means something else there than on other
-/// memory. Nobody seals it again before the guard is dropped. `EAGAIN` where that can't be done. `given_up`: the call
-/// is a discard.
+/// memory. Nobody seals it again before the guard is dropped. `EAGAIN` where that can't be done,
+/// or the file wasn't to be had before. `given_up`: the call is a discard.
 pub(crate) fn give_files_back(range: Range, inside: Inside<'static>, given_up: bool) -> Result<Inside<'static>> {
+    if LIBRARIES.is_lost(range) {
+        return Err(Errno::EAGAIN);
+    }
     let mut inside = Some(inside);
     LIBRARIES
         .for_each_in(range, |part| {
@@ -60,6 +63,10 @@ pub(crate) fn give_files_back(range: Range, inside: Inside<'static>, given_up: b
             // SAFETY: the contents are given up.
             if given_up && unsafe { sys::madvise(part.start, part.len(), k::MADV_FREE) }.is_ok() {
                 return Ok(());
+            }
+            if holds_library(part) {
+                // Sealed it is still known for what it is; anonymous it would have to be told from what comes there.
+                LIBRARIES.is_to_be_had(part)?;
             }
             let kept = inside.take().unwrap_or_else(|| STATE.inside());
             inside = Some(make_anonymous(part, kept, Need::Must)?);

@@ -113,6 +113,9 @@ unsafe fn in_steps(
         }
         end => end?.0,
     };
+    if end.of_file && len > whole.len() {
+        return Err(Errno::EFAULT);
+    }
     // A sealed piece has been asked for nothing: it would not have been sealed.
     if !end.sealed || STATE.marked.touch(whole) {
         end.properties = with_scratch(|text, _| by_any_means(|| Properties::at(whole.end - PAGE, text)))?;
@@ -153,7 +156,7 @@ unsafe fn unseen(whole: Range, len: usize, flags: usize, to: usize, e: Errno) ->
     // SAFETY: changes no contents.
     let writable = unsafe { sys::madvise(last, PAGE, k::MADV_POPULATE_WRITE) }.is_ok();
     let prot = PROT_READ | if writable { PROT_WRITE } else { 0 };
-    let end = End { prot, sealed: true, properties: Properties::default() };
+    let end = End { prot, sealed: true, of_file: false, properties: Properties::default() };
     let tail = Move { whole, len, end, flags };
     // SAFETY: maps only where nothing is.
     if flags & FIXED == 0 && unsafe { tail.grow_in_place() } {

@@ -4,6 +4,7 @@ use crate::arena::{Arena, Run};
 use crate::proc::lookup::{self, Wanted};
 use crate::proc::vma::Kind;
 use crate::range::Range;
+use crate::seal::library::LIBRARIES;
 use crate::seal::offset;
 use crate::seal::properties::Properties;
 use crate::sys::{Errno, MAP_NORESERVE, Result};
@@ -15,6 +16,8 @@ use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 pub struct End {
     pub prot: u32,
     pub sealed: bool,
+    /// Whether it is memory of a file: what is anonymous can't be behind it.
+    pub of_file: bool,
     pub properties: Properties,
 }
 
@@ -31,18 +34,27 @@ impl End {
 }
 
 /// Lists the pieces of a range as runs; returns what the last one is like. `EFAULT`, as the kernel would say, unless
-/// they are one mapping to the program: private memory without a gap, of one protection. Gives their number too.
+/// they are one mapping to the program: private memory without a gap, of one protection; or of one file, as a library's
+/// data is that was sealed in pieces. Gives their number too.
 fn pieces(runs: &mut [Run], whole: Range) -> Result<(End, usize)> {
     let (mut at, mut count) = (whole.start, 0);
     let mut last = None;
+    // Inode and device of the first piece, and where its file would begin in memory; zeros for anonymous memory.
+    let mut file = None;
     lookup::for_each(whole, Wanted::All, |v| {
         let range = v.range.intersect(whole);
         if range.is_empty() {
             return Ok(());
         }
         let sealed = v.kind == Kind::Sealed;
-        let ours = sealed || v.kind == Kind::Anonymous && !v.shared;
-        if !ours || range.start != at || last.is_some_and(|l: End| l.prot != v.prot) {
+        let of_file = v.kind == Kind::File && !v.shared && LIBRARIES.may_have_been(range);
+        let ours = sealed || of_file || v.kind == Kind::Anonymous && !v.shared;
+        let this = if of_file { (v.inode, v.device, v.range.start as u64 - v.offset) } else { Default::default() };
+        if !ours
+            || *file.get_or_insert(this) != this
+            || range.start != at
+            || last.is_some_and(|l: End| l.prot != v.prot)
+        {
             return Err(Errno::EFAULT);
         }
         *runs.get_mut(count).ok_or(Errno::E2BIG)? = Run { range, ..Run::default() };
@@ -50,7 +62,7 @@ fn pieces(runs: &mut [Run], whole: Range) -> Result<(End, usize)> {
         at = range.end;
         let advice = if sealed { offset::advice_of_sealed(v) } else { 0 };
         let properties = Properties { advice, ..Properties::default() };
-        last = Some(End { prot: v.prot, sealed, properties });
+        last = Some(End { prot: v.prot, sealed, of_file, properties });
         Ok(())
     })?;
     last.filter(|_| at == whole.end).map(|end| (end, count)).ok_or(Errno::EFAULT)

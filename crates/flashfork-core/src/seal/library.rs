@@ -165,7 +165,7 @@ struct Entry {
     base: AtomicUsize,
     /// Whether memory of it has become anonymous because its file was not to be had.
     lost: AtomicBool,
-    /// Whether the library's beginning was gone by then, so that nothing tells any more when the rest goes.
+    /// Whether the rest of the library was gone by then, so that nothing tells any more when this goes.
     headless: AtomicBool,
     path: [AtomicU64; PATH / 8],
 }
@@ -246,16 +246,16 @@ impl Entry {
         self.lost.load(SeqCst) && (self.headless.load(SeqCst) || self.is_loaded())
     }
 
-    /// Whether the library is still there. Where nobody can tell, or a sandbox might end the program for the question:
-    /// yes.
+    /// Whether something of the library is still there. Where nobody can tell, or a sandbox might end the program for
+    /// the question: yes.
     fn is_loaded(&self) -> bool {
         if STATE.is_sandboxed() {
             return true;
         }
-        let base = self.base.load(SeqCst);
+        let before = Range::new(self.base.load(SeqCst), self.start.load(SeqCst));
         let mut loaded = false;
-        let asked = lookup::for_each(Range::new(base, base + PAGE), Wanted::Files, |v| {
-            loaded |= v.range.start == base && v.inode == self.inode.load(SeqCst);
+        let asked = lookup::for_each(before, Wanted::Files, |v| {
+            loaded |= v.inode == self.inode.load(SeqCst);
             Ok(())
         });
         loaded || asked.is_err()
@@ -273,6 +273,11 @@ impl Libraries {
 
     fn newest(&self, part: Range) -> Option<&Entry> {
         self.entries().iter().rev().find(|e| e.range().intersect(part).len() == part.len())
+    }
+
+    /// Whether all of `part` may have been that.
+    pub fn may_have_been(&self, part: Range) -> bool {
+        self.newest(part).is_some()
     }
 
     /// Calls `each` with every part of `range` that may be the sealed data of a library, until it fails.
@@ -298,6 +303,12 @@ impl Libraries {
             entry.lost.store(true, SeqCst);
             self.lost.store(true, SeqCst);
         }
+    }
+
+    /// Whether the file of a part of sealed memory is. `ENOENT` where it isn't.
+    pub fn is_to_be_had(&self, part: Range) -> Result<()> {
+        // SAFETY: mapped just now, for nobody.
+        self.map(part).and_then(|at| unsafe { sys::munmap(at, part.len()) })
     }
 
     /// Maps what a part of sealed memory is of its file, writable, anywhere. `ENOENT` where that is not to be had.
