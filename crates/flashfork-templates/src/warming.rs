@@ -181,7 +181,9 @@ impl<'a> Warming<'a> {
             _ if self.wrapped => {
                 "it is a wrapper, and is followed only where it becomes the program (`exec`); of one that starts the program and waits, warm the program itself (of a Python, `-c 'import sys; print(sys.executable)'` tells which)"
             }
-            (Ready::Call, _) => "it must call flashfork_ready(); of Java, flashfork.Flashfork.ready()",
+            (Ready::Call, _) => {
+                "it must call flashfork_ready() itself, not a program that it starts; of Java, flashfork.Flashfork.ready()"
+            }
             (Ready::Auto | Ready::Main, _) => "what it printed may say why",
         };
         Error::Ended { program: self.command.clone(), how, hint }
