@@ -19,6 +19,7 @@ mod rounds;
 mod sealing;
 mod subject;
 mod targets;
+mod tmpfs;
 mod touch;
 
 pub use options::ForkOptions;

@@ -2,11 +2,10 @@
 
 use super::found::{concurrent as at_once, find, groups, number, sizes, states};
 use super::probe::Measure;
-use super::sealing::{self, EXTRA_REPORTED, EXTRA_SEEN, HUGE_FRACTION, TIME};
+use super::sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, HUGE_FRACTION, TIME, Way};
 use super::targets::{self, faster, to_empty};
 use super::touch::ParentState;
 use crate::subjects::Method;
-use crate::subjects::engine::Pages;
 use flashfork_measure::experiment::page;
 use flashfork_measure::record::{Document, Record};
 use flashfork_measure::stats::Summary;
@@ -136,20 +135,22 @@ fn concurrent(document: &Document) -> String {
 
 fn sealing(document: &Document) -> String {
     let mut rows = Vec::new();
-    for (size, pages) in sizes(document).into_iter().flat_map(|size| [(size, Pages::Small), (size, Pages::Auto)]) {
-        let figure = |name| sealing::find(document, name, size, pages);
-        let (Some(seconds), Some(huge)) = (figure(TIME), figure(HUGE_FRACTION)) else { continue };
+    for (size, way) in sizes(document).into_iter().flat_map(|size| Way::ALL.map(|way| (size, way))) {
+        let figure = |name| sealing::find(document, name, size, way);
+        let Some(seconds) = figure(TIME) else { continue };
         let most = |name| figure(name).map_or(String::new(), |record| show(record.max as u64));
-        let pages = match pages {
-            Pages::Small => "4 KB",
-            Pages::Auto => "2 MB",
-        };
+        let per_gb = |record: &Record| format!("{} s/GB", three_figures(record.p50));
+        let spread = |record: &Record| format!("{}–{}", three_figures(record.min), three_figures(record.max));
+        let [from, to] = way.title();
         rows.push(vec![
             Size(size).to_string(),
-            pages.to_owned(),
-            format!("{} s/GB", three_figures(seconds.p50)),
-            format!("{}–{}", three_figures(seconds.min), three_figures(seconds.max)),
-            format!("{:.0} %", huge.p50 * 100.0),
+            from.to_owned(),
+            to.to_owned(),
+            per_gb(seconds),
+            spread(seconds),
+            figure(CPU).map_or(String::new(), per_gb),
+            figure(CPU).map_or(String::new(), spread),
+            figure(HUGE_FRACTION).map_or(String::new(), |huge| format!("{:.0} %", huge.p50 * 100.0)),
             most(EXTRA_REPORTED),
             most(EXTRA_SEEN),
         ]);
@@ -157,8 +158,19 @@ fn sealing(document: &Document) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let headers = ["size", "pages", "time", "min–max", "on 2 MB pages", "extra at the peak", "seen from outside"];
-    titled("Sealing", render(&headers, &rows, 2))
+    let headers = [
+        "size",
+        "from",
+        "to",
+        "time",
+        "min–max",
+        "CPU",
+        "min–max",
+        "on 2 MB pages",
+        "extra at the peak",
+        "seen from outside",
+    ];
+    titled("Sealing", render(&headers, &rows, 3))
 }
 
 fn promises(document: &Document) -> String {

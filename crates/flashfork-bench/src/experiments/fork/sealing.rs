@@ -1,13 +1,18 @@
-//! Sealing itself: time per GB on the 4 KB and the 2 MB path, and how much more memory it takes at its peak.
+//! Sealing itself: time per GB, of the clock and of the CPU, from 4 KB pages and from THP, and how much more memory it
+//! takes at its peak. Beside it what a file of a tmpfs with `huge=always` would cost, into which memory is written and
+//! from which it is mapped: there 2 MB pages need not be filled with zeros first, but such files can't be sealed
+//! against writes, and most programs may not mount.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::EXPERIMENT;
 use super::footprint::held;
 use super::plan::Plan;
+use super::tmpfs::Tmpfs;
 use crate::subjects::Method;
 use crate::subjects::Region;
 use crate::subjects::engine::{self, Pages, Sealed};
@@ -23,6 +28,8 @@ use flashfork_terminal::size::Size;
 const LARGEST: u64 = 1 << 30;
 /// What a seal took, for each GB.
 pub(super) const TIME: &str = "seal_time";
+/// The same of the CPU.
+pub(super) const CPU: &str = "seal_cpu";
 /// Extra bytes held at the peak, by the engine's own account.
 pub(super) const EXTRA_REPORTED: &str = "seal_peak_extra_reported";
 /// The same as seen from outside.
@@ -32,13 +39,68 @@ pub(super) const HUGE_FRACTION: &str = "seal_huge_fraction";
 /// How often a worker's memory is looked at while it seals.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The sealings of one size on one kind of pages.
+/// Who seals memory of which pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Way {
+    /// The engine, from 4 KB pages to such.
+    Small,
+    /// The engine as it is by default, from 4 KB pages.
+    Default,
+    /// The same, from THP.
+    DefaultFromThp,
+    /// A copy in a tmpfs, from 4 KB pages.
+    Tmpfs,
+    /// The same, from THP.
+    TmpfsFromThp,
+}
+
+impl Way {
+    /// In the order of tables.
+    pub(super) const ALL: [Self; 5] =
+        [Self::Small, Self::Default, Self::DefaultFromThp, Self::Tmpfs, Self::TmpfsFromThp];
+
+    /// The method in records, and the pages that are asked for.
+    fn key(self) -> (&'static str, Pages) {
+        match self {
+            Self::Small => ("seal", Pages::Small),
+            Self::Default => ("seal", Pages::Auto),
+            Self::DefaultFromThp => ("seal-from-thp", Pages::Auto),
+            Self::Tmpfs => ("tmpfs", Pages::Auto),
+            Self::TmpfsFromThp => ("tmpfs-from-thp", Pages::Auto),
+        }
+    }
+
+    /// What fills the memory.
+    fn source(self) -> Method {
+        match self {
+            Self::DefaultFromThp | Self::TmpfsFromThp => Method::ForkThp,
+            _ => Method::Fork4k,
+        }
+    }
+
+    /// Whether it is the engine.
+    fn seals(self) -> bool {
+        !matches!(self, Self::Tmpfs | Self::TmpfsFromThp)
+    }
+
+    /// As tables call it.
+    pub(super) fn title(self) -> [&'static str; 2] {
+        let from = if self.source() == Method::ForkThp { "THP" } else { "4 KB" };
+        let to = match self {
+            Self::Small => "sealed, 4 KB",
+            Self::Default | Self::DefaultFromThp => "sealed",
+            Self::Tmpfs | Self::TmpfsFromThp => "tmpfs",
+        };
+        [from, to]
+    }
+}
+
+/// The sealings of one size in one way.
 #[derive(Debug, Clone)]
 struct Sealing {
     /// Bytes sealed.
     size: u64,
-    /// The path.
-    pages: Pages,
+    way: Way,
     /// The CPU the sealing process was pinned to.
     cpu: usize,
     /// Every sealing.
@@ -48,119 +110,141 @@ struct Sealing {
 /// One sealing.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    /// What the engine reports.
-    pub sealed: Sealed,
+    done: Done,
     /// How far the memory the process held rose above its level before, seen from outside while it sealed, in bytes.
-    pub rise: u64,
+    rise: u64,
 }
 
 impl Sealing {
-    /// Seconds per GB, of each sealing.
-    fn seconds_per_gb(&self) -> Vec<f64> {
-        let per_gb = |sealed: &Sealed| sealed.seconds / (sealed.bytes as f64 / f64::from(1 << 30));
-        self.samples.iter().map(|sample| per_gb(&sample.sealed)).collect()
-    }
-
     /// One record per figure; none when nothing was sealed.
     fn records(&self) -> Result<Vec<Record>, BenchError> {
         if self.samples.is_empty() {
             return Ok(Vec::new());
         }
-        let of = |get: fn(&Sample) -> f64| self.samples.iter().map(get).collect::<Vec<f64>>();
-        let figures = [
-            (TIME, "s/GB", self.seconds_per_gb()),
-            (EXTRA_REPORTED, "bytes", of(|sample| sample.sealed.peak_extra_bytes as f64)),
-            (EXTRA_SEEN, "bytes", of(|sample| sample.rise as f64)),
-            (HUGE_FRACTION, "ratio", of(|sample| sample.sealed.huge_fraction())),
+        let gb = self.size as f64 / f64::from(1 << 30);
+        let of = |get: &dyn Fn(&Sample) -> f64| self.samples.iter().map(get).collect::<Vec<f64>>();
+        let mut figures = vec![
+            (TIME, "s/GB", of(&|sample| sample.done.seconds / gb)),
+            (CPU, "s/GB", of(&|sample| sample.done.cpu / gb)),
         ];
+        if self.way.seals() {
+            let sealed = |get: fn(&Sealed) -> f64| of(&|sample| sample.done.sealed.as_ref().map_or(0.0, get));
+            figures.extend([
+                (EXTRA_REPORTED, "bytes", sealed(|sealed| sealed.peak_extra_bytes as f64)),
+                (EXTRA_SEEN, "bytes", of(&|sample| sample.rise as f64)),
+                (HUGE_FRACTION, "ratio", sealed(Sealed::huge_fraction)),
+            ]);
+        }
+        let (method, pages) = self.way.key();
         figures
             .into_iter()
             .map(|(measure, unit, samples)| {
-                let chosen = [("measure", json!(measure)), ("size", json!(self.size)), ("pages", json!(self.pages))];
-                let record = Record::new(EXPERIMENT, Method::Seal.name(), chosen, unit, samples)?;
+                let chosen = [("measure", json!(measure)), ("size", json!(self.size)), ("pages", json!(pages))];
+                let record = Record::new(EXPERIMENT, method, chosen, unit, samples)?;
                 Ok(record.beside([("affinity", json!(format!("cpu {}", self.cpu)))]))
             })
             .collect()
     }
 }
 
-/// Measures sealing for every planned size up to 1 GB, on both paths in turn, each time in a fresh process.
+/// Measures sealing for every planned size up to 1 GB, in all ways in turn, each time in a fresh process.
 pub(super) fn measure(plan: &Plan, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
+    let mut ways = Way::ALL.to_vec();
+    let small = Spec { size: 4096, way: Way::Tmpfs, cpu: plan.cpu };
+    if let Err(why) = Worker::<SealingSubject>::start("mounting a tmpfs", &small) {
+        results.leave_out("a tmpfs beside the seals", why.to_string(), progress);
+        ways.retain(|way| way.seals());
+    }
     let sizes: Vec<u64> = plan.sizes.iter().copied().filter(|size| (1..=LARGEST).contains(size)).collect();
     for (index, &size) in sizes.iter().enumerate() {
         let deadline = progress.deadline().part(1.0 / (sizes.len() - index) as f64);
-        progress.begin(&format!("{}: sealing", Size(size)), 2 * plan.seals as u64);
-        let mut paths =
-            [Pages::Small, Pages::Auto].map(|pages| Sealing { size, pages, cpu: plan.cpu, samples: Vec::new() });
-        for order in shuffled_rounds(plan.seals, paths.len(), size) {
-            if progress.interrupted() || (deadline.passed() && !paths[0].samples.is_empty()) {
+        progress.begin(&format!("{}: sealing", Size(size)), (ways.len() * plan.seals) as u64);
+        let mut all: Vec<Sealing> =
+            ways.iter().map(|&way| Sealing { size, way, cpu: plan.cpu, samples: Vec::new() }).collect();
+        for order in shuffled_rounds(plan.seals, all.len(), size) {
+            if progress.interrupted() || (deadline.passed() && !all[0].samples.is_empty()) {
                 break;
             }
             for index in order {
-                let path = &mut paths[index];
-                match sample(size, path.pages, plan.cpu) {
-                    Ok(sample) => path.samples.push(sample),
+                let sealing = &mut all[index];
+                match sample(size, sealing.way, plan.cpu) {
+                    Ok(sample) => sealing.samples.push(sample),
                     Err(error) => {
-                        keep(&paths, results)?;
+                        keep(&all, results)?;
                         return Err(error);
                     }
                 }
                 progress.step();
             }
         }
-        keep(&paths, results)?;
+        keep(&all, results)?;
     }
     Ok(())
 }
 
-fn keep(paths: &[Sealing], results: &mut Results) -> Result<(), BenchError> {
-    for path in paths {
-        results.records.extend(path.records()?);
+fn keep(all: &[Sealing], results: &mut Results) -> Result<(), BenchError> {
+    for sealing in all {
+        results.records.extend(sealing.records()?);
     }
     Ok(())
 }
 
-/// The record of one figure of sealing `size` bytes on `pages`.
-pub(super) fn find<'a>(document: &'a Document, figure: &str, size: u64, pages: Pages) -> Option<&'a Record> {
+/// The record of one figure of sealing `size` bytes.
+pub(super) fn find<'a>(document: &'a Document, figure: &str, size: u64, way: Way) -> Option<&'a Record> {
+    let (method, pages) = way.key();
     let wanted = [("measure", json!(figure)), ("size", json!(size)), ("pages", json!(pages))];
-    document.find(EXPERIMENT, Method::Seal.name(), &wanted)
+    document.find(EXPERIMENT, method, &wanted)
 }
 
-fn sample(size: u64, pages: Pages, cpu: usize) -> Result<Sample, BenchError> {
-    let mut worker = Worker::<SealingSubject>::start(format!("sealing {}", Size(size)), &Spec { size, cpu })?;
+fn sample(size: u64, way: Way, cpu: usize) -> Result<Sample, BenchError> {
+    let mut worker = Worker::<SealingSubject>::start(format!("sealing {}", Size(size)), &Spec { size, way, cpu })?;
     let pid = worker.pid();
     let before = held(pid)?;
     let mut peak = before;
-    worker.send(&Ask::Seal(pages))?;
+    worker.send(&Ask::Seal)?;
     while !worker.answered_within(LOOK)? {
         peak = peak.max(held(pid)?);
     }
-    let sealed = worker.receive()?.ok_or_else(|| BenchError::Unable("a worker did not say what it sealed".into()))?;
+    let done = worker.receive()?.ok_or_else(|| BenchError::Unable("a worker did not say what it sealed".into()))?;
     // Reads everything: a seal that loses bytes is not worth timing.
     worker.ask(&Ask::Verify)?;
-    Ok(Sample { sealed, rise: peak - before })
+    Ok(Sample { done, rise: peak - before })
 }
 
 /// The worker that seals once.
 #[derive(Debug)]
 pub(crate) struct SealingSubject {
+    way: Way,
     region: Region,
+    tmpfs: Option<Tmpfs>,
 }
 
 /// What to prepare.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
     size: u64,
+    way: Way,
     cpu: usize,
 }
 
 /// A request.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Ask {
-    /// Seal on this path.
-    Seal(Pages),
+    /// Seal.
+    Seal,
     /// Check every byte.
     Verify,
+}
+
+/// What sealing came to.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Done {
+    /// How long it took.
+    seconds: f64,
+    /// Seconds of the CPU.
+    cpu: f64,
+    /// What the engine reports.
+    sealed: Option<Sealed>,
 }
 
 impl Subject for SealingSubject {
@@ -168,18 +252,38 @@ impl Subject for SealingSubject {
     type Spec = Spec;
     type Ready = ();
     type Ask = Ask;
-    type Reply = Option<Sealed>;
+    type Reply = Option<Done>;
 
     fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
         pin::pin(spec.cpu)?;
         memory::touch(2 * spec.size)?;
-        Ok((Self { region: Region::filled(Method::Seal, spec.size)? }, ()))
+        let region = Region::filled(spec.way.source(), spec.size)?;
+        let tmpfs = if spec.way.seals() { None } else { Some(Tmpfs::mount()?) };
+        Ok((Self { way: spec.way, region, tmpfs }, ()))
     }
 
-    fn answer(&mut self, ask: Ask) -> Result<Option<Sealed>, BenchError> {
+    fn answer(&mut self, ask: Ask) -> Result<Option<Done>, BenchError> {
         match ask {
-            Ask::Seal(pages) => engine::seal(pages, self.region.bytes()).map(Some),
+            Ask::Seal => self.seal().map(Some),
             Ask::Verify => self.region.verify().map(|()| None),
         }
     }
+}
+
+impl SealingSubject {
+    fn seal(&self) -> Result<Done, BenchError> {
+        let (begin, cpu) = (Instant::now(), cpu_seconds());
+        let sealed = match &self.tmpfs {
+            Some(tmpfs) => tmpfs.replace(&self.region).map(|()| None),
+            None => engine::seal(self.way.key().1, self.region.bytes()).map(Some),
+        }?;
+        let seconds = sealed.map_or_else(|| begin.elapsed().as_secs_f64(), |sealed| sealed.seconds);
+        Ok(Done { seconds, cpu: cpu_seconds() - cpu, sealed })
+    }
+}
+
+/// Of this process, its threads' included.
+fn cpu_seconds() -> f64 {
+    let now = clock_gettime(ClockId::ProcessCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }

@@ -2,10 +2,9 @@
 
 use super::found::{empty_beside, find};
 use super::probe::Measure;
-use super::sealing::{self, EXTRA_REPORTED, EXTRA_SEEN, TIME};
+use super::sealing::{self, CPU, EXTRA_REPORTED, EXTRA_SEEN, TIME, Way};
 use super::touch::ParentState;
 use crate::subjects::Method;
-use crate::subjects::engine::Pages;
 use flashfork_measure::record::{Document, Record};
 use flashfork_measure::stats::{Ratio, Rounds, median, median_interval, ratio_of_medians};
 use flashfork_measure::target::{Bound, Target, Unit};
@@ -33,7 +32,14 @@ pub(super) fn check(document: &Document) -> Vec<Target> {
         to_empty(format!("fork call, sealed {}, idle ÷ empty process", Size(size)), size, ParentState::Idle, 1.3)
     };
     let mixed = "cycle with 25 reads, 25 writes";
-    let small = |figure| sealing::find(document, figure, GB, Pages::Small).map(|record| record.samples.as_slice());
+    let of = |way, figure| sealing::find(document, figure, GB, way).map(|record| record.samples.as_slice());
+    let small = |figure| of(Way::Small, figure);
+    let per_gb = |from: &str, way, seconds| Target {
+        what: format!("sealing 1G from {from}, CPU"),
+        bound: Bound::AtMost(seconds),
+        unit: Unit::SecondsPerGb,
+        measured: of(way, CPU).and_then(of_samples),
+    };
     vec![
         idle(GB),
         idle(4 * GB),
@@ -49,6 +55,8 @@ pub(super) fn check(document: &Document) -> Vec<Target> {
             unit: Unit::SecondsPerGb,
             measured: small(TIME).and_then(of_samples),
         },
+        per_gb("4 KB pages", Way::Default, 0.22),
+        per_gb("THP", Way::DefaultFromThp, 0.15),
         Target {
             what: "sealing 1G on 4 KB pages, extra memory at the peak".to_owned(),
             bound: Bound::AtMost(f64::from(128 << 20)),
@@ -94,7 +102,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_said_to_be_so() {
         let targets = check(&Document::new(HostCard::read().unwrap(), Vec::new()));
-        assert_eq!(targets.len(), 10);
+        assert_eq!(targets.len(), 12);
         assert!(targets.iter().all(|target| target.row()[2] == "not measured" && target.row()[3].is_empty()));
     }
 }

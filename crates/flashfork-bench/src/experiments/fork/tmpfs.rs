@@ -1,0 +1,84 @@
+//! A tmpfs with 2 MB pages that is mounted nowhere, into which memory is copied.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags, ftruncate, openat};
+use rustix::io::{Errno, pwrite};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use crate::subjects::Region;
+use flashfork_measure::BenchError;
+
+/// Bytes that are copied by a call: one page, which the kernel fills with zeros only where less is written.
+const CHUNK: usize = 2 << 20;
+
+/// The mount.
+#[derive(Debug)]
+pub(super) struct Tmpfs(OwnedFd);
+
+impl Tmpfs {
+    /// Mounts one, where need be as root of a user namespace of its own, which this process is in from then on.
+    pub(super) fn mount() -> Result<Self, BenchError> {
+        match mount() {
+            Err(Errno::PERM) => {
+                become_root()?;
+                mount()
+            }
+            mounted => mounted,
+        }
+        .map(Self)
+        .map_err(|errno| BenchError::system("mount a tmpfs with huge=always", errno))
+    }
+
+    /// Puts a copy of a region in its place, chunk by chunk.
+    pub(super) fn replace(&self, region: &Region) -> Result<(), BenchError> {
+        let failed = |errno| BenchError::system("put memory into a tmpfs", errno);
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = openat(&self.0, ".", flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        ftruncate(&file, region.bytes()).map_err(failed)?;
+        let mut offset = 0;
+        while offset < region.bytes() {
+            let len = CHUNK.min((region.bytes() - offset) as usize);
+            let at = (region.address() + offset) as *mut u8;
+            // SAFETY: within the region, which nobody writes to meanwhile: the process has one thread.
+            let bytes = unsafe { std::slice::from_raw_parts(at, len) };
+            if pwrite(&file, bytes, offset).map_err(failed)? != len {
+                return Err(BenchError::Unable("the tmpfs is full".into()));
+            }
+            let (read_write, fixed) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
+            // SAFETY: what takes the place of these bytes of the region holds the same.
+            unsafe { mmap(at.cast(), len, read_write, fixed, &file, offset) }.map_err(failed)?;
+            offset += len as u64;
+        }
+        Ok(())
+    }
+}
+
+fn mount() -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    // Not half of the machine's memory, as by default.
+    fsconfig_set_string(&context, "size", "100%")?;
+    fsconfig_set_string(&context, "huge", "always")?;
+    fsconfig_create(&context)?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+}
+
+fn become_root() -> Result<(), BenchError> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    // SAFETY: the process has one thread, and opens nothing by a path that would be another there.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }
+        .map_err(|errno| BenchError::system("make a user namespace", errno))?;
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{user} {user} 1")),
+        ("gid_map", format!("{group} {group} 1")),
+    ] {
+        fs::write(format!("/proc/self/{file}"), text)
+            .map_err(|error| BenchError::system("map users of a user namespace", error))?;
+    }
+    Ok(())
+}
