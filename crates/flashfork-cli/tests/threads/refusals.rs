@@ -19,7 +19,7 @@ const REFUSED: [(&str, &str); 28] = [
     ),
     (
         "clockid_t clock; pthread_getcpuclockid(t, &clock); timer_t timer; timer_create(clock, 0, &timer);",
-        "a timer on another process's or thread's clock",
+        "a timer on a thread's clock, or on another process's",
     ),
     (
         "sigset_t s; sigemptyset(&s); sigaddset(&s, SIGRTMIN); pthread_sigmask(SIG_BLOCK, &s, 0); for (int i = 0; i < 257; i++) pthread_sigqueue(pthread_self(), SIGRTMIN, (union sigval){0});",
@@ -309,7 +309,7 @@ int main(void) {{
     pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&m, &how); pthread_t t[2];
     for (int i = 0; i < 2; i++) pthread_create(t + i, 0, waiter, 0);
-    for (int all = 0; all < 2;) {{ pthread_mutex_lock(&m); all = waiting; if (all < 2) pthread_mutex_unlock(&m); }}
+    for (int all = 0; all < 2;) {{ pthread_mutex_lock(&m); all = waiting; if (all < 2) {{ pthread_mutex_unlock(&m); usleep(1000); }} }}
     volatile int *like = (int *)(((uintptr_t)words + 7) & ~7ul);
     like[0] = 1, like[1] = 4, like[2] = gettid(), like[3] = 18, like[4] = 1;
     if (!{held}) pthread_mutex_unlock(&m);
@@ -331,7 +331,18 @@ int main(void) {{
 /// glibc has read the number of the main thread by then, and would write that down as the owner's.
 #[test]
 fn a_main_thread_that_waits_for_a_lock_that_notes_its_number_is_refused() {
-    for (robust, inherits) in [(true, false), (false, true)] {
+    let robust = "pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);";
+    let inherits = "pthread_mutexattr_setprotocol(&how, PTHREAD_PRIO_INHERIT);";
+    let kind = |kind: &str| format!("pthread_mutexattr_settype(&how, PTHREAD_MUTEX_{kind});");
+    let for_ever = "pthread_mutex_lock(&m);";
+    let not_for_ever =
+        "struct timespec t; clock_gettime(CLOCK_REALTIME, &t); t.tv_sec += 1000; pthread_mutex_timedlock(&m, &t);";
+    for (how, wait) in [
+        (robust.to_owned(), for_ever),
+        (inherits.to_owned() + &kind("RECURSIVE"), for_ever),
+        (kind("RECURSIVE"), not_for_ever),
+        (kind("ERRORCHECK"), not_for_ever),
+    ] {
         let program = Program::new(&format!(
             r#"
 static pthread_mutex_t m; static volatile int held;
@@ -339,20 +350,39 @@ static void *owner(void *x) {{ pthread_mutex_lock(&m); held = 1; for (;;) pause(
 static void *ready(void *x) {{ until_asleep(getpid()); READY; return 0; }}
 int main(void) {{
     pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_t t;
-    if ({robust}) pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST);
-    if ({inherits}) {{ pthread_mutexattr_setprotocol(&how, PTHREAD_PRIO_INHERIT); pthread_mutexattr_settype(&how, PTHREAD_MUTEX_RECURSIVE); }}
+    {how}
     pthread_mutex_init(&m, &how); pthread_create(&t, 0, owner, 0); while (!held) usleep(1000);
-    pthread_create(&t, 0, ready, 0); pthread_mutex_lock(&m); return 0;
+    pthread_create(&t, 0, ready, 0); {{ {wait} }} return 0;
 }}
-"#,
-            robust = i32::from(robust),
-            inherits = i32::from(inherits),
+"#
         ));
         let refused = program.try_warm(&[]);
         let said = line(&refused);
         assert!(said.contains("a mutex that its main thread holds or waits for"), "{said}");
         assert!(said.ends_with("or try again"), "to its end: {said}");
     }
+}
+
+/// Nothing but the lock word has its number by then.
+#[test]
+fn a_main_thread_that_has_the_robust_mutex_of_one_that_has_died_is_refused() {
+    let program = Program::new(
+        r#"
+static pthread_mutex_t m;
+static void *dies(void *x) { pthread_mutex_lock(&m); return 0; }
+static void *stays(void *x) { for (;;) pause(); }
+int main(void) {
+    pthread_mutexattr_t how; pthread_mutexattr_init(&how); pthread_t t;
+    pthread_mutexattr_setrobust(&how, PTHREAD_MUTEX_ROBUST); pthread_mutex_init(&m, &how);
+    pthread_create(&t, 0, dies, 0); pthread_join(t, 0); pthread_create(&t, 0, stays, 0);
+    if (pthread_mutex_lock(&m) != EOWNERDEAD) return 1;
+    READY;
+    return 0;
+}
+"#,
+    );
+    let refused = program.try_warm(&[]);
+    assert!(line(&refused).contains("a mutex that its main thread holds"), "{}", line(&refused));
 }
 
 /// From outside, as root does.

@@ -10,8 +10,10 @@
 //! (pthread_cond_wait(3)), and have its address in hands to lock it again, on their stacks or in registers: what so
 //! few places of the memory point to is none.
 //!
+//! Robust ones need no search: the thread's list has them, and the one that it is about to lock (set_robust_list(2)).
+//!
 //! One that it waits for is known: the kernel's call names it. For some of these glibc has read the thread's number
-//! before it waits, and writes that down as the owner's (nptl/pthread_mutex_lock.c).
+//! before it waits, and writes that down as the owner's (nptl/pthread_mutex_lock.c, pthread_mutex_timedlock.c).
 
 use super::frame::{self, register};
 use super::frozen::{Frozen, Thread};
@@ -36,17 +38,18 @@ const RWLOCK: usize = 8;
 const TYPE: u32 = 3;
 const RECURSIVE: u32 = 1;
 const ERRORCHECK: u32 = 2;
-const ROBUST: u32 = 0x10;
 const INHERITS: u32 = 0x20;
-/// With `PTHREAD_PRIO_PROTECT`, shared, and what elision has decided.
-const KNOWN: u32 = TYPE | ROBUST | INHERITS | 0x40 | 0x80 | 0x100 | 0x200;
+const PROTECTS: u32 = 0x40;
+const SHARED: u32 = 0x80;
+/// With what elision has decided. Not with what is robust.
+const KNOWN: u32 = TYPE | INHERITS | PROTECTS | SHARED | 0x100 | 0x200;
 /// Of a lock word that holds a number (futex(2)): that, and whether somebody waits.
 const NUMBER: u32 = 0x3fff_ffff;
 const WAITERS: u32 = 1 << 31;
 
 /// Refuses a program whose main thread holds one, or waits for one.
 pub fn check(frozen: &mut Frozen) -> core::result::Result<(), Unfit> {
-    if frozen.main().is_some_and(waits) {
+    if frozen.main().is_some_and(|main| waits(main) || has_robust(main)) {
         return Err(Unfit::new(What::Mutex, 0));
     }
     let at = &raw const *frozen as usize;
@@ -211,10 +214,9 @@ fn words<const N: usize>(at: usize) -> Result<[u32; N]> {
 /// How many use what lies there if it is a mutex that a thread holds and nobody else can unlock: the thread, and those
 /// that wait for a condition.
 fn how_held(at: usize, tid: i32) -> Option<u32> {
-    let [lock, count, owner, users, kind, spins, list @ ..] = words::<MUTEX>(at).ok()?;
+    let [lock, count, owner, users, kind, rest @ ..] = words::<MUTEX>(at).ok()?;
     // Only robust ones are in a thread's list, and only others count how long it was waited for them.
-    let is_one = (kind & ROBUST != 0 || list == [0; 4]) && spins == 0;
-    (owner == tid as u32 && is_one && holds(lock, count, users, kind, tid as u32)).then_some(users)
+    (owner == tid as u32 && rest == [0; 5] && holds(lock, count, users, kind, tid as u32)).then_some(users)
 }
 
 /// Whether what lies there is a rwlock that a thread has locked to write.
@@ -238,9 +240,25 @@ fn waits(thread: &Thread) -> bool {
     if r[register::ORIG_RAX] != Sysno::futex as usize || !frame::is_interrupted(r[register::RAX]) {
         return false;
     }
-    let Ok([lock, _, owner, _, kind, ..]) = words::<MUTEX>(r[register::RDI]) else { return false };
-    let is_held = lock & WAITERS != 0 && lock & NUMBER == owner && owner != 0;
-    is_held && kind & !KNOWN == 0 && (kind & ROBUST != 0 || kind & INHERITS != 0 && kind & TYPE != 0)
+    let Ok([lock, _, owner, _, kind, rest @ ..]) = words::<MUTEX>(r[register::RDI]) else { return false };
+    if kind & INHERITS != 0 {
+        let is_held = lock & WAITERS != 0 && lock & NUMBER == owner && owner != 0;
+        return is_held && kind & !KNOWN == 0 && kind & TYPE != 0;
+    }
+    // Not for ever, for one that somebody holds or has just let go (lll_clocklock): by then the number has been read.
+    let is_timed = r[register::R10] != 0 && r[register::RDX] == 2 && lock <= 2 && rest == [0; 5];
+    is_timed && (lock == 2) == (owner != 0) && matches!(kind & !SHARED, RECURSIVE | ERRORCHECK)
+}
+
+/// Whether a thread has a robust mutex, or is about to have one (`struct robust_list_head` of linux/futex.h).
+fn has_robust(thread: &Thread) -> bool {
+    let head = thread.robust[0];
+    let [next, _, pending] = words::<6>(head).map_or([0; 3], |words| {
+        let [a, b, c, d, e, f] = words.map(|word| word as usize);
+        [a | b << 32, c | d << 32, e | f << 32]
+    });
+    // A list that is empty leads to its head.
+    head != 0 && (next != head && next != 0 || pending != 0)
 }
 
 /// By the fields of a mutex whose owner is `tid`.
@@ -249,11 +267,11 @@ fn holds(lock: u32, count: u32, users: u32, kind: u32, tid: u32) -> bool {
     if kind & !KNOWN != 0 || users == 0 || users > MOST_USERS {
         return false;
     }
-    let by_number = kind & (ROBUST | INHERITS) != 0;
-    let is_locked = if by_number { lock & NUMBER == tid } else { lock != 0 && (lock <= 2 || kind & 0x40 != 0) };
+    let by_number = kind & INHERITS != 0;
+    let is_locked = if by_number { lock & NUMBER == tid } else { lock != 0 && (lock <= 2 || kind & PROTECTS != 0) };
     let asks_for_owner = match kind & TYPE {
         RECURSIVE => count > 0,
-        ERRORCHECK => by_number || count == 0,
+        ERRORCHECK => by_number || count == 0 || kind & PROTECTS != 0,
         _ => by_number,
     };
     is_locked && asks_for_owner
@@ -268,15 +286,12 @@ mod tests {
     fn mutexes_that_only_their_owner_unlocks_are_found() {
         let tid = sys::gettid();
         // SAFETY: plain calls; a mutex of zeros is initialised before it is used, and stays where it is.
-        let held = |kind: i32, inherits: bool, robust: bool| unsafe {
+        let held = |kind: i32, inherits: bool| unsafe {
             let mut how = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
             libc::pthread_mutexattr_init(how.as_mut_ptr());
             libc::pthread_mutexattr_settype(how.as_mut_ptr(), kind);
             if inherits {
                 libc::pthread_mutexattr_setprotocol(how.as_mut_ptr(), libc::PTHREAD_PRIO_INHERIT);
-            }
-            if robust {
-                libc::pthread_mutexattr_setrobust(how.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
             }
             let mutex: &mut libc::pthread_mutex_t = Box::leak(Box::new(std::mem::zeroed()));
             libc::pthread_mutex_init(mutex, how.as_ptr());
@@ -290,15 +305,9 @@ mod tests {
         };
         let (normal, recursive, checking) =
             (libc::PTHREAD_MUTEX_NORMAL, libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK);
-        assert_eq!(held(normal, false, false), (None, false, None), "anybody unlocks it");
-        for (kind, inherits, robust) in [
-            (recursive, false, false),
-            (checking, false, false),
-            (normal, true, false),
-            (normal, false, true),
-            (recursive, true, true),
-        ] {
-            assert_eq!(held(kind, inherits, robust), (None, true, None), "{kind} {inherits} {robust}");
+        assert_eq!(held(normal, false), (None, false, None), "anybody unlocks it");
+        for (kind, inherits) in [(recursive, false), (checking, false), (normal, true), (recursive, true)] {
+            assert_eq!(held(kind, inherits), (None, true, None), "{kind} {inherits}");
         }
     }
 
