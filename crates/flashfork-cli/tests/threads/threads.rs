@@ -189,11 +189,13 @@ static void on_thread(union sigval v) { __atomic_add_fetch(&threads, v.sival_int
 int main(void) {
     struct sigaction a = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART}; sigaction(SIGUSR2, &a, 0);
     struct sigaction b = {.sa_handler = on_alarm, .sa_flags = SA_RESTART}; sigaction(SIGALRM, &b, 0);
-    timer_t gone, one, two; struct sigevent e = {0}, f = {0};
+    timer_t gone, one, two, busy; struct sigevent e = {0}, f = {0};
     e.sigev_notify = SIGEV_SIGNAL; e.sigev_signo = SIGUSR2; e.sigev_value.sival_int = 42;
     f.sigev_notify = SIGEV_THREAD; f.sigev_notify_function = on_thread; f.sigev_value.sival_int = 43;
     timer_create(CLOCK_MONOTONIC, &e, &gone); timer_create(CLOCK_MONOTONIC, &e, &one); timer_delete(gone);
     timer_create(CLOCK_MONOTONIC, &f, &two);
+    struct sigevent none_of = {.sigev_notify = SIGEV_NONE}; timer_create(CLOCK_PROCESS_CPUTIME_ID, &none_of, &busy);
+    struct itimerspec far = {{0, 0}, {1000, 0}}; timer_settime(busy, 0, &far, 0);
     struct itimerspec it = {{0, 10000000}, {0, 10000000}}; timer_settime(one, 0, &it, 0); timer_settime(two, 0, &it, 0);
     struct itimerval iv = {{0, 10000}, {0, 10000}}; setitimer(ITIMER_REAL, &iv, 0);
     while (signals < 2 || threads < 2 || alarms < 2) usleep(1000);
@@ -201,7 +203,8 @@ int main(void) {
     long s = signals, t = threads, l = alarms;
     while (signals < s + 3 || threads < t + 3 || alarms < l + 3) usleep(1000);
     struct itimerspec none = {0}; printf("%d ", timer_settime(one, 0, &none, &it));
-    printf("%ld %d\n", it.it_interval.tv_nsec, timer_delete(two));
+    printf("%ld %d ", it.it_interval.tv_nsec, timer_delete(two));
+    timer_gettime(busy, &it); printf("%d\n", it.it_value.tv_sec > 900 && it.it_value.tv_sec < 1000);
     return 0;
 }
 "#,

@@ -6,6 +6,7 @@ use super::raw::{at, call, into};
 use super::unfit::{Unfit, What};
 use crate::proc::text::{Lines, ProcPath, decimal, number};
 use crate::sys::{self, Result};
+use linux_raw_sys::general::CLOCK_PROCESS_CPUTIME_ID;
 use syscalls::Sysno;
 
 /// The highest number that is reached by counting.
@@ -71,7 +72,12 @@ impl Timer {
             let how = if rest.starts_with(b"none") { SIGEV_NONE } else { SIGEV_SIGNAL };
             self.how = if rest[..dot].ends_with(b"/tid") { SIGEV_THREAD_ID | how } else { how };
         } else if let Some(rest) = line.strip_prefix(b"ClockID: ") {
-            self.clock = if rest.first() == Some(&b'-') { -1 } else { decimal(rest).ok_or(unfit)? as i32 };
+            self.clock = match rest {
+                // That of the CPU time of whoever asks (process_cpu_timer_create).
+                b"-6" => CLOCK_PROCESS_CPUTIME_ID as i32,
+                [b'-', ..] => -1,
+                _ => decimal(rest).ok_or(unfit)? as i32,
+            };
         }
         Ok(())
     }

@@ -170,7 +170,7 @@ pub const WORDS: [(&str, &str); 47] = [
         "a semaphore, a message queue or memory of System V, which its clones would have together (IPC_PRIVATE, SEM_UNDO)",
         "have it make or take that later",
     ),
-    ("a timer on another process's or thread's clock", "have it start that later"),
+    ("a timer on a thread's clock, or on another process's", "have it start that later"),
     ("more than 256 pending signals", "have it take them first"),
     (
         "a function for its clones (flashfork_on_clone) that does not come to an end in them",
