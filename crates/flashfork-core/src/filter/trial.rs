@@ -33,8 +33,9 @@ fn try_everything() -> ! {
     STATE.sandbox.store(ALLOWED, SeqCst);
     end_in_silence();
     if threads::allowed() == Threads::Stop {
-        // Another thread may become another program meanwhile. A helper makes this call too.
+        // Another thread may become another program meanwhile. A helper makes these calls too.
         let _ = sys::die_with_parent();
+        let _ = sys::leave_group();
     }
     let mut buf = [0; 4096];
     // What stands in the way of the program's own seal may be gone by then.

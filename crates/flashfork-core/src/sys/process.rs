@@ -220,6 +220,12 @@ pub fn die_with_parent() -> Result<()> {
     unsafe { syscall5(Sysno::prctl, p::PR_SET_PDEATHSIG as usize, 9, 0, 0, 0) }.map(drop)
 }
 
+/// Has this process be in a group of its own (`setpgid(2)`).
+pub fn leave_group() -> Result<()> {
+    // SAFETY: no memory is passed.
+    unsafe { syscall2(Sysno::setpgid, 0, 0) }.map(drop)
+}
+
 /// Allows one process to trace this one where Yama restricts that (`PR_SET_PTRACER`); 0: nobody.
 pub fn set_ptracer(pid: i32) -> Result<()> {
     const PR_SET_PTRACER: usize = 0x5961_6d61;

@@ -183,6 +183,9 @@ where
         let asks = Asks { desk: &(*memory).desk, alive: &(*memory).alive };
         (job, &mut (*memory).others, &mut (*memory).window, asks, &(*memory).go)
     };
+    // A SIGSTOP for the program's group would stop the helper, too, and threads that it has stopped by then could not
+    // take part in that stop, of which nobody would be told.
+    let _ = sys::leave_group();
     // Whoever made it may have been killed meanwhile, or be another program by now, as which another thread took its
     // place: nobody would ever say so.
     const LONG: u64 = 10_000_000_000;
