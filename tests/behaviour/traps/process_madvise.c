@@ -35,6 +35,10 @@ int main(void)
         CHECK(zeros(q + MB, PAGE) && zeros(q + 2 * MB, PAGE));
         CHECK(intact(q, MB, 2));
     }
+    /* All lengths are looked at first. */
+    struct iovec wrong[] = {{(void *)-0x10000, PAGE}, {p, 1ul << 63}};
+    errno = 0;
+    CHECK(syscall(SYS_process_madvise, self, wrong, 2, MADV_DONTNEED, 0) == -1 && errno == EINVAL);
     if (!shown)
         SKIP("this kernel allows no process_madvise(MADV_DONTNEED) (Linux 6.13)");
     return 0;

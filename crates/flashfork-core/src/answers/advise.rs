@@ -153,13 +153,11 @@ unsafe fn madvise_each(vec: usize, count: usize, advice: u32) -> Result<usize> {
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, usize::from_ne_bytes);
     let parts = copy.iter().map(|part| [word(&part[..8]), word(&part[8..])]);
     // What the kernel refuses before it advises on anything (import_iovec), and where it stops.
-    for [base, len] in parts.clone() {
-        if isize::try_from(len).is_err() {
-            return Err(Errno::EINVAL);
-        }
-        if base.checked_add(len).is_none_or(|end| end > ADDRESSES) {
-            return Err(Errno::EFAULT);
-        }
+    if parts.clone().any(|[_, len]| isize::try_from(len).is_err()) {
+        return Err(Errno::EINVAL);
+    }
+    if parts.clone().any(|[base, len]| base.checked_add(len).is_none_or(|end| end > ADDRESSES)) {
+        return Err(Errno::EFAULT);
     }
     let (mut done, mut most) = (0, MAX_RW_COUNT);
     for [base, len] in parts {

@@ -130,6 +130,9 @@ impl Patience {
 
     /// Whether it may go better the next time, which this waits for.
     pub fn is_for(&mut self, error: Error) -> bool {
+        if matches!(error, Error::Refused(_)) && is_vforked() {
+            return false;
+        }
         let left = match error {
             // Milliseconds until another thread's seal is over.
             Error::Busy => {
@@ -150,6 +153,13 @@ impl Patience {
         *left = left.saturating_sub(1);
         *left > 0
     }
+}
+
+/// Whether this is a child of vfork(2), for which its parent waits: as long as it uses the parent's memory that doesn't
+/// go on.
+fn is_vforked() -> bool {
+    let asks = !STATE.is_known_process() && !STATE.is_sandboxed();
+    asks && sys::same_memory(sys::getpid(), sys::getppid())
 }
 
 /// Whether the range holds no sealed memory any more.
