@@ -16,7 +16,7 @@ pub fn alone(buf: &mut [u8]) -> Result<bool> {
         if alone_now(buf)? {
             return Ok(true);
         }
-        if turn >= SOON && by_another(|| Ok(tasks(buf)? == 2 && !is_shared(buf, |_| true))) != Ok(true) {
+        if turn >= SOON && by_another(|| Ok(users(buf)? == 2 && !is_shared(buf, |_| true))) != Ok(true) {
             return Ok(false);
         }
         sys::pause_briefly();
@@ -76,9 +76,19 @@ pub fn is_shared(buf: &mut [u8], counts: impl Fn(i32) -> bool) -> bool {
 }
 
 fn tasks(buf: &mut [u8]) -> Result<usize> {
+    count_tasks(buf, |_| true)
+}
+
+/// Threads that use this process's memory, for all that is known: one that ends does so no more while it is listed yet.
+fn users(buf: &mut [u8]) -> Result<usize> {
+    let me = sys::gettid();
+    count_tasks(buf, |task| sys::compare_memory(me, task) != Ok(false))
+}
+
+fn count_tasks(buf: &mut [u8], counts: impl Fn(i32) -> bool) -> Result<usize> {
     let mut count = 0;
-    for_each_entry(c"/proc/self/task", buf, |_| {
-        count += 1;
+    for_each_entry(c"/proc/self/task", buf, |task| {
+        count += usize::from(decimal(task).is_none_or(|task| counts(task as i32)));
         None::<()>
     })?;
     Ok(count)

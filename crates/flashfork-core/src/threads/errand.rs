@@ -14,9 +14,11 @@ use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
 const STACK: usize = 256 * 1024;
-/// How often others are let run until a thread that has ended is gone. A number that is soon in use again is no reason
-/// to wait for ever.
+/// How often others are let run until a thread that has ended is gone, and for how many milliseconds it is waited then,
+/// because it may have been running on a processor that the host has taken away. A number that is soon in use again is
+/// no reason to wait for ever.
 const PATIENCE: usize = 1000;
+const LONGER: usize = 200;
 /// Descriptors it may have at once.
 const DESCRIPTORS: u64 = 16;
 
@@ -128,11 +130,11 @@ pub(super) unsafe fn run_on<F: FnOnce() -> Result<()>>(top: usize, who: Who, f: 
 /// Waits until a thread that has ended is no longer listed. Others are let run only where it is: on a busy machine that
 /// takes milliseconds.
 fn wait_until_gone(thread: i32) {
-    for _ in 0..PATIENCE {
+    for turn in 0..PATIENCE + LONGER {
         if sys::tgkill(sys::getpid(), thread, 0).is_err() {
             break;
         }
-        sys::give_way();
+        if turn < PATIENCE { sys::give_way() } else { sys::pause_briefly() }
     }
 }
 
