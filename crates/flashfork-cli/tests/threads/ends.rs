@@ -5,6 +5,7 @@ use crate::programs::Program;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 /// Does what its last argument says, with a thread beside it.
@@ -340,14 +341,23 @@ fn a_template_goes_after_so_many_clones() {
 #[test]
 fn fifty_clones_leave_no_process_and_no_descriptor() {
     let program = warmed();
-    let keeper = program.place.template_pid();
-    let open = || std::fs::read_dir(format!("/proc/{keeper}/fd")).unwrap().count();
-    until("it is idle", || is_idle(&program.place));
-    let before = (all(&program.place).len(), open());
+    let fds = format!("/proc/{}/fd", program.place.template_pid());
+    let open = || -> Vec<_> {
+        let all = std::fs::read_dir(&fds).unwrap();
+        all.filter_map(|fd| Some(std::fs::read_link(fd.unwrap().path()).ok()?.display().to_string())).collect()
+    };
+    // It has what it makes ahead: two namespaces, and one of time where the kernel knows those.
+    let is_ready = |open: &[String]| {
+        let of = |kind: &str| open.iter().filter(|name| name.starts_with(kind)).count();
+        is_idle(&program.place)
+            && [of("mnt:"), of("time:")] == [2, usize::from(Path::new("/proc/self/ns/time").exists())]
+    };
+    until("it is ready", || is_ready(&open()));
+    let before = (all(&program.place).len(), open().len());
     for _ in 0..50 {
         assert_eq!(program.place.run(&["clone", "t", "exit"]).status.code(), Some(7));
     }
-    until("it is as before", || is_idle(&program.place) && (all(&program.place).len(), open()) == before);
+    until("it is as before", || is_ready(&open()) && (all(&program.place).len(), open().len()) == before);
 }
 
 /// At its end it has a file locked, another one mapped if an argument names it, so much memory that it takes a while to
