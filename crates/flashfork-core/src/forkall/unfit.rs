@@ -160,7 +160,10 @@ pub const WORDS: [(&str, &str); 47] = [
         "warm it with two, or on a terminal or pipe (2>&1 | cat)",
     ),
     ("a file of /proc that tells of its process, which its clones are not", "have it close that"),
-    ("a descriptor that sends it signals (F_SETOWN, F_SETSIG, O_ASYNC)", "have it ask for them later"),
+    (
+        "a descriptor that sends it signals (F_SETOWN, F_SETSIG, O_ASYNC, F_NOTIFY, a lease)",
+        "have it ask for them later",
+    ),
     ("watches of inotify", "have it watch files later, or without watching"),
     (
         "shared memory that is mapped twice, sealed or guarded, or from a file of memory",
