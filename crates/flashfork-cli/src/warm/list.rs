@@ -101,8 +101,9 @@ fn table(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "no templates; `flashfork warm NAME -- COMMAND` makes one".into();
     }
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0).max(16);
     let mut lines = vec![format!(
-        "{:<16} {:>8} {:<7} {:>8} {:>8} {:>9} {:>6} {:>7}  COMMAND",
+        "{:<width$} {:>8} {:<7} {:>8} {:>8} {:>9} {:>6} {:>7}  COMMAND",
         "NAME", "PROCESS", "READY", "RUNNING", "MADE", "SEALED", "AGE", "CHANGED"
     )];
     lines.extend(rows.iter().map(|r| {
@@ -114,7 +115,7 @@ fn table(rows: &[Row]) -> String {
         let (pid, ready) = (or_unknown(r.pid.map(|pid| pid.to_string())), r.ready.unwrap_or(r.state));
         let (age, changed) = (or_unknown(r.age_seconds.map(span)), or_unknown(r.changed_files.map(|n| n.to_string())));
         format!(
-            "{:<16} {pid:>8} {ready:<7} {running:>8} {made:>8} {sealed:>9} {age:>6} {changed:>7}  {}",
+            "{:<width$} {pid:>8} {ready:<7} {running:>8} {made:>8} {sealed:>9} {age:>6} {changed:>7}  {}",
             r.name, r.command
         )
     }));
@@ -166,5 +167,30 @@ pub fn where_ready(at: ReadyAt) -> &'static str {
         ReadyAt::Listen => "where it listened",
         ReadyAt::Line => "where it had printed the line",
         ReadyAt::Node => "to run JavaScript",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_below_each_other_whatever_the_names_are() {
+        let row = |name: &str| Row {
+            name: name.into(),
+            pid: Some(1),
+            state: "silent",
+            ready: None,
+            clones_running: None,
+            clones_made: None,
+            max_clones: None,
+            sealed_bytes: None,
+            age_seconds: None,
+            changed_files: None,
+            command: "COMMAND".into(),
+        };
+        let table = table(&[row("short"), row("one-with-a-name-that-is-longer-than-most")]);
+        let ends: Vec<_> = table.lines().map(|line| line.find("COMMAND")).collect();
+        assert!(ends[0].is_some() && ends.iter().all(|end| *end == ends[0]), "{table}");
     }
 }
