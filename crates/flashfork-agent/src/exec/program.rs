@@ -26,7 +26,10 @@ pub fn command(exec: &Exec) -> Result<Command, AgentError> {
     };
     let directory = match &exec.cwd {
         Some(path) => Path::new(OsStr::from_bytes(path)),
-        None if Path::new(&user.home).is_dir() => Path::new(&user.home),
+        // An agent that is an ordinary user's may not be allowed into root's.
+        None if rustix::fs::access(Path::new(&user.home).join("."), rustix::fs::Access::EXEC_OK).is_ok() => {
+            Path::new(&user.home)
+        }
         None => Path::new("/"),
     };
     if !directory.is_dir() {
