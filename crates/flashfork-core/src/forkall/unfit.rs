@@ -137,7 +137,7 @@ pub const WORDS: [(&str, &str); 47] = [
     ("a lock on a file, which its clones would not have", "have it lock the file later"),
     ("a descriptor that clones can't have", "have it close that, or open it later"),
     (
-        "a deleted file that clones can't have a copy of (more than 64 MB, or nowhere to put it)",
+        "a deleted file that clones can't have a copy of (more than 64 MB, not to be read, or nowhere to put it)",
         "have it close that, or make it later",
     ),
     ("a terminal opened by its name", "have it use its standard streams, or open the terminal later"),
