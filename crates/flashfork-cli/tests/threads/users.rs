@@ -102,6 +102,31 @@ fn an_ordinary_users_clones_have_no_capabilities() {
     }
 }
 
+/// Root's clones have a copy of it.
+#[test]
+fn a_deleted_file_that_an_ordinary_user_can_not_read_is_refused() {
+    let Some(other) = Other::new() else { return };
+    let source = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+int flashfork_ready(int *, char ***) __attribute__((weak));
+static void *other(void *x) { for (;;) pause(); }
+int main(int argc, char **argv) {
+    char n[] = "/tmp/ff-XXXXXX"; int fd = mkstemp(n), written = open(n, O_WRONLY); fchmod(fd, 0200); unlink(n);
+    int all = write(fd, "text", 4); close(fd);
+    pthread_t t; pthread_create(&t, 0, other, 0);
+    flashfork_ready(&argc, &argv);
+    return written < 0 || all < 4;
+}
+"#;
+    other.place.program("unreadable", source);
+    let refused = other.warm_of("unreadable").output().unwrap();
+    assert!(line(&refused).contains("a deleted file that clones can't have a copy of"), "{}", line(&refused));
+}
+
 /// They are tried once, in a clone whose threads have the numbers that the template's had.
 #[test]
 fn functions_for_clones_of_an_ordinary_user_run() {
