@@ -139,17 +139,17 @@ fn sealing(document: &Document) -> String {
         let figure = |name| sealing::find(document, name, size, way);
         let Some(seconds) = figure(TIME) else { continue };
         let most = |name| figure(name).map_or(String::new(), |record| show(record.max as u64));
-        let per_gb = |record: &Record| format!("{} s/GB", three_figures(record.p50));
-        let spread = |record: &Record| format!("{}–{}", three_figures(record.min), three_figures(record.max));
+        let per_gb = |record: &Record| {
+            let [median, least, most] = [record.p50, record.min, record.max].map(three_figures);
+            format!("{median} ({least}–{most})")
+        };
         let [from, to] = way.title();
         rows.push(vec![
             Size(size).to_string(),
             from.to_owned(),
             to.to_owned(),
             per_gb(seconds),
-            spread(seconds),
             figure(CPU).map_or(String::new(), per_gb),
-            figure(CPU).map_or(String::new(), spread),
             figure(HUGE_FRACTION).map_or(String::new(), |huge| format!("{:.0} %", huge.p50 * 100.0)),
             most(EXTRA_REPORTED),
             most(EXTRA_SEEN),
@@ -158,19 +158,8 @@ fn sealing(document: &Document) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let headers = [
-        "size",
-        "from",
-        "to",
-        "time",
-        "min–max",
-        "CPU",
-        "min–max",
-        "on 2 MB pages",
-        "extra at the peak",
-        "seen from outside",
-    ];
-    titled("Sealing", render(&headers, &rows, 3))
+    let headers = ["size", "from", "to", "time", "CPU", "2 MB pages", "extra", "seen from outside"];
+    titled("Sealing: seconds for each GB, medians and extremes; extra memory at the peak", render(&headers, &rows, 3))
 }
 
 fn promises(document: &Document) -> String {
