@@ -77,6 +77,11 @@ fn errors(regs: &user_regs_struct) -> &'static [c_int] {
         libc::SYS_fstat => &[libc::ENOMEM],
         libc::SYS_newfstatat => &[libc::ENOENT, libc::ENOMEM],
         libc::SYS_unshare => &[libc::EPERM],
+        // ENODEV, ENOSYS: kernels without tmpfs, or before 5.2.
+        libc::SYS_fsopen => &[libc::EPERM, libc::ENODEV, libc::ENOSYS, libc::EMFILE],
+        libc::SYS_fsconfig | libc::SYS_fsmount => &[libc::EINVAL, libc::EPERM, libc::ENOMEM],
+        libc::SYS_mount_setattr => &[libc::EBUSY, libc::EPERM, libc::ENOSYS],
+        libc::SYS_unlinkat => &[libc::EACCES, libc::ENOMEM],
         libc::SYS_mlock | libc::SYS_mlock2 => &[libc::EPERM, libc::ENOMEM],
         // ENOTTY and EINVAL: kernels before 6.7.
         libc::SYS_ioctl => &[libc::ENOTTY, libc::EINVAL, libc::EINTR, libc::ENOMEM, libc::EFAULT],

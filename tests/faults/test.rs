@@ -35,6 +35,8 @@ const SCENES: &[&str] = &[
 const LINKED_SCENES: &[&str] = &[
     "unseal-unreadable",
     "seal-small",
+    "seal-large",
+    "seal-large-as-user",
     "libraries",
     "libraries-unseal",
     "snapshot",
@@ -48,7 +50,7 @@ const LINKED_SCENES: &[&str] = &[
 const AFTER_A_HOLE: usize = 6;
 
 /// Calls of each kind that only look which fail in a quick run: there are hundreds of them. Likewise those of each kind
-/// that are made for libraries.
+/// that are made for libraries, or where much is sealed.
 const LOOKS: usize = 8;
 
 /// The plans for one case, from the calls of a run in which nothing failed.
@@ -94,9 +96,9 @@ fn place(calls: &[libc::user_regs_struct], k: usize) -> (usize, usize) {
     (calls[..k].iter().filter(same).count(), calls.iter().filter(same).count())
 }
 
-/// Whether a quick run lets some of a kind fail only: what only looks, and what is done for each library.
+/// Whether a quick run lets some of a kind fail only: what only looks, and what is done for each library, or block.
 fn is_repeated(case: &Case, call: &libc::user_regs_struct) -> bool {
-    only_looks(call) || case.scene.starts_with("libraries")
+    only_looks(call) || case.scene.starts_with("libraries") || case.scene.starts_with("seal-large")
 }
 
 /// Whether it is one of those, evenly over the scene.

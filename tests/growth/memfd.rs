@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Bytes by inode.
-pub type Sizes = BTreeMap<u64, u64>;
+/// Bytes by device and inode.
+pub type Sizes = BTreeMap<(u64, u64), u64>;
 
 /// Following these links takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE (proc_pid_map_files(5)).
 pub fn can_look() -> bool {
@@ -24,7 +24,7 @@ pub fn sizes() -> Result<Sizes, String> {
         let name = range.split('-').map(|a| a.trim_start_matches('0')).collect::<Vec<_>>().join("-");
         let path = format!("/proc/self/map_files/{name}");
         let file = fs::metadata(&path).map_err(|e| format!("{path}: {e}"))?;
-        sizes.insert(file.ino(), file.blocks() * 512);
+        sizes.insert((file.dev(), file.ino()), file.blocks() * 512);
     }
     Ok(sizes)
 }

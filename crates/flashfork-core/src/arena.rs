@@ -7,6 +7,7 @@ use crate::outcome::Purpose;
 use crate::proc::scan::Region;
 use crate::range::Range;
 use crate::scratch;
+use crate::seal::generations::Identity;
 use crate::seal::library::Seen;
 use crate::sys::{self, Errno, Result};
 use linux_raw_sys::general as k;
@@ -24,8 +25,8 @@ pub struct Run {
     pub record: u32,
     /// Whether it was sealed before and written since.
     pub resealed: bool,
-    /// The inode of its memfd, where that is asked for.
-    pub memfd: u64,
+    /// Which file its sealed memory lies in, where that is asked for.
+    pub file: Identity,
     /// Whether nothing was sealed here: a sealed mapping has grown by it.
     pub growth: bool,
     /// Bytes inside that hold no page today and will be zeros in the memfd.
@@ -106,8 +107,8 @@ pub struct Arena {
     pub most: usize,
     /// When not 0: after that nothing more is sealed but the first chunk ([`sys::now_ns`]).
     pub late_at: u64,
-    /// When not 0: only the generation with this inode, all of it.
-    pub only: u64,
+    /// When not (0, 0): only what lies in this file of sealed memory, all of it.
+    pub only: Identity,
     /// Ranges that must not be sealed.
     pub holes: [Range; MAX_HOLES],
     /// How many.

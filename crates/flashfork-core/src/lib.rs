@@ -112,6 +112,13 @@ pub fn drop_refills() -> Result<u64, Error> {
     seal::refills::drop_refills()
 }
 
+/// Whether a seal of much memory could put it into a tmpfs of its own, which is faster; an error says why not: `ENOSYS`
+/// before Linux 6.12, `EOPNOTSUPP` where 2 MB pages of tmpfs are forbidden, `EACCES` under a filter of system calls, or
+/// what the kernel said. The calling thread must be the process's only one.
+pub fn can_mount() -> core::result::Result<(), Errno> {
+    seal::file::Mounted::try_to_make()
+}
+
 /// Whether this process, or one it was forked from, has sealed memory.
 pub fn has_sealed() -> bool {
     state::STATE.sealed()

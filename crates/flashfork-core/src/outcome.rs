@@ -67,8 +67,8 @@ pub struct Outcome {
     pub cut_short: Option<Reason>,
     /// Number of this seal, from 1; 0 when there was nothing to seal.
     pub generation: u32,
-    /// Whether the memfd refuses every later write. Without that a process with the right to open
-    /// `/proc/PID/map_files` could write to it; nobody else can.
+    /// Whether the memfd, and the mount of what else there is, refuses every later write. Without that a process with
+    /// the right to open `/proc/PID/map_files` could write to it; nobody else can.
     pub write_sealed: bool,
 }
 

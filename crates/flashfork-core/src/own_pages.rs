@@ -8,6 +8,7 @@ use crate::policy::POLICY;
 use crate::proc::dump::BEFORE;
 use crate::range::Range;
 use crate::region::watch::WATCHED;
+use crate::seal::file::REFUSED;
 use crate::seal::generations::GENERATIONS;
 use crate::seal::library::LIBRARIES;
 use crate::seal::vetted::VETTED;
@@ -17,7 +18,7 @@ use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 14;
+pub const COUNT: usize = 15;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
@@ -36,6 +37,7 @@ pub fn all() -> [Range; COUNT] {
         WATCHED.pages(),
         VETTED.pages(),
         LIBRARIES.pages(),
+        REFUSED.pages(),
     ]
 }
 

@@ -211,7 +211,7 @@ struct flashfork_seal_report {
      */
     uint32_t generation;
     /**
-     * 1 when the memfd refuses every later write.
+     * 1 when the files that the memory lies in refuse every later write.
      */
     uint32_t write_sealed;
     /**

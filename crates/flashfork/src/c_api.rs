@@ -72,7 +72,7 @@ pub struct CSealReport {
     pub peak_extra_bytes: u64,
     /// Number of this seal in the process, from 1; 0 when there was nothing to seal.
     pub generation: u32,
-    /// 1 when the memfd refuses every later write.
+    /// 1 when the files that the memory lies in refuse every later write.
     pub write_sealed: u32,
     /// How often other threads were stopped.
     pub pauses: u64,

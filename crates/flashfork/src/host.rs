@@ -77,6 +77,7 @@ fn tried() -> Vec<Capability> {
         judge(&c::FORK_SKIPS, &trial.fork_skips, &skips),
         judge(&c::VM_FLAGS, &trial.vm_flags, "/proc/self/smaps has VmFlags"),
         judge(&c::HUGE_PAGES, &trial.huge_pages, "MADV_COLLAPSE made one"),
+        judge(&c::OWN_MOUNT, &trial.own_mount, "mounted, and attached nowhere"),
         judge(&c::POPULATE, &trial.populate, "MADV_POPULATE_WRITE"),
         judge(&c::THP_ALLOWED, &trial.thp_allowed, thp_state),
         judge(&c::PAGEMAP_SCAN, &trial.pagemap_scan, "the ioctl of /proc/self/pagemap"),

@@ -36,7 +36,7 @@ pub struct SealReport {
     pub elapsed: Duration,
     /// Most extra memory held at any moment, in bytes.
     pub peak_extra_bytes: u64,
-    /// Whether the memfd refuses every later write (`F_SEAL_WRITE`).
+    /// Whether the files that the memory lies in refuse every later write (`F_SEAL_WRITE`, or a read-only mount).
     pub write_sealed: bool,
     /// Number of this seal in the process, from 1; 0 when there was nothing to seal.
     pub generation: u32,

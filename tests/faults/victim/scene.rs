@@ -10,6 +10,8 @@ use flashfork_tests::route::{Outcome, Route, Via};
 const MAIN: usize = 200 + 512 + 40;
 /// Pages of the second.
 const SIDE: usize = 512 + 9;
+/// The same where much is sealed.
+const LARGE: usize = 8 * 512 + 9;
 /// Where they lie: the first a little before a 2 MB boundary.
 const MAIN_AT: usize = 0x20_0000_0000 - 200 * PAGE;
 const SIDE_AT: usize = 0x20_4000_0000;
@@ -25,6 +27,11 @@ pub enum Kind {
     /// A seal of memory never sealed.
     Seal {
         small: bool,
+    },
+    /// A seal of so much that it has a mount of its own, where the kernel gives it one; by a user who may mount in a
+    /// namespace alone.
+    SealLarge {
+        as_user: bool,
     },
     /// A seal of what was written since the last one.
     Reseal,
@@ -89,10 +96,26 @@ fn load_libraries() -> Result<Vec<Region>, String> {
     Ok(libraries::load(dir.as_ref())?.into_iter().map(&mut region).collect())
 }
 
+/// Becomes a user who isn't root, if this is root.
+fn become_user() -> Result<(), String> {
+    const NOBODY: libc::uid_t = 65_534;
+    // SAFETY: numbers are passed, no memory.
+    let done = unsafe {
+        libc::geteuid() != 0
+            || libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
+                && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0
+                // What it has under /proc is root's otherwise.
+                && libc::prctl(libc::PR_SET_DUMPABLE, 1) == 0
+    };
+    if done { Ok(()) } else { Err(format!("become nobody: {}", std::io::Error::last_os_error())) }
+}
+
 /// Scenes by name.
 pub const SCENES: &[(&str, Kind)] = &[
     ("seal", Kind::Seal { small: false }),
     ("seal-small", Kind::Seal { small: true }),
+    ("seal-large", Kind::SealLarge { as_user: false }),
+    ("seal-large-as-user", Kind::SealLarge { as_user: true }),
     ("reseal", Kind::Reseal),
     ("fold", Kind::Fold),
     ("unseal", Kind::Unseal),
@@ -131,11 +154,15 @@ impl Scene {
     /// Fills memory and does what comes before the call.
     pub fn set(kind: Kind, route: Route) -> Result<Scene, String> {
         let main = Region::new(MAIN_AT, MAIN, 1 << 20)?;
-        let side = Region::new(SIDE_AT, SIDE, 2 << 20)?;
+        if kind == (Kind::SealLarge { as_user: true }) {
+            become_user()?;
+        }
+        let large = matches!(kind, Kind::SealLarge { .. });
+        let side = Region::new(SIDE_AT, if large { LARGE } else { SIDE }, 2 << 20)?;
         let libraries = if kind.has_libraries() { load_libraries()? } else { Vec::new() };
         let mut scene = Scene { kind, route, main, side, libraries, wiped_in_children: false };
         let restores = matches!(kind, Kind::Restore | Kind::RestoreNotes | Kind::RestoreCopies);
-        if restores || matches!(kind, Kind::Seal { .. } | Kind::Libraries | Kind::Snapshot | Kind::Rollback) {
+        if restores || large || matches!(kind, Kind::Seal { .. } | Kind::Libraries | Kind::Snapshot | Kind::Rollback) {
             return Ok(scene);
         }
         let rounds = if kind == Kind::Fold { 8 } else { 1 };
@@ -170,7 +197,7 @@ impl Scene {
         let part = (self.main.addr + PART.start * PAGE, PART.len() * PAGE);
         match self.kind {
             Kind::Seal { small } => words(self.route.seal(small)),
-            Kind::Reseal | Kind::Fold | Kind::Libraries => words(self.route.seal(false)),
+            Kind::SealLarge { .. } | Kind::Reseal | Kind::Fold | Kind::Libraries => words(self.route.seal(false)),
             Kind::Unseal | Kind::UnsealUnreadable | Kind::LibrariesUnseal => words(self.route.unseal(None)),
             Kind::DropRefills => words(self.route.drop_refills()),
             Kind::Advice(advice) => self.route.madvise(part.0, part.1, advice, Via::Function),

@@ -106,7 +106,7 @@ impl Spare {
             advice: 0,
             record: 0,
             resealed: false,
-            memfd: 0,
+            file: (0, 0),
             growth: false,
             filled: 0,
             present: false,

@@ -2,7 +2,7 @@
 
 use super::text::{Lines, decimal, number, words};
 use crate::range::Range;
-use crate::sys::{Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
 use core::ffi::CStr;
 
 /// Every memfd of the engine is named with this prefix and [`NUMBER`] digits, so that maps explain themselves and a
@@ -97,6 +97,11 @@ pub struct Vma {
 }
 
 impl Vma {
+    /// Device and inode number of its file, as [`sys::identity`] has them.
+    pub fn identity(&self) -> (u64, u64) {
+        (sys::device(self.device), self.inode)
+    }
+
     /// The name the kernel gives it, cut at 32 bytes; empty for plain anonymous memory.
     pub fn name(&self) -> &[u8] {
         let end = self.name.iter().position(|&b| b == 0).unwrap_or(self.name.len());

@@ -167,6 +167,15 @@ impl Aside {
         self.unwatched = true;
     }
 
+    /// Writes the old pages, just taken, to a file.
+    ///
+    /// # Safety
+    /// As [`Aside::amend`], but any page may turn out to be unreadable, which is an error.
+    pub unsafe fn send(&mut self, old: usize, fd: i32, offset: u64, len: usize) -> Result<()> {
+        self.unwatched = true;
+        sys::pwrite_all(fd, old, len, offset)
+    }
+
     /// Keeps the old pages of `range`, which holds its new ones with protection `prot`. `known`: the bytes of the old
     /// pages, as they were compared, writable until the next [`Aside::settle`].
     pub fn keep(&mut self, range: Range, prot: u32, old: usize, known: usize) {

@@ -17,7 +17,7 @@ use linux_raw_sys::general as k;
 pub const CHUNK: usize = 64 << 20;
 
 /// The processor time, in nanoseconds, above which 2 MB are taken for cold: some 0.15 ms are usual, 5 ms if they are.
-const DEAR: u64 = 1_000_000;
+pub const DEAR: u64 = 1_000_000;
 
 /// What came of [`Window::make_huge_timed`].
 pub struct Made {
@@ -27,12 +27,13 @@ pub struct Made {
     pub all: bool,
 }
 
-/// A place in the address space through which memfd pages are made: shared, so it is closed before the memfd is sealed.
+/// A place in the address space through which pages of files are made and seen: shared, so it is closed before they are
+/// sealed.
 pub struct Window {
     mapping: Range,
     aligned: usize,
-    /// The part of the memfd that it shows.
-    shown: (u64, usize),
+    /// The part of which file it shows.
+    shown: (i32, u64, usize),
 }
 
 impl Window {
@@ -46,7 +47,7 @@ impl Window {
             Ok(mapping) => (mapping, HUGE),
             Err(_) => (map(STEP)?, PAGE),
         };
-        Ok(Window { mapping, aligned: mapping.start.next_multiple_of(align), shown: (0, 0) })
+        Ok(Window { mapping, aligned: mapping.start.next_multiple_of(align), shown: (0, 0, 0) })
     }
 
     /// Whether a chunk fits, as 2 MB pages need.
@@ -54,13 +55,14 @@ impl Window {
         self.mapping.end - self.aligned >= CHUNK
     }
 
-    /// Where a part of the memfd is shown, all of it; none when another part is.
-    pub fn address(&self, offset: u64, len: usize) -> Option<usize> {
-        let into = offset.checked_sub(self.shown.0)? as usize;
-        (into.checked_add(len)? <= self.shown.1).then(|| self.aligned + into)
+    /// Where a part of a file is shown, all of it; none when another part is, or another file.
+    pub fn address(&self, fd: i32, offset: u64, len: usize) -> Option<usize> {
+        let (shown, from, shown_len) = self.shown;
+        let into = offset.checked_sub(from)? as usize;
+        (shown == fd && into.checked_add(len)? <= shown_len).then(|| self.aligned + into)
     }
 
-    /// Shows `len` bytes of the memfd at `offset`, or as much of that as fits.
+    /// Shows `len` bytes of a file at `offset`, or as much of that as fits.
     pub fn open(&mut self, fd: i32, offset: u64, len: usize) -> Result<()> {
         let len = len.min(self.mapping.end - self.aligned);
         // SAFETY: the window's addresses are ours.
@@ -84,15 +86,15 @@ impl Window {
         }
     }
 
-    /// Maps a part of the memfd; not into clones, whose shared mappings would keep it from being sealed against writes.
+    /// Maps a part of a file; not into clones, whose shared mappings would keep it from being sealed against writes.
     unsafe fn show(&mut self, fd: i32, offset: u64, len: usize) -> Result<()> {
-        self.shown = (0, 0);
+        self.shown = (0, 0, 0);
         // SAFETY: the window's addresses are ours, and whatever was shown there before is done with.
         unsafe {
             sys::mmap(self.aligned, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset)?;
             sys::madvise(self.aligned, len, k::MADV_DONTFORK)?;
         }
-        self.shown = (offset, len);
+        self.shown = (fd, offset, len);
         Ok(())
     }
 
@@ -144,7 +146,7 @@ impl Drop for Window {
     }
 }
 
-/// Copies `range` to `offset` of the memfd.
+/// Copies `range` to `offset` of a file.
 pub fn copy(fd: i32, range: Range, offset: u64) -> Result<()> {
     sys::pwrite_all(fd, range.start, range.len(), offset)
 }

@@ -1,10 +1,10 @@
-//! What was put into each memfd: the difference to what of it is still mapped is memory that serves nobody. And where
-//! something was written since.
+//! What was put into each file of sealed memory ([`super::file`]): the difference to what of it is still mapped is
+//! memory that serves nobody. And where something was written since.
 
 use crate::apart::Apart;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// Sealed memfds a process may hold at once. The next seal folds all of them into one.
+/// Files of sealed memory that a process may hold at once. The next seal folds all of them into one.
 pub const MAX_GENERATIONS: usize = 8;
 
 /// The same where memory is sealed in parts, and a part in each fork is no occasion for folding. When half as many are
@@ -29,56 +29,69 @@ pub(crate) struct Memfds {
 /// See the module. Clones inherit it.
 pub(crate) struct Generations([Generation; PLACES]);
 
+/// Device and inode number of a file: inodes of files that lie in mounts of their own are all the same. (0, 0): none.
+pub(crate) type Identity = (u64, u64);
+
 struct Generation {
     /// 0: nothing is here.
     inode: AtomicU64,
+    device: AtomicU64,
     bytes: AtomicU64,
     written: AtomicBool,
 }
 
-impl Generations {
-    pub const fn new() -> Generations {
-        Generations(
-            [const { Generation { inode: AtomicU64::new(0), bytes: AtomicU64::new(0), written: AtomicBool::new(false) } };
-                PLACES],
-        )
+impl Generation {
+    const fn new() -> Generation {
+        let [inode, device, bytes] = [const { AtomicU64::new(0) }; 3];
+        Generation { inode, device, bytes, written: AtomicBool::new(false) }
     }
 
-    /// Notes that the memfd of this inode was filled. Where there is no place left it is taken for as large as what is
-    /// mapped of it.
-    pub fn add(&self, inode: u64, bytes: u64, is_mapped: impl Fn(u64) -> bool) {
+    fn identity(&self) -> Identity {
+        (self.device.load(SeqCst), self.inode.load(SeqCst))
+    }
+}
+
+impl Generations {
+    pub const fn new() -> Generations {
+        Generations([const { Generation::new() }; PLACES])
+    }
+
+    /// Notes that a file was filled. Where there is no place left it is taken for as large as what is mapped of it.
+    pub fn add(&self, file: Identity, bytes: u64, is_mapped: impl Fn(Identity) -> bool) {
         let free = |place: &&Generation| {
-            let known = place.inode.load(SeqCst);
-            known == 0 || known == inode || !is_mapped(known)
+            let known = place.identity();
+            known.1 == 0 || known == file || !is_mapped(known)
         };
         if let Some(place) = self.0.iter().find(free) {
+            place.inode.store(0, SeqCst);
             place.bytes.store(bytes, SeqCst);
             place.written.store(false, SeqCst);
-            place.inode.store(inode, SeqCst);
+            place.device.store(file.0, SeqCst);
+            place.inode.store(file.1, SeqCst);
         }
     }
 
-    fn find(&self, inode: u64) -> Option<&Generation> {
-        self.0.iter().find(|place| place.inode.load(SeqCst) == inode)
+    fn find(&self, file: Identity) -> Option<&Generation> {
+        self.0.iter().find(|place| place.identity() == file)
     }
 
-    /// What is in the memfd of this inode, of which so many bytes are mapped.
-    pub fn of(&self, inode: u64, mapped: u64) -> Memfds {
-        let bytes = self.find(inode).map_or(mapped, |known| known.bytes.load(SeqCst));
+    /// What is in a file of which so many bytes are mapped.
+    pub fn of(&self, file: Identity, mapped: u64) -> Memfds {
+        let bytes = self.find(file).map_or(mapped, |known| known.bytes.load(SeqCst));
         Memfds { bytes, gone: bytes.saturating_sub(mapped) }
     }
 
-    /// Notes that something was written where this memfd is mapped: forks copy the page tables of that mapping, of all
+    /// Notes that something was written where this file is mapped: forks copy the page tables of that mapping, of all
     /// that it is cut into, and whatever becomes of what was written.
-    pub fn note_written(&self, inode: u64) {
-        if let Some(known) = self.find(inode) {
+    pub fn note_written(&self, file: Identity) {
+        if let Some(known) = self.find(file) {
             known.written.store(true, SeqCst);
         }
     }
 
-    /// Whether that is known of a memfd.
-    pub fn is_written(&self, inode: u64) -> bool {
-        self.find(inode).is_some_and(|known| known.written.load(SeqCst))
+    /// Whether that is known of a file.
+    pub fn is_written(&self, file: Identity) -> bool {
+        self.find(file).is_some_and(|known| known.written.load(SeqCst))
     }
 
     /// Whether it is known of any.
@@ -94,21 +107,24 @@ mod tests {
     #[test]
     fn what_is_mapped_no_more_is_gone_and_dead_generations_make_room() {
         let generations = Generations::new();
+        let of = |inode| (1, inode);
         for inode in 1..1_000 {
-            generations.add(inode, 10, |other| other == 1 || other + 1 == inode);
+            generations.add(of(inode), 10, |(_, other)| other == 1 || other + 1 == inode);
         }
-        assert_eq!(generations.of(1, 4), Memfds { bytes: 10, gone: 6 });
-        assert_eq!(generations.of(999, 10), Memfds { bytes: 10, gone: 0 });
+        assert_eq!(generations.of(of(1), 4), Memfds { bytes: 10, gone: 6 });
+        assert_eq!(generations.of(of(999), 10), Memfds { bytes: 10, gone: 0 });
         assert_eq!(
-            generations.of(999, 20),
+            generations.of(of(999), 20),
             Memfds { bytes: 10, gone: 0 },
             "a mapping may reach behind what was put in"
         );
         assert!(!generations.is_any_written());
-        generations.note_written(999);
-        assert!(generations.is_written(999) && !generations.is_written(1) && generations.is_any_written());
-        generations.add(999, 10, |_| true);
+        generations.note_written(of(999));
+        assert!(generations.is_written(of(999)) && !generations.is_written(of(1)) && generations.is_any_written());
+        generations.add(of(999), 10, |_| true);
         assert!(!generations.is_any_written(), "another memfd");
-        assert_eq!(generations.of(5_000, 7), Memfds { bytes: 7, gone: 0 }, "made by somebody else");
+        generations.add((2, 999), 20, |_| true);
+        assert_eq!(generations.of((2, 999), 20).bytes + generations.of(of(999), 10).bytes, 30, "one in another mount");
+        assert_eq!(generations.of(of(5_000), 7), Memfds { bytes: 7, gone: 0 }, "made by somebody else");
     }
 }

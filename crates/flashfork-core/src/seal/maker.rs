@@ -1,8 +1,9 @@
-//! Fills the memfd of one generation: run by run, chunk by chunk, each step copied and put in the place of what it is a
+//! Fills the files of one generation: run by run, chunk by chunk, each step copied and put in the place of what it is a
 //! copy of.
 
 use super::aside::{Aside, STEP};
-use super::copy::{self, CHUNK, Window};
+use super::copy::{self, CHUNK, DEAR, Window};
+use super::file::{self, Filled, Mounted};
 use super::fold::plan_or_fold;
 use super::limits::SLACK;
 use super::{offset, plan, remap};
@@ -10,21 +11,22 @@ use crate::arena::{Arena, MAX_RUNS, Run};
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Pages, Step};
 use crate::proc::headroom::Limits;
-use crate::proc::vma;
 use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::pauses::Pauses;
-use core::ffi::CStr;
 
 /// What is sealed at a time where a fork waits for it. Each call that makes 2 MB pages waits for the other processors,
 /// but many pages at a time may all turn out to be cold.
 const SHORT: usize = 8 << 20;
 
-/// Fills one memfd.
+/// Fills them.
 pub(crate) struct Maker<'a> {
     /// The memfd, not yet sealed against writes.
     pub fd: i32,
+    /// The other file, and the bytes in it.
+    mounted: Option<Mounted>,
+    in_mount: u64,
     memory: &'a Limits,
     window: Option<Window>,
     /// Where old pages stay for a while; none where threads run, whose stops are short.
@@ -42,7 +44,7 @@ impl<'a> Maker<'a> {
     /// Makes the memfd of the next generation.
     pub fn begin(memory: &'a Limits, pages: Pages) -> Result<Maker<'a>, Error> {
         let outcome = Outcome { generation: STATE.next_generation(), ..Outcome::default() };
-        let fd = make_memfd(outcome.generation).map_err(|e| Error::System(Step::CreateMemfd, e))?;
+        let fd = file::make_memfd(outcome.generation).map_err(|e| Error::System(Step::CreateMemfd, e))?;
         let places = Window::reserve().and_then(|window| Aside::reserve().map(|aside| (window, aside)));
         let (window, aside) = places.map_err(|e| {
             sys::close(fd);
@@ -51,6 +53,8 @@ impl<'a> Maker<'a> {
         let huge = pages == Pages::Auto && window.holds_chunk();
         Ok(Maker {
             fd,
+            mounted: None,
+            in_mount: 0,
             memory,
             window: Some(window),
             aside: Some(aside),
@@ -68,6 +72,15 @@ impl<'a> Maker<'a> {
         let Some(pauses) = &mut self.pauses else { return };
         self.aside = None;
         *pauses.window = self.window.as_ref().map(Window::range).unwrap_or_default();
+    }
+
+    /// Has whole blocks lie in a mount of their own, where that is worth it: not for a part, nor beside threads, or in
+    /// their memory.
+    pub fn mount(&mut self, arena: &Arena) {
+        let whole = self.aside.as_ref().is_some_and(|aside| aside.largest_step() == HUGE);
+        if self.huge && whole && arena.late_at == 0 && arena.stopped.is_none() {
+            self.mounted = Mounted::make(self.outcome.generation, &arena.runs[..arena.run_count]);
+        }
     }
 
     /// Seals the arena's runs, and tells in its records what became of each.
@@ -115,9 +128,9 @@ impl<'a> Maker<'a> {
         self.window = None;
     }
 
-    /// Seals the memfd against writes; its descriptor is the caller's from here on.
-    pub fn finish(self) -> (i32, Outcome) {
-        let Maker { fd, window, aside, pauses, mut outcome, .. } = self;
+    /// Keeps everybody from writing to the files; gives the memfd first.
+    pub fn finish(self) -> ((Filled, Option<Filled>), Outcome) {
+        let Maker { fd, mounted, in_mount, window, aside, pauses, mut outcome, .. } = self;
         drop(aside); // it looks at what the window shows
         drop(window); // the memfd can't be sealed while it is mapped shared and writable
         if let Some(pauses) = pauses {
@@ -126,7 +139,13 @@ impl<'a> Maker<'a> {
             outcome.longest_pause_ns = pauses.longest_ns;
         }
         outcome.write_sealed = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
-        (fd, outcome)
+        let memfd = Filled { fd, bytes: outcome.sealed - in_mount };
+        let mounted = mounted.map(|mounted| {
+            let (fd, protected) = mounted.protect();
+            outcome.write_sealed &= protected || in_mount == 0;
+            Filled { fd, bytes: in_mount }
+        });
+        ((memfd, mounted), outcome)
     }
 
     /// Whether `len` bytes more may be taken.
@@ -178,11 +197,17 @@ impl<'a> Maker<'a> {
                 return Err(Stop::Late);
             }
             let most = if hurry { SHORT } else { CHUNK };
-            let chunk = next_chunk(Range::new(at, run.range.end), most);
+            let mut chunk = next_chunk(Range::new(at, run.range.end), most);
             self.settle();
             let free = self.headroom(&mut arena.text)?;
             let ample = free >= chunk.len() as u64 + SLACK;
-            let huge = ample && chunk.len() >= HUGE && self.make_huge(chunk, target(at));
+            let mounted = ample && self.mounted.as_ref().is_some_and(|file| file.takes(&run, chunk));
+            if mounted {
+                at = self.seal_in_mount(chunk, &run, target(at));
+                chunk = next_chunk(Range::new(at, chunk.end), most);
+            }
+            // Where the mount's pages are cold, the memfd's would be, too.
+            let huge = ample && chunk.len() >= HUGE && !(mounted && self.cold) && self.make_huge(chunk, target(at));
             // A failed collapse may mean that memory is short: from there on small steps, each after a look. Small
             // steps too where threads wait meanwhile.
             let step = if huge && self.pauses.is_none() { chunk.len() } else { HUGE };
@@ -193,7 +218,7 @@ impl<'a> Maker<'a> {
                     return Err(Stop::Over(Reason::LowMemory));
                 }
                 if self.pauses.is_none() && !huge {
-                    self.show(target(at), chunk.end - at);
+                    self.show(self.fd, target(at), chunk.end - at);
                 }
                 match self.seal_step(arena, piece, &run, target(at), huge) {
                     Ok(()) => {}
@@ -223,14 +248,47 @@ impl<'a> Maker<'a> {
         Ok(self.headroom(buf)? < wanted)
     }
 
+    /// Seals the blocks of a chunk in the mount; gives the address up to which that was done: its end, unless the host
+    /// takes long for such pages, or a block failed.
+    fn seal_in_mount(&mut self, chunk: Range, run: &Run, target: u64) -> usize {
+        let Some(file) = self.mounted.as_ref().map(|mounted| mounted.write) else { return chunk.start };
+        self.show(file, target, chunk.len());
+        let mut at = chunk.start;
+        // Where pages weren't cold before, a few milliseconds that go elsewhere mean nothing.
+        let mut late = sys::thread_cpu_ns() + if self.cold { 2 * DEAR } else { 6 * DEAR };
+        while at < chunk.end {
+            let (block, offset) = (Range::new(at, at + HUGE), target + (at - chunk.start) as u64);
+            let before = self.outcome.sealed;
+            let result = self.seal_piece(block, run.prot, offset, Way::Sent);
+            let sealed = (self.outcome.sealed - before) as usize;
+            at += sealed;
+            if result.is_err() {
+                // What the rest holds by now is of no use. If it can't be given back it goes with the file.
+                let _ = sys::punch_hole(file, offset + sealed as u64, HUGE - sealed);
+                break;
+            }
+            // The copy takes as long as the page does at most.
+            self.cold = sys::thread_cpu_ns() > late;
+            if self.cold {
+                break;
+            }
+            late += 2 * DEAR;
+        }
+        // The window shows something else next.
+        self.settle();
+        self.in_mount += (at - chunk.start) as u64;
+        self.outcome.huge += map_whole(Range::new(chunk.start, at & !(HUGE - 1))) as u64;
+        at
+    }
+
     /// Has the window show what is going to be written, a chunk at most. Where that fails nothing is sealed there.
-    fn show(&mut self, target: u64, len: usize) {
-        if self.window.as_ref().is_some_and(|window| window.address(target, STEP.min(len)).is_some()) {
+    fn show(&mut self, file: i32, target: u64, len: usize) {
+        if self.window.as_ref().is_some_and(|window| window.address(file, target, STEP.min(len)).is_some()) {
             return;
         }
         self.settle();
         if let Some(window) = &mut self.window {
-            let _ = window.open(self.fd, target, len);
+            let _ = window.open(file, target, len);
         }
     }
 
@@ -318,7 +376,7 @@ impl<'a> Maker<'a> {
         // From here on discarding this memory must go through the engine.
         STATE.set_sealed(piece);
         let len = match (way, &self.aside) {
-            (Way::MovedFirst, Some(aside)) => aside.largest_step(),
+            (Way::MovedFirst | Way::Sent, Some(aside)) => aside.largest_step(),
             _ => STEP,
         };
         let mut at = piece.start;
@@ -336,6 +394,10 @@ impl<'a> Maker<'a> {
     fn replace(&mut self, step: Range, prot: u32, target: u64, rest: usize, way: Way) -> sys::Result<()> {
         let kept = self.aside.as_ref().map_or(0, Aside::kept) + step.len();
         self.outcome.peak_extra = self.outcome.peak_extra.max(kept as u64 + self.outcome.filled);
+        let (written, mapped) = match (way, &self.mounted) {
+            (Way::Sent, Some(mounted)) => (mounted.write, mounted.read),
+            _ => (self.fd, self.fd),
+        };
         if way == Way::CopiedFirst {
             copy::copy(self.fd, step, target)?;
         }
@@ -343,19 +405,20 @@ impl<'a> Maker<'a> {
             // SAFETY: the copy was just made; all threads are stopped and nobody has written to the step since.
             return unsafe { remap::seal_range(step, prot, self.fd, target) };
         }
-        self.show(target, rest);
+        self.show(written, target, rest);
         let (Some(aside), Some(window)) = (&mut self.aside, &self.window) else { return Err(Errno::ENOMEM) };
-        let copy = window.address(target, step.len()).ok_or(Errno::ENOMEM)?;
+        let copy = window.address(written, target, step.len()).ok_or(Errno::ENOMEM)?;
         // SAFETY: on our own stack, with the caller's signals blocked, and with no other thread running, nobody in this
-        // process uses the step until it is mapped again. What is shown at `copy` is the part of the memfd at `target`,
+        // process uses the step until it is mapped again. What is shown at `copy` is the part of the file at `target`,
         // which nobody else has.
         unsafe {
             let old = aside.take(step)?;
-            match way {
-                Way::CopiedFirst => aside.amend(old, copy, step.len()),
-                Way::MovedFirst => aside.transfer(old, copy, step.len()),
-            }
-            match remap::map_sealed(step, prot, self.fd, target) {
+            let copied = match way {
+                Way::CopiedFirst => Ok(aside.amend(old, copy, step.len())),
+                Way::MovedFirst => Ok(aside.transfer(old, copy, step.len())),
+                Way::Sent => aside.send(old, written, target, step.len()),
+            };
+            match copied.and_then(|()| remap::map_sealed(step, prot, mapped, target)) {
                 Ok(()) => aside.keep(step, prot, old, copy),
                 Err(e) => {
                     aside.put_back(step, prot, old);
@@ -369,10 +432,15 @@ impl<'a> Maker<'a> {
 
 /// Has the kernel map the 2 MB pages of a chunk as such. What was replaced in steps has its old, empty page tables
 /// still: every read would put small pages into them, and every fork after a write copy them. What has been written
-/// since is left as it is. Where it can't be done forks cost more.
-fn map_whole(chunk: Range) {
+/// since is left as it is. Where it can't be done forks cost more. Gives the bytes for which it could.
+fn map_whole(chunk: Range) -> usize {
     // SAFETY: no byte changes, and the pages are there already.
-    let _ = unsafe { sys::madvise(chunk.start, chunk.len(), linux_raw_sys::general::MADV_COLLAPSE) };
+    let map = |at, len| unsafe { sys::madvise(at, len, linux_raw_sys::general::MADV_COLLAPSE) }.is_ok();
+    if map(chunk.start, chunk.len()) {
+        return chunk.len();
+    }
+    // One that can't be mapped says so for all.
+    (chunk.start..chunk.end).step_by(HUGE).filter(|block| map(*block, HUGE)).count() * HUGE
 }
 
 /// How a step's bytes come into the memfd.
@@ -384,6 +452,8 @@ enum Way {
     /// By plain loads and stores, after the pages were moved aside, where both can't fail: `pwrite` fills a 2 MB page
     /// 4 KB at a time and takes twice as long; and there is nothing to compare then.
     MovedFirst,
+    /// By one `pwrite` into the mount, after the pages were moved aside.
+    Sent,
 }
 
 /// Why a run, or a part of it, was not sealed.
@@ -406,21 +476,6 @@ fn next_chunk(rest: Range, most: usize) -> Range {
         into => rest.len().min(HUGE - into),
     };
     Range::new(rest.start, rest.start + len)
-}
-
-/// The memfd of a generation, as long as any can be.
-fn make_memfd(generation: u32) -> sys::Result<i32> {
-    const PREFIX: &[u8] = b"flashfork:";
-    let mut name = *b"flashfork:0000000000\0";
-    let mut n = generation;
-    for digit in name[PREFIX.len()..][..vma::NUMBER].iter_mut().rev() {
-        *digit = b'0' + (n % 10) as u8;
-        n /= 10;
-    }
-    let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::EINVAL)?;
-    let fd = sys::memfd_create(name)?;
-    sys::ftruncate(fd, offset::FILE_LEN).inspect_err(|_| sys::close(fd))?;
-    Ok(fd)
 }
 
 #[cfg(test)]

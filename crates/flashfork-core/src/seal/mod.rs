@@ -2,13 +2,14 @@
 //!
 //! The walk of a seal, from [`begin`] on, a file each: what must be left alone and what is worth it ([`plan`]), whether
 //! all that was sealed before is sealed anew ([`fold`]), what of libraries is sealed ([`library`]), limits that are
-//! lifted meanwhile ([`limits`]); then run by run ([`maker`]) where a run lies in the memfd ([`offset`]), its copy
-//! ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their place ([`remap`]). What is
-//! known of each memfd afterwards: [`generations`]. The way back: [`unseal`], with what the program has asked for the
-//! mapping ([`properties`]). What reads put into page tables meanwhile: [`refills`].
+//! lifted meanwhile ([`limits`]); then run by run ([`maker`]) which file it lies in ([`file`]) and where ([`offset`]),
+//! its copy ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their place ([`remap`]).
+//! What is known of each file afterwards: [`generations`]. The way back: [`unseal`], with what the program has asked
+//! for the mapping ([`properties`]). What reads put into page tables meanwhile: [`refills`].
 
 mod aside;
 pub(crate) mod copy;
+pub(crate) mod file;
 mod fold;
 pub(crate) mod generations;
 mod kept;
@@ -38,6 +39,7 @@ use crate::session::{self, Wait};
 use crate::sys;
 use crate::threads::exclusive;
 use crate::threads::pauses::Pauses;
+use file::Filled;
 use fold::plan_or_fold;
 use maker::Maker;
 
@@ -153,7 +155,7 @@ pub(crate) fn take_calls(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Resu
     }
 }
 
-/// Makes the memfd of this generation and seals every run into it.
+/// Makes the files of this generation and seals every run into them.
 fn seal_runs(
     arena: &mut Arena,
     memory: &Limits,
@@ -164,13 +166,16 @@ fn seal_runs(
     let start = sys::now_ns();
     let mut maker = Maker::begin(memory, pages)?;
     maker.with(pauses, fold);
+    maker.mount(arena);
     maker.seal_all(arena);
-    let (fd, mut outcome) = maker.finish();
+    let ((memfd, mounted), mut outcome) = maker.finish();
     outcome.sealing_ns = sys::now_ns() - start;
-    if let (Ok((_, inode)), true) = (sys::identity(fd), outcome.sealed > 0) {
-        plan::note_generation(inode, outcome.sealed, &mut arena.small);
+    for Filled { fd, bytes } in core::iter::once(memfd).chain(mounted) {
+        if let (Ok(identity), true) = (sys::identity(fd), bytes > 0) {
+            plan::note_generation(identity, bytes, &mut arena.small);
+        }
+        sys::close(fd);
     }
-    sys::close(fd);
     match outcome.cut_short {
         Some(reason) if outcome.sealed == 0 => Err(Error::Refused(reason)),
         _ => Ok(outcome),

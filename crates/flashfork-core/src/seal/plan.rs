@@ -6,7 +6,7 @@
 //! nobody writes to the memory any more smaller runs are sealed as well: heaps may consist of them (V8's does). Of
 //! memory that is sealed already, blocks written since are sealed anew.
 
-use super::generations::{GENERATIONS, Memfds, PLACES};
+use super::generations::{GENERATIONS, Identity, Memfds, PLACES};
 use super::offset;
 use super::vetted::VETTED;
 use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run, VmaRecord};
@@ -36,6 +36,9 @@ const WINDOW: usize = 64 << 20;
 const SMALL_RUNS: usize = MAX_RUNS / 2;
 
 const _: () = assert!(MAX_EXCLUDED + own_pages::COUNT + 11 < MAX_HOLES);
+
+/// No file.
+const NONE: Identity = (0, 0);
 
 /// What the plan found besides the runs.
 #[derive(Clone, Copy, Default)]
@@ -69,7 +72,7 @@ fn plan(arena: &mut Arena, fold: bool, vetted: bool) -> Result<Facts> {
     arena.record_count = 0;
     let own = arena.range();
     let mut facts = Facts::default();
-    let mut inodes = [0u64; PLACES];
+    let mut files = [(0u64, 0u64); PLACES];
     // The text buffer is read while the rest of the arena is written: take it out for the time being.
     let text = core::ptr::slice_from_raw_parts_mut(arena.text.as_mut_ptr(), arena.text.len());
     let regions = core::ptr::slice_from_raw_parts_mut(arena.regions.as_mut_ptr(), arena.regions.len());
@@ -89,9 +92,9 @@ fn plan(arena: &mut Arena, fold: bool, vetted: bool) -> Result<Facts> {
         if v.range.intersect(own).len() == own.len() && v.flags.has(b"lo") {
             facts.refused = Some(Reason::LocksFuture);
         }
-        if v.kind == Kind::Sealed && !inodes[..facts.generations.min(PLACES)].contains(&v.inode) {
-            if let Some(place) = inodes.get_mut(facts.generations) {
-                *place = v.inode;
+        if v.kind == Kind::Sealed && !files[..facts.generations.min(PLACES)].contains(&v.identity()) {
+            if let Some(place) = files.get_mut(facts.generations) {
+                *place = v.identity();
             }
             facts.generations += 1;
         }
@@ -126,9 +129,9 @@ fn plan_vma(
     name[..v.name().len()].copy_from_slice(v.name());
     let sealed_before = v.kind == Kind::Sealed;
     if sealed_before && v.anonymous + v.swapped > 0 {
-        GENERATIONS.note_written(v.inode);
+        GENERATIONS.note_written(v.identity());
     }
-    if arena.only != 0 && !(sealed_before && v.inode == arena.only) || arena.most != 0 && sealed_before {
+    if arena.only != (0, 0) && !(sealed_before && v.identity() == arena.only) || arena.most != 0 && sealed_before {
         return Ok(0);
     }
     let holes = &arena.holes[..arena.hole_count];
@@ -329,38 +332,38 @@ pub fn share_of(bytes: usize, whole: usize, part: usize) -> usize {
 }
 
 /// The generation of which most exists in vain: written since it was sealed, or mapped no more; none when nothing is.
-pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
-    let mut generations = [(0u64, 0u64); PLACES];
-    for_each_generation(&mut arena.small, |inode, memfd| {
-        if let Some(place) = generations.iter_mut().find(|(known, _)| *known == 0) {
-            *place = (inode, memfd.gone);
+pub fn most_written(arena: &mut Arena) -> Result<Option<Identity>> {
+    let mut generations = [(NONE, 0u64); PLACES];
+    for_each_generation(&mut arena.small, |file, memfd| {
+        if let Some(place) = generations.iter_mut().find(|(known, _)| *known == NONE) {
+            *place = (file, memfd.gone);
         }
     })?;
     vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
         if v.kind == Kind::Sealed
-            && let Some(place) = generations.iter_mut().find(|(inode, _)| [0, v.inode].contains(inode))
+            && let Some(place) = generations.iter_mut().find(|(file, _)| [NONE, v.identity()].contains(file))
         {
-            *place = (v.inode, place.1 + v.anonymous + v.swapped);
+            *place = (v.identity(), place.1 + v.anonymous + v.swapped);
         }
         Ok(())
     })?;
     let most = generations.iter().max_by_key(|(_, written)| *written);
-    Ok(most.filter(|(_, written)| *written > 0).map(|(inode, _)| *inode))
+    Ok(most.filter(|(_, written)| *written > 0).map(|(file, _)| *file))
 }
 
 /// Calls `each` with the generations of which something is mapped, and what is in them. `buf` is scratch.
-fn for_each_generation(buf: &mut [u8], mut each: impl FnMut(u64, Memfds)) -> Result<()> {
-    let mut mapped = [(0u64, 0u64); PLACES];
+fn for_each_generation(buf: &mut [u8], mut each: impl FnMut(Identity, Memfds)) -> Result<()> {
+    let mut mapped = [(NONE, 0u64); PLACES];
     vma::for_each(c"/proc/thread-self/maps", buf, |v| {
         if v.kind == Kind::Sealed
-            && let Some(place) = mapped.iter_mut().find(|(inode, _)| [0, v.inode].contains(inode))
+            && let Some(place) = mapped.iter_mut().find(|(file, _)| [NONE, v.identity()].contains(file))
         {
-            *place = (v.inode, place.1 + v.range.len() as u64);
+            *place = (v.identity(), place.1 + v.range.len() as u64);
         }
         Ok(())
     })?;
-    for (inode, mapped) in mapped.iter().filter(|(inode, _)| *inode != 0) {
-        each(*inode, GENERATIONS.of(*inode, *mapped));
+    for (file, mapped) in mapped.iter().filter(|(file, _)| *file != NONE) {
+        each(*file, GENERATIONS.of(*file, *mapped));
     }
     Ok(())
 }
@@ -375,15 +378,15 @@ pub fn memfds(buf: &mut [u8]) -> Result<Memfds> {
 }
 
 /// Notes what was put into a new generation. `buf` is scratch.
-pub fn note_generation(inode: u64, bytes: u64, buf: &mut [u8]) {
-    let mut mapped = [0u64; PLACES];
-    let listed = for_each_generation(buf, |inode, _| {
-        if let Some(place) = mapped.iter_mut().find(|known| **known == 0) {
-            *place = inode;
+pub fn note_generation(file: Identity, bytes: u64, buf: &mut [u8]) {
+    let mut mapped = [NONE; PLACES];
+    let listed = for_each_generation(buf, |file, _| {
+        if let Some(place) = mapped.iter_mut().find(|known| **known == NONE) {
+            *place = file;
         }
     });
     // Without the list none may be forgotten.
-    GENERATIONS.add(inode, bytes, |other| listed.is_err() || mapped.contains(&other));
+    GENERATIONS.add(file, bytes, |other| listed.is_err() || mapped.contains(&other));
 }
 
 /// Bytes of sealed memory that were written since: the page and its sealed original both exist.

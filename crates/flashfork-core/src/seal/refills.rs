@@ -121,9 +121,9 @@ fn find_mappings(arena: &mut Arena, from: usize, of: Mappings) -> Result<Option<
     lookup::for_each(Range::ALL, Wanted::Files, |v| {
         writer = writer.or(kernel_writers::of_mapping(v));
         let range = v.range.intersect(Range::new(from, Range::ALL.end));
-        let wanted = of == Mappings::All || GENERATIONS.is_written(v.inode);
+        let wanted = of == Mappings::All || GENERATIONS.is_written(v.identity());
         if v.kind == Kind::Sealed && wanted && !range.is_empty() && !STATE.marked.touch(v.range) {
-            match arena.push_run(Run { range, prot: v.prot, memfd: v.inode, ..Run::default() }) {
+            match arena.push_run(Run { range, prot: v.prot, file: v.identity(), ..Run::default() }) {
                 Err(e) if e != Errno::E2BIG => return Err(e),
                 _ => {}
             }
@@ -155,7 +155,7 @@ impl Walk<'_> {
     /// Drops the refills of a mapping, or of the rest of one, if something was written there: otherwise a fork copies
     /// nothing of it.
     fn mapping(&mut self, run: &Run, holes: &[Range]) -> Result<()> {
-        let mut written = GENERATIONS.is_written(run.memfd);
+        let mut written = GENERATIONS.is_written(run.file);
         for part in parts(run.range) {
             written = written || self.pagemap.has_any(part, Which::Written)?;
             if written || self.is_late_behind(part) {
@@ -165,7 +165,7 @@ impl Walk<'_> {
         if !written {
             return Ok(());
         }
-        GENERATIONS.note_written(run.memfd);
+        GENERATIONS.note_written(run.file);
         // However long it was looked for.
         self.late_at = self.late_at.max(sys::now_ns() + SHORT);
         let mut result = Ok(());

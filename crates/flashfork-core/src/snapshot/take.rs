@@ -64,10 +64,11 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
         table.identity = identity;
         copy_all(table, &maker, stack_pointer)
     });
-    let (fd, outcome) = maker.finish();
+    let ((memfd, _), outcome) = maker.finish();
+    let fd = memfd.fd;
     table.fd = Some(fd);
     if outcome.sealed > 0 {
-        plan::note_generation(table.identity.1, outcome.sealed, &mut table.arena.small);
+        plan::note_generation(table.identity, outcome.sealed, &mut table.arena.small);
         dump::add_file_memory(&mut table.arena.small);
     }
     let copies = copied?;
@@ -210,7 +211,7 @@ impl Copier<'_, '_> {
             renewable: !v.shared
                 && lock == Lock::None
                 && (v.kind == Kind::Anonymous && plain(v)
-                    || v.kind == Kind::Sealed && v.inode == self.table.identity.1),
+                    || v.kind == Kind::Sealed && v.identity() == self.table.identity),
             charged: v.flags.has(b"ac"),
             unknown: true,
             in_pieces: false,

@@ -263,7 +263,7 @@ pub fn userfaultfd(flags: usize) -> Result<i32> {
     unsafe { syscall1(Sysno::userfaultfd, flags) }.map(|fd| fd as i32)
 }
 
-/// Device and inode number of an open file (`fstat(2)`).
+/// Device and inode number of an open file (`fstat(2)`). No two files that are there at the same time have both.
 pub fn identity(fd: i32) -> Result<(u64, u64)> {
     let mut stat = [0u64; 18];
     // SAFETY: struct stat is 18 words on this architecture: st_dev, st_ino, ...

@@ -6,6 +6,7 @@
 mod bytes;
 mod files;
 mod memory;
+mod mounts;
 mod process;
 mod raw;
 mod signals;
@@ -15,6 +16,7 @@ mod time;
 pub use bytes::{copy_bytes, same_page, zero_bytes};
 pub use files::*;
 pub use memory::*;
+pub use mounts::*;
 pub use process::*;
 pub use raw::{Result, call, instruction};
 pub use signals::*;

@@ -60,6 +60,8 @@ pub(super) struct Trial {
     pub thp_was_disabled: AtomicU64,
     /// 2 MB pages in a memfd.
     pub huge_pages: Attempt,
+    /// A tmpfs of one's own.
+    pub own_mount: Attempt,
     /// Preparing pages without a fault each.
     pub populate: Attempt,
     /// Finding populated pages without reading a word for each.
@@ -86,6 +88,7 @@ pub(super) fn run(t: &Trial) {
     t.core_dumps.note(core_dumps());
     t.on_demand_fork.note(on_demand_fork());
     t.pagemap_scan.note(pagemap_scan());
+    t.own_mount.note(flashfork_core::can_mount().map(|()| true).map_err(|e| Errno::from_raw_os_error(e.into_raw())));
     let disabled = transparent_huge_pages_are_disabled();
     t.thp_was_disabled.store(u64::from(disabled == Ok(true)), Relaxed);
     t.thp_allowed.note(match disabled {

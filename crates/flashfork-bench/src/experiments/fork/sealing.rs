@@ -1,7 +1,7 @@
 //! Sealing itself: time per GB, of the clock and of the CPU, from 4 KB pages and from THP, and how much more memory it
-//! takes at its peak. Beside it what a file of a tmpfs with `huge=always` would cost, into which memory is written and
-//! from which it is mapped: there 2 MB pages need not be filled with zeros first, but such files can't be sealed
-//! against writes, and most programs may not mount.
+//! takes at its peak. Beside it the floor: a file of a tmpfs with `huge=always`, into which memory is written and from
+//! which it is mapped, with nothing that keeps writes by others from being lost. Where the host lets it, seals by
+//! default use such a file, too.
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,231 @@
+//! The files that the memory of a generation lies in.
+//!
+//! A memfd always; and where much is sealed, beside it a file of a tmpfs that is mounted for it with `huge=always`,
+//! attached nowhere. There the kernel puts 2 MB pages under what is written 2 MB at a time, and doesn't fill them with
+//! zeros first, as it does for a memfd before they are collapsed: that takes a third of a seal. What is smaller than
+//! 2 MB would take as much, and lies in the memfd, at the offset that it would have in the other.
+//!
+//! A file of a tmpfs takes no seals (`F_ADD_SEALS`). So the mount is made read-only when the file is filled, by whom
+//! nothing is open for writing any more: then nobody gets hold of the file to write to it, not through
+//! `/proc/PID/map_files` either.
+//!
+//! Who may not mount does so in a user namespace, from a child in this memory ([`Who::Mounter`]), which hands the
+//! descriptors over and ends; another one makes the mount read-only.
+
+use super::offset;
+use crate::apart::Apart;
+use crate::arena::Run;
+use crate::filter;
+use crate::proc::text::{self, decimal};
+use crate::proc::vma;
+use crate::range::Range;
+use crate::sys::{self, Errno, HUGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
+use crate::threads::errand::{self, Who};
+use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// Least bytes in blocks of 2 MB for which a mount is worth it: for whoever needs a namespace it takes about as long as
+/// sealing 4 MB.
+const LEAST: usize = 16 << 20;
+
+/// The first Linux that writes a 2 MB page of a tmpfs in one go (`generic_perform_write` in mm/filemap.c).
+const FIRST: (u32, u32) = (6, 12);
+
+/// Whether it is known that this process gets no such mount.
+pub(crate) static REFUSED: Apart<AtomicBool> = Apart::new(AtomicBool::new(false));
+
+/// The name of a generation's files, by which sealed memory is known.
+struct Name([u8; 21]);
+
+impl Name {
+    fn of(generation: u32) -> Name {
+        const PREFIX: &[u8] = b"flashfork:";
+        let mut name = *b"flashfork:0000000000\0";
+        let mut n = generation;
+        for digit in name[PREFIX.len()..][..vma::NUMBER].iter_mut().rev() {
+            *digit = b'0' + (n % 10) as u8;
+            n /= 10;
+        }
+        Name(name)
+    }
+
+    fn as_c(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
+    }
+
+    /// As the list of mappings has it of a memfd.
+    fn with_prefix(&self) -> [u8; 27] {
+        let mut name = [0; 27];
+        name[..6].copy_from_slice(b"memfd:");
+        name[6..].copy_from_slice(&self.0);
+        name
+    }
+}
+
+/// The memfd of a generation, as long as any can be.
+pub fn make_memfd(generation: u32) -> Result<i32> {
+    let fd = sys::memfd_create(Name::of(generation).as_c())?;
+    sys::ftruncate(fd, offset::FILE_LEN).inspect_err(|_| sys::close(fd))?;
+    Ok(fd)
+}
+
+/// A file with what was sealed into it: its descriptor is whoever's it is given to.
+#[derive(Clone, Copy)]
+pub struct Filled {
+    pub fd: i32,
+    pub bytes: u64,
+}
+
+/// A file in a tmpfs of its own; see the module.
+pub struct Mounted {
+    mount: i32,
+    /// To write it by, until it is full.
+    pub write: i32,
+    /// To map it by.
+    pub read: i32,
+    /// Whether it was made in a user namespace.
+    apart: bool,
+}
+
+impl Mounted {
+    /// Makes one where these runs are worth it and the host lets it be made.
+    pub fn make(generation: u32, runs: &[Run]) -> Option<Mounted> {
+        let blocks = runs.iter().filter(|run| takes(run)).map(|run| whole_blocks(run.range).len()).sum::<usize>();
+        if blocks < LEAST || REFUSED.load(SeqCst) || !is_wanted() {
+            return None;
+        }
+        match Mounted::make_anyhow(generation) {
+            Ok(made) => Some(made),
+            // It may be there next time.
+            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EAGAIN | Errno::EINTR) => None,
+            Err(_) => {
+                REFUSED.store(true, SeqCst);
+                None
+            }
+        }
+    }
+
+    /// Whether this host lets this process make one; `EACCES` where it isn't even tried. No other thread runs.
+    pub fn try_to_make() -> Result<()> {
+        if !is_wanted() {
+            return Err(Errno::EACCES);
+        }
+        Mounted::make_anyhow(0).map(|made| made.close())
+    }
+
+    fn make_anyhow(generation: u32) -> Result<Mounted> {
+        if sys::kernel_version()? < FIRST {
+            return Err(Errno::ENOSYS);
+        }
+        let name = Name::of(generation).with_prefix();
+        let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::EINVAL)?;
+        let made = match Mounted::mount(name, false) {
+            Err(Errno::EPERM) => {
+                let mut made = Err(Errno::ESRCH);
+                let [user, group] = sys::effective_user();
+                errand::run(Who::Mounter, || {
+                    map_users(user, group)?;
+                    made = Mounted::mount(name, true);
+                    Ok(())
+                })?;
+                // SAFETY: written by the child, behind the compiler's back.
+                unsafe { core::ptr::read_volatile(&raw const made) }
+            }
+            made => made,
+        }?;
+        made.try_it().inspect_err(|_| made.close())?;
+        Ok(made)
+    }
+
+    fn mount(name: &CStr, apart: bool) -> Result<Mounted> {
+        // Not half of the machine's memory, as by default: what there is, is known otherwise.
+        let mount = sys::mount_tmpfs(&[(c"size", c"0"), (c"huge", c"always"), (c"mode", c"0700")])?;
+        let [write, read] = sys::make_file(mount, name).inspect_err(|_| sys::close(mount))?;
+        Ok(Mounted { mount, write, read, apart })
+    }
+
+    /// Whether the file can be what it is for. A security module may forbid to map it; an administrator, 2 MB pages.
+    fn try_it(&self) -> Result<()> {
+        if sys::block_size(self.write)? < HUGE as u64 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        sys::ftruncate(self.write, offset::FILE_LEN)?;
+        let flags = sys::MAP_PRIVATE | sys::MAP_NORESERVE;
+        // SAFETY: a fresh mapping, which is taken away again.
+        unsafe {
+            let at = sys::mmap(0, sys::PAGE, PROT_READ | PROT_WRITE, flags, self.read, 0)?;
+            sys::munmap(at, sys::PAGE)
+        }
+    }
+
+    /// Whether this part of a run lies in it.
+    pub fn takes(&self, run: &Run, chunk: Range) -> bool {
+        takes(run) && chunk.len() >= HUGE
+    }
+
+    /// Keeps everybody from writing to it any more; says whether that could be done. Gives the descriptor that it is
+    /// mapped by.
+    pub fn protect(self) -> (i32, bool) {
+        sys::close(self.write);
+        let protect = || sys::make_read_only(self.mount);
+        let done = match self.apart {
+            // In a new namespace, whose root may do that as well.
+            true => errand::run(Who::Mounter, protect),
+            false => protect(),
+        };
+        sys::close(self.mount);
+        (self.read, done.is_ok())
+    }
+
+    fn close(&self) {
+        [self.write, self.read, self.mount].into_iter().for_each(sys::close);
+    }
+}
+
+/// Whether a run's blocks may lie in such a file: files to be executed may be forbidden where memory isn't.
+fn takes(run: &Run) -> bool {
+    run.prot & PROT_EXEC == 0
+}
+
+/// The whole 2 MB blocks of a range.
+fn whole_blocks(range: Range) -> Range {
+    let (start, end) = (range.start.next_multiple_of(HUGE), range.end & !(HUGE - 1));
+    Range::new(start, end.max(start))
+}
+
+/// In a namespace of users: gives who made it the same name as outside. Without that nobody may make files.
+fn map_users(user: u32, group: u32) -> Result<()> {
+    write_file(c"/proc/self/setgroups", b"deny")?;
+    for (file, name) in [(c"/proc/self/uid_map", user), (c"/proc/self/gid_map", group)] {
+        // "NAME NAME 1"
+        let mut line = [b' '; 23];
+        for place in [0, 11] {
+            let mut n = name;
+            for digit in line[place..place + 10].iter_mut().rev() {
+                *digit = b'0' + (n % 10) as u8;
+                n /= 10;
+            }
+        }
+        line[22] = b'1';
+        write_file(file, &line)?;
+    }
+    Ok(())
+}
+
+fn write_file(path: &CStr, bytes: &[u8]) -> Result<()> {
+    let fd = sys::open(path, sys::O_WRONLY)?;
+    let written = sys::write(fd, bytes);
+    sys::close(fd);
+    // Of these files all or nothing is written.
+    written.map(drop)
+}
+
+/// Whether nothing speaks against mounting: a filter of system calls might end the program for it, and a host that
+/// refuses mounts to namespaces of users would note the attempt.
+fn is_wanted() -> bool {
+    let restricted = |file| {
+        let mut buf = [0; 16];
+        text::read_file(file, &mut buf).ok().and_then(decimal).is_some_and(|value| value != 0)
+    };
+    filter::is_filtered() == Ok(false) && !restricted(c"/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+}

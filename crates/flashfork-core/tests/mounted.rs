@@ -1,0 +1,238 @@
+//! Seals of so much memory that it lies in a tmpfs of its own: as root, and as a user who may mount in a namespace
+//! only.
+
+mod common;
+use common::{in_child, intact, maps_line, pattern, patterned, wait};
+use flashfork_core::{Pages, has_sealed, seal, unseal};
+use std::io::ErrorKind;
+
+const LEN: usize = (40 << 20) + 12 * 4096;
+const HUGE: usize = 2 << 20;
+
+/// Whether this host lets such a mount be made, by what it says of itself; else why not.
+fn host_mounts(as_user: bool) -> Result<(), String> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let release = read("/proc/sys/kernel/osrelease");
+    let version: Vec<u32> = release.split(['.', '-']).take(2).filter_map(|n| n.parse().ok()).collect();
+    let status = read("/proc/self/status");
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+    let may_mount = u64::from_str_radix(field("CapEff:"), 16).is_ok_and(|caps| caps & 1 << 21 != 0) && !as_user;
+    let zero = |path: &str| read(path).trim() == "0";
+    let namespaces = !zero("/proc/sys/user/max_user_namespaces")
+        && !zero("/proc/sys/kernel/unprivileged_userns_clone")
+        && !["1", "2"].contains(&read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").trim());
+    match () {
+        () if version < vec![6, 12] => Err(format!("Linux {release}")),
+        () if read("/sys/kernel/mm/transparent_hugepage/shmem_enabled").contains("[deny]") => {
+            Err("2 MB pages of tmpfs are forbidden".into())
+        }
+        () if field("Seccomp:") != "0" => Err("there is a filter of system calls".into()),
+        () if !may_mount && !namespaces => Err("there are no namespaces for users".into()),
+        () => Ok(()),
+    }
+}
+
+/// Runs a test where the host lets such a mount be made: as root if this is root, and as a user.
+fn on_hosts_that_mount(test: impl Fn()) {
+    const NOBODY: libc::uid_t = 65_534;
+    for as_user in [false, true] {
+        if let Err(why) = host_mounts(as_user) {
+            println!("left out: {why}");
+            continue;
+        }
+        in_child(|| {
+            // SAFETY: numbers are passed, no memory. Without the last what is under /proc/self would be root's.
+            let become_user = || unsafe {
+                libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
+                    && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0
+                    && libc::prctl(libc::PR_SET_DUMPABLE, 1) == 0
+            };
+            // SAFETY: no memory is passed.
+            if as_user && unsafe { libc::geteuid() } == 0 {
+                assert!(become_user());
+            }
+            test();
+        });
+    }
+}
+
+/// The device that a mapping's file lies on, as the list of mappings has it: "00:01" for every memfd.
+fn device(at: *const u64) -> String {
+    let line = maps_line(at);
+    assert!(line.contains("/memfd:flashfork:"), "{line}");
+    line.split_whitespace().nth(3).unwrap().to_owned()
+}
+
+fn memfds_device() -> String {
+    // SAFETY: a new file, and a mapping of it which stays.
+    let at = unsafe {
+        let fd = libc::memfd_create(c"flashfork:0000000000".as_ptr(), 0);
+        assert!(fd >= 0 && libc::ftruncate(fd, 4096) == 0);
+        libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, fd, 0)
+    };
+    assert_ne!(at, libc::MAP_FAILED);
+    device(at.cast())
+}
+
+fn is_mounted(at: *const u64) -> bool {
+    device(at) != memfds_device()
+}
+
+/// Where the first whole 2 MB block begins: of those that follow some may be in the memfd, on a busy host.
+fn block(words: &[u64]) -> usize {
+    let start = words.as_ptr() as usize;
+    (start.next_multiple_of(HUGE) - start) / 8
+}
+
+/// A part that begins and ends in the middle of a block, with nothing mapped at either side.
+fn odd(words: &'static mut [u64]) -> &'static mut [u64] {
+    let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
+    let (from, to) = (start.next_multiple_of(HUGE) + 5 * 4096, (end & !(HUGE - 1)) - 7 * 4096);
+    // SAFETY: the pages around are the test's, and nobody uses them any more.
+    unsafe {
+        assert_eq!(libc::munmap(start as *mut _, from - start), 0);
+        assert_eq!(libc::munmap(to as *mut _, end - to), 0);
+    }
+    &mut words[(from - start) / 8..(to - start) / 8]
+}
+
+fn sealed(pages: Pages) -> flashfork_core::Outcome {
+    seal(pages).outcome.expect("seal")
+}
+
+#[test]
+fn much_memory_lies_in_a_mount_of_its_own_and_the_odd_ends_in_a_memfd() {
+    on_hosts_that_mount(|| {
+        let before = (process(), std::fs::read_link("/proc/self/ns/user").unwrap());
+        let words = patterned(LEN, 1);
+        let begin = words.as_ptr() as usize;
+        let words = odd(words);
+        let first = (words.as_ptr() as usize - begin) / 8;
+        let outcome = sealed(Pages::Auto);
+        assert!(outcome.write_sealed);
+        assert_eq!((process(), std::fs::read_link("/proc/self/ns/user").unwrap()), before);
+        assert!(is_mounted(&words[block(words)]), "{}", maps_line(&words[block(words)]));
+        for end in [words.first().unwrap(), words.last().unwrap()] {
+            assert!(!is_mounted(end), "{}", maps_line(end));
+        }
+        let same = |words: &[u64]| words.iter().zip(first..).all(|(word, i)| *word == pattern(i, 1));
+        assert!(same(words));
+        let at = block(words);
+        // SAFETY: one thread.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let same = same(words);
+            words[at] = 7;
+            // SAFETY: the test's memory: the page reads zeros then; ends the clone.
+            unsafe {
+                let other = words.as_ptr().add(at + HUGE / 8);
+                let page = (other as usize & !4095) as *mut libc::c_void;
+                let zero = libc::madvise(page, 4096, libc::MADV_DONTNEED) == 0;
+                libc::_exit(if same && zero && words[at] == 7 { 0 } else { 1 });
+            }
+        }
+        assert_eq!(wait(pid), 0);
+        assert!(same(words), "what the clone did came through");
+    });
+}
+
+/// What a seal has to leave as it is: whether others may look at the process, its descriptors, its user.
+fn process() -> (i32, usize, u32, String) {
+    let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let of_user = status.lines().filter(|line| ["Uid:", "Gid:", "Cap"].iter().any(|name| line.starts_with(name)));
+    // SAFETY: no memory is passed.
+    unsafe { (libc::prctl(libc::PR_GET_DUMPABLE), fds, libc::geteuid(), of_user.collect::<Vec<_>>().join(";")) }
+}
+
+#[test]
+fn nobody_can_write_to_a_file_in_a_mount() {
+    on_hosts_that_mount(|| {
+        let words = patterned(LEN, 2);
+        sealed(Pages::Auto);
+        assert!(is_mounted(&words[block(words)]));
+        let line = maps_line(&words[block(words)]);
+        let range = line.split(' ').next().unwrap().split('-').map(|a| a.trim_start_matches('0'));
+        let path = format!("/proc/self/map_files/{}", range.collect::<Vec<_>>().join("-"));
+        // SAFETY: no memory is passed.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let refused = if is_root { ErrorKind::ReadOnlyFilesystem } else { ErrorKind::PermissionDenied };
+        for result in [
+            std::fs::OpenOptions::new().read(true).write(true).open(&path).map(drop),
+            std::fs::OpenOptions::new().write(true).truncate(true).open(&path).map(drop),
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o777)),
+        ] {
+            assert_eq!(result.unwrap_err().kind(), refused);
+        }
+        if is_root {
+            assert!(std::fs::File::open(&path).is_ok(), "it can be read");
+        }
+        assert!(intact(words, 2));
+    });
+}
+
+#[test]
+fn a_mount_is_sealed_anew_folded_and_made_anonymous() {
+    on_hosts_that_mount(|| {
+        let words = patterned(LEN, 3);
+        let first = sealed(Pages::Auto);
+        let at = block(words);
+        words[at] ^= 5;
+        let second = sealed(Pages::Auto);
+        assert_eq!((second.sealed, second.generation), (HUGE as u64, first.generation + 1), "one block was written");
+        assert!(!is_mounted(&words[at]), "a single block isn't worth a mount");
+        words[at] ^= 5;
+        assert!(intact(words, 3));
+        for round in 0..12 {
+            // All blocks.
+            words.iter_mut().step_by(HUGE / 16).for_each(|word| *word ^= 9);
+            sealed(Pages::Auto);
+            words.iter_mut().step_by(HUGE / 16).for_each(|word| *word ^= 9);
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let file = |line: &str| line.split_whitespace().skip(3).take(2).collect::<Vec<_>>().join(" ");
+            let mut files: Vec<_> = maps.lines().filter(|l| l.contains("memfd:flashfork")).map(file).collect();
+            files.sort_unstable();
+            files.dedup();
+            assert!(files.len() <= 8, "{files:?} after {round}");
+        }
+        assert!(intact(words, 3));
+        assert!(unseal(flashfork_core::Range::new(0, usize::MAX)).unwrap() >= (LEN - 2 * HUGE) as u64);
+        assert!(intact(words, 3));
+        assert!(!std::fs::read_to_string("/proc/self/maps").unwrap().contains("/memfd:flashfork:"));
+        assert!(has_sealed());
+    });
+}
+
+#[test]
+fn little_memory_small_pages_and_code_need_no_mount() {
+    on_hosts_that_mount(|| {
+        let [little, code] = [8 << 20, LEN].map(|len| patterned(len, 4));
+        // SAFETY: the test's memory.
+        let executable = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        assert_eq!(unsafe { libc::mprotect(code.as_mut_ptr().cast(), code.len() * 8, executable) }, 0);
+        sealed(Pages::Auto);
+        assert!(!is_mounted(&little[block(little)]) && !is_mounted(&code[block(code)]));
+        let small = patterned(LEN, 5);
+        sealed(Pages::Small);
+        assert!(!is_mounted(&small[block(small)]));
+        assert!(intact(little, 4) && intact(code, 4) && intact(small, 5));
+    });
+}
+
+/// What ends a program for a call that it never makes itself would end it for a mount.
+#[test]
+fn under_a_filter_nothing_is_mounted() {
+    on_hosts_that_mount(|| {
+        let mut allow_all = libc::sock_filter { code: 6, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW };
+        let filter = libc::sock_fprog { len: 1, filter: &raw mut allow_all };
+        // SAFETY: a program of one instruction, which lets everything be done.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter), 0);
+        }
+        let words = patterned(LEN, 6);
+        sealed(Pages::Auto);
+        assert!(!is_mounted(&words[block(words)]));
+        assert!(intact(words, 6));
+    });
+}
