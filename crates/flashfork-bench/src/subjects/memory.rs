@@ -26,22 +26,42 @@ pub(crate) fn require(headroom: &Headroom, what: impl Into<String>, needed: u64)
     })
 }
 
-/// Touches so much memory, half of what is available at most, and gives it back: what is timed next finds pages that
-/// the machine has. To a virtual one the hypervisor gives those that were never used, or were given back, as they are
-/// touched, which takes longer than a seal.
-pub(crate) fn touch(bytes: u64) -> Result<(), BenchError> {
-    let bytes = bytes.min(headroom()?.available / 2) as usize;
-    if bytes == 0 {
-        return Ok(());
+/// Memory on 2 MB pages, where there are some, that the machine has: given back just before something is timed, it is
+/// what that finds. To a virtual machine the hypervisor gives pages that were never used, or were given back, as they
+/// are touched, which takes longer than a seal.
+#[derive(Debug)]
+pub(crate) struct Warm {
+    at: usize,
+    bytes: usize,
+}
+
+impl Warm {
+    /// Touches so much, half of what is available at most.
+    pub(crate) fn hold(bytes: u64) -> Result<Self, BenchError> {
+        let bytes = bytes.min(headroom()?.available / 2) as usize;
+        if bytes == 0 {
+            return Ok(Self { at: 0, bytes });
+        }
+        let failed = |errno| BenchError::system("touch memory", errno);
+        // SAFETY: a new mapping at an address of the kernel's choice, which nobody else knows of until it is gone.
+        unsafe {
+            let at = mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            let at = at.map_err(failed)?;
+            let warm = Self { at: at as usize, bytes };
+            // Without huge pages of its own the kernel has the small ones that it makes them of.
+            let _ = madvise(at, bytes, Advice::LinuxHugepage);
+            madvise(at, bytes, Advice::LinuxPopulateWrite).map_err(failed)?;
+            Ok(warm)
+        }
     }
-    let failed = |errno| BenchError::system("touch memory", errno);
-    // SAFETY: a new mapping at an address of the kernel's choice, which nobody else knows of until it is gone.
-    unsafe {
-        let at = mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        let at = at.map_err(failed)?;
-        let touched = madvise(at, bytes, Advice::LinuxPopulateWrite);
-        munmap(at, bytes).map_err(failed)?;
-        touched.map_err(failed)
+}
+
+impl Drop for Warm {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            // SAFETY: a mapping of its own. A failure would leave it where it is.
+            let _ = unsafe { munmap(self.at as *mut _, self.bytes) };
+        }
     }
 }
 
@@ -51,8 +71,9 @@ mod tests {
 
     #[test]
     fn memory_can_be_touched_without_need() {
-        touch(4 << 20).unwrap();
-        touch(0).unwrap();
+        for bytes in [4 << 20, 4097, 0] {
+            Warm::hold(bytes).unwrap();
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::tmpfs::Tmpfs;
 use crate::subjects::Method;
 use crate::subjects::Region;
 use crate::subjects::engine::{self, Pages, Sealed};
-use crate::subjects::memory;
+use crate::subjects::memory::Warm;
 use flashfork_measure::experiment::Results;
 use flashfork_measure::order::shuffled_rounds;
 use flashfork_measure::record::{Document, Record};
@@ -256,8 +256,9 @@ impl Subject for SealingSubject {
 
     fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
         pin::pin(spec.cpu)?;
-        memory::touch(2 * spec.size)?;
+        let warm = Warm::hold(spec.size)?;
         let region = Region::filled(spec.way.source(), spec.size)?;
+        drop(warm);
         let tmpfs = if spec.way.seals() { None } else { Some(Tmpfs::mount()?) };
         Ok((Self { way: spec.way, region, tmpfs }, ()))
     }

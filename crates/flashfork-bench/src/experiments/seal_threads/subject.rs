@@ -9,7 +9,8 @@ use flashfork::{SealOptions, Threads};
 use serde::{Deserialize, Serialize};
 
 use crate::subjects::engine::{Pages, own_code};
-use crate::subjects::{Method, Region, WORDS_PER_PAGE, memory, word};
+use crate::subjects::memory::Warm;
+use crate::subjects::{Method, Region, WORDS_PER_PAGE, word};
 use flashfork_measure::worker::Subject;
 use flashfork_measure::{BenchError, pin};
 use flashfork_terminal::size::show;
@@ -81,8 +82,9 @@ impl Subject for SealThreadsSubject {
 
     fn prepare(spec: Spec) -> Result<(Self, ()), BenchError> {
         pin::pin(spec.other_cpu)?;
-        memory::touch(2 * spec.size)?;
+        let warm = Warm::hold(spec.size)?;
         let region = Region::filled(Method::Seal, spec.size)?;
+        drop(warm);
         let watch = Arc::new(Watch { on: AtomicBool::new(false), gaps: Mutex::new(Vec::with_capacity(MOST)) });
         let shared = Arc::clone(&watch);
         thread::spawn(move || shared.run(spec.cpu));
