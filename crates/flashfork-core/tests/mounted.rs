@@ -207,8 +207,8 @@ fn a_mount_is_sealed_anew_folded_and_made_anonymous() {
 fn little_memory_small_pages_and_code_need_no_mount() {
     on_hosts_that_mount(|| {
         let [little, code] = [8 << 20, LEN].map(|len| patterned(len, 4));
-        // SAFETY: the test's memory.
         let executable = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        // SAFETY: the test's memory.
         assert_eq!(unsafe { libc::mprotect(code.as_mut_ptr().cast(), code.len() * 8, executable) }, 0);
         sealed(Pages::Auto);
         assert!(!is_mounted(&little[block(little)]) && !is_mounted(&code[block(code)]));

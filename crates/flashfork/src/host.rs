@@ -169,7 +169,7 @@ mod tests {
         let count = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!((names.len(), count), (15, 15));
+        assert_eq!((names.len(), count), (16, 16));
         assert!(host.capability("fork_skips").is_some() && host.capability("nonsense").is_none());
     }
 

@@ -31,7 +31,8 @@ const LEAST: usize = 16 << 20;
 /// The first Linux that writes a 2 MB page of a tmpfs in one go (`generic_perform_write` in mm/filemap.c).
 const FIRST: (u32, u32) = (6, 12);
 
-/// Whether it is known that this process gets no such mount.
+/// Whether it is known that this process gets no such mount. Under a filter of system calls it isn't tried: that might
+/// end the program.
 pub(crate) static REFUSED: Apart<AtomicBool> = Apart::new(AtomicBool::new(false));
 
 /// The name of a generation's files, by which sealed memory is known.
@@ -91,7 +92,7 @@ impl Mounted {
     /// Makes one where these runs are worth it and the host lets it be made.
     pub fn make(generation: u32, runs: &[Run]) -> Option<Mounted> {
         let blocks = runs.iter().filter(|run| takes(run)).map(|run| whole_blocks(run.range).len()).sum::<usize>();
-        if blocks < LEAST || REFUSED.load(SeqCst) || !is_wanted() {
+        if blocks < LEAST || REFUSED.load(SeqCst) || filter::is_filtered() != Ok(false) {
             return None;
         }
         match Mounted::make_anyhow(generation) {
@@ -107,7 +108,7 @@ impl Mounted {
 
     /// Whether this host lets this process make one; `EACCES` where it isn't even tried. No other thread runs.
     pub fn try_to_make() -> Result<()> {
-        if !is_wanted() {
+        if filter::is_filtered() != Ok(false) {
             return Err(Errno::EACCES);
         }
         Mounted::make_anyhow(0).map(|made| made.close())
@@ -120,7 +121,7 @@ impl Mounted {
         let name = Name::of(generation).with_prefix();
         let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::EINVAL)?;
         let made = match Mounted::mount(name, false) {
-            Err(Errno::EPERM) => {
+            Err(Errno::EPERM) if !namespaces_are_restricted() => {
                 let mut made = Err(Errno::ESRCH);
                 let [user, group] = sys::effective_user();
                 errand::run(Who::Mounter, || {
@@ -220,12 +221,9 @@ fn write_file(path: &CStr, bytes: &[u8]) -> Result<()> {
     written.map(drop)
 }
 
-/// Whether nothing speaks against mounting: a filter of system calls might end the program for it, and a host that
-/// refuses mounts to namespaces of users would note the attempt.
-fn is_wanted() -> bool {
-    let restricted = |file| {
-        let mut buf = [0; 16];
-        text::read_file(file, &mut buf).ok().and_then(decimal).is_some_and(|value| value != 0)
-    };
-    filter::is_filtered() == Ok(false) && !restricted(c"/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+/// Whether a security module keeps users from doing anything in namespaces, and notes each attempt.
+fn namespaces_are_restricted() -> bool {
+    let mut buf = [0; 16];
+    let file = text::read_file(c"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", &mut buf);
+    file.ok().and_then(decimal).is_some_and(|value| value != 0)
 }

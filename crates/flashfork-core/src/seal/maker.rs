@@ -413,12 +413,18 @@ impl<'a> Maker<'a> {
         // which nobody else has.
         unsafe {
             let old = aside.take(step)?;
-            let copied = match way {
-                Way::CopiedFirst => Ok(aside.amend(old, copy, step.len())),
-                Way::MovedFirst => Ok(aside.transfer(old, copy, step.len())),
+            let sent = match way {
                 Way::Sent => aside.send(old, written, target, step.len()),
+                Way::CopiedFirst => {
+                    aside.amend(old, copy, step.len());
+                    Ok(())
+                }
+                Way::MovedFirst => {
+                    aside.transfer(old, copy, step.len());
+                    Ok(())
+                }
             };
-            match copied.and_then(|()| remap::map_sealed(step, prot, mapped, target)) {
+            match sent.and_then(|()| remap::map_sealed(step, prot, mapped, target)) {
                 Ok(()) => aside.keep(step, prot, old, copy),
                 Err(e) => {
                     aside.put_back(step, prot, old);

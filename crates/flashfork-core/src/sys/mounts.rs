@@ -12,11 +12,12 @@ const CREATE: usize = 6; // FSCONFIG_CMD_CREATE
 /// Makes a tmpfs with these options; gives the descriptor of its mount, which is attached nowhere and gone with the
 /// last of its files (`fsopen(2)`, `fsconfig(2)`, `fsmount(2)`, Linux 5.2). `EPERM` for whoever may not mount.
 pub fn mount_tmpfs(options: &[(&CStr, &CStr)]) -> Result<i32> {
-    // SAFETY: NUL-terminated strings, here and below.
+    // SAFETY: a NUL-terminated string.
     let context = unsafe { syscall2(Sysno::fsopen, c"tmpfs".as_ptr() as usize, CLOEXEC) }?;
-    let set = |(key, value): &(&CStr, &CStr)| unsafe {
+    let set = |(key, value): &(&CStr, &CStr)| {
         let (key, value) = (key.as_ptr() as usize, value.as_ptr() as usize);
-        syscall5(Sysno::fsconfig, context, SET_STRING, key, value, 0).map(drop)
+        // SAFETY: NUL-terminated strings.
+        unsafe { syscall5(Sysno::fsconfig, context, SET_STRING, key, value, 0) }.map(drop)
     };
     let mounted = options.iter().try_for_each(set).and_then(|()| {
         // SAFETY: no memory is passed.
@@ -43,13 +44,14 @@ pub fn make_read_only(mount: i32) -> Result<()> {
 
 /// Makes a file in an open directory; gives a descriptor to write it by and one to read it by, and takes its name away.
 pub fn make_file(directory: i32, name: &CStr) -> Result<[i32; 2]> {
-    // SAFETY: a NUL-terminated string, here and below.
-    let open = |flags: u32| unsafe {
+    let open = |flags: u32| {
         let (name, flags) = (name.as_ptr() as usize, (flags | k::O_CLOEXEC) as usize);
-        syscall4(Sysno::openat, directory as usize, name, flags, 0o600).map(|fd| fd as i32)
+        // SAFETY: a NUL-terminated string.
+        unsafe { syscall4(Sysno::openat, directory as usize, name, flags, 0o600) }.map(|fd| fd as i32)
     };
     let write = open(k::O_RDWR | k::O_CREAT | k::O_EXCL)?;
     let read = open(k::O_RDONLY);
+    // SAFETY: a NUL-terminated string.
     let unlinked = unsafe { syscall3(Sysno::unlinkat, directory as usize, name.as_ptr() as usize, 0) };
     match (read, unlinked) {
         (Ok(read), Ok(_)) => Ok([write, read]),
