@@ -28,11 +28,8 @@ pub enum Kind {
     Seal {
         small: bool,
     },
-    /// A seal of so much that it has a mount of its own, where the kernel gives it one; by a user who may mount in a
-    /// namespace alone.
-    SealLarge {
-        as_user: bool,
-    },
+    /// A seal of so much that it has a mount of its own, where the kernel gives it one.
+    SealLarge,
     /// A seal of what was written since the last one.
     Reseal,
     /// A seal that brings many generations together.
@@ -96,26 +93,11 @@ fn load_libraries() -> Result<Vec<Region>, String> {
     Ok(libraries::load(dir.as_ref())?.into_iter().map(&mut region).collect())
 }
 
-/// Becomes a user who isn't root, if this is root.
-fn become_user() -> Result<(), String> {
-    const NOBODY: libc::uid_t = 65_534;
-    // SAFETY: numbers are passed, no memory.
-    let done = unsafe {
-        libc::geteuid() != 0
-            || libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
-                && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0
-                // What it has under /proc is root's otherwise.
-                && libc::prctl(libc::PR_SET_DUMPABLE, 1) == 0
-    };
-    if done { Ok(()) } else { Err(format!("become nobody: {}", std::io::Error::last_os_error())) }
-}
-
 /// Scenes by name.
 pub const SCENES: &[(&str, Kind)] = &[
     ("seal", Kind::Seal { small: false }),
     ("seal-small", Kind::Seal { small: true }),
-    ("seal-large", Kind::SealLarge { as_user: false }),
-    ("seal-large-as-user", Kind::SealLarge { as_user: true }),
+    ("seal-large", Kind::SealLarge),
     ("reseal", Kind::Reseal),
     ("fold", Kind::Fold),
     ("unseal", Kind::Unseal),
@@ -154,10 +136,7 @@ impl Scene {
     /// Fills memory and does what comes before the call.
     pub fn set(kind: Kind, route: Route) -> Result<Scene, String> {
         let main = Region::new(MAIN_AT, MAIN, 1 << 20)?;
-        if kind == (Kind::SealLarge { as_user: true }) {
-            become_user()?;
-        }
-        let large = matches!(kind, Kind::SealLarge { .. });
+        let large = kind == Kind::SealLarge;
         let side = Region::new(SIDE_AT, if large { LARGE } else { SIDE }, 2 << 20)?;
         let libraries = if kind.has_libraries() { load_libraries()? } else { Vec::new() };
         let mut scene = Scene { kind, route, main, side, libraries, wiped_in_children: false };
@@ -197,7 +176,7 @@ impl Scene {
         let part = (self.main.addr + PART.start * PAGE, PART.len() * PAGE);
         match self.kind {
             Kind::Seal { small } => words(self.route.seal(small)),
-            Kind::SealLarge { .. } | Kind::Reseal | Kind::Fold | Kind::Libraries => words(self.route.seal(false)),
+            Kind::SealLarge | Kind::Reseal | Kind::Fold | Kind::Libraries => words(self.route.seal(false)),
             Kind::Unseal | Kind::UnsealUnreadable | Kind::LibrariesUnseal => words(self.route.unseal(None)),
             Kind::DropRefills => words(self.route.drop_refills()),
             Kind::Advice(advice) => self.route.madvise(part.0, part.1, advice, Via::Function),

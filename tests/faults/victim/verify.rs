@@ -65,6 +65,7 @@ fn follow(scene: &mut Scene, outcome: Outcome) -> Result<(), String> {
         Kind::Advice(libc::MADV_DONTNEED) => dropped(&mut scene.main, PART, outcome.is_err())?,
         Kind::Advice(libc::MADV_FREE) => dropped(&mut scene.main, PART, true)?,
         Kind::Advice(libc::MADV_WIPEONFORK) => scene.wiped_in_children = outcome.is_ok(),
+        Kind::SealLarge => mount_is_protected()?,
         Kind::LibrariesDiscard => shows_file(&mut scene.libraries[DISCARDED], outcome.is_err())?,
         Kind::Keep => {
             if let Ok(at) = outcome {
@@ -96,6 +97,23 @@ fn dropped(region: &mut Region, pages: std::ops::Range<usize>, may_stay: bool) -
             region.write(std::iter::once(page), region.tags[page]);
         } else {
             return Err(format!("page {page} is neither zero nor what it was"));
+        }
+    }
+    Ok(())
+}
+
+/// Nobody can get hold of what lies in a mount to write to it, not who may look behind `/proc/self/map_files`.
+fn mount_is_protected() -> Result<(), String> {
+    let files = std::fs::read_dir("/proc/self/map_files").map_err(|e| format!("/proc/self/map_files: {e}"))?;
+    for file in files.flatten() {
+        let sealed =
+            std::fs::read_link(file.path()).is_ok_and(|name| name.to_string_lossy().contains("memfd:flashfork:"));
+        // A memfd may be opened, and refuses what is written then.
+        if sealed && let Ok(mut file) = std::fs::OpenOptions::new().write(true).open(file.path()) {
+            let written = std::io::Write::write(&mut file, b"x");
+            if written.is_ok() {
+                return Err("somebody can write to what is sealed".into());
+            }
         }
     }
     Ok(())

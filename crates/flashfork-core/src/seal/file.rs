@@ -7,25 +7,23 @@
 //!
 //! A file of a tmpfs takes no seals (`F_ADD_SEALS`). So the mount is made read-only when the file is filled, by whom
 //! nothing is open for writing any more: then nobody gets hold of the file to write to it, not through
-//! `/proc/PID/map_files` either.
+//! `/proc/PID/map_files` either. Where somebody has got hold of it meanwhile (`/proc/PID/fd`, for who may do anything
+//! to this process) all that lies in it is sealed once more, into a memfd.
 //!
-//! Who may not mount does so in a user namespace, from a child in this memory ([`Who::Mounter`]), which hands the
-//! descriptors over and ends; another one makes the mount read-only.
+//! Only for who may mount. In a namespace of users everybody may, but it takes a child, which the program could see:
+//! in what its children have taken, in a stop of the whole process group, in the number of namespaces that it may have.
 
 use super::offset;
 use crate::apart::Apart;
 use crate::arena::Run;
 use crate::filter;
-use crate::proc::text::{self, decimal};
 use crate::proc::vma;
 use crate::range::Range;
 use crate::sys::{self, Errno, HUGE, PROT_EXEC, PROT_READ, PROT_WRITE, Result};
-use crate::threads::errand::{self, Who};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Least bytes in blocks of 2 MB for which a mount is worth it: for whoever needs a namespace it takes about as long as
-/// sealing 4 MB.
+/// Least bytes in blocks of 2 MB for which a mount is worth it, which takes as long as sealing some hundred KB.
 const LEAST: usize = 16 << 20;
 
 /// The first Linux that writes a 2 MB page of a tmpfs in one go (`generic_perform_write` in mm/filemap.c).
@@ -75,6 +73,8 @@ pub fn make_memfd(generation: u32) -> Result<i32> {
 pub struct Filled {
     pub fd: i32,
     pub bytes: u64,
+    /// Whether nobody can write to it any more.
+    pub protected: bool,
 }
 
 /// A file in a tmpfs of its own; see the module.
@@ -84,8 +84,6 @@ pub struct Mounted {
     pub write: i32,
     /// To map it by.
     pub read: i32,
-    /// Whether it was made in a user namespace.
-    apart: bool,
 }
 
 impl Mounted {
@@ -95,62 +93,56 @@ impl Mounted {
         if blocks < LEAST || REFUSED.load(SeqCst) || filter::is_filtered() != Ok(false) {
             return None;
         }
-        match Mounted::make_anyhow(generation) {
+        match Mounted::mount(generation) {
             Ok(made) => Some(made),
             // It may be there next time.
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::EAGAIN | Errno::EINTR) => None,
             Err(_) => {
-                REFUSED.store(true, SeqCst);
+                Mounted::give_up();
                 None
             }
         }
     }
 
-    /// Whether this host lets this process make one; `EACCES` where it isn't even tried. No other thread runs.
+    /// Makes none any more in this process.
+    pub fn give_up() {
+        REFUSED.store(true, SeqCst);
+    }
+
+    /// Whether this host lets this process make one; `EACCES` where it isn't even tried.
     pub fn try_to_make() -> Result<()> {
         if filter::is_filtered() != Ok(false) {
             return Err(Errno::EACCES);
         }
-        Mounted::make_anyhow(0).map(|made| made.close())
+        let (fd, protected) = Mounted::mount(0)?.protect();
+        sys::close(fd);
+        protected
     }
 
-    fn make_anyhow(generation: u32) -> Result<Mounted> {
+    fn mount(generation: u32) -> Result<Mounted> {
         if sys::kernel_version()? < FIRST {
             return Err(Errno::ENOSYS);
         }
         let name = Name::of(generation).with_prefix();
         let name = CStr::from_bytes_until_nul(&name).map_err(|_| Errno::EINVAL)?;
-        let made = match Mounted::mount(name, false) {
-            Err(Errno::EPERM) if !namespaces_are_restricted() => {
-                let mut made = Err(Errno::ESRCH);
-                let [user, group] = sys::effective_user();
-                errand::run(Who::Mounter, || {
-                    map_users(user, group)?;
-                    made = Mounted::mount(name, true);
-                    Ok(())
-                })?;
-                // SAFETY: written by the child, behind the compiler's back.
-                unsafe { core::ptr::read_volatile(&raw const made) }
-            }
-            made => made,
-        }?;
-        made.try_it().inspect_err(|_| made.close())?;
-        Ok(made)
-    }
-
-    fn mount(name: &CStr, apart: bool) -> Result<Mounted> {
         // Not half of the machine's memory, as by default: what there is, is known otherwise.
         let mount = sys::mount_tmpfs(&[(c"size", c"0"), (c"huge", c"always"), (c"mode", c"0700")])?;
         let [write, read] = sys::make_file(mount, name).inspect_err(|_| sys::close(mount))?;
-        Ok(Mounted { mount, write, read, apart })
+        let made = Mounted { mount, write, read };
+        made.try_it().inspect_err(|_| [write, read, mount].into_iter().for_each(sys::close))?;
+        Ok(made)
     }
 
     /// Whether the file can be what it is for. A security module may forbid to map it; an administrator, 2 MB pages.
+    /// And a seal must be able to open something beside it.
     fn try_it(&self) -> Result<()> {
         if sys::block_size(self.write)? < HUGE as u64 {
             return Err(Errno::EOPNOTSUPP);
         }
         sys::ftruncate(self.write, offset::FILE_LEN)?;
+        let one = sys::duplicate_above(self.read, 0)?;
+        let other = sys::duplicate_above(self.read, 0).inspect_err(|_| sys::close(one))?;
+        [one, other].into_iter().for_each(sys::close);
         let flags = sys::MAP_PRIVATE | sys::MAP_NORESERVE;
         // SAFETY: a fresh mapping, which is taken away again.
         unsafe {
@@ -164,22 +156,13 @@ impl Mounted {
         takes(run) && chunk.len() >= HUGE
     }
 
-    /// Keeps everybody from writing to it any more; says whether that could be done. Gives the descriptor that it is
-    /// mapped by.
-    pub fn protect(self) -> (i32, bool) {
+    /// Keeps everybody from writing to it any more; `EBUSY` where somebody has it open for that. Gives the descriptor
+    /// that it is mapped by, too.
+    pub fn protect(self) -> (i32, Result<()>) {
         sys::close(self.write);
-        let protect = || sys::make_read_only(self.mount);
-        let done = match self.apart {
-            // In a new namespace, whose root may do that as well.
-            true => errand::run(Who::Mounter, protect),
-            false => protect(),
-        };
+        let done = sys::make_read_only(self.mount);
         sys::close(self.mount);
-        (self.read, done.is_ok())
-    }
-
-    fn close(&self) {
-        [self.write, self.read, self.mount].into_iter().for_each(sys::close);
+        (self.read, done)
     }
 }
 
@@ -192,38 +175,4 @@ fn takes(run: &Run) -> bool {
 fn whole_blocks(range: Range) -> Range {
     let (start, end) = (range.start.next_multiple_of(HUGE), range.end & !(HUGE - 1));
     Range::new(start, end.max(start))
-}
-
-/// In a namespace of users: gives who made it the same name as outside. Without that nobody may make files.
-fn map_users(user: u32, group: u32) -> Result<()> {
-    write_file(c"/proc/self/setgroups", b"deny")?;
-    for (file, name) in [(c"/proc/self/uid_map", user), (c"/proc/self/gid_map", group)] {
-        // "NAME NAME 1"
-        let mut line = [b' '; 23];
-        for place in [0, 11] {
-            let mut n = name;
-            for digit in line[place..place + 10].iter_mut().rev() {
-                *digit = b'0' + (n % 10) as u8;
-                n /= 10;
-            }
-        }
-        line[22] = b'1';
-        write_file(file, &line)?;
-    }
-    Ok(())
-}
-
-fn write_file(path: &CStr, bytes: &[u8]) -> Result<()> {
-    let fd = sys::open(path, sys::O_WRONLY)?;
-    let written = sys::write(fd, bytes);
-    sys::close(fd);
-    // Of these files all or nothing is written.
-    written.map(drop)
-}
-
-/// Whether a security module keeps users from doing anything in namespaces, and notes each attempt.
-fn namespaces_are_restricted() -> bool {
-    let mut buf = [0; 16];
-    let file = text::read_file(c"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", &mut buf);
-    file.ok().and_then(decimal).is_some_and(|value| value != 0)
 }

@@ -138,12 +138,12 @@ impl<'a> Maker<'a> {
             (outcome.pauses, outcome.paused_ns) = (pauses.count, pauses.paused_ns);
             outcome.longest_pause_ns = pauses.longest_ns;
         }
-        outcome.write_sealed = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
-        let memfd = Filled { fd, bytes: outcome.sealed - in_mount };
+        let protected = sys::add_seals(fd).or_else(|_| sys::add_seals(fd)).is_ok();
+        let memfd = Filled { fd, bytes: outcome.sealed - in_mount, protected };
+        outcome.write_sealed = protected;
         let mounted = mounted.map(|mounted| {
             let (fd, protected) = mounted.protect();
-            outcome.write_sealed &= protected || in_mount == 0;
-            Filled { fd, bytes: in_mount }
+            Filled { fd, bytes: in_mount, protected: protected.is_ok() }
         });
         ((memfd, mounted), outcome)
     }

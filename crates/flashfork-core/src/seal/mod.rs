@@ -39,8 +39,9 @@ use crate::session::{self, Wait};
 use crate::sys;
 use crate::threads::exclusive;
 use crate::threads::pauses::Pauses;
-use file::Filled;
+use file::{Filled, Mounted};
 use fold::plan_or_fold;
+use generations::Identity;
 use maker::Maker;
 
 /// Nanoseconds after which a part of a seal for which a fork waits begins nothing more: with what it is at then it
@@ -169,15 +170,34 @@ fn seal_runs(
     maker.mount(arena);
     maker.seal_all(arena);
     let ((memfd, mounted), mut outcome) = maker.finish();
-    outcome.sealing_ns = sys::now_ns() - start;
-    for Filled { fd, bytes } in core::iter::once(memfd).chain(mounted) {
-        if let (Ok(identity), true) = (sys::identity(fd), bytes > 0) {
-            plan::note_generation(identity, bytes, &mut arena.small);
+    note(memfd, arena);
+    if let Some(mounted) = mounted
+        && let Some(identity) = note(mounted, arena)
+        && !mounted.protected
+    {
+        // Somebody has it open for writing.
+        Mounted::give_up();
+        arena.only = identity;
+        match plan_or_fold(arena, &mut None).and_then(|fold| seal_runs(arena, memory, pages, None, fold)) {
+            Ok(again) if again.sealed >= mounted.bytes => {
+                outcome.huge = outcome.huge.saturating_sub(mounted.bytes) + again.huge;
+                outcome.peak_extra = outcome.peak_extra.max(again.peak_extra);
+                outcome.write_sealed &= again.write_sealed;
+                outcome.generation = again.generation;
+            }
+            _ => outcome.write_sealed = false,
         }
-        sys::close(fd);
     }
+    outcome.sealing_ns = sys::now_ns() - start;
     match outcome.cut_short {
         Some(reason) if outcome.sealed == 0 => Err(Error::Refused(reason)),
         _ => Ok(outcome),
     }
+}
+
+/// Notes what was sealed into a file, and closes it; which it is, where there is anything in it.
+fn note(filled: Filled, arena: &mut Arena) -> Option<Identity> {
+    let identity = sys::identity(filled.fd).ok().filter(|_| filled.bytes > 0);
+    sys::close(filled.fd);
+    identity.inspect(|identity| plan::note_generation(*identity, filled.bytes, &mut arena.small))
 }

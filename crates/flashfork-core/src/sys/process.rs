@@ -75,12 +75,6 @@ pub fn seccomp_mode() -> Result<usize> {
     unsafe { syscall5(Sysno::prctl, p::PR_GET_SECCOMP as usize, 0, 0, 0, 0) }
 }
 
-/// Effective user and group (`geteuid(2)`, `getegid(2)`).
-pub fn effective_user() -> [u32; 2] {
-    // SAFETY: no memory is passed.
-    [Sysno::geteuid, Sysno::getegid].map(|call| unsafe { syscall0(call) }.unwrap_or(0) as u32)
-}
-
 /// Soft and hard limit of a resource (`prlimit64(2)`).
 pub fn getrlimit(resource: u32) -> Result<[u64; 2]> {
     let mut limits = [0u64; 2];

@@ -34,9 +34,6 @@ pub enum Who {
     Reader,
     /// A child that only `__WALL` and `__WCLONE` wait for. May have descriptors whatever the program's limit is.
     Process,
-    /// The same, with the table of whoever asks, as root of a new namespace of users, in which nobody has a name yet,
-    /// with mounts of its own. Only where nothing else runs in this memory.
-    Mounter,
 }
 
 struct Job<F> {
@@ -98,15 +95,14 @@ pub fn run<F: FnOnce() -> Result<()>>(who: Who, f: F) -> Result<()> {
 /// # Safety
 /// The stack is a writable mapping large enough for `f`, used by nobody else meanwhile.
 pub(super) unsafe fn run_on<F: FnOnce() -> Result<()>>(top: usize, who: Who, f: F) -> Result<()> {
-    const SHARED: u32 = k::CLONE_VM | k::CLONE_UNTRACED;
-    const THREAD: u32 = k::CLONE_FS | k::CLONE_THREAD | k::CLONE_SIGHAND | k::CLONE_SYSVSEM;
+    const SHARED: u32 = k::CLONE_VM | k::CLONE_FS | k::CLONE_UNTRACED;
+    const THREAD: u32 = k::CLONE_THREAD | k::CLONE_SIGHAND | k::CLONE_SYSVSEM;
     const WCLONE: u32 = 0x8000_0000;
     let flags = SHARED
         | match who {
             Who::Thread => THREAD | k::CLONE_FILES,
             Who::ThreadWithCopy | Who::Reader => THREAD,
-            Who::Process => k::CLONE_FS | k::CLONE_FILES,
-            Who::Mounter => k::CLONE_FILES | k::CLONE_NEWUSER | k::CLONE_NEWNS,
+            Who::Process => k::CLONE_FILES,
         };
     let (alive, mut job) = (AtomicU32::new(0), Job { who, f: Some(f), done: Err(Errno::ESRCH) });
     // SAFETY: the stack is its own; the job and the word outlive it, because it is waited for below, and nobody else
@@ -124,7 +120,7 @@ pub(super) unsafe fn run_on<F: FnOnce() -> Result<()>>(top: usize, who: Who, f: 
             Who::Thread | Who::ThreadWithCopy => wait_until_gone(child),
             Who::Reader => {}
             // Somebody else may have waited for it (`__WALL`).
-            Who::Process | Who::Mounter => drop(sys::wait(child, WCLONE)),
+            Who::Process => drop(sys::wait(child, WCLONE)),
         }
     }
     // SAFETY: written by who has ended, behind the compiler's back.
@@ -157,7 +153,7 @@ extern "C" fn start<F: FnOnce() -> Result<()>>(job: *mut u8) -> ! {
     let who = job.who;
     let left = match who {
         Who::Thread | Who::Process => sys::leave_descriptors(),
-        Who::ThreadWithCopy | Who::Reader | Who::Mounter => Ok(()),
+        Who::ThreadWithCopy | Who::Reader => Ok(()),
     };
     job.done = left.and_then(|()| {
         if who == Who::Process {
@@ -167,7 +163,7 @@ extern "C" fn start<F: FnOnce() -> Result<()>>(job: *mut u8) -> ! {
     });
     match who {
         Who::Thread | Who::ThreadWithCopy | Who::Reader => sys::exit_thread(),
-        Who::Process | Who::Mounter => sys::exit(0),
+        Who::Process => sys::exit(0),
     }
 }
 

@@ -109,8 +109,7 @@ pub(super) const OWN_MOUNT: Row = Row {
     needed: false,
     enables: "faster seals of 16 MB and more: into a tmpfs with huge=always, which is mounted for that and attached nowhere",
     without: "2 MB pages of a memfd are filled with zeros before they are written: such seals take a third longer",
-    cure: "Linux 6.12 or later without a filter of system calls; as an ordinary user, namespaces of users \
-           (user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)",
+    cure: "Linux 6.12 or later, the right to mount (CAP_SYS_ADMIN), and no filter of system calls",
 };
 pub(super) const POPULATE: Row = Row {
     name: "populate",
