@@ -39,6 +39,9 @@ pub fn run(route: Route, name: &str, leak_allowed: bool) -> Result<(), String> {
     let after = process::state();
     process::same(before, after, growth(&scene, outcome), leak_allowed)?;
     follow(&mut scene, outcome)?;
+    if scene.kind == Kind::SealLarge && !leak_allowed {
+        is_protected()?;
+    }
     family(&mut scene, "after the call")?;
     again(&mut scene)
 }
@@ -65,7 +68,6 @@ fn follow(scene: &mut Scene, outcome: Outcome) -> Result<(), String> {
         Kind::Advice(libc::MADV_DONTNEED) => dropped(&mut scene.main, PART, outcome.is_err())?,
         Kind::Advice(libc::MADV_FREE) => dropped(&mut scene.main, PART, true)?,
         Kind::Advice(libc::MADV_WIPEONFORK) => scene.wiped_in_children = outcome.is_ok(),
-        Kind::SealLarge => mount_is_protected()?,
         Kind::LibrariesDiscard => shows_file(&mut scene.libraries[DISCARDED], outcome.is_err())?,
         Kind::Keep => {
             if let Ok(at) = outcome {
@@ -102,8 +104,9 @@ fn dropped(region: &mut Region, pages: std::ops::Range<usize>, may_stay: bool) -
     Ok(())
 }
 
-/// Nobody can get hold of what lies in a mount to write to it, not who may look behind `/proc/self/map_files`.
-fn mount_is_protected() -> Result<(), String> {
+/// Nobody can write to what is sealed, not who may look behind `/proc/self/map_files`. Where what the engine has mapped
+/// to write it by can't be taken away, or no call works any more, the seal says that somebody could.
+fn is_protected() -> Result<(), String> {
     let files = std::fs::read_dir("/proc/self/map_files").map_err(|e| format!("/proc/self/map_files: {e}"))?;
     for file in files.flatten() {
         let sealed =
