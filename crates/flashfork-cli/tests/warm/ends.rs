@@ -155,8 +155,12 @@ fn a_fork_that_fails_is_told_and_the_template_goes_on() {
     assert!(warmed.status.success());
     let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
     // SAFETY: the structure is a local.
-    unsafe { libc::prlimit(place.template_pid(), libc::RLIMIT_NPROC, &raw const limit, std::ptr::null_mut()) };
-    let output = place.shell("true").output().unwrap();
+    let set =
+        unsafe { libc::prlimit(place.template_pid(), libc::RLIMIT_NPROC, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!(set, 0);
+    // One may have been made ahead.
+    let mut outputs = (0..3).map(|_| place.shell("true").output().unwrap());
+    let output = outputs.find(|output| !output.status.success()).expect("a template that may have no children");
     assert!(line(&output).contains("can't fork a clone of t"), "{}", line(&output));
     assert_eq!(place.list().len(), 1);
 }
