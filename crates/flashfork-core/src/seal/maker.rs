@@ -24,9 +24,10 @@ const SHORT: usize = 8 << 20;
 pub(crate) struct Maker<'a> {
     /// The memfd, not yet sealed against writes.
     pub fd: i32,
-    /// The other file, and the bytes in it.
+    /// The other file, the bytes in it, and whether it gets no more: where files take turns each chunk is a mapping.
     mounted: Option<Mounted>,
     in_mount: u64,
+    mount_ends: bool,
     memory: &'a Limits,
     window: Option<Window>,
     /// Where old pages stay for a while; none where threads run, whose stops are short.
@@ -55,6 +56,7 @@ impl<'a> Maker<'a> {
             fd,
             mounted: None,
             in_mount: 0,
+            mount_ends: false,
             memory,
             window: Some(window),
             aside: Some(aside),
@@ -201,7 +203,8 @@ impl<'a> Maker<'a> {
             self.settle();
             let free = self.headroom(&mut arena.text)?;
             let ample = free >= chunk.len() as u64 + SLACK;
-            let mounted = ample && self.mounted.as_ref().is_some_and(|file| file.takes(&run, chunk));
+            let mounted =
+                ample && !self.mount_ends && self.mounted.as_ref().is_some_and(|file| file.takes(&run, chunk));
             if mounted {
                 at = self.seal_in_mount(chunk, &run, target(at));
                 chunk = next_chunk(Range::new(at, chunk.end), most);
@@ -249,31 +252,29 @@ impl<'a> Maker<'a> {
     }
 
     /// Seals the blocks of a chunk in the mount; gives the address up to which that was done: its end, unless the host
-    /// takes long for such pages, or a block failed.
+    /// takes long for the first, where nothing is known or the last ones took long, or a block failed.
     fn seal_in_mount(&mut self, chunk: Range, run: &Run, target: u64) -> usize {
         let Some(file) = self.mounted.as_ref().map(|mounted| mounted.write) else { return chunk.start };
         self.show(file, target, chunk.len());
-        let mut at = chunk.start;
-        // Where pages weren't cold before, a few milliseconds that go elsewhere mean nothing.
-        let mut late = sys::thread_cpu_ns() + if self.cold { 2 * DEAR } else { 6 * DEAR };
+        let (mut at, begin, try_one) = (chunk.start, sys::thread_cpu_ns(), self.cold);
         while at < chunk.end {
             let (block, offset) = (Range::new(at, at + HUGE), target + (at - chunk.start) as u64);
             let before = self.outcome.sealed;
             let result = self.seal_piece(block, run.prot, offset, Way::Sent);
             let sealed = (self.outcome.sealed - before) as usize;
             at += sealed;
+            // The copy takes as long as the page does at most.
+            self.cold = sys::thread_cpu_ns() - begin > 2 * DEAR * ((at - chunk.start) / HUGE) as u64;
             if result.is_err() {
                 // What the rest holds by now is of no use. If it can't be given back it goes with the file.
                 let _ = sys::punch_hole(file, offset + sealed as u64, HUGE - sealed);
                 break;
             }
-            // The copy takes as long as the page does at most.
-            self.cold = sys::thread_cpu_ns() > late;
-            if self.cold {
+            if try_one && self.cold && block.start == chunk.start {
                 break;
             }
-            late += 2 * DEAR;
         }
+        self.mount_ends = self.cold;
         // The window shows something else next.
         self.settle();
         self.in_mount += (at - chunk.start) as u64;
