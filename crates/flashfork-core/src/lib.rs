@@ -114,7 +114,7 @@ pub fn drop_refills() -> Result<u64, Error> {
 
 /// Whether a seal of much memory could put it into a tmpfs of its own, which is faster; an error says why not: `ENOSYS`
 /// before Linux 6.12, `EOPNOTSUPP` where 2 MB pages of tmpfs are forbidden, `EACCES` under a filter of system calls, or
-/// what the kernel said. The calling thread must be the process's only one.
+/// what the kernel said.
 pub fn can_mount() -> core::result::Result<(), Errno> {
     seal::file::Mounted::try_to_make()
 }

@@ -2,8 +2,8 @@
 //!
 //! A memfd always; and where much is sealed, beside it a file of a tmpfs that is mounted for it with `huge=always`,
 //! attached nowhere. There the kernel puts 2 MB pages under what is written 2 MB at a time, and doesn't fill them with
-//! zeros first, as it does for a memfd before they are collapsed: that takes a third of a seal. What is smaller than
-//! 2 MB would take as much, and lies in the memfd, at the offset that it would have in the other.
+//! zeros first, as it does for a memfd before they are collapsed. What is smaller than 2 MB would take as much, and
+//! lies in the memfd, at the offset that it would have in the other.
 //!
 //! A file of a tmpfs takes no seals (`F_ADD_SEALS`). So the mount is made read-only when the file is filled, by whom
 //! nothing is open for writing any more: then nobody gets hold of the file to write to it, not through

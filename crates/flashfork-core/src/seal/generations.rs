@@ -17,7 +17,7 @@ pub const PLACES: usize = MAX_PARTS + 2 * MAX_GENERATIONS;
 /// What this process knows of them.
 pub(crate) static GENERATIONS: Apart<Generations> = Apart::new(Generations::new());
 
-/// Bytes in memfds.
+/// Bytes in files of sealed memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memfds {
     /// Bytes in those of which something is mapped.
