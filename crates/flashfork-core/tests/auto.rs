@@ -6,6 +6,7 @@ use flashfork_core::answers::advise;
 use flashfork_core::fork::{Engine, configure, fork};
 use flashfork_core::{MEMFD_PREFIX, Pages, seal};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 
 const LEN: usize = 64 << 20;
@@ -29,24 +30,25 @@ fn forked(words: &[u64], seed: u64, ns: u64, all: bool) {
     assert_eq!(wait(pid), 0, "the clone saw other bytes");
 }
 
-/// Sealed bytes among the mappings of these words, and the inodes of the generations they are in.
+/// Sealed bytes among the mappings of these words, and the generations they are in, each of which may have two files of
+/// one name.
 fn sealed(words: &[u64]) -> (usize, Vec<String>) {
     let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let prefix = std::str::from_utf8(MEMFD_PREFIX).unwrap();
-    let (mut bytes, mut inodes) = (0, Vec::new());
+    let (mut bytes, mut generations) = (0, Vec::new());
     for line in maps.lines().filter(|line| line.contains(prefix)) {
         let fields: Vec<_> = line.split_whitespace().collect();
         let (from, to) = fields[0].split_once('-').unwrap();
         let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap());
         if from.max(start) < to.min(end) {
             bytes += to.min(end) - from.max(start);
-            inodes.push(fields[4].to_owned());
+            generations.push(fields[5].to_owned());
         }
     }
-    inodes.sort();
-    inodes.dedup();
-    (bytes, inodes)
+    generations.sort();
+    generations.dedup();
+    (bytes, generations)
 }
 
 fn until(most: usize, mut done: impl FnMut() -> bool) {
@@ -82,7 +84,7 @@ fn auto_seals_in_parts_renews_what_was_written_and_undoes_what_loses() {
         }
         until(20, || {
             forked(words, 2, MILLISECOND / 20, true);
-            sealed(words).1.iter().all(|inode| !before.contains(inode))
+            sealed(words).1.iter().all(|generation| !before.contains(generation))
         });
         let (bytes, now) = sealed(words);
         assert!(bytes >= LEN - (4 << 20) && now.len() == before.len(), "{bytes} bytes in generations {now:?}");
@@ -201,15 +203,22 @@ fn advice_on_huge_pages_between_parts_is_kept() {
     });
 }
 
-/// Bytes of anonymous memory, and in the memfds of these words; none where the kernel doesn't tell us.
+/// Bytes of anonymous memory, and in the files of these words' generations; none where the kernel doesn't tell us.
 fn memory(words: &[u64]) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     let mut bytes: u64 = anonymous.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    for inode in sealed(words).1 {
-        let of_it = |line: &&str| line.split_whitespace().nth(4) == Some(&inode);
-        let range = maps.lines().find(of_it).unwrap().split_whitespace().next().unwrap();
+    let generations = sealed(words).1;
+    let mut files = BTreeMap::new();
+    for line in maps.lines() {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        if fields.get(5).is_some_and(|name| generations.iter().any(|generation| generation == name)) {
+            // Inodes of files in mounts of their own are the same.
+            files.insert((fields[3], fields[4]), fields[0]);
+        }
+    }
+    for range in files.values() {
         bytes += std::fs::metadata(format!("/proc/self/map_files/{range}")).ok()?.blocks() * 512;
     }
     Some(bytes)
