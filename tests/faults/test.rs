@@ -36,6 +36,7 @@ const LINKED_SCENES: &[&str] = &[
     "unseal-unreadable",
     "seal-small",
     "seal-large",
+    "dense",
     "libraries",
     "libraries-unseal",
     "snapshot",

@@ -7,6 +7,7 @@ use crate::outcome::Purpose;
 use crate::proc::scan::Region;
 use crate::range::Range;
 use crate::scratch;
+use crate::seal::dense;
 use crate::seal::generations::Identity;
 use crate::seal::library::Seen;
 use crate::sys::{self, Errno, Result};
@@ -29,6 +30,8 @@ pub struct Run {
     pub file: Identity,
     /// Whether nothing was sealed here: a sealed mapping has grown by it.
     pub growth: bool,
+    /// Whether it is to lie on huge pages once it is anonymous.
+    pub huge: bool,
     /// Bytes inside that hold no page today and will be zeros in the memfd.
     pub filled: usize,
     /// Whether all its pages were in memory when it was planned, so that reading them can't fail: none is swapped out,
@@ -87,9 +90,11 @@ pub struct Arena {
     pub records: [VmaRecord; MAX_RECORDS],
     /// How many records there are.
     pub record_count: usize,
-    /// Whether blocks of sealed memory of which more than a quarter was written stay as they are: a page costs a fork
-    /// less there than it takes to seal it anew, and it will be written again.
+    /// Whether blocks of sealed memory of which more than a quarter was written are left to [`crate::seal::dense`]:
+    /// they will be written again.
     pub leave_dense: bool,
+    /// Those that the plan has found.
+    pub dense: dense::Found,
     /// Whether small runs are sealed, too, because the program itself will write no more.
     pub small_runs: bool,
     /// Whether the data of libraries is sealed, too.

@@ -8,6 +8,7 @@ use crate::policy::POLICY;
 use crate::proc::dump::BEFORE;
 use crate::range::Range;
 use crate::region::watch::WATCHED;
+use crate::seal::dense::DENSE;
 use crate::seal::file::REFUSED;
 use crate::seal::generations::GENERATIONS;
 use crate::seal::library::LIBRARIES;
@@ -18,7 +19,7 @@ use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 15;
+pub const COUNT: usize = 16;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
@@ -38,6 +39,7 @@ pub fn all() -> [Range; COUNT] {
         VETTED.pages(),
         LIBRARIES.pages(),
         REFUSED.pages(),
+        DENSE.pages(),
     ]
 }
 

@@ -1,10 +1,12 @@
 //! The calls that are made to fail, one scene each.
 
 use crate::memory::{Region, is_sealed};
+use flashfork_core::fork::{Engine, configure, fork};
 use flashfork_core::snapshot::{restore, snapshot};
 use flashfork_tests::content::PAGE;
 use flashfork_tests::libraries;
 use flashfork_tests::route::{Outcome, Route, Via};
+use std::cell::Cell;
 
 /// Pages of the first region: a block of 2 MB and odd ends.
 const MAIN: usize = 200 + 512 + 40;
@@ -21,6 +23,15 @@ const AWAY: usize = 0x20_8000_0000;
 /// The pages of the first region that a call on a part of it is about: over a written page and a block's end.
 pub const PART: std::ops::Range<usize> = 430..720;
 
+/// Those of its whole block.
+const BLOCK: std::ops::Range<usize> = 200..712;
+
+/// A fork that is none, but took so long, as the engine is told, that the next one is worth a seal.
+fn costly_fork() {
+    let now = Cell::new(0);
+    fork(|| 1, || now.replace(now.get() + (1 << 50)));
+}
+
 /// What a scene is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -32,6 +43,8 @@ pub enum Kind {
     SealLarge,
     /// A seal of what was written since the last one.
     Reseal,
+    /// A fork before which the engine seals anew, and finds a block that was written all over.
+    Dense,
     /// A seal that brings many generations together.
     Fold,
     Unseal,
@@ -99,6 +112,7 @@ pub const SCENES: &[(&str, Kind)] = &[
     ("seal-small", Kind::Seal { small: true }),
     ("seal-large", Kind::SealLarge),
     ("reseal", Kind::Reseal),
+    ("dense", Kind::Dense),
     ("fold", Kind::Fold),
     ("unseal", Kind::Unseal),
     ("unseal-unreadable", Kind::UnsealUnreadable),
@@ -144,6 +158,12 @@ impl Scene {
         if restores || large || matches!(kind, Kind::Seal { .. } | Kind::Libraries | Kind::Snapshot | Kind::Rollback) {
             return Ok(scene);
         }
+        if kind == Kind::Dense {
+            configure(Engine::Seal, false).map_err(|e| format!("the engine: {e:?}"))?;
+            costly_fork();
+            scene.main.write(BLOCK, 3 << 20);
+            return Ok(scene);
+        }
         let rounds = if kind == Kind::Fold { 8 } else { 1 };
         for round in 0..rounds {
             scene.route.seal(true)?;
@@ -178,6 +198,10 @@ impl Scene {
             Kind::Seal { small } => words(self.route.seal(small)),
             Kind::SealLarge | Kind::Reseal | Kind::Fold | Kind::Libraries => words(self.route.seal(false)),
             Kind::Unseal | Kind::UnsealUnreadable | Kind::LibrariesUnseal => words(self.route.unseal(None)),
+            Kind::Dense => {
+                costly_fork();
+                Ok(0)
+            }
             Kind::DropRefills => words(self.route.drop_refills()),
             Kind::Advice(advice) => self.route.madvise(part.0, part.1, advice, Via::Function),
             Kind::LibrariesDiscard => {

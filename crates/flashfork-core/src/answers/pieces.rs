@@ -108,6 +108,7 @@ impl Spare {
             resealed: false,
             file: (0, 0),
             growth: false,
+            huge: false,
             filled: 0,
             present: false,
         };

@@ -5,10 +5,12 @@
 //! lifted meanwhile ([`limits`]); then run by run ([`maker`]) which file it lies in ([`file`]) and where ([`offset`]),
 //! its copy ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their place ([`remap`]).
 //! What is known of each file afterwards: [`generations`]. The way back: [`unseal`], with what the program has asked
-//! for the mapping ([`properties`]). What reads put into page tables meanwhile: [`refills`].
+//! for the mapping ([`properties`]), which what is written much goes too ([`dense`]). What reads put into page tables
+//! meanwhile: [`refills`].
 
 mod aside;
 pub(crate) mod copy;
+pub(crate) mod dense;
 pub(crate) mod file;
 mod fold;
 pub(crate) mod generations;
@@ -53,7 +55,8 @@ const PART_NS: u64 = 15_000_000;
 pub(crate) enum What {
     /// Everything; the data of libraries is asked for apart.
     All { libraries: bool },
-    /// Everything; of what is sealed and was written since, all but densely written blocks.
+    /// Everything; of what is sealed and was written since, all but densely written blocks, which are made anonymous on
+    /// huge pages instead.
     AllButDense,
     /// At most so many bytes of what isn't sealed.
     New(u64),
@@ -95,7 +98,10 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
         let look = |e| Error::System(Step::Look, e);
         match what {
             What::All { libraries } => arena.libraries = libraries,
-            What::AllButDense => arena.leave_dense = true,
+            What::AllButDense => {
+                arena.leave_dense = true;
+                dense::begin(arena).map_err(look)?;
+            }
             What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
             What::MostWritten => {}
         }
@@ -115,7 +121,12 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
                     None => return Ok(Outcome::default()),
                 }
             }
-            seal_all(arena, pages, pauses)
+            let alone = pauses.is_none();
+            let outcome = seal_all(arena, pages, pauses)?;
+            if what == What::AllButDense && alone {
+                dense::make_huge(arena);
+            }
+            Ok(outcome)
         })?;
         outcome.elapsed_ns = sys::now_ns() - start;
         Ok(outcome)

@@ -1,7 +1,7 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
 use super::aside::Aside;
-use super::copy::CHUNK;
+use super::copy::{CHUNK, collapse_timed};
 use super::kept::BLOCK;
 use super::library::{self, LIBRARIES};
 use super::limits::SLACK;
@@ -193,6 +193,28 @@ fn unseal_parts(arena: &mut Arena, pauses: &mut Option<Pauses>, parts: Parts) ->
     Ok(())
 }
 
+/// Makes whole blocks of sealed memory anonymous on huge pages, for [`super::dense`]; false where there are none, or
+/// the host has to find them first. No other thread runs.
+pub(crate) fn to_huge(arena: &mut Arena, blocks: Range) -> Result<bool, Error> {
+    let look = |e| Error::System(Step::Look, e);
+    find_sealed(arena, blocks, Parts::All).map_err(look)?;
+    let whole = |run: &Run| !run.growth && run.range.start.is_multiple_of(HUGE) && run.range.end.is_multiple_of(HUGE);
+    if !arena.runs[..arena.run_count].iter().all(whole) {
+        return Err(look(Errno::EINVAL));
+    }
+    let Arena { text, small, .. } = &mut *arena;
+    let memory = Limits::find(text, small).map_err(look)?;
+    let mut place = Place::find(&None)?;
+    for i in 0..arena.run_count {
+        arena.runs[i].huge = true;
+        match unseal_run(arena, i, &memory, &mut None, &mut place) {
+            Err(Error::System(Step::Unseal, Errno::ENOMEM | Errno::EAGAIN)) => return Ok(false),
+            done => done?,
+        };
+    }
+    Ok(true)
+}
+
 /// Which parts of sealed mappings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
@@ -285,13 +307,15 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) ->
     // protection taken away since is given back for the copy); with no other thread running, on our own
     // stack and with signals blocked nobody writes to either.
     let result = unsafe {
-        for advice in offset::advices(run.advice) {
+        for advice in offset::advices(properties.advice) {
             // Advice is only that.
             let _ = sys::madvise(copy, len, advice);
         }
+        let made = if run.huge { collapse_timed(copy, len, true).map(|made| made.all) } else { Ok(true) };
+        let made = made.and_then(|all| if all { Ok(()) } else { Err(Errno::ENOMEM) });
         let readable = run.prot & sys::PROT_READ != 0;
         let open = if readable { Ok(()) } else { sys::mprotect(chunk.start, len, sys::PROT_READ) };
-        let copied = open.and_then(|()| match run.growth {
+        let copied = made.and(open).and_then(|()| match run.growth {
             false => copy_pages(chunk, copy, buf),
             true => copy_written(chunk, copy, buf, regions),
         });

@@ -101,7 +101,15 @@ mod tests {
 
     #[test]
     fn every_cell_of_every_engine_is_drawn() {
-        let cell = |size, dirty| Cell { thp: true, size, dirty, forks: 10, all: [1.0, 7.0, 1.5], latest: [1.0; 3] };
+        let cell = |size, dirty| Cell {
+            thp: true,
+            size,
+            dirty,
+            in_a_row: false,
+            forks: 10,
+            all: [1.0, 7.0, 1.5],
+            latest: [1.0; 3],
+        };
         let svg = draw(&[cell(1 << 20, 0.0), cell(1 << 30, 1.0)]).unwrap();
         for text in ["7.0", "1.5", "1 GB", "1 MB", "THP, 10 forks", "auto"] {
             assert!(svg.contains(text), "{text}");

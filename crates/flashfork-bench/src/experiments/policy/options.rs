@@ -21,6 +21,10 @@ pub struct PolicyOptions {
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,...", value_parser = percent)]
     pub dirty: Option<Vec<f64>>,
 
+    /// The pages that the parent writes lie in a row, always the same
+    #[arg(long)]
+    pub in_a_row: bool,
+
     /// After how many forks to look [default: 10,50,200,1000; with --quick 10,50,200]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..))]
     pub forks: Option<Vec<u32>>,
@@ -78,6 +82,7 @@ mod tests {
     fn defaults_and_what_is_asked_for() {
         let o = parse(&[]).unwrap();
         assert_eq!((o.sizes(), o.dirty(), o.forks(), o.rounds()), (SIZES.to_vec(), DIRTY.to_vec(), FORKS.to_vec(), 3));
+        assert!(!o.in_a_row && parse(&["--in-a-row"]).unwrap().in_a_row);
         let o = parse(&["--quick", "--dirty", "5,5", "--forks", "30,7,30"]).unwrap();
         assert_eq!((o.sizes().len(), o.dirty(), o.forks(), o.rounds()), (2, vec![5.0], vec![7, 30], 1));
         for wrong in [["--dirty", "101"], ["--dirty", "x"], ["--forks", "0"], ["--rounds", "0"]] {

@@ -21,6 +21,8 @@ pub(super) struct Cell {
     pub thp: bool,
     pub size: u64,
     pub dirty: f64,
+    /// Whether what is written lies in a row.
+    pub in_a_row: bool,
     pub forks: u64,
     /// Microseconds a cycle over all forks, and over the latest, in the order of [`Who::ALL`].
     pub all: [f64; 3],
@@ -49,9 +51,12 @@ pub(super) fn cells(document: &Document) -> Vec<Cell> {
             continue;
         };
         let Some(who) = Who::ALL.into_iter().find(|who| who.name() == record.method) else { continue };
-        let same = |c: &&mut Cell| (c.thp, c.size, c.forks) == (thp, size, forks) && c.dirty.total_cmp(&dirty).is_eq();
+        let in_a_row = get("in_a_row").is_some();
+        let same = |c: &&mut Cell| {
+            (c.thp, c.size, c.forks, c.in_a_row) == (thp, size, forks, in_a_row) && c.dirty.total_cmp(&dirty).is_eq()
+        };
         if cells.iter_mut().find(same).is_none() {
-            cells.push(Cell { thp, size, dirty, forks, all: [f64::NAN; 3], latest: [f64::NAN; 3] });
+            cells.push(Cell { thp, size, dirty, in_a_row, forks, all: [f64::NAN; 3], latest: [f64::NAN; 3] });
         }
         if let Some(cell) = cells.iter_mut().find(same) {
             let times =
@@ -71,7 +76,7 @@ pub(super) fn render_all(document: &Document) -> String {
             vec![
                 pages(c.thp).to_owned(),
                 show(c.size),
-                format!("{} %", c.dirty),
+                written(c),
                 c.forks.to_string(),
                 time(c.all[0]),
                 time(c.all[1]),
@@ -95,6 +100,10 @@ pub(super) fn render_all(document: &Document) -> String {
     page(document, parts)
 }
 
+fn written(cell: &Cell) -> String {
+    format!("{} %{}", cell.dirty, if cell.in_a_row { " in a row" } else { "" })
+}
+
 fn pages(thp: bool) -> &'static str {
     if thp { "THP" } else { "4 KB" }
 }
@@ -103,7 +112,9 @@ fn pages(thp: bool) -> &'static str {
 /// cells with the most forks of their kind.
 fn kept(cells: &[Cell]) -> String {
     let longest = |c: &&Cell| {
-        let same = |o: &&Cell| (o.thp, o.size) == (c.thp, c.size) && o.dirty.total_cmp(&c.dirty).is_eq();
+        let same = |o: &&Cell| {
+            (o.thp, o.size, o.in_a_row) == (c.thp, c.size, c.in_a_row) && o.dirty.total_cmp(&c.dirty).is_eq()
+        };
         cells.iter().filter(same).all(|other| other.forks <= c.forks)
     };
     let line = |what: &str, latest: bool, cells: &mut dyn Iterator<Item = &Cell>| {
@@ -112,12 +123,12 @@ fn kept(cells: &[Cell]) -> String {
         let worst = cells.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b)))?;
         let over = cells.iter().filter(|c| ratio(c) > PROMISE).count();
         Some(format!(
-            "auto {what}: above {PROMISE} times the best in {over} of {} cells; {:.2} times at worst ({}, {}, {} % written, {} forks)",
+            "auto {what}: above {PROMISE} times the best in {over} of {} cells; {:.2} times at worst ({}, {}, {} written, {} forks)",
             cells.len(),
             ratio(&worst),
             show(worst.size),
             pages(worst.thp),
-            worst.dirty,
+            written(worst),
             worst.forks
         ))
     };
@@ -165,7 +176,15 @@ mod tests {
 
     #[test]
     fn auto_is_held_against_the_better_of_the_others() {
-        let c = Cell { thp: false, size: 1, dirty: 0.0, forks: 1, all: [10.0, 20.0, 12.0], latest: [30.0, 20.0, 21.0] };
+        let c = Cell {
+            thp: false,
+            size: 1,
+            dirty: 0.0,
+            in_a_row: false,
+            forks: 1,
+            all: [10.0, 20.0, 12.0],
+            latest: [30.0, 20.0, 21.0],
+        };
         assert!((c.ratio(Who::Auto, false) - 1.2).abs() < 1e-9 && (c.ratio(Who::Auto, true) - 1.05).abs() < 1e-9);
         assert!((c.ratio(Who::Seal, false) - 2.0).abs() < 1e-9);
         let early = Cell { latest: [1.0, 1.0, 9.0], forks: 0, ..c.clone() };

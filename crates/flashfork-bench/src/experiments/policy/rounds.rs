@@ -23,15 +23,18 @@ struct Cell {
     thp: bool,
     size: u64,
     percent: f64,
+    in_a_row: bool,
 }
 
 impl Cell {
     fn name(&self) -> String {
-        format!("{}, {}, {} % written", show(self.size), if self.thp { "THP" } else { "4 KB" }, self.percent)
+        let (kind, row) = (if self.thp { "THP" } else { "4 KB" }, if self.in_a_row { " in a row" } else { "" });
+        format!("{}, {kind}, {} % written{row}", show(self.size), self.percent)
     }
 
-    fn chosen(&self) -> [(&'static str, Value); 3] {
-        [("size", json!(self.size)), ("dirty_percent", json!(self.percent)), ("thp", json!(self.thp))]
+    fn chosen(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let all = [("size", json!(self.size)), ("dirty_percent", json!(self.percent)), ("thp", json!(self.thp))];
+        all.into_iter().chain(self.in_a_row.then(|| ("in_a_row", json!(true))))
     }
 
     fn pages(&self) -> usize {
@@ -57,7 +60,7 @@ pub(super) fn measure(
         progress.begin(&show(size), (2 * dirty.len() * options.rounds() * Who::ALL.len()) as u64);
         for thp in [false, true] {
             for &percent in &dirty {
-                let cell = Cell { thp, size, percent };
+                let cell = Cell { thp, size, percent, in_a_row: options.in_a_row };
                 if progress.deadline().passed() {
                     results.no_time_for(cell.name(), progress);
                     continue;
@@ -100,7 +103,12 @@ fn runs(cell: &Cell, marks: &[usize], rounds: usize, progress: &mut dyn Progress
             if let Some(why) = spec.parent().flaw(worker.ready()) {
                 return Ok(Runs::Flawed(why));
             }
-            runs[i].push(worker.ask(&Ask { pages: cell.pages(), marks: marks.to_vec(), budget: BUDGET })?);
+            runs[i].push(worker.ask(&Ask {
+                pages: cell.pages(),
+                in_a_row: cell.in_a_row,
+                marks: marks.to_vec(),
+                budget: BUDGET,
+            })?);
             progress.step();
         }
     }
@@ -118,7 +126,7 @@ fn keep(
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
     let mut record = |measure: &str, forks: Option<usize>, unit, samples| {
-        let chosen = cell.chosen().into_iter().chain([("measure", json!(measure))]);
+        let chosen = cell.chosen().chain([("measure", json!(measure))]);
         let chosen = chosen.chain(forks.map(|forks| ("forks", json!(forks))));
         Record::new(EXPERIMENT, who.name(), chosen, unit, samples).map(|record| results.records.push(record))
     };
@@ -153,7 +161,7 @@ mod tests {
     #[test]
     fn a_run_becomes_its_records_and_what_it_did_not_reach_is_said() {
         let mut results = Results::new(EXPERIMENT);
-        let cell = Cell { thp: true, size: 1 << 20, percent: 10.0 };
+        let cell = Cell { thp: true, size: 1 << 20, percent: 10.0, in_a_row: true };
         assert_eq!(cell.pages(), 26);
         let run = |taken: &[f64]| Reply { taken: taken.to_vec(), extra: 1 << 18, longest_wait: 5.0 };
         let runs = [run(&[100.0, 1_000.0]), run(&[140.0])];
@@ -164,6 +172,7 @@ mod tests {
             [vec![10.0, 14.0], vec![10.0, 14.0], vec![10.0], vec![10.0], vec![0.25, 0.25], vec![5.0, 5.0]]
         );
         assert_eq!(results.missing.len(), 1);
+        assert!(results.records.iter().all(|record| record.chosen["in_a_row"] == json!(true)));
         assert!(results.missing[0].reason.contains("1000 forks") && results.missing[0].cell.contains("1 MB, THP"));
     }
 }

@@ -54,10 +54,12 @@ impl Spec {
     }
 }
 
-/// A request: cycles that write so many pages each, with the time taken at each of `marks`, ascending.
+/// A request: cycles that write so many pages each, anywhere or in a row from the beginning on, with the time taken at
+/// each of `marks`, ascending.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub pages: usize,
+    pub in_a_row: bool,
     pub marks: Vec<usize>,
     /// A mark that would come later than so many milliseconds is not waited for.
     pub budget: u64,
@@ -110,8 +112,9 @@ impl Subject for PolicySubject {
             }
             while cycle < mark {
                 let start = Instant::now();
-                for _ in 0..ask.pages {
-                    let at = random.usize(..self.region.pages()) * WORDS;
+                for turn in 0..ask.pages {
+                    let page = if ask.in_a_row { turn } else { random.usize(..self.region.pages()) };
+                    let at = page * WORDS;
                     // What is there already: the check at the end stays simple, and a write is a write.
                     self.region.write(at, self.region.read(at));
                 }
@@ -182,9 +185,11 @@ mod tests {
                     let spec = Spec { who, thp: false, size: 16 << 20, cpu };
                     let (mut subject, facts) = PolicySubject::prepare(spec).unwrap();
                     assert_eq!(spec.parent().flaw(&facts), None);
-                    let mut ask = Ask { pages: 10, marks: vec![2, 5], budget: 600_000 };
-                    let reply = subject.answer(ask.clone()).unwrap();
-                    assert!(reply.taken.len() == 2 && reply.taken[0] < reply.taken[1], "{reply:?}");
+                    let mut ask = Ask { pages: 10, in_a_row: false, marks: vec![2, 5], budget: 600_000 };
+                    for in_a_row in [false, true] {
+                        let reply = subject.answer(Ask { in_a_row, ..ask.clone() }).unwrap();
+                        assert!(reply.taken.len() == 2 && reply.taken[0] < reply.taken[1], "{reply:?}");
+                    }
                     ask.budget = 0;
                     assert_eq!(subject.answer(ask).unwrap().taken.len(), 1, "the first mark is always waited for");
                 }

@@ -1,0 +1,194 @@
+//! Blocks that are written all over lie on anonymous huge pages again, where the engine `seal` seals anew.
+
+mod common;
+use common::{in_child, pattern, patterned, wait};
+use flashfork_core::MEMFD_PREFIX;
+use flashfork_core::fork::{Engine, configure, fork};
+use std::cell::Cell;
+
+const LEN: usize = 32 << 20;
+/// Words of a block.
+const BLOCK: usize = (2 << 20) / 8;
+/// Words of a page.
+const PAGE: usize = 4096 / 8;
+
+/// Memory of whole blocks, and with which seed each page was written.
+struct Memory {
+    words: &'static mut [u64],
+    seeds: Vec<u64>,
+}
+
+impl Memory {
+    fn new() -> Memory {
+        let words = patterned(LEN + (2 << 20), 1);
+        let odd = (words.as_ptr() as usize).next_multiple_of(2 << 20) - words.as_ptr() as usize;
+        let words = &mut words[odd / 8..][..LEN / 8];
+        let mut memory = Memory { seeds: vec![0; LEN / 4096], words };
+        memory.write(0..LEN / 4096, 1);
+        memory
+    }
+
+    fn write(&mut self, pages: std::ops::Range<usize>, seed: u64) {
+        for page in pages {
+            for i in page * PAGE..(page + 1) * PAGE {
+                self.words[i] = pattern(i, seed);
+            }
+            self.seeds[page] = seed;
+        }
+    }
+
+    fn is_right(&self) -> bool {
+        self.words.iter().enumerate().all(|(i, word)| *word == pattern(i, self.seeds[i / PAGE]))
+    }
+
+    /// Forks; the clone looks at its memory and ends. It took so long, as the engine is told, that the next fork is
+    /// worth sealing anew.
+    fn fork(&self) {
+        let now = Cell::new(0);
+        // SAFETY: one thread; the clone only reads, and ends.
+        let pid = fork(|| unsafe { libc::fork() }, || now.replace(now.get() + (1 << 50)));
+        if pid == 0 {
+            // SAFETY: ends the clone.
+            unsafe { libc::_exit(i32::from(!self.is_right())) };
+        }
+        assert_eq!(wait(pid), 0, "the clone saw other bytes");
+        assert!(self.is_right());
+    }
+
+    /// Bytes of these blocks that are sealed, and that lie on anonymous huge pages.
+    fn lies(&self, blocks: std::ops::Range<usize>) -> (usize, usize) {
+        let words = &self.words[blocks.start * BLOCK..blocks.end * BLOCK];
+        let (start, end) = (words.as_ptr() as usize, words.as_ptr_range().end as usize);
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let (mut sealed, mut huge, mut here) = (0, 0, 0);
+        for line in smaps.lines() {
+            if let Some((from, to)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
+                let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap_or(0));
+                here = to.min(end).saturating_sub(from.max(start));
+                if line.contains(std::str::from_utf8(MEMFD_PREFIX).unwrap()) {
+                    (sealed, here) = (sealed + here, 0);
+                }
+            } else if let Some(rest) = line.strip_prefix("AnonHugePages:") {
+                let bytes = rest.split_whitespace().next().unwrap().parse::<usize>().unwrap() << 10;
+                huge += bytes.min(here);
+            }
+        }
+        (sealed, huge)
+    }
+
+    fn fork_until(&self, mut done: impl FnMut() -> bool) {
+        let found = (0..100).any(|_| {
+            self.fork();
+            done()
+        });
+        assert!(found, "blocks are sealed, and on huge pages: {:?}", self.lies(0..LEN / (2 << 20)));
+    }
+}
+
+/// Whether this kernel makes huge pages when it is asked to, and says which pages are.
+fn can_be_made() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let len = 4 << 20;
+    let words = patterned(len, 1);
+    let block = (words.as_ptr() as usize).next_multiple_of(2 << 20);
+    // SAFETY: no byte changes.
+    let made = unsafe { libc::madvise(block as *mut _, 2 << 20, libc::MADV_COLLAPSE) } == 0;
+    version >= (6, 7) && made
+}
+
+#[test]
+fn a_block_that_is_written_all_over_lies_on_a_huge_page_until_a_clone_s_parent_writes_there() {
+    in_child(|| {
+        if !can_be_made() {
+            return;
+        }
+        let mut memory = Memory::new();
+        configure(Engine::Seal, false).unwrap();
+        memory.fork();
+        assert_eq!(memory.lies(0..16), (LEN, 0), "all is sealed before the first fork");
+
+        // Three blocks in a row, half of another one, and one page.
+        let page = |block: usize| block * 512;
+        memory.write(page(2)..page(5), 2);
+        memory.write(page(9)..page(9) + 256, 3);
+        memory.write(page(12)..page(12) + 1, 4);
+        memory.fork_until(|| memory.lies(2..5) == (0, 6 << 20) && memory.lies(9..10) == (0, 2 << 20));
+        assert_eq!(memory.lies(0..16), (LEN - (8 << 20), 8 << 20), "the page's block was sealed anew");
+
+        // They stay, while others are sealed anew.
+        for turn in 0..5 {
+            memory.write(page(2)..page(5), 10 + turn);
+            memory.write(page(12)..page(12) + 1, 10 + turn);
+            memory.fork();
+            memory.fork();
+            assert_eq!(memory.lies(0..16), (LEN - (8 << 20), 8 << 20));
+        }
+
+        // A write while a clone shares a page splits it.
+        // SAFETY: one thread; the clone waits to be killed.
+        let clone = unsafe { libc::fork() };
+        if clone == 0 {
+            loop {
+                // SAFETY: waits.
+                unsafe { libc::pause() };
+            }
+        }
+        memory.write(page(3)..page(3) + 1, 20);
+        // SAFETY: the clone just made.
+        assert_eq!(unsafe { libc::kill(clone, libc::SIGKILL) }, 0);
+        assert_eq!(wait(clone), 128 + libc::SIGKILL);
+        memory.fork_until(|| memory.lies(2..5) == (6 << 20, 0));
+        assert_eq!(memory.lies(9..10), (0, 2 << 20));
+    });
+}
+
+#[test]
+fn a_seal_that_the_program_asks_for_takes_such_blocks_too() {
+    in_child(|| {
+        if !can_be_made() {
+            return;
+        }
+        let mut memory = Memory::new();
+        configure(Engine::Seal, false).unwrap();
+        memory.fork();
+        memory.write(0..1024, 2);
+        memory.fork_until(|| memory.lies(0..2) == (0, 4 << 20));
+        assert!(flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap().sealed >= 4 << 20);
+        assert_eq!(memory.lies(0..16), (LEN, 0));
+        memory.write(0..1, 3);
+        memory.fork_until(|| memory.lies(0..2) == (4 << 20, 0));
+    });
+}
+
+/// The flags of the mapping at an address.
+fn flags(at: usize) -> String {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut here = false;
+    for line in smaps.lines() {
+        if let Some((from, to)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
+            let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap_or(0));
+            here = (from..to).contains(&at);
+        } else if here && line.starts_with("VmFlags:") {
+            return line.to_owned();
+        }
+    }
+    String::new()
+}
+
+#[test]
+fn what_the_program_has_asked_for_a_block_stays() {
+    in_child(|| {
+        let mut memory = Memory::new();
+        configure(Engine::Seal, false).unwrap();
+        memory.fork();
+        memory.write(0..1024, 2);
+        let at = memory.words.as_mut_ptr();
+        // SAFETY: the first block, of which the advice changes no byte.
+        assert_eq!(unsafe { libc::madvise(at.cast(), 2 << 20, libc::MADV_NOHUGEPAGE) }, 0);
+        (0..5).for_each(|_| memory.fork());
+        assert_eq!(memory.lies(0..1).1, 0, "no huge page was wanted there");
+        assert!(flags(at as usize).contains(" nh"));
+    });
+}
