@@ -7,7 +7,6 @@ use crate::outcome::Purpose;
 use crate::proc::scan::Region;
 use crate::range::Range;
 use crate::scratch;
-use crate::seal::dense;
 use crate::seal::generations::Identity;
 use crate::seal::library::Seen;
 use crate::sys::{self, Errno, Result};
@@ -90,11 +89,9 @@ pub struct Arena {
     pub records: [VmaRecord; MAX_RECORDS],
     /// How many records there are.
     pub record_count: usize,
-    /// Whether blocks of sealed memory of which more than a quarter was written are left to [`crate::seal::dense`]:
-    /// they will be written again.
+    /// Whether blocks of sealed memory of which more than a quarter was written stay as they are, or as
+    /// [`crate::seal::dense`] has made them: they will be written again.
     pub leave_dense: bool,
-    /// Those that the plan has found.
-    pub dense: dense::Found,
     /// Whether small runs are sealed, too, because the program itself will write no more.
     pub small_runs: bool,
     /// Whether the data of libraries is sealed, too.

@@ -110,6 +110,7 @@ fn prepare(faults: u64) {
     match act {
         Act::Fork => {}
         Act::Seal => carry_out(act, What::AllButDense),
+        Act::Dense => carry_out(act, What::Dense),
         Act::Buy(most) => carry_out(act, What::New(most)),
         Act::Renew => carry_out(act, What::MostWritten),
         Act::DropRefills(from) => match drop_for_policy(from) {

@@ -1,4 +1,5 @@
-//! The engine `seal`, and fork servers: sealed before the first fork, and anew when that would have paid.
+//! The engine `seal`, and fork servers: sealed before the first fork, and anew when that would have paid. What is
+//! written all over is looked for sooner ([`crate::seal::dense`]): to find it, and to move it, takes less than a seal.
 
 use super::{Act, Num, SEALED_FORK_NS};
 use crate::outcome::Outcome;
@@ -6,11 +7,18 @@ use crate::outcome::Outcome;
 /// What a seal is taken to cost until one was made, in nanoseconds.
 const GUESS_NS: u64 = 50_000_000;
 
+/// The same of the first look for what is written all over.
+const SWEEP_NS: u64 = 20_000_000;
+
 /// See the module.
 pub(super) struct Always {
     attempts: Num,
     /// Nanoseconds that forks took beyond the shortest, since the last seal.
     lost: Num,
+    /// The same for looks for what is written all over.
+    sweeps: Num,
+    lost_since_sweep: Num,
+    sweep_price: Num,
     /// The shortest fork of sealed memory.
     best: Num,
     /// Nanoseconds of the longest seal.
@@ -19,19 +27,45 @@ pub(super) struct Always {
 
 impl Always {
     pub const fn new() -> Always {
-        Always { attempts: Num::new(0), lost: Num::new(0), best: Num::new(SEALED_FORK_NS), price: Num::new(0) }
+        Always {
+            attempts: Num::new(0),
+            lost: Num::new(0),
+            sweeps: Num::new(0),
+            lost_since_sweep: Num::new(0),
+            sweep_price: Num::new(SWEEP_NS),
+            best: Num::new(SEALED_FORK_NS),
+            price: Num::new(0),
+        }
     }
 
     pub fn next(&self) -> Act {
         let (attempts, lost) = (self.attempts.get(), self.lost.get());
         let price = if self.price.get() == 0 { GUESS_NS } else { self.price.get() };
         let due = price.saturating_mul(1 << attempts.min(20));
-        if attempts == 0 || lost >= due { Act::Seal } else { Act::Fork }
+        let sweep_due = self.sweep_price.get().saturating_mul(1 << self.sweeps.get().min(20));
+        if attempts == 0 || lost >= due {
+            Act::Seal
+        } else if self.lost_since_sweep.get() >= sweep_due {
+            Act::Dense
+        } else {
+            Act::Fork
+        }
+    }
+
+    /// What is written all over was looked for.
+    pub fn swept(&self, outcome: Option<&Outcome>) {
+        self.sweeps.add(1);
+        self.lost_since_sweep.set(0);
+        if let Some(outcome) = outcome {
+            self.sweep_price.set(self.sweep_price.get().max(outcome.elapsed_ns));
+        }
     }
 
     pub fn sealed(&self, outcome: Option<&Outcome>) {
         self.attempts.add(1);
         self.lost.set(0);
+        // A seal looks, too.
+        self.lost_since_sweep.set(0);
         if let Some(outcome) = outcome {
             self.price.set(self.price.get().max(outcome.elapsed_ns));
         }
@@ -43,10 +77,12 @@ impl Always {
             self.best.set(best);
         }
         self.lost.add(ns.saturating_sub(best));
+        self.lost_since_sweep.add(ns.saturating_sub(best));
     }
 
     pub fn forget(&self) {
         self.lost.set(0);
+        self.lost_since_sweep.set(0);
     }
 }
 
@@ -69,6 +105,27 @@ mod tests {
             assert_eq!(a.next(), Act::Seal, "{loss}");
         }
         a.forget();
+        assert_eq!(a.next(), Act::Fork);
+    }
+
+    #[test]
+    fn it_looks_sooner_for_what_is_written_all_over() {
+        let a = Always::new();
+        let sealed = Outcome { elapsed_ns: 1_000_000_000, sealed: 1, ..Outcome::default() };
+        let swept = Outcome { elapsed_ns: 30_000_000, ..Outcome::default() };
+        a.sealed(Some(&sealed));
+        a.note(true, 20_000);
+        for loss in [20_000_000, 60_000_000, 120_000_000] {
+            a.note(true, loss + 19_000);
+            assert_eq!(a.next(), Act::Fork);
+            a.note(true, 21_000);
+            assert_eq!(a.next(), Act::Dense, "{loss}");
+            a.swept(Some(&swept));
+        }
+        assert_eq!(a.lost.get(), 200_000_000, "a seal is due when it would be otherwise");
+        a.note(true, 1_900_000_000);
+        assert_eq!(a.next(), Act::Seal);
+        a.sealed(Some(&sealed));
         assert_eq!(a.next(), Act::Fork);
     }
 }

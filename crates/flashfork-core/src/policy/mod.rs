@@ -58,6 +58,8 @@ pub(crate) enum Act {
     Fork,
     /// Seal everything, and anew what was written since, sparsely written blocks only.
     Seal,
+    /// Make densely written blocks of sealed memory anonymous, on huge pages.
+    Dense,
     /// Seal so many bytes of what is not sealed yet, into a generation of their own.
     Buy(u64),
     /// Seal anew the generation of which most was written.
@@ -170,8 +172,12 @@ impl Policy {
 
     /// A step that seals was made, or not. Gives the forks that took place before this process sealed anything.
     pub fn sealed(&self, step: Act, outcome: Option<&Outcome>, process: &impl Process) -> (u64, u64) {
+        if step == Act::Dense {
+            self.always.swept(outcome);
+        }
         let outcome = outcome.filter(|outcome| outcome.sealed > 0);
         match step {
+            Act::Dense => {}
             Act::Seal => self.always.sealed(outcome),
             _ => self.auto.sealed(step, outcome, process),
         }
@@ -193,6 +199,7 @@ impl Policy {
     /// A step that seals could not be made for a reason that may pass.
     pub fn put_off(&self, step: Act) {
         match step {
+            Act::Dense => self.always.swept(None),
             Act::Seal => self.always.sealed(None),
             _ => self.auto.put_off(step),
         }

@@ -19,7 +19,7 @@ pub const CHUNK: usize = 64 << 20;
 /// The processor time, in nanoseconds, above which 2 MB are taken for cold: some 0.15 ms are usual, 5 ms if they are.
 pub const DEAR: u64 = 1_000_000;
 
-/// What came of [`collapse_timed`].
+/// What came of [`Window::make_huge_timed`].
 pub struct Made {
     /// Whether it took so long that small pages come cheaper.
     pub slow: bool,
@@ -112,36 +112,25 @@ impl Window {
     pub fn make_huge_timed(&mut self, fd: i32, offset: u64, len: usize, try_one: bool) -> Result<Made> {
         debug_assert!(len <= CHUNK && len.is_multiple_of(HUGE) && offset.is_multiple_of(HUGE as u64));
         // SAFETY: the window's addresses are ours.
-        unsafe {
-            self.show(fd, offset, len)?;
-            collapse_timed(self.aligned, len, try_one)
+        unsafe { self.show(fd, offset, len)? };
+        let first = if try_one { HUGE } else { len };
+        let begin = sys::thread_cpu_ns();
+        // SAFETY: the window's addresses are ours, and show the file.
+        unsafe { collapse(self.aligned, first) }?;
+        let slow = sys::thread_cpu_ns() - begin > DEAR * (first / HUGE) as u64;
+        if !slow && first < len {
+            // SAFETY: as above.
+            unsafe { collapse(self.aligned + first, len - first) }?;
         }
+        Ok(Made { slow, all: !slow || first == len })
     }
 }
 
-/// Puts 2 MB pages under `len` bytes at `at`, and says whether it took long; with `try_one` only the first 2 MB if it
-/// does.
+/// Puts 2 MB pages under `len` bytes at `at`, both multiples of 2 MB.
 ///
 /// # Safety
-/// The addresses are the engine's own, and whole blocks; nobody else writes there meanwhile.
-pub unsafe fn collapse_timed(at: usize, len: usize, try_one: bool) -> Result<Made> {
-    let first = if try_one { HUGE } else { len };
-    let begin = sys::thread_cpu_ns();
-    // SAFETY: the caller's.
-    unsafe { collapse(at, first) }?;
-    let slow = sys::thread_cpu_ns() - begin > DEAR * (first / HUGE) as u64;
-    if !slow && first < len {
-        // SAFETY: as above.
-        unsafe { collapse(at + first, len - first) }?;
-    }
-    Ok(Made { slow, all: !slow || first == len })
-}
-
-/// Puts 2 MB pages there.
-///
-/// # Safety
-/// As [`collapse_timed`].
-unsafe fn collapse(at: usize, len: usize) -> Result<()> {
+/// The addresses are the engine's own, and nobody else writes there meanwhile.
+pub unsafe fn collapse(at: usize, len: usize) -> Result<()> {
     // SAFETY: the caller's: nobody reads or writes there but these two calls.
     unsafe {
         for page in (0..len).step_by(HUGE) {

@@ -1,9 +1,9 @@
 //! Dense: blocks of which the program writes much lie on anonymous huge pages again.
 //!
 //! Such a block costs a fork as much as if it had never been sealed, entry by entry. Sealed anew it would be written
-//! again, with a fault and a copy for each page. On a huge page of its own it costs a fork one entry, and a write
-//! nothing while no clone shares it. So the engine `seal`, when it seals anew, makes these blocks anonymous, neighbours
-//! together: an island among sealed memory costs a fork three times as much.
+//! again, with a fault and a copy for each page. On a huge page of its own it costs a fork one entry, and the process
+//! one fault after it. So the engine `seal` makes these blocks anonymous, neighbours together: an island among sealed
+//! memory costs a fork three times as much.
 //!
 //! A write to a huge page that a clone shares splits it (`do_huge_pmd_wp_page` in mm/huge_memory.c). Then the block is
 //! memory like any other, which the next seal takes. Until then it stays as it is.
@@ -11,14 +11,17 @@
 //! `MADV_COLLAPSE` makes the huge pages: it asks for no advice, which the program would see, and whether the program is
 //! to get huge pages by itself is not its question (madvise(2)).
 
-use super::unseal;
+use super::copy::CHUNK;
+use super::{offset, unseal};
 use crate::apart::Apart;
-use crate::arena::Arena;
+use crate::arena::{Arena, Run};
 use crate::outcome::Error;
-use crate::proc::pagemap::Pagemap;
+use crate::proc::lookup::{self, Wanted};
+use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::scan::{self, Ask, Region};
+use crate::proc::vma::Kind;
 use crate::range::Range;
-use crate::sys::{HUGE, Result};
+use crate::sys::{Errno, HUGE, Result};
 use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Most groups of neighbours. What is beyond stays sealed.
@@ -60,7 +63,9 @@ impl Dense {
 
     /// Where there is no room it is sealed the next time.
     fn add(&self, range: Range) {
-        if let Some((place, _)) = self.all().find(|(_, known)| known.is_empty()) {
+        if let Some((place, _)) = self.all().find(|(_, known)| !known.is_empty() && known.end == range.start) {
+            place[1].store(range.end, SeqCst);
+        } else if let Some((place, _)) = self.all().find(|(_, known)| known.is_empty()) {
             place[0].store(range.start, SeqCst);
             place[1].store(range.end, SeqCst);
         }
@@ -77,23 +82,49 @@ fn are_huge(pagemap: &mut Pagemap, range: Range) -> bool {
     asked.is_ok() && bytes == range.len()
 }
 
-/// The dense blocks that a plan has found.
-#[derive(Clone, Copy)]
-pub struct Found {
+/// Whether so many bytes of a block, written since it was sealed, are so much that they will be written again.
+pub fn is_dense(written: usize, block: Range) -> bool {
+    written > block.len() / 4
+}
+
+/// Dense blocks, neighbours together.
+struct Found {
     groups: [Range; PLACES],
     count: usize,
+    /// The block that is being looked at, and how much of it was written.
+    block: Range,
+    written: usize,
 }
 
 impl Found {
-    /// None.
-    pub fn clear(&mut self) {
-        self.count = 0;
+    const fn new() -> Found {
+        let none = Range { start: 0, end: 0 };
+        Found { groups: [none; PLACES], count: 0, block: none, written: 0 }
     }
 
-    /// Adds one behind those that there are: whole blocks alone can be huge pages.
-    pub fn add(&mut self, block: Range) {
+    /// Adds written pages, in order of their addresses.
+    fn add(&mut self, pages: Range) {
+        let mut at = pages.start;
+        while at < pages.end {
+            if !self.block.contains(at) {
+                self.close();
+                let start = at & !(HUGE - 1);
+                self.block = Range::new(start, start + HUGE);
+            }
+            let end = pages.end.min(self.block.end);
+            self.written += end - at;
+            at = end;
+        }
+    }
+
+    /// Nothing more comes of this block.
+    fn close(&mut self) {
+        let (block, written) = (self.block, self.written);
+        (self.block, self.written) = (Range::default(), 0);
+        if !is_dense(written, block) {
+            return;
+        }
         match self.groups[..self.count].last_mut() {
-            _ if block.len() < HUGE => {}
             Some(last) if last.end == block.start => last.end = block.end,
             _ => {
                 if let Some(place) = self.groups.get_mut(self.count) {
@@ -105,27 +136,59 @@ impl Found {
     }
 }
 
-/// Before a plan: looks which blocks still are as they were made.
-pub fn begin(arena: &mut Arena) -> Result<()> {
-    arena.dense.clear();
-    DENSE.look(&mut arena.regions)
+/// Finds the dense blocks of sealed memory, without those that hold something of the arena's holes.
+fn find(arena: &mut Arena) -> Result<Found> {
+    let mut found = Found::new();
+    arena.run_count = 0;
+    lookup::for_each(Range::ALL, Wanted::Files, |v| {
+        let whole = Range::new(v.range.start.next_multiple_of(HUGE), v.range.end & !(HUGE - 1));
+        if v.kind != Kind::Sealed || whole.is_empty() || offset::advice_of_sealed(v) & offset::LIBRARY != 0 {
+            return Ok(());
+        }
+        match arena.push_run(Run { range: whole, ..Run::default() }) {
+            // What there is no room for stays sealed.
+            Err(Errno::E2BIG) => Ok(()),
+            pushed => pushed,
+        }
+    })?;
+    let Arena { regions, runs, run_count, holes, hole_count, .. } = arena;
+    let mut pagemap = Pagemap::open(regions)?;
+    // Without PAGEMAP_SCAN nobody could tell later whether they still are huge pages.
+    if !pagemap.has_scan() {
+        return Ok(found);
+    }
+    for run in &runs[..*run_count] {
+        pagemap.for_each(run.range, Which::Written, |pages| found.add(pages.intersect(run.range)))?;
+        found.close();
+    }
+    let is_hole = |group: &Range| holes[..*hole_count].iter().any(|hole| !hole.intersect(*group).is_empty());
+    let groups = found.groups;
+    found.count = 0;
+    for group in groups.iter().filter(|group| !group.is_empty() && !is_hole(group)) {
+        found.groups[found.count] = *group;
+        found.count += 1;
+    }
+    Ok(found)
 }
 
-/// Has the blocks that the plan has found lie on huge pages. What can't stays sealed, and correct.
-pub fn make_huge(arena: &mut Arena) {
-    let found = arena.dense;
-    // Without PAGEMAP_SCAN nobody could tell later whether they still are.
-    if found.count == 0 || !Pagemap::open(&mut arena.regions).is_ok_and(|pagemap| pagemap.has_scan()) {
-        return;
-    }
-    for group in &found.groups[..found.count] {
-        match unseal::to_huge(arena, *group) {
-            Ok(true) => DENSE.add(*group),
-            // Where there are none, or the host has to find them first, there will be none for the next.
-            Err(Error::Refused(_)) | Ok(false) => return,
+/// Has dense blocks lie on huge pages. What can't stays sealed, and correct. No other thread runs; the arena's holes
+/// are set.
+pub fn sweep(arena: &mut Arena) -> Result<()> {
+    DENSE.look(&mut arena.regions)?;
+    let found = find(arena)?;
+    let parts = |group: &Range| {
+        let (start, end) = (group.start, group.end);
+        (start..end).step_by(CHUNK).map(move |at| Range::new(at, end.min(at + CHUNK)))
+    };
+    for part in found.groups[..found.count].iter().flat_map(parts) {
+        match unseal::to_huge(arena, part) {
+            Ok(true) => DENSE.add(part),
+            // Where there are none there will be none for the next.
+            Err(Error::Refused(_)) | Ok(false) => break,
             Err(_) => {}
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -133,15 +196,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_come_together_and_odd_ends_are_left() {
-        let mut found = Found { groups: [Range::default(); PLACES], count: 0 };
-        let block = |i: usize| Range::new(i * HUGE, (i + 1) * HUGE);
-        for i in [1, 2, 3, 5] {
-            found.add(block(i));
-        }
-        found.add(Range::new(6 * HUGE, 6 * HUGE + 4096));
-        assert_eq!(found.groups[..found.count], [Range::new(HUGE, 4 * HUGE), block(5)]);
-        (0..PLACES).for_each(|i| found.add(block(10 + 2 * i)));
+    fn neighbours_come_together_and_what_was_written_here_and_there_is_none() {
+        let mut found = Found::new();
+        let at = |block: usize, page: usize| block * HUGE + page * 4096;
+        found.add(Range::new(at(1, 300), at(3, 129)));
+        found.add(Range::new(at(5, 0), at(5, 128)));
+        found.add(Range::new(at(5, 400), at(5, 401)));
+        found.add(Range::new(at(6, 0), at(6, 128)));
+        found.close();
+        assert_eq!(found.groups[..found.count], [Range::new(at(1, 0), at(4, 0)), Range::new(at(5, 0), at(6, 0))]);
+        (0..PLACES).for_each(|i| found.add(Range::new(at(10 + 2 * i, 0), at(11 + 2 * i, 0))));
+        found.close();
         assert_eq!(found.count, PLACES, "no room for more");
     }
 
@@ -154,7 +219,8 @@ mod tests {
         // Nothing is mapped there.
         dense.look(&mut [Region::default(); 8]).unwrap();
         assert!(!dense.has(Range::new(HUGE, 2 * HUGE)));
-        (1..=PLACES + 1).for_each(|i| dense.add(Range::new(2 * i * HUGE, (2 * i + 1) * HUGE)));
-        assert!(dense.has(Range::new(2 * PLACES * HUGE, (2 * PLACES + 1) * HUGE)), "the first place was free again");
+        (1..=PLACES).for_each(|i| dense.add(Range::new(2 * i * HUGE, (2 * i + 1) * HUGE)));
+        dense.add(Range::new((2 * PLACES + 1) * HUGE, (2 * PLACES + 2) * HUGE));
+        assert!(dense.has(Range::new(2 * PLACES * HUGE, (2 * PLACES + 2) * HUGE)), "neighbours take one place");
     }
 }

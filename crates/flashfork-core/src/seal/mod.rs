@@ -55,9 +55,10 @@ const PART_NS: u64 = 15_000_000;
 pub(crate) enum What {
     /// Everything; the data of libraries is asked for apart.
     All { libraries: bool },
-    /// Everything; of what is sealed and was written since, all but densely written blocks, which are made anonymous on
-    /// huge pages instead.
+    /// Everything; of what is sealed and was written since, all but densely written blocks.
     AllButDense,
+    /// Nothing: densely written blocks are made anonymous, on huge pages.
+    Dense,
     /// At most so many bytes of what isn't sealed.
     New(u64),
     /// The generation of which most was written, all of it: its memfd goes when no clone has it mapped any more.
@@ -98,12 +99,9 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
         let look = |e| Error::System(Step::Look, e);
         match what {
             What::All { libraries } => arena.libraries = libraries,
-            What::AllButDense => {
-                arena.leave_dense = true;
-                dense::begin(arena).map_err(look)?;
-            }
+            What::AllButDense => arena.leave_dense = true,
             What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
-            What::MostWritten => {}
+            What::MostWritten | What::Dense => {}
         }
         let start = sys::now_ns();
         if matches!(what, What::New(_)) {
@@ -121,12 +119,13 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
                     None => return Ok(Outcome::default()),
                 }
             }
-            let alone = pauses.is_none();
-            let outcome = seal_all(arena, pages, pauses)?;
-            if what == What::AllButDense && alone {
-                dense::make_huge(arena);
+            if matches!(what, What::Dense | What::AllButDense) && pauses.is_none() {
+                dense::sweep(arena).map_err(look)?;
             }
-            Ok(outcome)
+            match what {
+                What::Dense => Ok(Outcome::default()),
+                _ => seal_all(arena, pages, pauses),
+            }
         })?;
         outcome.elapsed_ns = sys::now_ns() - start;
         Ok(outcome)

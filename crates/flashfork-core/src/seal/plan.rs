@@ -6,7 +6,7 @@
 //! nobody writes to the memory any more smaller runs are sealed as well: heaps may consist of them (V8's does). Of
 //! memory that is sealed already, blocks written since are sealed anew.
 
-use super::dense::DENSE;
+use super::dense::{self, DENSE};
 use super::generations::{GENERATIONS, Identity, Memfds, PLACES};
 use super::offset;
 use super::vetted::VETTED;
@@ -71,7 +71,6 @@ pub fn make_of_vetted(arena: &mut Arena) -> Result<Facts> {
 fn plan(arena: &mut Arena, fold: bool, vetted: bool) -> Result<Facts> {
     arena.run_count = 0;
     arena.record_count = 0;
-    arena.dense.clear();
     let own = arena.range();
     let mut facts = Facts::default();
     let mut files = [(0u64, 0u64); PLACES];
@@ -277,10 +276,14 @@ impl Blocks {
 
     /// Decides on one block: it joins the run, starts a new one, or stays anonymous.
     fn close(&mut self, arena: &mut Arena, block: Range, populated: usize, present: bool) -> Result<()> {
-        if arena.leave_dense && self.is_dense(arena, block, populated) {
+        if arena.leave_dense && !self.keep_any && DENSE.has(block) {
             return Ok(());
         }
-        let wanted = if self.keep_any { populated > 0 } else { populated * 4 >= block.len() * 3 };
+        let wanted = if self.keep_any {
+            populated > 0 && !(arena.leave_dense && dense::is_dense(populated, block))
+        } else {
+            populated * 4 >= block.len() * 3
+        };
         if !wanted {
             self.sparse += usize::from(populated > 0) * populated;
             return Ok(());
@@ -295,18 +298,6 @@ impl Blocks {
             self.run.filled += block.len() - populated;
         }
         Ok(())
-    }
-
-    /// Whether a block was densely written since it was sealed, or lies on a huge page because it was before.
-    fn is_dense(&self, arena: &mut Arena, block: Range, populated: usize) -> bool {
-        if !self.keep_any {
-            return DENSE.has(block);
-        }
-        let dense = populated > block.len() / 4;
-        if dense && self.run.advice & offset::LIBRARY == 0 {
-            arena.dense.add(block);
-        }
-        dense
     }
 
     fn flush(&mut self, arena: &mut Arena) -> Result<()> {

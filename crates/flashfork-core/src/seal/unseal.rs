@@ -1,7 +1,7 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
 use super::aside::Aside;
-use super::copy::{CHUNK, collapse_timed};
+use super::copy::{CHUNK, collapse};
 use super::kept::BLOCK;
 use super::library::{self, LIBRARIES};
 use super::limits::SLACK;
@@ -193,8 +193,8 @@ fn unseal_parts(arena: &mut Arena, pauses: &mut Option<Pauses>, parts: Parts) ->
     Ok(())
 }
 
-/// Makes whole blocks of sealed memory anonymous on huge pages, for [`super::dense`]; false where there are none, or
-/// the host has to find them first. No other thread runs.
+/// Makes whole blocks of sealed memory anonymous on huge pages, for [`super::dense`]; false where there are none. No
+/// other thread runs.
 pub(crate) fn to_huge(arena: &mut Arena, blocks: Range) -> Result<bool, Error> {
     let look = |e| Error::System(Step::Look, e);
     find_sealed(arena, blocks, Parts::All).map_err(look)?;
@@ -311,8 +311,7 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) ->
             // Advice is only that.
             let _ = sys::madvise(copy, len, advice);
         }
-        let made = if run.huge { collapse_timed(copy, len, true).map(|made| made.all) } else { Ok(true) };
-        let made = made.and_then(|all| if all { Ok(()) } else { Err(Errno::ENOMEM) });
+        let made = if run.huge { collapse(copy, len) } else { Ok(()) };
         let readable = run.prot & sys::PROT_READ != 0;
         let open = if readable { Ok(()) } else { sys::mprotect(chunk.start, len, sys::PROT_READ) };
         let copied = made.and(open).and_then(|()| match run.growth {

@@ -34,7 +34,7 @@ impl Cell {
 
     fn chosen(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let all = [("size", json!(self.size)), ("dirty_percent", json!(self.percent)), ("thp", json!(self.thp))];
-        all.into_iter().chain(self.in_a_row.then(|| ("in_a_row", json!(true))))
+        all.into_iter().chain(self.in_a_row.then_some(("in_a_row", json!(true))))
     }
 
     fn pages(&self) -> usize {
