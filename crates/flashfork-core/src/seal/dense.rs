@@ -171,10 +171,13 @@ fn find(arena: &mut Arena) -> Result<Found> {
     Ok(found)
 }
 
-/// Has dense blocks lie on huge pages. What can't stays sealed, and correct. No other thread runs; the arena's holes
-/// are set.
-pub fn sweep(arena: &mut Arena) -> Result<()> {
+/// Looks which blocks still lie on huge pages, and, unless other threads run, has dense ones do so. What can't stays
+/// sealed, and correct. The arena's holes are set.
+pub fn sweep(arena: &mut Arena, alone: bool) -> Result<()> {
     DENSE.look(&mut arena.regions)?;
+    if !alone {
+        return Ok(());
+    }
     let found = find(arena)?;
     let parts = |group: &Range| {
         let (start, end) = (group.start, group.end);

@@ -119,8 +119,8 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
                     None => return Ok(Outcome::default()),
                 }
             }
-            if matches!(what, What::Dense | What::AllButDense) && pauses.is_none() {
-                dense::sweep(arena).map_err(look)?;
+            if matches!(what, What::Dense | What::AllButDense) {
+                dense::sweep(arena, pauses.is_none()).map_err(look)?;
             }
             match what {
                 What::Dense => Ok(Outcome::default()),
