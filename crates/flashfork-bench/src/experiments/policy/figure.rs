@@ -65,7 +65,9 @@ fn paint(cells: &[Cell]) -> Result<String, Box<dyn std::error::Error>> {
                         let ratio = found.map(|c| c.ratio(who, false));
                         area.draw(&Rectangle::new([from, to], colour(ratio).filled()))?;
                         area.draw(&Rectangle::new([from, to], RGBColor(200, 200, 200).stroke_width(1)))?;
-                        ratios.extend(ratio.map(|ratio| (ratio, (from.0 + BOX.0 / 2, from.1 + BOX.1 / 2))));
+                        // White says it.
+                        let loses = ratio.filter(|ratio| *ratio > PROMISE);
+                        ratios.extend(loses.map(|ratio| (ratio, (from.0 + BOX.0 / 2, from.1 + BOX.1 / 2))));
                     }
                 }
                 if row + 1 == Who::ALL.len() {
