@@ -109,8 +109,8 @@ fn prepare(faults: u64) {
     let act = POLICY.next(&Own, faults);
     match act {
         Act::Fork => {}
-        Act::Seal => carry_out(act, What::AllButDense),
-        Act::Dense => carry_out(act, What::Dense),
+        Act::Seal => carry_out(act, What::AllButDense(POLICY.lost())),
+        Act::Dense(ns) => carry_out(act, What::Dense(ns)),
         Act::Buy(most) => carry_out(act, What::New(most)),
         Act::Renew => carry_out(act, What::MostWritten),
         Act::DropRefills(from) => match drop_for_policy(from) {

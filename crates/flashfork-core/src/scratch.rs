@@ -45,3 +45,9 @@ pub fn temporary(len: usize) -> Result<usize> {
     // SAFETY: a fresh mapping.
     unsafe { sys::mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) }
 }
+
+/// The same, uncharged: for a copy of memory that is (`MAP_NORESERVE`).
+pub fn temporary_unreserved(len: usize) -> Result<usize> {
+    // SAFETY: a fresh mapping.
+    unsafe { sys::mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) }
+}

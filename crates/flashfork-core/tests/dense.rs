@@ -178,17 +178,44 @@ fn flags(at: usize) -> String {
 }
 
 #[test]
-fn what_the_program_has_asked_for_a_block_stays() {
+fn what_the_program_has_asked_for_a_block_stays_and_its_neighbours_lie_on_huge_pages() {
     in_child(|| {
+        if !can_be_made() {
+            return;
+        }
         let mut memory = Memory::new();
         configure(Engine::Seal, false).unwrap();
         memory.fork();
-        memory.write(0..1024, 2);
-        let at = memory.words.as_mut_ptr();
-        // SAFETY: the first block, of which the advice changes no byte.
-        assert_eq!(unsafe { libc::madvise(at.cast(), 2 << 20, libc::MADV_NOHUGEPAGE) }, 0);
+        memory.write(0..3 * 512, 2);
+        let at = memory.words.as_mut_ptr() as usize + (2 << 20);
+        // SAFETY: the second block, of which the advice changes no byte.
+        assert_eq!(unsafe { libc::madvise(at as *mut _, 2 << 20, libc::MADV_NOHUGEPAGE) }, 0);
+        memory.fork_until(|| memory.lies(0..3).1 == 4 << 20);
         (0..5).for_each(|_| memory.fork());
-        assert_eq!(memory.lies(0..1).1, 0, "no huge page was wanted there");
-        assert!(flags(at as usize).contains(" nh"));
+        assert_eq!([0, 1, 2].map(|i| memory.lies(i..i + 1).1), [2 << 20, 0, 2 << 20]);
+        assert!(flags(at).contains(" nh"));
+    });
+}
+
+#[test]
+fn memory_that_is_not_charged_is_not_charged_on_huge_pages_either() {
+    in_child(|| {
+        if !can_be_made() {
+            return;
+        }
+        let mut memory = Memory::new();
+        let at = memory.words.as_mut_ptr();
+        let flags_of_it = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        // SAFETY: the first two blocks, which are written anew.
+        let mapped = unsafe { libc::mmap(at.cast(), 4 << 20, libc::PROT_READ | libc::PROT_WRITE, flags_of_it, -1, 0) };
+        assert_eq!(mapped, at.cast());
+        memory.write(0..1024, 1);
+        let before = flags(at as usize).contains(" nr");
+        configure(Engine::Seal, false).unwrap();
+        memory.fork();
+        memory.write(0..1024, 2);
+        memory.fork_until(|| memory.lies(0..2) == (0, 4 << 20));
+        // Where the host commits no more than there is, all memory is charged.
+        assert_eq!(flags(at as usize).contains(" nr"), before);
     });
 }

@@ -54,7 +54,7 @@ fn try_everything() -> ! {
         // SAFETY: inside it.
         unsafe { (page as *mut u8).write_volatile(1) };
     }
-    let sealed = seal_for_policy(What::AllButDense);
+    let sealed = seal_for_policy(What::AllButDense(0));
     match sealed.outcome {
         Ok(outcome) if outcome.sealed > 0 => {}
         // A filter's doing, most likely, and met again.

@@ -1,5 +1,5 @@
 //! The engine `seal`, and fork servers: sealed before the first fork, and anew when that would have paid. What is
-//! written all over is looked for sooner ([`crate::seal::dense`]): to find it, and to move it, takes less than a seal.
+//! written all over is looked for sooner ([`crate::seal::dense`]), and moved as long as forks have lost.
 
 use super::{Act, Num, SEALED_FORK_NS};
 use crate::outcome::Outcome;
@@ -46,16 +46,23 @@ impl Always {
         if attempts == 0 || lost >= due {
             Act::Seal
         } else if self.lost_since_sweep.get() >= sweep_due {
-            Act::Dense
+            Act::Dense(self.lost_since_sweep.get())
         } else {
             Act::Fork
         }
     }
 
-    /// What is written all over was looked for.
+    pub fn lost(&self) -> u64 {
+        self.lost.get()
+    }
+
+    /// What is written all over was looked for. The next look comes later, unless there was more than time for it.
     pub fn swept(&self, outcome: Option<&Outcome>) {
-        self.sweeps.add(1);
         self.lost_since_sweep.set(0);
+        if outcome.is_some_and(|outcome| outcome.late) {
+            return;
+        }
+        self.sweeps.add(1);
         if let Some(outcome) = outcome {
             self.sweep_price.set(self.sweep_price.get().max(outcome.elapsed_ns));
         }
@@ -119,10 +126,14 @@ mod tests {
             a.note(true, loss + 19_000);
             assert_eq!(a.next(), Act::Fork);
             a.note(true, 21_000);
-            assert_eq!(a.next(), Act::Dense, "{loss}");
+            assert_eq!(a.next(), Act::Dense(loss), "as long as was lost");
             a.swept(Some(&swept));
         }
         assert_eq!(a.lost.get(), 200_000_000, "a seal is due when it would be otherwise");
+        a.note(true, 400_000_000);
+        a.swept(Some(&Outcome { late: true, ..swept }));
+        a.note(true, 240_020_000);
+        assert!(matches!(a.next(), Act::Dense(_)), "no later: there was more");
         a.note(true, 1_900_000_000);
         assert_eq!(a.next(), Act::Seal);
         a.sealed(Some(&sealed));

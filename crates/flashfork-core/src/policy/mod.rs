@@ -58,8 +58,8 @@ pub(crate) enum Act {
     Fork,
     /// Seal everything, and anew what was written since, sparsely written blocks only.
     Seal,
-    /// Make densely written blocks of sealed memory anonymous, on huge pages.
-    Dense,
+    /// Make densely written blocks of sealed memory anonymous, on huge pages, for about so many nanoseconds.
+    Dense(u64),
     /// Seal so many bytes of what is not sealed yet, into a generation of their own.
     Buy(u64),
     /// Seal anew the generation of which most was written.
@@ -161,6 +161,11 @@ impl Policy {
         }
     }
 
+    /// Nanoseconds that forks have lost since the last seal, under the engine `seal`.
+    pub fn lost(&self) -> u64 {
+        self.always.lost()
+    }
+
     /// Refills were dropped; none when they could not be.
     pub fn dropped(&self, dropped: Option<&Dropped>) {
         let Some(dropped) = dropped else { return self.refills.put_off() };
@@ -172,12 +177,12 @@ impl Policy {
 
     /// A step that seals was made, or not. Gives the forks that took place before this process sealed anything.
     pub fn sealed(&self, step: Act, outcome: Option<&Outcome>, process: &impl Process) -> (u64, u64) {
-        if step == Act::Dense {
+        if matches!(step, Act::Dense(_)) {
             self.always.swept(outcome);
         }
         let outcome = outcome.filter(|outcome| outcome.sealed > 0);
         match step {
-            Act::Dense => {}
+            Act::Dense(_) => {}
             Act::Seal => self.always.sealed(outcome),
             _ => self.auto.sealed(step, outcome, process),
         }
@@ -199,7 +204,7 @@ impl Policy {
     /// A step that seals could not be made for a reason that may pass.
     pub fn put_off(&self, step: Act) {
         match step {
-            Act::Dense => self.always.swept(None),
+            Act::Dense(_) => self.always.swept(None),
             Act::Seal => self.always.sealed(None),
             _ => self.auto.put_off(step),
         }

@@ -176,7 +176,7 @@ impl Model {
         let fresh = |share| Part { share, pages: 0.0, tables: 0.0 };
         let outcome = match act {
             Act::Fork => return,
-            Act::Dense => {
+            Act::Dense(_) => {
                 // Nothing lies close together here: it is looked for in vain.
                 let outcome = self.seal(0.0);
                 policy.sealed(act, Some(&outcome), self);

@@ -8,10 +8,9 @@
 //! A write to a huge page that a clone shares splits it (`do_huge_pmd_wp_page` in mm/huge_memory.c). Then the block is
 //! memory like any other, which the next seal takes. Until then it stays as it is.
 //!
-//! `MADV_COLLAPSE` makes the huge pages: it asks for no advice, which the program would see, and whether the program is
-//! to get huge pages by itself is not its question (madvise(2)).
+//! `MADV_COLLAPSE` makes the huge pages: it asks for no advice, which the program would see, and works where the host
+//! gives them on request alone (madvise(2)). Who has forbidden himself huge pages (`PR_SET_THP_DISABLE`) gets none.
 
-use super::copy::CHUNK;
 use super::{offset, unseal};
 use crate::apart::Apart;
 use crate::arena::{Arena, Run};
@@ -21,7 +20,7 @@ use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::scan::{self, Ask, Region};
 use crate::proc::vma::Kind;
 use crate::range::Range;
-use crate::sys::{Errno, HUGE, Result};
+use crate::sys::{self, Errno, HUGE, Result};
 use core::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// Most groups of neighbours. What is beyond stays sealed.
@@ -48,7 +47,7 @@ impl Dense {
     }
 
     /// Forgets those that are no longer on huge pages of this process.
-    fn look(&self, regions: &mut [Region]) -> Result<()> {
+    pub fn look(&self, regions: &mut [Region]) -> Result<()> {
         if self.all().all(|(_, range)| range.is_empty()) {
             return Ok(());
         }
@@ -61,14 +60,20 @@ impl Dense {
         Ok(())
     }
 
-    /// Where there is no room it is sealed the next time.
+    /// A place for blocks: that of their neighbours, or an empty one.
+    fn place(&self, range: Range) -> Option<(&[AtomicUsize; 2], Range)> {
+        let joins = |known: &Range| !known.is_empty() && (known.end == range.start || known.start == range.end);
+        self.all().find(|(_, known)| joins(known)).or_else(|| self.all().find(|(_, known)| known.is_empty()))
+    }
+
     fn add(&self, range: Range) {
-        if let Some((place, _)) = self.all().find(|(_, known)| !known.is_empty() && known.end == range.start) {
-            place[1].store(range.end, SeqCst);
-        } else if let Some((place, _)) = self.all().find(|(_, known)| known.is_empty()) {
-            place[0].store(range.start, SeqCst);
-            place[1].store(range.end, SeqCst);
-        }
+        let Some((place, known)) = self.place(range) else { return };
+        let (start, end) = match known.is_empty() {
+            true => (range.start, range.end),
+            false => (known.start.min(range.start), known.end.max(range.end)),
+        };
+        place[0].store(start, SeqCst);
+        place[1].store(end, SeqCst);
     }
 }
 
@@ -103,11 +108,11 @@ impl Found {
     }
 
     /// Adds written pages, in order of their addresses.
-    fn add(&mut self, pages: Range) {
+    fn add(&mut self, pages: Range, holes: &[Range]) {
         let mut at = pages.start;
         while at < pages.end {
             if !self.block.contains(at) {
-                self.close();
+                self.close(holes);
                 let start = at & !(HUGE - 1);
                 self.block = Range::new(start, start + HUGE);
             }
@@ -117,11 +122,11 @@ impl Found {
         }
     }
 
-    /// Nothing more comes of this block.
-    fn close(&mut self) {
+    /// Nothing more comes of this block. One that holds something of `holes` is left out.
+    fn close(&mut self, holes: &[Range]) {
         let (block, written) = (self.block, self.written);
         (self.block, self.written) = (Range::default(), 0);
-        if !is_dense(written, block) {
+        if !is_dense(written, block) || holes.iter().any(|hole| !hole.intersect(block).is_empty()) {
             return;
         }
         match self.groups[..self.count].last_mut() {
@@ -152,46 +157,45 @@ fn find(arena: &mut Arena) -> Result<Found> {
         }
     })?;
     let Arena { regions, runs, run_count, holes, hole_count, .. } = arena;
+    let holes = &holes[..*hole_count];
     let mut pagemap = Pagemap::open(regions)?;
     // Without PAGEMAP_SCAN nobody could tell later whether they still are huge pages.
     if !pagemap.has_scan() {
         return Ok(found);
     }
     for run in &runs[..*run_count] {
-        pagemap.for_each(run.range, Which::Written, |pages| found.add(pages.intersect(run.range)))?;
-        found.close();
-    }
-    let is_hole = |group: &Range| holes[..*hole_count].iter().any(|hole| !hole.intersect(*group).is_empty());
-    let groups = found.groups;
-    found.count = 0;
-    for group in groups.iter().filter(|group| !group.is_empty() && !is_hole(group)) {
-        found.groups[found.count] = *group;
-        found.count += 1;
+        pagemap.for_each(run.range, Which::Written, |pages| found.add(pages.intersect(run.range), holes))?;
+        found.close(holes);
     }
     Ok(found)
 }
 
-/// Looks which blocks still lie on huge pages, and, unless other threads run, has dense ones do so. What can't stays
-/// sealed, and correct. The arena's holes are set.
-pub fn sweep(arena: &mut Arena, alone: bool) -> Result<()> {
-    DENSE.look(&mut arena.regions)?;
-    if !alone {
-        return Ok(());
-    }
+/// Bytes moved at a time.
+const PART: usize = 8 << 20;
+
+/// Has dense blocks lie on huge pages, for about `ns` nanoseconds; whether that was too short. What can't stays sealed,
+/// and correct. No other thread runs, and the arena's holes are set.
+pub fn sweep(arena: &mut Arena, ns: u64) -> Result<bool> {
+    let until = sys::now_ns().saturating_add(ns);
     let found = find(arena)?;
     let parts = |group: &Range| {
         let (start, end) = (group.start, group.end);
-        (start..end).step_by(CHUNK).map(move |at| Range::new(at, end.min(at + CHUNK)))
+        (start..end).step_by(PART).map(move |at| Range::new(at, end.min(at + PART)))
     };
     for part in found.groups[..found.count].iter().flat_map(parts) {
-        match unseal::to_huge(arena, part) {
-            Ok(true) => DENSE.add(part),
-            // Where there are none there will be none for the next.
-            Err(Error::Refused(_)) | Ok(false) => break,
-            Err(_) => {}
+        if DENSE.place(part).is_none() {
+            break;
+        }
+        if sys::now_ns() >= until {
+            return Ok(true);
+        }
+        match unseal::to_huge(arena, part, |blocks| DENSE.add(blocks)) {
+            // There will be none for the next.
+            Ok(false) | Err(Error::Refused(_)) => break,
+            Ok(true) | Err(_) => {}
         }
     }
-    Ok(())
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -202,14 +206,18 @@ mod tests {
     fn neighbours_come_together_and_what_was_written_here_and_there_is_none() {
         let mut found = Found::new();
         let at = |block: usize, page: usize| block * HUGE + page * 4096;
-        found.add(Range::new(at(1, 300), at(3, 129)));
-        found.add(Range::new(at(5, 0), at(5, 128)));
-        found.add(Range::new(at(5, 400), at(5, 401)));
-        found.add(Range::new(at(6, 0), at(6, 128)));
-        found.close();
-        assert_eq!(found.groups[..found.count], [Range::new(at(1, 0), at(4, 0)), Range::new(at(5, 0), at(6, 0))]);
-        (0..PLACES).for_each(|i| found.add(Range::new(at(10 + 2 * i, 0), at(11 + 2 * i, 0))));
-        found.close();
+        let holes = [Range::new(at(8, 7), at(8, 8))];
+        let mut add = |from, to| found.add(Range::new(from, to), &holes);
+        add(at(1, 300), at(3, 129));
+        add(at(5, 0), at(5, 128));
+        add(at(5, 400), at(5, 401));
+        add(at(6, 0), at(6, 128));
+        add(at(7, 0), at(10, 0));
+        found.close(&holes);
+        let expected = [(1, 4), (5, 6), (7, 8), (9, 10)].map(|(from, to)| Range::new(at(from, 0), at(to, 0)));
+        assert_eq!(found.groups[..found.count], expected, "one of a hole is left out, not its neighbours");
+        (0..PLACES).for_each(|i| found.add(Range::new(at(20 + 2 * i, 0), at(21 + 2 * i, 0)), &[]));
+        found.close(&[]);
         assert_eq!(found.count, PLACES, "no room for more");
     }
 
@@ -224,6 +232,7 @@ mod tests {
         assert!(!dense.has(Range::new(HUGE, 2 * HUGE)));
         (1..=PLACES).for_each(|i| dense.add(Range::new(2 * i * HUGE, (2 * i + 1) * HUGE)));
         dense.add(Range::new((2 * PLACES + 1) * HUGE, (2 * PLACES + 2) * HUGE));
+        assert!(dense.place(Range::new(0, HUGE)).is_none() && dense.place(Range::new(HUGE, 2 * HUGE)).is_some());
         assert!(dense.has(Range::new(2 * PLACES * HUGE, (2 * PLACES + 2) * HUGE)), "neighbours take one place");
     }
 }

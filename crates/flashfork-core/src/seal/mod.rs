@@ -41,6 +41,7 @@ use crate::session::{self, Wait};
 use crate::sys;
 use crate::threads::exclusive;
 use crate::threads::pauses::Pauses;
+use dense::DENSE;
 use file::{Filled, Mounted};
 use fold::plan_or_fold;
 use generations::Identity;
@@ -55,10 +56,11 @@ const PART_NS: u64 = 15_000_000;
 pub(crate) enum What {
     /// Everything; the data of libraries is asked for apart.
     All { libraries: bool },
-    /// Everything; of what is sealed and was written since, all but densely written blocks.
-    AllButDense,
-    /// Nothing: densely written blocks are made anonymous, on huge pages.
-    Dense,
+    /// What [`What::Dense`] says, and then everything; of what is sealed and was written since, all but densely written
+    /// blocks.
+    AllButDense(u64),
+    /// Nothing: densely written blocks are made anonymous, on huge pages, for about so many nanoseconds.
+    Dense(u64),
     /// At most so many bytes of what isn't sealed.
     New(u64),
     /// The generation of which most was written, all of it: its memfd goes when no clone has it mapped any more.
@@ -99,9 +101,9 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
         let look = |e| Error::System(Step::Look, e);
         match what {
             What::All { libraries } => arena.libraries = libraries,
-            What::AllButDense => arena.leave_dense = true,
+            What::AllButDense(_) => arena.leave_dense = true,
             What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
-            What::MostWritten | What::Dense => {}
+            What::MostWritten | What::Dense(_) => {}
         }
         let start = sys::now_ns();
         if matches!(what, What::New(_)) {
@@ -119,11 +121,13 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
                     None => return Ok(Outcome::default()),
                 }
             }
-            if matches!(what, What::Dense | What::AllButDense) {
-                dense::sweep(arena, pauses.is_none()).map_err(look)?;
+            let mut late = false;
+            if let What::Dense(ns) | What::AllButDense(ns) = what {
+                DENSE.look(&mut arena.regions).map_err(look)?;
+                late = pauses.is_none() && dense::sweep(arena, ns).map_err(look)?;
             }
             match what {
-                What::Dense => Ok(Outcome::default()),
+                What::Dense(_) => Ok(Outcome { late, ..Outcome::default() }),
                 _ => seal_all(arena, pages, pauses),
             }
         })?;

@@ -193,24 +193,30 @@ fn unseal_parts(arena: &mut Arena, pauses: &mut Option<Pauses>, parts: Parts) ->
     Ok(())
 }
 
-/// Makes whole blocks of sealed memory anonymous on huge pages, for [`super::dense`]; false where there are none. No
-/// other thread runs.
-pub(crate) fn to_huge(arena: &mut Arena, blocks: Range) -> Result<bool, Error> {
+/// There are no huge pages.
+const NO_HUGE_PAGE: Errno = Errno::ENODATA;
+
+/// Makes whole blocks of sealed memory anonymous on huge pages, for [`super::dense`], and calls `done` with those for
+/// which it could be done. False where there are none. No other thread runs.
+pub(crate) fn to_huge(arena: &mut Arena, blocks: Range, mut done: impl FnMut(Range)) -> Result<bool, Error> {
     let look = |e| Error::System(Step::Look, e);
     find_sealed(arena, blocks, Parts::All).map_err(look)?;
-    let whole = |run: &Run| !run.growth && run.range.start.is_multiple_of(HUGE) && run.range.end.is_multiple_of(HUGE);
-    if !arena.runs[..arena.run_count].iter().all(whole) {
-        return Err(look(Errno::EINVAL));
-    }
     let Arena { text, small, .. } = &mut *arena;
     let memory = Limits::find(text, small).map_err(look)?;
     let mut place = Place::find(&None)?;
     for i in 0..arena.run_count {
+        let range = arena.runs[i].range;
+        if arena.runs[i].growth || !range.start.is_multiple_of(HUGE) || !range.end.is_multiple_of(HUGE) {
+            continue;
+        }
         arena.runs[i].huge = true;
         match unseal_run(arena, i, &memory, &mut None, &mut place) {
-            Err(Error::System(Step::Unseal, Errno::ENOMEM | Errno::EAGAIN)) => return Ok(false),
-            done => done?,
-        };
+            Ok(_) => done(range),
+            Err(Error::System(Step::Unseal, NO_HUGE_PAGE)) => return Ok(false),
+            Err(Error::Refused(reason)) => return Err(Error::Refused(reason)),
+            // It stays sealed; the others need not.
+            Err(_) => {}
+        }
     }
     Ok(true)
 }
@@ -299,8 +305,14 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) ->
             other => return other,
         }
     }
+    if run.huge && offset::advices(properties.advice).any(|advice| advice == k::MADV_NOHUGEPAGE) {
+        return Err(Errno::EINVAL);
+    }
     let reserved = len + HUGE;
-    let base = scratch::temporary(reserved)?;
+    let base = match run.advice & offset::UNRESERVED {
+        0 => scratch::temporary(reserved)?,
+        _ => scratch::temporary_unreserved(reserved)?,
+    };
     // Equal to the target modulo 2 MB: so that huge pages, where they are wanted, can move with it.
     let copy = base + (chunk.start.wrapping_sub(base) & (HUGE - 1));
     // SAFETY: the copy lies in the mapping just made; the source is readable (unreadable memory is never sealed, and
@@ -311,7 +323,7 @@ fn unseal_chunk(chunk: Range, run: Run, arena: &mut Arena, place: &mut Place) ->
             // Advice is only that.
             let _ = sys::madvise(copy, len, advice);
         }
-        let made = if run.huge { collapse(copy, len) } else { Ok(()) };
+        let made = if run.huge { collapse(copy, len).map_err(|_| NO_HUGE_PAGE) } else { Ok(()) };
         let readable = run.prot & sys::PROT_READ != 0;
         let open = if readable { Ok(()) } else { sys::mprotect(chunk.start, len, sys::PROT_READ) };
         let copied = made.and(open).and_then(|()| match run.growth {
