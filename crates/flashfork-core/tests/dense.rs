@@ -98,15 +98,18 @@ fn can_be_made() -> bool {
     version >= (6, 7) && made
 }
 
+/// Memory that the engine has sealed before a fork; none where there are no huge pages to be had.
+fn sealed() -> Option<Memory> {
+    let memory = can_be_made().then(Memory::new)?;
+    configure(Engine::Seal, false).unwrap();
+    memory.fork();
+    Some(memory)
+}
+
 #[test]
 fn a_block_that_is_written_all_over_lies_on_a_huge_page_until_a_clone_s_parent_writes_there() {
     in_child(|| {
-        if !can_be_made() {
-            return;
-        }
-        let mut memory = Memory::new();
-        configure(Engine::Seal, false).unwrap();
-        memory.fork();
+        let Some(mut memory) = sealed() else { return };
         assert_eq!(memory.lies(0..16), (LEN, 0), "all is sealed before the first fork");
 
         // Three blocks in a row, half of another one, and one page.
@@ -147,12 +150,7 @@ fn a_block_that_is_written_all_over_lies_on_a_huge_page_until_a_clone_s_parent_w
 #[test]
 fn a_seal_that_the_program_asks_for_takes_such_blocks_too() {
     in_child(|| {
-        if !can_be_made() {
-            return;
-        }
-        let mut memory = Memory::new();
-        configure(Engine::Seal, false).unwrap();
-        memory.fork();
+        let Some(mut memory) = sealed() else { return };
         memory.write(0..1024, 2);
         memory.fork_until(|| memory.lies(0..2) == (0, 4 << 20));
         assert!(flashfork_core::seal(flashfork_core::Pages::Auto).outcome.unwrap().sealed >= 4 << 20);
@@ -180,12 +178,7 @@ fn flags(at: usize) -> String {
 #[test]
 fn what_the_program_has_asked_for_a_block_stays_and_its_neighbours_lie_on_huge_pages() {
     in_child(|| {
-        if !can_be_made() {
-            return;
-        }
-        let mut memory = Memory::new();
-        configure(Engine::Seal, false).unwrap();
-        memory.fork();
+        let Some(mut memory) = sealed() else { return };
         memory.write(0..3 * 512, 2);
         let at = memory.words.as_mut_ptr() as usize + (2 << 20);
         // SAFETY: the second block, of which the advice changes no byte.
