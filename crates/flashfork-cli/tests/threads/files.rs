@@ -17,7 +17,7 @@ int main(void) {
     char n[] = "/tmp/ff-XXXXXX"; int a = mkstemp(n), b = open(n, O_RDONLY), c = open(n, O_WRONLY | O_APPEND); unlink(n);
     write(a, "shared", 6); lseek(b, 2, SEEK_SET); fchmod(a, 0400);
     int d = dup(a);
-    char n2[] = "/tmp/ff-dir-XXXXXX"; mkdtemp(n2); char f[100]; sprintf(f, "%s/file", n2); int e = open(f, O_CREAT | O_WRONLY | O_TRUNC, geteuid() ? 0600 : 0200); unlink(f); rmdir(n2);
+    char n2[] = "/tmp/ff-dir-XXXXXX"; if (!mkdtemp(n2)) { perror("mkdtemp"); return 1; } char f[100]; sprintf(f, "%s/file", n2); int e = open(f, O_CREAT | O_WRONLY | O_TRUNC, geteuid() ? 0600 : 0200); unlink(f); rmdir(n2);
     if (e < 0 || write(e, "gone", 4) != 4 || (!geteuid() && fchmod(e, 0))) { perror(f); return 1; }
     int h = open("/tmp", O_TMPFILE | O_RDWR, 0640); ftruncate(h, 1 << 30); pwrite(h, "far", 3, 500 << 20); lseek(h, 7, SEEK_SET);
     int shm = open("/dev/shm/ff-test", O_CREAT | O_RDWR, 0600); unlink("/dev/shm/ff-test"); write(shm, "shm", 3);

@@ -109,14 +109,18 @@ fn a_deleted_file_that_an_ordinary_user_can_not_read_is_refused() {
     let source = r#"
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 int flashfork_ready(int *, char ***) __attribute__((weak));
 static void *other(void *x) { for (;;) pause(); }
 int main(int argc, char **argv) {
-    char n[] = "/tmp/ff-XXXXXX"; int fd = mkstemp(n), written = open(n, O_WRONLY);
-    if (fd < 0 || written < 0 || fchmod(fd, 0200) || unlink(n) || write(fd, "text", 4) != 4 || close(fd)) return 1;
+    char n[] = "/tmp/ff-XXXXXX"; int fd = mkstemp(n), written = fd < 0 ? -1 : open(n, O_WRONLY);
+    if (written < 0 || fchmod(fd, 0200) || unlink(n) || write(fd, "text", 4) != 4 || close(fd)) {
+        perror(n);
+        return 1;
+    }
     pthread_t t; pthread_create(&t, 0, other, 0);
     flashfork_ready(&argc, &argv);
     return 0;
