@@ -50,6 +50,11 @@ fn made(words: &[&str]) -> String {
     }
 }
 
+/// A sentence below a table, wrapped as the documents are. Rows begin with a space, or have several between columns.
+fn prose_wrapped(line: &str) -> String {
+    if line.starts_with(' ') || line.contains("  ") { line.to_owned() } else { textwrap::fill(line, 100) }
+}
+
 #[test]
 fn the_tables_in_documents_follow_from_the_committed_records() {
     let entries = |folder| std::fs::read_dir(project().join(folder)).unwrap().map(|entry| entry.unwrap().path());
@@ -67,7 +72,7 @@ fn the_tables_in_documents_follow_from_the_committed_records() {
             let (_, rest) = rest.split_once("\n```\n").unwrap_or_else(|| panic!("no end: {}", place()));
             let page = made(&words.split_whitespace().collect::<Vec<_>>());
             // Lines of three bytes a character would be an eighth of these files.
-            let line = |line: &str| line.trim_end().replace('─', "-");
+            let line = |line: &str| prose_wrapped(line.trim_end()).replace('─', "-");
             let page = page.lines().map(line).collect::<Vec<_>>().join("\n");
             wanted += &format!("<!-- {words} -->\n\n```\n{page}\n```\n{rest}");
             blocks += 1;
