@@ -22,6 +22,8 @@ use flashfork_measure::{BenchError, Outcome, Progress, Silent, worker, worker_ma
 use flashfork_terminal::size::Size;
 use here::run;
 use libtest_mimic::{Arguments, Failed, Trial};
+use memmap2::{MmapMut, MmapOptions};
+use procfs::{Current, Meminfo};
 
 /// One test.
 type Test = fn() -> Result<(), Failed>;
@@ -242,8 +244,12 @@ fn walks_are_measured_for_every_mix() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Pages added to the host's pool of huge pages, given back when dropped.
-struct Reserved(String);
+/// Pages added to the host's pool of huge pages, given back when dropped. What was free before is held, so that no
+/// more than these can be had, however large the pool.
+struct Reserved {
+    before: String,
+    _held: Option<MmapMut>,
+}
 
 impl Reserved {
     const FILE: &str = "/proc/sys/vm/nr_hugepages";
@@ -252,8 +258,12 @@ impl Reserved {
     fn pages(more: u64) -> Option<Self> {
         let before = std::fs::read_to_string(Self::FILE).ok()?.trim().to_owned();
         let wanted = before.parse::<u64>().ok()? + more;
+        let info = Meminfo::current().expect("the kernel tells what memory there is");
+        let free = info.hugepages_free? - info.hugepages_rsvd?;
+        // Reserved for this mapping, and never touched.
+        let held = (free > 0).then(|| MmapOptions::new().len((free as usize) << 21).huge(Some(21)).map_anon());
+        let reserved = Self { before, _held: held.transpose().expect("what is free can be had") };
         std::fs::write(Self::FILE, wanted.to_string()).ok()?;
-        let reserved = Self(before);
         let got = std::fs::read_to_string(Self::FILE).ok()?;
         (got.trim() == wanted.to_string()).then_some(reserved)
     }
@@ -261,7 +271,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        std::fs::write(Self::FILE, &self.0).expect("what could be reserved can be given back");
+        std::fs::write(Self::FILE, &self.before).expect("what could be reserved can be given back");
     }
 }
 
