@@ -35,14 +35,9 @@ impl Descriptors {
         self.0.iter().filter(|descriptor| descriptor.has_offset).map(|descriptor| descriptor.number).collect()
     }
 
-    /// One that is not what it was.
-    pub fn changed(&self) -> Option<i32> {
-        self.0.iter().find(|descriptor| !descriptor.is_there()).map(|descriptor| descriptor.number)
-    }
-
-    /// Gives each the flags that it had (`O_NONBLOCK`, `O_APPEND`).
-    pub fn put_flags_back(&self) {
-        self.0.iter().for_each(Descriptor::put_flags_back);
+    /// Gives each the flags that it had (`O_NONBLOCK`, `O_APPEND`), up to one that is not what it was: that is told.
+    pub fn put_flags_back(&self) -> Option<i32> {
+        self.0.iter().find(|descriptor| !descriptor.put_flags_back()).map(|descriptor| descriptor.number)
     }
 }
 
@@ -65,17 +60,18 @@ impl Descriptor {
         }
     }
 
-    fn is_there(&self) -> bool {
-        let same = Descriptor::of(self.number).is_some_and(|now| now.identity == self.identity);
-        same && self.object.as_ref().is_none_or(|object| are_one_file(self.number, object.as_raw_fd()))
-    }
-
-    fn put_flags_back(&self) {
+    /// Whether it is what it was.
+    fn put_flags_back(&self) -> bool {
         let fd = borrow(self.number);
+        let same = fstat(fd).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.identity);
+        if !same || self.object.as_ref().is_some_and(|object| !are_one_file(self.number, object.as_raw_fd())) {
+            return false;
+        }
         if fcntl_getfl(fd).is_ok_and(|flags| flags != self.flags) {
             // What it can't have any more it hasn't had, either.
             let _ = fcntl_setfl(fd, self.flags);
         }
+        true
     }
 }
 

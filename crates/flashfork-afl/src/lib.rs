@@ -108,13 +108,8 @@ extern "C" fn end_round() {
 
 /// Returns why it was refused.
 fn go_back(round: u64) -> Option<String> {
-    if let Some(descriptors) = DESCRIPTORS.get() {
-        if let Some(closed) = descriptors.changed() {
-            return Some(format!(
-                "descriptor {closed}, which was open before the loop, is closed or is another file now"
-            ));
-        }
-        descriptors.put_flags_back();
+    if let Some(closed) = DESCRIPTORS.get().and_then(Descriptors::put_flags_back) {
+        return Some(format!("descriptor {closed}, which was open before the loop, is closed or is another file now"));
     }
     // SAFETY: descriptors are what they were; children, timers and shared memory are the harness's business, as in
     // AFL's own loop.

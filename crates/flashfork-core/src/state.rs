@@ -44,6 +44,10 @@ pub(crate) struct State {
     closed: AtomicBool,
     /// Counts the calls that give memory a property a seal must mind.
     properties: AtomicU32,
+    /// Counts the calls that may change mappings.
+    layout: AtomicU32,
+    /// Counts the calls after which the kernel may free memory later.
+    frees: AtomicU32,
     /// The helper process of a seal under way.
     helper: AtomicI32,
     /// Whether the program set up an io_uring that nothing shows ([`crate::answers::rings`]).
@@ -88,6 +92,8 @@ pub(crate) static STATE: Apart<State> = Apart::new(State {
     inside: AtomicU32::new(0),
     closed: AtomicBool::new(false),
     properties: AtomicU32::new(0),
+    layout: AtomicU32::new(0),
+    frees: AtomicU32::new(0),
     helper: AtomicI32::new(0),
     hidden_ring: AtomicBool::new(false),
     spliced: AtomicBool::new(false),
@@ -336,6 +342,25 @@ impl State {
 
     pub fn properties_change(&self) {
         self.properties.fetch_add(1, SeqCst);
+    }
+
+    /// How many calls of the program have come that may change its mappings, as far as they are seen: `munmap(2)`,
+    /// `shmdt(2)` and `brk(2)` aren't.
+    pub fn layout(&self) -> u32 {
+        self.layout.load(SeqCst)
+    }
+
+    pub fn layout_changes(&self) {
+        self.layout.fetch_add(1, SeqCst);
+    }
+
+    /// How often the program has had the kernel free memory when it likes (`MADV_FREE`).
+    pub fn frees(&self) -> u32 {
+        self.frees.load(SeqCst)
+    }
+
+    pub fn note_free(&self) {
+        self.frees.fetch_add(1, SeqCst);
     }
 
     /// See [`State::no_clock`].

@@ -485,3 +485,37 @@ fn guards_in_a_file_s_mapping_come_to_an_end_while_writes_are_noted() {
         }
     });
 }
+
+/// `mprotect(2)` by an instruction of the program's own, which is harmless to a seal, and seen by nobody.
+fn protect_past_all(at: *mut u8, len: usize, prot: c_int) {
+    let result: isize;
+    // SAFETY: the caller's own memory.
+    unsafe {
+        std::arch::asm!("mov eax, 10", "syscall", out("rax") result, in("rdi") at, in("rsi") len, in("rdx") prot,
+            out("rcx") _, out("r11") _);
+    }
+    assert_eq!(result, 0);
+}
+
+/// Rounds that make no call that is seen.
+#[test]
+fn what_the_program_protects_by_an_instruction_of_its_own_goes_back() {
+    in_child(|| {
+        let memory = map(4096, 0);
+        let turn = map(4096, 0);
+        let value = snapshot(&Options { keep: &[Range::new(turn as usize, turn as usize + 8)], ..SEALED }).unwrap();
+        // SAFETY: memory of the test's own.
+        unsafe {
+            assert_eq!(turn.cast::<u64>().read(), value);
+            memory.write_volatile(1);
+            if value == 8 {
+                return;
+            }
+            turn.cast::<u64>().write(value + 1);
+        }
+        if value == 6 {
+            protect_past_all(memory, 4096, libc::PROT_READ);
+        }
+        panic!("{:?}", restore(value + 1));
+    });
+}

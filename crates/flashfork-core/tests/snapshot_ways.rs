@@ -3,9 +3,12 @@
 
 #[path = "common/child.rs"]
 mod child;
+#[path = "common/other.rs"]
+mod other;
 use child::{in_child, wait};
 use flashfork_core::Range;
 use flashfork_core::snapshot::{Options, Way, copies_back, go_back_by, restore, snapshot};
+use other::Other;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -87,7 +90,10 @@ impl Area {
         }
     }
 
-    fn check(&self, context: &str) {
+    fn check(&self, context: &str, quietly: bool) {
+        if quietly && self.prot == NONE {
+            return;
+        }
         assert_eq!(protections(self), [(self.at as usize, self.pages * PAGE, self.prot)], "{context}");
         self.readable(|area| {
             for page in 0..area.pages {
@@ -97,6 +103,41 @@ impl Area {
                 assert!(is == was, "{context}: page {page} of {:p}, {} and {}", area.at, is[9], was[9]);
             }
         });
+    }
+}
+
+/// What a program may do that makes next to no calls. `kinds`: from the sixth on they make pages go that were there;
+/// the last has the kernel free one later.
+fn quiet_step(areas: &[Area], random: &mut Random, file: i32, other: &Other, kinds: usize) {
+    let area = &areas[random.below(areas.len())];
+    let page = random.below(area.pages);
+    let (at, byte) = (area.page(page).cast::<libc::c_void>(), random.below(256) as u8);
+    let writable = area.prot == BOTH;
+    // SAFETY: memory of the test's own, of plain bytes, of which nothing was unmapped in this turn.
+    unsafe {
+        match random.below(kinds) {
+            0 | 1 if writable => at.cast::<u8>().add(random.below(PAGE)).write_volatile(byte),
+            2 if writable => try_it(libc::pread(file, at, PAGE, 0)),
+            3 => other.write(at.cast::<u8>().add(99)),
+            4 if area.prot != NONE => {
+                at.cast::<u8>().read_volatile();
+            }
+            5 => try_it(libc::madvise(at, PAGE, libc::MADV_DONTNEED)),
+            6 => {
+                // Copies of pages go with the end of the file, too.
+                let keep = random.below(64);
+                assert_eq!(libc::ftruncate(file, (keep * PAGE) as i64), 0);
+                for page in keep..64 {
+                    let old = [(page + 100) as u8; PAGE];
+                    assert_eq!(libc::pwrite(file, old.as_ptr().cast(), PAGE, (page * PAGE) as i64), PAGE as isize);
+                }
+            }
+            7 => {
+                libc::madvise(at, PAGE, libc::MADV_FREE);
+                other.page_out(at.cast());
+            }
+            _ => {}
+        }
     }
 }
 
@@ -118,6 +159,17 @@ fn protections(area: &Area) -> Vec<(usize, usize, i32)> {
         }
     }
     found
+}
+
+/// From now on the allocator has all it needs for the checks, so that it neither maps memory nor moves the break.
+fn keep_break() {
+    const MUCH: i32 = 1 << 30;
+    // SAFETY: sets numbers.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, MUCH);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MUCH);
+    }
+    drop(std::hint::black_box(vec![1u8; 4 << 20]));
 }
 
 /// Memory of every kind.
@@ -254,6 +306,8 @@ fn turns(seed: u64, way: Option<Way>, turns: u64) -> u64 {
         drop(contents);
         let areas = areas(file);
         areas.iter().for_each(Area::note);
+        let other = Other::beside_this();
+        keep_break();
         go_back_by(way);
         let keep = [Range::new(areas[1].at as usize + 5000, areas[1].at as usize + 5008)];
         let turn = snapshot(&Options { seal: true, keep: &keep, ..Options::default() }).expect("a snapshot");
@@ -264,11 +318,25 @@ fn turns(seed: u64, way: Option<Way>, turns: u64) -> u64 {
             // SAFETY: kept bytes are what they have become, also in what they are compared with.
             unsafe { area.was.add(5000).copy_from_nonoverlapping(area.at.add(5000), 8) };
         });
-        areas.iter().for_each(|area| area.check(&context));
+        // Many in a row, as in a loop.
+        let quietly = (turn / 20).is_multiple_of(2);
+        areas.iter().for_each(|area| area.check(&context, quietly));
         if turn == turns {
             return;
         }
         let mut random = Random(seed << 32 | turn);
+        if quietly {
+            let kinds = if !turn.is_multiple_of(4) {
+                5
+            } else if turn < 16 {
+                7
+            } else {
+                8
+            };
+            (0..random.below(40)).for_each(|_| quiet_step(&areas, &mut random, file, &other, kinds));
+            outside.turn.store(turn + 1, SeqCst);
+            panic!("{context}: {:?}", restore(turn + 1));
+        }
         let only_writes = !turn.is_multiple_of(3);
         for _ in 0..random.below(40) {
             step(&areas, &mut random, file, only_writes);
@@ -283,8 +351,8 @@ fn turns(seed: u64, way: Option<Way>, turns: u64) -> u64 {
 fn all_ways_go_back_to_the_same() {
     let all = std::env::var_os("FLASHFORK_TEST_ALL").is_some();
     for seed in 0..if all { 200 } else { 4 } {
-        assert_eq!(turns(seed, Some(Way::Drop), 40), 0);
-        let copied = turns(seed, Some(Way::Copy), 40);
+        assert_eq!(turns(seed, Some(Way::Drop), 60), 0);
+        let copied = turns(seed, Some(Way::Copy), 60);
         // Where the kernel can't note writes, none are.
         assert!(copied == 0 || copied > 10, "{copied}");
         turns(seed, None, 120);

@@ -10,7 +10,7 @@
 mod settle;
 pub(crate) mod text;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use crate::memory::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::io;
 use std::ops::Deref;
 use std::ptr::null_mut;

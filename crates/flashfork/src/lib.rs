@@ -51,6 +51,7 @@ mod cure;
 mod error;
 mod fresh;
 mod host;
+mod memory;
 pub mod odf;
 mod on_clone;
 mod ready;

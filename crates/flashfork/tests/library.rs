@@ -193,3 +193,12 @@ fn code_with_system_calls_of_its_own_is_refused_with_the_file_s_name() {
         seal();
     });
 }
+
+/// Otherwise each restore would have to ask for all mappings.
+#[test]
+fn a_program_with_the_library_shows_how_its_mappings_change() {
+    in_child(|| {
+        assert_eq!(flashfork::snapshot(&Default::default()).unwrap(), 0);
+        assert!(flashfork_core::snapshot::calls_tell_of_mappings());
+    });
+}

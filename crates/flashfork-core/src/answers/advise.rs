@@ -24,6 +24,9 @@ use syscalls::Sysno;
 pub unsafe fn madvise(addr: usize, len: usize, advice: u32) -> Result<()> {
     // SAFETY: the program's own call.
     let real = || unsafe { sys::madvise(addr, len, advice) };
+    if advice == k::MADV_FREE {
+        STATE.note_free();
+    }
     // It may take long (MADV_POPULATE_WRITE), and means the same on sealed memory.
     if !DIFFERENT.contains(&advice) && !PROPERTIES.contains(&advice) {
         return real();

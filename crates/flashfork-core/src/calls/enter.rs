@@ -273,6 +273,9 @@ extern "C" fn taken(registers: &mut Registers) {
         return;
     }
     let Some(hook) = HOOKS.iter().find(|h| h.number as usize == number) else { return };
+    if hook.maps {
+        STATE.layout_changes();
+    }
     // SAFETY: the program's own call.
     let result = unsafe { (hook.take)(&[rdi, rsi, rdx, r10, r8, r9]) };
     registers.rax = result.unwrap_or_else(|e| (-e.into_raw()) as isize as usize);

@@ -30,20 +30,22 @@ pub struct Hook {
     pub function: Option<&'static CStr>,
     /// Whether a place that can't be told from others stands in the way of a seal.
     pub must: bool,
+    /// Whether it may change mappings ([`STATE`]'s `layout`).
+    pub maps: bool,
     /// Answers as the kernel would.
     pub take: unsafe fn(&Arguments) -> Result<usize>,
 }
 
 /// Every system call that means something on sealed memory.
 pub const HOOKS: &[Hook] = &[
-    hook(Sysno::madvise, Some(c"madvise"), madvise),
-    hook(Sysno::process_madvise, Some(c"process_madvise"), process_madvise),
-    hook(Sysno::mremap, Some(c"mremap"), mremap),
+    maps(hook(Sysno::madvise, Some(c"madvise"), madvise)),
+    maps(hook(Sysno::process_madvise, Some(c"process_madvise"), process_madvise)),
+    maps(hook(Sysno::mremap, Some(c"mremap"), mremap)),
     hook(Sysno::mlock, Some(c"mlock"), mlock),
     // Without a flag glibc's mlock2 is an mlock.
     hook(Sysno::mlock2, None, mlock2),
     hook(Sysno::mlockall, Some(c"mlockall"), mlockall),
-    hook(Sysno::pkey_mprotect, None, pkey_mprotect),
+    maps(hook(Sysno::pkey_mprotect, None, pkey_mprotect)),
     hook(Sysno::mseal, None, mseal),
     hook(Sysno::mbind, None, mbind),
     hook(Sysno::userfaultfd, None, userfaultfd),
@@ -51,16 +53,17 @@ pub const HOOKS: &[Hook] = &[
     hook(Sysno::io_setup, None, io_setup),
     hook(Sysno::io_uring_setup, None, io_uring_setup),
     hook(Sysno::io_uring_register, None, io_uring_register),
-    hook(Sysno::prctl, Some(c"prctl"), prctl),
+    maps(hook(Sysno::prctl, Some(c"prctl"), prctl)),
     hook(Sysno::seccomp, None, seccomp),
     // In glibc it is a cancellation point, whose number is passed from function to function (2.41).
     hook(Sysno::vmsplice, None, vmsplice),
-    hook(Sysno::mmap, Some(c"mmap"), mmap),
-    hook(Sysno::mprotect, Some(c"mprotect"), mprotect),
+    maps(hook(Sysno::mmap, Some(c"mmap"), mmap)),
+    maps(hook(Sysno::mprotect, Some(c"mprotect"), mprotect)),
     // Nobody wants a segment attached that happens to have the number 0.
-    hook(Sysno::shmat, None, shmat),
+    maps(hook(Sysno::shmat, None, shmat)),
     hook(Sysno::socket, Some(c"socket"), socket),
     hook(Sysno::rseq, None, rseq),
+    maps(where_clear(Sysno::remap_file_pages, remap_file_pages)),
     where_clear(Sysno::move_pages, move_pages),
     where_clear(Sysno::execve, execve),
     where_clear(Sysno::execveat, execveat),
@@ -70,12 +73,17 @@ pub const HOOKS: &[Hook] = &[
 pub const FOLLOWED: [Sysno; 3] = [Sysno::clone, Sysno::vfork, Sysno::clone3];
 
 const fn hook(number: Sysno, function: Option<&'static CStr>, take: unsafe fn(&Arguments) -> Result<usize>) -> Hook {
-    Hook { number, function, must: true, take }
+    Hook { number, function, must: true, maps: false, take }
+}
+
+/// A hook of a call that may change mappings.
+const fn maps(hook: Hook) -> Hook {
+    Hook { maps: true, ..hook }
 }
 
 /// A hook without which no byte is wrong.
 const fn where_clear(number: Sysno, take: unsafe fn(&Arguments) -> Result<usize>) -> Hook {
-    Hook { number, function: None, must: false, take }
+    Hook { number, function: None, must: false, maps: false, take }
 }
 
 /// `madvise(2)`: what is discarded reads back as zeros.
@@ -253,6 +261,12 @@ unsafe fn shmat(args: &Arguments) -> Result<usize> {
     }
     // SAFETY: the program's own call.
     unsafe { sys::call(Sysno::shmat, *args) }
+}
+
+/// `remap_file_pages(2)`: it is only to be seen.
+unsafe fn remap_file_pages(args: &Arguments) -> Result<usize> {
+    // SAFETY: the program's own call.
+    unsafe { sys::call(Sysno::remap_file_pages, *args) }
 }
 
 /// Whether memory with this protection can be executed; asked of the kernel where that makes a difference.

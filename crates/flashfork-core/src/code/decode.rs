@@ -74,8 +74,9 @@ pub fn comes_to(code: &[u8], in_step: usize, end: usize, is_wanted: impl Fn(&Ins
 pub enum Line {
     /// It calls this.
     Calls(Call),
-    /// It is harmless when no jump leads in between this offset and it.
-    Harmless(usize),
+    /// It is harmless when no jump leads in between this offset and it; and whether it may be one of [`CALLS`] all the
+    /// same.
+    Harmless(usize, bool),
     /// It is no code.
     Data,
 }
@@ -92,7 +93,7 @@ pub fn anywhere(code: &[u8], at: usize, leads: impl Fn(isize) -> bool) -> Line {
     }
     // The last place where a harmless number is loaded, the first behind one; the first start that tells nothing.
     let (mut load, mut behind, mut vain) = (None, at, at);
-    let mut is_made = false;
+    let (mut is_made, mut is_listed) = (false, false);
     let (mut led, mut passed) = (0, 0);
     let first = at.saturating_sub(4 * LONGEST);
     for start in first..at {
@@ -105,14 +106,17 @@ pub fn anywhere(code: &[u8], at: usize, leads: impl Fn(isize) -> bool) -> Line {
         is_made |= line.is_made;
         match (line.registers.call(code[at] == 0xcd), line.loads[RAX]) {
             (Some(call @ Call::Number(_)), _) => return Line::Calls(call),
-            (None, Some((begin, end))) => (load, behind) = (load.max(Some(begin)), behind.min(end)),
+            (None, Some((begin, end))) => {
+                (load, behind) = (load.max(Some(begin)), behind.min(end));
+                is_listed |= line.registers.is_listed(code[at] == 0xcd);
+            }
             // Close before the load one may begin inside what is before it.
             _ if start < first + LONGEST || led == 0 => vain = vain.min(start),
             _ => {}
         }
     }
     if load.is_some_and(|load| load <= vain) {
-        Line::Harmless(behind)
+        Line::Harmless(behind, is_listed)
     } else if is_made && led > passed && goes_on(code, at + 2, leads) {
         Line::Calls(Call::Unknown)
     } else {

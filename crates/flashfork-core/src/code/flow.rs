@@ -206,11 +206,12 @@ impl Flow {
         }
     }
 
-    /// Calls `each` with the offset of every system call instruction, and what it calls; none when it is harmless.
+    /// Calls `each` with the offset of every system call instruction, and what it calls: none when it is harmless. Then
+    /// whether it may be one of [`CALLS`](super::CALLS) all the same.
     ///
     /// Where a jump leads to an address that was computed, and there is no table that it could come from, nothing can
     /// be told.
-    pub fn calls(&self, mut each: impl FnMut(usize, Option<Call>)) -> Result<(), TooMuch> {
+    pub fn calls(&self, mut each: impl FnMut(usize, Option<Call>, bool)) -> Result<(), TooMuch> {
         let mut lost = false;
         self.instructions(|_, i, registers| {
             let to = i.jumps_to_register();
@@ -222,8 +223,10 @@ impl Flow {
         self.instructions(|at, i, registers| {
             if i.is_system_call() {
                 let two = at + i.len - 2;
-                let call = registers.call(self.bytes[two] == 0xcd);
-                each(two, call.filter(|_| !is_own(&self.bytes[..self.len], two)));
+                let compatible = self.bytes[two] == 0xcd;
+                let is_own = is_own(&self.bytes[..self.len], two);
+                let call = registers.call(compatible).filter(|_| !is_own);
+                each(two, call, !is_own && registers.is_listed(compatible));
             }
         });
         Ok(())

@@ -156,7 +156,7 @@ fn what_is_called_harmless_does_no_harm_on_any_way() {
         }
         scratch.flow.solve().unwrap();
         let mut told = vec![None; count];
-        let mut note = |at: usize, call| told[starts.binary_search(&at).unwrap()] = Some(call);
+        let mut note = |at: usize, call, _| told[starts.binary_search(&at).unwrap()] = Some(call);
         scratch.flow.calls(&mut note).unwrap();
         for round in 0..60 {
             let start = if round % 2 == 0 && entry < count { entry } else { 0 };

@@ -56,10 +56,12 @@ fn look_at(fd: i32, file: &Status, part: Range, window: &mut [u8; WINDOW]) -> Op
     let mut examine = |only| {
         let mut found = None;
         let examined = Scratch::with(|scratch| {
-            file::examine(fd, size, only, window, scratch, &mut |site| {
+            let examined = file::examine(fd, size, only, window, scratch, &mut |site| {
                 found = Some(site.call);
                 false
-            })
+            });
+            CODE.note_maps(scratch);
+            examined
         });
         let call = match &examined {
             Ok(examined) if examined.go => Some(Call::Go),
@@ -99,6 +101,7 @@ fn mind_code(range: Range) -> Result<()> {
                     vma::Kind::File => {
                         let code = Code { ranges: &[part], data: &[], kind: Kind::Unlisted, fixed: true };
                         let found = first(&mut memory, &code, scratch);
+                        CODE.note_maps(scratch);
                         found.or(memory.failed.then_some(Call::Unreadable))
                     }
                     _ => first_generated(&mut memory, part)?,

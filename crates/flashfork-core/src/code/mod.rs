@@ -186,6 +186,8 @@ impl Code<'_> {
 pub struct Scratch {
     flow: Flow,
     entries: Entries,
+    /// Whether harmless calls were found that may map memory.
+    maps: bool,
 }
 
 impl Scratch {
@@ -224,6 +226,7 @@ pub fn sites(
 ) -> bool {
     let mut each = |site| if each(site) { Next::Continue(()) } else { Next::Break(()) };
     scratch.entries.clear();
+    scratch.maps = false;
     for range in code.ranges {
         match search(memory, code, *range, scratch, &mut each) {
             Some(Next::Continue(())) => {}
@@ -331,9 +334,9 @@ fn judge(
     scratch: &mut Scratch,
     each: &mut impl FnMut(Site) -> Next,
 ) -> Next {
-    let Scratch { flow, entries } = scratch;
+    let Scratch { flow, entries, maps } = scratch;
     let solved = ways::solve(memory, code, function, &[], flow);
-    let told = solved.and_then(|()| tell(function, flow, each));
+    let told = solved.and_then(|()| tell(function, flow, maps, each));
     match told {
         Ok(Told::Refused(next)) => next,
         Ok(Told::Harmless) if entries.add(function.range).is_ok() => Next::Continue(()),
@@ -349,13 +352,13 @@ fn judge_entered(
     scratch: &mut Scratch,
     each: &mut impl FnMut(Site) -> Next,
 ) -> Next {
-    let Scratch { flow, entries } = scratch;
+    let Scratch { flow, entries, maps } = scratch;
     // Of what is in no function the instruction's first byte is the last of the part.
     let Some(function) = code.function(memory, part.start).filter(|function| function.range == part) else {
         return each(Site { at: part.end - 1, call: Call::Unknown });
     };
     let solved = ways::solve(memory, code, &function, entries.ways(), flow);
-    match solved.and_then(|()| tell(&function, flow, each)) {
+    match solved.and_then(|()| tell(&function, flow, maps, each)) {
         Ok(Told::Refused(next)) => next,
         Ok(Told::Harmless) => Next::Continue(()),
         Err(TooMuch) => each(Site { at: part.start, call: Call::Unknown }),
@@ -370,10 +373,16 @@ enum Told {
     Harmless,
 }
 
-/// Calls `each` with all calls of a function that count.
-fn tell(function: &Function, flow: &Flow, each: &mut impl FnMut(Site) -> Next) -> Result<Told, TooMuch> {
+/// Calls `each` with all calls of a function that count. `maps`: see [`Scratch`].
+fn tell(
+    function: &Function,
+    flow: &Flow,
+    maps: &mut bool,
+    each: &mut impl FnMut(Site) -> Next,
+) -> Result<Told, TooMuch> {
     let mut told = Told::Harmless;
-    flow.calls(|offset, call| {
+    flow.calls(|offset, call, is_listed| {
+        *maps |= is_listed;
         let is_wanted = !matches!(told, Told::Refused(Next::Break(())));
         if let Some(call) = call.filter(|_| is_wanted) {
             told = Told::Refused(each(Site { at: function.range.start + offset, call }));
@@ -395,8 +404,9 @@ fn judge_alone(
     let call = match decode::anywhere(bytes, at - start, is_code) {
         Line::Data => None,
         Line::Calls(call) => Some(call),
-        Line::Harmless(_) if code.kind == Kind::Generated => None,
-        Line::Harmless(from) => {
+        Line::Harmless(..) if code.kind == Kind::Generated => None,
+        Line::Harmless(from, is_listed) => {
+            scratch.maps |= is_listed;
             // From the last byte of what loads the number to the first of the instruction.
             let line = Range::new(start + from - 1, at + 1);
             let holds = !ways::has_short_jump(memory, code, line) && scratch.entries.add(line).is_ok();

@@ -69,20 +69,51 @@ fn judge_mapped(object: &Object, memory: &mut Own, scratch: &mut Scratch) -> Opt
     if file.is_none() {
         CODE.versions.forget(sys::device(object.device), object.inode);
     }
-    judge(file.as_ref(), object.parts(), object.path(), || {
-        memory.failed = false;
-        let layout = object.start.and_then(|start| layout(memory, start)).unwrap_or_default();
-        if layout.go {
-            return Some(Call::Go);
+    judge(file.as_ref(), object.parts(), object.path(), || examine(object, memory, scratch))
+}
+
+/// What is wrong with the code of an object.
+fn examine(object: &Object, memory: &mut Own, scratch: &mut Scratch) -> Option<Call> {
+    memory.failed = false;
+    let layout = object.start.and_then(|start| layout(memory, start)).unwrap_or_default();
+    if layout.go {
+        return Some(Call::Go);
+    }
+    let mut ranges = object.code;
+    ranges.iter_mut().for_each(|range| *range = layout.code_in(*range));
+    let ranges = &ranges[..object.code_count];
+    let code = Code { ranges, data: layout.data(), kind: layout.kind(), fixed: layout.fixed };
+    let found = first(memory, &code, scratch);
+    CODE.note_maps(scratch);
+    // What was found without all that tells instructions from data need not be there.
+    if memory.failed { Some(Call::Unreadable) } else { found }
+}
+
+/// Looks through the object that the engine is part of, once: not for what is wrong with it, for which whoever has
+/// built it answers, but whether it maps memory by calls that nobody sees.
+pub(crate) fn look_at_own(arena: &mut Arena) -> Result<()> {
+    if CODE.own_looked_through.load(Relaxed) {
+        return Ok(());
+    }
+    let Arena { text, object, .. } = arena;
+    object.clear();
+    let mut is_own = false;
+    vma::for_each_mapping(text, |v, path| {
+        if v.kind == vma::Kind::File && v.inode != 0 && !is_own || is_own && object.goes_on_with(v) {
+            if !object.goes_on_with(v) {
+                object.begin(v, path);
+            }
+            object.add(v);
+            is_own |= v.range.contains(own());
         }
-        let mut ranges = object.code;
-        ranges.iter_mut().for_each(|range| *range = layout.code_in(*range));
-        let code =
-            Code { ranges: &ranges[..code.len()], data: layout.data(), kind: layout.kind(), fixed: layout.fixed };
-        let found = first(memory, &code, scratch);
-        // What was found without all that tells instructions from data need not be there.
-        if memory.failed { Some(Call::Unreadable) } else { found }
-    })
+        Ok(())
+    })?;
+    let found = Scratch::with(|scratch| examine(object, &mut Own::new(None), scratch))?;
+    if found.is_some() || !is_own {
+        CODE.maps.store(true, Relaxed);
+    }
+    CODE.own_looked_through.store(true, Relaxed);
+    Ok(())
 }
 
 /// Whether the engine sees the calls of an object with this code, or it is the one that the engine is linked into: who
@@ -238,7 +269,11 @@ impl Seen {
             vma::Kind::Anonymous if !v.shared => self.look_at_generated(v, Which::Populated, populated, memory),
             // What was here at the seal has been looked through.
             vma::Kind::Sealed => self.look_at_generated(v, Which::Written, populated, memory),
-            _ => Ok(()),
+            vma::Kind::Kernel => Ok(()),
+            _ => {
+                CODE.maps.store(true, Relaxed);
+                Ok(())
+            }
         }
     }
 
@@ -263,6 +298,9 @@ impl Seen {
         listed?;
         if stubs == v.range.len() {
             CODE.know_stubs(v.range);
+        } else {
+            // What isn't there yet can't be looked through.
+            CODE.maps.store(true, Relaxed);
         }
         looked
     }

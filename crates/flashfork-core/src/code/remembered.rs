@@ -1,12 +1,12 @@
 //! What the engine remembers of code.
 
-use super::Call;
 use super::versions::Versions;
+use super::{Call, Scratch};
 use crate::apart::Apart;
 use crate::name::{NAME, Name};
 use crate::range::Range;
 use crate::sys::{Errno, Result, Status};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// What is remembered, of this process and of those it was forked from.
 pub(crate) static CODE: Apart<Code> = Apart::new(Code::new());
@@ -29,6 +29,11 @@ pub(crate) struct Code {
     stub_count: AtomicUsize,
     /// All executable mappings of files when all was well, as a number; 0: never.
     pub well: AtomicU64,
+    /// Whether any code was seen that may map memory, or change mappings, by calls that nobody sees, as far as those
+    /// are harmless.
+    pub maps: AtomicBool,
+    /// Whether the object that the engine is part of was looked through for that.
+    pub own_looked_through: AtomicBool,
     /// What the last refusal was about.
     pub culprit: Culprit,
 }
@@ -87,6 +92,8 @@ impl Code {
             stubs: [const { [const { AtomicUsize::new(0) }; 2] }; TRUSTED],
             stub_count: AtomicUsize::new(0),
             well: AtomicU64::new(0),
+            maps: AtomicBool::new(false),
+            own_looked_through: AtomicBool::new(false),
             culprit: Culprit::new(),
         }
     }
@@ -109,6 +116,18 @@ impl Code {
         let count = self.trusted_count.load(Relaxed).min(TRUSTED);
         let same = |t: &[AtomicU64; 2]| t[0].load(Relaxed) == file.device && t[1].load(Relaxed) == file.inode;
         self.trusted[..count].iter().any(same)
+    }
+
+    /// Remembers of code that was looked through whether it may map memory.
+    pub fn note_maps(&self, scratch: &Scratch) {
+        if scratch.maps {
+            self.maps.store(true, Relaxed);
+        }
+    }
+
+    /// Whether all calls are seen that map memory or change mappings: there is no code whose calls aren't.
+    pub fn shows_mappings(&self) -> bool {
+        self.own_looked_through.load(Relaxed) && !self.maps.load(Relaxed) && self.trusted_count.load(Relaxed) == 0
     }
 
     /// Forgets what [`Code::know`] and [`Code::know_stubs`] were told: something executable has come or gone.

@@ -60,7 +60,7 @@ fn entered(code: &[u8], places: &[usize]) -> Option<Call> {
     }
     scratch.flow.solve().unwrap();
     let mut calls = Vec::new();
-    let told = scratch.flow.calls(|at, call| calls.push((at, call)));
+    let told = scratch.flow.calls(|at, call, _| calls.push((at, call)));
     scratch.unmap();
     match told {
         Ok(()) => calls.into_iter().min_by_key(|(at, _)| *at)?.1,

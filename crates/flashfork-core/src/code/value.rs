@@ -138,6 +138,12 @@ impl Registers {
         self.pushed = i.pushes().map_or(Value::GIVEN, Value::constant);
     }
 
+    /// Whether a system call instruction may make one of [`CALLS`], harmless or not.
+    pub fn is_listed(&self, compatible: bool) -> bool {
+        let number = self.of(RAX);
+        !number.is_known() || (0..CALLS.len()).any(|i| number.may_be(i, compatible))
+    }
+
     /// What a system call instruction calls; none when it is harmless, whatever brought the registers about.
     pub fn call(&self, compatible: bool) -> Option<Call> {
         let number = self.of(RAX);

@@ -30,6 +30,8 @@ pub const LARGEST_WITHOUT_SCAN: usize = 256 << 30;
 /// An open `/proc/self/pagemap` and a buffer to read it through.
 pub struct Pagemap<'a> {
     fd: i32,
+    /// Whether the file is to be closed.
+    own: bool,
     buf: &'a mut [Region],
     scan: bool,
 }
@@ -38,9 +40,9 @@ impl<'a> Pagemap<'a> {
     /// Opens the page map of the calling process. It must not outlive a fork: the file stays the parent's.
     pub fn open(buf: &'a mut [Region]) -> Result<Pagemap<'a>> {
         let fd = text::open(c"/proc/thread-self/pagemap", sys::O_RDONLY)?;
-        let mut map = Pagemap { fd, buf, scan: true };
+        let mut map = Pagemap { fd, own: true, buf, scan: true };
         let first = Range::new(PAGE, 2 * PAGE);
-        map.scan = match scan::for_each(fd, first, wanted(Which::Populated), map.buf, |_| Ok(())) {
+        map.scan = match scan::for_each(fd, first, wanted(Which::Populated), &mut [Region::default()], |_| Ok(())) {
             Ok(()) => true,
             Err(Errno::ENOTTY | Errno::EINVAL) => false,
             Err(e) => {
@@ -53,6 +55,16 @@ impl<'a> Pagemap<'a> {
         Ok(map)
     }
 
+    /// By the open page map of a process with `PAGEMAP_SCAN`, which stays open.
+    pub fn of(fd: i32, buf: &'a mut [Region]) -> Pagemap<'a> {
+        Pagemap { fd, own: false, buf, scan: true }
+    }
+
+    /// Closes the file in the end, whoever has opened it.
+    pub fn keep(&mut self) {
+        self.own = true;
+    }
+
     /// Whether the kernel has `PAGEMAP_SCAN`. Without it the zero page counts as populated.
     pub fn has_scan(&self) -> bool {
         self.scan
@@ -61,6 +73,13 @@ impl<'a> Pagemap<'a> {
     /// Calls `each` with the runs of pages that are asked for, in order, where the kernel has `PAGEMAP_SCAN`.
     pub fn scan(&mut self, range: Range, ask: Ask, each: impl FnMut(Region) -> Result<()>) -> Result<()> {
         scan::for_each(self.fd, range, ask, self.buf, each)
+    }
+
+    /// The same where few are expected: the kernel has no large buffer to make then.
+    pub fn scan_for_few(&mut self, range: Range, ask: Ask, each: impl FnMut(Region) -> Result<()>) -> Result<()> {
+        const FEW: usize = 32;
+        let few = FEW.min(self.buf.len());
+        scan::for_each(self.fd, range, ask, &mut self.buf[..few], each)
     }
 
     /// Whether there is one of the pages looked for, where the kernel has `PAGEMAP_SCAN`.
@@ -134,7 +153,9 @@ fn wanted(which: Which) -> Ask {
 
 impl Drop for Pagemap<'_> {
     fn drop(&mut self) {
-        sys::close(self.fd);
+        if self.own {
+            sys::close(self.fd);
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 use crate::apart::Apart;
 use crate::range::Range;
 use crate::sys::{self, Errno, Result};
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -36,7 +37,24 @@ const FEATURES: u64 = WP_ASYNC | WP_HUGETLBFS_SHMEM | MARK;
 /// What the kernel adds by itself (`UFFD_FEATURE_WP_UNPOPULATED`, and a bit of its own).
 const ADDED: u64 = 1 << 13 | 1 << 31;
 
-/// An open userfaultfd.
+/// A file about this process that is kept open as long as it is watched: to open it takes several microseconds.
+#[derive(Clone, Copy)]
+pub(crate) enum File {
+    /// The page map.
+    Pagemap,
+    /// Pages that are mapped (`statm`).
+    Mapped,
+    /// The directory of descriptors, whose size is their number (Linux 6.2).
+    Descriptors,
+}
+
+const FILES: [(&CStr, u32); 3] = [
+    (c"/proc/thread-self/pagemap", k::O_RDONLY),
+    (c"/proc/thread-self/statm", k::O_RDONLY),
+    (c"/proc/thread-self/fd", k::O_PATH),
+];
+
+/// An open userfaultfd, or another file.
 struct Descriptor {
     fd: AtomicI32,
     /// Which file it is: whatever else gets the number is none of ours.
@@ -50,8 +68,14 @@ impl Descriptor {
     }
 
     fn open(&self) -> Result<()> {
-        let fd = sys::out_of_the_way(sys::userfaultfd(UFFD_USER_MODE_ONLY)?);
-        let known = begin(fd).and_then(|()| sys::identity(fd)).inspect_err(|_| sys::close(fd))?;
+        let fd = sys::userfaultfd(UFFD_USER_MODE_ONLY)?;
+        begin(fd).inspect_err(|_| sys::close(fd)).and_then(|()| self.keep(fd))
+    }
+
+    /// Takes an open file.
+    fn keep(&self, fd: i32) -> Result<()> {
+        let fd = sys::out_of_the_way(fd);
+        let known = sys::identity(fd).inspect_err(|_| sys::close(fd))?;
         self.fd.store(fd, SeqCst);
         self.device.store(known.0, SeqCst);
         self.inode.store(known.1, SeqCst);
@@ -61,6 +85,10 @@ impl Descriptor {
     fn is_open(&self) -> bool {
         let fd = self.fd.load(SeqCst);
         fd >= 0 && sys::identity(fd) == Ok((self.device.load(SeqCst), self.inode.load(SeqCst)))
+    }
+
+    fn number(&self) -> Option<i32> {
+        self.is_open().then(|| self.fd.load(SeqCst))
     }
 
     fn close(&self) {
@@ -95,6 +123,8 @@ struct Entry {
 /// The watch of a whole process.
 struct Process {
     descriptor: Descriptor,
+    /// Files that each restore looks into, in the order of [`FILES`].
+    files: [Descriptor; FILES.len()],
     /// What was registered: a list that is there as long as the watch is.
     ranges: AtomicPtr<Range>,
     count: AtomicUsize,
@@ -114,6 +144,7 @@ pub(crate) static WATCHED: Apart<Watched> = Apart::new(Watched {
         MOST],
     process: Process {
         descriptor: Descriptor::none(),
+        files: [const { Descriptor::none() }; FILES.len()],
         ranges: AtomicPtr::new(core::ptr::null_mut()),
         count: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
@@ -153,6 +184,7 @@ impl Process {
 
     fn leave(&self) {
         self.descriptor.close();
+        self.files.iter().for_each(Descriptor::close);
         self.count.store(0, SeqCst);
     }
 }
@@ -203,8 +235,12 @@ impl Watched {
         if self.stopped.load(SeqCst) {
             return Err(Errno::EBUSY);
         }
-        let Process { descriptor, ranges: list, count, most } = &self.process;
+        let Process { descriptor, files, ranges: list, count, most } = &self.process;
         descriptor.open()?;
+        for (file, (path, flags)) in files.iter().zip(FILES) {
+            // Without it things are only slower.
+            let _ = sys::open(path, flags | k::O_CLOEXEC).and_then(|fd| file.keep(fd));
+        }
         list.store(ranges.as_mut_ptr(), SeqCst);
         count.store(0, SeqCst);
         most.store(ranges.len(), SeqCst);
@@ -214,7 +250,7 @@ impl Watched {
     /// Watches a mapping of the process, if it isn't watched already. It should be a whole one: the kernel would make
     /// two of it.
     pub fn watch(&self, mapping: Range) -> Result<()> {
-        let Process { descriptor, ranges, count, most } = &self.process;
+        let Process { descriptor, ranges, count, most, .. } = &self.process;
         let (ranges, known) = (ranges.load(SeqCst), count.load(SeqCst));
         // SAFETY: the list is there as long as the watch is, and has so many ranges.
         let is_listed = (0..known).any(|index| unsafe { ranges.add(index).read() } == mapping);
@@ -235,9 +271,20 @@ impl Watched {
         self.process.descriptor.is_open()
     }
 
-    /// That descriptor.
-    pub fn of_process(&self) -> Option<i32> {
-        self.watches_process().then(|| self.process.descriptor.fd.load(SeqCst))
+    /// One of the files that are kept open meanwhile.
+    pub fn file(&self, file: File) -> Option<i32> {
+        self.process.files[file as usize].number()
+    }
+
+    /// Leaves such a file to the caller, and to the end of the watch nothing to close.
+    pub fn hand_over(&self, file: File) {
+        self.process.files[file as usize].fd.store(-1, SeqCst);
+    }
+
+    /// All of these descriptors.
+    pub fn of_process(&self) -> [Option<i32>; 1 + FILES.len()] {
+        let Process { descriptor, files: [a, b, c], .. } = &self.process;
+        [descriptor, a, b, c].map(Descriptor::number)
     }
 
     /// Ends the process's watch, if there is one.

@@ -1,16 +1,23 @@
 //! Whether the mappings are those of the last restore.
 //!
-//! The kernel tells of no change, so all of them are asked for, one by one and without names (`PROCMAP_QUERY`, Linux
-//! 6.11), which takes half as long as reading `/proc/self/maps`. The engine follows some of the calls that change
-//! mappings, but it needn't follow `munmap` and `brk`, and code that is trusted makes any by itself: by these nothing
-//! can be told.
+//! The engine sees all calls that make mappings or change them ([`Hook::maps`](crate::calls)), as long as there is no
+//! code that may make its own: trusted, made while the program runs, or with calls that are harmless otherwise. It
+//! sees none that only takes some away (`munmap`, `shmdt`): without one that makes some, too, fewer pages are mapped
+//! then, unless a stack has grown, which is asked for. The break is compared by itself. What it had given back and
+//! taken again lies in a mapping that isn't watched, so that its contents are told apart.
+//!
+//! After any such call all mappings are asked for, one by one and without names (`PROCMAP_QUERY`, Linux 6.11), which
+//! takes half as long as reading `/proc/self/maps`.
 
-use super::compare;
 use super::table::{Needs, Table};
+use super::{calls_tell_of_mappings, compare};
 use crate::proc::lookup::{self, Wanted};
-use crate::proc::vma::Vma;
+use crate::proc::text::{decimal, words};
+use crate::proc::vma::{Kind, Vma};
 use crate::range::Range;
-use crate::sys::Result;
+use crate::region::watch::{File, WATCHED};
+use crate::state::STATE;
+use crate::sys::{self, PAGE, Result};
 
 /// Most mappings that are compared so.
 pub const MOST: usize = 4096;
@@ -32,13 +39,40 @@ impl Mapping {
     }
 }
 
+/// What changes with any mapping of the process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    calls: u32,
+    /// Pages of all mappings (`total_vm`).
+    pages: u64,
+    program_break: usize,
+}
+
+impl Layout {
+    /// None where not all calls are seen, or a stack has grown.
+    fn now(table: &Table) -> Option<Layout> {
+        let has_grown = |stack: usize| sys::is_mapped(stack - PAGE, PAGE);
+        if !calls_tell_of_mappings() || table.others_grow || has_grown(table.stack?) {
+            return None;
+        }
+        let mut text = [0; 128];
+        let len = sys::pread(WATCHED.file(File::Mapped)?, &mut text, 0).ok()?;
+        let pages = words(&text[..len]).next().and_then(decimal)?;
+        Some(Layout { calls: STATE.layout(), pages, program_break: sys::program_break() })
+    }
+}
+
 /// Notes what there is now. None where that can't be told so, or is too much.
 pub fn note(table: &mut Table) {
-    table.mapping_count = 0;
+    (table.mapping_count, table.stack) = (0, None);
     let mut count = 0;
     let mut needs = Needs::default();
-    let Table { mappings, stack_pointer, .. } = table;
+    let Table { mappings, stack_pointer, stack, entries, entry_count, .. } = table;
+    let main = entries[..*entry_count].iter().find(|entry| entry.kind == Kind::Stack).map(|entry| entry.range);
     let told = each(|v| {
+        if main.is_some_and(|main| v.range.contains(main.start)) {
+            *stack = Some(v.range.start);
+        }
         // The stack counts by itself, and here it has no name.
         compare::count(&mut needs, v, v.range.contains(*stack_pointer));
         if let Some(place) = mappings.get_mut(count) {
@@ -50,20 +84,41 @@ pub fn note(table: &mut Table) {
     if told == Ok(true) && count <= MOST {
         (table.mapping_count, table.noted) = (count, needs);
     }
+    table.layout = Layout::now(table);
 }
 
-/// Whether all is as it was noted. No where that can't be told.
-pub fn are_as_noted(table: &Table) -> bool {
+/// What has become of the mappings since they were noted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// Some are others, or that can't be told.
+    Changed,
+    /// They are the same, though there were calls for them, perhaps to give memory up.
+    Same,
+    /// There were no such calls, but for the break, which is where it was.
+    Untouched,
+}
+
+/// Compares the mappings with what was noted.
+pub fn since(table: &mut Table) -> Since {
     let noted = &table.mappings[..table.mapping_count];
-    let mut count = 0;
-    let mut same = !noted.is_empty();
-    let told = same
-        && each(|v| {
-            same &= noted.get(count) == Some(&Mapping::of(v));
-            count += 1;
-            same
-        }) == Ok(true);
-    told && same && count == noted.len()
+    if noted.is_empty() {
+        return Since::Changed;
+    }
+    let layout = Layout::now(table);
+    if layout.is_some() && layout == table.layout {
+        return Since::Untouched;
+    }
+    let (mut count, mut same) = (0, true);
+    let told = each(|v| {
+        same &= noted.get(count) == Some(&Mapping::of(v));
+        count += 1;
+        same
+    }) == Ok(true);
+    if !told || !same || count != noted.len() {
+        return Since::Changed;
+    }
+    table.layout = layout;
+    Since::Same
 }
 
 /// Calls `each` with all mappings as long as it says so; whether the kernel tells.

@@ -34,6 +34,7 @@ use table::Table;
 
 pub use crate::region::choice::Way;
 
+use crate::code::remembered::CODE;
 use crate::filter::trial;
 use crate::never_seal::Reason;
 use crate::outcome;
@@ -218,6 +219,12 @@ pub fn go_back_by(way: Option<Way>) {
 pub fn copies_back() -> bool {
     // SAFETY: mapped as long as it is the snapshot.
     unsafe { CURRENT.load(SeqCst).as_mut() }.is_some_and(watched::is_on)
+}
+
+/// Whether the program's calls tell of every change of its mappings. Where they don't, because it has code that may map
+/// memory past the C library, each restore asks for all mappings.
+pub fn calls_tell_of_mappings() -> bool {
+    STATE.sees_calls() && CODE.shows_mappings()
 }
 
 /// Forgets the snapshot, if there is one, and gives its memory back. Memory that was sealed for it stays sealed.

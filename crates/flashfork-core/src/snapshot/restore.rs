@@ -1,5 +1,6 @@
 //! Goes back to a snapshot.
 
+use super::mappings::Since;
 use super::table::{Change, Entry, Saved, Table, Treatment};
 use super::{Error, Step, asm, check, compare, current, limits, mappings, watched};
 use crate::proc::pagemap::{Pagemap, Which};
@@ -7,7 +8,7 @@ use crate::proc::scan::Region;
 use crate::proc::vma::Kind;
 use crate::range::{Range, subtract};
 use crate::region::choice::Way;
-use crate::region::watch::WATCHED;
+use crate::region::watch::{File, WATCHED};
 use crate::seal::offset;
 use crate::seal::remap::ATTEMPTS;
 use crate::state::STATE;
@@ -30,7 +31,7 @@ pub fn restore(table: &mut Table, value: u64) -> Error {
         Err(error) => return error,
     };
     hold_edges(table);
-    change_mappings(table);
+    change_mappings(table, found.nothing_came);
     if table.unusual || !found.nothing_came {
         put_advice_back(table);
     }
@@ -48,6 +49,7 @@ pub fn restore(table: &mut Table, value: u64) -> Error {
         mappings::note(table);
     }
     note_cycle(table);
+    watched::note_faults(table);
     // SAFETY: memory from the stack pointer up is what it was.
     unsafe { asm::resume(table.stack_pointer, value) }
 }
@@ -69,15 +71,21 @@ fn look<'a>(
     regions: &'a mut [Region],
 ) -> Result<(Pagemap<'a>, Found, limits::Lifted), Error> {
     let nothing_came = check::check(table)?;
-    let same = nothing_came && !table.locks && mappings::are_as_noted(table);
+    let since = if nothing_came && !table.locks { mappings::since(table) } else { Since::Changed };
+    let same = since != Since::Changed;
     if same {
         compare::nothing_changed(table);
     } else {
         compare::compare(table, nothing_came)?;
     }
-    let mut pagemap = Pagemap::open(regions).map_err(|e| Error::System(Step::Look, e))?;
+    // First: with a watch that has ended its files are closed.
+    let is_on = watched::is_on(table);
+    let mut pagemap = match WATCHED.file(File::Pagemap) {
+        Some(fd) => Pagemap::of(fd, regions),
+        None => Pagemap::open(regions).map_err(|e| Error::System(Step::Look, e))?,
+    };
     table.entries[..table.entry_count].iter_mut().for_each(|entry| entry.unknown = false);
-    let copies = way == Way::Copy && watched::is_on(table) && watched::look(table, &mut pagemap).is_ok();
+    let copies = way == Way::Copy && is_on && watched::look(table, &mut pagemap, since == Since::Untouched).is_ok();
     if !copies {
         all_are_unknown(table);
     }
@@ -117,6 +125,9 @@ fn note_cycle(table: &mut Table) {
 fn put_contents_back(table: &mut Table, way: Way, pagemap: &mut Pagemap, copies: bool) -> bool {
     let was_on = copies && watched::put_back(table, pagemap).is_ok() && !watched::keeps_too_much(table);
     if !was_on {
+        // What is left to do needs the page map, which would be closed with the watch.
+        pagemap.keep();
+        WATCHED.hand_over(File::Pagemap);
         watched::end(table);
         all_are_unknown(table);
     }
@@ -173,9 +184,9 @@ fn put_break_back(was: usize) {
     must(|| if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(Errno::ENOMEM) });
 }
 
-fn change_mappings(table: &Table) {
+fn change_mappings(table: &Table, nothing_came: bool) {
     let changes = &table.changes[..table.change_count];
-    if !table.locks {
+    if !table.locks && !nothing_came {
         // First of all, or what is mapped again would be locked.
         must(sys::munlockall);
     }
@@ -450,21 +461,29 @@ fn put_descriptors_back(table: &Table) {
     }
     // What notes writes is the engine's.
     let own = WATCHED.of_process();
+    if are_all_open(open, &own) {
+        return;
+    }
     let mut free = 0;
-    for fd in open.iter().copied().chain([i32::MAX]) {
-        for (first, last) in around(own, free, fd - 1) {
-            must(|| sys::close_range(first, last));
+    while free < i32::MAX {
+        let own = own.iter().flatten();
+        let end = open.iter().chain(own).copied().filter(|fd| *fd >= free).min().unwrap_or(i32::MAX);
+        if free < end {
+            must(|| sys::close_range(free, end - 1));
         }
-        free = fd.saturating_add(1);
+        free = end.saturating_add(1);
     }
 }
 
-/// The descriptors from `first` to `last`, less the engine's own.
-fn around(own: Option<i32>, first: i32, last: i32) -> impl Iterator<Item = (i32, i32)> {
-    let inside = own.filter(|own| (first..=last).contains(own));
-    let parts = match inside {
-        Some(own) => [(first, own - 1), (own + 1, last)],
-        None => [(first, last), (1, 0)],
+/// Whether what was open is, and nothing else but what is the engine's: by their number, where the kernel tells that,
+/// since closing what isn't open takes longer. The kernel looks at each number then.
+fn are_all_open(open: &[i32], own: &[Option<i32>]) -> bool {
+    /// Of more, closing takes no longer.
+    const MOST: usize = 64;
+    let count = (open.len() + own.iter().flatten().count()) as u64;
+    let are_as_many = || {
+        let directory = WATCHED.file(File::Descriptors).ok_or(Errno::EBADF);
+        directory.and_then(sys::fstatus).is_ok_and(|directory| directory.size == count)
     };
-    parts.into_iter().filter(|(first, last)| first <= last)
+    open.len() <= MOST && are_as_many() && open.iter().all(|fd| sys::is_open(*fd))
 }

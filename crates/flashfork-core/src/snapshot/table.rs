@@ -1,6 +1,6 @@
 //! What a snapshot remembers: one mapping of the engine's own, which no restore touches.
 
-use super::mappings::{self, Mapping};
+use super::mappings::{self, Layout, Mapping};
 use super::watched::{self, Watch};
 use crate::arena::Arena;
 use crate::proc::vma::{Flags, Kind, Vma};
@@ -219,8 +219,16 @@ pub struct Table {
     /// The mappings, as they were after the last restore.
     pub mappings: [Mapping; mappings::MOST],
     pub mapping_count: usize,
+    /// How often memory had been freed for later when the snapshot was taken ([`crate::state`]).
+    pub frees: u32,
     /// What they take.
     pub noted: Needs,
+    /// Where the mapping of the main stack began when they were noted.
+    pub stack: Option<usize>,
+    /// Whether other mappings that the snapshot covers grow as a stack does (`MAP_GROWSDOWN`).
+    pub others_grow: bool,
+    /// By which a change of any can be told, where it can.
+    pub layout: Option<Layout>,
     /// Whether forks, core dumps and so on did something unusual with any that the snapshot covers.
     pub unusual: bool,
     /// Bytes that were sealed.
@@ -282,6 +290,8 @@ impl Table {
             (&raw mut (*at).properties).write(None);
             (&raw mut (*at).choice).write(Choice::new());
             (&raw mut (*at).over).write(None);
+            (&raw mut (*at).stack).write(None);
+            (&raw mut (*at).layout).write(None);
             Watch::init(&raw mut (*at).watch);
             Ok(&mut *at)
         }

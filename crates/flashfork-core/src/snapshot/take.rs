@@ -5,6 +5,7 @@ use super::current::CURRENT;
 use super::hands_off::hands_off;
 use super::table::{Before, Entry, Lock, MAX_NAMED, MAX_OPEN, Saved, Table, Treatment};
 use super::{Error, Options, Step, asm};
+use crate::code::process;
 use crate::never_seal::Reason;
 use crate::outcome::Pages;
 use crate::proc::directory;
@@ -88,7 +89,7 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     table.next_key = check::next_key(table);
     if calls_are_seen {
         STATE.expect_sealed();
-        table.properties = Some(STATE.properties());
+        (table.properties, table.frees) = (Some(STATE.properties()), STATE.frees());
     }
     table.before = Before::default();
     super::release(CURRENT.swap(table, SeqCst));
@@ -129,7 +130,11 @@ fn make_plan(table: &mut Table, options: &Options, stack_pointer: usize) -> Resu
     }
     match take_calls(table.arena, &mut None) {
         Err(refused) if table.arena.run_count > 0 => Err(Error::of_engine(refused)),
-        taken => Ok(taken.is_ok()),
+        taken => {
+            // Where it can't be read nothing is known of it, and mappings are looked at each time.
+            let _ = process::look_at_own(table.arena);
+            Ok(taken.is_ok())
+        }
     }
 }
 
@@ -194,6 +199,7 @@ impl Copier<'_, '_> {
             return self.refuse(Error::Refused(reason));
         }
         let lock = Lock::of(&v.flags);
+        self.table.others_grow |= v.flags.has(b"gd") && v.kind != Kind::Stack;
         let entry = Entry {
             range,
             prot: v.prot,

@@ -28,6 +28,11 @@ pub const MOST: usize = 2048;
 /// Most pages of fresh memory that are made zeros, rather than dropped.
 const MOST_ZEROED: usize = 4096;
 
+/// Wherever a program has memory.
+const ALL: Range = Range::new(PAGE, ADDRESSES);
+/// Most parts that are looked at one by one.
+const MOST_PARTS: usize = 64;
+
 const BOTH: u32 = PROT_READ | PROT_WRITE;
 
 /// See the module.
@@ -40,6 +45,18 @@ pub struct Watch {
     /// Pages of sealed memory that are copies, numbered so.
     copies: Option<Copies>,
     vain: Vain,
+    /// Whether all is watched that can be.
+    whole: bool,
+    /// Whether the last look was for what was written alone.
+    narrow: bool,
+    /// Pages of which there are copies and that were found written, in files' mappings.
+    of_files: usize,
+    /// All of it that the program can write to, or of which there are copies; all addresses, if these are too many
+    /// parts.
+    parts: [Range; MOST_PARTS],
+    part_count: usize,
+    /// Page faults of this process at the end of the last restore.
+    faults: u64,
     /// What the last look found.
     runs: [Region; MOST],
     run_count: usize,
@@ -86,9 +103,49 @@ pub fn begin(table: &mut Table) -> Result<()> {
     map_sources(table)?;
     table.watch.copies = Some(Copies::none(table.sealed / PAGE + 1)?);
     table.watch.vain = Vain::default();
+    (table.watch.whole, table.watch.of_files) = (true, 0);
+    find_parts(table);
     WATCHED.begin_process(&mut table.watch.ranges)?;
     table.watch.on = true;
     Ok(())
+}
+
+/// Notes the parts of the address space in which the program can write, or could before the snapshot.
+fn find_parts(table: &mut Table) {
+    let Table { watch, entries, entry_count, saved, saved_count, .. } = table;
+    let mut saved = saved[..*saved_count].iter().peekable();
+    let (mut count, mut goes_on) = (0, false);
+    for (index, entry) in entries[..*entry_count].iter().enumerate() {
+        let mut is_saved = false;
+        while saved.next_if(|saved| saved.entry as usize <= index).is_some() {
+            is_saved = true;
+        }
+        if entry.kind == Kind::File && entry.prot & PROT_WRITE == 0 && !is_saved {
+            goes_on = false;
+            continue;
+        }
+        if !entry.is_watchable() {
+            continue;
+        }
+        if goes_on && count <= MOST_PARTS {
+            watch.parts[count - 1].end = entry.range.end;
+        } else if let Some(part) = watch.parts.get_mut(count) {
+            *part = entry.range;
+            count += 1;
+        } else {
+            (watch.parts[0], watch.part_count) = (ALL, 1);
+            return;
+        }
+        goes_on = true;
+    }
+    watch.part_count = count;
+}
+
+/// What is noted where a restore ends.
+pub fn note_faults(table: &mut Table) {
+    if table.watch.on {
+        table.watch.faults = sys::all_faults();
+    }
 }
 
 /// Watches the entries whose contents are [`Entry::unknown`], from which all was dropped that has no content of its
@@ -107,6 +164,8 @@ pub fn watch_unknown(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
         // Not where another userfaultfd of the engine's has it already: a region.
         if lookup::for_each(entry.range, Wanted::All, |v| WATCHED.watch(v.range)).is_ok() {
             protect(table, pagemap, entry.range)?;
+        } else {
+            table.watch.whole = false;
         }
     }
     Ok(())
@@ -115,7 +174,8 @@ pub fn watch_unknown(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
 /// Protects all pages of a range, and looks at those without a copy then. Nothing was protected by this watch, but
 /// before Linux 6.10 by an earlier one: so all that was protected is compared.
 fn protect(table: &mut Table, pagemap: &mut Pagemap, range: Range) -> Result<()> {
-    scan(table, pagemap, range, true)?;
+    scan(table, pagemap, range, Look::Protect)?;
+    table.watch.of_files = 0;
     put_unsaved_back(table, pagemap, true).map(drop)
 }
 
@@ -155,8 +215,15 @@ fn map_sources(table: &mut Table) -> Result<()> {
 
 /// Finds what was written, and which entries are [`Entry::unknown`]: of which that can't be told, or which can't go
 /// back by copying. Changes nothing.
-pub fn look(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
-    scan(table, pagemap, Range::new(PAGE, ADDRESSES), false)?;
+///
+/// `untouched`: the program has made no call since the last restore that changes mappings or gives memory up. Then only
+/// what was written need be looked for, which is far less than all that is there.
+pub fn look(table: &mut Table, pagemap: &mut Pagemap, untouched: bool) -> Result<()> {
+    table.watch.narrow = untouched && look_narrowly(table, pagemap)?;
+    if !table.watch.narrow {
+        scan(table, pagemap, ALL, Look::All)?;
+        table.watch.of_files = written_of_files(table);
+    }
     mark_by_changes(table);
     mark_by_runs(table);
     let mut ahead = 0;
@@ -168,6 +235,55 @@ pub fn look(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Looks for what was written alone, unless a page may be gone that was: given back with the break, or with the end of
+/// its file. Of a file's page that was protected a note stays behind, which is found.
+///
+/// Without a page fault the process itself has written to no protected page. What is left are other processes: to
+/// what the program can't write they can't, either, but for a debugger, whose breakpoints stay then.
+fn look_narrowly(table: &mut Table, pagemap: &mut Pagemap) -> Result<bool> {
+    if !table.watch.whole || STATE.frees() != table.frees || !is_heap_watched(table, pagemap)? {
+        return Ok(false);
+    }
+    if sys::all_faults() == table.watch.faults {
+        scan_parts(table, pagemap)?;
+    } else {
+        scan(table, pagemap, ALL, Look::Written)?;
+    }
+    let of_files = written_of_files(table);
+    let are_there = of_files >= table.watch.of_files;
+    table.watch.of_files = of_files;
+    Ok(are_there)
+}
+
+/// Whether the end of the heap is watched, as it isn't once the break was lowered and raised again.
+fn is_heap_watched(table: &Table, pagemap: &mut Pagemap) -> Result<bool> {
+    let last =
+        Range::new(table.program_break.next_multiple_of(PAGE) - PAGE, table.program_break.next_multiple_of(PAGE));
+    let entries = &table.entries[..table.entry_count];
+    let entry = &entries[entries.partition_point(|e| e.range.end <= last.start)..];
+    if !entry.first().is_some_and(|e| e.range.contains(last.start) && e.is_watchable()) {
+        return Ok(true);
+    }
+    let ask = Ask { any: WRITTEN, told: WRITTEN, watched: true, ..Ask::default() };
+    match pagemap.scan(last, ask, |_| Ok(())) {
+        Err(Errno::EPERM) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// How many pages of which there are copies were found written in files' mappings.
+fn written_of_files(table: &Table) -> usize {
+    let mut pages = 0;
+    for saved in &table.saved[..table.saved_count] {
+        let entry = &table.entries[saved.entry as usize];
+        if entry.is_watchable() && entry.kind != Kind::Anonymous {
+            let written = runs_in(table.watch.runs(), saved.range).filter(|run| run.has(WRITTEN) && run.has(PRESENT));
+            pages += written.map(|run| run.range().intersect(saved.range).len() / PAGE).sum::<usize>();
+        }
+    }
+    pages
 }
 
 /// Entries whose mappings the restore is going to change.
@@ -219,8 +335,11 @@ fn is_told(table: &Table, run: &Region, entry: &Entry) -> bool {
 
 /// Whether a copied range can be written to, or need not be. `ahead`: the first run that matters here and later.
 fn can_go_back(table: &Table, entry: &Entry, saved: &Saved, ahead: &mut usize) -> bool {
-    let is_noted = entry.kind == Kind::Anonymous;
+    let is_noted = entry.kind == Kind::Anonymous || table.watch.narrow;
     // The file may have become shorter.
+    if table.watch.narrow && entry.kind != Kind::Anonymous && is_any_out(table.watch.runs(), saved.range) {
+        return false;
+    }
     if !is_noted && (entry.prot & PROT_READ == 0 || !is_present(table.watch.runs(), ahead, saved.range)) {
         return false;
     }
@@ -247,7 +366,7 @@ pub fn put_back(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
         if entry.unknown || entry.prot & PROT_WRITE == 0 {
             continue;
         }
-        if entry.kind == Kind::Anonymous {
+        if entry.kind == Kind::Anonymous || table.watch.narrow {
             each_written(table, saved, |part| {
                 restore::put(part, table.copy_of(saved, part.start), table);
                 found += part.len() / PAGE;
@@ -260,7 +379,7 @@ pub fn put_back(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
     let anew = table.watch.vain.is_dearer();
     if anew {
         // What is written again is found, and copied, from then on.
-        protect(table, pagemap, Range::new(PAGE, ADDRESSES))?;
+        protect(table, pagemap, ALL)?;
         let known = |saved: &&Saved| !table.entries[saved.entry as usize].unknown;
         found = table.saved[..table.saved_count].iter().filter(known).map(|saved| compare(table, saved)).sum();
     }
@@ -291,24 +410,58 @@ fn compare(table: &Table, saved: &Saved) -> usize {
     found
 }
 
-/// Fills the list of runs: with all pages of a range that are there, or, `protecting`, with those that weren't
-/// protected, but for huge ones.
-fn scan(table: &mut Table, pagemap: &mut Pagemap, range: Range, protecting: bool) -> Result<()> {
-    let ask = Ask {
-        all: if protecting { IS_WATCHED | WRITTEN } else { 0 },
-        none: if protecting { HUGE_PAGE } else { 0 },
-        any: PRESENT | SWAPPED,
-        told: IS_WATCHED | WRITTEN | PRESENT | SWAPPED | ZERO | HUGE_PAGE,
-        protect: protecting,
-        watched: false,
-    };
+/// Which pages are looked for.
+#[derive(Clone, Copy)]
+enum Look {
+    /// All that are there.
+    All,
+    /// Those that aren't protected, and those that are out of memory, where it is watched.
+    Written,
+    /// Those that weren't protected, which they are from then on, but for huge ones.
+    Protect,
+}
+
+impl Look {
+    fn ask(self) -> Ask {
+        let told = IS_WATCHED | WRITTEN | PRESENT | SWAPPED | ZERO | HUGE_PAGE;
+        match self {
+            Look::All => Ask { any: PRESENT | SWAPPED, told, ..Ask::default() },
+            Look::Written => Ask { all: IS_WATCHED, any: WRITTEN | SWAPPED, told, ..Ask::default() },
+            Look::Protect => Ask {
+                all: IS_WATCHED | WRITTEN,
+                none: HUGE_PAGE,
+                any: PRESENT | SWAPPED,
+                told,
+                protect: true,
+                watched: false,
+            },
+        }
+    }
+}
+
+/// Fills the list of runs with what was written in the parts.
+fn scan_parts(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
+    let Watch { runs, run_count, parts, part_count, .. } = &mut table.watch;
+    *run_count = 0;
+    parts[..*part_count]
+        .iter()
+        .try_for_each(|part| pagemap.scan_for_few(*part, Look::Written.ask(), |run| add(runs, run_count, run)))
+}
+
+/// Fills the list of runs with the pages of a range.
+fn scan(table: &mut Table, pagemap: &mut Pagemap, range: Range, look: Look) -> Result<()> {
     let Watch { runs, run_count, .. } = &mut table.watch;
     *run_count = 0;
-    pagemap.scan(range, ask, |run| {
-        *runs.get_mut(*run_count).ok_or(Errno::E2BIG)? = run;
-        *run_count += 1;
-        Ok(())
-    })
+    pagemap.scan(range, look.ask(), |run| add(runs, run_count, run))
+}
+
+/// Adds a run to a list, but not one of no pages, which newer kernels say were written.
+fn add(runs: &mut [Region], count: &mut usize, run: Region) -> Result<()> {
+    if run.has(PRESENT | SWAPPED) {
+        *runs.get_mut(*count).ok_or(Errno::E2BIG)? = run;
+        *count += 1;
+    }
+    Ok(())
 }
 
 /// Puts the pages of the runs back of which there is no copy. How many were written to.
@@ -464,14 +617,14 @@ fn each_unsaved(table: &Table, range: Range, mut each: impl FnMut(Range) -> Resu
 
 /// Calls `each` with the parts of a copied range that may have been written: all but protected pages that are there.
 fn each_written(table: &Table, saved: &Saved, mut each: impl FnMut(Range) -> Result<()>) -> Result<()> {
-    let runs = table.watch.runs();
     let range = saved.range;
+    let runs = runs_in(table.watch.runs(), range);
+    if table.watch.narrow {
+        return runs.filter(|run| run.has(WRITTEN)).try_for_each(|run| each(run.range().intersect(range)));
+    }
     let mut at = range.start;
-    for run in &runs[runs.partition_point(|run| run.range().end <= range.start)..] {
+    for run in runs {
         let clean = run.range();
-        if clean.start >= range.end {
-            break;
-        }
         if !run.has(IS_WATCHED) || run.has(WRITTEN) || !run.has(PRESENT) {
             continue;
         }
@@ -481,6 +634,17 @@ fn each_written(table: &Table, saved: &Saved, mut each: impl FnMut(Range) -> Res
         at = clean.end;
     }
     if at < range.end { each(Range::new(at, range.end)) } else { Ok(()) }
+}
+
+/// The runs that lie in a range, wholly or in part.
+fn runs_in(runs: &[Region], range: Range) -> impl Iterator<Item = &Region> {
+    let first = runs.partition_point(|run| run.range().end <= range.start);
+    runs[first..].iter().take_while(move |run| run.range().start < range.end)
+}
+
+/// Whether any page of a range is out of memory, or was.
+fn is_any_out(runs: &[Region], range: Range) -> bool {
+    runs_in(runs, range).any(|run| run.has(SWAPPED))
 }
 
 /// Whether all of a range is in memory. `ahead`: the first run that matters for it, and for what is asked for later.

@@ -241,6 +241,12 @@ pub fn close_range(first: i32, last: i32) -> Result<()> {
     unsafe { syscall3(Sysno::close_range, first as usize, last as usize, 0) }.map(drop)
 }
 
+/// Whether a descriptor is open.
+pub fn is_open(fd: i32) -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { syscall2(Sysno::fcntl, fd as usize, k::F_GETFD as usize) }.is_ok()
+}
+
 /// A second descriptor for the same file, numbered `least` or above, closed on exec.
 pub fn duplicate_above(fd: i32, least: i32) -> Result<i32> {
     // SAFETY: no memory is passed.

@@ -115,6 +115,12 @@ pub fn minor_faults() -> u64 {
     usage()[8]
 }
 
+/// Page faults of this process, with those that needed a disk (`ru_majflt`).
+pub fn all_faults() -> u64 {
+    let usage = usage();
+    usage[8] + usage[9]
+}
+
 /// The most bytes of memory that this process has ever had resident (`ru_maxrss`).
 pub fn most_resident() -> u64 {
     usage()[4] * 1024

@@ -1,7 +1,7 @@
 //! What a fresh child does first: it lets go of the caller.
 
 use super::text;
-use rustix::mm::munmap;
+use crate::memory::munmap;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ptr::null_mut;

@@ -1,10 +1,10 @@
 //! What a fresh child tries for real. Nothing here allocates or panics.
 
 use crate::fresh::{self, Results, text};
+use crate::memory::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use flashfork_core::odf::{self, Unavailable};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 use std::os::fd::OwnedFd;

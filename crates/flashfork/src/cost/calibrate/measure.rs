@@ -2,10 +2,10 @@
 
 use super::sheet::{Kind, Sheet};
 use crate::fresh::{self, text};
+use crate::memory::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap};
 use flashfork_core::never_seal::Reason;
 use flashfork_core::{Errno, Error, Pages, Step, odf, seal};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use std::ptr::null_mut;
 use std::sync::atomic::Ordering::Relaxed;
