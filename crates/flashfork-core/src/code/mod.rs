@@ -382,7 +382,7 @@ fn tell(
 ) -> Result<Told, TooMuch> {
     let mut told = Told::Harmless;
     flow.calls(|offset, call, is_listed| {
-        *maps |= is_listed;
+        *maps |= is_listed && call.is_none();
         let is_wanted = !matches!(told, Told::Refused(Next::Break(())));
         if let Some(call) = call.filter(|_| is_wanted) {
             told = Told::Refused(each(Site { at: function.range.start + offset, call }));

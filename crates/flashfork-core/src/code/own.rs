@@ -1,6 +1,7 @@
 //! The calling process's own memory, as code that is looked through.
 
 use super::memory::{Memory, WINDOW};
+use super::remembered::CODE;
 use super::{Call, Code, Kind, Scratch, layout, sites};
 use crate::calls::stub::is_stub;
 use crate::range::Range;
@@ -120,6 +121,7 @@ pub(crate) fn all_sites(base: usize, code: Range, is_known: impl Fn(usize) -> bo
         all = is_known(site.at);
         all
     });
+    CODE.note_maps(scratch);
     scratch.unmap();
     all && readable
 }

@@ -32,7 +32,7 @@ pub fn restore(table: &mut Table, value: u64) -> Error {
     };
     hold_edges(table);
     change_mappings(table, found.nothing_came);
-    if table.unusual || !found.nothing_came {
+    if !found.nothing_came || table.unusual && !found.same {
         put_advice_back(table);
     }
     if !found.same {
