@@ -144,6 +144,26 @@ fn pages_that_went_with_the_end_of_their_file_go_back() {
     }
 }
 
+/// Found by random turns (snapshot_ways.rs, seed 6): one page goes, and another one is written for the first time.
+#[test]
+fn a_page_that_went_with_its_file_goes_back_though_another_came() {
+    in_child(|| {
+        let file = file(4);
+        let memory = map(4 * PAGE, BOTH, libc::MAP_PRIVATE, file);
+        fill(memory, 4);
+        // SAFETY: a descriptor and memory of the test's own.
+        let swap = || unsafe {
+            assert_eq!(libc::ftruncate(file, 3 * PAGE as i64), 0);
+            assert_eq!(libc::ftruncate(file, 4 * PAGE as i64), 0);
+            memory.write_volatile(99);
+        };
+        // SAFETY: inside.
+        let hot = unsafe { memory.add(3 * PAGE) };
+        // By the next round it is known which pages are written again and again.
+        rounds(hot, &[NOTHING, &swap, NOTHING], &|round| assert_eq!(changed(memory, 4), [0; 0], "round {round}"));
+    });
+}
+
 #[test]
 fn a_break_that_was_lower_for_a_moment_takes_nothing() {
     for all in [false, true] {

@@ -30,6 +30,8 @@ const MOST_ZEROED: usize = 4096;
 
 /// Wherever a program has memory.
 const ALL: Range = Range::new(PAGE, ADDRESSES);
+/// Most ranges of pages in files' mappings that are known to be there.
+const MOST_OF_FILES: usize = 256;
 /// Most parts that are looked at one by one.
 const MOST_PARTS: usize = 64;
 
@@ -49,8 +51,10 @@ pub struct Watch {
     whole: bool,
     /// Whether the last look was for what was written alone.
     narrow: bool,
-    /// Pages of which there are copies and that were found written, in files' mappings.
-    of_files: usize,
+    /// Pages of which there are copies and that were found written, in files' mappings; one range more than there is
+    /// room for means that not all are known.
+    of_files: [Range; MOST_OF_FILES],
+    of_files_count: usize,
     /// All of it that the program can write to, or of which there are copies; all addresses, if these are too many
     /// parts.
     parts: [Range; MOST_PARTS],
@@ -103,7 +107,7 @@ pub fn begin(table: &mut Table) -> Result<()> {
     map_sources(table)?;
     table.watch.copies = Some(Copies::none(table.sealed / PAGE + 1)?);
     table.watch.vain = Vain::default();
-    (table.watch.whole, table.watch.of_files) = (true, 0);
+    (table.watch.whole, table.watch.of_files_count) = (true, 0);
     find_parts(table);
     WATCHED.begin_process(&mut table.watch.ranges)?;
     table.watch.on = true;
@@ -175,7 +179,7 @@ pub fn watch_unknown(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
 /// before Linux 6.10 by an earlier one: so all that was protected is compared.
 fn protect(table: &mut Table, pagemap: &mut Pagemap, range: Range) -> Result<()> {
     scan(table, pagemap, range, Look::Protect)?;
-    table.watch.of_files = 0;
+    table.watch.of_files_count = 0;
     put_unsaved_back(table, pagemap, true).map(drop)
 }
 
@@ -222,7 +226,7 @@ pub fn look(table: &mut Table, pagemap: &mut Pagemap, untouched: bool) -> Result
     table.watch.narrow = untouched && look_narrowly(table, pagemap)?;
     if !table.watch.narrow {
         scan(table, pagemap, ALL, Look::All)?;
-        table.watch.of_files = written_of_files(table);
+        note_of_files(table);
     }
     mark_by_changes(table);
     mark_by_runs(table);
@@ -251,9 +255,8 @@ fn look_narrowly(table: &mut Table, pagemap: &mut Pagemap) -> Result<bool> {
     } else {
         scan(table, pagemap, ALL, Look::Written)?;
     }
-    let of_files = written_of_files(table);
-    let are_there = of_files >= table.watch.of_files;
-    table.watch.of_files = of_files;
+    let are_there = are_of_files_there(&table.watch);
+    note_of_files(table);
     Ok(are_there)
 }
 
@@ -273,17 +276,33 @@ fn is_heap_watched(table: &Table, pagemap: &mut Pagemap) -> Result<bool> {
     }
 }
 
-/// How many pages of which there are copies were found written in files' mappings.
-fn written_of_files(table: &Table) -> usize {
-    let mut pages = 0;
-    for saved in &table.saved[..table.saved_count] {
-        let entry = &table.entries[saved.entry as usize];
-        if entry.is_watchable() && entry.kind != Kind::Anonymous {
-            let written = runs_in(table.watch.runs(), saved.range).filter(|run| run.has(WRITTEN) && run.has(PRESENT));
-            pages += written.map(|run| run.range().intersect(saved.range).len() / PAGE).sum::<usize>();
+/// Notes which pages of which there are copies were found written in files' mappings.
+fn note_of_files(table: &mut Table) {
+    let Table { watch, entries, saved, saved_count, .. } = table;
+    let Watch { runs, run_count, of_files, of_files_count, .. } = watch;
+    *of_files_count = 0;
+    let is_of_file = |entry: &Entry| entry.is_watchable() && entry.kind != Kind::Anonymous;
+    for saved in saved[..*saved_count].iter().filter(|saved| is_of_file(&entries[saved.entry as usize])) {
+        for run in runs_in(&runs[..*run_count], saved.range).filter(|run| is_there_and_written(run)) {
+            if let Some(place) = of_files.get_mut(*of_files_count) {
+                *place = run.range().intersect(saved.range);
+            }
+            *of_files_count += 1;
         }
     }
-    pages
+}
+
+/// Whether all that were noted are found again: written once they stay so, unless they go.
+fn are_of_files_there(watch: &Watch) -> bool {
+    let Some(noted) = watch.of_files.get(..watch.of_files_count) else { return false };
+    noted.iter().all(|noted| {
+        let found = runs_in(watch.runs(), *noted).filter(|run| is_there_and_written(run));
+        found.map(|run| run.range().intersect(*noted).len()).sum::<usize>() == noted.len()
+    })
+}
+
+fn is_there_and_written(run: &Region) -> bool {
+    run.has(WRITTEN) && run.has(PRESENT)
 }
 
 /// Entries whose mappings the restore is going to change.
