@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::subjects::hugetlb::{HUGE, Pool};
+use crate::subjects::memory::Warm;
 use crate::subjects::{Facts, Method, Region};
 use flashfork_measure::experiment::Results;
 use flashfork_measure::worker::{Subject, Worker};
@@ -50,9 +51,11 @@ impl Spec {
         Worker::start(self.name(), self)
     }
 
-    /// In the worker: stays on the CPU and fills the memory.
+    /// In the worker: stays on the CPU and fills the memory. A seal finds as much again that the machine has: where
+    /// 2 MB pages are cold it would end on small ones, and each fork after that would be another one than is measured.
     pub(crate) fn fill(&self) -> Result<Region, BenchError> {
         pin::pin(self.cpu)?;
+        let _warm = if self.method == Method::Seal { Some(Warm::hold(self.size)?) } else { None };
         Region::filled(self.method, self.size)
     }
 
