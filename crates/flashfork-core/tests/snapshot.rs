@@ -350,7 +350,7 @@ fn another_snapshot_takes_the_place_of_the_first() {
             panic!("{:?}", restore(value + 1));
         }
         let fds = std::fs::read_dir("/proc/self/fd").unwrap().count();
-        let own = if copies_back() { 5 } else { 1 };
+        let own = if copies_back() { 6 } else { 1 };
         discard().unwrap();
         assert_eq!(std::fs::read_dir("/proc/self/fd").unwrap().count(), fds - own);
     });

@@ -262,7 +262,8 @@ fn step(areas: &[Area], random: &mut Random, file: i32, only_writes: bool) {
             }
             11 => match libc::fork() {
                 0 => {
-                    if writable {
+                    // It may not have been given it.
+                    if protections_of(at as usize) == Some(BOTH) {
                         at.cast::<u8>().write_volatile(byte);
                     }
                     libc::_exit(0)

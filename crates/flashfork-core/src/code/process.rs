@@ -18,7 +18,7 @@ use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::scan::Region;
 use crate::proc::vma::{self, Vma};
 use crate::range::{Range, subtract};
-use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, Result, Status};
+use crate::sys::{self, Errno, PROT_EXEC, PROT_READ, PROT_WRITE, Result, Status};
 use crate::threads::alone;
 use core::cell::RefCell;
 use core::ffi::CStr;
@@ -230,6 +230,10 @@ impl Seen {
     /// Whether nothing has to be asked about a mapping but, of a file, what that is like now. Gives where the next one
     /// begins of which that is not known.
     fn is_known(&mut self, v: &Vma) -> Option<usize> {
+        if v.shared || v.prot & PROT_WRITE != 0 {
+            // What is written there later is not looked through.
+            CODE.maps.store(true, Relaxed);
+        }
         if v.inode == 0 {
             return CODE.knows_stubs(v.range).then_some(v.range.end);
         }
@@ -279,6 +283,7 @@ impl Seen {
 
     fn look_at_generated(&mut self, v: &Vma, which: Which, populated: &mut Populated, memory: &mut Own) -> Result<()> {
         if v.prot & PROT_READ == 0 || self.found.is_some() {
+            CODE.maps.store(true, Relaxed);
             return Ok(());
         }
         let (mut looked, mut stubs) = (Ok(()), 0);

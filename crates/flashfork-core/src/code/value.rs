@@ -19,9 +19,13 @@ const CONSTANT: u32 = 1 << 29;
 const DISCARDS: u32 = 1 << 28;
 /// A protection (`mmap(2)`) that makes memory executable.
 const EXECUTES: u32 = 1 << 27;
+/// The number of a call of [`REMAPS`].
+const REMAP: u32 = 1 << 26;
+/// Calls that may put another mapping in the place of one, and do no harm otherwise: `shmat` and `remap_file_pages`.
+const REMAPS: [u32; 2] = [30, 216];
 /// From here on, numbers of `int 0x80`; before, of `syscall`.
 const COMPATIBLE: usize = 13;
-const _: () = assert!(CALLS.len() <= COMPATIBLE && 1 << (2 * COMPATIBLE) < EXECUTES);
+const _: () = assert!(CALLS.len() <= COMPATIBLE && 1 << (2 * COMPATIBLE) <= REMAP);
 
 /// Advice that neither discards nor protects contents: it does no harm on sealed memory.
 const HARMLESS_ADVICE: [u32; 16] = [0, 1, 2, 3, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23];
@@ -41,6 +45,7 @@ impl Value {
         for (i, (native, compatible, _)) in CALLS.iter().enumerate() {
             bits |= u32::from(number & !X32 == *native) << i | u32::from(number == *compatible) << (COMPATIBLE + i);
         }
+        bits |= if REMAPS.contains(&(number & !X32)) { REMAP } else { 0 };
         bits |= if number & PROT_EXEC != 0 { EXECUTES } else { 0 };
         Value(if HARMLESS_ADVICE.contains(&number) { bits } else { bits | DISCARDS })
     }
@@ -138,10 +143,14 @@ impl Registers {
         self.pushed = i.pushes().map_or(Value::GIVEN, Value::constant);
     }
 
-    /// Whether a system call instruction may make one of [`CALLS`], harmless or not.
+    /// Whether a system call instruction may make one of [`CALLS`], harmless or not, or of [`REMAPS`]: any that has the
+    /// old numbers may.
     pub fn is_listed(&self, compatible: bool) -> bool {
         let number = self.of(RAX);
-        !number.is_known() || (0..CALLS.len()).any(|i| number.may_be(i, compatible))
+        compatible
+            || !number.is_known()
+            || number.0 & REMAP != 0
+            || (0..CALLS.len()).any(|i| number.may_be(i, compatible))
     }
 
     /// What a system call instruction calls; none when it is harmless, whatever brought the registers about.

@@ -79,6 +79,11 @@ pub fn ask(
     done.transpose()
 }
 
+/// The first mapping that ends behind an address, without its name, by an open `/proc/PID/maps`.
+pub fn next(maps: i32, at: usize) -> Result<Vma> {
+    query(maps, at, Wanted::All, &mut []).map(|(v, _)| v)
+}
+
 /// None when the kernel doesn't answer such questions.
 fn query_each(
     fd: i32,

@@ -60,9 +60,17 @@ impl<'a> Pagemap<'a> {
         Pagemap { fd, own: false, buf, scan: true }
     }
 
-    /// Closes the file in the end, whoever has opened it.
-    pub fn keep(&mut self) {
-        self.own = true;
+    /// Closes the file in the end, if it was to stay open. Whether it was.
+    pub fn keep(&mut self) -> bool {
+        !core::mem::replace(&mut self.own, true)
+    }
+
+    /// Opens a file of its own, if it has none.
+    pub fn reopen(&mut self) -> Result<()> {
+        if !self.own {
+            (self.fd, self.own) = (text::open(c"/proc/thread-self/pagemap", sys::O_RDONLY)?, true);
+        }
+        Ok(())
     }
 
     /// Whether the kernel has `PAGEMAP_SCAN`. Without it the zero page counts as populated.

@@ -44,13 +44,16 @@ pub(crate) enum File {
     Pagemap,
     /// Pages that are mapped (`statm`).
     Mapped,
+    /// The mappings.
+    Maps,
     /// The directory of descriptors, whose size is their number (Linux 6.2).
     Descriptors,
 }
 
-const FILES: [(&CStr, u32); 3] = [
+const FILES: [(&CStr, u32); 4] = [
     (c"/proc/thread-self/pagemap", k::O_RDONLY),
     (c"/proc/thread-self/statm", k::O_RDONLY),
+    (c"/proc/thread-self/maps", k::O_RDONLY),
     (c"/proc/thread-self/fd", k::O_PATH),
 ];
 
@@ -129,6 +132,8 @@ struct Process {
     ranges: AtomicPtr<Range>,
     count: AtomicUsize,
     most: AtomicUsize,
+    /// Whose it is: a clone that nobody has told that it is one has all of this, too.
+    owner: AtomicI32,
 }
 
 /// See the module.
@@ -148,6 +153,7 @@ pub(crate) static WATCHED: Apart<Watched> = Apart::new(Watched {
         ranges: AtomicPtr::new(core::ptr::null_mut()),
         count: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
+        owner: AtomicI32::new(0),
     },
     stopped: AtomicBool::new(false),
     forks: AtomicU32::new(0),
@@ -172,7 +178,7 @@ impl Entry {
 
 impl Process {
     fn end(&self) {
-        if self.descriptor.is_open() {
+        if self.owner.load(SeqCst) == sys::getpid() && self.descriptor.is_open() {
             let (ranges, count) = (self.ranges.load(SeqCst), self.count.load(SeqCst));
             for index in 0..count {
                 // SAFETY: the list is there as long as the watch is, and has so many ranges.
@@ -235,8 +241,9 @@ impl Watched {
         if self.stopped.load(SeqCst) {
             return Err(Errno::EBUSY);
         }
-        let Process { descriptor, files, ranges: list, count, most } = &self.process;
+        let Process { descriptor, files, ranges: list, count, most, owner } = &self.process;
         descriptor.open()?;
+        owner.store(sys::getpid(), SeqCst);
         for (file, (path, flags)) in files.iter().zip(FILES) {
             // Without it things are only slower.
             let _ = sys::open(path, flags | k::O_CLOEXEC).and_then(|fd| file.keep(fd));
@@ -283,8 +290,8 @@ impl Watched {
 
     /// All of these descriptors.
     pub fn of_process(&self) -> [Option<i32>; 1 + FILES.len()] {
-        let Process { descriptor, files: [a, b, c], .. } = &self.process;
-        [descriptor, a, b, c].map(Descriptor::number)
+        let Process { descriptor, files: [a, b, c, d], .. } = &self.process;
+        [descriptor, a, b, c, d].map(Descriptor::number)
     }
 
     /// Ends the process's watch, if there is one.

@@ -3,8 +3,8 @@
 //! The engine sees all calls that make mappings or change them ([`Hook::maps`](crate::calls)), as long as there is no
 //! code that may make its own: trusted, made while the program runs, or with calls that are harmless otherwise. It
 //! sees none that only takes some away (`munmap`, `shmdt`): without one that makes some, too, fewer pages are mapped
-//! then, unless a stack has grown, which is asked for. The break is compared by itself. What it had given back and
-//! taken again lies in a mapping that isn't watched, so that its contents are told apart.
+//! then, unless a stack has grown. So what lies below the stack is asked for, and the end of the heap, which `brk` may
+//! have given back and taken again: that is a mapping of its own then, or one that isn't watched.
 //!
 //! After any such call all mappings are asked for, one by one and without names (`PROCMAP_QUERY`, Linux 6.11), which
 //! takes half as long as reading `/proc/self/maps`.
@@ -49,10 +49,17 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// None where not all calls are seen, or a stack has grown.
+    /// None where not all calls are seen, a stack has grown, or the end of the heap is another mapping.
     fn now(table: &Table) -> Option<Layout> {
-        let has_grown = |stack: usize| sys::is_mapped(stack - PAGE, PAGE);
-        if !calls_tell_of_mappings() || table.others_grow || has_grown(table.stack?) {
+        if !calls_tell_of_mappings() || table.others_grow {
+            return None;
+        }
+        let maps = WATCHED.file(File::Maps)?;
+        let (below_stack, heap) = (table.below_stack?, table.heap?);
+        // Nothing has come there, and nothing that came is gone.
+        let stack = lookup::next(maps, below_stack.start).ok()?;
+        let last = lookup::next(maps, heap.range.end - PAGE).ok()?;
+        if stack.range.start != below_stack.end || Mapping::of(&last) != heap {
             return None;
         }
         let mut text = [0; 128];
@@ -64,15 +71,21 @@ impl Layout {
 
 /// Notes what there is now. None where that can't be told so, or is too much.
 pub fn note(table: &mut Table) {
-    (table.mapping_count, table.stack) = (0, None);
+    (table.mapping_count, table.below_stack, table.heap) = (0, None, None);
     let mut count = 0;
     let mut needs = Needs::default();
-    let Table { mappings, stack_pointer, stack, entries, entry_count, .. } = table;
+    let Table { mappings, stack_pointer, below_stack, heap, entries, entry_count, .. } = table;
     let main = entries[..*entry_count].iter().find(|entry| entry.kind == Kind::Stack).map(|entry| entry.range);
+    let end_of_heap = sys::program_break().next_multiple_of(PAGE);
+    let mut end = 0;
     let told = each(|v| {
         if main.is_some_and(|main| v.range.contains(main.start)) {
-            *stack = Some(v.range.start);
+            *below_stack = Some(Range::new(end, v.range.start));
         }
+        if v.range.end == end_of_heap {
+            *heap = Some(Mapping::of(v));
+        }
+        end = v.range.end;
         // The stack counts by itself, and here it has no name.
         compare::count(&mut needs, v, v.range.contains(*stack_pointer));
         if let Some(place) = mappings.get_mut(count) {

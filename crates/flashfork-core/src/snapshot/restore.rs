@@ -88,6 +88,8 @@ fn look<'a>(
     let copies = way == Way::Copy && is_on && watched::look(table, &mut pagemap, since == Since::Untouched).is_ok();
     if !copies {
         all_are_unknown(table);
+        // What is kept open might be another file by now.
+        pagemap.reopen().map_err(|e| Error::System(Step::Look, e))?;
     }
     compare::add_needs(table);
     check::files_are_long_enough(table)?;
@@ -126,8 +128,9 @@ fn put_contents_back(table: &mut Table, way: Way, pagemap: &mut Pagemap, copies:
     let was_on = copies && watched::put_back(table, pagemap).is_ok() && !watched::keeps_too_much(table);
     if !was_on {
         // What is left to do needs the page map, which would be closed with the watch.
-        pagemap.keep();
-        WATCHED.hand_over(File::Pagemap);
+        if pagemap.keep() {
+            WATCHED.hand_over(File::Pagemap);
+        }
         watched::end(table);
         all_are_unknown(table);
     }
@@ -480,7 +483,9 @@ fn put_descriptors_back(table: &Table) {
 fn are_all_open(open: &[i32], own: &[Option<i32>]) -> bool {
     /// Of more, closing takes no longer.
     const MOST: usize = 64;
-    let count = (open.len() + own.iter().flatten().count()) as u64;
+    // The engine's may have numbers that were open when the snapshot was taken, and were closed since.
+    let more = own.iter().flatten().filter(|own| !open.contains(own)).count();
+    let count = (open.len() + more) as u64;
     let are_as_many = || {
         let directory = WATCHED.file(File::Descriptors).ok_or(Errno::EBADF);
         directory.and_then(sys::fstatus).is_ok_and(|directory| directory.size == count)

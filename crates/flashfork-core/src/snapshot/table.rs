@@ -219,12 +219,14 @@ pub struct Table {
     /// The mappings, as they were after the last restore.
     pub mappings: [Mapping; mappings::MOST],
     pub mapping_count: usize,
-    /// How often memory had been freed for later when the snapshot was taken ([`crate::state`]).
-    pub frees: u32,
+    /// Whether the kernel may free some of the memory later, because the program has said so before (`MADV_FREE`).
+    pub lazily_freed: bool,
     /// What they take.
     pub noted: Needs,
-    /// Where the mapping of the main stack began when they were noted.
-    pub stack: Option<usize>,
+    /// When they were noted: from the end of the mapping below the main stack to where that began.
+    pub below_stack: Option<Range>,
+    /// The mapping that ended with the heap then.
+    pub heap: Option<Mapping>,
     /// Whether other mappings that the snapshot covers grow as a stack does (`MAP_GROWSDOWN`).
     pub others_grow: bool,
     /// By which a change of any can be told, where it can.
@@ -290,7 +292,8 @@ impl Table {
             (&raw mut (*at).properties).write(None);
             (&raw mut (*at).choice).write(Choice::new());
             (&raw mut (*at).over).write(None);
-            (&raw mut (*at).stack).write(None);
+            (&raw mut (*at).below_stack).write(None);
+            (&raw mut (*at).heap).write(None);
             (&raw mut (*at).layout).write(None);
             Watch::init(&raw mut (*at).watch);
             Ok(&mut *at)

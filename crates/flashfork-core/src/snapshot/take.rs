@@ -11,6 +11,7 @@ use crate::outcome::Pages;
 use crate::proc::directory;
 use crate::proc::dump;
 use crate::proc::pagemap::{Pagemap, Which};
+use crate::proc::text::{field, read_file};
 use crate::proc::vma::{self, Kind, Vma};
 use crate::range::{Range, subtract};
 use crate::restartable;
@@ -89,7 +90,9 @@ pub fn take(table: &mut Table, options: &Options, stack_pointer: usize) -> Resul
     table.next_key = check::next_key(table);
     if calls_are_seen {
         STATE.expect_sealed();
-        (table.properties, table.frees) = (Some(STATE.properties()), STATE.frees());
+        table.properties = Some(STATE.properties());
+        let rollup = read_file(c"/proc/thread-self/smaps_rollup", &mut table.arena.text);
+        table.lazily_freed = rollup.ok().and_then(|text| field(text, b"LazyFree")) != Some(0);
     }
     table.before = Before::default();
     super::release(CURRENT.swap(table, SeqCst));

@@ -30,12 +30,30 @@ const MOST_ZEROED: usize = 4096;
 
 /// Wherever a program has memory.
 const ALL: Range = Range::new(PAGE, ADDRESSES);
-/// Most ranges of pages in files' mappings that are known to be there.
-const MOST_OF_FILES: usize = 256;
 /// Most parts that are looked at one by one.
 const MOST_PARTS: usize = 64;
 
 const BOTH: u32 = PROT_READ | PROT_WRITE;
+
+/// A part of the address space in which the program can write, or could before the snapshot.
+#[derive(Clone, Copy)]
+struct Part {
+    range: Range,
+    /// Whether there are copies of pages in files' mappings, of which what is there must be known: pages go with the
+    /// end of their file, and one that comes back from it then is protected.
+    of_files: bool,
+}
+
+impl Part {
+    /// Whether a mapping had better be part of it, too: one look at both takes less than two. Between them nothing lies
+    /// that isn't watched.
+    fn takes(&self, mapping: Range, of_files: bool) -> bool {
+        /// As long as little can be there.
+        const SMALL: usize = 4 << 20;
+        let touches = self.range.end == mapping.start;
+        touches && (self.of_files == of_files || self.range.len() + mapping.len() <= SMALL)
+    }
+}
 
 /// See the module.
 pub struct Watch {
@@ -51,13 +69,8 @@ pub struct Watch {
     whole: bool,
     /// Whether the last look was for what was written alone.
     narrow: bool,
-    /// Pages of which there are copies and that were found written, in files' mappings; one range more than there is
-    /// room for means that not all are known.
-    of_files: [Range; MOST_OF_FILES],
-    of_files_count: usize,
-    /// All of it that the program can write to, or of which there are copies; all addresses, if these are too many
-    /// parts.
-    parts: [Range; MOST_PARTS],
+    /// All of it that the program can write to, or of which there are copies.
+    parts: [Part; MOST_PARTS],
     part_count: usize,
     /// Page faults of this process at the end of the last restore.
     faults: u64,
@@ -107,40 +120,41 @@ pub fn begin(table: &mut Table) -> Result<()> {
     map_sources(table)?;
     table.watch.copies = Some(Copies::none(table.sealed / PAGE + 1)?);
     table.watch.vain = Vain::default();
-    (table.watch.whole, table.watch.of_files_count) = (true, 0);
+    table.watch.whole = true;
     find_parts(table);
     WATCHED.begin_process(&mut table.watch.ranges)?;
     table.watch.on = true;
     Ok(())
 }
 
-/// Notes the parts of the address space in which the program can write, or could before the snapshot.
+/// Notes the parts in which the program can write, or could.
 fn find_parts(table: &mut Table) {
     let Table { watch, entries, entry_count, saved, saved_count, .. } = table;
     let mut saved = saved[..*saved_count].iter().peekable();
-    let (mut count, mut goes_on) = (0, false);
+    let mut count = 0;
     for (index, entry) in entries[..*entry_count].iter().enumerate() {
         let mut is_saved = false;
         while saved.next_if(|saved| saved.entry as usize <= index).is_some() {
             is_saved = true;
         }
-        if entry.kind == Kind::File && entry.prot & PROT_WRITE == 0 && !is_saved {
-            goes_on = false;
+        let of_files = entry.kind == Kind::File && is_saved;
+        let is_constant = entry.kind == Kind::File && entry.prot & PROT_WRITE == 0 && !is_saved;
+        if is_constant || !entry.is_watchable() {
             continue;
         }
-        if !entry.is_watchable() {
-            continue;
+        match watch.parts[..count].last_mut() {
+            Some(last) if last.takes(entry.range, of_files) => {
+                (last.range.end, last.of_files) = (entry.range.end, last.of_files || of_files);
+            }
+            _ => {
+                let Some(part) = watch.parts.get_mut(count) else {
+                    watch.whole = false;
+                    return;
+                };
+                *part = Part { range: entry.range, of_files };
+                count += 1;
+            }
         }
-        if goes_on && count <= MOST_PARTS {
-            watch.parts[count - 1].end = entry.range.end;
-        } else if let Some(part) = watch.parts.get_mut(count) {
-            *part = entry.range;
-            count += 1;
-        } else {
-            (watch.parts[0], watch.part_count) = (ALL, 1);
-            return;
-        }
-        goes_on = true;
     }
     watch.part_count = count;
 }
@@ -179,7 +193,6 @@ pub fn watch_unknown(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
 /// before Linux 6.10 by an earlier one: so all that was protected is compared.
 fn protect(table: &mut Table, pagemap: &mut Pagemap, range: Range) -> Result<()> {
     scan(table, pagemap, range, Look::Protect)?;
-    table.watch.of_files_count = 0;
     put_unsaved_back(table, pagemap, true).map(drop)
 }
 
@@ -226,7 +239,6 @@ pub fn look(table: &mut Table, pagemap: &mut Pagemap, untouched: bool) -> Result
     table.watch.narrow = untouched && look_narrowly(table, pagemap)?;
     if !table.watch.narrow {
         scan(table, pagemap, ALL, Look::All)?;
-        note_of_files(table);
     }
     mark_by_changes(table);
     mark_by_runs(table);
@@ -241,23 +253,22 @@ pub fn look(table: &mut Table, pagemap: &mut Pagemap, untouched: bool) -> Result
     Ok(())
 }
 
-/// Looks for what was written alone, unless a page may be gone that was: given back with the break, or with the end of
-/// its file. Of a file's page that was protected a note stays behind, which is found.
+/// Looks for what was written alone, unless a page may be gone that was: given back with the break, or freed later.
 ///
 /// Without a page fault the process itself has written to no protected page. What is left are other processes: to
 /// what the program can't write they can't, either, but for a debugger, whose breakpoints stay then.
 fn look_narrowly(table: &mut Table, pagemap: &mut Pagemap) -> Result<bool> {
-    if !table.watch.whole || STATE.frees() != table.frees || !is_heap_watched(table, pagemap)? {
+    if !table.watch.whole || table.lazily_freed || STATE.frees() != 0 || !is_heap_watched(table, pagemap)? {
         return Ok(false);
     }
-    if sys::all_faults() == table.watch.faults {
-        scan_parts(table, pagemap)?;
-    } else {
-        scan(table, pagemap, ALL, Look::Written)?;
+    if sys::all_faults() != table.watch.faults {
+        return Ok(false);
     }
-    let are_there = are_of_files_there(&table.watch);
-    note_of_files(table);
-    Ok(are_there)
+    match scan_parts(table, pagemap) {
+        // Not all is watched any more.
+        Err(Errno::EPERM) => Ok(false),
+        other => other.map(|()| true),
+    }
 }
 
 /// Whether the end of the heap is watched, as it isn't once the break was lowered and raised again.
@@ -276,33 +287,9 @@ fn is_heap_watched(table: &Table, pagemap: &mut Pagemap) -> Result<bool> {
     }
 }
 
-/// Notes which pages of which there are copies were found written in files' mappings.
-fn note_of_files(table: &mut Table) {
-    let Table { watch, entries, saved, saved_count, .. } = table;
-    let Watch { runs, run_count, of_files, of_files_count, .. } = watch;
-    *of_files_count = 0;
-    let is_of_file = |entry: &Entry| entry.is_watchable() && entry.kind != Kind::Anonymous;
-    for saved in saved[..*saved_count].iter().filter(|saved| is_of_file(&entries[saved.entry as usize])) {
-        for run in runs_in(&runs[..*run_count], saved.range).filter(|run| is_there_and_written(run)) {
-            if let Some(place) = of_files.get_mut(*of_files_count) {
-                *place = run.range().intersect(saved.range);
-            }
-            *of_files_count += 1;
-        }
-    }
-}
-
-/// Whether all that were noted are found again: written once they stay so, unless they go.
-fn are_of_files_there(watch: &Watch) -> bool {
-    let Some(noted) = watch.of_files.get(..watch.of_files_count) else { return false };
-    noted.iter().all(|noted| {
-        let found = runs_in(watch.runs(), *noted).filter(|run| is_there_and_written(run));
-        found.map(|run| run.range().intersect(*noted).len()).sum::<usize>() == noted.len()
-    })
-}
-
-fn is_there_and_written(run: &Region) -> bool {
-    run.has(WRITTEN) && run.has(PRESENT)
+/// Whether of an entry only what was written was looked for.
+fn is_narrow(table: &Table, entry: &Entry) -> bool {
+    table.watch.narrow && entry.kind != Kind::File
 }
 
 /// Entries whose mappings the restore is going to change.
@@ -355,9 +342,12 @@ fn is_told(table: &Table, run: &Region, entry: &Entry) -> bool {
 /// Whether a copied range can be written to, or need not be. `ahead`: the first run that matters here and later.
 fn can_go_back(table: &Table, entry: &Entry, saved: &Saved, ahead: &mut usize) -> bool {
     let is_noted = entry.kind == Kind::Anonymous || table.watch.narrow;
-    // The file may have become shorter.
-    if table.watch.narrow && entry.kind != Kind::Anonymous && is_any_out(table.watch.runs(), saved.range) {
-        return false;
+    // The file may have become shorter, and what came back from it is protected as what went was.
+    if table.watch.narrow && entry.kind == Kind::File {
+        let is_of_file = runs_in(table.watch.runs(), saved.range).any(|run| run.has(FILE));
+        if is_of_file || !is_present(table.watch.runs(), ahead, saved.range) {
+            return false;
+        }
     }
     if !is_noted && (entry.prot & PROT_READ == 0 || !is_present(table.watch.runs(), ahead, saved.range)) {
         return false;
@@ -434,7 +424,9 @@ fn compare(table: &Table, saved: &Saved) -> usize {
 enum Look {
     /// All that are there.
     All,
-    /// Those that aren't protected, and those that are out of memory, where it is watched.
+    /// All that are there, and whether they are a file's; the same.
+    OfFiles,
+    /// Those that aren't protected. All of the range must be watched (`EPERM`).
     Written,
     /// Those that weren't protected, which they are from then on, but for huge ones.
     Protect,
@@ -445,7 +437,8 @@ impl Look {
         let told = IS_WATCHED | WRITTEN | PRESENT | SWAPPED | ZERO | HUGE_PAGE;
         match self {
             Look::All => Ask { any: PRESENT | SWAPPED, told, ..Ask::default() },
-            Look::Written => Ask { all: IS_WATCHED, any: WRITTEN | SWAPPED, told, ..Ask::default() },
+            Look::OfFiles => Ask { any: PRESENT | SWAPPED, told: told | FILE, watched: true, ..Ask::default() },
+            Look::Written => Ask { all: WRITTEN, any: PRESENT | SWAPPED, told, watched: true, ..Ask::default() },
             Look::Protect => Ask {
                 all: IS_WATCHED | WRITTEN,
                 none: HUGE_PAGE,
@@ -458,13 +451,14 @@ impl Look {
     }
 }
 
-/// Fills the list of runs with what was written in the parts.
+/// Fills the list of runs with what was written in the parts, and with all that is there in those of files.
 fn scan_parts(table: &mut Table, pagemap: &mut Pagemap) -> Result<()> {
     let Watch { runs, run_count, parts, part_count, .. } = &mut table.watch;
     *run_count = 0;
-    parts[..*part_count]
-        .iter()
-        .try_for_each(|part| pagemap.scan_for_few(*part, Look::Written.ask(), |run| add(runs, run_count, run)))
+    parts[..*part_count].iter().try_for_each(|part| {
+        let look = if part.of_files { Look::OfFiles } else { Look::Written };
+        pagemap.scan_for_few(part.range, look.ask(), |run| add(runs, run_count, run))
+    })
 }
 
 /// Fills the list of runs with the pages of a range.
@@ -638,7 +632,7 @@ fn each_unsaved(table: &Table, range: Range, mut each: impl FnMut(Range) -> Resu
 fn each_written(table: &Table, saved: &Saved, mut each: impl FnMut(Range) -> Result<()>) -> Result<()> {
     let range = saved.range;
     let runs = runs_in(table.watch.runs(), range);
-    if table.watch.narrow {
+    if is_narrow(table, &table.entries[saved.entry as usize]) {
         return runs.filter(|run| run.has(WRITTEN)).try_for_each(|run| each(run.range().intersect(range)));
     }
     let mut at = range.start;
@@ -659,11 +653,6 @@ fn each_written(table: &Table, saved: &Saved, mut each: impl FnMut(Range) -> Res
 fn runs_in(runs: &[Region], range: Range) -> impl Iterator<Item = &Region> {
     let first = runs.partition_point(|run| run.range().end <= range.start);
     runs[first..].iter().take_while(move |run| run.range().start < range.end)
-}
-
-/// Whether any page of a range is out of memory, or was.
-fn is_any_out(runs: &[Region], range: Range) -> bool {
-    runs_in(runs, range).any(|run| run.has(SWAPPED))
 }
 
 /// Whether all of a range is in memory. `ahead`: the first run that matters for it, and for what is asked for later.
