@@ -486,15 +486,56 @@ fn guards_in_a_file_s_mapping_come_to_an_end_while_writes_are_noted() {
     });
 }
 
-/// `mprotect(2)` by an instruction of the program's own, which is harmless to a seal, and seen by nobody.
+/// A system call by an instruction of the program's own, which is harmless to a seal, and seen by nobody.
+macro_rules! past_all {
+    ($number:literal, $at:expr, $len:expr, $last:expr) => {{
+        let result: isize;
+        // SAFETY: memory of the test's own.
+        unsafe {
+            std::arch::asm!(concat!("mov eax, ", $number), "syscall", out("rax") result, in("rdi") $at,
+                in("rsi") $len, in("rdx") $last, out("rcx") _, out("r11") _);
+        }
+        assert_eq!(result, 0);
+    }};
+}
+
+/// `mprotect(2)` so.
 fn protect_past_all(at: *mut u8, len: usize, prot: c_int) {
-    let result: isize;
-    // SAFETY: the caller's own memory.
-    unsafe {
-        std::arch::asm!("mov eax, 10", "syscall", out("rax") result, in("rdi") at, in("rsi") len, in("rdx") prot,
-            out("rcx") _, out("r11") _);
-    }
-    assert_eq!(result, 0);
+    past_all!(10, at, len, prot);
+}
+
+/// `mlock(2)` so.
+fn lock_past_all(at: *mut u8, len: usize) {
+    past_all!(149, at, len, 0);
+}
+
+#[test]
+fn what_the_program_locks_by_an_instruction_of_its_own_is_unlocked() {
+    in_child(|| {
+        // A mapping of its own: locking a part of one would show.
+        let (memory, turn) = (map(3 * 4096, 0).wrapping_add(4096), map(4096, 0));
+        // SAFETY: memory of the test's own.
+        unsafe {
+            libc::munmap(memory.wrapping_sub(4096).cast(), 4096);
+            libc::munmap(memory.wrapping_add(4096).cast(), 4096);
+        }
+        let value = snapshot(&Options { keep: &[Range::new(turn as usize, turn as usize + 8)], ..SEALED }).unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+        assert_eq!(locked.trim(), "0 kB", "turn {value}");
+        // SAFETY: memory of the test's own.
+        unsafe {
+            memory.write_volatile(1);
+            if value == 8 {
+                return;
+            }
+            turn.cast::<u64>().write(value + 1);
+        }
+        if value == 6 {
+            lock_past_all(memory, 4096);
+        }
+        panic!("{:?}", restore(value + 1));
+    });
 }
 
 /// Rounds that make no call that is seen.

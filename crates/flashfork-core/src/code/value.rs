@@ -21,8 +21,8 @@ const DISCARDS: u32 = 1 << 28;
 const EXECUTES: u32 = 1 << 27;
 /// The number of a call of [`REMAPS`].
 const REMAP: u32 = 1 << 26;
-/// Calls that may put another mapping in the place of one, and do no harm otherwise: `shmat` and `remap_file_pages`.
-const REMAPS: [u32; 2] = [30, 216];
+/// Calls that change mappings and do no harm otherwise: `shmat`, `remap_file_pages`, `mlock`, `mlockall`, `mlock2`.
+const REMAPS: [u32; 5] = [30, 216, 149, 151, 325];
 /// From here on, numbers of `int 0x80`; before, of `syscall`.
 const COMPATIBLE: usize = 13;
 const _: () = assert!(CALLS.len() <= COMPATIBLE && 1 << (2 * COMPATIBLE) <= REMAP);

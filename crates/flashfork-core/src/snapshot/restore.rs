@@ -2,7 +2,7 @@
 
 use super::mappings::Since;
 use super::table::{Change, Entry, Saved, Table, Treatment};
-use super::{Error, Step, asm, check, compare, current, limits, mappings, watched};
+use super::{Error, Step, asm, calls_tell_of_mappings, check, compare, current, limits, mappings, watched};
 use crate::proc::pagemap::{Pagemap, Which};
 use crate::proc::scan::Region;
 use crate::proc::vma::Kind;
@@ -31,8 +31,10 @@ pub fn restore(table: &mut Table, value: u64) -> Error {
         Err(error) => return error,
     };
     hold_edges(table);
-    change_mappings(table, found.nothing_came);
-    if !found.nothing_came || table.unusual && !found.same {
+    // By calls that nobody sees memory may have been locked, or have been given advice.
+    let all_is_seen = found.nothing_came && calls_tell_of_mappings();
+    change_mappings(table, all_is_seen);
+    if !found.nothing_came || table.unusual && !(found.same && all_is_seen) {
         put_advice_back(table);
     }
     if !found.same {
@@ -187,9 +189,10 @@ fn put_break_back(was: usize) {
     must(|| if unsafe { sys::brk(was) } == was { Ok(()) } else { Err(Errno::ENOMEM) });
 }
 
-fn change_mappings(table: &Table, nothing_came: bool) {
+/// `nothing_is_locked`: it is known that nothing was locked since.
+fn change_mappings(table: &Table, nothing_is_locked: bool) {
     let changes = &table.changes[..table.change_count];
-    if !table.locks && !nothing_came {
+    if !table.locks && !nothing_is_locked {
         // First of all, or what is mapped again would be locked.
         must(sys::munlockall);
     }
