@@ -253,35 +253,16 @@ pub fn look(table: &mut Table, pagemap: &mut Pagemap, untouched: bool) -> Result
     Ok(())
 }
 
-/// Looks for what was written alone, unless a page may be gone that was: given back with the break, or freed later.
+/// Looks for what was written alone, unless a page may be gone that was, because the kernel has freed it later.
 ///
 /// Without a page fault the process itself has written to no protected page. What is left are other processes: to
 /// what the program can't write they can't, either, but for a debugger, whose breakpoints stay then.
 fn look_narrowly(table: &mut Table, pagemap: &mut Pagemap) -> Result<bool> {
-    if !table.watch.whole || table.lazily_freed || STATE.frees() != 0 || !is_heap_watched(table, pagemap)? {
-        return Ok(false);
-    }
-    if sys::all_faults() != table.watch.faults {
+    if !table.watch.whole || table.lazily_freed || STATE.frees() != 0 || sys::all_faults() != table.watch.faults {
         return Ok(false);
     }
     match scan_parts(table, pagemap) {
-        // Not all is watched any more.
-        Err(Errno::EPERM) => Ok(false),
-        other => other.map(|()| true),
-    }
-}
-
-/// Whether the end of the heap is watched, as it isn't once the break was lowered and raised again.
-fn is_heap_watched(table: &Table, pagemap: &mut Pagemap) -> Result<bool> {
-    let last =
-        Range::new(table.program_break.next_multiple_of(PAGE) - PAGE, table.program_break.next_multiple_of(PAGE));
-    let entries = &table.entries[..table.entry_count];
-    let entry = &entries[entries.partition_point(|e| e.range.end <= last.start)..];
-    if !entry.first().is_some_and(|e| e.range.contains(last.start) && e.is_watchable()) {
-        return Ok(true);
-    }
-    let ask = Ask { any: WRITTEN, told: WRITTEN, watched: true, ..Ask::default() };
-    match pagemap.scan(last, ask, |_| Ok(())) {
+        // Not all is watched any more: the break, say, was lowered and raised again.
         Err(Errno::EPERM) => Ok(false),
         other => other.map(|()| true),
     }
@@ -424,9 +405,9 @@ fn compare(table: &Table, saved: &Saved) -> usize {
 enum Look {
     /// All that are there.
     All,
-    /// All that are there, and whether they are a file's; the same.
+    /// All that are there, and whether they are a file's. All of the range must be watched (`EPERM`).
     OfFiles,
-    /// Those that aren't protected. All of the range must be watched (`EPERM`).
+    /// Those that aren't protected. All of the range must be watched, too.
     Written,
     /// Those that weren't protected, which they are from then on, but for huge ones.
     Protect,
@@ -468,12 +449,9 @@ fn scan(table: &mut Table, pagemap: &mut Pagemap, range: Range, look: Look) -> R
     pagemap.scan(range, look.ask(), |run| add(runs, run_count, run))
 }
 
-/// Adds a run to a list, but not one of no pages, which newer kernels say were written.
 fn add(runs: &mut [Region], count: &mut usize, run: Region) -> Result<()> {
-    if run.has(PRESENT | SWAPPED) {
-        *runs.get_mut(*count).ok_or(Errno::E2BIG)? = run;
-        *count += 1;
-    }
+    *runs.get_mut(*count).ok_or(Errno::E2BIG)? = run;
+    *count += 1;
     Ok(())
 }
 
