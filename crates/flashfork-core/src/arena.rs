@@ -109,8 +109,8 @@ pub struct Arena {
     pub most: usize,
     /// When not 0: after that nothing more is sealed but the first chunk ([`sys::now_ns`]).
     pub late_at: u64,
-    /// When not (0, 0): only what lies in this file of sealed memory, all of it.
-    pub only: Identity,
+    /// When not 0: only what lies in the files of this generation, all of it.
+    pub only: u64,
     /// Ranges that must not be sealed.
     pub holes: [Range; MAX_HOLES],
     /// How many.

@@ -117,15 +117,14 @@ fn prepare(faults: u64) {
             Err(Error::Busy) => {}
             dropped => POLICY.dropped(dropped.ok().as_ref()),
         },
-        Act::Unseal => {
-            // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a
-            // later fork.
-            match unseal_for_policy() {
-                Err(Error::Busy) => {}
-                Ok(_) if !STATE.holds_sealed() => POLICY.unsealed(),
-                _ => POLICY.unseal_failed(),
-            }
-        }
+        // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a later
+        // fork.
+        Act::Unseal { at_once } => match unseal_for_policy(at_once) {
+            Err(Error::Busy) => {}
+            Ok(_) if !STATE.holds_sealed() => POLICY.unsealed(),
+            Ok(outcome) if outcome.late => POLICY.unseals(),
+            _ => POLICY.unseal_failed(),
+        },
     }
     // Where too much exists in vain nothing waits for the next fork.
     while POLICY.renews_at_once() {

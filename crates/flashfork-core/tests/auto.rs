@@ -1,7 +1,7 @@
 //! The policy `auto` on real memory, by a clock of the test's own: how long forks take is what it is told.
 
 mod common;
-use common::{in_child, intact, patterned, wait};
+use common::{forked, in_child, intact, patterned, until, wait};
 use flashfork_core::answers::advise;
 use flashfork_core::fork::{Engine, configure, fork};
 use flashfork_core::{MEMFD_PREFIX, Pages, seal};
@@ -11,24 +11,6 @@ use std::os::unix::fs::MetadataExt;
 
 const LEN: usize = 64 << 20;
 const MILLISECOND: u64 = 1_000_000;
-
-/// Forks; the clone checks the memory, all of it or one word of each page. The parent is told that it took so long.
-fn forked(words: &[u64], seed: u64, ns: u64, all: bool) {
-    let now = Cell::new(0);
-    // SAFETY: one thread; the clone only reads, and ends.
-    let real = || unsafe { libc::fork() };
-    let pid = fork(real, || now.replace(now.get() + ns));
-    if pid == 0 {
-        let right = if all {
-            intact(words, seed)
-        } else {
-            (0..words.len()).step_by(512).all(|i| words[i] == common::pattern(i, seed))
-        };
-        // SAFETY: ends the clone.
-        unsafe { libc::_exit(i32::from(!right)) };
-    }
-    assert_eq!(wait(pid), 0, "the clone saw other bytes");
-}
 
 /// Sealed bytes among the mappings of these words, and the generations they are in, each of which may have two files of
 /// one name.
@@ -49,10 +31,6 @@ fn sealed(words: &[u64]) -> (usize, Vec<String>) {
     generations.sort();
     generations.dedup();
     (bytes, generations)
-}
-
-fn until(most: usize, mut done: impl FnMut() -> bool) {
-    assert!((0..most).any(|_| done()), "not within {most} forks");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Seals of so much memory that it lies in a tmpfs of its own, by who may mount.
 
 mod common;
-use common::{in_child, intact, maps_line, pattern, patterned, wait};
+use common::{forked, in_child, intact, maps_line, pattern, patterned, until, wait};
+use flashfork_core::fork::{Engine, configure};
 use flashfork_core::{Pages, has_sealed, seal, unseal};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 const LEN: usize = (40 << 20) + 12 * 4096;
 const HUGE: usize = 2 << 20;
@@ -220,8 +221,32 @@ fn under_a_filter_nothing_is_mounted() {
 fn a_file_that_somebody_has_open_for_writing_is_sealed_once_more_into_a_memfd() {
     on_hosts_that_mount(|| {
         let words = patterned(LEN, 7);
-        // What it tells: whether it has the file open.
-        let (mut told, mut tells) = std::io::pipe().unwrap();
+        let watcher = Watcher::start();
+        let theirs = loop {
+            let outcome = sealed(Pages::Auto);
+            assert!(outcome.write_sealed && outcome.sealed >= (LEN - 2 * HUGE) as u64);
+            if let Some(device) = watcher.has_it_open() {
+                break device;
+            }
+            // It was too late for this one.
+            assert!(unseal(flashfork_core::Range::ALL).unwrap() > 0);
+        };
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
+        assert!(!is_mounted(&words[block(words)]), "{}", maps_line(&words[block(words)]));
+        assert!(intact(words, 7));
+    });
+}
+
+/// A process that opens the file which this one seals into for writing, and keeps it open until it is killed.
+struct Watcher {
+    pid: i32,
+    told: std::io::PipeReader,
+}
+
+impl Watcher {
+    fn start() -> Watcher {
+        let (told, mut tells) = std::io::pipe().unwrap();
         // SAFETY: no memory is passed.
         let program = unsafe { libc::getpid() };
         // SAFETY: one thread.
@@ -238,29 +263,29 @@ fn a_file_that_somebody_has_open_for_writing_is_sealed_once_more_into_a_memfd() 
                 unsafe { libc::pause() };
             }
         }
-        loop {
-            let outcome = sealed(Pages::Auto);
-            assert!(outcome.write_sealed && outcome.sealed >= (LEN - 2 * HUGE) as u64);
-            let mut readable = libc::pollfd { fd: told.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one struct pollfd.
-            if unsafe { libc::poll(&raw mut readable, 1, 0) } == 1 {
-                break;
-            }
-            // It was too late for this one.
-            assert!(unseal(flashfork_core::Range::new(0, usize::MAX)).unwrap() > 0);
+        Watcher { pid, told }
+    }
+
+    /// The file's device, as the list of mappings has it, once it is open.
+    fn has_it_open(&self) -> Option<String> {
+        let mut readable = libc::pollfd { fd: self.told.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one struct pollfd.
+        if unsafe { libc::poll(&raw mut readable, 1, 0) } != 1 {
+            return None;
         }
         let mut device = [0; 8];
-        told.read_exact(&mut device).unwrap();
+        (&self.told).read_exact(&mut device).unwrap();
         let device = u64::from_ne_bytes(device);
-        let theirs = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
-        assert!(!is_mounted(&words[block(words)]), "{}", maps_line(&words[block(words)]));
-        assert!(intact(words, 7));
+        Some(format!("{:02x}:{:02x}", libc::major(device), libc::minor(device)))
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
         // SAFETY: the child's number.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-        assert_eq!(wait(pid), 128 + libc::SIGKILL);
-    });
+        assert_eq!(unsafe { libc::kill(self.pid, libc::SIGKILL) }, 0);
+        assert_eq!(wait(self.pid), 128 + libc::SIGKILL);
+    }
 }
 
 /// The file that a process seals into, if it is found and can be opened for writing.
@@ -277,4 +302,75 @@ fn opened_for_writing(program: i32) -> Option<std::fs::File> {
             mounted.then_some(file)
         })
     })
+}
+
+const MILLISECOND: u64 = 1_000_000;
+
+/// All of it but the ends, part by part, as forks that are long pay for it.
+fn bought(words: &[u64], seed: u64) {
+    until(500, || {
+        forked(words, seed, 50 * MILLISECOND, false);
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let sealed = maps.lines().filter(|line| line.contains("/memfd:flashfork:")).map(length).sum::<usize>();
+        sealed >= size_of_val(words) - 2 * HUGE
+    });
+}
+
+/// Of a mapping.
+fn length(line: &str) -> usize {
+    let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
+    let [from, to] = [from, to].map(|n| usize::from_str_radix(n, 16).unwrap());
+    to - from
+}
+
+#[test]
+fn nobody_can_write_to_the_parts_that_auto_buys() {
+    on_hosts_that_mount(|| {
+        let words = patterned(128 << 20, 8);
+        configure(Engine::Auto, false).unwrap();
+        if flashfork_core::odf::is_enabled() == Ok(true) {
+            // Forks are on demand here, and nothing is sealed.
+            return;
+        }
+        bought(words, 8);
+        for line in std::fs::read_to_string("/proc/self/maps").unwrap().lines() {
+            if !line.contains("/memfd:flashfork:") {
+                continue;
+            }
+            let range = line.split(' ').next().unwrap().split('-').map(|a| a.trim_start_matches('0'));
+            let path = format!("/proc/self/map_files/{}", range.collect::<Vec<_>>().join("-"));
+            match std::fs::OpenOptions::new().read(true).write(true).open(&path) {
+                // A memfd, which is sealed.
+                Ok(file) => {
+                    assert_eq!(file.write_at(&[1], 0).unwrap_err().kind(), ErrorKind::PermissionDenied, "{line}")
+                }
+                Err(e) => assert_eq!(e.kind(), ErrorKind::ReadOnlyFilesystem, "{line}"),
+            }
+        }
+        assert!(intact(words, 8));
+        forked(words, 8, MILLISECOND, true);
+    });
+}
+
+#[test]
+fn a_part_whose_file_somebody_has_open_for_writing_is_sealed_once_more_into_a_memfd() {
+    on_hosts_that_mount(|| {
+        let words = patterned(128 << 20, 9);
+        let watcher = Watcher::start();
+        configure(Engine::Auto, false).unwrap();
+        if flashfork_core::odf::is_enabled() == Ok(true) {
+            return;
+        }
+        let theirs = loop {
+            bought(words, 9);
+            if let Some(device) = watcher.has_it_open() {
+                break device;
+            }
+            assert!(unseal(flashfork_core::Range::ALL).unwrap() > 0);
+        };
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(!maps.contains(&format!(" {theirs} ")), "{theirs} may be written to:\n{maps}");
+        assert!(intact(words, 9));
+        forked(words, 9, MILLISECOND, true);
+    });
 }

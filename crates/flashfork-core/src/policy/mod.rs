@@ -64,8 +64,11 @@ pub(crate) enum Act {
     Buy(u64),
     /// Seal anew the generation of which most was written.
     Renew,
-    /// Make everything anonymous again.
-    Unseal,
+    /// Make everything anonymous again: at once, or as much as a fork may wait for.
+    Unseal {
+        /// Whatever the fork waits.
+        at_once: bool,
+    },
     /// Drop what reads have put into page tables that forks copy, from an address on, as far as there is time.
     DropRefills(usize),
 }
@@ -218,6 +221,11 @@ impl Policy {
     /// Memory is anonymous again.
     pub fn unsealed(&self) {
         self.auto.unsealed();
+    }
+
+    /// Some memory is anonymous again; the rest is for the next forks.
+    pub fn unseals(&self) {
+        self.auto.unseals();
     }
 
     /// Memory could not be made anonymous again, or not all of it.

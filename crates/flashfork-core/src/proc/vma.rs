@@ -102,6 +102,12 @@ impl Vma {
         (sys::device(self.device), self.inode)
     }
 
+    /// The number of the generation that sealed memory belongs to; 0 for other memory.
+    pub fn generation(&self) -> u64 {
+        let number = self.name().strip_prefix(MEMFD_PREFIX).and_then(|rest| rest.get(..NUMBER)).unwrap_or(b"");
+        number.iter().filter(|c| c.is_ascii_digit()).fold(0, |sum, c| sum * 10 + u64::from(c - b'0'))
+    }
+
     /// The name the kernel gives it, cut at 32 bytes; empty for plain anonymous memory.
     pub fn name(&self) -> &[u8] {
         let end = self.name.iter().position(|&b| b == 0).unwrap_or(self.name.len());

@@ -16,6 +16,10 @@ use linux_raw_sys::general as k;
 /// Bytes prepared at a time: the extra memory a seal needs at its peak.
 pub const CHUNK: usize = 64 << 20;
 
+/// Where a fork waits. Each call that makes 2 MB pages waits for the other processors, but many pages at a time may all
+/// turn out to be cold.
+pub const SHORT_CHUNK: usize = 8 << 20;
+
 /// The processor time, in nanoseconds, above which 2 MB are taken for cold: some 0.15 ms are usual, 5 ms if they are.
 pub const DEAR: u64 = 1_000_000;
 
@@ -23,8 +27,8 @@ pub const DEAR: u64 = 1_000_000;
 pub struct Made {
     /// Whether it took so long that small pages come cheaper.
     pub slow: bool,
-    /// Whether all of it is on 2 MB pages.
-    pub all: bool,
+    /// Bytes on 2 MB pages.
+    pub len: usize,
 }
 
 /// A place in the address space through which pages of files are made and seen: shared, so it is closed before they are
@@ -122,7 +126,7 @@ impl Window {
             // SAFETY: as above.
             unsafe { collapse(self.aligned + first, len - first) }?;
         }
-        Ok(Made { slow, all: !slow || first == len })
+        Ok(Made { slow, len: if slow { first } else { len } })
     }
 }
 

@@ -14,7 +14,7 @@ pub fn plan_or_fold(arena: &mut Arena, pauses: &mut Option<Pauses>) -> Result<bo
     if let Some(pauses) = pauses {
         pauses.plan_begins();
     }
-    let whole = arena.only != (0, 0);
+    let whole = arena.only != 0;
     if whole {
         unseal::growth(arena, pauses)?;
     }

@@ -2,7 +2,7 @@
 //! copy of.
 
 use super::aside::{Aside, STEP};
-use super::copy::{self, CHUNK, DEAR, Window};
+use super::copy::{self, CHUNK, DEAR, SHORT_CHUNK, Window};
 use super::file::{self, Filled, Mounted};
 use super::fold::plan_or_fold;
 use super::limits::SLACK;
@@ -15,10 +15,6 @@ use crate::range::Range;
 use crate::state::STATE;
 use crate::sys::{self, Errno, HUGE};
 use crate::threads::pauses::Pauses;
-
-/// What is sealed at a time where a fork waits for it. Each call that makes 2 MB pages waits for the other processors,
-/// but many pages at a time may all turn out to be cold.
-const SHORT: usize = 8 << 20;
 
 /// Fills them.
 pub(crate) struct Maker<'a> {
@@ -76,11 +72,10 @@ impl<'a> Maker<'a> {
         *pauses.window = self.window.as_ref().map(Window::range).unwrap_or_default();
     }
 
-    /// Has whole blocks lie in a mount of their own, where that is worth it: not for a part, nor beside threads, or in
-    /// their memory.
+    /// Has whole blocks lie in a mount of their own, where that is worth it: not beside threads, or in their memory.
     pub fn mount(&mut self, arena: &Arena) {
         let whole = self.aside.as_ref().is_some_and(|aside| aside.largest_step() == HUGE);
-        if self.huge && whole && arena.late_at == 0 && arena.stopped.is_none() {
+        if self.huge && whole && arena.stopped.is_none() {
             self.mounted = Mounted::make(self.outcome.generation, &arena.runs[..arena.run_count]);
         }
     }
@@ -198,7 +193,7 @@ impl<'a> Maker<'a> {
                 self.outcome.late = true;
                 return Err(Stop::Late);
             }
-            let most = if hurry { SHORT } else { CHUNK };
+            let most = if hurry { SHORT_CHUNK } else { CHUNK };
             let mut chunk = next_chunk(Range::new(at, run.range.end), most);
             self.settle();
             let free = self.headroom(&mut arena.text)?;
@@ -210,19 +205,22 @@ impl<'a> Maker<'a> {
                 chunk = next_chunk(Range::new(at, chunk.end), most);
             }
             // Where the mount's pages are cold, the memfd's would be, too.
-            let huge = ample && chunk.len() >= HUGE && !(mounted && self.cold) && self.make_huge(chunk, target(at));
+            let wanted = ample && chunk.len() >= HUGE && !(mounted && self.cold);
+            let made = if wanted { self.make_huge(chunk, target(at)) } else { 0 };
             // A failed collapse may mean that memory is short: from there on small steps, each after a look. Small
             // steps too where threads wait meanwhile.
-            let step = if huge && self.pauses.is_none() { chunk.len() } else { HUGE };
+            let all = made == chunk.len();
+            let step = if all && self.pauses.is_none() { chunk.len() } else { HUGE };
             let before = self.outcome.sealed;
             while at < chunk.end {
                 let piece = Range::new(at, (at + step).min(chunk.end));
                 if !ample && self.is_short_of(piece.len(), &mut arena.text)? {
                     return Err(Stop::Over(Reason::LowMemory));
                 }
-                if self.pauses.is_none() && !huge {
+                if self.pauses.is_none() && !all {
                     self.show(self.fd, target(at), chunk.end - at);
                 }
+                let huge = piece.end <= chunk.start + made;
                 match self.seal_step(arena, piece, &run, target(at), huge) {
                     Ok(()) => {}
                     Err(Stop::Skipped(reason)) => result = Err(Stop::Skipped(reason)),
@@ -234,8 +232,8 @@ impl<'a> Maker<'a> {
                 }
                 at = piece.end;
             }
-            if huge && self.outcome.sealed - before == chunk.len() as u64 {
-                map_whole(chunk);
+            if made > 0 && self.outcome.sealed - before == chunk.len() as u64 {
+                map_whole(Range::new(chunk.start, chunk.start + made));
             }
         }
         result
@@ -303,21 +301,22 @@ impl<'a> Maker<'a> {
         self.memory.headroom(buf).map_err(|_| Stop::Over(Reason::LowMemory))
     }
 
-    /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel can't make any.
-    fn make_huge(&mut self, chunk: Range, target: u64) -> bool {
-        let Some(window) = self.window.as_mut().filter(|_| self.huge) else { return false };
+    /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel can't make any. Gives the bytes at its
+    /// beginning for which it did.
+    fn make_huge(&mut self, chunk: Range, target: u64) -> usize {
+        let Some(window) = self.window.as_mut().filter(|_| self.huge) else { return 0 };
         let extra = chunk.len() as u64 + self.outcome.filled;
         self.outcome.peak_extra = self.outcome.peak_extra.max(extra);
         match window.make_huge_timed(self.fd, target, chunk.len(), self.cold) {
             Ok(made) => {
                 self.cold = made.slow;
-                made.all
+                made.len
             }
             // No huge page free just now: the next chunk may find some.
-            Err(Errno::ENOMEM | Errno::EAGAIN | Errno::EBUSY) => false,
+            Err(Errno::ENOMEM | Errno::EAGAIN | Errno::EBUSY) => 0,
             Err(_) => {
                 self.huge = false;
-                false
+                0
             }
         }
     }

@@ -44,7 +44,6 @@ use crate::threads::pauses::Pauses;
 use dense::DENSE;
 use file::{Filled, Mounted};
 use fold::plan_or_fold;
-use generations::Identity;
 use maker::Maker;
 
 /// Nanoseconds after which a part of a seal for which a fork waits begins nothing more: with what it is at then it
@@ -186,12 +185,13 @@ fn seal_runs(
     let ((memfd, mounted), mut outcome) = maker.finish();
     note(memfd, arena);
     if let Some(mounted) = mounted
-        && let Some(identity) = note(mounted, arena)
+        && note(mounted, arena)
         && !mounted.protected
     {
         // Somebody has it open for writing.
         Mounted::give_up();
-        arena.only = identity;
+        // All of it, also where it is a part and time is over.
+        (arena.only, arena.most, arena.late_at) = (u64::from(outcome.generation), 0, 0);
         match plan_or_fold(arena, &mut None).and_then(|fold| seal_runs(arena, memory, pages, None, fold)) {
             Ok(again) if again.sealed >= mounted.bytes => {
                 outcome.huge = outcome.huge.saturating_sub(mounted.bytes) + again.huge;
@@ -209,9 +209,13 @@ fn seal_runs(
     }
 }
 
-/// Notes what was sealed into a file, and closes it; which it is, where there is anything in it.
-fn note(filled: Filled, arena: &mut Arena) -> Option<Identity> {
-    let identity = sys::identity(filled.fd).ok().filter(|_| filled.bytes > 0);
+/// Notes what was sealed into a file, and closes it; whether there is anything in it.
+fn note(filled: Filled, arena: &mut Arena) -> bool {
+    if filled.bytes > 0
+        && let Ok(identity) = sys::identity(filled.fd)
+    {
+        plan::note_generation(identity, filled.bytes, &mut arena.small);
+    }
     sys::close(filled.fd);
-    identity.inspect(|identity| plan::note_generation(*identity, filled.bytes, &mut arena.small))
+    filled.bytes > 0
 }

@@ -132,7 +132,7 @@ fn plan_vma(
     if sealed_before && v.anonymous + v.swapped > 0 {
         GENERATIONS.note_written(v.identity());
     }
-    if arena.only != (0, 0) && !(sealed_before && v.identity() == arena.only) || arena.most != 0 && sealed_before {
+    if arena.only != 0 && !(sealed_before && v.generation() == arena.only) || arena.most != 0 && sealed_before {
         return Ok(0);
     }
     let holes = &arena.holes[..arena.hole_count];
@@ -335,39 +335,48 @@ pub fn share_of(bytes: usize, whole: usize, part: usize) -> usize {
     (bytes as u128 * part as u128 / whole.max(1) as u128) as usize
 }
 
-/// The generation of which most exists in vain: written since it was sealed, or mapped no more; none when nothing is.
-pub fn most_written(arena: &mut Arena) -> Result<Option<Identity>> {
-    let mut generations = [(NONE, 0u64); PLACES];
-    for_each_generation(&mut arena.small, |file, memfd| {
-        if let Some(place) = generations.iter_mut().find(|(known, _)| *known == NONE) {
-            *place = (file, memfd.gone);
+/// The number of the generation of which most exists in vain: written since it was sealed, or mapped no more; none when
+/// nothing is.
+pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
+    let mut generations = [(0, 0u64); PLACES];
+    let mut add = |generation, bytes| {
+        if let Some(place) = generations.iter_mut().find(|(known, _)| [0, generation].contains(known)) {
+            *place = (generation, place.1 + bytes);
         }
-    })?;
+    };
+    for_each_file(&mut arena.small, |file, memfd| add(file.generation, memfd.gone))?;
     vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
-        if v.kind == Kind::Sealed
-            && let Some(place) = generations.iter_mut().find(|(file, _)| [NONE, v.identity()].contains(file))
-        {
-            *place = (v.identity(), place.1 + v.anonymous + v.swapped);
+        if v.kind == Kind::Sealed {
+            add(v.generation(), v.anonymous + v.swapped);
         }
         Ok(())
     })?;
     let most = generations.iter().max_by_key(|(_, written)| *written);
-    Ok(most.filter(|(_, written)| *written > 0).map(|(file, _)| *file))
+    Ok(most.filter(|(_, written)| *written > 0).map(|(generation, _)| *generation))
 }
 
-/// Calls `each` with the generations of which something is mapped, and what is in them. `buf` is scratch.
-fn for_each_generation(buf: &mut [u8], mut each: impl FnMut(Identity, Memfds)) -> Result<()> {
-    let mut mapped = [(NONE, 0u64); PLACES];
+/// A file of sealed memory, and how much of it is mapped.
+#[derive(Clone, Copy)]
+struct Mapped {
+    identity: Identity,
+    generation: u64,
+    bytes: u64,
+}
+
+/// Calls `each` with the files of which something is mapped, and what is in them. `buf` is scratch.
+fn for_each_file(buf: &mut [u8], mut each: impl FnMut(Mapped, Memfds)) -> Result<()> {
+    let mut mapped = [Mapped { identity: NONE, generation: 0, bytes: 0 }; PLACES];
     vma::for_each(c"/proc/thread-self/maps", buf, |v| {
+        let identity = v.identity();
         if v.kind == Kind::Sealed
-            && let Some(place) = mapped.iter_mut().find(|(file, _)| [NONE, v.identity()].contains(file))
+            && let Some(place) = mapped.iter_mut().find(|file| [NONE, identity].contains(&file.identity))
         {
-            *place = (v.identity(), place.1 + v.range.len() as u64);
+            *place = Mapped { identity, generation: v.generation(), bytes: place.bytes + v.range.len() as u64 };
         }
         Ok(())
     })?;
-    for (file, mapped) in mapped.iter().filter(|(file, _)| *file != NONE) {
-        each(*file, GENERATIONS.of(*file, *mapped));
+    for file in mapped.iter().filter(|file| file.identity != NONE) {
+        each(*file, GENERATIONS.of(file.identity, file.bytes));
     }
     Ok(())
 }
@@ -375,7 +384,7 @@ fn for_each_generation(buf: &mut [u8], mut each: impl FnMut(Identity, Memfds)) -
 /// What is in all memfds of which something is mapped. `buf` is scratch.
 pub fn memfds(buf: &mut [u8]) -> Result<Memfds> {
     let mut all = Memfds::default();
-    for_each_generation(buf, |_, memfd| {
+    for_each_file(buf, |_, memfd| {
         all = Memfds { bytes: all.bytes + memfd.bytes, gone: all.gone + memfd.gone };
     })?;
     Ok(all)
@@ -384,9 +393,9 @@ pub fn memfds(buf: &mut [u8]) -> Result<Memfds> {
 /// Notes what was put into a new generation. `buf` is scratch.
 pub fn note_generation(file: Identity, bytes: u64, buf: &mut [u8]) {
     let mut mapped = [NONE; PLACES];
-    let listed = for_each_generation(buf, |file, _| {
+    let listed = for_each_file(buf, |file, _| {
         if let Some(place) = mapped.iter_mut().find(|known| **known == NONE) {
-            *place = file;
+            *place = file.identity;
         }
     });
     // Without the list none may be forgotten.

@@ -1,7 +1,8 @@
 //! Unseal: sealed memory becomes anonymous again, at its addresses, with its bytes.
 
+use super::PART_NS;
 use super::aside::Aside;
-use super::copy::{CHUNK, collapse};
+use super::copy::{CHUNK, SHORT_CHUNK, collapse};
 use super::kept::BLOCK;
 use super::library::{self, LIBRARIES};
 use super::limits::SLACK;
@@ -36,17 +37,22 @@ pub fn unseal(range: Range) -> Result<u64, Error> {
     unseal_or_wait(range, Wait::Yes)
 }
 
-/// The same in the middle of a program's fork: waits for no other thread.
-pub(crate) fn unseal_for_policy() -> Result<u64, Error> {
-    unseal_or_wait(Range::ALL, Wait::No)
+/// All of it, in the middle of a program's fork: waits for no other thread. Not `at_once` it ends when the fork has
+/// waited for long, and says so ([`Outcome::late`]); at least a step is made.
+pub(crate) fn unseal_for_policy(at_once: bool) -> Result<Outcome, Error> {
+    unseal_within(Range::ALL, Wait::No, if at_once { 0 } else { sys::now_ns() + PART_NS })
 }
 
 fn unseal_or_wait(range: Range, wait: Wait) -> Result<u64, Error> {
+    unseal_within(range, wait, 0).map(|outcome| outcome.sealed)
+}
+
+fn unseal_within(range: Range, wait: Wait, late_at: u64) -> Result<Outcome, Error> {
     let done = session::run(wait, |arena| {
-        (arena.hole_count, arena.unseals) = (0, true);
+        (arena.hole_count, arena.unseals, arena.late_at) = (0, true, late_at);
         exclusive::run(arena, |arena, pauses| unseal_with(arena, range, pauses))
     });
-    done.outcome.map(|o| o.sealed)
+    done.outcome
 }
 
 /// The same, but at once or not at all: in a process with other threads nothing is done.
@@ -78,8 +84,12 @@ fn unseal_with(arena: &mut Arena, range: Range, mut pauses: Option<Pauses>) -> R
         let before = outcome.sealed;
         for i in 0..arena.run_count {
             outcome.sealed += unseal_run(arena, i, &memory, &mut pauses, &mut aside)?;
+            outcome.late = is_late(arena);
+            if outcome.late {
+                break;
+            }
         }
-        if complete && pauses.is_none() || outcome.sealed == before {
+        if outcome.late || complete && pauses.is_none() || outcome.sealed == before {
             break;
         }
     }
@@ -120,6 +130,12 @@ impl Place {
     }
 }
 
+/// Whether a fork has waited for long.
+fn is_late(arena: &Arena) -> bool {
+    arena.unseals && arena.late_at != 0 && sys::now_ns() > arena.late_at
+}
+
+/// Gives how many bytes it has made anonymous, from the run's beginning on: all, where it isn't [late](is_late) before.
 fn unseal_run(
     arena: &mut Arena,
     index: usize,
@@ -130,9 +146,14 @@ fn unseal_run(
     let run = arena.runs[index];
     let mut done = 0;
     let mut at = run.range.start;
-    while at < run.range.end {
+    let hurry = arena.unseals && arena.late_at != 0;
+    while at < run.range.end && !(done > 0 && is_late(arena)) {
         // Threads wait for 2 MB at most.
-        let most = if pauses.is_some() { HUGE - at % HUGE } else { CHUNK };
+        let most = match pauses {
+            Some(_) => HUGE - at % HUGE,
+            None if hurry => SHORT_CHUNK,
+            None => CHUNK,
+        };
         let chunk = Range::new(at, run.range.end.min(at + most));
         if let Place(Some(aside)) = place {
             aside.settle();
@@ -476,14 +497,50 @@ mod tests {
         line.split_whitespace().last().unwrap().parse().unwrap()
     }
 
-    /// In a child, because the engine is taken and threads are allowed there.
-    #[test]
-    fn a_fork_waits_for_nobody_who_has_the_engine() {
-        static OVER: AtomicBool = AtomicBool::new(false);
+    /// Asks a child, which has one thread and may do with its engine what it likes.
+    fn holds_in_child(f: impl FnOnce() -> bool) {
         // SAFETY: glibc keeps its allocator usable across fork; the child ends without the harness's exit handlers.
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0);
         if pid == 0 {
+            let right = f();
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(!right)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child just made.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn what_has_no_time_makes_a_step_and_goes_on_there() {
+        const STEPS: usize = 3;
+        holds_in_child(|| {
+            let mut words: Vec<usize> = (0..(STEPS * SHORT_CHUNK + 2 * HUGE) / size_of::<usize>()).collect();
+            let sealed = crate::seal_template(crate::outcome::Pages::Small).outcome.map_or(0, |outcome| outcome.sealed);
+            let mut gone = 0;
+            let mut steps = 0;
+            while STATE.holds_sealed() {
+                let Ok(outcome) = unseal_within(Range::ALL, Wait::No, 1) else { return false };
+                let stuck = outcome.sealed == 0 || outcome.sealed > SHORT_CHUNK as u64 || !outcome.late;
+                if stuck || words.iter().enumerate().any(|(i, word)| *word != i + gone) {
+                    return false;
+                }
+                // Goes on in memory that is sealed in part.
+                words.iter_mut().for_each(|word| *word += 1);
+                gone += 1;
+                steps += outcome.sealed;
+            }
+            sealed >= (STEPS * SHORT_CHUNK) as u64 && gone >= STEPS && steps == sealed
+        });
+    }
+
+    /// In a child, because the engine is taken and threads are allowed there.
+    #[test]
+    fn a_fork_waits_for_nobody_who_has_the_engine() {
+        static OVER: AtomicBool = AtomicBool::new(false);
+        holds_in_child(|| {
             threads::allow(Threads::Stop);
             let (me, taken) = (sys::gettid(), STATE.enter());
             let before = sleeps(me);
@@ -496,15 +553,9 @@ mod tests {
                     }
                 }
             });
-            let said = unseal_for_policy();
+            let said = unseal_for_policy(true);
             OVER.store(true, SeqCst);
-            let right = taken && said == Err(Error::Busy) && other.join().is_ok();
-            // SAFETY: as above.
-            unsafe { libc::_exit(i32::from(!right)) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child just made.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert_eq!(status, 0);
+            taken && said.err() == Some(Error::Busy) && other.join().is_ok()
+        });
     }
 }

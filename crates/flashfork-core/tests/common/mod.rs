@@ -1,5 +1,7 @@
 //! What the tests of the core share.
 
+use std::cell::Cell;
+
 mod child;
 #[allow(unused_imports)] // each test program uses a part
 pub use child::{in_child, wait};
@@ -49,4 +51,27 @@ pub fn maps_line(at: *const u64) -> String {
         })
         .unwrap_or_default()
         .to_string()
+}
+
+/// Forks; the clone checks the memory, all of it or one word of each page. The parent is told that it took so long.
+#[allow(dead_code)] // as above
+pub fn forked(words: &[u64], seed: u64, ns: u64, all: bool) {
+    let now = Cell::new(0);
+    // SAFETY: one thread; the clone only reads, and ends.
+    let real = || unsafe { libc::fork() };
+    let pid = flashfork_core::fork::fork(real, || now.replace(now.get() + ns));
+    if pid == 0 {
+        let right =
+            if all { intact(words, seed) } else { (0..words.len()).step_by(512).all(|i| words[i] == pattern(i, seed)) };
+        // SAFETY: ends the clone.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
+    assert_eq!(wait(pid), 0, "the clone saw other bytes");
+}
+
+/// Does something again and again until it says that it is done.
+#[allow(dead_code)] // as above
+#[track_caller]
+pub fn until(most: usize, mut done: impl FnMut() -> bool) {
+    assert!((0..most).any(|_| done()), "not within {most} forks");
 }

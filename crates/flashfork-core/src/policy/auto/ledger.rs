@@ -81,13 +81,17 @@ impl Ledger {
     }
 
     /// The rent due before the first part of so many bytes is bought; `doubtful`: where only a look at that part will
-    /// tell whether it gains.
+    /// tell whether it gains, so that it may have to be given back, which takes as long.
     pub fn due_at_first(&self, whole: u64, doubtful: bool) -> u64 {
-        let doubts = self.regrets.get().min(16) + u64::from(doubtful);
-        if doubts > 0 {
-            return (self.price_of(whole) / DOUBT).saturating_mul(DOUBT.pow(doubts as u32));
+        let first = self.price_of(self.least_first(whole));
+        let given_back = if doubtful { first } else { 0 };
+        let due = (first + given_back + FIRST_LOOK_NS) * 100 / (MOST_PAID - 100);
+        match self.regrets.get().min(16) + u64::from(doubtful) {
+            regrets if self.regrets.get() > 0 => {
+                (self.price_of(whole) / DOUBT).saturating_mul(DOUBT.pow(regrets as u32)).max(due)
+            }
+            _ => due,
         }
-        (self.price_of(self.least_first(whole)) + FIRST_LOOK_NS) * 100 / (MOST_PAID - 100)
     }
 
     /// Bytes of the first part when it is due; `doubtful` as above.

@@ -4,7 +4,8 @@
 //! part as rent is paid: a small part first, which tells what sealing takes and what writes do to it, and then as much
 //! in each fork as keeps what is lost and paid within 1.7 times what plain forks would have cost. When these would have
 //! cost as much as the whole seal, the rest is bought, each fork waiting for no more than 20 ms. Each part is a
-//! generation of its own, so what exists twice while one is replaced is little. Unsealing is one step.
+//! generation of its own, so what exists twice while one is replaced is little. Unsealing goes by the same time, unless
+//! too much memory exists in vain.
 //!
 //! The decisions are here; what they rest on is in [`observation`] (what forks and memory have shown), [`ledger`] (what
 //! was lost, paid and had) and [`hold`] (what has failed).
@@ -28,6 +29,17 @@ use observation::{LOOK_EVERY, Observation};
 const SETTLED: u64 = 2;
 const WATCHED: u64 = 4;
 
+/// What comes of weighing the first part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weighed {
+    /// Too little rent was paid.
+    NotYet,
+    /// No seal would gain.
+    InVain,
+    /// It is due; `doubtful`: whether a seal gains it will have to tell.
+    Due { doubtful: bool },
+}
+
 /// See the module.
 pub(super) struct Auto {
     ledger: Ledger,
@@ -35,6 +47,8 @@ pub(super) struct Auto {
     /// Whether memory was sealed before by somebody else: the process this one is a clone of, or the program. Then
     /// nothing is undone or sealed anew, because that would be too.
     others: Num,
+    /// Whether a part of it is anonymous again, and the rest is to be.
+    unseals: Num,
     /// After what couldn't be sealed just then, and what couldn't be made anonymous.
     no_seal: Hold,
     no_unseal: Hold,
@@ -46,6 +60,7 @@ impl Auto {
             ledger: Ledger::new(),
             seen: Observation::new(),
             others: Num::new(0),
+            unseals: Num::new(0),
             no_seal: Hold::new(),
             no_unseal: Hold::new(),
         }
@@ -67,7 +82,7 @@ impl Auto {
             return Act::Fork;
         }
         match self.next_sealed(process, faults, cheaper) {
-            Act::Unseal | Act::Renew if self.others.get() != 0 => {
+            Act::Unseal { .. } | Act::Renew if self.others.get() != 0 => {
                 self.unsealed();
                 Act::Fork
             }
@@ -78,58 +93,69 @@ impl Auto {
     }
 
     fn next_plain(&self, process: &impl Process) -> Act {
-        let cycles = self.seen.cycles.get();
-        let fork = self.seen.forks_ns.get() / THERE_AND_BACK / cycles.max(1);
-        let look = || self.seen.look_at_plain_memory(process, fork);
-        let due = |doubtful| self.ledger.due_at_first(self.seen.whole.get(), doubtful);
-        let is_early = || cycles == 0 || self.seen.whole.get() == 0 || self.ledger.rent.get() < due(false);
-        let looked = cycles % LOOK_EVERY == 1;
-        if looked {
-            look();
+        let fork = self.seen.forks_ns.get() / THERE_AND_BACK / self.seen.cycles.get().max(1);
+        let looks = self.seen.cycles.get() % LOOK_EVERY == 1;
+        if looks {
+            self.seen.look_at_plain_memory(process, fork);
         }
-        if is_early() {
-            return Act::Fork;
-        }
-        if !looked {
+        let mut weighed = self.weigh_first(fork);
+        if weighed != Weighed::NotYet && !looks {
             // Memory may have come since.
-            look();
-            if is_early() {
-                return Act::Fork;
+            self.seen.look_at_plain_memory(process, fork);
+            weighed = self.weigh_first(fork);
+        }
+        match weighed {
+            Weighed::NotYet => Act::Fork,
+            Weighed::InVain => {
+                // What the program does may change: pay rent anew.
+                self.ledger.rent.set(0);
+                self.seen.changed();
+                Act::Fork
+            }
+            Weighed::Due { doubtful } => {
+                self.seen.plain.set(self.seen.cycles_ns.get() / self.seen.cycles.get());
+                self.seen.plain_fork.set(fork);
+                self.ledger.plain_rent.set(self.ledger.rent.get());
+                self.others.set(u64::from(process.holds_sealed()));
+                Act::Buy(self.ledger.first(self.seen.whole.get(), doubtful))
             }
         }
+    }
+
+    /// Whether the first part is due, by what is known of the memory; a fork takes `fork`.
+    fn weigh_first(&self, fork: u64) -> Weighed {
+        let (cycles, whole, rent) = (self.seen.cycles.get(), self.seen.whole.get(), self.ledger.rent.get());
+        if cycles == 0 || whole == 0 || rent < self.ledger.due_at_first(whole, false) {
+            return Weighed::NotYet;
+        }
         let (plain, faults) = (self.seen.cycles_ns.get() / cycles, self.seen.faults.get() / cycles);
-        self.seen.page.set(page_ns(fork.saturating_sub(self.seen.floor.get()), self.seen.whole.get()));
+        self.seen.page.set(page_ns(fork.saturating_sub(self.seen.floor.get()), whole));
         let (memory, gains) = (self.memory(), |cycle| cycle < nine_tenths(plain));
-        if !gains(memory.cycle(faults, 0)) {
-            // What the program does may change: pay rent anew.
-            self.ledger.rent.set(0);
-            self.seen.changed();
-            return Act::Fork;
-        }
         let doubtful = !gains(memory.cycle(0, faults));
-        if !doubtful || self.ledger.rent.get() >= due(true) {
-            self.seen.plain.set(plain);
-            self.seen.plain_fork.set(fork);
-            self.ledger.plain_rent.set(self.ledger.rent.get());
-            self.others.set(u64::from(process.holds_sealed()));
-            return Act::Buy(self.ledger.first(self.seen.whole.get(), doubtful));
+        match () {
+            () if !gains(memory.cycle(faults, 0)) => Weighed::InVain,
+            () if rent < self.ledger.due_at_first(whole, doubtful) => Weighed::NotYet,
+            () => Weighed::Due { doubtful },
         }
-        Act::Fork
     }
 
     fn next_sealed(&self, process: &impl Process, faults: u64, cheaper: bool) -> Act {
         let (sealed, plain, cycles) = (self.ledger.sealed.get(), self.seen.plain.get(), self.seen.cycles.get());
         let written = self.seen.look(process, faults, |vain| self.is_too_much(vain));
+        let at_once = self.is_too_much(written);
+        if self.unseals.get() != 0 {
+            return Act::Unseal { at_once };
+        }
         if self.ledger.round.take_one() {
             return Act::Renew;
         }
         let price = self.ledger.price_of(sealed);
         let pays = self.seen.cycles_ns.get() + price < plain * cycles;
-        if self.is_too_much(written) {
-            return if pays { self.renew_all() } else { Act::Unseal };
+        if at_once {
+            return if pays { self.renew_all(at_once) } else { Act::Unseal { at_once } };
         }
         if self.seen.regret.get() > price / 4 * 3 {
-            return Act::Unseal;
+            return Act::Unseal { at_once };
         }
         if cycles == 0 {
             return Act::Fork;
@@ -145,14 +171,14 @@ impl Auto {
             let Some(bytes) = self.ledger.next(self.seen.whole.get()) else { return Act::Fork };
             return match self.would_gain(process, cycles) {
                 Some(true) => Act::Buy(bytes),
-                Some(false) => Act::Unseal,
+                Some(false) => Act::Unseal { at_once },
                 None => Act::Fork,
             };
         }
         // A machine is replaced when it costs more than it did on average, its price included.
         let costly = cycles >= 4 && (now * cycles).saturating_sub(self.seen.forks_ns.get()) >= price;
         if costly && !cheaper && self.seen.cycles_ns.get() / cycles < nine_tenths(plain) {
-            return self.renew_all();
+            return self.renew_all(at_once);
         }
         Act::Fork
     }
@@ -192,11 +218,12 @@ impl Auto {
         self.seen.memory(self.ledger.price_of(self.seen.whole.get()))
     }
 
-    /// Seals all generations anew, one before each fork from this one on. Memory that came since follows.
-    fn renew_all(&self) -> Act {
+    /// Seals all generations anew, one before each fork from this one on. Memory that came since follows. `at_once`: too
+    /// much exists in vain.
+    fn renew_all(&self, at_once: bool) -> Act {
         let parts = self.ledger.parts.get();
         if self.seen.own.get() > self.ledger.sealed.get() / 4 && self.ledger.is_complete() && !self.ledger.resume() {
-            return Act::Unseal;
+            return Act::Unseal { at_once };
         }
         self.ledger.round.set(parts.saturating_sub(1));
         Act::Renew
@@ -294,7 +321,12 @@ impl Auto {
         self.seen.changed();
     }
 
-    /// Some of it, or all, is still sealed.
+    /// Some of it is still sealed, because a fork had waited for long.
+    pub fn unseals(&self) {
+        self.unseals.set(1);
+    }
+
+    /// Some of it, or all, is still sealed, and stays so for now.
     pub fn unseal_failed(&self) {
         self.no_unseal.begin();
     }
@@ -312,6 +344,7 @@ impl Auto {
     pub fn begin_anew(&self) {
         self.ledger.begin_anew();
         self.seen.begin_anew();
+        self.unseals.set(0);
         self.no_seal.end();
         self.no_unseal.end();
         self.seen.changed();
