@@ -69,6 +69,10 @@ install: build
 	@[ ! -e $(TARGET)/release/flashfork.jar ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork $(TARGET)/release/flashfork.jar
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/flashfork crates/flashfork-preload/node/flashfork.js
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" crates/flashfork/install-c.sh $(PREFIX)
+	for user in system user; do \
+		install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/systemd/$$user crates/flashfork-vmm/systemd/flashfork-vmd.socket; \
+		sed 's|@LIB@|$(PREFIX)/lib/flashfork|' crates/flashfork-vmm/systemd/flashfork-vmd.service > $(DESTDIR)$(PREFIX)/lib/systemd/$$user/flashfork-vmd.service; \
+	done
 	install -d $(addprefix $(SHARE)/,man bash-completion/completions zsh/site-functions fish/vendor_completions.d)
 	$(FLASHFORK) man $(SHARE)/man/man1
 	$(FLASHFORK) completions bash > $(SHARE)/bash-completion/completions/flashfork
@@ -82,6 +86,7 @@ install: build
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/flashfork $(addprefix $(DESTDIR)$(PREFIX)/include/,flashfork.h flashfork_afl.h flashfork_afl_loop.h)
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/lib/,libflashfork.a libflashfork_afl.a libflashfork.so* pkgconfig/flashfork.pc)
+	rm -f $(foreach user,system user,$(addprefix $(DESTDIR)$(PREFIX)/lib/systemd/$(user)/flashfork-vmd.,socket service))
 	rm -f $(addprefix $(SHARE)/,man/man1/flashfork.1 man/man1/flashfork-*.1)
 	rm -f $(addprefix $(SHARE)/,bash-completion/completions/flashfork zsh/site-functions/_flashfork)
 	rm -f $(SHARE)/fish/vendor_completions.d/flashfork.fish

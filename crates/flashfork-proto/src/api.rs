@@ -3,6 +3,7 @@
 //! | method and path | body | answer |
 //! |---|---|---|
 //! | `GET /v1` | | [`Daemon`] |
+//! | `GET /v1/openapi.json` | | a description of all this |
 //! | `GET /v1/templates` | | list of [`Template`] |
 //! | `POST /v1/templates` | [`CreateTemplate`] | [`Template`] |
 //! | `POST /v1/templates/load` | [`LoadTemplate`] | [`Template`] |
@@ -52,6 +53,7 @@ pub const DEFAULT_DISK_LIMIT_MIB: u64 = 1024;
 
 /// Who answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Daemon {
     /// Version of flashfork.
     pub flashfork: String,
@@ -63,17 +65,20 @@ pub struct Daemon {
 
 /// Boots a guest and makes a template of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateTemplate {
-    /// See [`is_name`].
+    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_` (see [`is_name`]).
     pub name: String,
     /// The machine.
     pub shape: Shape,
     /// Kernel image; Debian's cloud kernel by default.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub kernel: Option<PathBuf>,
     /// Initramfs; the one with the agent by default.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub initramfs: Option<PathBuf>,
     /// Instead of a kernel: real-mode code of at most a page that gives the fork signal, for tests and
     /// measurements.
@@ -84,6 +89,7 @@ pub struct CreateTemplate {
     pub append: String,
     /// The disk's image, which must not change from now on; needed if the shape has a disk.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub disk: Option<PathBuf>,
     /// MiB that the guest may write to its disk, and each clone over that. It is memory of the host; beyond it the
     /// guest gets I/O errors.
@@ -120,6 +126,7 @@ fn default_timeout_s() -> u32 {
 
 /// When a template is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ready {
     /// When the agent is up.
@@ -133,24 +140,29 @@ pub enum Ready {
 
 /// Loads a template from a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LoadTemplate {
-    /// See [`is_name`].
+    /// 1 to 64 letters, digits, `.`, `_` and `-`, the first a letter, digit or `_` (see [`is_name`]).
     pub name: String,
     /// Absolute path of the directory.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub directory: PathBuf,
 }
 
 /// Saves a template to a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SaveTemplate {
     /// Absolute path of a directory that does not exist yet or is empty.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub directory: PathBuf,
 }
 
 /// A template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Template {
     /// Its name.
     pub name: String,
@@ -172,6 +184,7 @@ pub struct Template {
 
 /// Makes clones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateClones {
     /// How many, 1 to [`MAX_CLONES_AT_ONCE`].
@@ -200,6 +213,7 @@ fn yes() -> bool {
 
 /// A clone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Clone {
     /// Its name.
     pub name: String,
@@ -232,6 +246,7 @@ pub struct Clone {
 
 /// Where a clone is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CloneState {
     /// It runs but has not got its entropy, clock and hooks yet.
@@ -245,6 +260,7 @@ pub enum CloneState {
 
 /// What the daemon has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Stats {
     /// Templates.
     pub templates: u64,
@@ -264,6 +280,7 @@ pub struct Stats {
 
 /// A pool of shells.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PoolStats {
     /// Their shape.
     pub shape: Shape,
@@ -277,6 +294,7 @@ pub struct PoolStats {
 
 /// What the host's KVM can do, found out by trying.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Host {
     /// The verdict.
     pub kvm: HostKvm,
@@ -288,6 +306,7 @@ pub struct Host {
 
 /// Kinds of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum HostKvm {
     /// Linux guests boot.
@@ -303,6 +322,7 @@ pub enum HostKvm {
 
 /// Why a request was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[error("{message}")]
 pub struct Error {
     /// For programs.
@@ -313,6 +333,7 @@ pub struct Error {
 
 /// Kinds of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorCode {
     /// The request makes no sense.

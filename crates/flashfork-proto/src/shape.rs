@@ -15,6 +15,7 @@ pub const MAX_MEMORY_MIB: u32 = 1 << 20;
 
 /// The key of a pool of shells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Shape {
     /// Guest memory, [`MIN_MEMORY_MIB`] to [`MAX_MEMORY_MIB`].
     pub memory_mib: u32,
@@ -28,6 +29,7 @@ pub struct Shape {
 
 /// Host pages behind guest memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Pages {
     /// 4 KiB.

@@ -5,12 +5,14 @@ mod client;
 mod common;
 
 use client::{Daemon, PATIENCE, command, eventually, exists, idler, kill, tiny};
-use common::guest;
+use common::{guest, kvm};
 use flashfork_proto::api::{self, Clone, CloneState, Template};
 use flashfork_vmm::boot::Source;
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +31,46 @@ fn templates_and_clones_come_and_go() {
     assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);
     assert_eq!(daemon.ask("DELETE", "/v1/templates/t", &Value::Null).0, 204);
     daemon.refused("GET", "/v1/templates/t", &Value::Null, "no template t");
+}
+
+/// As `systemd.socket(5)` says: the socket is descriptor 3, and stays when the daemon ends.
+#[test]
+fn a_socket_that_systemd_has_made_is_served_and_left_there() {
+    if kvm().is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("vmd.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let notified = UnixDatagram::bind(place.path().join("notify")).unwrap();
+    notified.set_read_timeout(Some(PATIENCE)).unwrap();
+    let start = || {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$0\" 3<&0", env!("CARGO_BIN_EXE_flashfork-vmd")]);
+        shell.env("NOTIFY_SOCKET", place.path().join("notify")).stdin(OwnedFd::from(listener.try_clone().unwrap()));
+        shell.spawn().unwrap()
+    };
+    for _ in 0..2 {
+        // Who comes before it listens waits.
+        let early = UnixStream::connect(&socket).unwrap();
+        let child = start();
+        let mut said = [0; 64];
+        let length = notified.recv(&mut said).unwrap();
+        assert_eq!(std::str::from_utf8(&said[..length]).unwrap().trim_end(), "READY=1");
+        let mut daemon = Daemon { child, socket: socket.clone(), dir: tempfile::tempdir().unwrap() };
+        assert_eq!(daemon.done::<api::Daemon>("GET", "/v1", &Value::Null).pid, daemon.child.id());
+        let late = UnixStream::connect(&socket).unwrap();
+        let peer = rustix::net::sockopt::socket_peercred(&late).unwrap().pid.as_raw_nonzero().get();
+        assert_eq!(peer.cast_unsigned(), daemon.child.id(), "who is ended by `vm stop`");
+        // Nor does another daemon take it.
+        let other = command(&socket).output().unwrap();
+        let why = String::from_utf8_lossy(&other.stderr);
+        assert!(!other.status.success() && why.contains("listens at") && why.contains("already"), "{why}");
+        drop((early, late));
+        rustix::process::kill_process(Pid::from_child(&daemon.child), Signal::TERM).unwrap();
+        assert!(daemon.child.wait().unwrap().success());
+        assert!(socket.exists());
+    }
 }
 
 #[test]

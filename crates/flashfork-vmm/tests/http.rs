@@ -73,6 +73,22 @@ fn a_body_that_is_no_object_and_a_name_that_is_no_text_are_refused_in_words() {
     assert_eq!(daemon.clones("t", &serde_json::json!({ "wait": false })).len(), 1);
 }
 
+/// Every path with a name in it says that there is no such thing, and not that there is no such path.
+#[test]
+fn the_interface_describes_itself() {
+    let Some(daemon) = Daemon::start() else { return };
+    let document: Value = daemon.done("GET", "/v1/openapi.json", &Value::Null);
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() > 10, "{paths:?}");
+    for (path, methods) in paths {
+        for method in methods.as_object().unwrap().keys().filter(|_| path.contains("{name}")) {
+            let path = path.replace("{name}", "nothing");
+            let (_, answer) = daemon.ask(&method.to_uppercase(), &path, &serde_json::json!({}));
+            assert!(!answer.contains("no such path"), "{method} {path}: {answer}");
+        }
+    }
+}
+
 /// Kilobytes of memory that the daemon has to itself.
 fn resident(daemon: &Daemon) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{}/smaps_rollup", daemon.child.id())).unwrap();

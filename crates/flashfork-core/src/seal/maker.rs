@@ -301,8 +301,8 @@ impl<'a> Maker<'a> {
         self.memory.headroom(buf).map_err(|_| Stop::Over(Reason::LowMemory))
     }
 
-    /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel can't make any. Gives the bytes at its
-    /// beginning for which it did.
+    /// Prepares 2 MB pages for a chunk; gives up on them for good when the kernel can't make any. Gives the bytes at
+    /// its beginning for which it did.
     fn make_huge(&mut self, chunk: Range, target: u64) -> usize {
         let Some(window) = self.window.as_mut().filter(|_| self.huge) else { return 0 };
         let extra = chunk.len() as u64 + self.outcome.filled;

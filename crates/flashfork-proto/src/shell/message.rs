@@ -152,6 +152,7 @@ pub enum FromShell {
 
 /// Nanoseconds of the steps of a claim or rollback, in the shell, from the message's arrival on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ClaimTimes {
     /// Message decoded, seals and state checked.
     pub check: u64,

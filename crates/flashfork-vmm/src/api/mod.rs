@@ -1,5 +1,6 @@
 //! The daemon's HTTP interface; `flashfork_proto::api` describes it.
 
+mod description;
 mod request;
 mod serve;
 mod streams;
@@ -10,8 +11,9 @@ use crate::daemon::{Daemon, DaemonError};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
 use axum::{Json, Router};
+use description::{Failed, described};
 use flashfork_proto::api::{
     self, CreateClones, CreateTemplate, ErrorCode, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
 };
@@ -40,20 +42,13 @@ impl From<DaemonError> for Failure {
 
 /// What the daemon answers.
 pub fn router(daemon: Arc<Daemon>) -> Router {
-    Router::new()
-        .route("/v1", get(version))
-        .route("/v1/templates", get(templates).post(create_template))
-        .route("/v1/templates/load", post(load_template))
-        .route("/v1/templates/{name}", get(template).delete(remove_template))
-        .route("/v1/templates/{name}/save", post(save_template))
-        .route("/v1/templates/{name}/clones", post(create_clones))
-        .route("/v1/clones", get(clones))
-        .route("/v1/clones/{name}", get(clone).delete(remove_clone))
-        .route("/v1/clones/{name}/rollback", post(rollback))
-        .route("/v1/clones/{name}/agent", post(streams::agent))
-        .route("/v1/clones/{name}/console", post(streams::console))
-        .route("/v1/stats", get(stats))
-        .route("/v1/host", post(host))
+    let (router, description) = described().split_for_parts();
+    let describe = move || {
+        let description = description.clone();
+        async move { Json(description) }
+    };
+    router
+        .route("/v1/openapi.json", get(describe))
         .fallback(nowhere)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(daemon)
@@ -76,23 +71,49 @@ async fn nowhere() -> Failure {
     Failure(api::Error { code: ErrorCode::NotFound, message })
 }
 
+/// Who answers.
+#[utoipa::path(get, path = "/v1", responses((status = 200, description = "Done", body = api::Daemon), Failed))]
 async fn version() -> Json<api::Daemon> {
     let flashfork = env!("CARGO_PKG_VERSION").to_owned();
     Json(api::Daemon { flashfork, api: VERSION, pid: std::process::id() })
 }
 
+/// All templates.
+#[utoipa::path(
+    get, path = "/v1/templates",
+    responses((status = 200, description = "Done", body = Vec<api::Template>), Failed)
+)]
 async fn templates(State(daemon): Shared) -> Answer<Vec<api::Template>> {
     blocking(move || Ok(daemon.templates())).await.map(Json)
 }
 
+/// Boots a guest and makes a template of it.
+#[utoipa::path(
+    post, path = "/v1/templates",
+    request_body = CreateTemplate,
+    responses((status = 200, description = "Done", body = api::Template), Failed)
+)]
 async fn create_template(State(daemon): Shared, Body(request): Body<CreateTemplate>) -> Answer<api::Template> {
     blocking(move || daemon.create_template(&request)).await.map(Json)
 }
 
+/// Loads a template that was saved.
+#[utoipa::path(
+    post, path = "/v1/templates/load",
+    request_body = LoadTemplate,
+    responses((status = 200, description = "Done", body = api::Template), Failed)
+)]
 async fn load_template(State(daemon): Shared, Body(request): Body<LoadTemplate>) -> Answer<api::Template> {
     blocking(move || daemon.load_template(&request)).await.map(Json)
 }
 
+/// Saves a template.
+#[utoipa::path(
+    post, path = "/v1/templates/{name}/save",
+    params(("name" = String, Path, description = "The template's name")),
+    request_body = SaveTemplate,
+    responses((status = 200, description = "Done", body = api::Template), Failed)
+)]
 async fn save_template(
     State(daemon): Shared,
     Name(name): Name,
@@ -101,15 +122,34 @@ async fn save_template(
     blocking(move || daemon.save_template(&name, &request)).await.map(Json)
 }
 
+/// A template.
+#[utoipa::path(
+    get, path = "/v1/templates/{name}",
+    params(("name" = String, Path, description = "The template's name")),
+    responses((status = 200, description = "Done", body = api::Template), Failed)
+)]
 async fn template(State(daemon): Shared, Name(name): Name) -> Answer<api::Template> {
     blocking(move || daemon.template(&name)).await.map(Json)
 }
 
+/// Removes a template that has no clones.
+#[utoipa::path(
+    delete, path = "/v1/templates/{name}",
+    params(("name" = String, Path, description = "The template's name")),
+    responses((status = 204, description = "It is gone"), Failed)
+)]
 async fn remove_template(State(daemon): Shared, Name(name): Name) -> Result<StatusCode, Failure> {
     blocking(move || daemon.remove_template(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Makes clones.
+#[utoipa::path(
+    post, path = "/v1/templates/{name}/clones",
+    params(("name" = String, Path, description = "The template's name")),
+    request_body = CreateClones,
+    responses((status = 200, description = "Done", body = Vec<api::Clone>), Failed)
+)]
 async fn create_clones(
     State(daemon): Shared,
     Name(name): Name,
@@ -119,27 +159,54 @@ async fn create_clones(
     blocking(move || daemon.create_clones(&name, &request, started)).await.map(Json)
 }
 
+/// All clones, and those that ended last.
+#[utoipa::path(
+    get, path = "/v1/clones",
+    responses((status = 200, description = "Done", body = Vec<api::Clone>), Failed)
+)]
 async fn clones(State(daemon): Shared) -> Answer<Vec<api::Clone>> {
     blocking(move || Ok(daemon.clones())).await.map(Json)
 }
 
+/// A clone.
+#[utoipa::path(
+    get, path = "/v1/clones/{name}",
+    params(("name" = String, Path, description = "The clone's name")),
+    responses((status = 200, description = "Done", body = api::Clone), Failed)
+)]
 async fn clone(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
     blocking(move || daemon.show_clone(&name)).await.map(Json)
 }
 
+/// Ends and removes a clone.
+#[utoipa::path(
+    delete, path = "/v1/clones/{name}",
+    params(("name" = String, Path, description = "The clone's name")),
+    responses((status = 204, description = "It is gone"), Failed)
+)]
 async fn remove_clone(State(daemon): Shared, Name(name): Name) -> Result<StatusCode, Failure> {
     blocking(move || daemon.remove_clone(&name)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Takes a clone back to its template.
+#[utoipa::path(
+    post, path = "/v1/clones/{name}/rollback",
+    params(("name" = String, Path, description = "The clone's name")),
+    responses((status = 200, description = "Done", body = api::Clone), Failed)
+)]
 async fn rollback(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
     blocking(move || daemon.rollback(&name)).await.map(Json)
 }
 
+/// What the daemon has.
+#[utoipa::path(get, path = "/v1/stats", responses((status = 200, description = "Done", body = api::Stats), Failed))]
 async fn stats(State(daemon): Shared) -> Answer<api::Stats> {
     blocking(move || Ok(daemon.stats())).await.map(Json)
 }
 
+/// Finds out what the host's KVM can do, by trying.
+#[utoipa::path(post, path = "/v1/host", responses((status = 200, description = "Done", body = api::Host), Failed))]
 async fn host(State(daemon): Shared) -> Answer<api::Host> {
     blocking(move || Ok(daemon.host())).await.map(Json)
 }

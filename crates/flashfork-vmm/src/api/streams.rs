@@ -1,5 +1,6 @@
 //! The two paths that stop being HTTP: a clone's agent and its console.
 
+use super::description::Failed;
 use super::request::Name;
 use super::{Failure, Shared};
 use crate::daemon::DaemonError;
@@ -23,6 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is tried.
 const AGAIN: Duration = Duration::from_millis(5);
 
+/// A connection to a clone's guest agent. The request has the headers `Connection: upgrade` and `Upgrade: flashfork`.
+#[utoipa::path(
+    post, path = "/v1/clones/{name}/agent",
+    params(("name" = String, Path, description = "The clone's name")),
+    responses((status = 101, description = "Upgraded: the agent's protocol follows"), Failed)
+)]
 pub(super) async fn agent(State(daemon): Shared, Name(name): Name, request: Request) -> Result<Response, Failure> {
     check(request.headers())?;
     let stream = patiently(|| daemon.connect(&name, agent::PORT)).await?;
@@ -37,6 +44,12 @@ pub(super) async fn agent(State(daemon): Shared, Name(name): Name, request: Requ
     Ok(switching())
 }
 
+/// A clone's console. The request has the headers `Connection: upgrade` and `Upgrade: flashfork`.
+#[utoipa::path(
+    post, path = "/v1/clones/{name}/console",
+    params(("name" = String, Path, description = "The clone's name")),
+    responses((status = 101, description = "Upgraded: its bytes follow, both ways"), Failed)
+)]
 pub(super) async fn console(State(daemon): Shared, Name(name): Name, request: Request) -> Result<Response, Failure> {
     check(request.headers())?;
     let (mut output, typist) = daemon.console(&name)?;

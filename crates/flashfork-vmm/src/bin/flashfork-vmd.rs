@@ -5,6 +5,7 @@ use flashfork_vmm::api;
 use flashfork_vmm::daemon::{Daemon, DaemonError, Settings, Socket, SocketError};
 use flashfork_vmm::pool::Program;
 use kvm_ioctls::Kvm;
+use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Parser)]
 #[command(name = "flashfork-vmd", version, after_help = "Example: flashfork-vmd --socket /run/flashfork/vmd.sock")]
 struct Args {
-    /// Where to listen
+    /// Where to listen [default: at the socket that systemd has started it for]
     #[arg(long, value_name = "PATH")]
-    socket: PathBuf,
+    socket: Option<PathBuf>,
     /// Shells kept ready for each shape of VM that has a template
     #[arg(long, default_value_t = 4, value_name = "N")]
     pool: u32,
@@ -38,6 +39,8 @@ struct Args {
 /// Why the daemon doesn't run.
 #[derive(Debug, thiserror::Error)]
 enum VmdError {
+    #[error("there is no socket: give --socket PATH, or have systemd start it (flashfork-vmd.socket)")]
+    NoSocket,
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error(transparent)]
@@ -57,7 +60,11 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), VmdError> {
-    let socket = Socket::bind(&args.socket)?;
+    // SAFETY: there is one thread, and it has opened nothing.
+    let socket = match unsafe { Socket::inherited() }? {
+        Some(socket) => socket,
+        None => Socket::bind(args.socket.as_deref().ok_or(VmdError::NoSocket)?)?,
+    };
     let exe = std::env::current_exe()?;
     let beside = exe.parent().unwrap_or(Path::new("/"));
     let found = |name: &str| {
@@ -94,6 +101,8 @@ async fn serve(socket: &Socket, daemon: Arc<Daemon>) -> std::io::Result<()> {
     let listener = socket.listener()?;
     listener.set_nonblocking(true)?;
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    // To systemd, where that has started it; else it does nothing.
+    sd_notify::notify(&[NotifyState::Ready])?;
     tokio::select! {
         () = api::serve(UnixListener::from_std(listener)?, api::router(daemon)) => Ok(()),
         _ = term.recv() => Ok(()),

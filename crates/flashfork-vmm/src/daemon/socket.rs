@@ -1,18 +1,24 @@
-//! One daemon per socket. A killed one leaves a socket nobody listens at, and no shells: they die with it.
+//! One daemon per socket. A killed one leaves a socket nobody listens at, and no shells: they die with it. A socket
+//! that systemd has made stays systemd's.
 
 use rustix::fs::{FlockOperation, Mode, flock};
+use rustix::net::listen;
 use rustix::process::umask;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// A socket that belongs to this process; removed when it is dropped.
+/// Connections that wait until they are accepted, as in the standard library.
+const BACKLOG: i32 = 128;
+
+/// A socket that nobody else answers at; removed when it is dropped, if this process has made it.
 #[derive(Debug)]
 pub struct Socket {
-    path: PathBuf,
     listener: UnixListener,
+    made: Option<PathBuf>,
     /// Locked as long as it is open, whoever dies how.
     _lock: File,
 }
@@ -23,6 +29,9 @@ pub enum SocketError {
     /// Somebody has it.
     #[error("a daemon listens at {} already: use that one, or give another socket", .0.display())]
     Busy(PathBuf),
+    /// What systemd has opened isn't what its unit opens.
+    #[error("what was opened for this daemon is not one socket with a path: see flashfork-vmd.socket ({0})")]
+    Opened(io::Error),
     /// Something that this didn't make.
     #[error("{} is there and is no socket: give another path, or remove it yourself", .0.display())]
     Other(PathBuf),
@@ -44,10 +53,6 @@ impl Socket {
     /// # Errors
     /// [`SocketError`].
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
-        let failed = |what, path: &Path| {
-            let path = path.to_owned();
-            move |cause| SocketError::Step { what, path, cause }
-        };
         let look = || match fs::symlink_metadata(path) {
             Ok(there) if there.file_type().is_socket() => Ok(true),
             Ok(_) => Err(SocketError::Other(path.to_owned())),
@@ -56,25 +61,14 @@ impl Socket {
         };
         // Before anything is made beside it.
         SocketAddr::from_pathname(path).map_err(failed("listen at", path))?;
-        look()?;
+        if look()? && UnixStream::connect(path).is_ok() {
+            // Also systemd's, whose daemon starts now.
+            return Err(SocketError::Busy(path.to_owned()));
+        }
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed("create", directory))?;
         }
-        // Added, not in an extension's place: else two sockets could have one lock, or a socket its own file.
-        let mut lock_path = path.as_os_str().to_owned();
-        lock_path.push(".lock");
-        let lock_path = PathBuf::from(lock_path);
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&lock_path)
-            .map_err(failed("open", &lock_path))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(SocketError::Busy(path.to_owned())),
-            other => other.map_err(io::Error::from).map_err(failed("lock", &lock_path))?,
-        }
+        let lock = lock(path)?;
         if look()? {
             fs::remove_file(path).map_err(failed("remove the stale socket", path))?;
         }
@@ -82,7 +76,32 @@ impl Socket {
         let listener = UnixListener::bind(path);
         umask(before);
         let listener = listener.map_err(failed("listen at", path))?;
-        Ok(Self { path: path.to_owned(), listener, _lock: lock })
+        Ok(Self { listener, made: Some(path.to_owned()), _lock: lock })
+    }
+
+    /// The socket that systemd has made and started this process for (`sd_listen_fds(3)`), if it has. Nobody after this
+    /// process learns of it.
+    ///
+    /// # Safety
+    /// No other thread reads or changes the environment, and nobody else has taken the descriptors.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub unsafe fn inherited() -> Result<Option<Self>, SocketError> {
+        // SAFETY: as the caller promises.
+        let mut opened = unsafe { sd_notify::listen_fds_and_unset_env() }.map_err(SocketError::Opened)?;
+        let Some(fd) = opened.next() else { return Ok(None) };
+        if opened.next().is_some() {
+            return Err(SocketError::Opened(io::Error::other("more than one")));
+        }
+        // SAFETY: it was opened for this process, and nobody else has taken it.
+        let listener = UnixListener::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let address = listener.local_addr().map_err(SocketError::Opened)?;
+        let path = address.as_pathname().ok_or_else(|| SocketError::Opened(io::Error::other("no path")))?;
+        let lock = lock(path)?;
+        // So that who connects finds this process, and not systemd, at the other end: `flashfork vm stop` ends it.
+        listen(&listener, BACKLOG).map_err(|e| SocketError::Opened(e.into()))?;
+        Ok(Some(Self { listener, made: None, _lock: lock }))
     }
 
     /// What listens.
@@ -97,7 +116,33 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         // The lock file stays: removing it would let two daemons lock two files of one name.
-        let _ = fs::remove_file(&self.path);
+        if let Some(path) = &self.made {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SocketError {
+    let path = path.to_owned();
+    move |cause| SocketError::Step { what, path, cause }
+}
+
+/// Keeps other daemons from a socket.
+fn lock(path: &Path) -> Result<File, SocketError> {
+    // Added, not in an extension's place: else two sockets could have one lock, or a socket its own file.
+    let mut lock_path = path.as_os_str().to_owned();
+    lock_path.push(".lock");
+    let lock_path = PathBuf::from(lock_path);
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(failed("open", &lock_path))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(SocketError::Busy(path.to_owned())),
+        other => other.map_err(io::Error::from).map_err(failed("lock", &lock_path)).map(|()| lock),
     }
 }
 
@@ -115,6 +160,11 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         drop(socket);
         assert!(!path.exists());
+        // Whoever answers there.
+        let other = UnixListener::bind(&path).unwrap();
+        assert!(matches!(Socket::bind(&path), Err(SocketError::Busy(_))));
+        drop(other);
+        fs::remove_file(&path).unwrap();
         // As a killed daemon leaves it.
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());

@@ -218,8 +218,8 @@ impl Auto {
         self.seen.memory(self.ledger.price_of(self.seen.whole.get()))
     }
 
-    /// Seals all generations anew, one before each fork from this one on. Memory that came since follows. `at_once`: too
-    /// much exists in vain.
+    /// Seals all generations anew, one before each fork from this one on. Memory that came since follows. `at_once`:
+    /// too much exists in vain.
     fn renew_all(&self, at_once: bool) -> Act {
         let parts = self.ledger.parts.get();
         if self.seen.own.get() > self.ledger.sealed.get() / 4 && self.ledger.is_complete() && !self.ledger.resume() {
