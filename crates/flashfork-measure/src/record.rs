@@ -82,7 +82,7 @@ pub struct Record {
     pub unit: String,
     /// Number of samples.
     pub n: usize,
-    /// Smallest sample.
+    /// Smallest sample. It and the quantiles are as [`kept`], too.
     pub min: f64,
     /// Median.
     pub p50: f64,
@@ -115,6 +115,7 @@ impl Record {
         };
         let (experiment, method, unit) = (experiment.to_owned(), method.to_owned(), unit.to_owned());
         let (chosen, observed) = (named(chosen), Values::new());
+        let [min, p50, p90, p99, max] = [min, p50, p90, p99, max].map(kept);
         Ok(Self { experiment, method, chosen, observed, unit, n, min, p50, p90, p99, max, samples })
     }
 
@@ -178,9 +179,9 @@ impl Record {
 
     /// What contradicts the samples in this record's summary, if anything.
     fn contradiction(&self) -> Option<String> {
-        let said = (self.n, self.min, self.p50, self.p90, self.p99, self.max);
-        let follows =
-            Summary::of(&self.samples).is_some_and(|it| (it.n, it.min, it.p50, it.p90, it.p99, it.max) == said);
+        let said = [self.min, self.p50, self.p90, self.p99, self.max].map(kept);
+        let follows = Summary::of(&self.samples)
+            .is_some_and(|it| it.n == self.n && [it.min, it.p50, it.p90, it.p99, it.max].map(kept) == said);
         (!follows)
             .then(|| format!("the summary of {} {} does not follow from its samples", self.experiment, self.method))
     }
