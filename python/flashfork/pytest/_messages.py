@@ -7,6 +7,7 @@ import warnings
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
+from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 from ._child import Child
 from ._channel import Message
@@ -163,8 +164,15 @@ def crash_report(
         location=item.location,
         keywords={name: 1 for name in item.keywords},
         outcome="failed",
-        longrepr=f"{whose} of this test crashed in its {when}: {child.crash}.",
+        longrepr=_at_a_place(f"{whose} of this test crashed in its {when}: {child.crash}.", item),
         when=when,  # type: ignore[arg-type]
         sections=sections,
     )
     return report_data(config, report)
+
+
+def _at_a_place(text: str, item: pytest.Item) -> Any:
+    """The text as what an exception leaves: pytest's summary and --tb=line show of a bare text nothing, or its start."""
+    path, line, _ = item.location
+    place = ReprFileLocation(path, (line or 0) + 1, text)
+    return ReprExceptionInfo(ReprTraceback([ReprEntryNative([text + "\n"])], None, "native"), place)

@@ -65,6 +65,15 @@ def test_a_crash_is_its_tests_failure(suite, mode):
     assert "to standard output" in section(text, "test_call") and "to standard error" in section(text, "test_call")
 
 
+def test_a_crash_is_told_in_the_summary_and_in_one_line(suite, mode):
+    crash = "import os\n\ndef test_call():\n    os._exit(3)\n"
+    told = "of this test crashed in its call: it ended with exit status 3."
+    result = suite(*mode, "--tb=line", test_crash=crash)
+    lines = result.stdout.lines
+    assert any(re.search(rf"^[^ ]*test_crash\.py:3: .*{told}$", line) for line in lines), lines
+    assert any(line.startswith("FAILED test_crash.py::test_call - ") for line in lines), lines
+
+
 def section(text, name):
     """What the summary has of the test."""
     found = re.search(rf"^_{{3,}}[^\n]* {name} _{{3,}}$(.*?)(?=^_{{3,}} |^={{3,}} )", text, re.MULTILINE | re.DOTALL)
