@@ -16,6 +16,7 @@ mod hooks;
 mod hostname;
 mod init;
 mod log;
+mod machine_id;
 mod pipes;
 mod ports;
 mod power;
