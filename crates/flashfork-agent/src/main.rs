@@ -9,8 +9,10 @@
 
 mod clock;
 mod conn;
+mod dial;
 mod entropy;
 mod exec;
+mod files;
 mod freeze;
 mod hooks;
 mod hostname;

@@ -18,7 +18,8 @@
 //! | `POST /v1/host` | | [`Host`] |
 //!
 //! The two that answer 101 ask for `Connection: Upgrade` and `Upgrade: flashfork`. Who has sent the
-//! last to an agent has two seconds for its answers; then the connection ends. Whatever fails answers with an [`Error`] under its [`ErrorCode::http_status`].
+//! last to an agent has two seconds for its answers; then the connection ends. Whatever fails answers
+//! with an [`Error`] under its [`ErrorCode::http_status`].
 
 use std::path::PathBuf;
 

@@ -39,7 +39,7 @@ pub(super) async fn agent(State(daemon): Shared, Name(name): Name, request: Requ
     Ok(switching())
 }
 
-/// Either side may go away at any time; the other sees the end. A guest that hangs sees nothing, and keeps nothing here.
+/// Either side may go away at any time; the other sees the end. A guest that hangs sees nothing and keeps nothing here.
 async fn pass_on(client: impl AsyncRead + AsyncWrite, guest: UnixStream) {
     let (mut from_client, mut to_client) = split(client);
     let (mut from_guest, mut to_guest) = guest.into_split();
