@@ -135,7 +135,9 @@ fn the_end_of_the_clone_is_said_and_cuts_what_was_under_way() {
     let (listener, port) = listener();
     let mut command = Port::start(&guest, port);
     let mut client = command.connect();
-    let _server = listener.accept().unwrap();
+    let mut server = listener.accept().unwrap().0;
+    server.write_all(b"half an answer").unwrap();
+    client.read_exact(&mut [0; 14]).unwrap();
     guest.end();
     assert!(is_reset(&mut client), "an end would say that all had come");
     assert_eq!(command.said(), "flashfork: clone clone has ended: the guest\\u{1b} powered off\n");
@@ -153,6 +155,8 @@ fn who_ends_the_command_cuts_its_connections_and_frees_its_port() {
     let mut command = Port::start(&guest, port);
     let mut client = command.connect();
     let mut server = listener.accept().unwrap().0;
+    server.write_all(b"x").unwrap();
+    client.read_exact(&mut [0]).unwrap();
     let pid = nix::unistd::Pid::from_raw(command.command.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let status = end(&mut command.command);
@@ -199,8 +203,10 @@ fn a_client_that_goes_away_takes_its_connection_along() {
     let (listener, port) = listener();
     let command = Port::start(&guest, port);
     for _ in 0..20 {
-        let client = command.connect();
+        let mut client = command.connect();
         let mut server = listener.accept().unwrap().0;
+        server.write_all(b"x").unwrap();
+        client.read_exact(&mut [0]).unwrap();
         set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
         drop(client);
         assert!(is_reset(&mut server));
@@ -208,4 +214,20 @@ fn a_client_that_goes_away_takes_its_connection_along() {
     // Nothing of them is left: two threads, for the clone's end and for the next connection.
     let tasks = || std::fs::read_dir(format!("/proc/{}/task", command.command.id())).unwrap().count();
     eventually(|| tasks() == 2);
+}
+
+#[test]
+fn at_a_prompt_the_names_of_clones_are_offered_and_where_there_is_no_daemon_nothing_is() {
+    let guest = Guest::start();
+    let there = format!("--socket={}", guest.dir.path().join("vmd.sock").display());
+    for command in ["port", "exec", "console", "rollback", "rm"] {
+        for (socket, offered) in [(there.as_str(), "clone"), ("--socket=/nonexistent", "")] {
+            let line = ["flashfork", "vm", socket, command, "cl"];
+            let mut ask = std::process::Command::new(common::flashfork());
+            ask.env("FLASHFORK_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (line.len() - 1).to_string());
+            let output = ask.env("_CLAP_IFS", "\n").arg("--").args(line).output().unwrap();
+            let said = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+            assert_eq!((said.0.as_str(), said.1.as_str()), (offered, ""), "{command} {socket}");
+        }
+    }
 }

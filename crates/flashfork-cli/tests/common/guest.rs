@@ -119,6 +119,7 @@ fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
         "POST /v1/clones/clone/agent" => return pass_on(client, agent),
         "POST /v1/clones/clone/console" => return until_its_end(client, agent),
         "GET /v1/clones/clone" => shown(agent),
+        "GET /v1/clones" => json!([shown(agent)]),
         "GET /v1" => json!({ "flashfork": env!("CARGO_PKG_VERSION"), "api": api::VERSION, "pid": std::process::id() }),
         "GET /v1/templates" => json!([]),
         "POST /v1/templates/slow/clones" => {
