@@ -4,11 +4,14 @@
 //! The host trusts no guest: a receiver never follows a link, goes nowhere but into directories that it has opened
 //! itself, and makes files, directories and links only.
 
+mod destination;
+mod link;
 mod receive;
 mod relay;
 mod send;
 
-pub use receive::{Destination, Nonsense, Receiver, Sender};
+pub use destination::Destination;
+pub use receive::{Nonsense, Receiver, Sender};
 pub use relay::{Passed, Peer, Side, relay};
 pub use send::{Source, name_of};
 

@@ -4,16 +4,16 @@
 //! is in, which was opened here and not by following a link. So nothing that comes can lead anywhere else, neither by
 //! its name nor by a link that came before.
 
-use crate::{MOST_NESTED, printable};
+use crate::link::leads_inside;
+use crate::{Destination, MOST_NESTED, printable};
 use flashfork_proto::agent::Piece;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fchmod, mkdirat, open, openat, statat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, mkdirat, openat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
 const DIRECTORY: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
 
@@ -25,43 +25,6 @@ pub enum Sender {
     /// A guest. Its files are nobody else's on the host (no set-user-ID, no set-group-ID), and its links lead nowhere
     /// but into the copy.
     Guest,
-}
-
-/// Where a copy goes.
-#[derive(Debug)]
-pub struct Destination {
-    directory: OwnedFd,
-    /// Its name there; without one its content goes there.
-    name: Option<OsString>,
-    /// For people.
-    path: PathBuf,
-}
-
-impl Destination {
-    /// The place for a copy that is called `name`: in `path`, if that is a directory, else at `path`. Without a name
-    /// (see [`name_of`](crate::name_of)) the copy's content goes into that directory.
-    ///
-    /// # Errors
-    /// [`ErrorKind::NotFound`] if there is no such directory, and the system's.
-    pub fn find(path: &Path, name: Option<&OsStr>) -> io::Result<Self> {
-        let into = |directory: &Path| Ok::<_, io::Error>(open(directory, DIRECTORY, Mode::empty())?);
-        match statat(CWD, path, AtFlags::empty()) {
-            Ok(found) if FileType::from_raw_mode(found.st_mode) == FileType::Directory => {
-                let whole = name.map_or_else(|| path.to_owned(), |name| path.join(name));
-                return Ok(Self { directory: into(path)?, name: name.map(ToOwned::to_owned), path: whole });
-            }
-            Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let file = path.file_name().filter(|_| !path.as_os_str().as_bytes().ends_with(b"/"));
-        let parent = path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
-        match (file, parent) {
-            (Some(file), Some(parent)) => {
-                Ok(Self { directory: into(parent)?, name: Some(file.to_owned()), path: path.to_owned() })
-            }
-            _ => Err(Errno::NOENT.into()),
-        }
-    }
 }
 
 /// What comes makes no sense: the sender is broken or hostile.
@@ -345,41 +308,5 @@ fn clear(parent: &OwnedFd, name: &OsStr) -> io::Result<()> {
         FileType::RegularFile | FileType::Symlink => Ok(unlinkat(parent, name, AtFlags::empty())?),
         FileType::Directory => Err(io::Error::new(ErrorKind::IsADirectory, "is there already and is a directory")),
         _ => Err(io::Error::new(ErrorKind::AlreadyExists, "is there already and is no file")),
-    }
-}
-
-/// Whether a link leads into the copy, from a directory of it that lies in `depth` others of it. No name may come
-/// before a `..`: it could be a link itself, and what lies above the directory that it leads to is anywhere.
-fn leads_inside(target: &OsStr, depth: usize) -> bool {
-    let target = target.as_bytes();
-    let parts = target.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
-    let ups = parts.clone().take_while(|part| *part == b"..").count();
-    !target.starts_with(b"/") && ups <= depth && !parts.skip(ups).any(|part| part == b"..")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn links_lead_inside_or_not() {
-        for (target, depth, inside) in [
-            ("a", 0, true),
-            ("a/b", 0, true),
-            ("./a", 0, true),
-            (".", 0, true),
-            ("../a", 1, true),
-            ("..", 0, false),
-            ("../a", 0, false),
-            ("../../a", 1, false),
-            ("./../a", 0, false),
-            ("a/..", 0, false),
-            ("../a/../../b", 1, false),
-            ("/", 3, false),
-            ("/a", 3, false),
-            ("//a", 3, false),
-        ] {
-            assert_eq!(leads_inside(OsStr::new(target), depth), inside, "{target} at {depth}");
-        }
     }
 }
