@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flashfork_proto::agent::{MAX_FRAME, Reply};
 use flashfork_proto::frame;
+use rustix::net::{Shutdown, shutdown};
 
 /// A connection whose replies don't mix. After one that could not be sent whole, none is sent.
 #[derive(Clone)]
@@ -38,6 +40,18 @@ impl Conn {
     /// Sends nothing from now on.
     pub fn close(&self) {
         *self.writer.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Ends it in both directions: who waits for it goes on, and is told so.
+    pub fn hang_up(&self) {
+        // Fails if the host has gone already, and for a line, which has no end.
+        let _ = shutdown(&self.reader, Shutdown::Both);
+    }
+}
+
+impl AsFd for Conn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
     }
 }
 

@@ -9,13 +9,16 @@
 
 mod clock;
 mod conn;
+mod dial;
 mod entropy;
 mod exec;
+mod files;
 mod freeze;
 mod hooks;
 mod hostname;
 mod init;
 mod log;
+mod machine_id;
 mod pipes;
 mod ports;
 mod power;

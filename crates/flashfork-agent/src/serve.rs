@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use flashfork_proto::agent::{PORT, READY_PORT};
+use flashfork_proto::agent::{MAX_CONNECTIONS, PORT, READY_PORT};
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
@@ -19,9 +19,6 @@ use crate::conn::Conn;
 use crate::log;
 use crate::reaper::Reaper;
 use crate::session::{self, Rights};
-
-/// More connections than this at once are closed as they come: each costs a thread.
-const MAX_CONNECTIONS: usize = 64;
 
 /// Threads that wait for connections.
 const SPARE: usize = 2;
@@ -77,7 +74,7 @@ pub fn open(place: &Place) -> io::Result<Server> {
         Place::Vsock => {
             let socket = vsock()?;
             bind(&socket, &VsockAddress { cid: libc::VMADDR_CID_ANY, port: PORT })?;
-            listen(&socket, 16)?;
+            listen(&socket, MAX_CONNECTIONS as i32)?;
             Ok(Server::Socket(socket))
         }
         Place::Line(path) => fs::metadata(path).map(|_| Server::Line(path.clone())),

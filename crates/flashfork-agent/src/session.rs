@@ -11,7 +11,7 @@ use flashfork_proto::{Preamble, Protocol, frame};
 use crate::conn::Conn;
 use crate::exec::Running;
 use crate::reaper::Reaper;
-use crate::{clock, entropy, exec, hooks, log, power};
+use crate::{clock, dial, entropy, exec, files, hooks, log, power};
 
 /// Where the kernel tells one boot from another.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -71,6 +71,24 @@ fn answer(conn: &Conn, reaper: &Reaper, rights: Rights) -> Result<(), String> {
                     })?;
                 }
                 continue;
+            }
+            Request::Dial(_) | Request::Fetch(_) | Request::Store(_) if busy => {
+                failed(ErrorKind::Busy, "a command runs on this connection".into())
+            }
+            // The connection is used up, unless there was none.
+            Request::Dial(port) => match dial::run(port, conn, &mut reader) {
+                Ok(()) => return Ok(()),
+                Err(error) => Reply::Failed(error),
+            },
+            Request::Fetch(path) => match files::fetch(&path, conn)? {
+                Some(reply) => reply,
+                None => continue,
+            },
+            Request::Store(store) => files::store(&store, conn, &mut reader)?,
+            Request::Data(_) | Request::DataEnd | Request::Piece(_) => {
+                let message = "a part of a connection or copy that was not asked for";
+                conn.send(&failed(ErrorKind::Invalid, message.into()));
+                return Err(message.into());
             }
             request => other(request, reaper, rights, conn),
         };

@@ -20,7 +20,15 @@ fn what_only_reads_starts_no_daemon() {
         vm(dir.path()).args(list).assert().success().stderr("");
         vm(dir.path()).args(list).arg("--json").assert().success().stdout("[]\n");
     }
-    for of_clone in [&["console", "a"][..], &["exec", "a", "--", "true"], &["rollback", "a"], &["rm", "a"]] {
+    for of_clone in [
+        &["console", "a"][..],
+        &["exec", "a", "--", "true"],
+        &["rollback", "a"],
+        &["rm", "a"],
+        &["port", "a", "0:80"],
+        &["cp", "a:/etc", "."],
+        &["cp", ".", "a:/etc"],
+    ] {
         vm(dir.path()).args(of_clone).assert().code(1).stderr(contains("there is no clone a"));
     }
     for of_template in [&["clone", "a"][..], &["run", "--template", "a", "--", "true"], &["template", "save", "a", "b"]]
@@ -127,8 +135,27 @@ fn what_is_no_name_is_wrong_usage_and_asks_nobody() {
         vm(dir.path()).args(["clone", &clone, "a"]).assert().code(2).stderr(contains("is no name"));
         if !name.starts_with('-') {
             vm(dir.path()).args(["exec", name, "--", "true"]).assert().code(2).stderr(contains("is no name"));
+            vm(dir.path()).args(["port", name, "0:80"]).assert().code(2).stderr(contains("is no name"));
             vm(dir.path()).args(["template", "save", name, "b"]).assert().code(2).stderr(contains("is no name"));
         }
+    }
+    assert!(!dir.path().join("new").exists());
+}
+
+#[test]
+fn ports_and_copies_that_make_no_sense_are_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    for ports in ["", "80", "80:0", "x:80", "1:2:3:4", "localhost:1:2"] {
+        vm(dir.path()).args(["port", "a", ports]).assert().code(2).stderr(contains("[ADDRESS:]HOST:GUEST"));
+    }
+    for (source, destination, says) in [
+        ("a", "b", "has to be in a clone"),
+        ("a:/b", "c:/d", "has to be in a clone"),
+        ("a:b", "c", "no absolute path"),
+        ("a b:/c", "d", "is no name"),
+        ("", "a:/b", "no path"),
+    ] {
+        vm(dir.path()).args(["cp", source, destination]).assert().code(2).stderr(contains(says));
     }
     assert!(!dir.path().join("new").exists());
 }

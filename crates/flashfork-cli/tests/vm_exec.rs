@@ -2,164 +2,20 @@
 //! here; the daemon between is a few lines that pass bytes on.
 
 mod common;
+#[path = "common/guest.rs"]
+mod guest;
 
-use flashfork_proto::api;
-use flashfork_proto::shell::ClaimTimes;
+use guest::{Guest, end, eventually};
 use nix::libc;
 use nix::pty::openpty;
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
-use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-/// A guest's agent behind a daemon's socket.
-struct Guest {
-    agent: Child,
-    dir: tempfile::TempDir,
-    /// Methods and paths of all requests.
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Guest {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().join("agent.sock");
-        let agent =
-            with_signals(Command::new(agent()).arg("serve").arg(format!("unix:{}", place.display()))).spawn().unwrap();
-        let listener = UnixListener::bind(dir.path().join("vmd.sock")).unwrap();
-        eventually(|| UnixStream::connect(&place).is_ok());
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let heard = asked.clone();
-        std::thread::spawn(move || {
-            for client in listener.incoming() {
-                let (client, place, heard) = (client.unwrap(), place.clone(), heard.clone());
-                std::thread::spawn(move || serve(client, &place, &heard));
-            }
-        });
-        Self { agent, dir, asked }
-    }
-
-    /// `flashfork vm exec [options] clone -- argv`.
-    fn exec(&self, options: &[&str], argv: &[&str]) -> Command {
-        let mut command = self.vm();
-        command.arg("exec").args(options).args(["clone", "--"]).args(argv);
-        command
-    }
-
-    /// `flashfork vm run --template template -- argv`.
-    fn run(&self, template: &str, argv: &[&str]) -> Command {
-        let mut command = self.vm();
-        command.args(["run", "--template", template, "--"]).args(argv).stdin(Stdio::null()).stdout(Stdio::piped());
-        command
-    }
-
-    fn vm(&self) -> Command {
-        let mut command = Command::new(common::flashfork());
-        command.arg("vm").arg("--socket").arg(self.dir.path().join("vmd.sock"));
-        with_signals(&mut command);
-        command
-    }
-
-    fn was_asked(&self, line: &str) -> bool {
-        self.asked.lock().unwrap().iter().any(|asked| asked == line)
-    }
-}
-
-/// What runs in the background of a script ignores SIGINT and SIGQUIT, and so would its children.
-fn with_signals(command: &mut Command) -> &mut Command {
-    let defaults = || {
-        for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGHUP] {
-            // SAFETY: a default action runs no code of this process.
-            unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl)? };
-        }
-        Ok(())
-    };
-    // SAFETY: system calls.
-    unsafe { command.pre_exec(defaults) }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        self.agent.kill().unwrap();
-        self.agent.wait().unwrap();
-    }
-}
-
-/// What a daemon with one template and one clone answers to a request; one without a line asks whether somebody
-/// listens.
-fn serve(mut client: UnixStream, agent: &Path, asked: &Mutex<Vec<String>>) {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        if client.read(&mut byte).unwrap() == 0 {
-            return;
-        }
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap();
-    let length = head.split_once("Content-Length: ").unwrap().1.split_once('\r').unwrap().0.parse().unwrap();
-    client.read_exact(&mut vec![0; length]).unwrap();
-    let asked_for = head.split_once(" HTTP/1.1").unwrap().0;
-    asked.lock().unwrap().push(asked_for.into());
-    let answer = match asked_for {
-        "POST /v1/clones/clone/agent" => return pass_on(client, agent),
-        "GET /v1" => json!({ "flashfork": env!("CARGO_PKG_VERSION"), "api": api::VERSION, "pid": std::process::id() }),
-        "GET /v1/templates" => json!([]),
-        "POST /v1/templates/slow/clones" => {
-            // Long enough for a signal before the clone is there.
-            std::thread::sleep(Duration::from_millis(500));
-            json!([clone()])
-        }
-        "POST /v1/templates/t/clones" => json!([clone()]),
-        "DELETE /v1/clones/clone" => json!(null),
-        other => panic!("{other}"),
-    }
-    .to_string();
-    write!(client, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).unwrap();
-}
-
-fn clone() -> Value {
-    json!({
-        "name": "clone", "template": "t", "generation": "0", "state": "ready", "pid": 1, "cid": 3,
-        "claim": ClaimTimes::default(), "first_exit_ns": 1,
-    })
-}
-
-fn pass_on(mut client: UnixStream, agent: &Path) {
-    client.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").unwrap();
-    let mut guest = UnixStream::connect(agent).unwrap();
-    let (mut to_client, mut from_guest) = (client.try_clone().unwrap(), guest.try_clone().unwrap());
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut from_guest, &mut to_client);
-        let _ = to_client.shutdown(std::net::Shutdown::Both);
-    });
-    let _ = std::io::copy(&mut client, &mut guest);
-    let _ = guest.shutdown(std::net::Shutdown::Both);
-}
-
-/// The agent, built with the profile of this test.
-fn agent() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    // target/PROFILE/deps/this
-    let profile = exe.ancestors().nth(2).unwrap();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build.args(["build", "--quiet", "-p", "flashfork-agent", "--target-dir"]).arg(profile.parent().unwrap());
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success());
-    profile.join("flashfork-agent")
-}
+use std::process::{Child, Command, Stdio};
 
 /// A terminal, its user's side.
 struct Terminal {
@@ -217,25 +73,6 @@ impl Terminal {
             self.seen += &String::from_utf8_lossy(&bytes[..count]);
         }
     }
-}
-
-#[track_caller]
-fn eventually(mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(120), "it did not happen");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-#[track_caller]
-fn end(child: &mut Child) -> ExitStatus {
-    let mut status = None;
-    eventually(|| {
-        status = child.try_wait().unwrap();
-        status.is_some()
-    });
-    status.unwrap()
 }
 
 #[test]

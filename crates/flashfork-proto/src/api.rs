@@ -18,8 +18,9 @@
 //! | `GET /v1/stats` | | [`Stats`] |
 //! | `POST /v1/host` | | [`Host`] |
 //!
-//! The two that answer 101 ask for `Connection: Upgrade` and `Upgrade: flashfork`. Whatever fails
-//! answers with an [`Error`] under its [`ErrorCode::http_status`].
+//! The two that answer 101 ask for `Connection: Upgrade` and `Upgrade: flashfork`. Who has sent the
+//! last to an agent has two seconds for its answers; then the connection ends. Whatever fails answers
+//! with an [`Error`] under its [`ErrorCode::http_status`].
 
 use std::path::PathBuf;
 

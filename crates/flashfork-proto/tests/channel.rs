@@ -92,7 +92,7 @@ fn more_descriptors_than_allowed_are_refused_and_closed() {
     assert!(pipe.as_raw_fd() >= 0);
     let mut rest = Vec::new();
     File::from(OwnedFd::from(pipe)).read_to_end(&mut rest).unwrap();
-    assert_eq!(rest, []);
+    assert!(rest.is_empty(), "{rest:?}");
     drop(shell);
 }
 

@@ -4,7 +4,8 @@
 use std::fmt::Debug;
 
 use flashfork_proto::agent::{
-    AgentError, CloneIdentity, ErrorKind, Exec, Exit, Hello, HookRun, MAX_FRAME, Reply, Request, Stamp, TerminalSize,
+    AgentError, CloneIdentity, ErrorKind, Exec, Exit, Hello, HookRun, MAX_FRAME, Piece, Reply, Request, Stamp, Store,
+    TerminalSize,
 };
 use flashfork_proto::frame;
 use flashfork_proto::shape::{Pages, Shape};
@@ -48,6 +49,19 @@ fn exec() -> impl Strategy<Value = Exec> {
         .prop_map(|(argv, env, cwd, user, terminal, survives)| Exec { argv, env, cwd, user, terminal, survives })
 }
 
+fn piece() -> impl Strategy<Value = Piece> {
+    prop_oneof![
+        (bytes(), any::<u32>()).prop_map(|(name, mode)| Piece::Directory { name, mode }),
+        (bytes(), any::<u32>()).prop_map(|(name, mode)| Piece::File { name, mode }),
+        (bytes(), bytes()).prop_map(|(name, target)| Piece::Link { name, target }),
+        bytes().prop_map(Piece::Bytes),
+        any::<String>().prop_map(Piece::Trouble),
+        Just(Piece::Leave),
+        Just(Piece::FileEnd),
+        Just(Piece::End),
+    ]
+}
+
 fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         Just(Request::Ping),
@@ -60,6 +74,12 @@ fn request() -> impl Strategy<Value = Request> {
         terminal().prop_map(Request::Resize),
         stamp().prop_map(Request::SetClock),
         identity().prop_map(Request::Hooks),
+        any::<u16>().prop_map(Request::Dial),
+        bytes().prop_map(Request::Data),
+        Just(Request::DataEnd),
+        bytes().prop_map(Request::Fetch),
+        (bytes(), prop::option::of(bytes())).prop_map(|(path, name)| Request::Store(Store { path, name })),
+        piece().prop_map(Request::Piece),
     ]
 }
 
@@ -85,6 +105,13 @@ fn reply() -> impl Strategy<Value = Reply> {
         prop::collection::vec(hook, 0..4).prop_map(Reply::Hooked),
         Just(Reply::PoweringOff),
         any::<String>().prop_map(|message| Reply::Failed(AgentError { kind: ErrorKind::Denied, message })),
+        Just(Reply::Dialed),
+        bytes().prop_map(Reply::Data),
+        Just(Reply::DataEnd),
+        piece().prop_map(Reply::Piece),
+        Just(Reply::Storing),
+        any::<String>().prop_map(Reply::Trouble),
+        Just(Reply::Stored),
     ]
 }
 

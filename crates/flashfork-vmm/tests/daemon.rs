@@ -294,6 +294,34 @@ fn sixty_four_hung_guests_stop_nobody() {
 }
 
 #[test]
+fn connections_to_a_guest_that_hangs_are_gone_when_their_clients_are() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    daemon.clones("t", &json!({ "wait": false }));
+    daemon.settle_with(1);
+    let before = daemon.descriptors();
+    let connect = |_| {
+        let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+            .write_all(
+                b"POST /v1/clones/t-1/agent HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n",
+            )
+            .unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 101");
+        stream.write_all(b"asks").unwrap();
+        stream
+    };
+    let clients: Vec<_> = (0..20).map(connect).collect();
+    // Two for each, and before there may have been a few more than there are now.
+    eventually(|| daemon.descriptors() >= before + 30);
+    drop(clients);
+    eventually(|| daemon.descriptors() <= before);
+}
+
+#[test]
 fn shells_of_one_request_are_made_at_the_same_time() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", idler());

@@ -1,6 +1,10 @@
 //! The command line of `flashfork vm`.
 
-use clap::{Args, Subcommand};
+use super::names::candidates;
+use super::places::{Copy, Place, Ports, place};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueHint};
+use clap_complete::ArgValueCandidates;
 use flashfork_proto::api::{MAX_CLONES_AT_ONCE, NAME_RULE, is_name};
 use flashfork_proto::shape::{MAX_MEMORY_MIB, MAX_VCPUS, MIN_MEMORY_MIB};
 use flashfork_terminal::size::{Size, SizeError};
@@ -55,6 +59,19 @@ pub enum VmCommand {
     /// Run a command in a clone; signals, and its exit status, are passed on
     #[command(after_help = "Examples: flashfork vm exec web-1 -- uname -a\n          flashfork vm exec web-1 -- sh")]
     Exec(ExecArgs),
+    /// Have a port of this host lead to a TCP port of a clone, until Ctrl-C or the clone's end
+    #[command(after_help = "Examples: flashfork vm port web-1 8080:80\n          flashfork vm port web-1 0:80")]
+    Port(PortArgs),
+    /// Copy files and directories between this host and a clone
+    ///
+    /// One of SRC and DST is in a clone. If DST is a directory the copy goes into it, under SRC's name; else it becomes
+    /// DST, whose directory must be there. Of a SRC that ends in /. the content is copied. Files that are there are
+    /// replaced. Permissions are copied; the copy belongs to you, or to root in the clone. Symbolic links are copied as
+    /// links, but none that leads out of what a clone sends.
+    #[command(
+        after_help = "Examples: flashfork vm cp ./app web-1:/srv\n          flashfork vm cp web-1:/var/log/app.log ."
+    )]
+    Cp(CpArgs),
     /// Show a clone's console, and type on it
     #[command(after_help = "Example: flashfork vm console web-1")]
     Console(NameArg),
@@ -66,7 +83,7 @@ pub enum VmCommand {
     Ls(LsArgs),
     /// End clones, and forget those that have ended
     #[command(after_help = "Example: flashfork vm rm web-1 web-2")]
-    Rm(NamesArg),
+    Rm(ClonesArg),
     /// Show what the daemon has, and what memory that takes
     #[command(after_help = "Example: flashfork vm stats")]
     Stats,
@@ -203,7 +220,7 @@ pub struct CloneArgs {
 #[command(override_usage = "flashfork vm exec [OPTIONS] <NAME> [--] <COMMAND>...")]
 pub struct ExecArgs {
     /// The clone
-    #[arg(value_parser = name)]
+    #[arg(value_parser = name, add = ArgValueCandidates::new(candidates))]
     pub name: String,
     /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
     #[arg(short = 't', long)]
@@ -211,6 +228,36 @@ pub struct ExecArgs {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+#[derive(Args)]
+pub struct PortArgs {
+    /// The clone
+    #[arg(value_parser = name, add = ArgValueCandidates::new(candidates))]
+    pub name: String,
+    /// This host's port, on 127.0.0.1 or ADDRESS, or 0 for any that is free; and the clone's, on its 127.0.0.1
+    #[arg(value_name = "[ADDRESS:]HOST:GUEST")]
+    pub ports: Ports,
+}
+
+#[derive(Args)]
+pub struct CpArgs {
+    /// What is copied: NAME:/PATH in the clone NAME, or a path here
+    #[arg(value_name = "SRC", value_parser = OsStringValueParser::new().try_map(place), value_hint = ValueHint::AnyPath)]
+    source: Place,
+    /// Where the copy goes, likewise
+    #[arg(value_name = "DST", value_parser = OsStringValueParser::new().try_map(place), value_hint = ValueHint::AnyPath)]
+    destination: Place,
+}
+
+impl CpArgs {
+    /// Ends this process if that is wrong usage.
+    pub fn copy(&self) -> Copy<'_> {
+        Copy::between(&self.source, &self.destination).unwrap_or_else(|| {
+            let message = "one of SRC and DST has to be in a clone, and the other here: give it as NAME:/PATH\n";
+            clap::Error::raw(clap::error::ErrorKind::ValueValidation, message).exit()
+        })
+    }
 }
 
 #[derive(Args)]
@@ -223,8 +270,15 @@ pub struct LsArgs {
 #[derive(Args)]
 pub struct NameArg {
     /// The clone
-    #[arg(value_parser = name)]
+    #[arg(value_parser = name, add = ArgValueCandidates::new(candidates))]
     pub name: String,
+}
+
+#[derive(Args)]
+pub struct ClonesArg {
+    /// Their names
+    #[arg(required = true, value_parser = name, add = ArgValueCandidates::new(candidates))]
+    pub names: Vec<String>,
 }
 
 #[derive(Args)]

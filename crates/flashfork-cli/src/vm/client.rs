@@ -18,6 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CLOSE: &str = "Connection: close\r\nContent-Type: application/json\r\n";
 
 /// Where a daemon listens.
+#[derive(Clone)]
 pub struct Client {
     socket: PathBuf,
     patience: Duration,
@@ -32,6 +33,11 @@ struct Head {
 impl Client {
     pub fn new(socket: &Path) -> Self {
         Self { socket: socket.to_owned(), patience: PATIENCE }
+    }
+
+    /// The same, for who can wait so long only.
+    pub fn within(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Whether somebody listens whom the user can trust.

@@ -1,10 +1,10 @@
 //! A command in a clone, as if it ran here: standard streams, terminal, signals, exit status.
 
+use super::agent::{self, guest, unanswered};
 use super::client::Client;
 use super::terminal::{self, Raw};
 use crate::warm::caller;
-use flashfork_proto::PreambleError;
-use flashfork_proto::agent::{self, AgentError, CHUNK, ClientError, ErrorKind, Exec, Reply, Request, STDIN_WINDOW};
+use flashfork_proto::agent::{AgentError, CHUNK, ErrorKind, Exec, Reply, Request, STDIN_WINDOW};
 use flashfork_proto::frame::FrameError;
 use flashfork_terminal::CliError;
 use serde_bytes::ByteBuf;
@@ -12,13 +12,11 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SI
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::ffi::OsString;
-use std::io::{BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 /// Signals that the command in the guest gets in place of this one.
 const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
@@ -26,18 +24,11 @@ const PASSED_ON: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2]
 /// What a terminal in its usual mode takes for the end of input: Ctrl-D.
 const END_OF_INPUT: u8 = 4;
 
-/// How long an agent may take to answer before the command runs. One whose guest hangs never does.
-const ANSWER: Duration = Duration::from_secs(60);
-
 /// Bytes of standard input that may be sent.
 type Credit = Arc<(Mutex<usize>, Condvar)>;
 
 /// The way to the agent, for the threads of input and of signals.
-type Requests = Arc<Mutex<agent::Requests<UnixStream>>>;
-
-fn guest(e: impl std::fmt::Display) -> CliError {
-    CliError::Unable(e.to_string())
-}
+type Requests = Arc<Mutex<agent::Requests>>;
 
 /// Runs `argv` in the clone with this command's standard streams; its exit status becomes this command's. It gets a
 /// terminal if `terminal` says so, or somebody sits at both ends of this command. Of `signals` caught before the
@@ -50,9 +41,7 @@ pub fn exec(
     mut signals: Option<Signals>,
 ) -> Result<ExitCode, CliError> {
     let terminal = terminal || terminal::is_there();
-    let stream = client.upgrade(&format!("/v1/clones/{clone}/agent"))?;
-    let socket = stream.get_ref().try_clone().map_err(guest)?;
-    let (requests, mut replies) = greet(stream, ANSWER).map_err(|e| unanswered(e, clone))?;
+    let agent::Connection { requests, mut replies, socket, .. } = agent::connect(client, clone)?;
     let requests: Requests = Arc::new(Mutex::new(requests));
     send(&requests, &Request::Exec(command(argv, terminal))).map_err(guest)?;
     let credit: Credit = Arc::new((Mutex::new(STDIN_WINDOW as usize), Condvar::new()));
@@ -81,32 +70,6 @@ pub fn exec(
             Reply::Failed(e) => return not_started(e),
             _ => return Err(CliError::Unable("the guest's agent answered out of turn".into())),
         }
-    }
-}
-
-/// Both halves of a connection to the agent, which answers within `patience` until that is taken from the stream.
-fn greet(
-    stream: BufReader<UnixStream>,
-    patience: Duration,
-) -> Result<(agent::Requests<UnixStream>, agent::Replies<BufReader<UnixStream>>), ClientError> {
-    stream.get_ref().set_read_timeout(Some(patience)).map_err(FrameError::Io)?;
-    let writer = stream.get_ref().try_clone().map_err(FrameError::Io)?;
-    Ok(agent::Client::connect(stream, writer)?.split())
-}
-
-/// Why there is no answer; `WouldBlock` is the end of the patience.
-fn unanswered(error: ClientError, clone: &str) -> CliError {
-    match &error {
-        ClientError::Frame(FrameError::Io(e)) | ClientError::Preamble(PreambleError::Io(e))
-            if e.kind() == std::io::ErrorKind::WouldBlock =>
-        {
-            CliError::Unable(format!(
-                "the agent of clone {clone} gives no answer for {} s: its guest hangs, or has too much to do; \
-                 `flashfork vm console {clone}` shows what it says, `flashfork vm rm {clone}` ends it",
-                ANSWER.as_secs()
-            ))
-        }
-        _ => guest(error),
     }
 }
 
@@ -186,18 +149,5 @@ fn pass_input(requests: &Requests, credit: &Credit, terminal: bool) {
         if send(requests, &Request::Stdin(ByteBuf::from(&bytes[..count]))).is_err() {
             break;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_guest_that_hangs_is_not_waited_for_for_ever() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let error = greet(BufReader::new(ours), Duration::from_millis(20)).map(drop).unwrap_err();
-        let said = unanswered(error, "web-1").to_string();
-        assert!(said.contains("gives no answer") && said.contains("flashfork vm rm web-1"), "{said}");
     }
 }

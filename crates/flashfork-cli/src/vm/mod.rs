@@ -1,10 +1,15 @@
 //! `flashfork vm`: virtual machines, through their daemon.
 
+mod agent;
 mod args;
 mod client;
 mod console;
+mod cp;
 mod daemon;
 mod exec;
+mod names;
+mod places;
+mod port;
 pub mod show;
 mod terminal;
 
@@ -20,7 +25,8 @@ use flashfork_proto::api::{
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_terminal::output::{self, say};
 use flashfork_terminal::progress::waiting;
-use flashfork_terminal::{CliError, places};
+use flashfork_terminal::{CliError, places as programs};
+use places::Copy;
 use serde::Serialize;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -29,11 +35,15 @@ use std::process::ExitCode;
 pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
     let socket = absolute(&args.socket.clone().unwrap_or_else(daemon::default_socket))?;
     let print = Printer { json: args.json };
+    if let VmCommand::Cp(args) = &args.command {
+        // Before anything else is wrong.
+        args.copy();
+    }
     let client = match &args.command {
         VmCommand::Serve(serve) => {
             let mut command = daemon::command(&socket)?;
             let error = command.arg("--pool").arg(serve.pool.to_string()).exec();
-            return Err(CliError::file("start", places::monitor("flashfork-vmd")?)(error));
+            return Err(CliError::file("start", programs::monitor("flashfork-vmd")?)(error));
         }
         VmCommand::Image(ImageCommand::FromDir(args)) => return image(args),
         VmCommand::Stop => return stop(&socket),
@@ -57,6 +67,8 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             print.print(&clones, || show::clones(&clones))?;
         }
         VmCommand::Exec(args) => return exec::exec(&client, &args.name, &args.command, args.terminal, None),
+        VmCommand::Port(args) => return port::port(&client, &args.name, &args.ports, &print),
+        VmCommand::Cp(args) => return cp(&client, &args.copy()),
         VmCommand::Console(args) => return console::console(&client, &args.name),
         VmCommand::Rollback(args) => {
             let clone: api::Clone = client.post(&format!("/v1/clones/{}/rollback", args.name), &())?;
@@ -104,6 +116,8 @@ fn without_daemon(command: &VmCommand, socket: &Path, print: &Printer) -> Result
         VmCommand::Rm(args) => return Ok(remove("clones", &args.names, None)),
         VmCommand::Template(TemplateCommand::Rm(args)) => return Ok(remove("templates", &args.names, None)),
         VmCommand::Exec(args) => return missing("clone", &args.name),
+        VmCommand::Port(args) => return missing("clone", &args.name),
+        VmCommand::Cp(args) => return missing("clone", args.copy().clone_name()),
         VmCommand::Console(args) | VmCommand::Rollback(args) => return missing("clone", &args.name),
         VmCommand::Run(args) => return missing("template", &args.template),
         VmCommand::Clone(args) => return missing("template", &args.template),
@@ -217,6 +231,13 @@ fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
 
 fn create(client: &Client, request: &CreateTemplate) -> Result<Template, CliError> {
     waiting("booting the guest; the first time its kernel is downloaded", || client.post("/v1/templates", request))
+}
+
+fn cp(client: &Client, copy: &Copy<'_>) -> Result<ExitCode, CliError> {
+    match copy {
+        Copy::FromGuest { clone, from, to } => cp::from_guest(client, clone, from, to),
+        Copy::ToGuest { clone, from, to } => cp::to_guest(client, clone, from, to),
+    }
 }
 
 /// One clone, one command, and away with the clone.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use super::Piece;
 use crate::Generation;
 
 /// From the host to the agent.
@@ -28,6 +29,18 @@ pub enum Request {
     Hooks(CloneIdentity),
     /// Ends the guest.
     PowerOff,
+    /// Connects to this TCP port of the guest's own 127.0.0.1.
+    Dial(u16),
+    /// For who was dialled.
+    Data(ByteBuf),
+    /// The end of that.
+    DataEnd,
+    /// Asks for what is at this absolute path.
+    Fetch(ByteBuf),
+    /// Announces what is to be at a path.
+    Store(Store),
+    /// The next part of what was announced.
+    Piece(Piece),
 }
 
 /// From the agent to the host.
@@ -66,6 +79,20 @@ pub enum Reply {
     PoweringOff,
     /// The request could not be done.
     Failed(AgentError),
+    /// Somebody listens there and is connected.
+    Dialed,
+    /// From who was dialled.
+    Data(ByteBuf),
+    /// The end of that.
+    DataEnd,
+    /// The next part of what was asked for.
+    Piece(Piece),
+    /// There is a place for what was announced.
+    Storing,
+    /// Something of it could not be stored: what and why, in one line.
+    Trouble(String),
+    /// All of it has come; what could not be stored was said.
+    Stored,
 }
 
 /// Who answers.
@@ -96,6 +123,15 @@ pub struct Exec {
     pub terminal: Option<TerminalSize>,
     /// Lets the command live on when the connection is lost; its output is then discarded.
     pub survives: bool,
+}
+
+/// Where a copy goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Store {
+    /// An absolute path. If a directory is there, the copy goes into it.
+    pub path: ByteBuf,
+    /// What the copy is called in such a directory; without a name the copy is a directory, and its content goes there.
+    pub name: Option<ByteBuf>,
 }
 
 /// A terminal's size in characters.
@@ -183,11 +219,11 @@ pub struct AgentError {
 /// Kinds of failures that a caller may want to tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorKind {
-    /// There is no such program, directory or user.
+    /// There is no such program, directory, file or user, or nobody listens.
     NotFound,
     /// The guest's kernel does not permit it.
     Denied,
-    /// A command runs on this connection already.
+    /// A command runs on this connection already, or there are as many connections as there may be.
     Busy,
     /// The request makes no sense.
     Invalid,

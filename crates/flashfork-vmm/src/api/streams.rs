@@ -12,7 +12,7 @@ use flashfork_proto::agent;
 use flashfork_proto::api::{self, Error, ErrorCode};
 use hyper_util::rt::TokioIo;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, split};
 use tokio::net::UnixStream;
 
 /// Bytes typed at once.
@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is tried.
 const AGAIN: Duration = Duration::from_millis(5);
 
+/// What a guest still says to a client that says no more may take so long.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// A connection to a clone's guest agent. The request has the headers `Connection: upgrade` and `Upgrade: flashfork`.
 #[utoipa::path(
     post, path = "/v1/clones/{name}/agent",
@@ -34,14 +37,30 @@ pub(super) async fn agent(State(daemon): Shared, Name(name): Name, request: Requ
     check(request.headers())?;
     let stream = patiently(|| daemon.connect(&name, agent::PORT)).await?;
     let stream = stream.set_nonblocking(true).and_then(|()| UnixStream::from_std(stream));
-    let mut guest = stream.map_err(|e| Failure(Error { code: ErrorCode::Exhausted, message: e.to_string() }))?;
+    let guest = stream.map_err(|e| Failure(Error { code: ErrorCode::Exhausted, message: e.to_string() }))?;
     tokio::spawn(async move {
         if let Ok(client) = hyper::upgrade::on(request).await {
-            // Either side may go away at any time; the other sees the end.
-            let _ = copy_bidirectional(&mut TokioIo::new(client), &mut guest).await;
+            pass_on(TokioIo::new(client), guest).await;
         }
     });
     Ok(switching())
+}
+
+/// Either side may go away at any time; the other sees the end. A guest that hangs sees nothing and keeps nothing here.
+async fn pass_on(client: impl AsyncRead + AsyncWrite, guest: UnixStream) {
+    let (mut from_client, mut to_client) = split(client);
+    let (mut from_guest, mut to_guest) = guest.into_split();
+    let asks = async {
+        let _ = copy(&mut from_client, &mut to_guest).await;
+        let _ = to_guest.shutdown().await;
+        tokio::time::sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        _ = copy(&mut from_guest, &mut to_client) => {
+            let _ = to_client.shutdown().await;
+        }
+        () = asks => {}
+    }
 }
 
 /// A clone's console. The request has the headers `Connection: upgrade` and `Upgrade: flashfork`.
@@ -55,7 +74,7 @@ pub(super) async fn console(State(daemon): Shared, Name(name): Name, request: Re
     let (mut output, typist) = daemon.console(&name)?;
     tokio::spawn(async move {
         let Ok(client) = hyper::upgrade::on(request).await else { return };
-        let (mut from, mut to) = tokio::io::split(TokioIo::new(client));
+        let (mut from, mut to) = split(TokioIo::new(client));
         let mut typed = [0; TYPED];
         let mut typing = true;
         loop {

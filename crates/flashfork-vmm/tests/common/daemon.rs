@@ -91,9 +91,14 @@ impl Daemon {
 
     /// Waits until the pools have their two shells each, and nothing is under way.
     pub fn settle(&self) {
+        self.settle_with(0);
+    }
+
+    /// The same beside so many clones.
+    pub fn settle_with(&self, clones: usize) {
         eventually(|| {
             let stats: Stats = self.done("GET", "/v1/stats", &Value::Null);
-            self.shells().len() == 2 && stats.pools.iter().all(|pool| (pool.ready, pool.preparing) == (2, 0))
+            self.shells().len() == 2 + clones && stats.pools.iter().all(|pool| (pool.ready, pool.preparing) == (2, 0))
         });
     }
 

@@ -182,6 +182,27 @@ fn bytes_go_both_ways_and_streams_end_in_order() {
 }
 
 #[test]
+fn what_a_guest_sent_before_it_closed_reaches_a_host_that_reads_late() {
+    let mut guest = Guest::start();
+    let (mut host, port) = guest.connect();
+    host.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(guest.expect(SHUTDOWN).flags, 2);
+    // More than the socket takes: the rest is in the device.
+    let text: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+    for piece in text.chunks(60_000) {
+        guest.send(port, RW, piece);
+    }
+    guest.send_with(port, SHUTDOWN, 3, (1 << 20, 0), &[]);
+    guest.send(port, RST, &[]);
+    guest.driver.settle();
+    let mut got = Vec::new();
+    host.read_to_end(&mut got).unwrap();
+    assert!(got == text, "{} of {}", got.len(), text.len());
+    // After news of room.
+    while guest.packet().op != RST {}
+}
+
+#[test]
 fn a_port_where_nobody_listens_ends_the_stream_and_the_next_works() {
     let mut guest = Guest::start();
     let mut host = guest.call();

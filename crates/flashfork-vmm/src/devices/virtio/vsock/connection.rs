@@ -142,6 +142,11 @@ impl Connection {
         self.flush()
     }
 
+    /// Whether there still is something for the host from a guest that has sent all.
+    pub(super) fn has_last_words(&self) -> bool {
+        self.from_guest_ended && !self.pending.is_empty()
+    }
+
     /// Whether nothing more will go either way.
     pub(super) fn is_over(&self) -> bool {
         self.to_guest_ended && self.from_guest_ended && self.pending.is_empty()

@@ -71,6 +71,11 @@ impl Vsock {
                 self.reply(port, op::CREDIT_UPDATE, 0);
                 return;
             }
+            // Linux waits 8 seconds for the end of a stream that it has closed. The host may read more slowly.
+            (op::RST, _) if connection.has_last_words() => {
+                connection.to_guest_ended = true;
+                return;
+            }
             (op::RST, _) => {
                 self.bury(port);
                 return;

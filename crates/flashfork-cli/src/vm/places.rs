@@ -1,0 +1,144 @@
+//! What `vm port` and `vm cp` are told: ports, and places here or in a clone.
+
+use flashfork_proto::api::{NAME_RULE, is_name};
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// `[ADDRESS:]HOST:GUEST`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// Where connections are accepted; port 0 is any that is free.
+    pub here: SocketAddr,
+    /// Where they go to in the guest.
+    pub guest: u16,
+}
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} is no pair of ports: give [ADDRESS:]HOST:GUEST, such as 8080:80 or 0.0.0.0:8080:80");
+        let (here, guest) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let guest = guest.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
+        let port = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let here = here.parse().map(port).or_else(|_| here.parse::<SocketAddr>()).map_err(|_| wrong())?;
+        Ok(Self { here, guest })
+    }
+}
+
+/// One end of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A path of this host.
+    Here(PathBuf),
+    /// An absolute path in a clone.
+    Clone { name: String, path: PathBuf },
+}
+
+impl TryFrom<&OsStr> for Place {
+    type Error = String;
+
+    /// `NAME:PATH` is in a clone. A path of this host whose first name has a colon is given as `./NAME:…`.
+    fn try_from(text: &OsStr) -> Result<Self, String> {
+        let bytes = text.as_bytes();
+        let colon = bytes.iter().position(|byte| matches!(byte, b':' | b'/')).filter(|at| bytes[*at] == b':');
+        let Some(colon) = colon else {
+            return if bytes.is_empty() { Err("no path".into()) } else { Ok(Self::Here(text.into())) };
+        };
+        let (name, path) =
+            (String::from_utf8_lossy(&bytes[..colon]), PathBuf::from(OsStr::from_bytes(&bytes[colon + 1..])));
+        if !is_name(&name) {
+            return Err(format!("{name:?} is no name: {NAME_RULE}; a file here is given as ./{}", text.display()));
+        }
+        if !path.is_absolute() {
+            return Err(format!("{:?} is no absolute path: give {name}:/PATH", path.as_os_str()));
+        }
+        Ok(Self::Clone { name: name.into_owned(), path })
+    }
+}
+
+/// For the command line.
+pub fn place(text: OsString) -> Result<Place, String> {
+    Place::try_from(text.as_os_str())
+}
+
+/// A copy, by its two ends.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Copy<'a> {
+    /// From the clone to here.
+    FromGuest { clone: &'a str, from: &'a PathBuf, to: &'a PathBuf },
+    /// From here to the clone.
+    ToGuest { clone: &'a str, from: &'a PathBuf, to: &'a PathBuf },
+}
+
+impl<'a> Copy<'a> {
+    /// None unless exactly one end is in a clone.
+    pub fn between(source: &'a Place, destination: &'a Place) -> Option<Self> {
+        match (source, destination) {
+            (Place::Clone { name, path }, Place::Here(to)) => Some(Self::FromGuest { clone: name, from: path, to }),
+            (Place::Here(from), Place::Clone { name, path }) => Some(Self::ToGuest { clone: name, from, to: path }),
+            _ => None,
+        }
+    }
+
+    /// The clone's name.
+    pub fn clone_name(&self) -> &'a str {
+        match self {
+            Self::FromGuest { clone, .. } | Self::ToGuest { clone, .. } => clone,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_a_pair_and_this_host_s_may_have_an_address() {
+        for (text, here, guest) in [
+            ("8080:80", "127.0.0.1:8080", 80),
+            ("0:80", "127.0.0.1:0", 80),
+            ("0.0.0.0:8080:80", "0.0.0.0:8080", 80),
+            ("[::1]:8080:65535", "[::1]:8080", 65535),
+        ] {
+            assert_eq!(text.parse(), Ok(Ports { here: here.parse().unwrap(), guest }), "{text}");
+        }
+        for wrong in
+            ["", "80", "80:", ":80", "8080:0", "a:80", "70000:80", "80:70000", "localhost:1:2", "::1:1:2", "-1:2"]
+        {
+            assert!(wrong.parse::<Ports>().unwrap_err().contains("[ADDRESS:]HOST:GUEST"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_place_is_in_a_clone_or_here() {
+        let of = |text: &str| Place::try_from(OsStr::new(text));
+        let clone = |name: &str, path: &str| Ok(Place::Clone { name: name.into(), path: path.into() });
+        assert_eq!(of("web-1:/etc"), clone("web-1", "/etc"));
+        assert_eq!(of("web-1:/a:b"), clone("web-1", "/a:b"));
+        for here in ["a", "/a:b", "./a:b", "a/b:c", "."] {
+            assert_eq!(of(here), Ok(Place::Here(here.into())), "{here}");
+        }
+        for (wrong, says) in [
+            ("", "no path"),
+            ("a b:/c", "is no name"),
+            (":/c", "is no name"),
+            ("a:", "no absolute path"),
+            ("a:b", "no absolute path"),
+        ] {
+            assert!(of(wrong).unwrap_err().contains(says), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_copy_has_one_end_in_a_clone() {
+        let (here, there) = (Place::Here("a".into()), Place::Clone { name: "c".into(), path: "/b".into() });
+        assert!(Copy::between(&here, &here).is_none() && Copy::between(&there, &there).is_none());
+        assert!(matches!(Copy::between(&there, &here), Some(Copy::FromGuest { clone: "c", .. })));
+        assert!(matches!(Copy::between(&here, &there), Some(Copy::ToGuest { clone: "c", .. })));
+    }
+}
