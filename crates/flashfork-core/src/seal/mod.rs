@@ -193,8 +193,9 @@ fn seal_runs(
         // All of it, also where it is a part and time is over.
         (arena.only, arena.most, arena.late_at) = (u64::from(outcome.generation), 0, 0);
         match plan_or_fold(arena, &mut None).and_then(|fold| seal_runs(arena, memory, pages, None, fold)) {
-            Ok(again) if again.sealed >= mounted.bytes => {
-                outcome.huge = outcome.huge.saturating_sub(mounted.bytes) + again.huge;
+            // All of the generation: less could be some of what lies in the memfd in place of what must go.
+            Ok(again) if again.sealed >= outcome.sealed => {
+                outcome.huge = again.huge;
                 outcome.peak_extra = outcome.peak_extra.max(again.peak_extra);
                 outcome.write_sealed &= again.write_sealed;
                 outcome.generation = again.generation;
