@@ -15,6 +15,16 @@ const PROGRAMS: [&str; 4] = ["flashfork", "flashfork-cli", "flashfork-vmd", "fla
 
 #[test]
 fn linux_guests_are_run_cloned_rolled_back_saved_and_loaded() {
+    in_the_lab("journey");
+}
+
+#[test]
+fn linux_guests_are_forked_while_they_run() {
+    in_the_lab("forks");
+}
+
+/// Runs a script of this directory.
+fn in_the_lab(script: &str) {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")).expect("HOME is set");
     let programs = programs();
@@ -38,11 +48,13 @@ fn linux_guests_are_run_cloned_rolled_back_saved_and_loaded() {
         files.push(in_guest(cache.join(&path), Path::new("/root/.cache/flashfork/lab").join(path)));
     }
     files.push(in_guest(disk(dir.path(), &programs.join("flashfork")), "/opt/disk".into()));
-    files.push(in_guest(Path::new(env!("CARGO_MANIFEST_DIR")).join("vm/journey"), "/opt/journey".into()));
+    for name in ["helpers", script] {
+        files.push(in_guest(Path::new(env!("CARGO_MANIFEST_DIR")).join("vm").join(name), Path::new("/opt").join(name)));
+    }
 
     let options = Options { memory_mib: 2048, nested_kvm: true, files, timeout: LIMIT, ..kernel };
     let mut output = Collected::default();
-    let outcome = lab.run(&options, &["sh", "/opt/journey"], &mut output);
+    let outcome = lab.run(&options, &["sh", &format!("/opt/{script}")], &mut output);
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     let outcome = outcome.unwrap_or_else(|e| panic!("{e}\n{stdout}\n{stderr}"));
     assert_eq!(outcome.status, Status::Exited(0), "{stdout}\n{stderr}");

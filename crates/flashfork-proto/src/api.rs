@@ -29,7 +29,7 @@ pub use flashfork_warm::{LONGEST_NAME, NAME_RULE, is_name};
 use serde::{Deserialize, Serialize};
 
 use crate::shape::Shape;
-use crate::shell::ClaimTimes;
+use crate::shell::{ClaimTimes, Pause};
 
 /// Version of this interface: the first part of every path.
 pub const VERSION: u32 = 1;
@@ -177,8 +177,12 @@ pub struct Template {
     pub clones_alive: u64,
     /// After how many clones it is retired.
     pub max_clones: Option<u64>,
+    /// The clone that was forked to make it, if it wasn't booted.
+    pub forked_from: Option<String>,
     /// Bytes of memory that guest memory and what the guest wrote to its disk take, shared by all clones.
     pub resident_bytes: u64,
+    /// How many of these other templates share, whose clones were forked while they ran.
+    pub shared_bytes: u64,
     /// Nanoseconds from power-on until it was ready; none for a loaded one.
     pub boot_ns: Option<u64>,
 }
@@ -204,6 +208,44 @@ pub struct CreateClones {
     pub wait: bool,
 }
 
+/// Forks a clone while it runs: what it is at one moment becomes a template, and it goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ForkClone {
+    /// How many clones are made of it, up to [`MAX_CLONES_AT_ONCE`]; none only if the template has a name.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The new clone's name, if it is one; its parent's, dash and number otherwise.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// As in [`CreateClones`].
+    #[serde(default)]
+    pub job: String,
+    /// As in [`CreateClones`]. Clones that were forked `now` are not waited for.
+    #[serde(default = "yes")]
+    pub wait: bool,
+    /// A name for the template, which then stays. One without a name goes with the last of its clones.
+    #[serde(default)]
+    pub template: Option<String>,
+    /// Not to ask the guest's agent, which has everything else in the guest stand still until each clone is one of its
+    /// own, but to fork the guest wherever it is: for guests without an agent, which find a new generation id.
+    #[serde(default)]
+    pub now: bool,
+}
+
+/// What came of a fork.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Forked {
+    /// How long the forked clone stood still.
+    pub pause: Pause,
+    /// The template, if it has a name.
+    pub template: Option<Template>,
+    /// The clones.
+    pub clones: Vec<Clone>,
+}
+
 fn one() -> u32 {
     1
 }
@@ -218,8 +260,10 @@ fn yes() -> bool {
 pub struct Clone {
     /// Its name.
     pub name: String,
-    /// Its template's name.
+    /// Its template's name; if that has none, the name of the template that its ancestors were cloned from.
     pub template: String,
+    /// The clone that was forked to make it, if its template has no name.
+    pub forked_from: Option<String>,
     /// Its generation id, 32 hexadecimal digits.
     pub generation: String,
     /// Its state.

@@ -9,7 +9,9 @@ use flashfork_proto::agent::{
 };
 use flashfork_proto::frame;
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{
+    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Pause, Renewal, ToShell,
+};
 use flashfork_proto::signal::{Access, Device, Done, Forked, MAX_PAYLOAD, Signal};
 use proptest::prelude::*;
 use serde::Serialize;
@@ -129,14 +131,19 @@ fn disk() -> impl Strategy<Value = Option<BootDisk>> {
     prop::option::of(disk.prop_map(|(limit, serial, read_only)| BootDisk { limit, serial, read_only }))
 }
 
+fn extents() -> impl Strategy<Value = Vec<Extent>> {
+    prop::collection::vec((any::<u32>(), any::<u8>()).prop_map(|(pages, file)| Extent { pages, file }), 0..4)
+}
+
 fn to_shell() -> impl Strategy<Value = ToShell> {
     prop_oneof![
         shape().prop_map(ToShell::Prepare),
-        (renewal(), any::<u32>(), bytes()).prop_map(|(renewal, cid, state)| ToShell::Claim(Box::new(Claim {
-            renewal,
-            cid,
-            state: state.into_vec()
-        }))),
+        (renewal(), any::<u32>(), bytes(), extents(), extents()).prop_map(|(renewal, cid, state, ram, disk)| {
+            ToShell::Claim(Box::new(Claim { renewal, cid, state: state.into_vec(), ram, disk }))
+        }),
+        Just(ToShell::Copy),
+        Just(ToShell::Branch),
+        Just(ToShell::Abandon),
         (any::<u32>(), bytes()).prop_map(|(cid, code)| ToShell::Boot(Box::new(Boot {
             cid,
             guest: BootGuest::Tiny(code.into_vec()),
@@ -162,6 +169,10 @@ fn from_shell() -> impl Strategy<Value = FromShell> {
         Just(FromShell::Done),
         Just(FromShell::Forked),
         bytes().prop_map(|state| FromShell::Frozen { state: state.into_vec() }),
+        Just(FromShell::Copied),
+        (bytes(), any::<[u64; 4]>(), any::<bool>()).prop_map(|(state, [stop, copy, save, pages], tracked)| {
+            FromShell::Branched { state: state.into_vec(), pause: Pause { stop, copy, save, pages, tracked } }
+        }),
         any::<[u64; 6]>().prop_map(|[check, map, devices, machine, vcpus, first_exit]| {
             FromShell::Claimed(ClaimTimes { check, map, devices, machine, vcpus, first_exit })
         }),

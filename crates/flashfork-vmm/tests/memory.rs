@@ -23,7 +23,7 @@ fn clones_are_copies(shape: Shape) {
     clones[0].rollback(&renewal(3)).unwrap();
     clones[0].resume();
     assert_eq!(exit(&mut clones[0]), result(NONCE, 3));
-    let file = fs::metadata(format!("/proc/self/fd/{}", frozen.ram.as_raw_fd())).unwrap();
+    let file = fs::metadata(format!("/proc/self/fd/{}", frozen.ram.files()[0].as_raw_fd())).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::size(&file), shape.memory_bytes());
 }
 

@@ -14,6 +14,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
+use std::sync::Arc;
 
 const FILES: [&str; 4] = ["disk", "manifest", "overlay", "ram"];
 
@@ -30,7 +31,7 @@ fn template(kvm: &Kvm) -> Template {
     exit(&mut machine);
     machine.pause().unwrap();
     let frozen = machine.freeze(true).unwrap();
-    let quota = Quota::new(1000, Some(500));
+    let quota = Arc::new(Quota::new(1000, Some(500)));
     quota.take(1000, 3).unwrap();
     Template { frozen, quota, created_s: 1_700_000_000 }
 }
@@ -85,7 +86,7 @@ fn memory_that_is_empty_takes_no_room_and_only_the_owner_may_read() {
     assert_eq!(fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(ram.permissions().mode() & 0o777, 0o600);
     let loaded = load(&directory, &kvm).unwrap();
-    let resident = File::from(loaded.frozen.ram.try_clone().unwrap()).metadata().unwrap().blocks() * 512;
+    let resident = File::from(loaded.frozen.ram.files()[0].try_clone().unwrap()).metadata().unwrap().blocks() * 512;
     assert!(resident < 200_000, "{resident} bytes after loading");
 }
 

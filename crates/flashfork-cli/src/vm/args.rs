@@ -56,6 +56,14 @@ pub enum VmCommand {
     /// Make clones of a template
     #[command(after_help = "Example: flashfork vm clone -n 10 web")]
     Clone(CloneArgs),
+    /// Fork a clone while it runs: make clones of what it is at this moment
+    ///
+    /// The clone goes on, with its connections; it stands still for some milliseconds, however much memory it has. All
+    /// that the clones have in common exists once. They, and their forks, live on when the clone is removed.
+    #[command(
+        after_help = "Examples: flashfork vm fork web-1 -n 3\n          flashfork vm fork web-1 --template loaded"
+    )]
+    Fork(ForkArgs),
     /// Run a command in a clone; signals, and its exit status, are passed on
     #[command(after_help = "Examples: flashfork vm exec web-1 -- uname -a\n          flashfork vm exec web-1 -- sh")]
     Exec(ExecArgs),
@@ -217,6 +225,31 @@ pub struct CloneArgs {
 }
 
 #[derive(Args)]
+pub struct ForkArgs {
+    /// The clone that is forked
+    #[arg(value_parser = name, add = ArgValueCandidates::new(candidates))]
+    pub clone: String,
+    /// How many clones [default: 1, or none with --template]
+    #[arg(short = 'n', long = "count", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLONES_AT_ONCE)))]
+    pub count: Option<u32>,
+    /// The new clone's name [default: that of the forked one and a number]
+    #[arg(long, value_parser = name)]
+    pub name: Option<String>,
+    /// What the clones are for: their guests find it in FLASHFORK_JOB
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    pub job: String,
+    /// Don't wait until the guests are ready
+    #[arg(long)]
+    pub no_wait: bool,
+    /// Keep what the clone is now as a template of this name
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub template: Option<String>,
+    /// Fork it wherever it is, without its agent: for guests that have none
+    #[arg(long)]
+    pub now: bool,
+}
+
+#[derive(Args)]
 #[command(override_usage = "flashfork vm exec [OPTIONS] <NAME> [--] <COMMAND>...")]
 pub struct ExecArgs {
     /// The clone
@@ -265,6 +298,9 @@ pub struct LsArgs {
     /// Those that have ended too, and how; the last 1000 are remembered until they are removed
     #[arg(short = 'a', long)]
     pub all: bool,
+    /// With templates: who was cloned or forked from whom, and what memory is whose
+    #[arg(long)]
+    pub tree: bool,
 }
 
 #[derive(Args)]

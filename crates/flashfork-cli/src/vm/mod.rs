@@ -12,15 +12,17 @@ mod places;
 mod port;
 pub mod show;
 mod terminal;
+mod tree;
 
 pub use args::VmArgs;
 
 use args::{
-    CreateArgs, DEFAULT_TEMPLATE, DirectoryArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand, VmCommand,
+    CreateArgs, DEFAULT_TEMPLATE, DirectoryArgs, ForkArgs, FromDirArgs, ImageCommand, RunArgs, TemplateCommand,
+    VmCommand,
 };
 use client::Client;
 use flashfork_proto::api::{
-    self, CloneState, CreateClones, CreateTemplate, LoadTemplate, Ready, SaveTemplate, Template,
+    self, CloneState, CreateClones, CreateTemplate, ForkClone, LoadTemplate, Ready, SaveTemplate, Template,
 };
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_terminal::output::{self, say};
@@ -74,10 +76,20 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             let clone: api::Clone = client.post(&format!("/v1/clones/{}/rollback", args.name), &())?;
             print.print(&clone, || show::clones(std::slice::from_ref(&clone)))?;
         }
+        VmCommand::Fork(args) => {
+            let forked: api::Forked = client.post(&format!("/v1/clones/{}/fork", args.clone), &fork(args))?;
+            print.print(&forked, || show::forked(&args.clone, &forked))?;
+        }
         VmCommand::Ls(args) => {
             let mut clones: Vec<api::Clone> = client.get("/v1/clones")?;
             clones.retain(|clone| args.all || clone.state != CloneState::Ended);
-            print.print(&clones, || show::clones(&clones))?;
+            if args.tree {
+                let templates: Vec<Template> = client.get("/v1/templates")?;
+                let both = serde_json::json!({ "templates": templates, "clones": clones });
+                print.print(&both, || tree::show(&templates, &clones))?;
+            } else {
+                print.print(&clones, || show::clones(&clones))?;
+            }
         }
         VmCommand::Rm(args) => return Ok(remove("clones", &args.names, Some(&client))),
         VmCommand::Stats => {
@@ -107,6 +119,10 @@ fn makes_something(command: &VmCommand) -> bool {
 fn without_daemon(command: &VmCommand, socket: &Path, print: &Printer) -> Result<ExitCode, CliError> {
     let missing = |kind, name: &str| Err(CliError::Unable(no_such(kind, name)));
     match command {
+        VmCommand::Ls(args) if args.tree => {
+            let none: [(); 0] = [];
+            print.print(&serde_json::json!({ "templates": none, "clones": none }), || tree::show(&[], &[]))?;
+        }
         VmCommand::Ls(_) => print.print(&[(); 0], || show::clones(&[]))?,
         VmCommand::Template(TemplateCommand::Ls) => print.print(&[(); 0], || show::templates(&[]))?,
         VmCommand::Doctor => {
@@ -121,6 +137,7 @@ fn without_daemon(command: &VmCommand, socket: &Path, print: &Printer) -> Result
         VmCommand::Console(args) | VmCommand::Rollback(args) => return missing("clone", &args.name),
         VmCommand::Run(args) => return missing("template", &args.template),
         VmCommand::Clone(args) => return missing("template", &args.template),
+        VmCommand::Fork(args) => return missing("clone", &args.clone),
         VmCommand::Template(TemplateCommand::Save(args)) => return missing("template", &args.name),
         _ => return Err(CliError::Unable(no_daemon(socket))),
     }
@@ -198,6 +215,17 @@ fn template(client: &Client, command: &TemplateCommand, print: &Printer) -> Resu
     };
     print.print(&template, || show::templates(std::slice::from_ref(&template)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn fork(args: &ForkArgs) -> ForkClone {
+    ForkClone {
+        count: args.count.unwrap_or(u32::from(args.template.is_none())),
+        name: args.name.clone(),
+        job: args.job.clone(),
+        wait: !args.no_wait,
+        template: args.template.clone(),
+        now: args.now,
+    }
 }
 
 fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {

@@ -1,6 +1,6 @@
 //! Answers as text.
 
-use flashfork_proto::api::{Clone, CloneState, Host, HostKvm, Stats, Template};
+use flashfork_proto::api::{Clone, CloneState, Forked, Host, HostKvm, Stats, Template};
 
 pub fn templates(templates: &[Template]) -> String {
     let mut lines = vec![format!("{:20} {:32} {:>8} {:>8} {:>10}", "TEMPLATE", "SHAPE", "ALIVE", "MADE", "RESIDENT")];
@@ -18,11 +18,7 @@ pub fn clones(clones: &[Clone]) -> String {
         "CLONE", "STATE", "PID", "FIRST EXIT", "READY", "MEMORY"
     )];
     lines.extend(clones.iter().map(|clone| {
-        let state = match clone.state {
-            CloneState::Starting => "starting",
-            CloneState::Ready => "ready",
-            CloneState::Ended => "ended",
-        };
+        let state = state(clone.state);
         let first = format!("{:.3} ms", clone.first_exit_ns as f64 / 1e6);
         let ready = clone.ready_ns.map_or("-".into(), |ns| format!("{:.1} ms", ns as f64 / 1e6));
         let memory = clone.memory_bytes.map_or("-".into(), mebibytes);
@@ -31,6 +27,28 @@ pub fn clones(clones: &[Clone]) -> String {
         format!("{:20} {state:9} {:>8} {first:>12} {ready:>10} {memory:>10}{notes}", clone.name, clone.pid)
     }));
     lines.join("\n")
+}
+
+pub fn state(state: CloneState) -> &'static str {
+    match state {
+        CloneState::Starting => "starting",
+        CloneState::Ready => "ready",
+        CloneState::Ended => "ended",
+    }
+}
+
+/// What came of a fork of `clone`.
+pub fn forked(clone: &str, forked: &Forked) -> String {
+    let mut parts = Vec::new();
+    parts.extend(forked.template.as_ref().map(|template| templates(std::slice::from_ref(template))));
+    if !forked.clones.is_empty() {
+        parts.push(clones(&forked.clones));
+    }
+    let pause = forked.pause;
+    let why =
+        if pause.tracked { "" } else { ": this kernel can't note what is written (Linux 6.7), so all was copied then" };
+    parts.push(format!("{clone} stood still for {:.1} ms{why}", pause.total() as f64 / 1e6));
+    parts.join("\n")
 }
 
 pub fn stats(stats: &Stats) -> String {
@@ -53,7 +71,7 @@ fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-fn mebibytes(bytes: u64) -> String {
+pub fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 

@@ -22,10 +22,18 @@ pub enum ToShell {
     /// Stop the booted guest, unless it stands at a fork signal already, and freeze it. Answered with
     /// [`FromShell::Frozen`]; the machine does not go on.
     Freeze,
-    /// Become a clone. Comes with the template's descriptors as [`FromShell::Frozen`] brought them,
-    /// and after the memory, if the shape has a disk, its base image, opened for reading. Answered with
-    /// [`FromShell::Claimed`].
+    /// Become a clone. Comes with the files of the template's memory; then, if the shape has a disk, its base image,
+    /// opened for reading, and the files of what was written to it. Answered with [`FromShell::Claimed`].
     Claim(Box<Claim>),
+    /// Begin a live fork: copy what the guest has written since its claim, while it runs. Comes with an empty memory
+    /// file for RAM and, if the shape has a disk, one for what was written to that: as long as these and a bit for each
+    /// page. Answered with [`FromShell::Copied`] when next to nothing is left.
+    Copy,
+    /// After [`FromShell::Copied`]: stop the guest for a moment, copy the rest, save its state, and let it go on. A
+    /// guest that stands at a fork signal has its answer. Answered with [`FromShell::Branched`].
+    Branch,
+    /// Forget a fork that was begun, and refuse the fork signal at which the guest may stand. Has no answer.
+    Abandon,
     /// Connect the stream socket that comes along to this vsock port of the guest. Whether the guest
     /// accepts shows on the socket.
     Connect {
@@ -115,6 +123,20 @@ pub struct Claim {
     /// The machine's state, encoded and checksummed by the monitor.
     #[serde(with = "serde_bytes")]
     pub state: Vec<u8>,
+    /// How the files make up RAM.
+    pub ram: Vec<Extent>,
+    /// How the files make up what was written to the disk, if the shape has one.
+    pub disk: Vec<Extent>,
+}
+
+/// Pages of 4 KiB of a memory that are in one of its files. The first extent begins where the memory does, and each
+/// other one where the last has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// How many, at least one.
+    pub pages: u32,
+    /// Which of the files that came along, from 0.
+    pub file: u8,
 }
 
 /// From a shell to the daemon.
@@ -122,8 +144,20 @@ pub struct Claim {
 pub enum FromShell {
     /// The machine is prepared and the shell is locked in: it can be claimed.
     Ready,
-    /// A booted guest gave the fork signal and waits there for its [`ToShell::Freeze`].
+    /// The guest gave the fork signal and waits there: a booted one for its [`ToShell::Freeze`], a clone for
+    /// [`ToShell::Branch`] or [`ToShell::Abandon`].
     Forked,
+    /// What the guest had written when a [`ToShell::Copy`] came is copied, and nearly all since.
+    Copied,
+    /// The guest was forked, and runs on. The files that came with [`ToShell::Copy`] have what it had written; this
+    /// shell has no mapping of them any more.
+    Branched {
+        /// The machine's state at the fork, encoded and checksummed by the monitor.
+        #[serde(with = "serde_bytes")]
+        state: Vec<u8>,
+        /// How long the guest stood still, and why.
+        pause: Pause,
+    },
     /// The booted guest is a template now. Comes with its sealed memory and, if the shape has a disk, the
     /// sealed file of what the guest wrote to it, which may be nothing.
     Frozen {
@@ -166,6 +200,31 @@ pub struct ClaimTimes {
     pub vcpus: u64,
     /// From `KVM_RUN` to the guest's first exit.
     pub first_exit: u64,
+}
+
+/// Nanoseconds for which a live fork stopped its guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Pause {
+    /// From the first virtual CPU that was stopped until all and the devices had.
+    pub stop: u64,
+    /// What was left to be copied.
+    pub copy: u64,
+    /// The machine's state was saved.
+    pub save: u64,
+    /// Pages of 4 KiB that were left to be copied.
+    pub pages: u64,
+    /// Whether the rest was copied before. Before Linux 6.7 the kernel can't tell what is written meanwhile, and all
+    /// that the guest has written is copied in the pause.
+    pub tracked: bool,
+}
+
+impl Pause {
+    /// All steps together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.stop + self.copy + self.save
+    }
 }
 
 impl ClaimTimes {

@@ -12,17 +12,24 @@ mod channel;
 mod message;
 
 pub use channel::{Channel, ChannelError, Received};
-pub use message::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+pub use message::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Pause, Renewal, ToShell};
 
 /// Version of this protocol. Any change of a message is a new version.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Greatest length of a message, in bytes: what the kernel's default socket buffer
 /// (`net.core.wmem_default`) takes in one packet. A machine of 8 CPUs has some 120 KiB of state.
 pub const MAX_MESSAGE: usize = 192 << 10;
 
-/// Greatest number of descriptors with a message.
-pub const MAX_DESCRIPTORS: usize = 5;
+/// Greatest number of memory files that make up one memory.
+pub const MAX_LAYERS: usize = 8;
+
+/// Greatest number of extents of one memory: with those of a machine's RAM and disk, and its state, they fit into a
+/// message.
+pub const MAX_EXTENTS: usize = 4000;
+
+/// Greatest number of descriptors with a message: those of a claim, with RAM, image and disk.
+pub const MAX_DESCRIPTORS: usize = 2 * MAX_LAYERS + 1;
 
 /// The shell's descriptor of its socket.
 pub const SOCKET_FD: i32 = 0;

@@ -39,6 +39,7 @@ pub(super) fn described() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(super::clones))
         .routes(routes!(super::clone, super::remove_clone))
         .routes(routes!(super::rollback))
+        .routes(routes!(super::fork_clone))
         .routes(routes!(super::streams::agent))
         .routes(routes!(super::streams::console))
         .routes(routes!(super::stats))

@@ -15,7 +15,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use description::{Failed, described};
 use flashfork_proto::api::{
-    self, CreateClones, CreateTemplate, ErrorCode, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
+    self, CreateClones, CreateTemplate, ErrorCode, ForkClone, LoadTemplate, MAX_BODY, SaveTemplate, VERSION,
 };
 use request::{Body, Name};
 use std::sync::Arc;
@@ -197,6 +197,18 @@ async fn remove_clone(State(daemon): Shared, Name(name): Name) -> Result<StatusC
 )]
 async fn rollback(State(daemon): Shared, Name(name): Name) -> Answer<api::Clone> {
     blocking(move || daemon.rollback(&name)).await.map(Json)
+}
+
+/// Forks a clone while it runs.
+#[utoipa::path(
+    post, path = "/v1/clones/{name}/fork",
+    params(("name" = String, Path, description = "The clone's name")),
+    request_body = ForkClone,
+    responses((status = 200, description = "Done", body = api::Forked), Failed)
+)]
+async fn fork_clone(State(daemon): Shared, Name(name): Name, Body(request): Body<ForkClone>) -> Answer<api::Forked> {
+    let started = Instant::now();
+    blocking(move || daemon.fork_clone(&name, &request, started)).await.map(Json)
 }
 
 /// What the daemon has.

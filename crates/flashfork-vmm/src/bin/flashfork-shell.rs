@@ -2,6 +2,7 @@
 //! /dev/kvm. Not for people.
 
 use flashfork_proto::shell::{Channel, KVM_FD, SOCKET_FD};
+use flashfork_vmm::memory::Watch;
 use flashfork_vmm::{jail, shell};
 use kvm_ioctls::Kvm;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -24,9 +25,11 @@ fn main() -> ExitCode {
     // SAFETY: both are open, and nothing else in this process, which has just begun, knows them.
     let (socket, kvm) = unsafe { (OwnedFd::from_raw_fd(SOCKET_FD), Kvm::from_raw_fd(KVM_FD)) };
     let channel = Channel::new(socket);
+    // In the jail nothing can be opened. Without it a guest can't be forked while it runs, and all else goes well.
+    let watch = Watch::find().ok();
     let entered = jail::enter();
     // Told when the daemon listens, and before any guest of its comes.
-    match shell::run(channel, kvm, || entered.and_then(|_| jail::lock())) {
+    match shell::run(channel, kvm, watch, || entered.and_then(|_| jail::lock())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("flashfork-shell: {e}");

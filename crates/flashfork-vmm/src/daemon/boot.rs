@@ -1,21 +1,20 @@
 //! From a guest's power-on to its template. The guest runs in a shell, like every other.
 
-use super::Settings;
 use super::clone::nanoseconds;
 use super::console::Console;
 use super::error::DaemonError;
+use super::{Settings, agent};
 use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
 use crate::files;
 use crate::machine::{Blank, Frozen};
-use crate::memory;
+use crate::memory::{self, Layered};
 use crate::pool::{Pools, Shell, ShellFailure};
 use crate::state::MachineState;
 use flashfork_image::guest::{CMDLINE, default_guest};
-use flashfork_proto::agent::{self, Client, Exec, Exit, Reply, Request};
+use flashfork_proto::agent::{Client, Exit, PORT};
 use flashfork_proto::api::{CreateTemplate, MAX_SERIAL, Ready};
 use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Channel, ChannelError, Ended, FromShell, ToShell};
 use rustix::fs::SeekFrom;
-use serde_bytes::ByteBuf;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -181,12 +180,12 @@ fn frozen(
             let length = rustix::fs::seek(&image, SeekFrom::End(0));
             let length = length.map_err(|e| DaemonError::System("find the length of the disk's image", e.into()))?;
             memory::check(&overlay, overlay_bytes(length)).map_err(|e| ShellFailure::Said(e.to_string()))?;
-            Some(FrozenDisk { image: image.into(), overlay })
+            Some(FrozenDisk { image: image.into(), overlay: Layered::single(overlay, overlay_bytes(length)) })
         }
         (None, None) => None,
         _ => return Err(ShellFailure::Unexpected.into()),
     };
-    Ok(Frozen { ram, disk, state: Arc::new(state) })
+    Ok(Frozen { ram: Layered::single(ram, request.shape.memory_bytes()), disk, state: Arc::new(state) })
 }
 
 fn until_forked(
@@ -245,9 +244,8 @@ fn command(channel: &Channel, argv: &[String], deadline: Instant) -> Result<(), 
             Err(_) => thread::sleep(CALL),
         }
     };
-    let words = |argv: &[String]| argv.iter().map(|word| ByteBuf::from(word.as_bytes())).collect();
-    let exec = Exec { argv: words(argv), survives: true, ..Exec::default() };
-    let output = client.run(&exec, &[], OUTPUT).map_err(|e| format!("could not run {:?}: {e}", argv.join(" ")))?;
+    let run = client.run(&agent::command(argv), &[], OUTPUT);
+    let output = run.map_err(|e| format!("could not run {:?}: {e}", argv.join(" ")))?;
     if output.exit != Exit::Code(0) {
         let text = String::from_utf8_lossy(&output.stderr);
         let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
@@ -257,29 +255,12 @@ fn command(channel: &Channel, argv: &[String], deadline: Instant) -> Result<(), 
             output.exit.shell_status()
         ));
     }
-    let fork = ["/run/flashfork/agent", "signal", "fork"].map(str::to_owned);
-    let exec = Exec { argv: words(&fork), survives: true, ..Exec::default() };
-    let (mut requests, mut replies) = client.split();
-    requests.send(&Request::Exec(exec)).map_err(|e| e.to_string())?;
-    match replies.receive() {
-        // From here on the guest is a template: nothing more is heard of it.
-        Ok(Reply::Started { .. }) => match replies.receive() {
-            Ok(Reply::Exited(exit)) => Err(format!("could not give the fork signal (status {})", exit.shell_status())),
-            _ => Ok(()),
-        },
-        Ok(Reply::Failed(e)) => Err(e.to_string()),
-        Ok(_) => Err("has an agent that answers out of turn".into()),
-        Err(e) => Err(e.to_string()),
-    }
+    agent::signal_fork(client)
 }
 
 fn call(channel: &Channel) -> Result<Client<UnixStream, UnixStream>, String> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
-    channel.try_send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(|e| e.to_string())?;
+    channel.try_send(&ToShell::Connect { port: PORT }, &[theirs.as_fd()]).map_err(|e| e.to_string())?;
     drop(theirs);
-    let writer = ours.try_clone().map_err(|e| e.to_string())?;
-    ours.set_read_timeout(Some(Duration::from_secs(5))).map_err(|e| e.to_string())?;
-    let client = Client::connect(ours.try_clone().map_err(|e| e.to_string())?, writer).map_err(|e| e.to_string())?;
-    ours.set_read_timeout(None).map_err(|e| e.to_string())?;
-    Ok(client)
+    agent::greet(ours)
 }

@@ -6,9 +6,9 @@ use super::memory;
 use super::templates::Entry;
 use crate::pool::{Footprint, Pools, Shell, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
-use flashfork_proto::shell::{Channel, ChannelError, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Channel, ChannelError, Claim, ClaimTimes, Ended, FromShell, Pause, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -26,10 +26,14 @@ const EARLY: usize = 64;
 /// How long a shell may take for a request.
 const ANSWER: Duration = Duration::from_secs(20);
 
+/// How often it is looked whether a fork signal still may come.
+const LOOK: Duration = Duration::from_millis(50);
+
 #[derive(Debug)]
 pub(super) struct Running {
     name: String,
     template: String,
+    forked_from: Option<String>,
     /// Gone after its end, when its template may be removed.
     origin: Weak<Entry>,
     job: Vec<u8>,
@@ -40,8 +44,9 @@ pub(super) struct Running {
     console: Console,
     life: Mutex<Life>,
     changed: Condvar,
-    /// Held by who asks its shell for something that has an answer: one at a time.
-    asking: Mutex<()>,
+    /// Held by who asks its shell for something that has an answer: one at a time. Bytes that its forks have copied,
+    /// for which its shell is charged as long as they are used.
+    asking: Mutex<u64>,
 }
 
 #[derive(Debug)]
@@ -54,6 +59,10 @@ struct Life {
     ended: Option<Ended>,
     trouble: Option<String>,
     question: Question,
+    /// The guest gave the fork signal, and waits for what is made of that.
+    at_fork: bool,
+    /// Somebody is about to fork it, or does.
+    forking: bool,
 }
 
 /// What its shell was asked. There is room for one answer: a shell that was taken over may send any number.
@@ -67,6 +76,7 @@ enum Question {
 pub(super) struct Born {
     pub(super) name: String,
     pub(super) template: String,
+    pub(super) forked_from: Option<String>,
     pub(super) origin: Weak<Entry>,
     pub(super) job: Vec<u8>,
     pub(super) cid: u32,
@@ -107,7 +117,7 @@ impl Running {
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, origin, job, cid, generation, started, claim, early } = born;
+        let Born { name, template, forked_from, origin, job, cid, generation, started, claim, early } = born;
         let first_exit_ns = nanoseconds(started.elapsed());
         let life = Life {
             generation,
@@ -118,11 +128,14 @@ impl Running {
             ended: None,
             trouble: None,
             question: Question::None,
+            at_fork: false,
+            forking: false,
         };
         let channel = shell.channel();
         let clone = Arc::new(Self {
             name,
             template,
+            forked_from,
             origin,
             job,
             footprint: shell.footprint(),
@@ -131,7 +144,7 @@ impl Running {
             console: Console::default(),
             life: Mutex::new(life),
             changed: Condvar::new(),
-            asking: Mutex::new(()),
+            asking: Mutex::new(0),
         });
         let (listener, pools) = (clone.clone(), pools.clone());
         thread::Builder::new()
@@ -179,6 +192,7 @@ impl Running {
                 }
             }
             FromShell::Lap(_) => {}
+            FromShell::Forked => self.note_fork_signal(),
             FromShell::Trouble(line) => self.lock().trouble = Some(line),
             FromShell::Ended(ended) => return Some(ended),
             answer => {
@@ -223,6 +237,11 @@ impl Running {
         self.lock().ended.is_some()
     }
 
+    /// The name of the template that it, or the first of its ancestors, was cloned from.
+    pub(super) fn template_name(&self) -> &str {
+        &self.template
+    }
+
     /// Bytes of memory that it adds to its template's.
     pub(super) fn memory(&self) -> Option<u64> {
         if self.has_ended() { None } else { memory::added(&self.footprint) }
@@ -235,6 +254,7 @@ impl Running {
         api::Clone {
             name: self.name.clone(),
             template: self.template.clone(),
+            forked_from: self.forked_from.clone(),
             generation: generation_hex(&life.generation),
             state: match (&life.ended, life.ready_ns) {
                 (Some(_), _) => CloneState::Ended,
@@ -294,7 +314,6 @@ impl Running {
             if life.ended.is_some() {
                 return Err(self.over());
             }
-            life.question = Question::Asked;
             let trouble = life.trouble.take();
             (
                 std::mem::replace(&mut life.generation, generation),
@@ -303,43 +322,79 @@ impl Running {
                 trouble,
             )
         };
-        if let Err(error) = self.send(&ToShell::Rollback(Box::new(renewal)), None) {
-            let mut life = self.lock();
-            life.question = Question::None;
-            (life.generation, life.started, life.ready_ns, life.trouble) = before;
-            return Err(error);
+        match self.answer(&ToShell::Rollback(Box::new(renewal)), &[], ANSWER) {
+            Ok(FromShell::Claimed(times)) => {
+                let mut life = self.lock();
+                life.claim = times;
+                life.first_exit_ns = nanoseconds(started.elapsed());
+                Ok(())
+            }
+            Err(Unanswered::Unasked(error)) => {
+                let mut life = self.lock();
+                (life.generation, life.started, life.ready_ns, life.trouble) = before;
+                Err(error)
+            }
+            other => {
+                let failure = failure_of(other);
+                self.end(Ended::Failed(format!("its rollback failed: {failure}")));
+                Err(failure.into())
+            }
+        }
+    }
+
+    /// Asks its shell for something, and waits for the answer.
+    fn answer(&self, message: &ToShell, fds: &[BorrowedFd<'_>], patience: Duration) -> Result<FromShell, Unanswered> {
+        self.lock().question = Question::Asked;
+        if let Err(error) = self.send(message, fds) {
+            self.lock().question = Question::None;
+            return Err(Unanswered::Unasked(error));
         }
         let waits = |life: &mut Life| life.ended.is_none() && matches!(life.question, Question::Asked);
         let (mut life, _) =
-            self.changed.wait_timeout_while(self.lock(), ANSWER, waits).unwrap_or_else(PoisonError::into_inner);
-        let failure = match std::mem::replace(&mut life.question, Question::None) {
-            Question::Answered(FromShell::Claimed(times)) => {
-                life.claim = times;
-                life.first_exit_ns = nanoseconds(started.elapsed());
-                return Ok(());
-            }
-            Question::Answered(FromShell::Failed(why)) => ShellFailure::Said(why),
-            Question::Answered(_) => ShellFailure::Unexpected,
-            Question::Asked | Question::None => match &life.ended {
+            self.changed.wait_timeout_while(self.lock(), patience, waits).unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut life.question, Question::None) {
+            Question::Answered(answer) => Ok(answer),
+            Question::Asked | Question::None => Err(Unanswered::Asked(match &life.ended {
                 Some(ended) => ShellFailure::Gone(ended.to_string()),
-                None => ShellFailure::Silent(ANSWER),
-            },
-        };
-        drop(life);
-        self.end(Ended::Failed(format!("its rollback failed: {failure}")));
-        Err(failure.into())
+                None => ShellFailure::Silent(patience),
+            })),
+        }
+    }
+
+    /// Only one is forked at a time: gives what forks it, unless it has ended.
+    pub(super) fn begin_fork(&self) -> Result<Forking<'_>, DaemonError> {
+        let alone = lock(&self.asking);
+        let mut life = self.lock();
+        if life.ended.is_some() {
+            return Err(self.over());
+        }
+        (life.forking, life.at_fork) = (true, false);
+        Ok(Forking { clone: self, copied: alone })
+    }
+
+    /// Whoever gave it unasked is refused: what a guest may cost is said by who made it.
+    fn note_fork_signal(&self) {
+        let mut life = self.lock();
+        if life.forking {
+            life.at_fork = true;
+            self.changed.notify_all();
+        } else {
+            drop(life);
+            // A shell that doesn't read leaves its guest waiting.
+            let _ = self.send(&ToShell::Abandon, &[]);
+        }
     }
 
     /// A stream to a vsock port of the guest.
     pub(super) fn connect(&self, port: u32) -> Result<UnixStream, DaemonError> {
         let (ours, theirs) = UnixStream::pair().map_err(|e| DaemonError::System("make a socket", e))?;
-        self.send(&ToShell::Connect { port }, Some(theirs.into()))?;
+        self.send(&ToShell::Connect { port }, &[theirs.as_fd()])?;
         Ok(ours)
     }
 
     /// Types on its console.
     pub(super) fn input(&self, bytes: &[u8]) -> Result<(), DaemonError> {
-        self.send(&ToShell::Input(bytes.to_vec()), None)
+        self.send(&ToShell::Input(bytes.to_vec()), &[])
     }
 
     /// Reads its console.
@@ -348,14 +403,104 @@ impl Running {
     }
 
     /// Waits for nobody: a shell that was taken over may never read.
-    fn send(&self, message: &ToShell, fd: Option<OwnedFd>) -> Result<(), DaemonError> {
+    fn send(&self, message: &ToShell, fds: &[BorrowedFd<'_>]) -> Result<(), DaemonError> {
         let ended = || DaemonError::Conflict(format!("clone {} has ended", self.name));
-        let fds: Vec<_> = fd.iter().map(AsFd::as_fd).collect();
         let channel = lock(&self.channel).clone().ok_or_else(ended)?;
-        channel.try_send(message, &fds).map_err(|error| match error {
+        channel.try_send(message, fds).map_err(|error| match error {
             ChannelError::Full => DaemonError::Deaf(self.name.clone()),
             _ => ended(),
         })
+    }
+}
+
+/// Why a shell gave no answer.
+enum Unanswered {
+    /// It was not asked.
+    Unasked(DaemonError),
+    /// It was.
+    Asked(ShellFailure),
+}
+
+/// An answer that is none to what was asked.
+fn failure_of(answer: Result<FromShell, Unanswered>) -> ShellFailure {
+    match answer {
+        Ok(FromShell::Failed(why)) => ShellFailure::Said(why),
+        Ok(_) => ShellFailure::Unexpected,
+        Err(Unanswered::Asked(failure)) => failure,
+        Err(Unanswered::Unasked(error)) => ShellFailure::Said(error.to_string()),
+    }
+}
+
+/// A clone that is being forked while it runs. Dropping it lets the clone go on as if nothing had been.
+pub(super) struct Forking<'a> {
+    clone: &'a Running,
+    copied: MutexGuard<'a, u64>,
+}
+
+impl Forking<'_> {
+    /// Lets its shell have so many bytes more, beside what its guest may write to its disk, and what was copied before.
+    pub(super) fn promise(&self, disk: u64, fork: u64) -> Result<(), DaemonError> {
+        let Some(cgroup) = self.clone.footprint.cgroup.as_ref().and_then(Weak::upgrade) else { return Ok(()) };
+        let all = disk.saturating_add(fork).saturating_add(*self.copied);
+        cgroup.promise(all).map_err(|e| ShellFailure::Cgroup(e).into())
+    }
+
+    /// It was so much.
+    pub(super) fn note_copied(&mut self, bytes: u64) {
+        *self.copied += bytes;
+    }
+
+    /// Has what the guest has written copied into `deltas`, while it runs, and waits until nearly all is.
+    pub(super) fn copy(&self, deltas: &[BorrowedFd<'_>], patience: Duration) -> Result<(), DaemonError> {
+        match self.clone.answer(&ToShell::Copy, deltas, patience) {
+            Ok(FromShell::Copied) => Ok(()),
+            Err(Unanswered::Unasked(error)) => Err(error),
+            other => Err(failure_of(other).into()),
+        }
+    }
+
+    /// Waits until the guest gives the fork signal; `gave_up` says why it won't.
+    pub(super) fn wait_for_signal(&self, mut gave_up: impl FnMut() -> Option<String>) -> Result<(), DaemonError> {
+        let deadline = Instant::now() + ALIVE;
+        loop {
+            let waits = |life: &mut Life| life.ended.is_none() && !life.at_fork;
+            let (life, _) = self
+                .clone
+                .changed
+                .wait_timeout_while(self.clone.lock(), LOOK, waits)
+                .unwrap_or_else(PoisonError::into_inner);
+            match &life.ended {
+                Some(ended) => return Err(self.clone.failed(&ended.to_string())),
+                None if life.at_fork => return Ok(()),
+                None => drop(life),
+            }
+            if let Some(why) = gave_up() {
+                return Err(self.clone.failed(&why));
+            }
+            if Instant::now() >= deadline {
+                return Err(self.clone.failed(&format!("did not give the fork signal within {} s", ALIVE.as_secs())));
+            }
+        }
+    }
+
+    /// Stops the guest for a moment. Gives its state, and how long that took.
+    pub(super) fn branch(&self) -> Result<(Vec<u8>, Pause), DaemonError> {
+        match self.clone.answer(&ToShell::Branch, &[], ANSWER) {
+            Ok(FromShell::Branched { state, pause }) => {
+                self.clone.lock().at_fork = false;
+                Ok((state, pause))
+            }
+            Err(Unanswered::Unasked(error)) => Err(error),
+            other => Err(failure_of(other).into()),
+        }
+    }
+}
+
+impl Drop for Forking<'_> {
+    fn drop(&mut self) {
+        (self.clone.lock().forking, self.clone.lock().at_fork) = (false, false);
+        // For nothing after a fork that was done. A shell that is gone needs none, nor one that doesn't read.
+        let _ = self.clone.send(&ToShell::Abandon, &[]);
     }
 }
 

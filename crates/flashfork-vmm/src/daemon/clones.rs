@@ -4,6 +4,8 @@ use super::Daemon;
 use super::clone::{self, Born, Running};
 use super::error::DaemonError;
 use super::templates::Entry;
+use crate::devices::virtio::blk::FrozenDisk;
+use crate::machine::Frozen;
 use crate::pool::Claims;
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
@@ -15,6 +17,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+
+/// What clones are made of.
+pub(super) struct Parent<'a> {
+    pub(super) entry: Arc<Entry>,
+    /// Its name, or if it has none that of the template that its ancestors were cloned from.
+    pub(super) template: &'a str,
+    /// If it has no name: the clone that was forked to make it, after which its clones are called.
+    pub(super) forked_from: Option<&'a str>,
+}
 
 /// A clone that keeps its template from being removed, from before its claim to its end.
 struct Alive(Arc<Entry>);
@@ -37,6 +48,16 @@ impl Daemon {
         started: Instant,
     ) -> Result<Vec<api::Clone>, DaemonError> {
         let entry = self.entry(template)?;
+        self.clones_of(&Parent { entry, template, forked_from: None }, request, started)
+    }
+
+    /// Makes clones of a template that may have no name.
+    pub(super) fn clones_of(
+        self: &Arc<Self>,
+        parent: &Parent<'_>,
+        request: &CreateClones,
+        started: Instant,
+    ) -> Result<Vec<api::Clone>, DaemonError> {
         if !(1..=MAX_CLONES_AT_ONCE).contains(&request.count) {
             return Err(DaemonError::Invalid(format!("{} clones: ask for 1 to {MAX_CLONES_AT_ONCE}", request.count)));
         }
@@ -49,11 +70,12 @@ impl Daemon {
         // Before a number is taken: a name that can't be had costs none.
         let _reserved = request.name.as_deref().map(|name| self.reserve("clone", name)).transpose()?;
         let tenant = rustix::process::geteuid().as_raw();
+        let entry = &parent.entry;
         let mut numbers = entry.template.quota.take(tenant, request.count.into())?;
         let mut made = Vec::new();
         let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count);
         while !numbers.is_empty() {
-            match self.create_clone(template, &entry, request, &mut numbers, &mut shells, started) {
+            match self.create_clone(parent, request, &mut numbers, &mut shells, started) {
                 Ok(clone) => made.push(clone),
                 Err(error) => {
                     entry.template.quota.give_back(numbers);
@@ -82,27 +104,30 @@ impl Daemon {
     /// another's: else the next request would meet it again.
     fn create_clone(
         self: &Arc<Self>,
-        template: &str,
-        entry: &Arc<Entry>,
+        parent: &Parent<'_>,
         request: &CreateClones,
         numbers: &mut Range<u64>,
         shells: &mut Claims<'_>,
         started: Instant,
     ) -> Result<Arc<Running>, DaemonError> {
         let index = numbers.start;
-        let name = request.name.clone().unwrap_or_else(|| format!("{template}-{}", index + 1));
+        let Parent { entry, template, forked_from } = parent;
+        let family = forked_from.unwrap_or(template);
+        let name = request.name.clone().unwrap_or_else(|| format!("{family}-{}", index + 1));
         // A name that was asked for is the caller's already.
         let of_number = request.name.is_none().then(|| self.reserve("clone", &name)).transpose();
         let _reserved = of_number.inspect_err(|_| numbers.start += 1)?;
-        let alive = self.count(template, entry)?;
+        let alive = self.count(parent)?;
         let renewal = renewal(&name, index, request.job.as_bytes())?;
         let (generation, cid) = (renewal.identity.generation, self.cid());
-        let frozen = &entry.template.frozen;
-        let fds: Vec<_> = [frozen.ram.as_fd()]
-            .into_iter()
-            .chain(frozen.disk.iter().flat_map(|disk| [disk.image.as_fd(), disk.overlay.as_fd()]))
-            .collect();
-        let claim = Claim { renewal, cid, state: entry.state.clone() };
+        let Frozen { ram, disk, .. } = &entry.template.frozen;
+        let mut fds: Vec<_> = ram.files().iter().map(AsFd::as_fd).collect();
+        if let Some(FrozenDisk { image, overlay }) = disk {
+            fds.push(image.as_fd());
+            fds.extend(overlay.files().iter().map(AsFd::as_fd));
+        }
+        let disk = disk.as_ref().map_or(Vec::new(), |disk| disk.overlay.extents().to_vec());
+        let claim = Claim { renewal, cid, state: entry.state.clone(), ram: ram.extents().to_vec(), disk };
         let pools = &self.hardware()?.pools;
         let shell = shells.take()?;
         shell.promise(entry.disk_limit())?;
@@ -123,20 +148,30 @@ impl Daemon {
                 daemon.note_end(clone);
             }
         };
-        let origin = Arc::downgrade(entry);
-        let job = request.job.as_bytes().to_vec();
-        let born =
-            Born { name: name.clone(), template: template.into(), origin, job, cid, generation, started, claim, early };
+        let born = Born {
+            name: name.clone(),
+            template: (*template).into(),
+            forked_from: forked_from.map(str::to_owned),
+            origin: Arc::downgrade(entry),
+            job: request.job.as_bytes().to_vec(),
+            cid,
+            generation,
+            started,
+            claim,
+            early,
+        };
         let clone = Running::start(shell, born, pools, gone)?;
         self.lock().clones.insert(name, clone.clone());
         Ok(clone)
     }
 
-    /// Counts a clone of `entry`, unless that was removed since it was looked up.
-    fn count(&self, template: &str, entry: &Arc<Entry>) -> Result<Alive, DaemonError> {
+    /// Counts a clone of a template, unless that had a name and was removed since it was looked up.
+    fn count(&self, parent: &Parent<'_>) -> Result<Alive, DaemonError> {
+        let Parent { entry, template, forked_from } = parent;
         let state = self.lock();
-        if !state.templates.get(template).is_some_and(|named| Arc::ptr_eq(named, entry)) {
-            return Err(DaemonError::Unknown { kind: "template", name: template.into() });
+        let is_there = |named: &Arc<Entry>| Arc::ptr_eq(named, entry);
+        if forked_from.is_none() && !state.templates.get(*template).is_some_and(is_there) {
+            return Err(DaemonError::Unknown { kind: "template", name: (*template).into() });
         }
         entry.alive.fetch_add(1, Ordering::AcqRel);
         Ok(Alive(entry.clone()))

@@ -2,6 +2,7 @@
 
 use crate::boot::BootError;
 use crate::kvm;
+use crate::memory::LayerError;
 use crate::pool::{PoolError, ShellFailure};
 use crate::state::StateError;
 use crate::template::{DirectoryError, QuotaError};
@@ -51,6 +52,21 @@ pub enum DaemonError {
         /// What sets the limit.
         limit: String,
     },
+    /// The same, for a fork.
+    #[error(
+        "the clone has {asked} MiB of its own, which a fork copies, but {available} MiB are free ({limit}): end something"
+    )]
+    ForkMemory {
+        /// What it has.
+        asked: u64,
+        /// There.
+        available: u64,
+        /// What sets the limit.
+        limit: String,
+    },
+    /// What a fork has copied.
+    #[error(transparent)]
+    Layers(#[from] LayerError),
     /// A file of the request.
     #[error("cannot open {}: {cause}", path.display())]
     File {
@@ -109,11 +125,11 @@ impl DaemonError {
             Self::Taken { .. } => ErrorCode::Exists,
             Self::Unknown { .. } => ErrorCode::NotFound,
             Self::Quota(_) | Self::Conflict(_) | Self::Deaf(_) => ErrorCode::Conflict,
-            Self::Memory { .. } | Self::System(..) => ErrorCode::Exhausted,
+            Self::Memory { .. } | Self::ForkMemory { .. } | Self::System(..) => ErrorCode::Exhausted,
             Self::Kvm(_) | Self::Pool(_) | Self::Image(_) => ErrorCode::Unsupported,
             Self::Guest(_) => ErrorCode::Guest,
             Self::Unrunnable(_) => ErrorCode::Unrunnable,
-            Self::Shell(_) | Self::State(_) | Self::Directory(_) => ErrorCode::Internal,
+            Self::Shell(_) | Self::State(_) | Self::Directory(_) | Self::Layers(_) => ErrorCode::Internal,
         }
     }
 }

@@ -6,6 +6,8 @@
 //! | `templates` | made, saved, loaded, removed |
 //! | `clones` | made, rolled back, removed |
 //! | `clone` | one clone: its shell and the thread that listens to it |
+//! | `fork` | a clone that runs becomes a template |
+//! | `agent` | calls of guests' agents |
 //! | `console` | the end of what a guest wrote, and who listens |
 //! | `host` | what KVM can do here, by trying |
 //! | `socket` | one daemon per socket, and what a killed one left |
@@ -14,11 +16,13 @@
 //!
 //! The daemon runs no guest: guests run in shells, which die with it. It trusts neither.
 
+mod agent;
 mod boot;
 mod clone;
 mod clones;
 mod console;
 mod error;
+mod fork;
 mod host;
 mod memory;
 mod socket;
@@ -191,7 +195,7 @@ impl Daemon {
             clones: alive.len() as u64,
             clones_made: self.clones_made.load(Ordering::Relaxed),
             pools: pools.map_or_else(Vec::new, |pools| pools.stats()),
-            template_bytes: templates.iter().map(|entry| entry.resident()).sum(),
+            template_bytes: templates::resident(&templates, &alive),
             clone_bytes: alive.iter().filter_map(|clone| clone.memory()).sum(),
             shell_bytes: waiting.iter().filter_map(memory::added).sum(),
         }

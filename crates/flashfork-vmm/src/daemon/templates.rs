@@ -1,11 +1,15 @@
 //! Templates: made, saved, loaded, removed.
 
+use super::clone::Running;
 use super::error::DaemonError;
 use super::{Daemon, boot};
+use crate::machine::Frozen;
 use crate::template::{self, Quota, Template};
 use flashfork::Headroom;
 use flashfork_proto::api::{self, CreateTemplate, LoadTemplate, SaveTemplate};
 use flashfork_proto::shape::Shape;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +22,8 @@ pub(super) struct Entry {
     /// For claims.
     pub(super) state: Vec<u8>,
     boot_ns: Option<u64>,
+    /// The clone that was forked to make it.
+    pub(super) forked_from: Option<String>,
     /// Clones that are.
     pub(super) alive: AtomicU64,
 }
@@ -37,18 +43,22 @@ impl Daemon {
         enough_memory(&request.shape)?;
         let (frozen, boot_ns) = boot::boot(&self.settings, &hardware.pools, request, self.cid())?;
         let tenant = rustix::process::geteuid().as_raw();
-        let quota = Quota::new(tenant, request.max_clones);
-        let created_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        self.adopt(&request.name, Template { frozen, quota, created_s }, Some(boot_ns))
+        let quota = Arc::new(Quota::new(tenant, request.max_clones));
+        self.adopt(&request.name, Template { frozen, quota, created_s: now_s() }, Some(boot_ns))
     }
 
     fn adopt(&self, name: &str, template: Template, boot_ns: Option<u64>) -> Result<api::Template, DaemonError> {
         let state = template.frozen.state.encode()?;
-        let shape = template.frozen.state.shape;
-        let entry = Arc::new(Entry { template, state, boot_ns, alive: AtomicU64::new(0) });
-        self.lock().templates.insert(name.to_owned(), entry.clone());
-        self.hardware()?.pools.keep(shape, self.settings.pool);
+        let entry = Arc::new(Entry { template, state, boot_ns, forked_from: None, alive: AtomicU64::new(0) });
+        self.publish(name, &entry)?;
         Ok(entry.show(name))
+    }
+
+    /// Makes a template one that can be asked for, under a name that is reserved.
+    pub(super) fn publish(&self, name: &str, entry: &Arc<Entry>) -> Result<(), DaemonError> {
+        self.lock().templates.insert(name.to_owned(), entry.clone());
+        self.hardware()?.pools.keep(entry.shape(), self.settings.pool);
+        Ok(())
     }
 
     /// Loads one from a directory. Each load counts its clones for itself, from the number that was saved on.
@@ -117,6 +127,12 @@ impl Daemon {
 }
 
 impl Entry {
+    /// Of what a clone was when it was forked.
+    pub(super) fn forked(template: Template, from: &str) -> Result<Self, DaemonError> {
+        let state = template.frozen.state.encode()?;
+        Ok(Self { template, state, boot_ns: None, forked_from: Some(from.to_owned()), alive: AtomicU64::new(0) })
+    }
+
     pub(super) fn shape(&self) -> Shape {
         self.template.frozen.state.shape
     }
@@ -126,15 +142,13 @@ impl Entry {
         self.template.frozen.state.disk_limit()
     }
 
-    /// Bytes of memory that it takes.
-    pub(super) fn resident(&self) -> u64 {
-        let frozen = &self.template.frozen;
-        let files = [Some(&frozen.ram), frozen.disk.as_ref().map(|disk| &disk.overlay)];
-        let blocks = |file| rustix::fs::fstat(file).map_or(0, |stat| stat.st_blocks.unsigned_abs());
-        files.into_iter().flatten().map(blocks).sum::<u64>() * 512
+    /// The files of its memory and of what was written to its disk.
+    fn files(&self) -> impl Iterator<Item = &Arc<OwnedFd>> {
+        let Frozen { ram, disk, .. } = &self.template.frozen;
+        ram.files().iter().chain(disk.iter().flat_map(|disk| disk.overlay.files()))
     }
 
-    fn show(&self, name: &str) -> api::Template {
+    pub(super) fn show(&self, name: &str) -> api::Template {
         api::Template {
             name: name.into(),
             shape: self.shape(),
@@ -142,10 +156,31 @@ impl Entry {
             clones_made: self.template.quota.made(),
             clones_alive: self.alive.load(Ordering::Relaxed),
             max_clones: self.template.quota.max(),
-            resident_bytes: self.resident(),
+            forked_from: self.forked_from.clone(),
+            resident_bytes: self.files().map(bytes).sum(),
+            shared_bytes: self.files().filter(|file| Arc::strong_count(file) > 1).map(bytes).sum(),
             boot_ns: self.boot_ns,
         }
     }
+}
+
+/// Bytes of memory that a file takes.
+pub(super) fn bytes(file: impl AsFd) -> u64 {
+    rustix::fs::fstat(file).map_or(0, |stat| stat.st_blocks.unsigned_abs()) * 512
+}
+
+/// Bytes of memory that templates take, those without a name too, which the clones have that were forked from others.
+/// What several have in common counts once.
+pub(super) fn resident(named: &[Arc<Entry>], clones: &[Arc<Running>]) -> u64 {
+    let unnamed = clones.iter().filter_map(|clone| clone.template().ok());
+    let entries: Vec<_> = named.iter().cloned().chain(unnamed).collect();
+    let files: BTreeMap<_, _> = entries.iter().flat_map(|entry| entry.files()).map(|f| (f.as_raw_fd(), f)).collect();
+    files.into_values().map(bytes).sum()
+}
+
+/// Seconds since 1970-01-01 UTC.
+pub(super) fn now_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 fn absolute(path: &Path) -> Result<(), DaemonError> {
@@ -168,13 +203,13 @@ fn enough_memory(shape: &Shape) -> Result<(), DaemonError> {
 mod tests {
     use super::super::Settings;
     use super::*;
-    use crate::machine::{Frozen, Machine};
+    use crate::machine::Machine;
+    use crate::memory::Layered;
     use crate::pool::Program;
     use flashfork_proto::shape::Pages;
     use kvm_ioctls::Kvm;
     use std::io::{Read, Write};
     use std::net::{Shutdown, TcpListener, TcpStream};
-    use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
@@ -198,9 +233,10 @@ mod tests {
         machine.spawn(vcpu0).unwrap();
         machine.boot(&crate::boot::Source::Tiny(vec![0xf4]), None).unwrap();
         let frozen = machine.freeze(false).unwrap();
+        let ram = ram.map(|ram| Layered::single(ram, SHAPE.memory_bytes()));
         let frozen = Frozen { ram: ram.unwrap_or(frozen.ram), ..frozen };
-        let template = Template { frozen, quota: Quota::new(0, None), created_s: 0 };
-        Arc::new(Entry { template, state: Vec::new(), boot_ns: None, alive: AtomicU64::new(0) })
+        let template = Template { frozen, quota: Arc::new(Quota::new(0, None)), created_s: 0 };
+        Arc::new(Entry { template, state: Vec::new(), boot_ns: None, forked_from: None, alive: AtomicU64::new(0) })
     }
 
     fn ask(socket: &std::path::Path, request: &str) -> String {

@@ -10,13 +10,15 @@ mod vmgenid;
 
 pub use state::{DeviceState, DeviceStateError};
 
-use crate::{events::Outbox, kvm::Vm, layout, memory::GuestMemory};
+use crate::memory::{Copying, GuestMemory, Watch};
+use crate::{events::Outbox, kvm::Vm, layout};
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::{COMMAND_PORT, PORTS, Signal, Status};
 use serial::Console;
 use signal::SignalPort;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use virtio::blk::{Blk, Disk, DiskError, DiskSlot, FrozenDisk};
@@ -171,6 +173,11 @@ impl Devices {
     /// Makes the disk a template's; paused. The VM goes on with a copy of it.
     pub fn freeze_disk(&self) -> Result<Option<FrozenDisk>, DiskError> {
         self.disk.as_ref().and_then(|slot| lock(slot).as_mut().map(Disk::freeze)).transpose()
+    }
+
+    /// Begins to copy what was written to the disk since the template, if there is a disk.
+    pub fn copy_disk_writes(&self, watch: &Watch, file: impl AsFd) -> Result<Option<Copying>, DiskError> {
+        self.disk.as_ref().and_then(|slot| lock(slot).as_ref().map(|disk| disk.copy_writes(watch, file))).transpose()
     }
 
     /// Drops what was written to the disk since the template; paused.

@@ -5,6 +5,7 @@
 //! vCPUs, memory slots, or devices. Those are for the time before; a claim needs none of them.
 
 use super::JailError;
+use crate::memory;
 use kvm_bindings::{
     kvm_clock_data, kvm_cpuid2, kvm_debugregs, kvm_device_attr, kvm_irq_level, kvm_irqchip, kvm_lapic_state,
     kvm_mp_state, kvm_msrs, kvm_pit_state2, kvm_regs, kvm_sregs, kvm_vcpu_events, kvm_xcrs, kvm_xsave,
@@ -111,6 +112,9 @@ fn ioctls() -> Vec<u32> {
         write::<kvm_pit_state2>(KVM, 0xa0),   // KVM_SET_PIT2
     ];
     allowed.extend([libc::FIONBIO as u32, libc::FIONREAD as u32]);
+    // Of its own page map, and what watches its own pages: what it could tell the guest, that can measure.
+    allowed.push(memory::SCAN);
+    allowed.extend(memory::WATCH_CALLS);
     allowed
 }
 

@@ -3,7 +3,7 @@
 use super::{Frozen, Machine, MachineError};
 use crate::cpu::{TscOffset, Vcpu, VcpuStateError};
 use crate::devices::virtio::blk::Disk;
-use crate::{memory, state::MachineState};
+use crate::state::MachineState;
 use flashfork_proto::shell::Renewal;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -45,9 +45,9 @@ impl Machine {
         }
         let state = template.state.clone();
         self.check(&state)?;
-        memory::check(&template.ram, self.shape.memory_bytes())?;
+        template.ram.check(self.shape.memory_bytes())?;
         let mut times = CloneTimes { check: clock.lap(), ..Default::default() };
-        self.ram.map_private(&template.ram)?;
+        self.ram.map_layers(&template.ram)?;
         self.devices.attach_disk(template.disk.as_ref().map(Disk::copy).transpose()?)?;
         self.devices.vsock().set_cid(cid);
         times.map = clock.lap();
@@ -69,6 +69,8 @@ impl Machine {
             return Err(MachineError::Phase("still runs"));
         }
         let state = self.origin.clone().ok_or(MachineError::Phase("has no template to go back to"))?;
+        // What was copied of what is dropped now would stay in the copy.
+        self.end_branch()?;
         // What vCPUs did before belongs to the past.
         self.early.clear();
         let mut times = CloneTimes { check: clock.lap(), ..Default::default() };

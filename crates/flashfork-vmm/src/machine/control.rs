@@ -3,6 +3,7 @@
 use super::{Machine, MachineError};
 use crate::devices::Devices;
 use crate::events::Event;
+use flashfork_proto::shape::Shape;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -87,6 +88,11 @@ impl Machine {
     /// Makes [`Machine::event_fd`] readable, for who stopped asking before there was nothing left.
     pub fn remind(&self) {
         self.inbox.remind();
+    }
+
+    /// What it was made as.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     /// Its devices.

@@ -4,7 +4,7 @@ use crate::boot::BootError;
 use crate::cpu::{RehearsalError, RunError, VcpuStateError};
 use crate::devices::{DeviceStateError, virtio::blk::DiskError};
 use crate::kvm::{VmError, VmStateError};
-use crate::memory::{MemfdError, RamError};
+use crate::memory::{LayerError, MemfdError, RamError};
 
 /// One line: what, why, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -18,6 +18,12 @@ pub enum MachineError {
     /// The file of its memory.
     #[error(transparent)]
     Memory(#[from] MemfdError),
+    /// The files of its memory.
+    #[error(transparent)]
+    Layers(#[from] LayerError),
+    /// What was written can't be copied while the guest runs.
+    #[error("cannot fork the guest while it runs: {0}")]
+    Copy(std::io::Error),
     /// A descriptor or a thread.
     #[error("cannot make a VM's {0}: {1}")]
     Resource(&'static str, std::io::Error),

@@ -4,17 +4,16 @@ use super::{Machine, MachineError};
 use crate::cpu::{VcpuState, VcpuStateError};
 use crate::devices::virtio::blk::FrozenDisk;
 use crate::kvm::VmState;
-use crate::memory;
+use crate::memory::{self, Layered};
 use crate::state::MachineState;
 use flashfork_proto::shape::Pages;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What clones are made of. Nothing of it ever changes; it may have come from another process.
 #[derive(Debug)]
 pub struct Frozen {
     /// Sealed.
-    pub ram: OwnedFd,
+    pub ram: Layered,
     /// If the shape has one.
     pub disk: Option<FrozenDisk>,
     /// Everything else.
@@ -35,10 +34,7 @@ impl Machine {
         let file = self.own.as_ref().ok_or(MachineError::Phase("was not booted, or is a template already"))?;
         let descriptor = |e| MachineError::Resource("descriptor", e);
         let ram = file.try_clone().map_err(descriptor)?;
-        let vcpus = self.save_vcpus()?;
-        let vm = VmState::save(&self.vm)?;
-        let devices = self.devices.save();
-        let state = MachineState { shape: self.shape, cpuid: self.vm.cpuid.clone(), forked, vcpus, vm, devices };
+        let state = self.save(forked)?;
         self.ram.unmap()?;
         if self.shape.pages == Pages::Small {
             memory::collapse(&ram, self.shape.memory_bytes());
@@ -52,7 +48,15 @@ impl Machine {
         let disk = self.devices.freeze_disk()?;
         let state = Arc::new(state);
         self.origin = Some(state.clone());
-        Ok(Frozen { ram, disk, state })
+        Ok(Frozen { ram: Layered::single(ram, self.shape.memory_bytes()), disk, state })
+    }
+
+    /// The state of a paused machine.
+    pub(super) fn save(&self, forked: bool) -> Result<MachineState, MachineError> {
+        let vcpus = self.save_vcpus()?;
+        let vm = VmState::save(&self.vm)?;
+        let devices = self.devices.save();
+        Ok(MachineState { shape: self.shape, cpuid: self.vm.cpuid.clone(), forked, vcpus, vm, devices })
     }
 
     fn save_vcpus(&self) -> Result<Vec<VcpuState>, MachineError> {

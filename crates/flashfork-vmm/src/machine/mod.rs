@@ -1,6 +1,7 @@
 //! A whole VM: made empty, then booted or made a clone, run, paused, frozen, rolled back.
 
 mod boot;
+mod branch;
 mod clone;
 mod control;
 mod error;
@@ -9,6 +10,7 @@ mod prepare;
 mod rehearse;
 
 pub use boot::Blank;
+pub use branch::Deltas;
 pub use clone::CloneTimes;
 pub use error::MachineError;
 pub use freeze::Frozen;
@@ -16,7 +18,9 @@ pub use freeze::Frozen;
 use crate::cpu::VcpuHandle;
 use crate::devices::Devices;
 use crate::events::{Event, Inbox};
-use crate::{kvm::Vm, memory::Ram, state::MachineState};
+use crate::memory::{Ram, Watch};
+use crate::{kvm::Vm, state::MachineState};
+use branch::Branching;
 use flashfork_proto::shape::Shape;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -39,6 +43,9 @@ pub struct Machine {
     own: Option<OwnedFd>,
     /// Where a rollback goes back to.
     origin: Option<Arc<MachineState>>,
+    /// What it takes to be forked while it runs.
+    watch: Option<Watch>,
+    branching: Option<Branching>,
     vm: Vm,
     // Last: the VM's slots hold its addresses.
     ram: Ram,

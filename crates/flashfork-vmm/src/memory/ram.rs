@@ -1,6 +1,6 @@
 //! A guest's RAM: a reservation whose addresses KVM's memory slots hold, and what is mapped over it at the moment.
 
-use super::{MemfdError, Reservation};
+use super::{Copying, Layered, MemfdError, Reservation, Watch};
 use crate::layout;
 use flashfork_proto::shape::Shape;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
@@ -116,6 +116,24 @@ impl Ram {
         self.map(file, MapFlags::PRIVATE | MapFlags::NORESERVE)?;
         self.mapped = Mapped::Private;
         Ok(())
+    }
+
+    /// As [`Self::map_private`], of the files of a template that may have been forked while it ran.
+    pub fn map_layers(&mut self, layers: &Layered) -> Result<(), RamError> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        self.reservation.fill_with(access, flags, layers.ranges()).map_err(RamError::Map)?;
+        self.mapped = Mapped::Private;
+        Ok(())
+    }
+
+    /// Begins to copy what was written since [`Self::map_private`] into `file`; see [`Copying::begin`].
+    pub fn copy_writes(&self, watch: &Watch, file: impl AsFd) -> Result<Copying, RamError> {
+        if self.mapped != Mapped::Private {
+            return Err(RamError::NotPrivate);
+        }
+        let start = self.reservation.start() as usize;
+        Copying::begin(watch, start..start + self.reservation.length(), file).map_err(RamError::Map)
     }
 
     /// While nothing is mapped: makes the next mapping as cheap as can be. For a process with one VM, which does

@@ -3,9 +3,9 @@
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use rustix::rand::{GetRandomFlags, getrandom};
-use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::{io, iter};
 
 /// Reservations are aligned to this, in bytes, so that 2 MB pages fit.
 const ALIGN: usize = 2 << 20;
@@ -74,10 +74,30 @@ impl Reservation {
 
     /// Maps `file` over the range.
     pub fn fill(&mut self, access: ProtFlags, flags: MapFlags, file: impl AsFd) -> io::Result<()> {
+        self.fill_with(access, flags, iter::once((0..self.length as u64, file.as_fd())))
+    }
+
+    /// Maps parts of files over the range, each where it lies in its file. Together they are the range, in order.
+    pub fn fill_with<'a>(
+        &mut self,
+        access: ProtFlags,
+        flags: MapFlags,
+        parts: impl Iterator<Item = (Range<u64>, BorrowedFd<'a>)>,
+    ) -> io::Result<()> {
         // In a hole somebody else may live by now.
         let fixed = if self.vacant { MapFlags::FIXED_NOREPLACE } else { MapFlags::FIXED };
-        // SAFETY: over the range that belongs to `self`, or where nothing is.
-        unsafe { mmap(self.start.cast(), self.length, access, flags | fixed, file, 0) }?;
+        for (part, file) in parts {
+            assert!(part.start <= part.end && part.end <= self.length as u64, "a part lies in the range");
+            let (at, length) = (self.start.wrapping_add(part.start as usize), (part.end - part.start) as usize);
+            // SAFETY: over the range that belongs to `self`, or where nothing is.
+            if let Err(e) = unsafe { mmap(at.cast(), length, access, flags | fixed, file, part.start) } {
+                if self.vacant {
+                    // SAFETY: what was mapped just now, and nobody knows of. It fails only for ranges that are none.
+                    let _ = unsafe { munmap(self.start.cast(), part.start as usize) };
+                }
+                return Err(e.into());
+            }
+        }
         self.vacant = false;
         Ok(())
     }
@@ -132,6 +152,30 @@ mod tests {
         reservation.fill(ProtFlags::READ, MapFlags::PRIVATE, &file).unwrap();
         // SAFETY: mapped above.
         assert_eq!(unsafe { reservation.start().read() }, 0);
+    }
+
+    #[test]
+    fn parts_of_files_fill_a_vacant_range_or_nothing_stays() {
+        let files = [7, 9].map(|byte| {
+            let file = crate::memory::create("flashfork:test", 4 << 20, flashfork_proto::shape::Pages::Small).unwrap();
+            rustix::io::pwrite(&file, &[byte], 4096).unwrap();
+            rustix::io::pwrite(&file, &[byte], 8192).unwrap();
+            file
+        });
+        let parts = || [(0..8192, files[0].as_fd()), (8192..4 << 20, files[1].as_fd())].into_iter();
+        let mut reservation = Reservation::new(4 << 20).unwrap();
+        reservation.vacate().unwrap();
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+        let place = reservation.start().wrapping_add(1 << 20);
+        // SAFETY: a new mapping where nothing is.
+        unsafe { mmap_anonymous(place.cast(), 4096, ProtFlags::READ, flags) }.unwrap();
+        reservation.fill_with(ProtFlags::READ, MapFlags::PRIVATE, parts()).unwrap_err();
+        // SAFETY: mapped above.
+        unsafe { munmap(place.cast(), 4096) }.unwrap();
+        // Fails if anything of the first try was left.
+        reservation.fill_with(ProtFlags::READ, MapFlags::PRIVATE, parts()).unwrap();
+        // SAFETY: mapped just now.
+        assert_eq!([4096, 8192].map(|at| unsafe { reservation.start().add(at).read() }), [7, 9]);
     }
 
     #[test]

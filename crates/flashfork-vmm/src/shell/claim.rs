@@ -6,12 +6,13 @@ use crate::boot::Source;
 use crate::cpu::VcpuLoop;
 use crate::jail;
 use crate::machine::{Blank, CloneTimes, Frozen, Machine};
+use crate::memory::Layered;
 use crate::state::MachineState;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, ToShell};
+use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, ToShell};
 use rustix::fs::fstat;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -36,7 +37,8 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
     match received.message {
         ToShell::Claim(claim) => {
             let template = template(&shape, &claim, received.descriptors)?;
-            promise(&shape, template.disk.as_ref().map(|disk| &disk.overlay))?;
+            let overlay = template.disk.as_ref().and_then(|disk| disk.overlay.files().first());
+            promise(&shape, overlay.map(|file| file.as_fd()))?;
             let checked = received.arrived.elapsed();
             let steps = machine.become_clone(vcpu0.vcpu(), &template, &claim.renewal, claim.cid)?;
             let times = times(checked, &steps);
@@ -47,7 +49,7 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
         }
         ToShell::Boot(boot) => {
             let (blank, source, disk) = guest(&shape, &boot, received.descriptors)?;
-            promise(&shape, blank.overlay.as_ref())?;
+            promise(&shape, blank.overlay.as_ref().map(|file| file.as_fd()))?;
             handover.give(Handed::ToBoot { machine, blank, source, disk, cid: boot.cid });
         }
         ToShell::Stop => return Ok(channel.send(&FromShell::Ended(Ended::Stopped), &[])?),
@@ -58,22 +60,31 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
     controller.recv().unwrap_or(Ok(()))
 }
 
-/// What came with a claim: memory and, if there is a disk, its image and what the template wrote to it.
+/// What came with a claim: the files of memory and, if there is a disk, its image and the files of what the template
+/// wrote to it.
 fn template(shape: &Shape, claim: &Claim, descriptors: Vec<OwnedFd>) -> Result<Frozen, ShellError> {
     let got = descriptors.len();
-    let mut descriptors = descriptors.into_iter();
-    let wanted = if shape.disk { 3 } else { 1 };
-    let (Some(ram), true) = (descriptors.next(), got == wanted) else {
+    let (of_ram, of_disk) = (files(&claim.ram), files(&claim.disk));
+    let wanted = of_ram + if shape.disk { 1 + of_disk } else { 0 };
+    if got != wanted {
         return Err(ShellError::Descriptors { got, wanted });
-    };
-    let disk = descriptors.next().zip(descriptors.next()).map(|(image, overlay)| disk::frozen(image, overlay));
+    }
+    let mut descriptors = descriptors.into_iter();
+    let ram = Layered::of(descriptors.by_ref().take(of_ram).collect(), claim.ram.clone());
+    let image = descriptors.next();
+    let disk = image.map(|image| disk::frozen(image, Layered::of(descriptors.collect(), claim.disk.clone())));
     Ok(Frozen { ram, disk, state: Arc::new(MachineState::decode(&claim.state)?) })
+}
+
+/// How many files such extents are of.
+fn files(extents: &[Extent]) -> usize {
+    extents.iter().map(|extent| usize::from(extent.file) + 1).max().unwrap_or(1)
 }
 
 /// Takes away whatever memory the guest wasn't promised, before there is one: RAM, and all that it could write to its
 /// disk, twice because a disk that is frozen is mapped anew. A guest that stays in its monitor's hands is held to its
 /// disk's limit; a shell that was taken over to this, and to its control group where it has one.
-pub fn promise(shape: &Shape, overlay: Option<&OwnedFd>) -> Result<(), ShellError> {
+pub fn promise(shape: &Shape, overlay: Option<BorrowedFd<'_>>) -> Result<(), ShellError> {
     let overlay = match overlay.map(fstat).transpose() {
         Ok(stat) => stat.map_or(0, |stat| stat.st_size.unsigned_abs()),
         Err(e) => return Err(ShellError::System("find the size of a disk's overlay", e.into())),
@@ -138,6 +149,9 @@ pub(super) fn name(message: &ToShell) -> &'static str {
         ToShell::Boot(_) => "Boot",
         ToShell::Freeze => "Freeze",
         ToShell::Claim(_) => "Claim",
+        ToShell::Copy => "Copy",
+        ToShell::Branch => "Branch",
+        ToShell::Abandon => "Abandon",
         ToShell::Connect { .. } => "Connect",
         ToShell::Pause => "Pause",
         ToShell::Resume => "Resume",

@@ -3,6 +3,7 @@
 pub(super) use crate::devices::virtio::blk::Image;
 
 use crate::devices::virtio::blk::FrozenDisk;
+use crate::memory::Layered;
 use flashfork_proto::shell::BootDisk;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,6 +14,6 @@ pub(super) fn image(file: File, disk: &BootDisk) -> Image {
 }
 
 /// A template's disk.
-pub(super) fn frozen(image: OwnedFd, overlay: OwnedFd) -> FrozenDisk {
+pub(super) fn frozen(image: OwnedFd, overlay: Layered) -> FrozenDisk {
     FrozenDisk { image, overlay }
 }

@@ -27,18 +27,24 @@ pub use error::ShellError;
 pub use panics::tell as tell_of_panics;
 
 use crate::jail::JailError;
+use crate::memory::Watch;
 use flashfork_proto::shell::{Channel, FromShell};
 use kvm_ioctls::Kvm;
 
 /// Lives the life of a shell: prepares a machine, locks itself in with `lock`, is claimed, and ends with its guest or
-/// at the daemon's wish. `kvm` is closed before the lock.
+/// at the daemon's wish. `kvm` is closed before the lock. With `watch` its clone can be forked while it runs.
 ///
 /// # Errors
 /// [`ShellError`]; the daemon has been told, if it was there to be told.
-pub fn run(channel: Channel, kvm: Kvm, lock: impl FnOnce() -> Result<(), JailError>) -> Result<(), ShellError> {
+pub fn run(
+    channel: Channel,
+    kvm: Kvm,
+    watch: Option<Watch>,
+    lock: impl FnOnce() -> Result<(), JailError>,
+) -> Result<(), ShellError> {
     let channel = std::sync::Arc::new(channel);
     tell_of_panics(&channel);
-    let life = prepare::prepare(&channel, kvm, lock).and_then(claim::wait);
+    let life = prepare::prepare(&channel, kvm, watch, lock).and_then(claim::wait);
     if let Err(error) = &life {
         // Who has gone needs no message, and the error says it.
         let _ = channel.send(&FromShell::Failed(error.to_string()), &[]);

@@ -5,6 +5,7 @@ use super::serve;
 use super::{ShellError, claim::Waiting};
 use crate::jail::JailError;
 use crate::machine::Machine;
+use crate::memory::Watch;
 use flashfork_proto::shell::{Channel, FromShell, MAX_MESSAGE, ToShell};
 use kvm_ioctls::Kvm;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ const PAGE: usize = 4096;
 pub(super) fn prepare(
     channel: &Arc<Channel>,
     kvm: Kvm,
+    watch: Option<Watch>,
     lock: impl FnOnce() -> Result<(), JailError>,
 ) -> Result<Waiting, ShellError> {
     channel.greet()?;
@@ -27,6 +29,9 @@ pub(super) fn prepare(
     shape.check()?;
     let console = Output::new().map_err(|e| ShellError::System("make an eventfd", e))?;
     let (mut machine, mut vcpu0) = Machine::prepare(&kvm, shape, Box::new(console.clone()))?;
+    if let Some(watch) = watch {
+        machine.watch_with(watch);
+    }
     // The last use of /dev/kvm; nothing is opened any more.
     drop(kvm);
     machine.rehearse(vcpu0.vcpu())?;

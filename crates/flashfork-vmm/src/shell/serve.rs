@@ -7,7 +7,7 @@ use super::disk::Image;
 use crate::boot::Source;
 use crate::cpu::Exit;
 use crate::events::Event;
-use crate::machine::{Blank, Machine, MachineError};
+use crate::machine::{Blank, Deltas, Machine, MachineError};
 use flashfork_proto::shell::{Channel, ClaimTimes, Ended, FromShell, MAX_MESSAGE, Renewal, ToShell};
 use flashfork_proto::signal::{Signal, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -132,14 +132,14 @@ fn take(start: &Start, handed: &mpsc::Receiver<Handed>) -> Option<Handed> {
 }
 
 fn begin(handed: Handed, channel: Arc<Channel>, console: Output, start: Arc<Start>) -> Result<Controller, ShellError> {
-    let (machine, booted) = match handed {
-        Handed::Running(machine) => (machine, false),
+    let machine = match handed {
+        Handed::Running(machine) => machine,
         Handed::ToBoot { mut machine, blank, source, disk, cid } => {
             machine.devices().vsock().set_cid(cid);
             machine.boot_in(blank, &source, disk)?;
             machine.resume();
             channel.send(&FromShell::Done, &[])?;
-            (machine, true)
+            machine
         }
     };
     let input = VecDeque::new();
@@ -148,8 +148,8 @@ fn begin(handed: Handed, channel: Arc<Channel>, console: Output, start: Arc<Star
         console,
         machine,
         start,
-        booted,
         at_fork: false,
+        copying: false,
         input,
         buffer: Vec::with_capacity(MAX_MESSAGE),
     })
@@ -160,10 +160,10 @@ struct Controller {
     console: Output,
     machine: Machine,
     start: Arc<Start>,
-    /// Not a clone.
-    booted: bool,
     /// The guest waits for the answer to its fork signal.
     at_fork: bool,
+    /// What it has written is being copied for a fork, and the daemon wants to know when nearly all is.
+    copying: bool,
     /// For the guest's console, which takes a few bytes at a time.
     input: VecDeque<u8>,
     buffer: Vec<u8>,
@@ -174,7 +174,11 @@ impl Controller {
     fn run(mut self) -> Result<(), ShellError> {
         loop {
             let started = self.start.left.load(Ordering::Acquire);
-            let timeout = if started && self.input.is_empty() { None } else { Some(PATIENCE) };
+            let timeout = match started && self.input.is_empty() {
+                _ if self.copying => Some(Timespec::default()),
+                true => None,
+                false => Some(PATIENCE),
+            };
             let mut ready = [
                 PollFd::new(&*self.channel, PollFlags::IN),
                 PollFd::from_borrowed_fd(self.machine.event_fd(), PollFlags::IN),
@@ -200,6 +204,9 @@ impl Controller {
                     ended = self.events()?;
                 }
             }
+            if self.copying && ended.is_none() {
+                self.copy()?;
+            }
             self.type_input();
             self.print()?;
             if let Some(ended) = ended {
@@ -218,12 +225,10 @@ impl Controller {
                 Event::Lap(lap) => self.channel.send(&FromShell::Lap(lap), &[])?,
                 Event::Trouble(line) => self.channel.send(&FromShell::Trouble(line), &[])?,
                 Event::Exit { exit: Ok(Exit::Stopped), .. } => {}
-                Event::Exit { exit: Ok(Exit::Signal(Signal::Fork)), .. } if self.booted => {
+                Event::Exit { exit: Ok(Exit::Signal(Signal::Fork)), .. } => {
                     self.at_fork = true;
                     self.channel.send(&FromShell::Forked, &[])?;
                 }
-                // Nobody makes clones of a clone.
-                Event::Exit { exit: Ok(Exit::Signal(Signal::Fork)), .. } => self.refuse_fork(),
                 Event::Exit { exit: Ok(Exit::Signal(Signal::Done(done))), .. } => return Ok(Some(Ended::Done(done))),
                 // The ports answer these themselves.
                 Event::Exit { exit: Ok(Exit::Signal(Signal::Reset | Signal::Alive(_))), .. } => self.machine.resume(),
@@ -246,7 +251,12 @@ impl Controller {
 
     /// Does what the daemon asks for; gives the machine's end.
     fn request(&mut self, request: ToShell, descriptors: Vec<OwnedFd>) -> Result<Option<Ended>, ShellError> {
-        let (got, wanted) = (descriptors.len(), usize::from(matches!(request, ToShell::Connect { .. })));
+        let wanted = match request {
+            ToShell::Connect { .. } => 1,
+            ToShell::Copy => 1 + usize::from(self.machine.shape().disk),
+            _ => 0,
+        };
+        let got = descriptors.len();
         if got != wanted {
             return Err(ShellError::Descriptors { got, wanted });
         }
@@ -267,6 +277,15 @@ impl Controller {
                 self.done()?;
             }
             ToShell::Freeze => self.freeze()?,
+            ToShell::Copy => self.begin_copy(descriptors)?,
+            ToShell::Branch => self.branch()?,
+            ToShell::Abandon => {
+                self.copying = false;
+                self.machine.end_branch()?;
+                if self.at_fork {
+                    self.refuse_fork();
+                }
+            }
             ToShell::Rollback(renewal) => self.rollback(&renewal)?,
             ToShell::Input(bytes) => {
                 let room = INPUT - self.input.len();
@@ -291,12 +310,43 @@ impl Controller {
         self.machine.pause()?;
         let frozen = self.machine.freeze(self.at_fork)?;
         let state = frozen.state.encode()?;
-        let mut descriptors = vec![frozen.ram.as_fd()];
-        descriptors.extend(frozen.disk.as_ref().map(|disk| disk.overlay.as_fd()));
+        let of_disk = frozen.disk.iter().flat_map(|disk| disk.overlay.files());
+        let descriptors: Vec<_> = frozen.ram.files().iter().chain(of_disk).map(AsFd::as_fd).collect();
         Ok(self.channel.send(&FromShell::Frozen { state }, &descriptors)?)
     }
 
+    fn begin_copy(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), ShellError> {
+        let mut descriptors = descriptors.into_iter();
+        let ram = descriptors.next().ok_or(ShellError::Descriptors { got: 0, wanted: 1 })?;
+        self.machine.begin_branch(&Deltas { ram, disk: descriptors.next() })?;
+        self.copying = true;
+        Ok(())
+    }
+
+    /// Copies a part of what the guest has written, between two looks at requests and events.
+    fn copy(&mut self) -> Result<(), ShellError> {
+        match self.machine.step_branch() {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                self.copying = false;
+                Ok(self.channel.send(&FromShell::Copied, &[])?)
+            }
+            Err(e) => {
+                self.copying = false;
+                self.machine.end_branch()?;
+                Ok(self.channel.send(&FromShell::Failed(e.to_string()), &[])?)
+            }
+        }
+    }
+
+    fn branch(&mut self) -> Result<(), ShellError> {
+        let (state, pause) = self.machine.branch(self.at_fork)?;
+        self.at_fork = false;
+        Ok(self.channel.send(&FromShell::Branched { state: state.encode()?, pause }, &[])?)
+    }
+
     fn rollback(&mut self, renewal: &Renewal) -> Result<(), ShellError> {
+        (self.copying, self.at_fork) = (false, false);
         self.machine.pause()?;
         let steps = self.machine.rollback(renewal)?;
         let first_exit = self.start.first_exit(self.channel.clone(), times(Duration::ZERO, &steps), ());

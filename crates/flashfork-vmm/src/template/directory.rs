@@ -9,7 +9,7 @@ use super::{DirectoryError, Host, Template, sparse};
 use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
 use crate::files;
 use crate::machine::Frozen;
-use crate::memory;
+use crate::memory::{self, Layered};
 use crate::state::MachineState;
 use flashfork::Headroom;
 use flashfork_proto::shape::Pages;
@@ -47,10 +47,11 @@ pub fn save(template: &Template, directory: &Path, kvm: &Kvm) -> Result<(), Dire
         host,
         quota: template.quota.saved(),
         created_s: template.created_s,
-        ram: draft.put(RAM, ram, state.shape.memory_bytes())?,
+        ram: draft.put(RAM, &*ram.flat()?, state.shape.memory_bytes())?,
         disk: match disk {
             Some(FrozenDisk { image, overlay }) => {
-                Some(DiskSums { image: draft.put_whole(IMAGE, image)?, overlay: draft.put_whole(OVERLAY, overlay)? })
+                let overlay = draft.put_whole(OVERLAY, &*overlay.flat()?)?;
+                Some(DiskSums { image: draft.put_whole(IMAGE, image)?, overlay })
             }
             None => None,
         },
@@ -84,13 +85,17 @@ pub fn load(directory: &Path, kvm: &Kvm) -> Result<Template, DirectoryError> {
             }
             Some(FrozenDisk {
                 image: check(&directory.join(IMAGE), &sums.image, |_, _| Ok(()))?.into(),
-                overlay: get(&directory.join(OVERLAY), &sums.overlay, "flashfork:disk", Pages::Small)?,
+                overlay: Layered::single(
+                    get(&directory.join(OVERLAY), &sums.overlay, "flashfork:disk", Pages::Small)?,
+                    sums.overlay.bytes,
+                ),
             })
         }
         None => None,
     };
+    let ram = Layered::single(ram, shape.memory_bytes());
     let frozen = Frozen { ram, disk, state: Arc::new(state) };
-    Ok(Template { frozen, quota: manifest.quota.into(), created_s: manifest.created_s })
+    Ok(Template { frozen, quota: Arc::new(manifest.quota.into()), created_s: manifest.created_s })
 }
 
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {

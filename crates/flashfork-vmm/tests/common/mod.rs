@@ -1,6 +1,8 @@
 //! A guest of some twenty bytes, and what its tests share.
 #![allow(dead_code)]
 
+pub mod counting;
+
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::Renewal;

@@ -3,7 +3,7 @@
 
 use crate::common::renewal;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, ToShell};
+use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, ToShell};
 use flashfork_vmm::boot::Source;
 use flashfork_vmm::machine::Blank;
 use rustix::fs::{Mode, OFlags, open};
@@ -92,7 +92,8 @@ impl Shell {
     }
 
     pub fn send_claim(&self, template: &Template, index: u64) {
-        let claim = Claim { renewal: renewal(index), cid: 3, state: template.state.clone() };
+        let ram = vec![Extent { pages: self.shape.memory_mib << 8, file: 0 }];
+        let claim = Claim { renewal: renewal(index), cid: 3, state: template.state.clone(), ram, disk: Vec::new() };
         self.channel.send(&ToShell::Claim(Box::new(claim)), &[template.ram.as_fd()]).unwrap();
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Claim, ClaimTimes, Extent, FromShell, Renewal, ToShell};
 use flashfork_vmm::pool::Shell;
 
 use super::{CID, MemoryPages, PATIENCE, expect, huge_share, resident, vm};
@@ -64,7 +64,8 @@ impl Template {
     pub(crate) fn claim(&self, shell: &Shell, index: u64) -> Result<Claimed, BenchError> {
         let renewal = renewal(index);
         let start = Instant::now();
-        let claim = Claim { renewal, cid: CID, state: self.state.clone() };
+        let ram = vec![Extent { pages: self.shape.memory_mib << 8, file: 0 }];
+        let claim = Claim { renewal, cid: CID, state: self.state.clone(), ram, disk: Vec::new() };
         shell.send(&ToShell::Claim(Box::new(claim)), &[self.ram.as_fd()]).map_err(vm)?;
         let send = start.elapsed();
         match shell.receive(PATIENCE).map_err(vm)?.0 {

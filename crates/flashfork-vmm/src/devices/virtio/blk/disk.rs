@@ -2,7 +2,7 @@
 
 use super::overlay::{self, BLOCK, NoPlace, Overlay};
 use crate::events::{Event, Outbox};
-use crate::memory::MemfdError;
+use crate::memory::{Copying, LayerError, Layered, MemfdError, Watch};
 use flashfork_proto::api::{DEFAULT_DISK_LIMIT_MIB, MAX_SERIAL};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -38,8 +38,8 @@ pub struct Image {
 pub struct FrozenDisk {
     /// Its image, opened for reading.
     pub image: OwnedFd,
-    /// What the template wrote: a sealed memory file.
-    pub overlay: OwnedFd,
+    /// What the template wrote: sealed memory files.
+    pub overlay: Layered,
 }
 
 /// Why a disk can't be had.
@@ -54,6 +54,9 @@ pub enum DiskError {
     /// What is written has no place, or isn't a template's.
     #[error("the disk's overlay: {0}")]
     Overlay(#[from] MemfdError),
+    /// What was written, in several files.
+    #[error("the disk's overlay: {0}")]
+    Layers(#[from] LayerError),
     /// No room for it.
     #[error("cannot map the disk's overlay: {0}")]
     Map(io::Error),
@@ -128,9 +131,8 @@ impl Disk {
     /// it may not.
     pub fn copy(template: &FrozenDisk) -> Result<Self, DiskError> {
         let image = File::from(template.image.as_fd().try_clone_to_owned().map_err(DiskError::Image)?);
-        let overlay = template.overlay.as_fd().try_clone_to_owned().map_err(DiskError::Image)?;
         let bytes = length(&image)?;
-        let overlay = Overlay::copy(overlay, bytes.div_ceil(BLOCK as u64))?;
+        let overlay = Overlay::copy(&template.overlay, bytes.div_ceil(BLOCK as u64))?;
         Ok(Self {
             image,
             overlay,
@@ -143,7 +145,13 @@ impl Disk {
     /// Makes the disk immutable and goes on as a copy of it.
     pub fn freeze(&mut self) -> Result<FrozenDisk, DiskError> {
         let image = self.image.try_clone().map_err(DiskError::Image)?.into();
-        Ok(FrozenDisk { image, overlay: self.overlay.freeze()? })
+        let overlay = Layered::single(self.overlay.freeze()?, overlay_bytes(self.state.bytes));
+        Ok(FrozenDisk { image, overlay })
+    }
+
+    /// Begins to copy what was written since the template into `file`; see [`Copying::begin`].
+    pub fn copy_writes(&self, watch: &Watch, file: impl AsFd) -> Result<Copying, DiskError> {
+        self.overlay.copy_writes(watch, file)
     }
 
     /// Drops every write since the template.

@@ -6,7 +6,7 @@
 //! written.
 
 use super::DiskError;
-use crate::memory::{self, MemfdError};
+use crate::memory::{self, Copying, Layered, MemfdError, Watch};
 use flashfork_proto::shape::Pages;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +27,8 @@ pub enum NoPlace<E> {
 /// Written blocks of one disk.
 #[derive(Debug)]
 pub struct Overlay {
-    file: OwnedFd,
+    /// That of a VM that is no template's copy yet.
+    file: Option<OwnedFd>,
     /// Bits, then blocks.
     content: Mapping,
     /// Bits of the blocks that were written since the content was mapped: those that cost this VM memory.
@@ -41,27 +42,36 @@ impl Overlay {
     pub fn over(file: OwnedFd, blocks: u64) -> Result<Self, DiskError> {
         memory::check_size(&file, length(blocks))?;
         let content = Mapping::of(&file, length(blocks), MapFlags::SHARED)?;
-        Ok(Self { file, content, own: Mapping::empty(bits(blocks))?, blocks, written: 0 })
+        Ok(Self { file: Some(file), content, own: Mapping::empty(bits(blocks))?, blocks, written: 0 })
     }
 
     /// A copy of a template's, for a disk of `blocks`.
-    pub fn copy(template: OwnedFd, blocks: u64) -> Result<Self, DiskError> {
-        memory::check(&template, length(blocks))?;
-        let content = Mapping::of(&template, length(blocks), MapFlags::PRIVATE)?;
-        Ok(Self { file: template, content, own: Mapping::empty(bits(blocks))?, blocks, written: 0 })
+    pub fn copy(template: &Layered, blocks: u64) -> Result<Self, DiskError> {
+        template.check(length(blocks))?;
+        let content = Mapping::of_layers(template, length(blocks))?;
+        Ok(Self { file: None, content, own: Mapping::empty(bits(blocks))?, blocks, written: 0 })
     }
 
-    /// Makes what was written immutable and goes on as a copy of it; gives the file.
+    /// Makes what was written immutable and goes on as a copy of it; gives the file. Not for what is a copy already.
     pub fn freeze(&mut self) -> Result<OwnedFd, DiskError> {
-        let file = self.file.try_clone().map_err(DiskError::Map)?;
+        let file =
+            self.file.as_ref().ok_or(DiskError::Shape("what was written to the disk is a template's already"))?;
+        let file = file.try_clone().map_err(DiskError::Map)?;
         // F_SEAL_WRITE is EBUSY while a writable mapping exists.
         self.content = Mapping::empty(length(self.blocks))?;
         let sealed = memory::seal(&file);
         let flags = if sealed.is_ok() { MapFlags::PRIVATE } else { MapFlags::SHARED };
         self.content = Mapping::of(&file, length(self.blocks), flags)?;
         sealed?;
+        self.file = None;
         self.forget()?;
         Ok(file)
+    }
+
+    /// Begins to copy what a copy has written into `file`; see [`Copying::begin`].
+    pub fn copy_writes(&self, watch: &Watch, file: impl AsFd) -> Result<Copying, DiskError> {
+        let start = self.content.start as usize;
+        Copying::begin(watch, start..start + self.content.length, file).map_err(DiskError::Map)
     }
 
     /// Drops every write since the template.
@@ -157,6 +167,25 @@ impl Mapping {
         // SAFETY: a new mapping where the kernel finds room.
         let start = unsafe { mmap(ptr::null_mut(), length as usize, access, flags | MapFlags::NORESERVE, file, 0) };
         Self::new(start, length)
+    }
+
+    /// Of a template's, copy on write.
+    fn of_layers(layers: &Layered, length: u64) -> Result<Self, DiskError> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        if let [only] = layers.files() {
+            return Self::of(only, length, MapFlags::PRIVATE);
+        }
+        // SAFETY: a new mapping where the kernel finds room.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), length as usize, ProtFlags::empty(), flags) };
+        let mapping = Self::new(start, length)?;
+        for (part, file) in layers.ranges() {
+            let (at, access) = (mapping.start.wrapping_add(part.start as usize), ProtFlags::READ | ProtFlags::WRITE);
+            let bytes = (part.end - part.start) as usize;
+            // SAFETY: in the mapping just made, as the layers were checked to be as long, and nobody knows of it yet.
+            unsafe { mmap(at.cast(), bytes, access, flags | MapFlags::FIXED, file, part.start) }
+                .map_err(|e| DiskError::Map(e.into()))?;
+        }
+        Ok(mapping)
     }
 
     /// Zeros.

@@ -1,8 +1,11 @@
 //! Disks: what is written where, who sees it, and what becomes of requests around a freeze.
 
-use crate::devices::virtio::blk::{Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, FrozenDisk, Image};
+use crate::devices::virtio::blk::{
+    Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, DiskState, FrozenDisk, Image, overlay_bytes,
+};
 use crate::devices::virtio::driver::{BUFFERS, Driver};
 use crate::events::{self, Event};
+use crate::memory::{Layered, Watch, delta};
 use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -217,10 +220,11 @@ fn a_template_of_another_disk_is_refused() {
     parent.transport().pause();
     let state = parent.transport().save();
     let frozen = freeze(&parent_slot);
-    let other = FrozenDisk { image: image(72).into(), overlay: frozen.overlay.try_clone().unwrap() };
-    assert!(matches!(Disk::copy(&other), Err(DiskError::Overlay(_))), "the overlay has another length");
+    let other = FrozenDisk { image: image(72).into(), overlay: frozen.overlay };
+    assert!(matches!(Disk::copy(&other), Err(DiskError::Layers(_))), "the overlay has another length");
     let open = Disk::new(source(64)).unwrap();
-    let unsealed = FrozenDisk { image: image(64).into(), overlay: tempfile::tempfile().unwrap().into() };
+    let overlay = Layered::single(tempfile::tempfile().unwrap().into(), overlay_bytes(32768));
+    let unsealed = FrozenDisk { image: image(64).into(), overlay };
     assert!(Disk::copy(&unsealed).is_err());
     // The right length of overlay, but another number of sectors.
     let odd = slot(Disk::new(source(63)).unwrap());
@@ -229,6 +233,51 @@ fn a_template_of_another_disk_is_refused() {
     let missing = Driver::raw(Box::new(Blk(DiskSlot::default())), parent.memory.clone());
     assert!(missing.transport().restore(&state).unwrap_err().to_string().contains("missing"));
     drop(open);
+}
+
+/// A clone's disk is forked while it is written to, again and again: each fork has what was there then, and what the
+/// others write later is their own.
+#[test]
+fn what_a_clone_has_written_is_forked_with_it() {
+    let watch = Watch::find().unwrap();
+    let frozen = freeze(&slot(Disk::new(source(64)).unwrap()));
+    let mut parent = Disk::copy(&frozen).unwrap();
+    let bytes = parent.bytes();
+    parent.set_state(writable(&parent)).unwrap();
+    let mut below = frozen;
+    for round in 1..=20_u8 {
+        let delta = delta::create("flashfork:test", overlay_bytes(bytes)).unwrap();
+        let mut copying = parent.copy_writes(&watch, &delta).unwrap();
+        parent.write(0, &[round; 512]).unwrap();
+        copying.step(&watch).unwrap();
+        parent.write(4096 * u64::from(round % 7 + 1), &[round; 4096]).unwrap();
+        copying.finish(&watch).unwrap();
+        copying.end(&watch).unwrap();
+        let overlay = below.overlay.with(delta).unwrap();
+        let now = FrozenDisk { image: below.image.try_clone().unwrap(), overlay };
+        let whole = |disk: &Disk| {
+            let mut all = vec![0; bytes as usize];
+            disk.read(0, &mut all).unwrap();
+            all
+        };
+        let mut child = Disk::copy(&now).unwrap();
+        let then = whole(&parent);
+        assert!(whole(&child) == then && then[0] == round);
+        child.set_state(writable(&child)).unwrap();
+        child.write(512, &[0xee; 512]).unwrap();
+        parent.write(1024, &[0xdd; 512]).unwrap();
+        assert!(whole(&Disk::copy(&now).unwrap()) == then);
+        assert_eq!((whole(&child)[512], whole(&child)[1024] == then[1024]), (0xee, true));
+        // Every other round goes on with the child.
+        if round % 2 == 0 {
+            (parent, below) = (child, now);
+        }
+    }
+}
+
+/// As a template of this disk has it.
+fn writable(disk: &Disk) -> DiskState {
+    Disk::new(source(disk.bytes() / 512)).unwrap().state().clone()
 }
 
 #[test]

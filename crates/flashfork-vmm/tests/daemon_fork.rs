@@ -1,0 +1,169 @@
+//! Live forks through the daemon: trees of clones, whose parents go on, or go.
+
+#[path = "common/daemon.rs"]
+mod client;
+mod common;
+
+use client::{Daemon, eventually, exists, idler, kill};
+use common::counting::counting;
+use flashfork_proto::api::{self, Clone, Forked, Template};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+fn fork(daemon: &Daemon, clone: &str, body: Value) -> Forked {
+    daemon.done("POST", &format!("/v1/clones/{clone}/fork"), &body)
+}
+
+fn now(count: u32) -> Value {
+    json!({ "count": count, "now": true })
+}
+
+/// Types a character on a clone's console, which ends with the clone.
+fn type_on(daemon: &Daemon, clone: &str, character: u8) -> UnixStream {
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    let head = format!("POST /v1/clones/{clone}/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\n");
+    write!(stream, "{head}Upgrade: flashfork\r\nContent-Length: 0\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&answer));
+    stream.write_all(&[character]).unwrap();
+    stream
+}
+
+/// Ends a guest that counts: all of its memory is of one moment.
+fn finish(daemon: &Daemon, clone: &str) {
+    let _console = type_on(daemon, clone, b'e');
+    let ended = || daemon.done::<Clone>("GET", &format!("/v1/clones/{clone}"), &Value::Null).ended;
+    eventually(|| ended().is_some());
+    let how = ended().unwrap();
+    assert!(how.starts_with("ended with status 0"), "{clone} {how}");
+}
+
+/// A daemon with a clone that has counted to 128 at least, `t-1`.
+fn counted() -> Option<Daemon> {
+    let daemon = Daemon::start()?;
+    daemon.template("t", counting());
+    daemon.clones("t", &json!({ "wait": false }));
+    eventually(|| {
+        let child = fork(&daemon, "t-1", now(1)).clones.remove(0).name;
+        let _console = type_on(&daemon, &child, b'?');
+        let path = format!("/v1/clones/{child}");
+        eventually(|| daemon.done::<Clone>("GET", &path, &Value::Null).ended.is_some());
+        daemon.done::<Clone>("GET", &path, &Value::Null).ended.unwrap().starts_with("ended with status 0")
+    });
+    Some(daemon)
+}
+
+#[test]
+fn forks_of_forks_live_on_whoever_is_removed() {
+    let Some(daemon) = counted() else { return };
+    let forked = fork(&daemon, "t-1", json!({ "count": 2, "now": true, "job": "x" }));
+    assert!(forked.pause.total() > 0 && forked.template.is_none());
+    let names: Vec<_> = forked.clones.iter().map(|clone| clone.name.clone()).collect();
+    assert!(names.iter().all(|name| name.starts_with("t-1-")), "{names:?}");
+    for clone in &forked.clones {
+        assert_eq!((clone.template.as_str(), clone.forked_from.as_deref()), ("t", Some("t-1")));
+    }
+    let deeper = fork(&daemon, &names[0], now(1)).clones.remove(0);
+    assert_eq!(deeper.forked_from.as_deref(), Some(names[0].as_str()));
+    // The one in the middle, then the first.
+    for name in [names[0].as_str(), "t-1"] {
+        assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{name}"), &Value::Null).0, 204);
+    }
+    eventually(|| daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null).clones_alive == 0);
+    assert_eq!(daemon.ask("DELETE", "/v1/templates/t", &Value::Null).0, 204);
+    let deepest = fork(&daemon, &deeper.name, now(1)).clones.remove(0);
+    [&names[1], &deeper.name, &deepest.name].into_iter().for_each(|name| finish(&daemon, name));
+    // With the last clone all memory goes.
+    eventually(|| daemon.done::<api::Stats>("GET", "/v1/stats", &Value::Null).template_bytes == 0);
+}
+
+#[test]
+fn a_fork_can_become_a_template_with_a_name() {
+    let Some(daemon) = counted() else { return };
+    let forked = fork(&daemon, "t-1", json!({ "count": 0, "now": true, "template": "warm" }));
+    let template = forked.template.unwrap();
+    assert_eq!((template.name.as_str(), template.forked_from.as_deref()), ("warm", Some("t-1")));
+    assert!(template.shared_bytes > 0 && template.shared_bytes < template.resident_bytes, "{template:?}");
+    daemon.refused(
+        "POST",
+        "/v1/clones/t-1/fork",
+        &json!({ "now": true, "template": "warm" }),
+        "a template warm already",
+    );
+    let clones = daemon.clones("warm", &json!({ "count": 2, "wait": false }));
+    assert!(clones.iter().all(|clone| clone.template == "warm" && clone.forked_from.is_none()), "{clones:?}");
+    daemon.refused("DELETE", "/v1/templates/warm", &Value::Null, "template warm has 2 clones");
+    // Whole in its directory, without what it shares.
+    let saved = daemon.dir.path().join("saved");
+    daemon.done::<Template>("POST", "/v1/templates/warm/save", &json!({ "directory": saved }));
+    daemon.done::<Template>("POST", "/v1/templates/load", &json!({ "name": "again", "directory": saved }));
+    let loaded = daemon.clones("again", &json!({ "wait": false })).remove(0);
+    for name in ["t-1", &clones[0].name, &clones[1].name, &loaded.name] {
+        finish(&daemon, name);
+    }
+}
+
+#[test]
+fn what_can_not_be_forked_is_told_and_the_clone_goes_on() {
+    let Some(daemon) = counted() else { return };
+    let path = "/v1/clones/t-1/fork";
+    daemon.refused("POST", path, &json!({ "count": 0, "now": true }), "ask for 1 to");
+    daemon.refused("POST", path, &json!({ "count": 1001, "now": true }), "ask for 1 to");
+    daemon.refused("POST", path, &json!({ "count": 2, "name": "two", "now": true }), "one name for several clones");
+    daemon.refused("POST", "/v1/clones/none/fork", &now(1), "no clone none");
+    // Nobody answers in this guest.
+    daemon.refused("POST", path, &json!({}), "--now");
+    // What it signals by itself is refused, and it counts on.
+    drop(type_on(&daemon, "t-1", b'f'));
+    finish(&daemon, "t-1");
+    daemon.refused("POST", path, &now(1), "has ended");
+}
+
+#[test]
+fn a_shell_that_dies_while_it_is_forked_costs_its_own_clone_only() {
+    let Some(daemon) = counted() else { return };
+    let kept = fork(&daemon, "t-1", now(1)).clones.remove(0);
+    let victim = daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null);
+    std::thread::scope(|scope| {
+        let forks = scope.spawn(|| {
+            let mut made = 0;
+            loop {
+                let (status, body) = daemon.ask("POST", "/v1/clones/t-1/fork", &now(1));
+                if status != 200 {
+                    let error: api::Error = serde_json::from_str(&body).unwrap();
+                    assert!(!error.message.is_empty() && !error.message.contains('\n'), "{error}");
+                    return made;
+                }
+                made += 1;
+            }
+        });
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        kill(victim.pid);
+        forks.join().unwrap();
+    });
+    eventually(|| !exists(victim.pid));
+    finish(&daemon, &kept.name);
+}
+
+#[test]
+fn clones_that_wait_are_forked_hundred_times_and_nothing_is_left() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    daemon.clones("t", &json!({ "wait": false }));
+    fork(&daemon, "t-1", now(1));
+    daemon.settle_with(2);
+    // A request that is over may still be among them.
+    let before = daemon.descriptors();
+    for _ in 0..100 {
+        let child = fork(&daemon, "t-1", now(1)).clones.remove(0);
+        assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{}", child.name), &Value::Null).0, 204);
+    }
+    daemon.settle_with(2);
+    eventually(|| daemon.descriptors() <= before);
+}
