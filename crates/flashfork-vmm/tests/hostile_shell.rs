@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Speaks a shell's protocol until it is told to boot or claimed, then does something else.
 const FAKE: &str = r#"#!/usr/bin/python3
 import socket, time
-PREAMBLE, READY, BOOT, CLAIMED = 100, b"\x00", 1, b"\x03" + b"\0" * 6
+PREAMBLE, READY, BOOT, CLAIMED = 100, b"\x00", 1, b"\x05" + b"\0" * 6
 s = socket.socket(fileno=0)
 s.send(s.recv(PREAMBLE))
 s.recv(1 << 20)
@@ -31,15 +31,55 @@ else:
     length = bytes([n & 127 | 128, n >> 7 & 127 | 128, n >> 14])
     try:
         while True:
-            s.send(b"\x09" + length + b"x" * n)
+            s.send(b"\x0b" + length + b"x" * n)
     except OSError:
         pass
 time.sleep(600)
 "#;
 
-fn fake(directory: &Path) -> PathBuf {
+/// Is claimed, and forked, but keeps what it has copied mapped for writing.
+const KEEPS: &str = r#"#!/usr/bin/python3
+import array, mmap, os, socket, time
+s = socket.socket(fileno=0)
+s.send(s.recv(100))
+s.recv(1 << 20)
+s.send(b"\x00")
+claim = s.recv(1 << 20)
+def number(at):
+    value, shift = 0, 0
+    while True:
+        value |= (claim[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if claim[at - 1] < 128:
+            return value, at
+length, at = number(1)
+index, at = number(at + length)
+length, at = number(at + 16)
+cid, at = number(at + length + 32)
+begin = at
+length, at = number(at)
+state = claim[begin:at + length]
+s.send(b"\x05" + b"\0" * 6)
+kept = []
+while True:
+    data, rest, _, _ = s.recvmsg(1 << 20, 1 << 10)
+    if not data:
+        break
+    if data[0] == 4:
+        files = array.array("i")
+        files.frombytes(rest[0][2])
+        for file in files:
+            memory = mmap.mmap(file, os.fstat(file).st_size, mmap.MAP_SHARED)
+            memory[-4096:] = b"\xff" * 4096
+            kept.append(memory)
+        s.send(b"\x02")
+    elif data[0] == 5:
+        s.send(b"\x03" + state + b"\0" * 5)
+"#;
+
+fn fake(directory: &Path, program: &str) -> PathBuf {
     let path = directory.join("shell");
-    std::fs::write(&path, FAKE).unwrap();
+    std::fs::write(&path, program).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
@@ -78,7 +118,7 @@ fn a_shell_that_talks_nonsense_or_too_much_is_ended() {
     let directory = honest.dir.path().join("saved");
     let _: Template = honest.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
     let daemon = Daemon::start_with(|command, dir| {
-        command.arg("--shell").arg(fake(dir));
+        command.arg("--shell").arg(fake(dir, FAKE));
     });
     let daemon = daemon.unwrap();
     // Nonsense instead of an answer: the request ends, and so does the shell.
@@ -138,4 +178,24 @@ fn a_rollback_without_an_answer_ends_the_clone() {
     let ended = daemon.done::<Clone>("GET", "/v1/clones/t-1", &Value::Null).ended.unwrap();
     assert!(ended.contains("rollback"), "{ended}");
     daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, "has ended");
+}
+
+#[test]
+fn what_a_shell_could_still_change_is_no_template() {
+    let Some(honest) = Daemon::start() else { return };
+    honest.template("t", idler());
+    let directory = honest.dir.path().join("saved");
+    let _: Template = honest.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
+    let daemon = Daemon::start_with(|command, dir| {
+        command.arg("--shell").arg(fake(dir, KEEPS));
+    });
+    let daemon = daemon.unwrap();
+    let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+    daemon.clones("t", &json!({ "wait": false }));
+    for body in [json!({ "now": true }), json!({ "now": true, "count": 0, "template": "never" })] {
+        daemon.refused("POST", "/v1/clones/t-1/fork", &body, "still mapped for writing");
+    }
+    assert_eq!(daemon.done::<Vec<Template>>("GET", "/v1/templates", &Value::Null).len(), 1);
+    assert_eq!(daemon.ask("DELETE", "/v1/clones/t-1", &Value::Null).0, 204);
+    eventually(|| daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null).clones_alive == 0);
 }

@@ -18,6 +18,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+/// Whether such clones can be made at all.
+pub(super) fn check(request: &CreateClones) -> Result<(), DaemonError> {
+    if !(1..=MAX_CLONES_AT_ONCE).contains(&request.count) {
+        return Err(DaemonError::Invalid(format!("{} clones: ask for 1 to {MAX_CLONES_AT_ONCE}", request.count)));
+    }
+    if request.name.is_some() && request.count != 1 {
+        return Err(DaemonError::Invalid("one name for several clones: leave it out, or ask for one".into()));
+    }
+    if request.job.len() > MAX_JOB {
+        return Err(DaemonError::Invalid(format!("a job of {} bytes: {MAX_JOB} fit", request.job.len())));
+    }
+    Ok(())
+}
+
 /// What clones are made of.
 pub(super) struct Parent<'a> {
     pub(super) entry: Arc<Entry>,
@@ -58,15 +72,7 @@ impl Daemon {
         request: &CreateClones,
         started: Instant,
     ) -> Result<Vec<api::Clone>, DaemonError> {
-        if !(1..=MAX_CLONES_AT_ONCE).contains(&request.count) {
-            return Err(DaemonError::Invalid(format!("{} clones: ask for 1 to {MAX_CLONES_AT_ONCE}", request.count)));
-        }
-        if request.name.is_some() && request.count != 1 {
-            return Err(DaemonError::Invalid("one name for several clones: leave it out, or ask for one".into()));
-        }
-        if request.job.len() > MAX_JOB {
-            return Err(DaemonError::Invalid(format!("a job of {} bytes: {MAX_JOB} fit", request.job.len())));
-        }
+        check(request)?;
         // Before a number is taken: a name that can't be had costs none.
         let _reserved = request.name.as_deref().map(|name| self.reserve("clone", name)).transpose()?;
         let tenant = rustix::process::geteuid().as_raw();

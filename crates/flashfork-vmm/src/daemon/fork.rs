@@ -1,7 +1,7 @@
 //! Live forks: a clone that runs becomes a template, and runs on.
 
 use super::clone::{Forking, Running};
-use super::clones::Parent;
+use super::clones::{self, Parent};
 use super::error::DaemonError;
 use super::templates::Entry;
 use super::{Daemon, agent};
@@ -45,6 +45,15 @@ impl Daemon {
                 request.count
             )));
         }
+        let clones = api::CreateClones {
+            count: request.count,
+            name: request.name.clone(),
+            job: request.job.clone(),
+            wait: request.wait && !request.now,
+        };
+        if request.count > 0 {
+            clones::check(&clones)?;
+        }
         let clone = self.running(name)?;
         let origin = clone.template()?;
         let _reserved = request.template.as_deref().map(|name| self.reserve("template", name)).transpose()?;
@@ -55,12 +64,6 @@ impl Daemon {
                 Some(entry.show(name))
             }
             None => None,
-        };
-        let clones = api::CreateClones {
-            count: request.count,
-            name: request.name.clone(),
-            job: request.job.clone(),
-            wait: request.wait && !request.now,
         };
         let clones = match request.count {
             0 => Ok(Vec::new()),
