@@ -77,7 +77,9 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
             print.print(&clone, || show::clones(std::slice::from_ref(&clone)))?;
         }
         VmCommand::Fork(args) => {
-            let forked: api::Forked = client.post(&format!("/v1/clones/{}/fork", args.clone), &fork(args))?;
+            let path = format!("/v1/clones/{}/fork", args.clone);
+            let forked: api::Forked =
+                waiting("copying what the clone has written", || client.post(&path, &fork(args)))?;
             print.print(&forked, || show::forked(&args.clone, &forked))?;
         }
         VmCommand::Ls(args) => {
