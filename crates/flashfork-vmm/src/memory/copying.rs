@@ -1,7 +1,7 @@
 //! A copy of what was written to a private mapping, made while it is written to: rounds of copying what was written
 //! since the last one (pre-copy, as in live migration), and one at the end, when nobody writes.
 
-use super::delta::{self, mark_in};
+use super::delta::{self, mark};
 use super::pagemap::PAGE;
 use super::{Reservation, Watch};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -70,7 +70,7 @@ impl Copying {
         let bits = unsafe { std::slice::from_raw_parts_mut(to.add(place), self.to.length() - place) };
         watch.written(part, protect, |run| {
             pages += run.len() / PAGE;
-            mark_in(bits, 0, &(((run.start - start) / PAGE) as u64..((run.end - start) / PAGE) as u64));
+            mark(bits, &(((run.start - start) / PAGE) as u64..((run.end - start) / PAGE) as u64));
             // SAFETY: a run lies in `from`, which its owner keeps mapped, and its place in the copy is mapped as long
             // as `self.to` lives. Others may write to the run meanwhile, a guest above all: whatever is torn by that
             // was written after it was protected, and is copied again. By the C library, which knows nothing of Rust's
@@ -150,7 +150,7 @@ mod tests {
         for (page, value) in [(1, 1), (2, 2), (5000, 1), (7, 3), (5001, 2), (9, 0), (0, 0)] {
             assert_eq!(in_copy(&copy, page), value << 32, "page {page}");
         }
-        assert_eq!(delta::runs(&copy, BYTES as u64).unwrap(), [1..3, 7..8, 5000..5002]);
+        assert_eq!(delta::runs(&delta::marks(&copy, BYTES as u64).unwrap()), [1..3, 7..8, 5000..5002]);
         memory::seal(&copy).expect("nobody has it mapped");
     }
 

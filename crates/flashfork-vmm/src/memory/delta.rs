@@ -27,41 +27,36 @@ fn bits(bytes: u64) -> u64 {
     (bytes / PAGE as u64).div_ceil(8).next_multiple_of(PAGE as u64)
 }
 
-/// The pages that are there, in order, by their numbers.
-pub(super) fn runs(file: impl AsFd, bytes: u64) -> io::Result<Vec<Range<u64>>> {
+/// The bits of a file for a memory of `bytes`, as they are now: whoever may still write to the file may change them.
+pub(super) fn marks(file: impl AsFd, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut marks = vec![0; bits(bytes) as usize];
+    read(file, &mut marks, bytes)?;
+    // Bits behind the last page say nothing.
+    let pages = bytes / PAGE as u64;
+    for page in pages..marks.len() as u64 * 8 {
+        marks[(page / 8) as usize] &= !(1 << (page % 8));
+    }
+    Ok(marks)
+}
+
+/// The pages that are there by their bits, in order, by their numbers.
+pub(super) fn runs(marks: &[u8]) -> Vec<Range<u64>> {
     let mut found: Vec<Range<u64>> = Vec::new();
-    let (pages, mut chunk) = (bytes / PAGE as u64, [0; 4 * PAGE]);
-    for first in (0..pages).step_by(8 * chunk.len()) {
-        let chunk = &mut chunk[..(bits(bytes) - first / 8).min(4 * PAGE as u64) as usize];
-        read(&file, chunk, bytes + first / 8)?;
-        let set = chunk.iter().enumerate().filter(|(_, byte)| **byte != 0);
-        for (index, byte) in set {
-            for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
-                let page = first + index as u64 * 8 + bit;
-                match found.last_mut() {
-                    // Bits behind the last page say nothing.
-                    _ if page >= pages => {}
-                    Some(last) if last.end == page => last.end += 1,
-                    _ => found.push(page..page + 1),
-                }
+    for (index, byte) in marks.iter().enumerate().filter(|(_, byte)| **byte != 0) {
+        for page in (0..8).filter(|bit| byte >> bit & 1 == 1).map(|bit| index as u64 * 8 + bit) {
+            match found.last_mut() {
+                Some(last) if last.end == page => last.end += 1,
+                _ => found.push(page..page + 1),
             }
         }
     }
-    Ok(found)
+    found
 }
 
-/// Marks pages of a file that only this process writes to as there.
-pub(super) fn mark(file: impl AsFd, bytes: u64, run: &Range<u64>) -> io::Result<()> {
-    let mut part = vec![0; (run.end.div_ceil(8) - run.start / 8) as usize];
-    read(&file, &mut part, bytes + run.start / 8)?;
-    mark_in(&mut part, run.start - run.start % 8, run);
-    write(file, &part, bytes + run.start / 8)
-}
-
-/// Sets the bits of `run` in `bits`, of which the first is that of page `first`.
-pub(super) fn mark_in(bits: &mut [u8], first: u64, run: &Range<u64>) {
+/// Sets the bits of `run`.
+pub(super) fn mark(bits: &mut [u8], run: &Range<u64>) {
     for page in run.clone() {
-        bits[((page - first) / 8) as usize] |= 1 << (page % 8);
+        bits[(page / 8) as usize] |= 1 << (page % 8);
     }
 }
 
@@ -93,14 +88,17 @@ mod tests {
     fn pages_are_there_by_their_bits_alone() {
         let bytes = 200_001 * PAGE as u64;
         let file = create("flashfork:test", bytes).unwrap();
-        assert_eq!(runs(&file, bytes).unwrap(), []);
+        let found = || runs(&marks(&file, bytes).unwrap());
+        assert_eq!(found(), []);
         // Written, and not marked.
         write(&file, &[1; PAGE], 7 * PAGE as u64).unwrap();
         let wanted = [0..1, 5..21, 131_071..131_074, 200_000..200_001];
-        wanted.iter().for_each(|run| mark(&file, bytes, run).unwrap());
-        assert_eq!(runs(&file, bytes).unwrap(), wanted);
+        let mut bits = marks(&file, bytes).unwrap();
+        wanted.iter().for_each(|run| mark(&mut bits, run));
+        write(&file, &bits, bytes).unwrap();
+        assert_eq!(found(), wanted);
         // Whoever wrote the file may have set any.
-        write(&file, &[0xff], length(bytes) - 1).unwrap();
-        assert_eq!(runs(&file, bytes).unwrap(), wanted);
+        write(&file, &[0xff; 8], length(bytes) - 8).unwrap();
+        assert_eq!(found(), wanted);
     }
 }

@@ -4,7 +4,7 @@
 //! Each file holds its pages at their own offsets. *Extents* say which file a page is taken from, so a clone maps each
 //! page once, however deep it lies. A file of which no page shows any more is let go.
 
-use super::delta::{self, mark, read, runs, write};
+use super::delta::{self, mark, marks, read, runs, write};
 use super::memfd::{self, MemfdError, seal};
 use super::pagemap::PAGE;
 use flashfork_proto::shell::{Extent, MAX_EXTENTS, MAX_LAYERS};
@@ -41,7 +41,9 @@ impl Layered {
     /// One file of `bytes` alone.
     #[must_use]
     pub fn single(file: OwnedFd, bytes: u64) -> Self {
-        Self { files: vec![Arc::new(file)], extents: vec![Extent { pages: pages(bytes) as u32, file: 0 }] }
+        let mut extents = Extents::default();
+        extents.push(0..pages(bytes), 0);
+        Self { files: vec![Arc::new(file)], extents: extents.0 }
     }
 
     /// Of files and extents that came from elsewhere; to be [checked](Self::check) before anything else.
@@ -90,10 +92,11 @@ impl Layered {
         })
     }
 
-    /// The memory with what is in `delta` over it, which is sealed by this. Nobody else writes to that any more.
+    /// The memory with what is in `delta` over it, which is sealed by this.
     ///
     /// What lies below in a file of its own is copied into it where that shows no more than `delta` has, or there would
-    /// be too many files or extents: so a clone of a clone of a clone maps no more than it must.
+    /// be too many files or extents: so a clone of a clone of a clone maps no more than it must. Whoever may still write
+    /// to `delta` can do so until it is sealed, and then the seal fails: its bits are read once.
     ///
     /// # Errors
     /// [`LayerError`]; then `delta` is of no use.
@@ -101,7 +104,8 @@ impl Layered {
         let length = self.length();
         memfd::check_size(&delta, delta::length(length))?;
         let new = u8::try_from(self.files.len()).map_err(|_| LayerError::Extents)?;
-        let mut over = Self { files: self.files.clone(), extents: self.extents_with(&runs(&delta, length)?, new) };
+        let mut there = marks(&delta, length)?;
+        let mut over = Self { files: self.files.clone(), extents: self.extents_with(&runs(&there), new) };
         loop {
             let folded = over.to_fold(new);
             if folded.is_empty() {
@@ -109,9 +113,9 @@ impl Layered {
             }
             for (run, file) in folded {
                 copy(&self.files[usize::from(file)], &delta, &bytes(&run))?;
-                mark(&delta, length, &run)?;
+                mark(&mut there, &run);
             }
-            over.extents = self.extents_with(&runs(&delta, length)?, new);
+            over.extents = self.extents_with(&runs(&there), new);
         }
         seal(&delta)?;
         over.files.push(Arc::new(delta));
@@ -149,7 +153,8 @@ impl Layered {
         let excess = self.extents.len().saturating_sub(MAX_EXTENTS);
         let mut others: Vec<_> = self.runs().filter(|(_, file)| *file != new).collect();
         others.sort_by_key(|(run, _)| run.end - run.start);
-        others.truncate(excess);
+        // One that lies between two runs of the new file makes one extent of three.
+        others.truncate(excess.div_ceil(2));
         others
     }
 
@@ -195,11 +200,21 @@ impl Layered {
 struct Extents(Vec<Extent>);
 
 impl Extents {
+    /// Of the largest disks a run may be several.
     fn push(&mut self, run: Range<u64>, file: u8) {
-        let pages = (run.end - run.start) as u32;
-        match self.0.last_mut() {
-            Some(last) if last.file == file => last.pages += pages,
-            _ => self.0.push(Extent { pages, file }),
+        let mut left = run.end - run.start;
+        while left > 0 {
+            let room = self.0.last_mut().filter(|last| last.file == file && last.pages < u32::MAX);
+            let extent = match room {
+                Some(last) => last,
+                None => {
+                    self.0.push(Extent { pages: 0, file });
+                    continue;
+                }
+            };
+            let more = left.min(u64::from(u32::MAX - extent.pages)) as u32;
+            extent.pages += more;
+            left -= u64::from(more);
         }
     }
 }

@@ -29,11 +29,13 @@ impl Memory {
     fn fork(&self, written: &[Range<u64>], word: u64) -> Self {
         let file = delta::create("flashfork:test", BYTES).unwrap();
         let mut words = self.words.clone();
+        let mut there = marks(&file, BYTES).unwrap();
         for page in written.iter().cloned().flatten() {
             write(&file, &word.to_ne_bytes(), page * PAGE as u64).unwrap();
-            mark(&file, BYTES, &(page..page + 1)).unwrap();
+            mark(&mut there, &(page..page + 1));
             words[page as usize] = word;
         }
+        write(&file, &there, BYTES).unwrap();
         Self { layers: self.layers.with(file).unwrap(), words }
     }
 
@@ -102,10 +104,12 @@ fn pages_all_over_become_no_more_extents_than_a_claim_may_have() {
     let mut marks = vec![0; (delta::length(bytes) - bytes) as usize];
     for page in (0..4 * MAX_EXTENTS as u64).step_by(2).chain([1001]) {
         write(&file, &(page + 1).to_ne_bytes(), page * PAGE as u64).unwrap();
-        delta::mark_in(&mut marks, 0, &(page..page + 1));
+        mark(&mut marks, &(page..page + 1));
     }
     write(&file, &marks, bytes).unwrap();
     let layers = Layered::single(base, bytes).with(file).unwrap();
+    let copied: u64 = layers.runs().filter(|(_, file)| *file == 1).map(|(run, _)| run.end - run.start).sum();
+    assert!(copied < 4 * MAX_EXTENTS as u64, "the last pages, and whatever is as large as they are, stay: {copied}");
     assert!(layers.extents().len() <= MAX_EXTENTS, "{}", layers.extents().len());
     for (range, file) in layers.ranges() {
         for at in range.step_by(PAGE) {
