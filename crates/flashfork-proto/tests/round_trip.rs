@@ -144,6 +144,7 @@ fn to_shell() -> impl Strategy<Value = ToShell> {
         Just(ToShell::Copy),
         Just(ToShell::Branch),
         Just(ToShell::Abandon),
+        Just(ToShell::Refuse),
         (any::<u32>(), bytes()).prop_map(|(cid, code)| ToShell::Boot(Box::new(Boot {
             cid,
             guest: BootGuest::Tiny(code.into_vec()),

@@ -142,7 +142,7 @@ fn a_fork_signal_of_a_clone_is_refused_and_it_goes_on() {
     let mut shell = Shell::prepare(shape(16, 1));
     shell.claim(&template, 1);
     assert_eq!(shell.next(), FromShell::Forked);
-    shell.send(ToShell::Abandon);
+    shell.send(ToShell::Refuse);
     assert_eq!(shell.ended().0, Ended::Done(Done { status: 3, result: Vec::new() }));
 }
 

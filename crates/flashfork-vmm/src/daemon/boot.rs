@@ -1,9 +1,10 @@
 //! From a guest's power-on to its template. The guest runs in a shell, like every other.
 
+use super::Settings;
+use super::agent::{self, Line};
 use super::clone::nanoseconds;
 use super::console::Console;
 use super::error::DaemonError;
-use super::{Settings, agent};
 use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
 use crate::files;
 use crate::machine::{Blank, Frozen};
@@ -237,9 +238,9 @@ fn warm_up(channel: Arc<Channel>, argv: Vec<String>, deadline: Instant) -> Resul
 }
 
 fn command(channel: &Channel, argv: &[String], deadline: Instant) -> Result<(), String> {
-    let mut client = loop {
+    let (_line, mut client) = loop {
         match call(channel) {
-            Ok(client) => break client,
+            Ok(called) => break called,
             Err(why) if Instant::now() >= deadline => return Err(format!("has no agent that answers: {why}")),
             Err(_) => thread::sleep(CALL),
         }
@@ -258,9 +259,11 @@ fn command(channel: &Channel, argv: &[String], deadline: Instant) -> Result<(), 
     agent::signal_fork(client)
 }
 
-fn call(channel: &Channel) -> Result<Client<UnixStream, UnixStream>, String> {
+fn call(channel: &Channel) -> Result<(Line, Client<UnixStream, UnixStream>), String> {
     let (ours, theirs) = UnixStream::pair().map_err(|e| e.to_string())?;
     channel.try_send(&ToShell::Connect { port: PORT }, &[theirs.as_fd()]).map_err(|e| e.to_string())?;
     drop(theirs);
-    agent::greet(ours)
+    let line = Line::new(ours);
+    let client = line.greet()?;
+    Ok((line, client))
 }

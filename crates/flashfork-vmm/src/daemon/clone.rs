@@ -59,6 +59,8 @@ struct Life {
     ended: Option<Ended>,
     trouble: Option<String>,
     question: Question,
+    /// Answers that didn't come in time, and come before any other.
+    owed: u32,
     /// The guest gave the fork signal, and waits for what is made of that.
     at_fork: bool,
     /// Somebody is about to fork it, or does.
@@ -128,6 +130,7 @@ impl Running {
             ended: None,
             trouble: None,
             question: Question::None,
+            owed: 0,
             at_fork: false,
             forking: false,
         };
@@ -197,6 +200,10 @@ impl Running {
             FromShell::Ended(ended) => return Some(ended),
             answer => {
                 let mut life = self.lock();
+                if life.owed > 0 {
+                    life.owed -= 1;
+                    return None;
+                }
                 if !matches!(life.question, Question::Asked) {
                     return Some(Ended::Failed(ShellFailure::Unexpected.to_string()));
                 }
@@ -354,10 +361,13 @@ impl Running {
             self.changed.wait_timeout_while(self.lock(), patience, waits).unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut life.question, Question::None) {
             Question::Answered(answer) => Ok(answer),
-            Question::Asked | Question::None => Err(Unanswered::Asked(match &life.ended {
-                Some(ended) => ShellFailure::Gone(ended.to_string()),
-                None => ShellFailure::Silent(patience),
-            })),
+            Question::Asked | Question::None => {
+                life.owed += 1;
+                Err(Unanswered::Asked(match &life.ended {
+                    Some(ended) => ShellFailure::Gone(ended.to_string()),
+                    None => ShellFailure::Silent(patience),
+                }))
+            }
         }
     }
 
@@ -381,7 +391,7 @@ impl Running {
         } else {
             drop(life);
             // A shell that doesn't read leaves its guest waiting.
-            let _ = self.send(&ToShell::Abandon, &[]);
+            let _ = self.send(&ToShell::Refuse, &[]);
         }
     }
 
@@ -484,8 +494,8 @@ impl Forking<'_> {
     }
 
     /// Stops the guest for a moment. Gives its state, and how long that took.
-    pub(super) fn branch(&self) -> Result<(Vec<u8>, Pause), DaemonError> {
-        match self.clone.answer(&ToShell::Branch, &[], ANSWER) {
+    pub(super) fn branch(&self, patience: Duration) -> Result<(Vec<u8>, Pause), DaemonError> {
+        match self.clone.answer(&ToShell::Branch, &[], patience) {
             Ok(FromShell::Branched { state, pause }) => {
                 self.clone.lock().at_fork = false;
                 Ok((state, pause))

@@ -1,10 +1,11 @@
 //! Live forks: a clone that runs becomes a template, and runs on.
 
+use super::Daemon;
+use super::agent::{self, Line};
 use super::clone::{Forking, Running};
 use super::clones::{self, Parent};
 use super::error::DaemonError;
 use super::templates::Entry;
-use super::{Daemon, agent};
 use crate::devices::virtio::blk::FrozenDisk;
 use crate::machine::Frozen;
 use crate::memory::{LayerError, Layered, delta};
@@ -21,7 +22,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a shell may take to copy what its guest has written, and so much longer for each MB of memory.
+/// How long a shell may take to copy what its guest has written, and so much longer for each MB of memory, and of what
+/// it may write to its disk.
 const COPY: Duration = Duration::from_secs(60);
 const COPY_MB: Duration = Duration::from_millis(20);
 
@@ -96,9 +98,10 @@ impl Daemon {
         let mut forking = clone.begin_fork()?;
         let room = deltas.iter().map(|file| rustix::fs::fstat(file).map_or(0, |stat| stat.st_size.unsigned_abs()));
         forking.promise(origin.disk_limit(), room.sum())?;
-        let patience = COPY + COPY_MB * state.shape.memory_mib;
+        let mebibytes = u64::from(state.shape.memory_mib) + (origin.disk_limit() >> 20);
+        let patience = COPY + COPY_MB * u32::try_from(mebibytes).unwrap_or(u32::MAX);
         forking.copy(&deltas.iter().map(AsFd::as_fd).collect::<Vec<_>>(), patience)?;
-        let (encoded, pause) = if now { forking.branch()? } else { by_agent(clone, &forking)? };
+        let (encoded, pause) = if now { forking.branch(patience)? } else { by_agent(clone, &forking, patience)? };
         forking.note_copied(deltas.iter().map(super::templates::bytes).sum());
         drop(forking);
         // What a shell sent is checked like what anybody sends: its guest may have taken it over.
@@ -129,15 +132,15 @@ impl Daemon {
 }
 
 /// Has the guest's agent make all else in it stand still and give the fork signal, and waits until it goes on.
-fn by_agent(clone: &Running, forking: &Forking<'_>) -> Result<(Vec<u8>, Pause), DaemonError> {
-    let greeted = agent::greet(clone.connect(PORT)?);
+fn by_agent(clone: &Running, forking: &Forking<'_>, patience: Duration) -> Result<(Vec<u8>, Pause), DaemonError> {
+    let line = Line::new(clone.connect(PORT)?);
     let none = |why| {
         DaemonError::Guest(format!(
             "clone {} has no agent that answers: {why}; fork it wherever it is with --now",
             clone.name()
         ))
     };
-    let client = greeted.map_err(none)?;
+    let client = line.greet().map_err(none)?;
     let (sender, receiver) = mpsc::channel::<Result<(), String>>();
     thread::Builder::new()
         .name("fork".into())
@@ -151,7 +154,7 @@ fn by_agent(clone: &Running, forking: &Forking<'_>) -> Result<(Vec<u8>, Pause), 
         Ok(Ok(())) => Some("ended its signal without having given it".into()),
         Err(_) => None,
     })?;
-    let branched = forking.branch()?;
+    let branched = forking.branch(patience)?;
     match receiver.recv_timeout(GO_ON) {
         Ok(Ok(())) => Ok(branched),
         Ok(Err(why)) => Err(DaemonError::Guest(format!("clone {} was forked, and {why}", clone.name()))),

@@ -82,39 +82,42 @@ impl Machine {
     }
 
     /// Stops the guest, copies what is left, saves its state, and lets it go on. A guest that stands at a fork signal
-    /// (`forked`) learns that it is the one that was forked.
+    /// (`forked`) learns that it is the one that was forked, or that it was refused.
     ///
     /// If the guest does something else at that moment it stays stopped, and [`Machine::event`] says what.
     pub fn branch(&mut self, forked: bool) -> Result<(Arc<MachineState>, Pause), MachineError> {
-        // Much may have been written since the last step.
-        while !self.step_branch()? {}
-        let begun = Instant::now();
-        self.pause()?;
-        let stopped = Instant::now();
-        if self.early.iter().any(is_news) {
-            self.end_branch()?;
-            return Err(MachineError::Phase("ended, or gave a signal, when it was to be forked"));
-        }
-        let saved = self.copy_and_save(forked);
-        let done = saved.map(|(pages, copied, state)| {
-            let pause = Pause {
-                stop: nanoseconds(stopped - begun),
-                copy: nanoseconds(copied - stopped),
-                save: nanoseconds(copied.elapsed()),
-                pages: pages as u64,
-                tracked: self.watch.as_ref().is_some_and(Watch::tracks),
-            };
-            (Arc::new(state), pause)
-        });
+        let done = self.stop_and_save(forked);
         if forked {
             match &done {
                 Ok(_) => self.devices.answer(Status::Ok, &going_on()),
                 Err(_) => self.devices.answer(Status::Refused, &[]),
             }
         }
-        self.resume();
+        if !self.early.iter().any(is_news) {
+            self.resume();
+        }
         self.end_branch()?;
         done
+    }
+
+    fn stop_and_save(&mut self, forked: bool) -> Result<(Arc<MachineState>, Pause), MachineError> {
+        // Much may have been written since the last step.
+        while !self.step_branch()? {}
+        let begun = Instant::now();
+        self.pause()?;
+        let stopped = Instant::now();
+        if self.early.iter().any(is_news) {
+            return Err(MachineError::Phase("ended, or gave a signal, when it was to be forked"));
+        }
+        let (pages, copied, state) = self.copy_and_save(forked)?;
+        let pause = Pause {
+            stop: nanoseconds(stopped - begun),
+            copy: nanoseconds(copied - stopped),
+            save: nanoseconds(copied.elapsed()),
+            pages: pages as u64,
+            tracked: self.watch.as_ref().is_some_and(Watch::tracks),
+        };
+        Ok((Arc::new(state), pause))
     }
 
     fn copy_and_save(&mut self, forked: bool) -> Result<(usize, Instant, MachineState), MachineError> {

@@ -152,6 +152,7 @@ pub(super) fn name(message: &ToShell) -> &'static str {
         ToShell::Copy => "Copy",
         ToShell::Branch => "Branch",
         ToShell::Abandon => "Abandon",
+        ToShell::Refuse => "Refuse",
         ToShell::Connect { .. } => "Connect",
         ToShell::Pause => "Pause",
         ToShell::Resume => "Resume",

@@ -243,10 +243,12 @@ impl Controller {
         Ok(None)
     }
 
+    /// If the guest stands at one.
     fn refuse_fork(&mut self) {
-        self.at_fork = false;
-        self.machine.devices().answer(Status::Refused, &[]);
-        self.machine.resume();
+        if std::mem::take(&mut self.at_fork) {
+            self.machine.devices().answer(Status::Refused, &[]);
+            self.machine.resume();
+        }
     }
 
     /// Does what the daemon asks for; gives the machine's end.
@@ -280,12 +282,13 @@ impl Controller {
             ToShell::Copy => self.begin_copy(descriptors)?,
             ToShell::Branch => self.branch()?,
             ToShell::Abandon => {
-                self.copying = false;
-                self.machine.end_branch()?;
-                if self.at_fork {
-                    self.refuse_fork();
+                if std::mem::take(&mut self.copying) {
+                    self.channel.send(&FromShell::Failed("the fork was given up".into()), &[])?;
                 }
+                self.machine.end_branch()?;
+                self.refuse_fork();
             }
+            ToShell::Refuse => self.refuse_fork(),
             ToShell::Rollback(renewal) => self.rollback(&renewal)?,
             ToShell::Input(bytes) => {
                 let room = INPUT - self.input.len();
@@ -340,8 +343,8 @@ impl Controller {
     }
 
     fn branch(&mut self) -> Result<(), ShellError> {
-        let (state, pause) = self.machine.branch(self.at_fork)?;
-        self.at_fork = false;
+        // Whatever comes of it, the guest has its answer.
+        let (state, pause) = self.machine.branch(std::mem::take(&mut self.at_fork))?;
         Ok(self.channel.send(&FromShell::Branched { state: state.encode()?, pause }, &[])?)
     }
 
