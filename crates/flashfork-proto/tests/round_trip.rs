@@ -9,7 +9,7 @@ use flashfork_proto::agent::{
 };
 use flashfork_proto::frame;
 use flashfork_proto::shape::{Pages, Shape};
-use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, FromShell, Go, Renewal, ToShell};
 use flashfork_proto::signal::{Access, Device, Done, Forked, MAX_PAYLOAD, Signal};
 use proptest::prelude::*;
 use serde::Serialize;
@@ -152,6 +152,8 @@ fn to_shell() -> impl Strategy<Value = ToShell> {
         Just(ToShell::Stop),
         renewal().prop_map(|renewal| ToShell::Rollback(Box::new(renewal))),
         bytes().prop_map(|input| ToShell::Input(input.into_vec())),
+        bytes().prop_map(|state| ToShell::Prime { state: state.into_vec() }),
+        (renewal(), any::<u32>()).prop_map(|(renewal, cid)| ToShell::Go(Box::new(Go { renewal, cid }))),
     ]
 }
 
@@ -172,6 +174,7 @@ fn from_shell() -> impl Strategy<Value = FromShell> {
         any::<String>().prop_map(FromShell::Trouble),
         done.prop_map(|done| FromShell::Ended(Ended::Done(done))),
         Just(FromShell::Ended(Ended::Reset)),
+        Just(FromShell::Primed),
     ]
 }
 

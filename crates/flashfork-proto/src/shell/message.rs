@@ -43,6 +43,15 @@ pub enum ToShell {
     Input(#[serde(with = "serde_bytes")] Vec<u8>),
     /// End. Answered with [`FromShell::Ended`].
     Stop,
+    /// Become all of a clone that one is before anybody has asked for it: memory, disk and virtual CPUs, but no clock,
+    /// timer or interrupt. Comes with what a [`ToShell::Claim`] comes with. Answered with [`FromShell::Primed`].
+    Prime {
+        /// The machine's state, as in [`Claim::state`].
+        #[serde(with = "serde_bytes")]
+        state: Vec<u8>,
+    },
+    /// Become the clone that the shell was primed for. Answered with [`FromShell::Claimed`].
+    Go(Box<Go>),
 }
 
 /// What makes a copy of a template one of its own.
@@ -117,6 +126,15 @@ pub struct Claim {
     pub state: Vec<u8>,
 }
 
+/// What a shell that was primed needs to become a clone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Go {
+    /// Who the clone is.
+    pub renewal: Renewal,
+    /// Its vsock context id, 3 or more.
+    pub cid: u32,
+}
+
 /// From a shell to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromShell {
@@ -148,6 +166,8 @@ pub enum FromShell {
     Failed(String),
     /// The machine is no more, and the shell is about to exit.
     Ended(Ended),
+    /// A [`ToShell::Prime`] was done: the shell can become a clone of that template, and of no other.
+    Primed,
 }
 
 /// Nanoseconds of the steps of a claim or rollback, in the shell, from the message's arrival on.

@@ -12,10 +12,10 @@ mod channel;
 mod message;
 
 pub use channel::{Channel, ChannelError, Received};
-pub use message::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, FromShell, Renewal, ToShell};
+pub use message::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, FromShell, Go, Renewal, ToShell};
 
 /// Version of this protocol. Any change of a message is a new version.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// Greatest length of a message, in bytes: what the kernel's default socket buffer
 /// (`net.core.wmem_default`) takes in one packet. A machine of 8 CPUs has some 120 KiB of state.

@@ -1,16 +1,16 @@
 //! Clones: made, shown, rolled back, removed; all of them, where `clone` is about one.
 
 use super::Daemon;
-use super::clone::{self, Born, Running};
+use super::claim::claim;
+use super::clone::{Born, Running};
 use super::error::DaemonError;
 use super::templates::Entry;
-use crate::pool::Claims;
+use crate::pool::{Claims, Origin};
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
-use flashfork_proto::shell::{Claim, Renewal};
+use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::MAX_JOB;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,8 @@ impl Daemon {
         let tenant = rustix::process::geteuid().as_raw();
         let mut numbers = entry.template.quota.take(tenant, request.count.into())?;
         let mut made = Vec::new();
-        let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count);
+        let origin: Arc<dyn Origin> = entry.clone();
+        let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count, Some(Arc::downgrade(&origin)));
         while !numbers.is_empty() {
             match self.create_clone(template, &entry, request, &mut numbers, &mut shells, started) {
                 Ok(clone) => made.push(clone),
@@ -62,6 +63,7 @@ impl Daemon {
                 }
             }
         }
+        self.retire(&entry)?;
         if request.wait
             && let Err(error) = made.iter().try_for_each(|clone| clone.wait_ready())
         {
@@ -69,6 +71,11 @@ impl Daemon {
             return Err(error);
         }
         Ok(made.iter().map(|clone| clone.show()).collect())
+    }
+
+    /// A template without numbers needs no shell that is primed.
+    fn retire(&self, entry: &Arc<Entry>) -> Result<(), DaemonError> {
+        if entry.template.quota.is_used_up() { self.unprime(entry) } else { Ok(()) }
     }
 
     fn take_back(&self, made: &[Arc<Running>]) {
@@ -95,26 +102,14 @@ impl Daemon {
         let of_number = request.name.is_none().then(|| self.reserve("clone", &name)).transpose();
         let _reserved = of_number.inspect_err(|_| numbers.start += 1)?;
         let alive = self.count(template, entry)?;
-        let renewal = renewal(&name, index, request.job.as_bytes())?;
-        let (generation, cid) = (renewal.identity.generation, self.cid());
-        let frozen = &entry.template.frozen;
-        let fds: Vec<_> = [frozen.ram.as_fd()]
-            .into_iter()
-            .chain(frozen.disk.iter().flat_map(|disk| [disk.image.as_fd(), disk.overlay.as_fd()]))
-            .collect();
-        let claim = Claim { renewal, cid, state: entry.state.clone() };
+        let cid = self.cid();
         let pools = &self.hardware()?.pools;
-        let shell = shells.take()?;
-        shell.promise(entry.disk_limit())?;
-        // From here on a guest may have its entropy.
-        numbers.start += 1;
-        let (claim, early) = match clone::claim(&shell, claim, &fds) {
-            Ok(claimed) => claimed,
-            Err(failure) => {
-                pools.bury(shell);
-                return Err(failure.into());
-            }
+        let renewal = || {
+            // From here on a guest may have its entropy.
+            numbers.start = index + 1;
+            renewal(&name, index, request.job.as_bytes())
         };
+        let claimed = claim(pools, entry, shells, renewal, cid)?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
         let daemon = Arc::downgrade(self);
         let gone = move |clone: &Arc<Running>| {
@@ -125,9 +120,8 @@ impl Daemon {
         };
         let origin = Arc::downgrade(entry);
         let job = request.job.as_bytes().to_vec();
-        let born =
-            Born { name: name.clone(), template: template.into(), origin, job, cid, generation, started, claim, early };
-        let clone = Running::start(shell, born, pools, gone)?;
+        let born = Born { name: name.clone(), template: template.into(), origin, job, cid, started };
+        let clone = Running::start(claimed, born, pools, gone)?;
         self.lock().clones.insert(name, clone.clone());
         Ok(clone)
     }
@@ -198,6 +192,7 @@ impl Daemon {
             }
         })?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
+        self.retire(&entry)?;
         if was_ready {
             clone.wait_ready()?;
         }

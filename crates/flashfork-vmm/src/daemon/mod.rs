@@ -5,6 +5,7 @@
 //! | `boot` | from power-on to a template |
 //! | `templates` | made, saved, loaded, removed |
 //! | `clones` | made, rolled back, removed |
+//! | `claim` | from a shell to a clone |
 //! | `clone` | one clone: its shell and the thread that listens to it |
 //! | `console` | the end of what a guest wrote, and who listens |
 //! | `host` | what KVM can do here, by trying |
@@ -15,6 +16,7 @@
 //! The daemon runs no guest: guests run in shells, which die with it. It trusts neither.
 
 mod boot;
+mod claim;
 mod clone;
 mod clones;
 mod console;

@@ -2,10 +2,13 @@
 
 use super::error::DaemonError;
 use super::{Daemon, boot};
+use crate::machine::Frozen;
+use crate::pool::{Origin, Shell, ShellFailure};
 use crate::template::{self, Quota, Template};
 use flashfork::Headroom;
 use flashfork_proto::api::{self, CreateTemplate, LoadTemplate, SaveTemplate};
 use flashfork_proto::shape::Shape;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,16 +112,37 @@ impl Daemon {
         if state.templates.values().all(|other| other.shape() != shape) {
             self.hardware()?.pools.keep(shape, 0);
         }
+        self.unprime(&entry)?;
         // The kernel frees its memory with the last descriptor, which takes as long as there is memory.
         drop(state);
         drop(entry);
         Ok(())
+    }
+
+    /// No shell has the memory of `entry` before it is a clone any more.
+    pub(super) fn unprime(&self, entry: &Arc<Entry>) -> Result<(), DaemonError> {
+        let origin: Arc<dyn Origin> = entry.clone();
+        self.hardware()?.pools.forget(entry.shape(), &origin);
+        Ok(())
+    }
+}
+
+impl Origin for Entry {
+    fn prime(&self, shell: &mut Shell) -> Result<(), ShellFailure> {
+        shell.prime(self.state.clone(), &self.descriptors(), self.disk_limit())
     }
 }
 
 impl Entry {
     pub(super) fn shape(&self) -> Shape {
         self.template.frozen.state.shape
+    }
+
+    /// What a shell gets with the state.
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let Frozen { ram, disk, .. } = &self.template.frozen;
+        let disk = disk.iter().flat_map(|disk| [disk.image.as_fd(), disk.overlay.as_fd()]);
+        std::iter::once(ram.as_fd()).chain(disk).collect()
     }
 
     /// Bytes that each clone may write to its disk.
@@ -168,7 +192,7 @@ fn enough_memory(shape: &Shape) -> Result<(), DaemonError> {
 mod tests {
     use super::super::Settings;
     use super::*;
-    use crate::machine::{Frozen, Machine};
+    use crate::machine::Machine;
     use crate::pool::Program;
     use flashfork_proto::shape::Pages;
     use kvm_ioctls::Kvm;

@@ -9,7 +9,7 @@ mod prepare;
 mod rehearse;
 
 pub use boot::Blank;
-pub use clone::CloneTimes;
+pub use clone::{CloneTimes, Primed};
 pub use error::MachineError;
 pub use freeze::Frozen;
 

@@ -4,18 +4,21 @@
 //! (`PR_SET_PDEATHSIG`), so it must be one that stays. Another tears them down, which takes KVM some 20 ms each.
 
 mod cgroup;
+mod primed;
 mod reaper;
 mod shell;
 
 pub use cgroup::{Cgroup, Cgroups};
+pub use primed::Origin;
 pub use shell::{Footprint, Program, Shell, ShellFailure};
 
 use flashfork_proto::api::PoolStats;
 use flashfork_proto::shape::Shape;
+use primed::Primed;
 use reaper::Reaper;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -66,6 +69,8 @@ struct State {
 #[derive(Debug, Default)]
 struct Pool {
     ready: VecDeque<Shell>,
+    /// One more, for one template.
+    primed: Primed,
     /// Shells to be there when nobody asks.
     target: u32,
     /// Claims that are announced, and have no shell yet.
@@ -86,6 +91,8 @@ struct Pool {
 pub struct Claims<'a> {
     pools: &'a Pools,
     shape: Shape,
+    /// What clones are claimed of.
+    origin: Option<Weak<dyn Origin>>,
     left: u32,
     /// Failures of the pool before.
     seen: u64,
@@ -109,29 +116,39 @@ impl Pools {
         Ok(pools)
     }
 
-    /// Keeps `count` shells of `shape` ready from now on; none and they are taken away.
+    /// Keeps `count` shells of `shape` ready from now on, and one more primed for the template that was asked for last;
+    /// none and they are taken away.
     pub fn keep(&self, shape: Shape, count: u32) {
         let mut state = self.shared.lock();
         state.pools.entry(shape).or_default().target = count;
         self.shared.changed.notify_all();
     }
 
-    /// Announces `count` claims of `shape`.
-    pub fn expect(&self, shape: Shape, count: u32) -> Claims<'_> {
+    /// No shell is primed for `origin` from now on, until it is asked for again.
+    pub fn forget(&self, shape: Shape, origin: &Arc<dyn Origin>) {
+        if let Some(pool) = self.shared.lock().pools.get_mut(&shape)
+            && let Some(shell) = pool.primed.forget(origin)
+        {
+            self.reaper.bury(shell);
+        }
+    }
+
+    /// Announces `count` claims of `shape`, for clones of `origin` if there is one.
+    pub fn expect(&self, shape: Shape, count: u32, origin: Option<Weak<dyn Origin>>) -> Claims<'_> {
         let mut state = self.shared.lock();
         let pool = state.pools.entry(shape).or_default();
         pool.expected += count;
         let seen = pool.failures;
         self.shared.changed.notify_all();
-        Claims { pools: self, shape, left: count, seen }
+        Claims { pools: self, shape, origin, left: count, seen }
     }
 
-    /// A shell of `shape`: one that waits, or the next that is prepared.
+    /// A shell of `shape` that is primed for nobody: one that waits, or the next that is prepared.
     ///
     /// # Errors
     /// [`PoolError`].
     pub fn take(&self, shape: Shape) -> Result<Shell, PoolError> {
-        self.expect(shape, 1).take()
+        self.expect(shape, 1, None).take()
     }
 
     /// Ends a shell in the background.
@@ -146,6 +163,7 @@ impl Pools {
         let stats = |(shape, pool): (&Shape, &Pool)| PoolStats {
             shape: *shape,
             ready: pool.ready.len() as u32,
+            primed: pool.primed.shell().is_some().into(),
             preparing: pool.preparing,
             misses: pool.misses,
         };
@@ -155,7 +173,9 @@ impl Pools {
     /// Where the memory of the shells that wait is counted.
     #[must_use]
     pub fn footprints(&self) -> Vec<Footprint> {
-        self.shared.lock().pools.values().flat_map(|pool| pool.ready.iter().map(Shell::footprint)).collect()
+        let state = self.shared.lock();
+        let shells = state.pools.values().flat_map(|pool| pool.ready.iter().chain(pool.primed.shell()));
+        shells.map(Shell::footprint).collect()
     }
 }
 
@@ -164,8 +184,8 @@ impl Drop for Pools {
         {
             let mut state = self.shared.lock();
             state.ended = true;
-            let shells: Vec<_> = state.pools.values_mut().flat_map(|pool| pool.ready.drain(..)).collect();
-            shells.into_iter().for_each(|shell| self.reaper.bury(shell));
+            let all = state.pools.values_mut().flat_map(|pool| pool.ready.drain(..).chain(pool.primed.clear()));
+            all.collect::<Vec<_>>().into_iter().for_each(|shell| self.reaper.bury(shell));
         }
         self.shared.changed.notify_all();
         for maker in self.makers.drain(..) {
@@ -175,7 +195,7 @@ impl Drop for Pools {
 }
 
 impl Claims<'_> {
-    /// A shell for the next one: one that waits, or the next that is prepared.
+    /// A shell for the next one: one that is primed for it, one that waits, or the next that is prepared.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -184,6 +204,13 @@ impl Claims<'_> {
         let shared = &self.pools.shared;
         let mut state = shared.lock();
         let mut waits = false;
+        let pool = state.pools.entry(self.shape).or_default();
+        if let Some(origin) = &self.origin {
+            let (primed, other) = pool.primed.take(origin);
+            other.into_iter().for_each(|shell| self.pools.reaper.bury(shell));
+            // Looked at as the others are.
+            primed.into_iter().for_each(|shell| pool.ready.push_front(shell));
+        }
         loop {
             let pool = state.pools.entry(self.shape).or_default();
             while let Some(mut shell) = pool.ready.pop_front() {
@@ -253,7 +280,14 @@ impl Shared {
             if let Some(pool) = state.pools.get_mut(&shape) {
                 pool.preparing -= 1;
                 match made {
-                    Ok(shell) => pool.ready.push_back(shell),
+                    Ok(shell) => match pool.to_prime_for() {
+                        Some(origin) => {
+                            drop(state);
+                            self.prime(shape, shell, &origin, reaper);
+                            state = self.lock();
+                        }
+                        None => pool.ready.push_back(shell),
+                    },
                     Err(failure) => {
                         pool.failures += 1;
                         pool.failure = Some((pool.failures, Arc::new(failure)));
@@ -265,21 +299,41 @@ impl Shared {
             self.changed.notify_all();
         }
     }
+
+    /// Primes `shell`, which nobody waits for, for `origin`.
+    fn prime(&self, shape: Shape, mut shell: Shell, origin: &Arc<dyn Origin>, reaper: &Reaper) {
+        let (primed, failed) = match origin.prime(&mut shell) {
+            Ok(()) => (Some(shell), None),
+            // Whoever asks for a clone will hear of it.
+            Err(_) => (None, Some(shell)),
+        };
+        let back = self.lock().pools.get_mut(&shape).and_then(|pool| pool.primed.put(origin, primed));
+        back.into_iter().chain(failed).for_each(|shell| reaper.bury(shell));
+    }
 }
 
 impl Pool {
+    /// The template to prime the next shell for, if there are enough others.
+    fn to_prime_for(&mut self) -> Option<Arc<dyn Origin>> {
+        let enough = self.ready.len() as u32 >= self.expected + self.target;
+        if enough { self.primed.begin() } else { None }
+    }
+
     /// Whether claims wait for which no shell is there or under way.
     fn is_asked(&self) -> bool {
         self.ready.len() as u32 + self.preparing < self.expected
     }
 
     fn is_short(&self, now: Instant) -> bool {
-        let stock = if self.rests.is_some_and(|end| now < end) { 0 } else { self.target };
+        let none = self.target == 0 || self.rests.is_some_and(|end| now < end);
+        let stock = if none { 0 } else { self.target + u32::from(self.primed.is_wanted()) };
         (self.ready.len() as u32 + self.preparing) < self.expected + stock
     }
 
     /// Removes the dead and the superfluous.
     fn sweep(&mut self, reaper: &Reaper) {
+        let gone = if self.target == 0 { self.primed.clear() } else { self.primed.sweep() };
+        gone.into_iter().for_each(|shell| reaper.bury(shell));
         let wanted = (self.target + self.expected) as usize;
         for mut shell in std::mem::take(&mut self.ready) {
             if self.ready.len() < wanted && shell.lives() {

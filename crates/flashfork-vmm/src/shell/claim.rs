@@ -8,7 +8,7 @@ use crate::jail;
 use crate::machine::{Blank, CloneTimes, Frozen, Machine};
 use crate::state::MachineState;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, ToShell};
+use flashfork_proto::shell::{Boot, BootGuest, Channel, ClaimTimes, Ended, FromShell, ToShell};
 use rustix::fs::fstat;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -29,37 +29,57 @@ pub(super) struct Waiting {
     pub(super) buffer: Vec<u8>,
 }
 
-/// Waits for a claim, or for a guest to boot, and lives on as vCPU 0.
+/// Waits for a claim, or for a guest to boot, and lives on as vCPU 0. It may be primed for a template before.
 pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
     let Waiting { channel, shape, mut machine, mut vcpu0, handover, controller, mut buffer } = shell;
-    let received = channel.receive_into(&mut buffer)?;
-    match received.message {
-        ToShell::Claim(claim) => {
-            let template = template(&shape, &claim, received.descriptors)?;
-            promise(&shape, template.disk.as_ref().map(|disk| &disk.overlay))?;
-            let checked = received.arrived.elapsed();
-            let steps = machine.become_clone(vcpu0.vcpu(), &template, &claim.renewal, claim.cid)?;
-            let times = times(checked, &steps);
-            // Freed when there is time for it.
-            let rest = (buffer, template, claim);
-            machine.resume_telling(handover.start.first_exit(channel, times, rest));
-            handover.give(Handed::Running(machine));
+    let mut primed = None;
+    loop {
+        let received = channel.receive_into(&mut buffer)?;
+        match (received.message, primed.take()) {
+            (ToShell::Claim(claim), None) => {
+                let template = template(&shape, &claim.state, received.descriptors)?;
+                promise(&shape, template.disk.as_ref().map(|disk| &disk.overlay))?;
+                let checked = received.arrived.elapsed();
+                let steps = machine.become_clone(vcpu0.vcpu(), &template, &claim.renewal, claim.cid)?;
+                let times = times(checked, &steps);
+                // Freed when there is time for it.
+                let rest = (buffer, template, claim);
+                machine.resume_telling(handover.start.first_exit(channel, times, rest));
+                handover.give(Handed::Running(machine));
+                break;
+            }
+            (ToShell::Prime { state }, None) => {
+                let template = template(&shape, &state, received.descriptors)?;
+                promise(&shape, template.disk.as_ref().map(|disk| &disk.overlay))?;
+                primed = Some(machine.prime(vcpu0.vcpu(), &template)?);
+                channel.send(&FromShell::Primed, &[])?;
+            }
+            (ToShell::Go(go), Some(primed)) => {
+                let checked = received.arrived.elapsed();
+                let steps = machine.go(vcpu0.vcpu(), primed, &go.renewal, go.cid)?;
+                let times = times(checked, &steps);
+                machine.resume_telling(handover.start.first_exit(channel, times, (buffer, go)));
+                handover.give(Handed::Running(machine));
+                break;
+            }
+            (ToShell::Boot(boot), None) => {
+                let (blank, source, disk) = guest(&shape, &boot, received.descriptors)?;
+                promise(&shape, blank.overlay.as_ref())?;
+                handover.give(Handed::ToBoot { machine, blank, source, disk, cid: boot.cid });
+                break;
+            }
+            (ToShell::Stop, _) => return Ok(channel.send(&FromShell::Ended(Ended::Stopped), &[])?),
+            (other, None) => return Err(ShellError::Order { got: name(&other), wanted: "Claim, Prime, Boot or Stop" }),
+            (other, Some(_)) => return Err(ShellError::Order { got: name(&other), wanted: "Go or Stop" }),
         }
-        ToShell::Boot(boot) => {
-            let (blank, source, disk) = guest(&shape, &boot, received.descriptors)?;
-            promise(&shape, blank.overlay.as_ref())?;
-            handover.give(Handed::ToBoot { machine, blank, source, disk, cid: boot.cid });
-        }
-        ToShell::Stop => return Ok(channel.send(&FromShell::Ended(Ended::Stopped), &[])?),
-        other => return Err(ShellError::Order { got: name(&other), wanted: "Claim, Boot or Stop" }),
     }
     vcpu0.run();
     // The controller gave up the machine, so that it has a result, or will have none.
     controller.recv().unwrap_or(Ok(()))
 }
 
-/// What came with a claim: memory and, if there is a disk, its image and what the template wrote to it.
-fn template(shape: &Shape, claim: &Claim, descriptors: Vec<OwnedFd>) -> Result<Frozen, ShellError> {
+/// What came with a claim or before one: memory and, if there is a disk, its image and what the template wrote to it.
+fn template(shape: &Shape, state: &[u8], descriptors: Vec<OwnedFd>) -> Result<Frozen, ShellError> {
     let got = descriptors.len();
     let mut descriptors = descriptors.into_iter();
     let wanted = if shape.disk { 3 } else { 1 };
@@ -67,7 +87,7 @@ fn template(shape: &Shape, claim: &Claim, descriptors: Vec<OwnedFd>) -> Result<F
         return Err(ShellError::Descriptors { got, wanted });
     };
     let disk = descriptors.next().zip(descriptors.next()).map(|(image, overlay)| disk::frozen(image, overlay));
-    Ok(Frozen { ram, disk, state: Arc::new(MachineState::decode(&claim.state)?) })
+    Ok(Frozen { ram, disk, state: Arc::new(MachineState::decode(state)?) })
 }
 
 /// Takes away whatever memory the guest wasn't promised, before there is one: RAM, and all that it could write to its
@@ -144,5 +164,7 @@ pub(super) fn name(message: &ToShell) -> &'static str {
         ToShell::Rollback(_) => "Rollback",
         ToShell::Input(_) => "Input",
         ToShell::Stop => "Stop",
+        ToShell::Prime { .. } => "Prime",
+        ToShell::Go(_) => "Go",
     }
 }

@@ -276,7 +276,11 @@ impl Controller {
                 self.machine.pause()?;
                 return Ok(Some(Ended::Stopped));
             }
-            other @ (ToShell::Prepare(_) | ToShell::Boot(_) | ToShell::Claim(_)) => {
+            other @ (ToShell::Prepare(_)
+            | ToShell::Boot(_)
+            | ToShell::Claim(_)
+            | ToShell::Prime { .. }
+            | ToShell::Go(_)) => {
                 return Err(ShellError::Order { got: name(&other), wanted: "something for a running machine" });
             }
         }
