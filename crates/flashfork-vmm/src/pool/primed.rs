@@ -101,10 +101,20 @@ impl Primed {
         }
     }
 
-    /// Gives the shell if it has ended.
+    /// Gives the shell if it has ended, and wants another.
     pub(super) fn sweep(&mut self) -> Option<Shell> {
-        let Place::There(_, shell) = &mut self.place else { return None };
-        if shell.lives() { None } else { self.clear() }
+        let (place, ended) = match mem::take(&mut self.place) {
+            Place::There(origin, mut shell) => {
+                if shell.lives() {
+                    (Place::There(origin, shell), None)
+                } else {
+                    (Place::Wanted(origin), Some(shell))
+                }
+            }
+            other => (other, None),
+        };
+        self.place = place;
+        ended
     }
 
     pub(super) fn shell(&self) -> Option<&Shell> {

@@ -3,7 +3,7 @@
 
 use crate::common::renewal;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, ToShell};
+use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, FromShell, Go, ToShell};
 use flashfork_vmm::boot::Source;
 use flashfork_vmm::machine::Blank;
 use rustix::fs::{Mode, OFlags, open};
@@ -94,6 +94,23 @@ impl Shell {
     pub fn send_claim(&self, template: &Template, index: u64) {
         let claim = Claim { renewal: renewal(index), cid: 3, state: template.state.clone() };
         self.channel.send(&ToShell::Claim(Box::new(claim)), &[template.ram.as_fd()]).unwrap();
+    }
+
+    pub fn prime(&mut self, template: &Template) {
+        self.send_prime(template);
+        assert_eq!(self.next(), FromShell::Primed);
+    }
+
+    pub fn send_prime(&self, template: &Template) {
+        self.channel.send(&ToShell::Prime { state: template.state.clone() }, &[template.ram.as_fd()]).unwrap();
+    }
+
+    pub fn go(&mut self, index: u64) -> ClaimTimes {
+        self.send(ToShell::Go(Box::new(Go { renewal: renewal(index), cid: 3 })));
+        match self.next() {
+            FromShell::Claimed(times) => times,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub fn boot(&mut self, code: &[u8]) {
