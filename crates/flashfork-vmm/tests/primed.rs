@@ -43,7 +43,8 @@ fn the_template_that_was_asked_for_last_has_a_shell_and_those_in_turn_don_t_take
     daemon.template("b", idler());
     daemon.settle();
     let misses = daemon.stats().pools[0].misses;
-    let primed = |names: &str| names.chars().map(|name| was_primed(&one(&daemon, &name.to_string()))).collect::<Vec<_>>();
+    let primed =
+        |names: &str| names.chars().map(|name| was_primed(&one(&daemon, &name.to_string()))).collect::<Vec<_>>();
     assert_eq!(primed("aaa"), [false, true, true]);
     // Nobody's shell is lost when templates are asked for in turn.
     assert_eq!(primed("baba"), [false, true, false, true]);
@@ -106,7 +107,9 @@ fn siblings_from_primed_shells_share_neither_entropy_nor_generation() {
 fn runs(pid: u32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let states = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
-    states.filter_map(|stat| stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next())).any(|state| state != Some('Z'))
+    states
+        .filter_map(|stat| stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next()))
+        .any(|state| state != Some('Z'))
 }
 
 #[test]
@@ -273,7 +276,8 @@ fn what_a_primed_shell_answers_harms_nobody() {
     for (prime, go, primes, claims) in cases {
         let daemon = Daemon::start_with(|command, dir| {
             let path = dir.join("shell");
-            std::fs::write(&path, FAKE.replace("PRIME\n", &format!("{prime}\n")).replace("GO\n", &format!("{go}\n"))).unwrap();
+            std::fs::write(&path, FAKE.replace("PRIME\n", &format!("{prime}\n")).replace("GO\n", &format!("{go}\n")))
+                .unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
             command.arg("--shell").arg(path);
         });
@@ -281,7 +285,8 @@ fn what_a_primed_shell_answers_harms_nobody() {
         let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
         let first = daemon.clones("t", &json!({ "wait": false })).remove(0);
         assert!(!was_primed(&first), "{prime}");
-        let place = || daemon.stats().pools.iter().map(|pool| (pool.primed, pool.ready, pool.preparing)).collect::<Vec<_>>();
+        let place =
+            || daemon.stats().pools.iter().map(|pool| (pool.primed, pool.ready, pool.preparing)).collect::<Vec<_>>();
         eventually(|| place() == [(u32::from(primes), 2, 0)]);
         // Whatever becomes of the primed one, the clone is made, by another if need be.
         let second = daemon.clones("t", &json!({ "wait": false })).remove(0);

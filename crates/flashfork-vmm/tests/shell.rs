@@ -201,7 +201,11 @@ fn a_fork_signal_of_a_clone_is_refused_and_it_goes_on() {
 /// The shell says in one line why it won't, and ends.
 fn refused(template: &Template, why: &str) {
     for (claimed, mut shell) in [true, false].into_iter().zip(Shell::prepare_many(shape(16, 1), 2)) {
-        if claimed { shell.send_claim(template, 1) } else { shell.send_prime(template) }
+        if claimed {
+            shell.send_claim(template, 1)
+        } else {
+            shell.send_prime(template)
+        }
         let FromShell::Failed(line) = shell.next() else { panic!("not refused") };
         assert!(line.contains(why) && !line.contains('\n'), "{line}");
         assert!(!shell.child.wait().unwrap().success());

@@ -26,8 +26,8 @@ pub(super) struct Claimed {
 
 /// Makes a shell of `shells` a clone of `entry`; `renewal` makes it one of its own.
 ///
-/// What becomes of a shell while it waits primed costs nobody a clone: if it fails, another is claimed that wasn't, with
-/// a renewal of its own.
+/// What becomes of a shell while it waits primed costs nobody a clone: if it fails, another is claimed that wasn't,
+/// with a renewal of its own.
 pub(super) fn claim(
     pools: &Pools,
     entry: &Entry,

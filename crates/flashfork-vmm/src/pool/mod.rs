@@ -4,11 +4,13 @@
 //! (`PR_SET_PDEATHSIG`), so it must be one that stays. Another tears them down, which takes KVM some 20 ms each.
 
 mod cgroup;
+mod claims;
 mod primed;
 mod reaper;
 mod shell;
 
 pub use cgroup::{Cgroup, Cgroups};
+pub use claims::Claims;
 pub use primed::Origin;
 pub use shell::{Footprint, Program, Shell, ShellFailure};
 
@@ -83,19 +85,6 @@ struct Pool {
     failures: u64,
     /// After a failure nothing is made until then, unless somebody asks.
     rests: Option<Instant>,
-}
-
-/// Claims that were announced: so many shells are made at the same time, rather than each when the one before it is
-/// taken.
-#[derive(Debug)]
-pub struct Claims<'a> {
-    pools: &'a Pools,
-    shape: Shape,
-    /// What clones are claimed of.
-    origin: Option<Weak<dyn Origin>>,
-    left: u32,
-    /// Failures of the pool before.
-    seen: u64,
 }
 
 impl Pools {
@@ -194,66 +183,6 @@ impl Drop for Pools {
     }
 }
 
-impl Claims<'_> {
-    /// A shell for the next one: one that is primed for it, one that waits, or the next that is prepared.
-    ///
-    /// # Errors
-    /// [`PoolError`].
-    pub fn take(&mut self) -> Result<Shell, PoolError> {
-        let deadline = Instant::now() + PATIENCE;
-        let shared = &self.pools.shared;
-        let mut state = shared.lock();
-        let mut waits = false;
-        let pool = state.pools.entry(self.shape).or_default();
-        if let Some(origin) = &self.origin {
-            let (primed, other) = pool.primed.take(origin);
-            other.into_iter().for_each(|shell| self.pools.reaper.bury(shell));
-            // Looked at as the others are.
-            primed.into_iter().for_each(|shell| pool.ready.push_front(shell));
-        }
-        loop {
-            let pool = state.pools.entry(self.shape).or_default();
-            while let Some(mut shell) = pool.ready.pop_front() {
-                if shell.lives() {
-                    self.left -= 1;
-                    if pool.failures == self.seen {
-                        pool.expected -= 1;
-                    }
-                    shared.changed.notify_all();
-                    return Ok(shell);
-                }
-                self.pools.reaper.bury(shell);
-            }
-            if let Some((number, failure)) = &pool.failure
-                && *number > self.seen
-            {
-                return Err(PoolError::Shell(failure.clone()));
-            }
-            if !waits {
-                waits = true;
-                pool.misses += 1;
-                shared.changed.notify_all();
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(PoolError::Slow);
-            }
-            state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-}
-
-impl Drop for Claims<'_> {
-    /// Those that got no shell are expected no more.
-    fn drop(&mut self) {
-        if let Some(pool) = self.pools.shared.lock().pools.get_mut(&self.shape)
-            && pool.failures == self.seen
-        {
-            pool.expected -= self.left;
-        }
-    }
-}
-
 impl Shared {
     /// Panics abort, so no lock is ever poisoned.
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -280,7 +209,7 @@ impl Shared {
             if let Some(pool) = state.pools.get_mut(&shape) {
                 pool.preparing -= 1;
                 match made {
-                    Ok(shell) => match pool.to_prime_for() {
+                    Ok(shell) => match pool.begin_priming() {
                         Some(origin) => {
                             drop(state);
                             self.prime(shape, shell, &origin, reaper);
@@ -314,7 +243,7 @@ impl Shared {
 
 impl Pool {
     /// The template to prime the next shell for, if there are enough others.
-    fn to_prime_for(&mut self) -> Option<Arc<dyn Origin>> {
+    fn begin_priming(&mut self) -> Option<Arc<dyn Origin>> {
         let enough = self.ready.len() as u32 >= self.expected + self.target;
         if enough { self.primed.begin() } else { None }
     }

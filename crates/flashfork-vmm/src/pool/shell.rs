@@ -135,8 +135,8 @@ impl Shell {
         }
     }
 
-    /// Has it take a template's `state` and what belongs to that, of which the guest may write `disk` bytes to its disk,
-    /// and waits until it has: then it becomes a clone of that by [`ToShell::Go`], and is good for nothing else.
+    /// Has it take a template's `state` and what belongs to that, and waits until it has: then it becomes a clone of
+    /// that by [`ToShell::Go`], and is good for nothing else. Its guest may write `disk` bytes to its disk.
     ///
     /// # Errors
     /// [`ShellFailure`]; it is of no more use.

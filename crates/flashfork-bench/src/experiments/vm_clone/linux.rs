@@ -71,7 +71,8 @@ pub(super) fn measure(
         let cell = |method, huge_fraction| {
             (index, Cell { guest: GuestKind::Linux, method, size: subject.shape.memory_bytes(), huge_fraction })
         };
-        let claims = |template: &Template| Method::claims(template.pages).map(|method| (method, template.huge_fraction));
+        let claims =
+            |template: &Template| Method::claims(template.pages).map(|method| (method, template.huge_fraction));
         let clones = subject.templates.iter().flat_map(claims);
         let all = clones.chain([(Method::ColdBoot(MemoryPages::Small), 0.0)]);
         cells.extend(all.map(|(method, huge)| cell(method, huge)));
