@@ -89,6 +89,9 @@ impl Start {
             let times = ClaimTimes { first_exit: nanoseconds(started.elapsed()), ..times };
             // A daemon that has gone is for the controller to notice.
             let _ = channel.send(&FromShell::Claimed(times), &[]);
+            // The daemon may wait awake for this processor, which the kernel gave to this thread when the daemon woke
+            // it: else it would hear of the claim when the guest next waits for something.
+            std::thread::yield_now();
             start.left.store(true, Ordering::Release);
             start.wake(NOW);
             drop(rest);
