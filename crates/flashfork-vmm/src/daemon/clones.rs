@@ -63,6 +63,8 @@ impl Daemon {
                 }
             }
         }
+        // From here on others are made.
+        drop(shells);
         self.retire(&entry)?;
         if request.wait
             && let Err(error) = made.iter().try_for_each(|clone| clone.wait_ready())

@@ -13,6 +13,8 @@ pub struct Claims<'a> {
     pub(super) shape: Shape,
     /// What clones are claimed of.
     pub(super) origin: Option<Weak<dyn Origin>>,
+    pub(super) count: u32,
+    /// Without a shell yet.
     pub(super) left: u32,
     /// Failures of the pool before.
     pub(super) seen: u64,
@@ -43,7 +45,9 @@ impl Claims<'_> {
                     if pool.failures == self.seen {
                         pool.expected -= 1;
                     }
-                    shared.changed.notify_all();
+                    if pool.ready.is_empty() {
+                        shared.changed.notify_all();
+                    }
                     return Ok(shell);
                 }
                 self.pools.reaper.bury(shell);
@@ -68,12 +72,15 @@ impl Claims<'_> {
 }
 
 impl Drop for Claims<'_> {
-    /// Those that got no shell are expected no more.
+    /// Those that got no shell are expected no more, and what the others got is made anew.
     fn drop(&mut self) {
-        if let Some(pool) = self.pools.shared.lock().pools.get_mut(&self.shape)
-            && pool.failures == self.seen
-        {
-            pool.expected -= self.left;
+        let shared = &self.pools.shared;
+        if let Some(pool) = shared.lock().pools.get_mut(&self.shape) {
+            pool.under_way -= self.count;
+            if pool.failures == self.seen {
+                pool.expected -= self.left;
+            }
         }
+        shared.changed.notify_all();
     }
 }

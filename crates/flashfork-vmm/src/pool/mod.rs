@@ -77,6 +77,9 @@ struct Pool {
     target: u32,
     /// Claims that are announced, and have no shell yet.
     expected: u32,
+    /// Claims that are announced, and not over yet. What they take is made up for afterwards: to make a shell beside a
+    /// claim would take longer than the claim takes. But not if others would find none.
+    under_way: u32,
     preparing: u32,
     misses: u64,
     /// Tells those who wait; a number with it, so that each failure is told once. Nobody is expected any more after
@@ -127,9 +130,12 @@ impl Pools {
         let mut state = self.shared.lock();
         let pool = state.pools.entry(shape).or_default();
         pool.expected += count;
+        pool.under_way += count;
         let seen = pool.failures;
-        self.shared.changed.notify_all();
-        Claims { pools: self, shape, origin, left: count, seen }
+        if pool.is_asked() {
+            self.shared.changed.notify_all();
+        }
+        Claims { pools: self, shape, origin, count, left: count, seen }
     }
 
     /// A shell of `shape` that is primed for nobody: one that waits, or the next that is prepared.
@@ -256,7 +262,8 @@ impl Pool {
     fn is_short(&self, now: Instant) -> bool {
         let none = self.target == 0 || self.rests.is_some_and(|end| now < end);
         let stock = if none { 0 } else { self.target + u32::from(self.primed.is_wanted()) };
-        (self.ready.len() as u32 + self.preparing) < self.expected + stock
+        let later = if self.ready.is_empty() { 0 } else { self.under_way };
+        self.ready.len() as u32 + self.preparing + later < self.expected + stock || self.is_asked()
     }
 
     /// Removes the dead and the superfluous.
