@@ -125,3 +125,51 @@ impl Primed {
 fn is(of: &Weak<dyn Origin>, origin: &Arc<dyn Origin>) -> bool {
     of.ptr_eq(&Arc::downgrade(origin))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody is primed for it here.
+    #[derive(Debug)]
+    struct Template;
+
+    impl Origin for Template {
+        fn prime(&self, _: &mut Shell) -> Result<(), ShellFailure> {
+            Err(ShellFailure::Unexpected)
+        }
+    }
+
+    fn ask(primed: &mut Primed, origin: &Arc<dyn Origin>) {
+        assert!(matches!(primed.take(&Arc::downgrade(origin)), (None, None)));
+    }
+
+    #[test]
+    fn a_shell_is_wanted_from_a_claim_on_until_a_maker_is_at_it_and_again_after_the_next_claim_if_it_failed() {
+        let (mut primed, one): (Primed, Arc<dyn Origin>) = (Primed::default(), Arc::new(Template));
+        assert!(!primed.is_wanted());
+        ask(&mut primed, &one);
+        assert!(primed.is_wanted());
+        let making = primed.begin().unwrap();
+        assert!(Arc::ptr_eq(&making, &one) && !primed.is_wanted() && primed.begin().is_none());
+        // Another's claim takes nothing from who is at it.
+        let other: Arc<dyn Origin> = Arc::new(Template);
+        ask(&mut primed, &other);
+        assert!(!primed.is_wanted());
+        assert!(primed.put(&making, None).is_none() && !primed.is_wanted());
+        ask(&mut primed, &one);
+        assert!(primed.is_wanted());
+    }
+
+    #[test]
+    fn nothing_is_wanted_for_a_template_that_is_forgotten_or_gone() {
+        let (mut primed, one): (Primed, Arc<dyn Origin>) = (Primed::default(), Arc::new(Template));
+        ask(&mut primed, &one);
+        let other: Arc<dyn Origin> = Arc::new(Template);
+        assert!(primed.forget(&other).is_none() && primed.is_wanted());
+        assert!(primed.forget(&one).is_none() && !primed.is_wanted());
+        ask(&mut primed, &one);
+        drop(one);
+        assert!(primed.begin().is_none() && !primed.is_wanted());
+    }
+}
