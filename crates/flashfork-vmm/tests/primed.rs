@@ -272,6 +272,8 @@ fn what_a_primed_shell_answers_harms_nobody() {
         ("s.send(PRIMED)", "s.send(FAILED)", true, false),
         ("s.send(PRIMED)", "s.send(PRIMED); s.send(FAILED)", true, false),
         ("s.send(PRIMED)", "s.send(CLAIMED)", true, true),
+        // Nothing, until the daemon's patience is over.
+        ("s.send(PRIMED)", "pass", true, false),
     ];
     for (prime, go, primes, claims) in cases {
         let daemon = Daemon::start_with(|command, dir| {
