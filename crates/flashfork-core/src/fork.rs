@@ -18,7 +18,7 @@ use crate::seal::{What, seal_for_policy};
 use crate::state::STATE;
 use crate::stats::{self, Kind};
 use crate::sys;
-use crate::threads::table;
+use crate::threads::{self, table};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// Sets how clones are made, when the program begins; before that every fork is plain. `at_once`: seal before the first
@@ -117,21 +117,29 @@ fn prepare(faults: u64) {
             Err(Error::Busy) => {}
             dropped => POLICY.dropped(dropped.ok().as_ref()),
         },
-        // What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a later
-        // fork.
-        Act::Unseal { at_once } => match unseal_for_policy(at_once) {
-            Err(Error::Busy) => {}
-            Ok(_) if !STATE.holds_sealed() => POLICY.unsealed(),
-            Ok(outcome) if outcome.late => POLICY.unseals(),
-            _ => POLICY.unseal_failed(),
-        },
+        Act::Unseal { at_once } => make_anonymous(at_once),
     }
     // Where too much exists in vain nothing waits for the next fork.
     while POLICY.renews_at_once() {
         carry_out(Act::Renew, What::MostWritten);
     }
+    if act == Act::Renew && POLICY.unseals_at_once() {
+        make_anonymous(true);
+    }
     if let Ok(mask) = mask {
         sys::restore_signals(mask);
+    }
+}
+
+/// What can't be made anonymous stays sealed, and correct. When another thread has the engine it is for a later fork.
+fn make_anonymous(at_once: bool) {
+    // Rather than that too much memory exists twice for as long as there are threads.
+    let _forced = at_once.then(threads::force);
+    match unseal_for_policy(at_once) {
+        Err(Error::Busy) => {}
+        Ok(_) if !STATE.holds_sealed() => POLICY.unsealed(),
+        Ok(outcome) if outcome.late => POLICY.unseals(),
+        _ => POLICY.unseal_failed(),
     }
 }
 

@@ -209,11 +209,15 @@ enum Back {
     DiscardedAndFilledAgain,
     Unmapped,
     Written,
+    /// Beside a thread that has begun since, and does nothing.
+    WrittenBesideAThread,
 }
 
 #[test]
 fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
-    for shape in [Back::Discarded, Back::DiscardedAndFilledAgain, Back::Unmapped, Back::Written] {
+    for shape in
+        [Back::Discarded, Back::DiscardedAndFilledAgain, Back::Unmapped, Back::Written, Back::WrittenBesideAThread]
+    {
         in_child(move || {
             let words = patterned(LEN, 1);
             let Some(other) = memory(words).map(|bytes| bytes.saturating_sub(LEN as u64)) else { return };
@@ -229,6 +233,9 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
             if memory(words).is_none() {
                 return;
             }
+            if matches!(shape, Back::WrittenBesideAThread) {
+                std::thread::spawn(std::thread::park);
+            }
             // Nine tenths of each generation, in whole huge pages and in small ones.
             let start = words.as_ptr() as usize;
             for block in (0..LEN / (20 << 20)).map(|i| start + i * (20 << 20)) {
@@ -237,10 +244,10 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
                 unsafe {
                     match shape {
                         Back::Unmapped => assert_eq!(libc::munmap(block as *mut _, len), 0),
-                        Back::Written => {}
+                        Back::Written | Back::WrittenBesideAThread => {}
                         _ => advise::madvise(block, len, libc::MADV_DONTNEED as u32).unwrap(),
                     }
-                    if matches!(shape, Back::DiscardedAndFilledAgain | Back::Written) {
+                    if !matches!(shape, Back::Discarded | Back::Unmapped) {
                         (block..block + len).step_by(4096).for_each(|page| (page as *mut u8).write_volatile(9));
                     }
                 }

@@ -197,6 +197,11 @@ impl Policy {
         self.weighs() && self.auto.renews_at_once()
     }
 
+    /// Whether too much exists in vain that couldn't be sealed anew, and so is made anonymous before this same fork.
+    pub fn unseals_at_once(&self) -> bool {
+        self.weighs() && self.auto.unseals_at_once()
+    }
+
     /// A step that seals could not be made, because another thread has the engine: it is for the next fork.
     pub fn busy(&self, step: Act) {
         if step == Act::Renew {

@@ -27,6 +27,11 @@ impl Hold {
         self.left.take_one()
     }
 
+    /// Whether it has failed and not worked since.
+    pub fn is_begun(&self) -> bool {
+        self.failures.get() > 0
+    }
+
     /// It has worked, or is no longer asked for.
     pub fn end(&self) {
         self.failures.set(0);

@@ -49,8 +49,9 @@ pub(super) struct Auto {
     others: Num,
     /// Whether a part of it is anonymous again, and the rest is to be.
     unseals: Num,
-    /// After what couldn't be sealed just then, and what couldn't be made anonymous.
+    /// After what couldn't be sealed just then, or not anew, and what couldn't be made anonymous.
     no_seal: Hold,
+    no_renewal: Hold,
     no_unseal: Hold,
 }
 
@@ -62,6 +63,7 @@ impl Auto {
             others: Num::new(0),
             unseals: Num::new(0),
             no_seal: Hold::new(),
+            no_renewal: Hold::new(),
             no_unseal: Hold::new(),
         }
     }
@@ -152,7 +154,9 @@ impl Auto {
         let price = self.ledger.price_of(sealed);
         let pays = self.seen.cycles_ns.get() + price < plain * cycles;
         if at_once {
-            return if pays { self.renew_all(at_once) } else { Act::Unseal { at_once } };
+            // What can't be sealed anew just now, because of a thread, can be made anonymous all the same.
+            let renews = pays && !self.no_renewal.holds();
+            return if renews { self.renew_all(at_once) } else { Act::Unseal { at_once } };
         }
         if self.seen.regret.get() > price / 4 * 3 {
             return Act::Unseal { at_once };
@@ -260,6 +264,7 @@ impl Auto {
             Some(outcome) => {
                 self.ledger.forget_old_prices(self.seen.whole.get());
                 self.no_seal.end();
+                self.no_renewal.end();
                 self.ledger.pay(outcome);
                 if let Act::Buy(most) = act {
                     self.ledger.sealed.add(outcome.sealed);
@@ -283,7 +288,7 @@ impl Auto {
                 }
                 self.seen.weigh(process, process.anonymous());
             }
-            None if act == Act::Renew => {}
+            None if act == Act::Renew => self.renews_no_more(),
             // There is no more to be had.
             None if self.ledger.parts.get() > 0 => self.ledger.complete(),
             None => {
@@ -299,6 +304,11 @@ impl Auto {
         self.is_too_much(self.seen.vain.get()) && self.ledger.round.take_one()
     }
 
+    /// After a renewal that could not be: whether too much exists in vain. What a clone has of its parent stays.
+    pub fn unseals_at_once(&self) -> bool {
+        self.no_renewal.is_begun() && self.others.get() == 0 && self.is_too_much(self.seen.vain.get())
+    }
+
     /// A generation was not sealed anew: it is still to be, but not before this fork.
     pub fn give_back(&self) {
         self.seen.vain.set(0);
@@ -311,14 +321,19 @@ impl Auto {
             return self.no_seal.begin();
         }
         if act == Act::Renew {
-            // Should too much exist twice by now, that is to be undone.
-            self.ledger.round.set(0);
+            self.renews_no_more();
         } else {
             // More rent is due.
             self.ledger.regrets.add(1);
             self.ledger.rent.set(0);
         }
         self.seen.changed();
+    }
+
+    /// For now. Should too much exist twice by then, that is to be undone.
+    fn renews_no_more(&self) {
+        self.ledger.round.set(0);
+        self.no_renewal.begin();
     }
 
     /// Some of it is still sealed, because a fork had waited for long.
@@ -346,6 +361,7 @@ impl Auto {
         self.seen.begin_anew();
         self.unseals.set(0);
         self.no_seal.end();
+        self.no_renewal.end();
         self.no_unseal.end();
         self.seen.changed();
     }
