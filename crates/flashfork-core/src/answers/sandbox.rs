@@ -2,6 +2,8 @@
 //!
 //! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can
 //! do all that the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
+//! So it does under `auto`, which could neither seal anew from then on what is written, nor undo it: memory would come to
+//! exist twice.
 
 use super::advise;
 use super::anonymous::{for_good, give_files_back};
@@ -104,7 +106,8 @@ unsafe fn enter(
 ) -> Result<usize> {
     // What that takes is not tried, and it may have to be asked of the kernel at any time.
     let given_back = || give_files_back(Range::ALL, STATE.inside(), false).is_ok();
-    let works = !filter || given_back() && (!STATE.sealed() || may_try && roomy(|| lets_work(number, args)));
+    let may_stay = may_try && !POLICY.weighs();
+    let works = !filter || given_back() && (!STATE.sealed() || may_stay && roomy(|| lets_work(number, args)));
     if !works {
         for_good()?;
     }

@@ -134,7 +134,7 @@ impl Policy {
     }
 
     /// Whether faults and time are weighed.
-    fn weighs(&self) -> bool {
+    pub fn weighs(&self) -> bool {
         self.is(Engine::Auto) && !self.is_asked_for()
     }
 
