@@ -2,8 +2,8 @@
 //!
 //! Under a filter of its own a program is not sealed any more. What is sealed stays so if a child under that filter can
 //! do all that the engine does for calls on sealed memory; else all memory becomes anonymous before the filter is set.
-//! So it does under `auto`, which could neither seal anew from then on what is written, nor undo it: memory would come to
-//! exist twice.
+//! So it does under `auto`, which could neither seal anew from then on what is written, nor undo it: memory would come
+//! to exist twice.
 
 use super::advise;
 use super::anonymous::{for_good, give_files_back};
