@@ -96,7 +96,7 @@ fn place(calls: &[libc::user_regs_struct], k: usize) -> (usize, usize) {
     (calls[..k].iter().filter(same).count(), calls.iter().filter(same).count())
 }
 
-/// Whether a quick run lets some of a kind fail only: what only looks, and what is done for each library, block or page.
+/// Whether a quick run lets some of a kind fail only: what only looks, or is done for each library, block or page.
 fn is_repeated(case: &Case, call: &libc::user_regs_struct) -> bool {
     let many = ["seal-large", "restore-copies"];
     only_looks(call) || case.scene.starts_with("libraries") || many.contains(&case.scene)

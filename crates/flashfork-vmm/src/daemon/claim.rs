@@ -26,32 +26,43 @@ pub(super) struct Claimed {
 
 /// Makes a shell of `shells` a clone of `entry`; `renewal` makes it one of its own.
 ///
-/// What becomes of a shell while it waits primed costs nobody a clone: if it fails, another is claimed that wasn't,
-/// with a renewal of its own.
+/// What becomes of a shell while it waits primed costs nobody a clone: if it can't be told to go, another is claimed.
+/// Once it was told its guest may run, under the clone's name and number: then it is the only one.
 pub(super) fn claim(
     pools: &Pools,
     entry: &Entry,
     shells: &mut Claims<'_>,
-    mut renewal: impl FnMut() -> Result<Renewal, DaemonError>,
+    renewal: impl FnOnce() -> Result<Renewal, DaemonError>,
     cid: u32,
 ) -> Result<Claimed, DaemonError> {
     let mut shell = shells.take()?;
-    if shell.is_primed() {
-        let renewal = renewal()?;
-        let generation = renewal.identity.generation;
-        let sent = shell.send(&ToShell::Go(Box::new(Go { renewal, cid })), &[]);
-        match sent.and_then(|()| first_exit(&shell)) {
-            Ok((times, early)) => return Ok(Claimed { shell, generation, times, early }),
-            Err(_) => pools.bury(shell),
-        }
-        shell = pools.take(entry.shape())?;
+    if !shell.is_primed() {
+        shell.promise(entry.disk_limit())?;
     }
-    shell.promise(entry.disk_limit())?;
     let renewal = renewal()?;
     let generation = renewal.identity.generation;
+    if shell.is_primed() {
+        let go = ToShell::Go(Box::new(Go { renewal: renewal.clone(), cid }));
+        if shell.send(&go, &[]).is_ok() {
+            return started(pools, shell, generation);
+        }
+        pools.bury(shell);
+        shell = pools.take(entry.shape())?;
+        shell.promise(entry.disk_limit())?;
+    }
     let claim = Claim { renewal, cid, state: entry.state.clone() };
-    let sent = shell.send(&ToShell::Claim(Box::new(claim)), &entry.descriptors());
-    match sent.and_then(|()| first_exit(&shell)) {
+    match shell.send(&ToShell::Claim(Box::new(claim)), &entry.descriptors()) {
+        Ok(()) => started(pools, shell, generation),
+        Err(failure) => {
+            pools.bury(shell);
+            Err(failure.into())
+        }
+    }
+}
+
+/// Waits for a shell that was told to become a clone.
+fn started(pools: &Pools, shell: Shell, generation: Generation) -> Result<Claimed, DaemonError> {
+    match first_exit(&shell) {
         Ok((times, early)) => Ok(Claimed { shell, generation, times, early }),
         Err(failure) => {
             pools.bury(shell);

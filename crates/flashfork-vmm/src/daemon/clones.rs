@@ -59,6 +59,7 @@ impl Daemon {
                 Err(error) => {
                     entry.template.quota.give_back(numbers);
                     self.take_back(&made);
+                    self.retire(&entry)?;
                     return Err(error);
                 }
             }

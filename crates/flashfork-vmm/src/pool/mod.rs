@@ -218,7 +218,7 @@ impl Shared {
                     Ok(shell) => match pool.begin_priming() {
                         Some(origin) => {
                             drop(state);
-                            self.prime(shape, shell, &origin, reaper);
+                            self.prime(shape, shell, origin, reaper);
                             state = self.lock();
                         }
                         None => pool.ready.push_back(shell),
@@ -235,14 +235,15 @@ impl Shared {
         }
     }
 
-    /// Primes `shell`, which nobody waits for, for `origin`.
-    fn prime(&self, shape: Shape, mut shell: Shell, origin: &Arc<dyn Origin>, reaper: &Reaper) {
+    /// Primes `shell`, which nobody waits for, for `origin`, of which this may be the last hold: memory is freed
+    /// without the lock.
+    fn prime(&self, shape: Shape, mut shell: Shell, origin: Arc<dyn Origin>, reaper: &Reaper) {
         let (primed, failed) = match origin.prime(&mut shell) {
             Ok(()) => (Some(shell), None),
             // Whoever asks for a clone will hear of it.
             Err(_) => (None, Some(shell)),
         };
-        let back = self.lock().pools.get_mut(&shape).and_then(|pool| pool.primed.put(origin, primed));
+        let back = self.lock().pools.get_mut(&shape).and_then(|pool| pool.primed.put(&origin, primed));
         back.into_iter().chain(failed).for_each(|shell| reaper.bury(shell));
     }
 }
