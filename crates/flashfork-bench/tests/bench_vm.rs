@@ -39,6 +39,13 @@ fn clones_of_virtual_machines_are_timed_step_by_step_beside_boots() {
         assert!(part > 0.0 && part < whole, "{step}: {part} of {whole} µs");
     }
     assert!(microseconds("clone-4k", "cycle") > whole);
+    // What is left when a shell was primed before.
+    let primed = microseconds("primed-4k", "first exit");
+    for step in ["send", "check", "vcpus", "machine", "devices", "run"] {
+        let part = microseconds("primed-4k", step);
+        assert!(part > 0.0 && part < primed, "{step}: {part} of {primed} µs");
+    }
+    assert_eq!(microseconds("primed-4k", "map"), 0.0);
     assert!(microseconds("cold-boot-4k", "first exit") > microseconds("cold-boot-4k", "run"));
     assert!(median(&records, "clone-4k", ("measure", "memory of a clone alive")).is_some());
 }

@@ -331,6 +331,8 @@ pub struct PoolStats {
     pub shape: Shape,
     /// Shells that wait.
     pub ready: u32,
+    /// Shells that wait beside them, primed for the template that was asked for last.
+    pub primed: u32,
     /// Shells being prepared.
     pub preparing: u32,
     /// Claims that found none and had to wait.

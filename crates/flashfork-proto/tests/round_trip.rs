@@ -10,7 +10,7 @@ use flashfork_proto::agent::{
 use flashfork_proto::frame;
 use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::{
-    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Pause, Renewal, ToShell,
+    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, ToShell,
 };
 use flashfork_proto::signal::{Access, Device, Done, Forked, MAX_PAYLOAD, Signal};
 use proptest::prelude::*;
@@ -135,12 +135,15 @@ fn extents() -> impl Strategy<Value = Vec<Extent>> {
     prop::collection::vec((any::<u32>(), any::<u8>()).prop_map(|(pages, file)| Extent { pages, file }), 0..4)
 }
 
+fn origin() -> impl Strategy<Value = Origin> {
+    (bytes(), extents(), extents()).prop_map(|(state, ram, disk)| Origin { state: state.into_vec(), ram, disk })
+}
+
 fn to_shell() -> impl Strategy<Value = ToShell> {
     prop_oneof![
         shape().prop_map(ToShell::Prepare),
-        (renewal(), any::<u32>(), bytes(), extents(), extents()).prop_map(|(renewal, cid, state, ram, disk)| {
-            ToShell::Claim(Box::new(Claim { renewal, cid, state: state.into_vec(), ram, disk }))
-        }),
+        (renewal(), any::<u32>(), origin())
+            .prop_map(|(renewal, cid, origin)| { ToShell::Claim(Box::new(Claim { renewal, cid, origin })) }),
         Just(ToShell::Copy),
         Just(ToShell::Branch),
         Just(ToShell::Abandon),
@@ -160,6 +163,8 @@ fn to_shell() -> impl Strategy<Value = ToShell> {
         Just(ToShell::Stop),
         renewal().prop_map(|renewal| ToShell::Rollback(Box::new(renewal))),
         bytes().prop_map(|input| ToShell::Input(input.into_vec())),
+        origin().prop_map(|origin| ToShell::Prime(Box::new(origin))),
+        (renewal(), any::<u32>()).prop_map(|(renewal, cid)| ToShell::Go(Box::new(Go { renewal, cid }))),
     ]
 }
 
@@ -184,6 +189,7 @@ fn from_shell() -> impl Strategy<Value = FromShell> {
         any::<String>().prop_map(FromShell::Trouble),
         done.prop_map(|done| FromShell::Ended(Ended::Done(done))),
         Just(FromShell::Ended(Ended::Reset)),
+        Just(FromShell::Primed),
     ]
 }
 

@@ -1,5 +1,4 @@
-//! What a shell asks of the kernel, seen by ptrace: nothing that creates in a claim, and everything in its order. The
-//! only test of its program, because it waits for every process.
+//! What a shell asks of the kernel, seen by ptrace: nothing that creates in a claim, and everything in its order.
 
 mod common;
 #[path = "common/shell.rs"]
@@ -13,7 +12,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use shell_client::{Shell, Template, code, command};
 use std::os::unix::process::CommandExt;
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
 const CREATE_VM: u64 = 0xae01;
@@ -38,6 +37,9 @@ const SET_PIT2: u64 = 0x4070_aea0;
 const CREATE_DEVICE: u64 = 0xc00c_aee0;
 /// The offset of the TSC.
 const SET_DEVICE_ATTR: u64 = 0x4018_aee1;
+
+/// A test waits for every process: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// One system call, as it begins.
 #[derive(Debug, Clone, Copy)]
@@ -98,20 +100,41 @@ fn traced(vcpus: u8) -> (Shell, thread::JoinHandle<Vec<Call>>) {
     (Shell { channel, child, shape: shape(16, vcpus), console: Vec::new() }, tracer)
 }
 
-/// Prepares a traced shell, claims it and lets it end; gives what it did before it was ready, and from then until it
-/// reported that it was claimed.
-fn life(vcpus: u8, template: &Template) -> (Vec<Call>, Vec<Call>) {
+/// What a shell did between one message and the next.
+struct Life {
+    /// Before it was ready.
+    preparation: Vec<Call>,
+    /// From then until it was primed; nothing if it never was.
+    priming: Vec<Call>,
+    /// From then until it reported that it was claimed.
+    claim: Vec<Call>,
+}
+
+/// Prepares a traced shell, primes it or doesn't, claims it and lets it end.
+fn life(vcpus: u8, template: &Template, primed: bool) -> Life {
     let (mut shell, tracer) = traced(vcpus);
     shell.channel.greet().unwrap();
     shell.send(ToShell::Prepare(shape(16, vcpus)));
     shell.channel.expect_greeting().unwrap();
     assert_eq!(shell.next(), FromShell::Ready);
-    shell.claim(template, 1);
+    if primed {
+        shell.prime(template);
+        shell.go(1);
+    } else {
+        shell.claim(template, 1);
+    }
     assert!(matches!(shell.next(), FromShell::Ended(_)));
     let calls = tracer.join().unwrap();
-    // Greeting, Ready, Claimed.
-    let sent: Vec<usize> = (0..calls.len()).filter(|i| calls[*i].number == libc::SYS_sendmsg).take(3).collect();
-    (calls[..sent[1]].to_vec(), calls[sent[1] + 1..sent[2]].to_vec())
+    // Greeting, Ready, Primed, Claimed.
+    let sent: Vec<usize> = (0..calls.len()).filter(|i| calls[*i].number == libc::SYS_sendmsg).collect();
+    let between = |from: usize, to: usize| calls[sent[from] + 1..sent[to]].to_vec();
+    let ready = 1;
+    let preparation = calls[..sent[ready]].to_vec();
+    if primed {
+        Life { preparation, priming: between(ready, ready + 1), claim: between(ready + 1, ready + 2) }
+    } else {
+        Life { preparation, priming: Vec::new(), claim: between(ready, ready + 1) }
+    }
 }
 
 fn ioctls(calls: &[Call]) -> Vec<u64> {
@@ -134,10 +157,11 @@ fn in_order(ioctls: &[u64], requests: &[u64]) {
 #[test]
 fn a_claim_creates_nothing_and_both_preparation_and_claim_keep_their_order() {
     let Some(_) = kvm() else { return };
+    let _alone = ALONE.lock().unwrap();
     for vcpus in [1, 2] {
         // In a process of its own, made before any is traced.
         let template = shell_client::template(shape(16, vcpus), &code(guest()));
-        let (preparation, claim) = life(vcpus, &template);
+        let Life { preparation, claim, .. } = life(vcpus, &template, false);
 
         let prepared = ioctls(&preparation);
         in_order(&prepared, &[CREATE_VM, CREATE_IRQCHIP, CREATE_PIT2, SET_USER_MEMORY_REGION, CREATE_VCPU]);
@@ -150,19 +174,7 @@ fn a_claim_creates_nothing_and_both_preparation_and_claim_keep_their_order() {
         }
 
         let claimed = ioctls(&claim);
-        let creating = [
-            CREATE_VM,
-            CREATE_VCPU,
-            SET_USER_MEMORY_REGION,
-            CREATE_IRQCHIP,
-            CREATE_PIT2,
-            CREATE_DEVICE,
-            IRQFD,
-            IOEVENTFD,
-            SET_CPUID2,
-            CHECK_EXTENSION,
-        ];
-        for request in creating {
+        for request in CREATING {
             assert!(!claimed.contains(&request), "{request:#x} in {claimed:#x?}");
         }
         // Every vCPU runs; the one whose thread restores the machine is meant.
@@ -188,18 +200,68 @@ fn a_claim_creates_nothing_and_both_preparation_and_claim_keep_their_order() {
         let first = own.iter().position(|call| call.ioctl().is_some()).unwrap();
         assert!(mapped < first);
         assert_eq!(ioctls(&own).iter().filter(|r| **r == RUN).count(), 1);
-        // Neither a file is opened or made nor a thread.
-        for call in &claim {
-            let forbidden = [
-                libc::SYS_open,
-                libc::SYS_openat,
-                libc::SYS_clone,
-                libc::SYS_clone3,
-                libc::SYS_socket,
-                libc::SYS_execve,
-                libc::SYS_memfd_create,
-            ];
-            assert!(!forbidden.contains(&call.number), "{call:?}");
+        opens_nothing(&claim);
+    }
+}
+
+/// What makes something of KVM's, or asks what it can.
+const CREATING: [u64; 10] = [
+    CREATE_VM,
+    CREATE_VCPU,
+    SET_USER_MEMORY_REGION,
+    CREATE_IRQCHIP,
+    CREATE_PIT2,
+    CREATE_DEVICE,
+    IRQFD,
+    IOEVENTFD,
+    SET_CPUID2,
+    CHECK_EXTENSION,
+];
+
+/// Neither a file is opened or made nor a thread.
+fn opens_nothing(calls: &[Call]) {
+    for call in calls {
+        let forbidden = [
+            libc::SYS_open,
+            libc::SYS_openat,
+            libc::SYS_clone,
+            libc::SYS_clone3,
+            libc::SYS_socket,
+            libc::SYS_execve,
+            libc::SYS_memfd_create,
+        ];
+        assert!(!forbidden.contains(&call.number), "{call:?}");
+    }
+}
+
+/// Whether memory is mapped.
+fn maps(calls: &[Call]) -> bool {
+    calls.iter().any(|call| call.number == libc::SYS_mmap && call.arguments[1] == 16 << 20)
+}
+
+#[test]
+fn nothing_ticks_in_a_primed_shell_and_its_claim_maps_nothing() {
+    let Some(_) = kvm() else { return };
+    let _alone = ALONE.lock().unwrap();
+    for vcpus in [1, 2] {
+        let template = shell_client::template(shape(16, vcpus), &code(guest()));
+        let Life { priming, claim, .. } = life(vcpus, &template, true);
+        opens_nothing(&priming);
+        opens_nothing(&claim);
+        assert!(maps(&priming) && !maps(&claim));
+        let (before, claimed) = (ioctls(&priming), ioctls(&claim));
+        // What starts a clock or timer, gives an interrupt, or runs the guest.
+        let timed = [SET_LAPIC, SET_DEVICE_ATTR, SET_PIT2, SET_CLOCK, SET_IRQCHIP, IRQ_LINE, RUN];
+        for request in CREATING.iter().chain(&timed) {
+            assert!(!before.contains(request), "{request:#x} in {before:#x?}");
         }
+        for request in CREATING {
+            assert!(!claimed.contains(&request), "{request:#x} in {claimed:#x?}");
+        }
+        let main = claim.iter().find(|call| call.ioctl() == Some(SET_PIT2)).unwrap().thread;
+        let own: Vec<Call> = claim.iter().filter(|call| call.thread == main).copied().collect();
+        in_order(&ioctls(&own), &timed);
+        // Nothing else, but for the TSC deadline of a guest that has one.
+        assert_eq!(ioctls(&own).len(), timed.len() + 3, "{claimed:#x?}");
     }
 }

@@ -44,9 +44,11 @@ fn fires(source: &Source) {
     let Some(kvm) = kvm() else { return };
     let (_parent, frozen) = template(&kvm, shape(4, 1), source);
     for index in 0..3 {
-        let mut clone = clone(&kvm, &frozen, index);
-        clone.resume();
-        assert_eq!(exit(&mut clone), Exit::Signal(Signal::Done(Done::default())));
+        let primed = || primed(&kvm, &frozen, index, || std::thread::sleep(Duration::from_millis(200)));
+        for mut clone in [clone(&kvm, &frozen, index), primed()] {
+            clone.resume();
+            assert_eq!(exit(&mut clone), Exit::Signal(Signal::Done(Done::default())));
+        }
     }
 }
 
@@ -64,6 +66,48 @@ fn a_tsc_deadline_that_passes_while_the_template_is_made_fires_in_every_clone() 
 #[test]
 fn a_tsc_deadline_in_the_future_fires_in_every_clone() {
     fires(&deadline(300_000_000, false));
+}
+
+/// Has the local APIC's timer count down nanoseconds, once and for long, and gives back its counts before and after the
+/// fork.
+fn one_shot() -> Source {
+    let code = [
+        &[0xfa, 0x31, 0xc0, 0x8e, 0xd8][..],               // cli; xor ax, ax; mov ds, ax
+        &[0xb0, 0xff, 0xe6, 0x21, 0xe6, 0xa1],             // mov al, 0xff; out 0x21, al; out 0xa1, al: all masked
+        &[0x66, 0xb9, 0x1b, 0x00, 0x00, 0x00, 0x0f, 0x32], // mov ecx, IA32_APIC_BASE; rdmsr
+        &[0x66, 0x0d, 0x00, 0x0c, 0x00, 0x00, 0x0f, 0x30], // or eax, 0xc00; wrmsr: x2APIC
+        &[0x66, 0xb9, 0x0f, 0x08, 0x00, 0x00],             // mov ecx, x2APIC SVR
+        &[0x66, 0xb8, 0xff, 0x01, 0x00, 0x00, 0x66, 0x31, 0xd2, 0x0f, 0x30], // mov eax, 0x1ff; xor edx, edx; wrmsr
+        &[0x66, 0xb9, 0x3e, 0x08, 0x00, 0x00, 0x66, 0xb8, 0x0b, 0x00, 0x00, 0x00, 0x0f, 0x30], // divided by 1
+        &[0x66, 0xb9, 0x32, 0x08, 0x00, 0x00, 0x66, 0xb8, 0x40, 0x00, 0x00, 0x00, 0x0f, 0x30], // one-shot, vector 0x40
+        &[0x66, 0xb9, 0x38, 0x08, 0x00, 0x00, 0x66, 0xb8, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x30], // initial count
+        &[0x66, 0xb9, 0x39, 0x08, 0x00, 0x00, 0x0f, 0x32, 0x66, 0xa3, 0x00, 0x20], // current count; mov [0x2000], eax
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],             // FORK
+        &[0x66, 0xb9, 0x39, 0x08, 0x00, 0x00, 0x0f, 0x32, 0x66, 0xa3, 0x04, 0x20], // the same, to 0x2004
+        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef], // mov dx, 0x123c; xor eax, eax; out dx, eax: status
+        &[0xbe, 0x00, 0x20, 0xb9, 0x08, 0x00, 0xfc, 0xf3, 0x6e], // mov si, 0x2000; mov cx, 8; cld; rep outsb
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],       // DONE; hlt
+    ];
+    Source::Tiny(code.concat())
+}
+
+#[test]
+fn a_timer_that_counts_stands_still_while_a_clone_waits_primed() {
+    let Some(kvm) = kvm() else { return };
+    let begun = Instant::now();
+    let (_parent, frozen) = template(&kvm, shape(4, 1), &one_shot());
+    let mut waited = Duration::ZERO;
+    let mut clone = primed(&kvm, &frozen, 1, || {
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_secs(2));
+        waited = start.elapsed();
+    });
+    clone.resume();
+    let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no counts") };
+    let [before, after] = [0, 4].map(|at| u32::from_le_bytes(std::array::from_fn(|i| done.result[at + i])));
+    let most = begun.elapsed() - waited + Duration::from_millis(500);
+    assert!(before > after && after > 0, "{before}, then {after}");
+    assert!(u128::from(before - after) < most.as_nanos(), "{} ns of {most:?}", before - after);
 }
 
 /// FORK; gives back the first 64 bytes of the reply.
@@ -97,6 +141,10 @@ fn the_wall_clock_is_read_when_the_clone_is_made_and_not_when_it_was_asked_for()
     clone.spawn(vcpu0).unwrap();
     let time = told(&mut clone);
     assert!((begun..=now()).contains(&time), "begun at {begun}, told {time}");
+    // A primed one isn't asked for yet while it waits.
+    let mut begun = 0;
+    let time = told(&mut primed(&kvm, &frozen, 3, || begun = now()));
+    assert!((begun..=now()).contains(&time), "primed before {begun}, told {time}");
     let asked = renewal(2);
     clone.pause().unwrap();
     let begun = now();
@@ -141,8 +189,10 @@ fn tsc_goes_on(kvm: &Kvm) -> bool {
     parent.pause().unwrap();
     let frozen = parent.freeze(true).unwrap();
     let saved = frozen.state.tsc().unwrap();
-    for index in 0..3 {
-        let mut clone = clone(kvm, &frozen, index);
+    let clones = (0..3).map(|index| (index, clone(kvm, &frozen, index)));
+    let wait = || std::thread::sleep(Duration::from_millis(100));
+    let primed = (3..6).map(|index| (index, primed(kvm, &frozen, index, wait)));
+    for (index, mut clone) in clones.chain(primed) {
         for again in [true, false] {
             clone.resume();
             let Exit::Signal(Signal::Done(done)) = exit(&mut clone) else { panic!("no readings") };
@@ -231,16 +281,20 @@ fn reading(bytes: &[u8]) -> (u64, u8) {
 const GUEST_STOPPED: u8 = 2;
 
 #[test]
-fn the_monotonic_clock_of_a_clone_neither_goes_back_nor_jumps_over_the_template_s_age() {
+fn the_monotonic_clock_of_a_clone_neither_goes_back_nor_jumps_over_the_age_of_template_or_primed_shell() {
     let Some(kvm) = kvm() else { return };
     let begun = Instant::now();
     let (_parent, frozen) = template(&kvm, shape(4, 1), &clock());
-    // A template gets old.
-    let frozen_at = Instant::now();
-    std::thread::sleep(Duration::from_secs(2));
-    let age = frozen_at.elapsed();
-    for index in 0..5 {
-        let mut clone = clone(&kvm, &frozen, index);
+    let get_old = || {
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_secs(2));
+        start.elapsed()
+    };
+    // A template does, and so does a machine that was primed.
+    let mut age = get_old();
+    let primed = primed(&kvm, &frozen, 5, || age += get_old());
+    let clones = (0..5).map(|index| clone(&kvm, &frozen, index));
+    for mut clone in std::iter::once(primed).chain(clones) {
         // And so may a clone that was made and not started.
         std::thread::sleep(Duration::from_millis(20));
         clone.resume();

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use flashfork_proto::signal::Status;
 use flashfork_vmm::cpu::Exit;
+use flashfork_vmm::machine::Machine;
 use flashfork_vmm::state::MachineState;
 
 #[test]
@@ -43,6 +44,35 @@ fn a_rollback_starts_again_from_the_template_as_another_generation() {
         clone.resume();
         assert_eq!(exit(&mut clone), result(NONCE, index as u32));
     }
+}
+
+#[test]
+fn a_primed_machine_is_that_template_s_clone_once_and_can_be_rolled_back() {
+    let Some(kvm) = kvm() else { return };
+    for vcpus in [1, 3] {
+        let (_parent, frozen) = template(&kvm, shape(4, vcpus), &guest());
+        let mut clones: Vec<_> = (1..3).map(|index| primed(&kvm, &frozen, index, || ())).collect();
+        for (index, clone) in (1..).zip(&mut clones) {
+            clone.resume();
+            assert_eq!(exit(clone), result(NONCE, index));
+        }
+        let clone = &mut clones[0];
+        clone.pause().unwrap();
+        clone.rollback(&renewal(7)).unwrap();
+        clone.resume();
+        assert_eq!(exit(clone), result(NONCE, 7));
+    }
+}
+
+#[test]
+fn a_primed_machine_takes_no_other_template() {
+    let Some(kvm) = kvm() else { return };
+    let (_parent, frozen) = template(&kvm, shape(4, 1), &guest());
+    let (mut machine, mut vcpu0) = Machine::prepare(&kvm, shape(4, 1), Box::new(std::io::sink())).unwrap();
+    let _primed = machine.prime(vcpu0.vcpu(), &frozen).unwrap();
+    let again = machine.prime(vcpu0.vcpu(), &frozen).unwrap_err();
+    let claimed = machine.become_clone(vcpu0.vcpu(), &frozen, &renewal(1), 3).unwrap_err();
+    assert!([again, claimed].iter().all(|e| e.to_string().contains("has memory already")));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_killed_shell_harms_no_other() {
     daemon.template("t", idler());
     let clones = daemon.clones("t", &json!({ "count": 2, "wait": false }));
     // Shells that wait are replaced.
-    eventually(|| daemon.shells().len() == 4);
+    daemon.settle_with(2);
     let waiting: Vec<_> = daemon.shells().into_iter().filter(|pid| clones.iter().all(|c| c.pid != *pid)).collect();
     kill(waiting[0]);
     kill(clones[0].pid);
@@ -90,7 +90,8 @@ fn a_killed_shell_harms_no_other() {
     assert_eq!(state("t-2"), CloneState::Starting);
     let rolled: Clone = daemon.done("POST", "/v1/clones/t-2/rollback", &Value::Null);
     assert_ne!(rolled.generation, clones[1].generation);
-    eventually(|| daemon.shells().len() == 3 && !exists(waiting[0]));
+    eventually(|| !exists(waiting[0]));
+    daemon.settle_with(1);
     assert_eq!(daemon.clones("t", &json!({ "count": 3, "wait": false })).len(), 3);
 }
 
@@ -99,7 +100,7 @@ fn a_killed_daemon_leaves_nothing_that_the_next_one_does_not_clean() {
     let Some(mut daemon) = Daemon::start() else { return };
     daemon.template("t", idler());
     daemon.clones("t", &json!({ "wait": false }));
-    eventually(|| daemon.shells().len() == 3);
+    daemon.settle_with(1);
     let shells = daemon.shells();
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
@@ -175,6 +176,7 @@ fn of_ended_clones_the_last_are_remembered() {
     let Some(daemon) = Daemon::start_with(remember) else { return };
     let Source::Tiny(code) = guest() else { panic!("no code") };
     daemon.template("t", code);
+    daemon.clones("t", &json!({}));
     daemon.settle();
     let before = daemon.descriptors();
     for _ in 0..3 {

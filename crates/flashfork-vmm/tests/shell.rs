@@ -5,7 +5,7 @@ mod common;
 mod shell_client;
 
 use common::{NONCE, guest, kvm, renewal, shape};
-use flashfork_proto::shell::{Ended, FromShell, ToShell};
+use flashfork_proto::shell::{Ended, FromShell, Go, ToShell};
 use flashfork_proto::signal::Done;
 use shell_client::{Shell, Template, code, template};
 use std::os::fd::OwnedFd;
@@ -38,6 +38,53 @@ fn a_ram_nonce_proves_that_a_claimed_shell_is_no_reboot_and_siblings_do_not_see_
         assert_eq!(ended, result(index as u32));
         assert!(status.success());
     }
+}
+
+#[test]
+fn a_primed_shell_becomes_that_clone_when_it_is_told_to() {
+    let Some(_) = kvm() else { return };
+    let template = template(shape(16, 1), &code(guest()));
+    let mut shells = Shell::prepare_many(shape(16, 1), 3);
+    shells.iter_mut().for_each(|shell| shell.prime(&template));
+    for (index, shell) in (1..).zip(&mut shells).skip(1) {
+        let times = shell.go(index);
+        assert_eq!(times.map, 0, "memory was there");
+        let (ended, status) = shell.ended();
+        assert_eq!(ended, result(index as u32));
+        assert!(status.success());
+    }
+    shells[0].send(ToShell::Stop);
+    assert_eq!(shells[0].ended().0, Ended::Stopped);
+}
+
+#[test]
+fn a_primed_shell_is_good_for_nothing_else_and_one_that_was_not_primed_does_not_go() {
+    let Some(_) = kvm() else { return };
+    let template = template(shape(16, 1), &code(guest()));
+    let refused = |shell: &mut Shell| {
+        let FromShell::Failed(line) = shell.next() else { panic!("not refused") };
+        assert!(line.contains("was due") && !line.contains('\n'), "{line}");
+        assert!(!shell.child.wait().unwrap().success());
+    };
+    let mut shells = Shell::prepare_many(shape(16, 1), 4);
+    let go = ToShell::Go(Box::new(Go { renewal: renewal(1), cid: 3 }));
+    shells[0].send(go);
+    refused(&mut shells[0]);
+    for shell in &mut shells[1..] {
+        shell.prime(&template);
+    }
+    shells[1].send_claim(&template, 1);
+    refused(&mut shells[1]);
+    shells[2].send_prime(&template);
+    refused(&mut shells[2]);
+    // And a clone is not primed.
+    shells[3].go(1);
+    assert_eq!(shells[3].ended().0, result(1));
+    let mut running = Shell::prepare(shape(16, 1));
+    running.claim(&self::template(shape(16, 1), &idler()), 1);
+    running.send_prime(&template);
+    assert!(matches!(running.next(), FromShell::Failed(_)));
+    assert!(!running.child.wait().unwrap().success());
 }
 
 #[test]
@@ -79,8 +126,15 @@ fn a_shell_is_limited_before_its_guest_runs_and_is_the_first_to_go_when_memory_r
     assert_eq!((limit(pid, "Max file size"), limit(pid, "Max processes")), (0, 0));
     assert!(limit(pid, "Max data size") > 1 << 40, "nothing was promised yet");
     shell.claim(&template, 1);
-    assert!((16 << 20..256 << 20).contains(&limit(pid, "Max data size")));
-    assert!((16 << 20..8 << 30).contains(&limit(pid, "Max address space")));
+    let is_limited = |pid| {
+        assert!((16 << 20..256 << 20).contains(&limit(pid, "Max data size")));
+        assert!((16 << 20..8 << 30).contains(&limit(pid, "Max address space")));
+    };
+    is_limited(pid);
+    // One that is primed has a guest's data.
+    let mut shell = Shell::prepare(shape(16, 1));
+    shell.prime(&template);
+    is_limited(shell.child.id());
 }
 
 #[test]
@@ -148,11 +202,16 @@ fn a_fork_signal_of_a_clone_is_refused_and_it_goes_on() {
 
 /// The shell says in one line why it won't, and ends.
 fn refused(template: &Template, why: &str) {
-    let mut shell = Shell::prepare(shape(16, 1));
-    shell.send_claim(template, 1);
-    let FromShell::Failed(line) = shell.next() else { panic!("not refused") };
-    assert!(line.contains(why) && !line.contains('\n'), "{line}");
-    assert!(!shell.child.wait().unwrap().success());
+    for (claimed, mut shell) in [true, false].into_iter().zip(Shell::prepare_many(shape(16, 1), 2)) {
+        if claimed {
+            shell.send_claim(template, 1)
+        } else {
+            shell.send_prime(template)
+        }
+        let FromShell::Failed(line) = shell.next() else { panic!("not refused") };
+        assert!(line.contains(why) && !line.contains('\n'), "{line}");
+        assert!(!shell.child.wait().unwrap().success());
+    }
 }
 
 #[test]

@@ -66,12 +66,13 @@ const MACHINES: Words = Words {
 };
 
 /// Clones and boots of virtual machines, slowest first.
-const MACHINE_LINES: [(&str, &str, RGBColor); 5] = [
+const MACHINE_LINES: [(&str, &str, RGBColor); 6] = [
     ("cold-boot-4k", "a machine from nothing", RGBColor(0xb9, 0x4a, 0x00)),
     ("cold-boot-hugetlb", "the same, 2 MB pages", RGBColor(0x8a, 0x3f, 0x9e)),
     ("clone-4k", "a claim, 4 KB pages", RGBColor(0x00, 0x7a, 0x5a)),
     ("clone-thp", "a claim, huge pages", RGBColor(0x00, 0x72, 0xb2)),
     ("clone-hugetlb", "a claim, hugetlb pages", RGBColor(0x55, 0x55, 0x55)),
+    ("primed-4k", "a claim of a primed shell", RGBColor(0xb0, 0x5a, 0x88)),
 ];
 
 /// The colour of a method. Okabe and Ito's vermilion, blue and green, which colour-blind people tell apart, the first

@@ -61,8 +61,11 @@ pub fn stats(stats: &Stats) -> String {
     let [templates, clones, shells] = [stats.template_bytes, stats.clone_bytes, stats.shell_bytes].map(mebibytes);
     lines.push(format!("memory: {templates} of templates, {clones} that clones add, {shells} of shells that wait"));
     lines.extend(stats.pools.iter().map(|pool| {
-        let (ready, preparing, misses) = (pool.ready, pool.preparing, pool.misses);
-        format!("{}: {ready} shells ready, {preparing} being prepared, {misses} claims had to wait", pool.shape)
+        let (ready, primed, preparing, misses) = (pool.ready, pool.primed, pool.preparing, pool.misses);
+        format!(
+            "{}: {ready} shells ready, {primed} primed, {preparing} being prepared, {misses} claims had to wait",
+            pool.shape
+        )
     }));
     lines.join("\n")
 }

@@ -54,6 +54,11 @@ pub enum ToShell {
     Input(#[serde(with = "serde_bytes")] Vec<u8>),
     /// End. Answered with [`FromShell::Ended`].
     Stop,
+    /// Become all of a clone that one is before anybody has asked for it: memory, disk and virtual CPUs, but no clock,
+    /// timer or interrupt. Comes with what a [`ToShell::Claim`] comes with. Answered with [`FromShell::Primed`].
+    Prime(Box<Origin>),
+    /// Become the clone that the shell was primed for. Answered with [`FromShell::Claimed`].
+    Go(Box<Go>),
 }
 
 /// What makes a copy of a template one of its own.
@@ -123,6 +128,13 @@ pub struct Claim {
     pub renewal: Renewal,
     /// Its vsock context id, 3 or more.
     pub cid: u32,
+    /// What of.
+    pub origin: Origin,
+}
+
+/// What a clone is made of, beside descriptors.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
     /// The machine's state, encoded and checksummed by the monitor.
     #[serde(with = "serde_bytes")]
     pub state: Vec<u8>,
@@ -140,6 +152,15 @@ pub struct Extent {
     pub pages: u32,
     /// Which of the files that came along, from 0.
     pub file: u8,
+}
+
+/// What a shell that was primed needs to become a clone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Go {
+    /// Who the clone is.
+    pub renewal: Renewal,
+    /// Its vsock context id, 3 or more.
+    pub cid: u32,
 }
 
 /// From a shell to the daemon.
@@ -185,6 +206,8 @@ pub enum FromShell {
     Failed(String),
     /// The machine is no more, and the shell is about to exit.
     Ended(Ended),
+    /// A [`ToShell::Prime`] was done: the shell can become a clone of that template, and of no other.
+    Primed,
 }
 
 /// Nanoseconds of the steps of a claim or rollback, in the shell, from the message's arrival on.

@@ -12,7 +12,9 @@ mod channel;
 mod message;
 
 pub use channel::{Channel, ChannelError, Received};
-pub use message::{Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Pause, Renewal, ToShell};
+pub use message::{
+    Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, ToShell,
+};
 
 /// Version of this protocol. Any change of a message is a new version.
 pub const VERSION: u16 = 4;

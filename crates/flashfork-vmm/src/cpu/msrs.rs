@@ -58,16 +58,19 @@ impl Msrs {
 }
 
 /// Sets those of `entries` that differ from what a vCPU of this VM has from the start (`fresh`), but not the TSC, which
-/// is set by its offset before. The TSC deadline in a call of its own, last: it is dropped before the local APIC is in
-/// deadline mode.
+/// is set by its offset, nor its deadline.
 pub(super) fn write(fd: &VcpuFd, entries: &[kvm_msr_entry], fresh: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {
     let same = |entry: &kvm_msr_entry| fresh.iter().any(|f| f.index == entry.index && f.data == entry.data);
-    let (deadline, others): (Vec<kvm_msr_entry>, Vec<kvm_msr_entry>) =
-        entries.iter().copied().partition(|entry| entry.index == TSC_DEADLINE);
-    let others: Vec<kvm_msr_entry> = others.into_iter().filter(|entry| entry.index != TSC && !same(entry)).collect();
-    set(fd, &others)?;
-    let deadline: Vec<kvm_msr_entry> = deadline.into_iter().filter(|entry| entry.data != 0).collect();
-    set(fd, &deadline)
+    let timeless = |entry: &&kvm_msr_entry| entry.index != TSC && entry.index != TSC_DEADLINE;
+    let others: Vec<kvm_msr_entry> = entries.iter().filter(timeless).filter(|entry| !same(entry)).copied().collect();
+    set(fd, &others)
+}
+
+/// Sets the TSC deadline, if there is one. After the local APIC, which drops it when it is not in deadline mode, and
+/// after the TSC: one that has passed is due at once.
+pub(super) fn write_deadline(fd: &VcpuFd, entries: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {
+    let deadline = entries.iter().find(|entry| entry.index == TSC_DEADLINE && entry.data != 0);
+    deadline.map_or(Ok(()), |deadline| set(fd, std::slice::from_ref(deadline)))
 }
 
 fn set(fd: &VcpuFd, entries: &[kvm_msr_entry]) -> Result<(), VcpuStateError> {

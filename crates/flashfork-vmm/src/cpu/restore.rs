@@ -20,21 +20,39 @@ impl Vcpu {
     ///
     /// The TSC goes on with `tsc`; without one it stays as it is.
     ///
-    /// Order: special registers before the local APIC (APIC base, x2APIC mode) and before XCRs (CR4.OSXSAVE), the local
-    /// APIC and the TSC before MSRs (a TSC deadline needs deadline mode, and means nothing before the TSC is right),
-    /// general registers before events (setting them clears pending exceptions), events last. CPUID was set when the
-    /// vCPU was made.
+    /// Order: special registers before the local APIC (APIC base, x2APIC mode) and before XCRs (CR4.OSXSAVE), general
+    /// registers before events (setting them clears pending exceptions); then all for which time goes on: the local
+    /// APIC, which starts its timer, the TSC, and last a TSC deadline, which needs deadline mode and means nothing
+    /// before the TSC is right. CPUID was set when the vCPU was made.
     pub fn restore(&mut self, state: &VcpuState, tsc: Option<TscOffset>) -> Result<(), VcpuStateError> {
-        self.restore_with(state, tsc, false)
+        self.restore_timeless(state, false)?;
+        self.restore_time(state, tsc)
     }
 
     /// As [`Vcpu::restore`] for a vCPU that runs next: registers wait in the page shared with KVM until `KVM_RUN`,
     /// which takes them from there (sync_regs, `KVM_CAP_SYNC_REGS`).
     pub fn restore_to_run(&mut self, state: &VcpuState, tsc: Option<TscOffset>) -> Result<(), VcpuStateError> {
-        self.restore_with(state, tsc, true)
+        self.prime(state)?;
+        self.restore_time(state, tsc)
     }
 
-    fn restore_with(&mut self, state: &VcpuState, tsc: Option<TscOffset>, to_run: bool) -> Result<(), VcpuStateError> {
+    /// The part of [`Vcpu::restore_to_run`] that may be done long before the guest runs.
+    pub fn prime(&mut self, state: &VcpuState) -> Result<(), VcpuStateError> {
+        self.restore_timeless(state, true)
+    }
+
+    /// The rest: what time goes on for, and the local APIC whole, so that no interrupt is left in it that came while
+    /// the vCPU waited.
+    pub fn restore_time(&mut self, state: &VcpuState, tsc: Option<TscOffset>) -> Result<(), VcpuStateError> {
+        let fd = &self.fd;
+        fd.set_lapic(&state.lapic).map_err(VcpuStateError::ioctl("KVM_SET_LAPIC"))?;
+        if let Some(tsc) = tsc {
+            tsc.set(fd)?;
+        }
+        msrs::write_deadline(fd, &state.msrs)
+    }
+
+    fn restore_timeless(&mut self, state: &VcpuState, to_run: bool) -> Result<(), VcpuStateError> {
         let fresh = match self.fresh.take() {
             Some(fresh) => fresh,
             None => Box::new(self.save()?),
@@ -77,10 +95,6 @@ impl Vcpu {
         }
         if state.debug != fresh.debug {
             fd.set_debug_regs(&state.debug).map_err(VcpuStateError::ioctl("KVM_SET_DEBUGREGS"))?;
-        }
-        fd.set_lapic(&state.lapic).map_err(VcpuStateError::ioctl("KVM_SET_LAPIC"))?;
-        if let Some(tsc) = tsc {
-            tsc.set(fd)?;
         }
         msrs::write(fd, &state.msrs, &fresh.msrs)?;
         if state.events != fresh.events {

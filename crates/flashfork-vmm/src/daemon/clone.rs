@@ -1,12 +1,13 @@
 //! One clone: its shell, and the thread that listens to it.
 
+use super::claim::Claimed;
 use super::console::Console;
 use super::error::DaemonError;
 use super::memory;
 use super::templates::Entry;
-use crate::pool::{Footprint, Pools, Shell, ShellFailure};
+use crate::pool::{Footprint, Pools, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
-use flashfork_proto::shell::{Channel, ChannelError, Claim, ClaimTimes, Ended, FromShell, Pause, Renewal, ToShell};
+use flashfork_proto::shell::{Channel, ChannelError, ClaimTimes, Ended, FromShell, Pause, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -16,12 +17,6 @@ use std::time::{Duration, Instant};
 
 /// How long a guest may take for its entropy, clock and hooks.
 pub(super) const ALIVE: Duration = Duration::from_secs(60);
-
-/// How long a shell may take from a claim to its guest's first exit.
-const CLAIM: Duration = Duration::from_secs(20);
-
-/// Messages that may come before the claim is done: a console's and a few events'.
-const EARLY: usize = 64;
 
 /// How long a shell may take for a request.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -82,44 +77,19 @@ pub(super) struct Born {
     pub(super) origin: Weak<Entry>,
     pub(super) job: Vec<u8>,
     pub(super) cid: u32,
-    pub(super) generation: Generation,
     pub(super) started: Instant,
-    pub(super) claim: ClaimTimes,
-    /// What its shell said before it said that it was claimed.
-    pub(super) early: Vec<FromShell>,
-}
-
-/// Has `shell` become a clone; gives the steps' times, and what it said before: whatever its guest does with its first
-/// instructions may be heard of before the claim is.
-pub(super) fn claim(
-    shell: &Shell,
-    claim: Claim,
-    fds: &[BorrowedFd<'_>],
-) -> Result<(ClaimTimes, Vec<FromShell>), ShellFailure> {
-    shell.send(&ToShell::Claim(Box::new(claim)), fds)?;
-    let deadline = Instant::now() + CLAIM;
-    let mut early = Vec::new();
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match shell.receive(left).map_err(|failure| failure.after(CLAIM))?.0 {
-            FromShell::Claimed(times) => return Ok((times, early)),
-            FromShell::Failed(why) => return Err(ShellFailure::Said(why)),
-            FromShell::Ended(ended) => return Err(ShellFailure::Said(ended.to_string())),
-            other if early.len() < EARLY => early.push(other),
-            _ => return Err(ShellFailure::Unexpected),
-        }
-    }
 }
 
 impl Running {
     /// Listens to a shell that was claimed; `gone` is called when it has ended.
     pub(super) fn start(
-        mut shell: Shell,
+        claimed: Claimed,
         born: Born,
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, forked_from, origin, job, cid, generation, started, claim, early } = born;
+        let Born { name, template, forked_from, origin, job, cid, started } = born;
+        let Claimed { mut shell, generation, times: claim, early } = claimed;
         let first_exit_ns = nanoseconds(started.elapsed());
         let life = Life {
             generation,

@@ -1,18 +1,16 @@
 //! Clones: made, shown, rolled back, removed; all of them, where `clone` is about one.
 
 use super::Daemon;
-use super::clone::{self, Born, Running};
+use super::claim::claim;
+use super::clone::{Born, Running};
 use super::error::DaemonError;
 use super::templates::Entry;
-use crate::devices::virtio::blk::FrozenDisk;
-use crate::machine::Frozen;
-use crate::pool::Claims;
+use crate::pool::{Claims, Origin};
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
-use flashfork_proto::shell::{Claim, Renewal};
+use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::MAX_JOB;
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -79,17 +77,22 @@ impl Daemon {
         let entry = &parent.entry;
         let mut numbers = entry.template.quota.take(tenant, request.count.into())?;
         let mut made = Vec::new();
-        let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count);
+        let origin: Arc<dyn Origin> = entry.clone();
+        let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count, Some(Arc::downgrade(&origin)));
         while !numbers.is_empty() {
             match self.create_clone(parent, request, &mut numbers, &mut shells, started) {
                 Ok(clone) => made.push(clone),
                 Err(error) => {
                     entry.template.quota.give_back(numbers);
                     self.take_back(&made);
+                    self.retire(&entry)?;
                     return Err(error);
                 }
             }
         }
+        // From here on others are made.
+        drop(shells);
+        self.retire(&entry)?;
         if request.wait
             && let Err(error) = made.iter().try_for_each(|clone| clone.wait_ready())
         {
@@ -97,6 +100,11 @@ impl Daemon {
             return Err(error);
         }
         Ok(made.iter().map(|clone| clone.show()).collect())
+    }
+
+    /// A template without numbers needs no shell that is primed.
+    fn retire(&self, entry: &Arc<Entry>) -> Result<(), DaemonError> {
+        if entry.template.quota.is_used_up() { self.unprime(entry) } else { Ok(()) }
     }
 
     fn take_back(&self, made: &[Arc<Running>]) {
@@ -124,33 +132,26 @@ impl Daemon {
         let of_number = request.name.is_none().then(|| self.reserve("clone", &name)).transpose();
         let _reserved = of_number.inspect_err(|_| numbers.start += 1)?;
         let alive = self.count(parent)?;
-        let renewal = renewal(&name, index, request.job.as_bytes())?;
-        let (generation, cid) = (renewal.identity.generation, self.cid());
-        let Frozen { ram, disk, .. } = &entry.template.frozen;
-        let mut fds: Vec<_> = ram.files().iter().map(AsFd::as_fd).collect();
-        if let Some(FrozenDisk { image, overlay }) = disk {
-            fds.push(image.as_fd());
-            fds.extend(overlay.files().iter().map(AsFd::as_fd));
-        }
-        let disk = disk.as_ref().map_or(Vec::new(), |disk| disk.overlay.extents().to_vec());
-        let claim = Claim { renewal, cid, state: entry.state.clone(), ram: ram.extents().to_vec(), disk };
+        let cid = self.cid();
         let pools = &self.hardware()?.pools;
-        let shell = shells.take()?;
-        shell.promise(entry.disk_limit())?;
-        // From here on a guest may have its entropy.
-        numbers.start += 1;
-        let (claim, early) = match clone::claim(&shell, claim, &fds) {
-            Ok(claimed) => claimed,
-            Err(failure) => {
-                pools.bury(shell);
-                return Err(failure.into());
-            }
+        let renewal = || {
+            // From here on a guest may have its entropy.
+            numbers.start = index + 1;
+            renewal(&name, index, request.job.as_bytes())
         };
+        let claimed = claim(pools, entry, shells, renewal, cid)?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
         let daemon = Arc::downgrade(self);
+        // Whose template nobody else can ask for.
+        let unnamed = forked_from.is_some();
         let gone = move |clone: &Arc<Running>| {
+            let entry = alive.0.clone();
             drop(alive);
             if let Some(daemon) = daemon.upgrade() {
+                if unnamed && entry.alive.load(Ordering::Acquire) == 0 {
+                    // It fails only where there is no KVM, and no clone.
+                    let _ = daemon.unprime(&entry);
+                }
                 daemon.note_end(clone);
             }
         };
@@ -161,12 +162,9 @@ impl Daemon {
             origin: Arc::downgrade(entry),
             job: request.job.as_bytes().to_vec(),
             cid,
-            generation,
             started,
-            claim,
-            early,
         };
-        let clone = Running::start(shell, born, pools, gone)?;
+        let clone = Running::start(claimed, born, pools, gone)?;
         self.lock().clones.insert(name, clone.clone());
         Ok(clone)
     }
@@ -239,6 +237,7 @@ impl Daemon {
             }
         })?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
+        self.retire(&entry)?;
         if was_ready {
             clone.wait_ready()?;
         }

@@ -5,6 +5,7 @@
 //! | `boot` | from power-on to a template |
 //! | `templates` | made, saved, loaded, removed |
 //! | `clones` | made, rolled back, removed |
+//! | `claim` | from a shell to a clone |
 //! | `clone` | one clone: its shell and the thread that listens to it |
 //! | `fork` | a clone that runs becomes a template |
 //! | `agent` | calls of guests' agents |
@@ -18,6 +19,7 @@
 
 mod agent;
 mod boot;
+mod claim;
 mod clone;
 mod clones;
 mod console;

@@ -3,13 +3,16 @@
 use super::clone::Running;
 use super::error::DaemonError;
 use super::{Daemon, boot};
+use crate::devices::virtio::blk::FrozenDisk;
 use crate::machine::Frozen;
+use crate::pool::{Origin, Shell, ShellFailure};
 use crate::template::{self, Quota, Template};
 use flashfork::Headroom;
 use flashfork_proto::api::{self, CreateTemplate, LoadTemplate, SaveTemplate};
 use flashfork_proto::shape::Shape;
+use flashfork_proto::shell;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +23,7 @@ use std::time::SystemTime;
 pub(super) struct Entry {
     pub(super) template: Template,
     /// For claims.
-    pub(super) state: Vec<u8>,
+    pub(super) origin: shell::Origin,
     boot_ns: Option<u64>,
     /// The clone that was forked to make it.
     pub(super) forked_from: Option<String>,
@@ -48,8 +51,8 @@ impl Daemon {
     }
 
     fn adopt(&self, name: &str, template: Template, boot_ns: Option<u64>) -> Result<api::Template, DaemonError> {
-        let state = template.frozen.state.encode()?;
-        let entry = Arc::new(Entry { template, state, boot_ns, forked_from: None, alive: AtomicU64::new(0) });
+        let origin = origin(&template.frozen)?;
+        let entry = Arc::new(Entry { template, origin, boot_ns, forked_from: None, alive: AtomicU64::new(0) });
         self.publish(name, &entry)?;
         Ok(entry.show(name))
     }
@@ -119,22 +122,47 @@ impl Daemon {
         if state.templates.values().all(|other| other.shape() != shape) {
             self.hardware()?.pools.keep(shape, 0);
         }
+        self.unprime(&entry)?;
         // The kernel frees its memory with the last descriptor, which takes as long as there is memory.
         drop(state);
         drop(entry);
         Ok(())
+    }
+
+    /// No shell has the memory of `entry` before it is a clone any more.
+    pub(super) fn unprime(&self, entry: &Arc<Entry>) -> Result<(), DaemonError> {
+        let origin: Arc<dyn Origin> = entry.clone();
+        self.hardware()?.pools.forget(entry.shape(), &origin);
+        Ok(())
+    }
+}
+
+impl Origin for Entry {
+    fn prime(&self, shell: &mut Shell) -> Result<(), ShellFailure> {
+        shell.prime(self.origin.clone(), &self.descriptors(), self.disk_limit())
     }
 }
 
 impl Entry {
     /// Of what a clone was when it was forked.
     pub(super) fn forked(template: Template, from: &str) -> Result<Self, DaemonError> {
-        let state = template.frozen.state.encode()?;
-        Ok(Self { template, state, boot_ns: None, forked_from: Some(from.to_owned()), alive: AtomicU64::new(0) })
+        let origin = origin(&template.frozen)?;
+        Ok(Self { template, origin, boot_ns: None, forked_from: Some(from.to_owned()), alive: AtomicU64::new(0) })
     }
 
     pub(super) fn shape(&self) -> Shape {
         self.template.frozen.state.shape
+    }
+
+    /// What a shell gets with the state.
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let Frozen { ram, disk, .. } = &self.template.frozen;
+        let mut descriptors: Vec<_> = ram.files().iter().map(AsFd::as_fd).collect();
+        if let Some(FrozenDisk { image, overlay }) = disk {
+            descriptors.push(image.as_fd());
+            descriptors.extend(overlay.files().iter().map(AsFd::as_fd));
+        }
+        descriptors
     }
 
     /// Bytes that each clone may write to its disk.
@@ -162,6 +190,12 @@ impl Entry {
             boot_ns: self.boot_ns,
         }
     }
+}
+
+/// What shells get of it, beside descriptors.
+fn origin(frozen: &Frozen) -> Result<shell::Origin, DaemonError> {
+    let disk = frozen.disk.as_ref().map_or(Vec::new(), |disk| disk.overlay.extents().to_vec());
+    Ok(shell::Origin { state: frozen.state.encode()?, ram: frozen.ram.extents().to_vec(), disk })
 }
 
 /// Bytes of memory that a file takes.

@@ -223,6 +223,11 @@ impl Devices {
         Ok(())
     }
 
+    /// Has the memory that [`Devices::renew`] writes to there before.
+    pub fn prime(&self, memory: &GuestMemory) -> Result<(), DeviceStateError> {
+        vmgenid::prime(memory)
+    }
+
     /// Makes a restored VM one of its own: its generation, told to the guest by interrupt before any vCPU runs, and,
     /// if the guest asked for the template itself (`forked`), the answer to that.
     pub fn renew(

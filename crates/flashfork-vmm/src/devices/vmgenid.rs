@@ -6,6 +6,15 @@ use crate::{kvm::Vm, layout, memory::GuestMemory};
 use flashfork_proto::Generation;
 use vm_memory::{Bytes, GuestAddress};
 
+/// Makes the page of the id the VM's own, which is a fault and a copy: what is there is written over itself.
+pub(super) fn prime(memory: &GuestMemory) -> Result<(), DeviceStateError> {
+    let same: Result<(), vm_memory::GuestMemoryError> = (|| {
+        let id: Generation = memory.read_obj(GuestAddress(layout::VMGENID))?;
+        memory.write_obj(id, GuestAddress(layout::VMGENID))
+    })();
+    same.map_err(|e| DeviceStateError::Generation(e.to_string()))
+}
+
 /// Shows the guest of `vm` another id and raises the interrupt of the ACPI event device. No vCPU runs.
 ///
 /// By `KVM_IRQ_LINE`, not through an irqfd: that one hands the interrupt to a kernel worker, so it might come after the

@@ -1,7 +1,7 @@
 //! From an empty machine to a clone, and back to where a clone started.
 
 use super::{Frozen, Machine, MachineError};
-use crate::cpu::{TscOffset, Vcpu, VcpuStateError};
+use crate::cpu::{TscOffset, Vcpu, VcpuState, VcpuStateError};
 use crate::devices::virtio::blk::Disk;
 use crate::state::MachineState;
 use flashfork_proto::shell::Renewal;
@@ -24,10 +24,13 @@ pub struct CloneTimes {
     pub devices: Duration,
 }
 
+/// A machine's leave to become the clone that it was primed for: once.
+#[derive(Debug)]
+pub struct Primed(Arc<MachineState>);
+
 impl Machine {
     /// Makes an empty machine a clone of `template`, with `cid` (3 or more) as its vsock context id. To be called on
-    /// the thread of vCPU 0, with
-    /// what [`Machine::prepare`] gave for it; [`Machine::resume`] starts it.
+    /// the thread of vCPU 0, with what [`Machine::prepare`] gave for it; [`Machine::resume`] starts it.
     ///
     /// No memory slot, VM or vCPU is created. Memory comes before MSRs (kvmclock and steal time write to it), vCPUs
     /// before the I/O APIC (which gives them its pending interrupts), devices after that (their interrupts go through
@@ -39,25 +42,38 @@ impl Machine {
         renewal: &Renewal,
         cid: u32,
     ) -> Result<CloneTimes, MachineError> {
-        let mut clock = Stopwatch::start();
-        if self.own.is_some() || self.origin.is_some() {
-            return Err(MachineError::Phase("has memory already"));
-        }
-        let state = template.state.clone();
-        self.check(&state)?;
-        template.ram.check(self.shape.memory_bytes())?;
-        let mut times = CloneTimes { check: clock.lap(), ..Default::default() };
-        self.ram.map_layers(&template.ram)?;
-        self.devices.attach_disk(template.disk.as_ref().map(Disk::copy).transpose()?)?;
-        self.devices.vsock().set_cid(cid);
-        times.map = clock.lap();
+        let (mut times, mut clock) = (CloneTimes::default(), Stopwatch::start());
+        let state = self.adopt(template, &mut clock, &mut times)?;
         let tsc = tsc(&state);
-        let others = self.restore_vcpus(&state, tsc, 1);
-        vcpu0.restore_to_run(&state.vcpus[0], tsc).map_err(|e| MachineError::Vcpu(0, e))?;
-        wait(others)?;
-        times.vcpus = clock.lap();
-        self.restore_rest(&state, renewal, &mut clock, &mut times)?;
+        self.restore_vcpus(vcpu0, &state, move |vcpu, state| vcpu.restore_to_run(state, tsc))?;
+        self.renew(&state, renewal, cid, &mut clock, &mut times)?;
         self.origin = Some(state);
+        Ok(times)
+    }
+
+    /// The part of [`Machine::become_clone`] that may be done long before anybody asks for the clone: memory, disk, and
+    /// of the vCPUs what time doesn't go on for. Nothing counts or ticks afterwards and nobody is interrupted.
+    pub fn prime(&mut self, vcpu0: &mut Vcpu, template: &Frozen) -> Result<Primed, MachineError> {
+        let state = self.adopt(template, &mut Stopwatch::start(), &mut CloneTimes::default())?;
+        self.restore_vcpus(vcpu0, &state, Vcpu::prime)?;
+        self.devices.prime(self.ram.guest())?;
+        self.origin = Some(state.clone());
+        Ok(Primed(state))
+    }
+
+    /// The rest of [`Machine::become_clone`], for a machine that was primed, on the same thread: TSC, timers and clock
+    /// go on from where the template's stood, interrupts are where they were, and the clone is one of its own.
+    pub fn go(
+        &mut self,
+        vcpu0: &mut Vcpu,
+        Primed(state): Primed,
+        renewal: &Renewal,
+        cid: u32,
+    ) -> Result<CloneTimes, MachineError> {
+        let (mut times, mut clock) = (CloneTimes::default(), Stopwatch::start());
+        let tsc = tsc(&state);
+        self.restore_vcpus(vcpu0, &state, move |vcpu, state| vcpu.restore_time(state, tsc))?;
+        self.renew(&state, renewal, cid, &mut clock, &mut times)?;
         Ok(times)
     }
 
@@ -77,7 +93,8 @@ impl Machine {
         self.ram.discard_writes()?;
         self.devices.discard_disk_writes()?;
         times.map = clock.lap();
-        wait(self.restore_vcpus(&state, tsc(&state), 0))?;
+        let tsc = tsc(&state);
+        wait(self.begin_on_vcpus(&state, 0, move |vcpu, state| vcpu.restore_to_run(state, tsc)))?;
         times.vcpus = clock.lap();
         self.restore_rest(&state, renewal, &mut clock, &mut times)?;
         Ok(times)
@@ -93,13 +110,64 @@ impl Machine {
         }
     }
 
-    /// Has the vCPUs from number `from` on restore themselves, each on its thread.
-    fn restore_vcpus(&self, state: &Arc<MachineState>, tsc: Option<TscOffset>, from: u8) -> Vec<Restore> {
+    /// Takes over what of `template` is not KVM's: checked, its memory mapped, its disk attached.
+    fn adopt(
+        &mut self,
+        template: &Frozen,
+        clock: &mut Stopwatch,
+        times: &mut CloneTimes,
+    ) -> Result<Arc<MachineState>, MachineError> {
+        if self.own.is_some() || self.origin.is_some() {
+            return Err(MachineError::Phase("has memory already"));
+        }
+        let state = template.state.clone();
+        self.check(&state)?;
+        template.ram.check(self.shape.memory_bytes())?;
+        times.check = clock.lap();
+        self.ram.map_layers(&template.ram)?;
+        self.devices.attach_disk(template.disk.as_ref().map(Disk::copy).transpose()?)?;
+        times.map = clock.lap();
+        Ok(state)
+    }
+
+    /// Has every vCPU do `what` with its state: that of number 0 on this thread, the others on theirs meanwhile.
+    fn restore_vcpus(
+        &self,
+        vcpu0: &mut Vcpu,
+        state: &Arc<MachineState>,
+        what: impl Fn(&mut Vcpu, &VcpuState) -> Result<(), VcpuStateError> + Copy + Send + 'static,
+    ) -> Result<(), MachineError> {
+        let others = self.begin_on_vcpus(state, 1, what);
+        what(vcpu0, &state.vcpus[0]).map_err(|e| MachineError::Vcpu(0, e))?;
+        wait(others)
+    }
+
+    /// Has the vCPUs from number `from` on do `what` with their state, each on its thread.
+    fn begin_on_vcpus(
+        &self,
+        state: &Arc<MachineState>,
+        from: u8,
+        what: impl Fn(&mut Vcpu, &VcpuState) -> Result<(), VcpuStateError> + Copy + Send + 'static,
+    ) -> Vec<Restore> {
         let restore = |id: u8| {
             let (number, state) = (usize::from(id), state.clone());
-            (id, self.vcpus[number].call(move |vcpu| vcpu.restore_to_run(&state.vcpus[number], tsc)))
+            (id, self.vcpus[number].call(move |vcpu| what(vcpu, &state.vcpus[number])))
         };
         (from..self.shape.vcpus).map(restore).collect()
+    }
+
+    /// What is left when the vCPUs have been restored.
+    fn renew(
+        &mut self,
+        state: &MachineState,
+        renewal: &Renewal,
+        cid: u32,
+        clock: &mut Stopwatch,
+        times: &mut CloneTimes,
+    ) -> Result<(), MachineError> {
+        times.vcpus = clock.lap();
+        self.devices.vsock().set_cid(cid);
+        self.restore_rest(state, renewal, clock, times)
     }
 
     fn restore_rest(

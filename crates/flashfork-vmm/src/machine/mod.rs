@@ -11,7 +11,7 @@ mod rehearse;
 
 pub use boot::Blank;
 pub use branch::Deltas;
-pub use clone::CloneTimes;
+pub use clone::{CloneTimes, Primed};
 pub use error::MachineError;
 pub use freeze::Frozen;
 

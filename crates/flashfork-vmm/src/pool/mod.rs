@@ -4,18 +4,23 @@
 //! (`PR_SET_PDEATHSIG`), so it must be one that stays. Another tears them down, which takes KVM some 20 ms each.
 
 mod cgroup;
+mod claims;
+mod primed;
 mod reaper;
 mod shell;
 
 pub use cgroup::{Cgroup, Cgroups};
+pub use claims::Claims;
+pub use primed::Origin;
 pub use shell::{Footprint, Program, Shell, ShellFailure};
 
 use flashfork_proto::api::PoolStats;
 use flashfork_proto::shape::Shape;
+use primed::Primed;
 use reaper::Reaper;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -66,10 +71,15 @@ struct State {
 #[derive(Debug, Default)]
 struct Pool {
     ready: VecDeque<Shell>,
+    /// One more, for one template.
+    primed: Primed,
     /// Shells to be there when nobody asks.
     target: u32,
     /// Claims that are announced, and have no shell yet.
     expected: u32,
+    /// Claims that are announced, and not over yet. What they take is made up for afterwards: to make a shell beside a
+    /// claim would take longer than the claim takes. But not if others would find none.
+    under_way: u32,
     preparing: u32,
     misses: u64,
     /// Tells those who wait; a number with it, so that each failure is told once. Nobody is expected any more after
@@ -78,17 +88,6 @@ struct Pool {
     failures: u64,
     /// After a failure nothing is made until then, unless somebody asks.
     rests: Option<Instant>,
-}
-
-/// Claims that were announced: so many shells are made at the same time, rather than each when the one before it is
-/// taken.
-#[derive(Debug)]
-pub struct Claims<'a> {
-    pools: &'a Pools,
-    shape: Shape,
-    left: u32,
-    /// Failures of the pool before.
-    seen: u64,
 }
 
 impl Pools {
@@ -109,29 +108,42 @@ impl Pools {
         Ok(pools)
     }
 
-    /// Keeps `count` shells of `shape` ready from now on; none and they are taken away.
+    /// Keeps `count` shells of `shape` ready from now on, and one more primed for the template that was asked for last;
+    /// none and they are taken away.
     pub fn keep(&self, shape: Shape, count: u32) {
         let mut state = self.shared.lock();
         state.pools.entry(shape).or_default().target = count;
         self.shared.changed.notify_all();
     }
 
-    /// Announces `count` claims of `shape`.
-    pub fn expect(&self, shape: Shape, count: u32) -> Claims<'_> {
+    /// No shell is primed for `origin` from now on, until it is asked for again.
+    pub fn forget(&self, shape: Shape, origin: &Arc<dyn Origin>) {
+        if let Some(pool) = self.shared.lock().pools.get_mut(&shape)
+            && let Some(shell) = pool.primed.forget(origin)
+        {
+            self.reaper.bury(shell);
+        }
+    }
+
+    /// Announces `count` claims of `shape`, for clones of `origin` if there is one.
+    pub fn expect(&self, shape: Shape, count: u32, origin: Option<Weak<dyn Origin>>) -> Claims<'_> {
         let mut state = self.shared.lock();
         let pool = state.pools.entry(shape).or_default();
         pool.expected += count;
+        pool.under_way += count;
         let seen = pool.failures;
-        self.shared.changed.notify_all();
-        Claims { pools: self, shape, left: count, seen }
+        if pool.is_asked() {
+            self.shared.changed.notify_all();
+        }
+        Claims { pools: self, shape, origin, count, left: count, seen }
     }
 
-    /// A shell of `shape`: one that waits, or the next that is prepared.
+    /// A shell of `shape` that is primed for nobody: one that waits, or the next that is prepared.
     ///
     /// # Errors
     /// [`PoolError`].
     pub fn take(&self, shape: Shape) -> Result<Shell, PoolError> {
-        self.expect(shape, 1).take()
+        self.expect(shape, 1, None).take()
     }
 
     /// Ends a shell in the background.
@@ -146,6 +158,7 @@ impl Pools {
         let stats = |(shape, pool): (&Shape, &Pool)| PoolStats {
             shape: *shape,
             ready: pool.ready.len() as u32,
+            primed: pool.primed.shell().is_some().into(),
             preparing: pool.preparing,
             misses: pool.misses,
         };
@@ -155,7 +168,9 @@ impl Pools {
     /// Where the memory of the shells that wait is counted.
     #[must_use]
     pub fn footprints(&self) -> Vec<Footprint> {
-        self.shared.lock().pools.values().flat_map(|pool| pool.ready.iter().map(Shell::footprint)).collect()
+        let state = self.shared.lock();
+        let shells = state.pools.values().flat_map(|pool| pool.ready.iter().chain(pool.primed.shell()));
+        shells.map(Shell::footprint).collect()
     }
 }
 
@@ -164,65 +179,12 @@ impl Drop for Pools {
         {
             let mut state = self.shared.lock();
             state.ended = true;
-            let shells: Vec<_> = state.pools.values_mut().flat_map(|pool| pool.ready.drain(..)).collect();
-            shells.into_iter().for_each(|shell| self.reaper.bury(shell));
+            let all = state.pools.values_mut().flat_map(|pool| pool.ready.drain(..).chain(pool.primed.clear()));
+            all.collect::<Vec<_>>().into_iter().for_each(|shell| self.reaper.bury(shell));
         }
         self.shared.changed.notify_all();
         for maker in self.makers.drain(..) {
             let _ = maker.join();
-        }
-    }
-}
-
-impl Claims<'_> {
-    /// A shell for the next one: one that waits, or the next that is prepared.
-    ///
-    /// # Errors
-    /// [`PoolError`].
-    pub fn take(&mut self) -> Result<Shell, PoolError> {
-        let deadline = Instant::now() + PATIENCE;
-        let shared = &self.pools.shared;
-        let mut state = shared.lock();
-        let mut waits = false;
-        loop {
-            let pool = state.pools.entry(self.shape).or_default();
-            while let Some(mut shell) = pool.ready.pop_front() {
-                if shell.lives() {
-                    self.left -= 1;
-                    if pool.failures == self.seen {
-                        pool.expected -= 1;
-                    }
-                    shared.changed.notify_all();
-                    return Ok(shell);
-                }
-                self.pools.reaper.bury(shell);
-            }
-            if let Some((number, failure)) = &pool.failure
-                && *number > self.seen
-            {
-                return Err(PoolError::Shell(failure.clone()));
-            }
-            if !waits {
-                waits = true;
-                pool.misses += 1;
-                shared.changed.notify_all();
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(PoolError::Slow);
-            }
-            state = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-}
-
-impl Drop for Claims<'_> {
-    /// Those that got no shell are expected no more.
-    fn drop(&mut self) {
-        if let Some(pool) = self.pools.shared.lock().pools.get_mut(&self.shape)
-            && pool.failures == self.seen
-        {
-            pool.expected -= self.left;
         }
     }
 }
@@ -253,7 +215,14 @@ impl Shared {
             if let Some(pool) = state.pools.get_mut(&shape) {
                 pool.preparing -= 1;
                 match made {
-                    Ok(shell) => pool.ready.push_back(shell),
+                    Ok(shell) => match pool.begin_priming() {
+                        Some(origin) => {
+                            drop(state);
+                            self.prime(shape, shell, origin, reaper);
+                            state = self.lock();
+                        }
+                        None => pool.ready.push_back(shell),
+                    },
                     Err(failure) => {
                         pool.failures += 1;
                         pool.failure = Some((pool.failures, Arc::new(failure)));
@@ -265,21 +234,43 @@ impl Shared {
             self.changed.notify_all();
         }
     }
+
+    /// Primes `shell`, which nobody waits for, for `origin`, of which this may be the last hold: memory is freed
+    /// without the lock.
+    fn prime(&self, shape: Shape, mut shell: Shell, origin: Arc<dyn Origin>, reaper: &Reaper) {
+        let (primed, failed) = match origin.prime(&mut shell) {
+            Ok(()) => (Some(shell), None),
+            // Whoever asks for a clone will hear of it.
+            Err(_) => (None, Some(shell)),
+        };
+        let back = self.lock().pools.get_mut(&shape).and_then(|pool| pool.primed.put(&origin, primed));
+        back.into_iter().chain(failed).for_each(|shell| reaper.bury(shell));
+    }
 }
 
 impl Pool {
+    /// The template to prime the next shell for, if there are enough others.
+    fn begin_priming(&mut self) -> Option<Arc<dyn Origin>> {
+        let enough = self.ready.len() as u32 >= self.expected + self.target;
+        if enough { self.primed.begin() } else { None }
+    }
+
     /// Whether claims wait for which no shell is there or under way.
     fn is_asked(&self) -> bool {
         self.ready.len() as u32 + self.preparing < self.expected
     }
 
     fn is_short(&self, now: Instant) -> bool {
-        let stock = if self.rests.is_some_and(|end| now < end) { 0 } else { self.target };
-        (self.ready.len() as u32 + self.preparing) < self.expected + stock
+        let none = self.target == 0 || self.rests.is_some_and(|end| now < end);
+        let stock = if none { 0 } else { self.target + u32::from(self.primed.is_wanted()) };
+        let later = if self.ready.is_empty() { 0 } else { self.under_way };
+        self.ready.len() as u32 + self.preparing + later < self.expected + stock || self.is_asked()
     }
 
     /// Removes the dead and the superfluous.
     fn sweep(&mut self, reaper: &Reaper) {
+        let gone = if self.target == 0 { self.primed.clear() } else { self.primed.sweep() };
+        gone.into_iter().for_each(|shell| reaper.bury(shell));
         let wanted = (self.target + self.expected) as usize;
         for mut shell in std::mem::take(&mut self.ready) {
             if self.ready.len() < wanted && shell.lives() {

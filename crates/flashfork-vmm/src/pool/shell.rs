@@ -2,12 +2,12 @@
 
 use super::cgroup::{Cgroup, Cgroups};
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Channel, ChannelError, FromShell, ToShell};
+use flashfork_proto::shell::{Channel, ChannelError, FromShell, Origin, ToShell};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Weak};
@@ -35,6 +35,7 @@ pub struct Shell {
     channel: Arc<Channel>,
     child: Child,
     shape: Shape,
+    primed: bool,
     /// Where the daemon has some to give. It goes after the process.
     cgroup: Option<Arc<Cgroup>>,
 }
@@ -114,7 +115,7 @@ impl Shell {
         let child = command.spawn().map_err(|cause| ShellFailure::Program { path: program.path.clone(), cause })?;
         // Its ends of both.
         drop(command);
-        let mut shell = Self { channel: Arc::new(ours), child, shape, cgroup: None };
+        let mut shell = Self { channel: Arc::new(ours), child, shape, primed: false, cgroup: None };
         // It waits for its first message, so that what it takes from here on is charged where it belongs.
         let cgroup = cgroups.map(|cgroups| cgroups.add(shape, shell.pid())).transpose();
         shell.cgroup = cgroup.map_err(ShellFailure::Cgroup)?.map(Arc::new);
@@ -132,6 +133,28 @@ impl Shell {
             FromShell::Failed(why) => Err(ShellFailure::Said(why)),
             _ => Err(ShellFailure::Unexpected),
         }
+    }
+
+    /// Has it take what a template is, and the descriptors that belong to that, and waits until it has: then it becomes a clone of
+    /// that by [`ToShell::Go`], and is good for nothing else. Its guest may write `disk` bytes to its disk.
+    ///
+    /// # Errors
+    /// [`ShellFailure`]; it is of no more use.
+    pub fn prime(&mut self, origin: Origin, fds: &[BorrowedFd<'_>], disk: u64) -> Result<(), ShellFailure> {
+        self.promise(disk)?;
+        self.send(&ToShell::Prime(Box::new(origin)), fds)?;
+        match self.receive(PREPARE)?.0 {
+            FromShell::Primed => self.primed = true,
+            FromShell::Failed(why) => return Err(ShellFailure::Said(why)),
+            _ => return Err(ShellFailure::Unexpected),
+        }
+        Ok(())
+    }
+
+    /// Whether it was primed.
+    #[must_use]
+    pub fn is_primed(&self) -> bool {
+        self.primed
     }
 
     /// A channel that closed says nothing; how the process ended does.
@@ -153,7 +176,7 @@ impl Shell {
     ///
     /// # Errors
     /// [`ShellFailure::Channel`].
-    pub fn send(&self, message: &ToShell, fds: &[std::os::fd::BorrowedFd<'_>]) -> Result<(), ShellFailure> {
+    pub fn send(&self, message: &ToShell, fds: &[BorrowedFd<'_>]) -> Result<(), ShellFailure> {
         Ok(self.channel.try_send(message, fds)?)
     }
 

@@ -9,7 +9,7 @@ use crate::machine::{Blank, CloneTimes, Frozen, Machine};
 use crate::memory::Layered;
 use crate::state::MachineState;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, ToShell};
+use flashfork_proto::shell::{Boot, BootGuest, Channel, ClaimTimes, Ended, Extent, FromShell, Origin, ToShell};
 use rustix::fs::fstat;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,50 +30,74 @@ pub(super) struct Waiting {
     pub(super) buffer: Vec<u8>,
 }
 
-/// Waits for a claim, or for a guest to boot, and lives on as vCPU 0.
+/// Waits for a claim, or for a guest to boot, and lives on as vCPU 0. It may be primed for a template before.
 pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
     let Waiting { channel, shape, mut machine, mut vcpu0, handover, controller, mut buffer } = shell;
-    let received = channel.receive_into(&mut buffer)?;
-    match received.message {
-        ToShell::Claim(claim) => {
-            let template = template(&shape, &claim, received.descriptors)?;
-            let overlay = template.disk.as_ref().and_then(|disk| disk.overlay.files().first());
-            promise(&shape, overlay.map(|file| file.as_fd()))?;
-            let checked = received.arrived.elapsed();
-            let steps = machine.become_clone(vcpu0.vcpu(), &template, &claim.renewal, claim.cid)?;
-            let times = times(checked, &steps);
-            // Freed when there is time for it.
-            let rest = (buffer, template, claim);
-            machine.resume_telling(handover.start.first_exit(channel, times, rest));
-            handover.give(Handed::Running(machine));
+    let mut primed = None;
+    loop {
+        let received = channel.receive_into(&mut buffer)?;
+        match (received.message, primed.take()) {
+            (ToShell::Claim(claim), None) => {
+                let template = template(&shape, &claim.origin, received.descriptors)?;
+                promise(&shape, overlay_of(&template))?;
+                let checked = received.arrived.elapsed();
+                let steps = machine.become_clone(vcpu0.vcpu(), &template, &claim.renewal, claim.cid)?;
+                let times = times(checked, &steps);
+                // Freed when there is time for it.
+                let rest = (buffer, template, claim);
+                machine.resume_telling(handover.start.first_exit(channel, times, rest));
+                handover.give(Handed::Running(machine));
+                break;
+            }
+            (ToShell::Prime(origin), None) => {
+                let template = template(&shape, &origin, received.descriptors)?;
+                promise(&shape, overlay_of(&template))?;
+                primed = Some(machine.prime(vcpu0.vcpu(), &template)?);
+                channel.send(&FromShell::Primed, &[])?;
+            }
+            (ToShell::Go(go), Some(primed)) => {
+                let checked = received.arrived.elapsed();
+                let steps = machine.go(vcpu0.vcpu(), primed, &go.renewal, go.cid)?;
+                let times = times(checked, &steps);
+                machine.resume_telling(handover.start.first_exit(channel, times, (buffer, go)));
+                handover.give(Handed::Running(machine));
+                break;
+            }
+            (ToShell::Boot(boot), None) => {
+                let (blank, source, disk) = guest(&shape, &boot, received.descriptors)?;
+                promise(&shape, blank.overlay.as_ref().map(AsFd::as_fd))?;
+                handover.give(Handed::ToBoot { machine, blank, source, disk, cid: boot.cid });
+                break;
+            }
+            (ToShell::Stop, _) => return Ok(channel.send(&FromShell::Ended(Ended::Stopped), &[])?),
+            (other, None) => return Err(ShellError::Order { got: name(&other), wanted: "Claim, Prime, Boot or Stop" }),
+            (other, Some(_)) => return Err(ShellError::Order { got: name(&other), wanted: "Go or Stop" }),
         }
-        ToShell::Boot(boot) => {
-            let (blank, source, disk) = guest(&shape, &boot, received.descriptors)?;
-            promise(&shape, blank.overlay.as_ref().map(|file| file.as_fd()))?;
-            handover.give(Handed::ToBoot { machine, blank, source, disk, cid: boot.cid });
-        }
-        ToShell::Stop => return Ok(channel.send(&FromShell::Ended(Ended::Stopped), &[])?),
-        other => return Err(ShellError::Order { got: name(&other), wanted: "Claim, Boot or Stop" }),
     }
     vcpu0.run();
     // The controller gave up the machine, so that it has a result, or will have none.
     controller.recv().unwrap_or(Ok(()))
 }
 
-/// What came with a claim: the files of memory and, if there is a disk, its image and the files of what the template
-/// wrote to it.
-fn template(shape: &Shape, claim: &Claim, descriptors: Vec<OwnedFd>) -> Result<Frozen, ShellError> {
+/// What came with a claim or before one: the files of memory and, if there is a disk, its image and the files of what
+/// the template wrote to it.
+fn template(shape: &Shape, origin: &Origin, descriptors: Vec<OwnedFd>) -> Result<Frozen, ShellError> {
     let got = descriptors.len();
-    let (of_ram, of_disk) = (files(&claim.ram), files(&claim.disk));
+    let (of_ram, of_disk) = (files(&origin.ram), files(&origin.disk));
     let wanted = of_ram + if shape.disk { 1 + of_disk } else { 0 };
     if got != wanted {
         return Err(ShellError::Descriptors { got, wanted });
     }
     let mut descriptors = descriptors.into_iter();
-    let ram = Layered::of(descriptors.by_ref().take(of_ram).collect(), claim.ram.clone());
+    let ram = Layered::of(descriptors.by_ref().take(of_ram).collect(), origin.ram.clone());
     let image = descriptors.next();
-    let disk = image.map(|image| disk::frozen(image, Layered::of(descriptors.collect(), claim.disk.clone())));
-    Ok(Frozen { ram, disk, state: Arc::new(MachineState::decode(&claim.state)?) })
+    let disk = image.map(|image| disk::frozen(image, Layered::of(descriptors.collect(), origin.disk.clone())));
+    Ok(Frozen { ram, disk, state: Arc::new(MachineState::decode(&origin.state)?) })
+}
+
+/// The file by which a template's disk tells how much its clones may write.
+fn overlay_of(template: &Frozen) -> Option<BorrowedFd<'_>> {
+    template.disk.as_ref()?.overlay.files().first().map(AsFd::as_fd)
 }
 
 /// How many files such extents are of.
@@ -159,5 +183,7 @@ pub(super) fn name(message: &ToShell) -> &'static str {
         ToShell::Rollback(_) => "Rollback",
         ToShell::Input(_) => "Input",
         ToShell::Stop => "Stop",
+        ToShell::Prime(_) => "Prime",
+        ToShell::Go(_) => "Go",
     }
 }

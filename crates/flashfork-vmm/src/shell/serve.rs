@@ -89,6 +89,9 @@ impl Start {
             let times = ClaimTimes { first_exit: nanoseconds(started.elapsed()), ..times };
             // A daemon that has gone is for the controller to notice.
             let _ = channel.send(&FromShell::Claimed(times), &[]);
+            // The daemon may wait awake for this processor, which the kernel gave to this thread when the daemon woke
+            // it: else it would hear of the claim when the guest next waits for something.
+            std::thread::yield_now();
             start.left.store(true, Ordering::Release);
             start.wake(NOW);
             drop(rest);
@@ -298,7 +301,11 @@ impl Controller {
                 self.machine.pause()?;
                 return Ok(Some(Ended::Stopped));
             }
-            other @ (ToShell::Prepare(_) | ToShell::Boot(_) | ToShell::Claim(_)) => {
+            other @ (ToShell::Prepare(_)
+            | ToShell::Boot(_)
+            | ToShell::Claim(_)
+            | ToShell::Prime(_)
+            | ToShell::Go(_)) => {
                 return Err(ShellError::Order { got: name(&other), wanted: "something for a running machine" });
             }
         }

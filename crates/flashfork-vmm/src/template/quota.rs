@@ -69,6 +69,11 @@ impl Quota {
         }
     }
 
+    /// Whether no number is left.
+    pub fn is_used_up(&self) -> bool {
+        self.max.is_some_and(|max| self.made() >= max)
+    }
+
     /// User id of whose it is.
     pub fn tenant(&self) -> u32 {
         self.tenant

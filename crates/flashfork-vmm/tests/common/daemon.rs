@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use super::common::kvm;
-use flashfork_proto::api::{self, Clone, Stats, Template};
+use flashfork_proto::api::{self, Clone, PoolStats, Stats, Template};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -89,7 +89,11 @@ impl Daemon {
             .collect()
     }
 
-    /// Waits until the pools have their two shells each, and nothing is under way.
+    pub fn stats(&self) -> Stats {
+        self.done("GET", "/v1/stats", &Value::Null)
+    }
+
+    /// Waits until its pool has its two shells, and after the first clone one that is primed, and nothing is under way.
     pub fn settle(&self) {
         self.settle_with(0);
     }
@@ -97,8 +101,10 @@ impl Daemon {
     /// The same beside so many clones.
     pub fn settle_with(&self, clones: usize) {
         eventually(|| {
-            let stats: Stats = self.done("GET", "/v1/stats", &Value::Null);
-            self.shells().len() == 2 + clones && stats.pools.iter().all(|pool| (pool.ready, pool.preparing) == (2, 0))
+            let stats = self.stats();
+            let primed = u32::from(stats.clones_made > 0);
+            let settled = |pool: &PoolStats| (pool.ready, pool.primed, pool.preparing) == (2, primed, 0);
+            self.shells().len() == 2 + primed as usize + clones && stats.pools.iter().all(settled)
         });
     }
 

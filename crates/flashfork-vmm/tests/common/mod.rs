@@ -95,3 +95,13 @@ pub fn clone(kvm: &Kvm, frozen: &Frozen, index: u64) -> Machine {
     machine.spawn(vcpu0).unwrap();
     machine
 }
+
+/// The same, of a machine that was primed for it and has waited while `meanwhile` went on.
+pub fn primed(kvm: &Kvm, frozen: &Frozen, index: u64, meanwhile: impl FnOnce()) -> Machine {
+    let (mut machine, mut vcpu0) = Machine::prepare(kvm, frozen.state.shape, Box::new(std::io::sink())).unwrap();
+    let primed = machine.prime(vcpu0.vcpu(), frozen).unwrap();
+    meanwhile();
+    machine.go(vcpu0.vcpu(), primed, &renewal(index), 3).unwrap();
+    machine.spawn(vcpu0).unwrap();
+    machine
+}

@@ -3,7 +3,9 @@
 
 use crate::common::renewal;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, ToShell};
+use flashfork_proto::shell::{
+    Boot, BootGuest, Channel, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, ToShell,
+};
 use flashfork_vmm::boot::Source;
 use flashfork_vmm::machine::Blank;
 use rustix::fs::{Mode, OFlags, open};
@@ -91,10 +93,31 @@ impl Shell {
         }
     }
 
-    pub fn send_claim(&self, template: &Template, index: u64) {
+    fn origin(&self, template: &Template) -> Origin {
         let ram = vec![Extent { pages: self.shape.memory_mib << 8, file: 0 }];
-        let claim = Claim { renewal: renewal(index), cid: 3, state: template.state.clone(), ram, disk: Vec::new() };
+        Origin { state: template.state.clone(), ram, disk: Vec::new() }
+    }
+
+    pub fn send_claim(&self, template: &Template, index: u64) {
+        let claim = Claim { renewal: renewal(index), cid: 3, origin: self.origin(template) };
         self.channel.send(&ToShell::Claim(Box::new(claim)), &[template.ram.as_fd()]).unwrap();
+    }
+
+    pub fn prime(&mut self, template: &Template) {
+        self.send_prime(template);
+        assert_eq!(self.next(), FromShell::Primed);
+    }
+
+    pub fn send_prime(&self, template: &Template) {
+        self.channel.send(&ToShell::Prime(Box::new(self.origin(template))), &[template.ram.as_fd()]).unwrap();
+    }
+
+    pub fn go(&mut self, index: u64) -> ClaimTimes {
+        self.send(ToShell::Go(Box::new(Go { renewal: renewal(index), cid: 3 })));
+        match self.next() {
+            FromShell::Claimed(times) => times,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub fn boot(&mut self, code: &[u8]) {

@@ -15,25 +15,44 @@ use flashfork_measure::stats::Rounds;
 pub(super) enum Method {
     /// By claiming a shell that waits.
     Clone(MemoryPages),
+    /// By claiming one that was primed for the template.
+    Primed(MemoryPages),
     /// From nothing.
     ColdBoot(MemoryPages),
 }
 
 impl Method {
     /// Every method there is, in table order.
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Clone(MemoryPages::Small),
         Self::Clone(MemoryPages::Thp),
         Self::Clone(MemoryPages::Hugetlb),
+        Self::Primed(MemoryPages::Small),
+        Self::Primed(MemoryPages::Thp),
+        Self::Primed(MemoryPages::Hugetlb),
         Self::ColdBoot(MemoryPages::Small),
         Self::ColdBoot(MemoryPages::Thp),
         Self::ColdBoot(MemoryPages::Hugetlb),
     ];
 
+    /// Both claims of a template on `pages`.
+    pub(super) fn claims(pages: MemoryPages) -> [Self; 2] {
+        [Self::Clone(pages), Self::Primed(pages)]
+    }
+
+    /// The pages of the template that is claimed; none for a boot.
+    pub(super) fn claimed(self) -> Option<MemoryPages> {
+        match self {
+            Self::Clone(pages) | Self::Primed(pages) => Some(pages),
+            Self::ColdBoot(_) => None,
+        }
+    }
+
     /// As records name it.
     pub(super) fn name(self) -> String {
         match self {
             Self::Clone(pages) => format!("clone-{}", pages.name()),
+            Self::Primed(pages) => format!("primed-{}", pages.name()),
             Self::ColdBoot(pages) => format!("cold-boot-{}", pages.name()),
         }
     }

@@ -71,7 +71,9 @@ pub(super) fn measure(
         let cell = |method, huge_fraction| {
             (index, Cell { guest: GuestKind::Linux, method, size: subject.shape.memory_bytes(), huge_fraction })
         };
-        let clones = subject.templates.iter().map(|template| (Method::Clone(template.pages), template.huge_fraction));
+        let claims =
+            |template: &Template| Method::claims(template.pages).map(|method| (method, template.huge_fraction));
+        let clones = subject.templates.iter().flat_map(claims);
         let all = clones.chain([(Method::ColdBoot(MemoryPages::Small), 0.0)]);
         cells.extend(all.map(|(method, huge)| cell(method, huge)));
     }
@@ -81,7 +83,8 @@ pub(super) fn measure(
         let (subject, Cell { method, .. }) = cells[cell];
         let subject = &mut subjects[subject];
         let samples = match method {
-            Method::Clone(pages) => (0..BATCH).map(|_| subject.clone(host, pages)).collect::<Result<_, _>>()?,
+            Method::Clone(pages) => (0..BATCH).map(|_| subject.clone(host, pages, false)).collect::<Result<_, _>>()?,
+            Method::Primed(pages) => (0..BATCH).map(|_| subject.clone(host, pages, true)).collect::<Result<_, _>>()?,
             Method::ColdBoot(_) => vec![subject.cold_boot(host, &guest)?],
         };
         Ok(visit(&samples))
@@ -103,11 +106,14 @@ impl Subject {
         Ok(Self { shape, templates, waiting: VecDeque::from([host.shell(shape)?]), claims: 0 })
     }
 
-    fn clone(&mut self, host: &Host, pages: MemoryPages) -> Result<Sample, BenchError> {
+    fn clone(&mut self, host: &Host, pages: MemoryPages, primed: bool) -> Result<Sample, BenchError> {
         self.waiting.push_back(host.shell(self.shape)?);
-        let shell = self.waiting.pop_front().ok_or_else(|| vm("no shell waits"))?;
+        let mut shell = self.waiting.pop_front().ok_or_else(|| vm("no shell waits"))?;
         let template = self.templates.iter().find(|own| own.pages == pages).ok_or_else(|| vm("no template"))?;
         self.claims += 1;
+        if primed {
+            template.prime(&mut shell)?;
+        }
         std::thread::sleep(CALL);
         let start = Instant::now();
         let claimed = template.claim(&shell, self.claims)?;

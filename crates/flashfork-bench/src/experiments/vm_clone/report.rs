@@ -23,6 +23,7 @@ pub(super) fn render_all(document: &Document) -> String {
     if has(GuestKind::Tiny) {
         parts.push(
             "Tiny guests: from the request until the client knows of the first exit; clones checked what they inherited.\n\
+             A clone claims a shell that waits for any template of its shape; primed: for this one, with its memory and CPU.\n\
              All memory of a template is there. 4k, thp (made of 4 KB pages by MADV_COLLAPSE) and hugetlb are what it is made of."
                 .into(),
         );
@@ -77,7 +78,7 @@ fn comparisons(document: &Document, guest: GuestKind, measure: &str) -> String {
     let cells = cells(document, guest, measure);
     let mut lines = Vec::new();
     for &(size, method) in &cells {
-        let Method::Clone(pages) = method else { continue };
+        let Some(pages) = method.claimed() else { continue };
         // What would have been booted instead.
         let booted = if pages == MemoryPages::Hugetlb { pages } else { MemoryPages::Small };
         let of = |method| rounds(document, guest, method, size, measure);
@@ -87,7 +88,7 @@ fn comparisons(document: &Document, guest: GuestKind, measure: &str) -> String {
             lines.push(format!("{}: {} is {} as fast as booting", Size(size), method.name(), found));
         }
     }
-    for method in MemoryPages::ALL.map(Method::Clone) {
+    for method in MemoryPages::ALL.into_iter().flat_map(Method::claims) {
         let mut own = cells.iter().filter(|(_, other)| *other == method).map(|(size, _)| *size);
         let of = |size| rounds(document, guest, method, size, FIRST_EXIT);
         if let (Some(least), Some(most)) = (own.next(), own.next_back())
@@ -114,7 +115,7 @@ fn steps(document: &Document, guest: GuestKind) -> String {
         format!("{title}\n{}", table(&headers, &rows, 2))
     };
     [
-        part("Steps of a clone, medians", &STEPS, |method| matches!(method, Method::Clone(_))),
+        part("Steps of a clone, medians", &STEPS, |method| method.claimed().is_some()),
         part("Steps of a cold boot, medians", &BOOT_STEPS, |method| matches!(method, Method::ColdBoot(_))),
     ]
     .join("\n\n")

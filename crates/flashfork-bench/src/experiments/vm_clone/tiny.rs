@@ -88,7 +88,7 @@ pub(super) fn measure(
         let cell = |method, huge_fraction| {
             (index, Cell { guest: GuestKind::Tiny, method, size: template.shape.memory_bytes(), huge_fraction })
         };
-        cells.push(cell(Method::Clone(template.pages), template.huge_fraction));
+        cells.extend(Method::claims(template.pages).map(|method| cell(method, template.huge_fraction)));
         // A machine that boots has the pages of its shape.
         if template.pages != MemoryPages::Thp {
             cells.push(cell(Method::ColdBoot(template.pages), 0.0));
@@ -100,7 +100,8 @@ pub(super) fn measure(
         let (template, Cell { method, .. }) = cells[cell];
         let template = &templates[template];
         let one = |_| match method {
-            Method::Clone(_) => pool.clone(template),
+            Method::Clone(_) => pool.clone(template, false),
+            Method::Primed(_) => pool.clone(template, true),
             Method::ColdBoot(_) => cold_boot(host, template.shape),
         };
         Ok(visit(&(0..BATCH).map(one).collect::<Result<Vec<_>, _>>()?))
@@ -120,8 +121,8 @@ impl Pool<'_> {
         Ok(())
     }
 
-    /// One clone from its request to its end.
-    fn clone(&mut self, template: &Template) -> Result<Sample, BenchError> {
+    /// One clone from its request to its end; `primed`: of a shell that was primed before.
+    fn clone(&mut self, template: &Template, primed: bool) -> Result<Sample, BenchError> {
         let start = Instant::now();
         let next = self.host.shell(template.shape)?;
         let prepared = start.elapsed();
@@ -129,6 +130,9 @@ impl Pool<'_> {
         waiting.push_back(next);
         let mut shell = waiting.pop_front().ok_or_else(|| vm("no shell waits"))?;
         self.claims += 1;
+        if primed {
+            template.prime(&mut shell)?;
+        }
         std::thread::sleep(SETTLE);
         let start = Instant::now();
         let claimed = template.claim(&shell, self.claims)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Claim, ClaimTimes, Extent, FromShell, Renewal, ToShell};
+use flashfork_proto::shell::{Claim, ClaimTimes, Extent, FromShell, Go, Origin, Renewal, ToShell};
 use flashfork_vmm::pool::Shell;
 
 use super::{CID, MemoryPages, PATIENCE, expect, huge_share, resident, vm};
@@ -60,13 +60,28 @@ impl Template {
         self.huge_fraction > 0.5
     }
 
-    /// Makes a prepared shell of the same shape the clone number `index`.
+    /// Gives a prepared shell of the same shape all but what makes a clone one of its own.
+    pub(crate) fn prime(&self, shell: &mut Shell) -> Result<(), BenchError> {
+        shell.prime(self.origin(), &[self.ram.as_fd()], 0).map_err(vm)
+    }
+
+    /// What a shell gets with its memory.
+    fn origin(&self) -> Origin {
+        let ram = vec![Extent { pages: self.shape.memory_mib << 8, file: 0 }];
+        Origin { state: self.state.clone(), ram, disk: Vec::new() }
+    }
+
+    /// Makes a prepared shell of the same shape, primed or not, the clone number `index`.
     pub(crate) fn claim(&self, shell: &Shell, index: u64) -> Result<Claimed, BenchError> {
         let renewal = renewal(index);
         let start = Instant::now();
-        let ram = vec![Extent { pages: self.shape.memory_mib << 8, file: 0 }];
-        let claim = Claim { renewal, cid: CID, state: self.state.clone(), ram, disk: Vec::new() };
-        shell.send(&ToShell::Claim(Box::new(claim)), &[self.ram.as_fd()]).map_err(vm)?;
+        let sent = if shell.is_primed() {
+            shell.send(&ToShell::Go(Box::new(Go { renewal, cid: CID })), &[])
+        } else {
+            let claim = Claim { renewal, cid: CID, origin: self.origin() };
+            shell.send(&ToShell::Claim(Box::new(claim)), &[self.ram.as_fd()])
+        };
+        sent.map_err(vm)?;
         let send = start.elapsed();
         match shell.receive(PATIENCE).map_err(vm)?.0 {
             FromShell::Claimed(times) => Ok(Claimed { total: start.elapsed(), send, times }),

@@ -1,0 +1,88 @@
+//! From a shell to a clone: by one that is primed for its template if there is one, else by one of those for everybody.
+
+use super::error::DaemonError;
+use super::templates::Entry;
+use crate::pool::{Claims, Pools, Shell, ShellFailure};
+use flashfork_proto::Generation;
+use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Renewal, ToShell};
+use std::time::{Duration, Instant};
+
+/// How long a shell may take from a claim to its guest's first exit.
+const CLAIM: Duration = Duration::from_secs(20);
+
+/// Messages that may come before the claim is done: a console's and a few events'.
+const EARLY: usize = 64;
+
+/// A shell whose guest runs.
+pub(super) struct Claimed {
+    pub(super) shell: Shell,
+    pub(super) generation: Generation,
+    /// Of the steps.
+    pub(super) times: ClaimTimes,
+    /// What the shell said before it said that it was claimed: whatever its guest does with its first instructions may
+    /// be heard of before the claim is.
+    pub(super) early: Vec<FromShell>,
+}
+
+/// Makes a shell of `shells` a clone of `entry`; `renewal` makes it one of its own.
+///
+/// What becomes of a shell while it waits primed costs nobody a clone: if it can't be told to go, another is claimed.
+/// Once it was told its guest may run, under the clone's name and number: then it is the only one.
+pub(super) fn claim(
+    pools: &Pools,
+    entry: &Entry,
+    shells: &mut Claims<'_>,
+    renewal: impl FnOnce() -> Result<Renewal, DaemonError>,
+    cid: u32,
+) -> Result<Claimed, DaemonError> {
+    let mut shell = shells.take()?;
+    if !shell.is_primed() {
+        shell.promise(entry.disk_limit())?;
+    }
+    let renewal = renewal()?;
+    let generation = renewal.identity.generation;
+    if shell.is_primed() {
+        let go = ToShell::Go(Box::new(Go { renewal: renewal.clone(), cid }));
+        if shell.send(&go, &[]).is_ok() {
+            return started(pools, shell, generation);
+        }
+        pools.bury(shell);
+        shell = pools.take(entry.shape())?;
+        shell.promise(entry.disk_limit())?;
+    }
+    let claim = Claim { renewal, cid, origin: entry.origin.clone() };
+    match shell.send(&ToShell::Claim(Box::new(claim)), &entry.descriptors()) {
+        Ok(()) => started(pools, shell, generation),
+        Err(failure) => {
+            pools.bury(shell);
+            Err(failure.into())
+        }
+    }
+}
+
+/// Waits for a shell that was told to become a clone.
+fn started(pools: &Pools, shell: Shell, generation: Generation) -> Result<Claimed, DaemonError> {
+    match first_exit(&shell) {
+        Ok((times, early)) => Ok(Claimed { shell, generation, times, early }),
+        Err(failure) => {
+            pools.bury(shell);
+            Err(failure.into())
+        }
+    }
+}
+
+/// Waits until a shell has become a clone.
+fn first_exit(shell: &Shell) -> Result<(ClaimTimes, Vec<FromShell>), ShellFailure> {
+    let deadline = Instant::now() + CLAIM;
+    let mut early = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match shell.receive(left).map_err(|failure| failure.after(CLAIM))?.0 {
+            FromShell::Claimed(times) => return Ok((times, early)),
+            FromShell::Failed(why) => return Err(ShellFailure::Said(why)),
+            FromShell::Ended(ended) => return Err(ShellFailure::Said(ended.to_string())),
+            other if early.len() < EARLY => early.push(other),
+            _ => return Err(ShellFailure::Unexpected),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The daemon's shells that are primed for a template: for whom, what they cost when they fail, and when they go.
+
+#[path = "common/daemon.rs"]
+mod client;
+mod common;
+
+use client::{Daemon, PATIENCE, eventually, idler, kill, tiny};
+use common::{NONCE, guest};
+use flashfork_proto::api::{self, Clone, CloneState, Template};
+use flashfork_proto::signal::Forked;
+use flashfork_vmm::boot::Source;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+/// Whether its shell was primed: then its memory was mapped before.
+fn was_primed(clone: &Clone) -> bool {
+    clone.claim.map == 0
+}
+
+fn code() -> Vec<u8> {
+    let Source::Tiny(code) = guest() else { panic!("no code") };
+    code
+}
+
+/// Makes one clone, and waits until the pool is as full as it was.
+fn one(daemon: &Daemon, template: &str) -> Clone {
+    let before = daemon.stats().clones;
+    let clone = daemon.clones(template, &json!({ "wait": false })).remove(0);
+    daemon.settle_with(before as usize + 1);
+    clone
+}
+
+#[test]
+fn the_template_that_was_asked_for_last_has_a_shell_and_those_in_turn_don_t_take_it_from_each_other() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("a", idler());
+    daemon.template("b", idler());
+    daemon.settle();
+    let misses = daemon.stats().pools[0].misses;
+    let primed =
+        |names: &str| names.chars().map(|name| was_primed(&one(&daemon, &name.to_string()))).collect::<Vec<_>>();
+    assert_eq!(primed("aaa"), [false, true, true]);
+    // Nobody's shell is lost when templates are asked for in turn.
+    assert_eq!(primed("baba"), [false, true, false, true]);
+    assert_eq!(primed("bbb"), [false, false, true]);
+    assert_eq!(primed("abaa"), [false, true, false, false]);
+    assert_eq!(daemon.stats().pools[0].misses, misses, "one of them had to wait");
+}
+
+/// FORK; writes the first 256 bytes of the reply to the console, then halts for ever.
+const TELLER: &[u8] = &[
+    0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, // mov dx, 0x1234; mov al, FORK; out dx, al
+    0xba, 0x3c, 0x12, 0xbf, 0x00, 0x20, // mov dx, 0x123c; mov di, 0x2000
+    0xb9, 0x00, 0x01, 0xfc, 0xf3, 0x6c, // mov cx, 256; cld; rep insb
+    0xba, 0xf8, 0x03, 0xbe, 0x00, 0x20, // mov dx, 0x3f8; mov si, 0x2000
+    0xb9, 0x00, 0x01, 0xf3, 0x6e, // mov cx, 256; rep outsb
+    0xf4, 0xeb, 0xfd, // h: hlt; jmp h
+];
+
+/// What the reply says whose guest writes it to its console.
+fn told(daemon: &Daemon, name: &str) -> Forked {
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "POST /v1/clones/{name}/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    let head = loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+        if bytes.ends_with(b"\r\n\r\n") {
+            break bytes.len();
+        }
+    };
+    bytes.resize(head + 256, 0);
+    stream.read_exact(&mut bytes[head..]).unwrap();
+    let reply = &bytes[head..];
+    // As long as it is without a job.
+    (0..=reply.len()).find_map(|length| Forked::decode(&reply[..length])).unwrap()
+}
+
+#[test]
+fn siblings_from_primed_shells_share_neither_entropy_nor_generation() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", TELLER.to_vec());
+    let clones: Vec<_> = (0..4).map(|_| one(&daemon, "t")).collect();
+    assert_eq!(clones.iter().map(was_primed).collect::<Vec<_>>(), [false, true, true, true]);
+    let told: Vec<_> = clones.iter().map(|clone| told(&daemon, &clone.name)).collect();
+    for (index, (clone, told)) in (0..).zip(clones.iter().zip(&told)) {
+        assert_eq!((told.identity.name.as_str(), told.identity.index), (clone.name.as_str(), index));
+        assert_eq!(flashfork_proto::generation_hex(&told.identity.generation), clone.generation);
+    }
+    let different = |of: fn(&Forked) -> Vec<u8>| told.iter().map(of).collect::<BTreeSet<_>>().len();
+    assert_eq!(different(|told| told.entropy.to_vec()), 4);
+    assert_eq!(different(|told| told.identity.generation.to_vec()), 4);
+}
+
+/// Whether a thread of it is left. Of a process that has ended the daemon may not know it yet.
+fn runs(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let states = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    states
+        .filter_map(|stat| stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next()))
+        .any(|state| state != Some('Z'))
+}
+
+#[test]
+fn a_shell_that_is_killed_while_it_waits_primed_costs_nobody_a_clone() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", code());
+    daemon.clones("t", &json!({}));
+    let kill_all = || {
+        daemon.settle();
+        let shells = daemon.shells();
+        shells.iter().copied().for_each(kill);
+        eventually(|| !shells.iter().any(|pid| runs(*pid)));
+        shells
+    };
+    for round in 0..3 {
+        kill_all();
+        let clones = daemon.clones("t", &json!({ "count": 2 }));
+        let expected = [2, 3].map(|n| format!("t-{}", round * 2 + n));
+        assert_eq!(clones.iter().map(|clone| clone.name.clone()).collect::<Vec<_>>(), expected);
+        assert!(clones.iter().all(|clone| clone.ended.as_ref().unwrap().contains("status 0")), "{clones:?}");
+    }
+    // Nor is it missed for long when nobody asks.
+    let killed = kill_all();
+    eventually(|| !daemon.shells().iter().any(|pid| killed.contains(pid)));
+    daemon.settle();
+    assert!(was_primed(&daemon.clones("t", &json!({})).remove(0)));
+}
+
+#[test]
+fn a_template_s_memory_goes_with_it_and_no_shell_waits_for_one_that_is_used_up() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("stays", idler());
+    daemon.template("goes", code());
+    daemon.clones("goes", &json!({}));
+    daemon.settle();
+    assert_eq!(daemon.stats().pools[0].primed, 1);
+    assert_eq!(daemon.ask("DELETE", "/v1/templates/goes", &Value::Null).0, 204);
+    let only_ready = || daemon.shells().len() == 2 && daemon.stats().pools.iter().all(|pool| pool.primed == 0);
+    eventually(only_ready);
+    let mut limited = tiny("limited", code());
+    limited["max_clones"] = json!(2);
+    let _: Template = daemon.done("POST", "/v1/templates", &limited);
+    daemon.clones("limited", &json!({}));
+    daemon.settle();
+    daemon.clones("limited", &json!({}));
+    eventually(only_ready);
+    daemon.refused("POST", "/v1/templates/limited/clones", &json!({}), "make a new one");
+    eventually(only_ready);
+    // And the last template of a shape takes all shells with it.
+    daemon.clones("stays", &json!({ "wait": false, "name": "c" }));
+    daemon.settle_with(1);
+    assert_eq!(daemon.ask("DELETE", "/v1/clones/c", &Value::Null).0, 204);
+    for name in ["stays", "limited"] {
+        eventually(|| daemon.ask("DELETE", &format!("/v1/templates/{name}"), &Value::Null).0 == 204);
+    }
+    eventually(|| daemon.shells().is_empty());
+}
+
+#[test]
+fn who_keeps_no_shells_has_none_primed() {
+    let none = |command: &mut Command, dir: &Path| {
+        *command = Command::new(env!("CARGO_BIN_EXE_flashfork-vmd"));
+        command.arg("--socket").arg(dir.join("vmd.sock")).args(["--pool", "0"]);
+    };
+    let Some(daemon) = Daemon::start_with(none) else { return };
+    daemon.template("t", code());
+    for _ in 0..3 {
+        assert!(!was_primed(&daemon.clones("t", &json!({})).remove(0)));
+    }
+    eventually(|| daemon.shells().is_empty());
+}
+
+#[test]
+fn a_template_with_a_disk_is_primed_too() {
+    let Some(daemon) = Daemon::start() else { return };
+    let image = daemon.dir.path().join("image");
+    std::fs::write(&image, vec![7; 1 << 20]).unwrap();
+    let mut request = tiny("t", code());
+    request["shape"]["disk"] = json!(true);
+    request["disk"] = json!(image);
+    let _: Template = daemon.done("POST", "/v1/templates", &request);
+    daemon.settle();
+    for primed in [false, true, true] {
+        let clone = daemon.clones("t", &json!({})).remove(0);
+        assert_eq!((was_primed(&clone), clone.state), (primed, CloneState::Ended));
+        daemon.settle();
+    }
+}
+
+#[test]
+fn claims_of_two_templates_by_many_at_once_are_all_served_and_none_is_another_s() {
+    let Some(daemon) = Daemon::start() else { return };
+    let other = 0x1234_u16;
+    let changed = {
+        let mut code = code();
+        let at = code.windows(2).position(|pair| pair == NONCE.to_le_bytes()).unwrap();
+        code[at..at + 2].copy_from_slice(&other.to_le_bytes());
+        code
+    };
+    daemon.template("a", code());
+    daemon.template("b", changed);
+    let clones: Vec<Clone> = thread::scope(|scope| {
+        let ask = |number: usize| {
+            let daemon = &daemon;
+            move || {
+                let template = ["a", "b"][number / 2 % 2];
+                (0..6).flat_map(|n| daemon.clones(template, &json!({ "count": 1 + n % 2 }))).collect::<Vec<_>>()
+            }
+        };
+        let threads: Vec<_> = (0..8).map(|number| scope.spawn(ask(number))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(clones.len(), 8 * 9);
+    assert_eq!(clones.iter().map(|clone| &clone.generation).collect::<BTreeSet<_>>().len(), clones.len());
+    for clone in &clones {
+        let (template, number) = clone.name.split_once('-').unwrap();
+        let nonce = if template == "a" { NONCE } else { other };
+        let index = number.parse::<u32>().unwrap() - 1;
+        let result = [&nonce.to_le_bytes()[..], &index.to_le_bytes()].concat();
+        let expected = format!("ended with status 0: {}", String::from_utf8_lossy(&result).trim());
+        assert_eq!(clone.ended.as_deref(), Some(expected.as_str()), "{clone:?}");
+    }
+    daemon.settle();
+}
+
+/// Speaks a shell's protocol, but is none: answers a claim as if the guest ran, and what is put in here when it is told
+/// to prime (`PRIME`) and to go (`GO`).
+const FAKE: &str = r#"#!/usr/bin/python3
+import socket, sys, time
+READY, PRIMED, CLAIMED, FAILED = b"\x00", b"\x0d", b"\x05" + b"\0" * 6, b"\x0b\x03why"
+s = socket.socket(fileno=0)
+s.send(s.recv(100))
+s.recv(1 << 20)
+s.send(READY)
+order = s.recv(1 << 20)[0]
+if order == 14:
+    PRIME
+    if s.recv(1 << 20)[0] == 15:
+        GO
+else:
+    # With one nanosecond for the memory.
+    s.send(b"\x05\0\1\0\0\0\0")
+time.sleep(600)
+"#;
+
+#[test]
+fn what_a_primed_shell_answers_harms_nobody() {
+    let Some(honest) = Daemon::start() else { return };
+    honest.template("t", idler());
+    let directory = honest.dir.path().join("saved");
+    let _: Template = honest.done("POST", "/v1/templates/t/save", &json!({ "directory": directory }));
+    // What it does; whether it passes for primed; whether its own answer passes for a claim.
+    let cases = [
+        ("s.send(b'\\xff' * 10)", "pass", false, false),
+        ("s.send(CLAIMED)", "pass", false, false),
+        ("s.send(FAILED)", "pass", false, false),
+        ("sys.exit(1)", "pass", false, false),
+        ("s.send(PRIMED)", "sys.exit(1)", true, false),
+        ("s.send(PRIMED)", "s.send(b'\\xff' * 10)", true, false),
+        ("s.send(PRIMED)", "s.send(FAILED)", true, false),
+        ("s.send(PRIMED)", "s.send(PRIMED); s.send(FAILED)", true, false),
+        ("s.send(PRIMED)", "s.send(CLAIMED)", true, true),
+        // Nothing, until the daemon's patience is over.
+        ("s.send(PRIMED)", "pass", true, false),
+    ];
+    for (prime, go, primes, claims) in cases {
+        let daemon = Daemon::start_with(|command, dir| {
+            let path = dir.join("shell");
+            std::fs::write(&path, FAKE.replace("PRIME\n", &format!("{prime}\n")).replace("GO\n", &format!("{go}\n")))
+                .unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+            command.arg("--shell").arg(path);
+        });
+        let daemon = daemon.unwrap();
+        let _: Template = daemon.done("POST", "/v1/templates/load", &json!({ "name": "t", "directory": directory }));
+        let first = daemon.clones("t", &json!({ "wait": false })).remove(0);
+        assert!(!was_primed(&first), "{prime}");
+        let place =
+            || daemon.stats().pools.iter().map(|pool| (pool.primed, pool.ready, pool.preparing)).collect::<Vec<_>>();
+        eventually(|| place() == [(u32::from(primes), 2, 0)]);
+        if primes && !claims {
+            // Nobody knows whether its guest has run: its number is used, and nobody else's.
+            let (status, body) = daemon.ask("POST", "/v1/templates/t/clones", &json!({ "wait": false }));
+            let error: api::Error = serde_json::from_str(&body).unwrap();
+            assert!(status >= 400 && !error.message.contains('\n'), "{prime} {go}: {error}");
+            assert_eq!(daemon.stats().clones_made, 1, "{prime} {go}");
+            assert_eq!(daemon.done::<Template>("GET", "/v1/templates/t", &Value::Null).clones_made, 2);
+        } else {
+            let second = daemon.clones("t", &json!({ "wait": false })).remove(0);
+            assert_eq!((second.name.as_str(), was_primed(&second)), ("t-2", claims), "{prime} {go}");
+            assert_eq!(daemon.stats().clones_made, 2);
+        }
+    }
+}
