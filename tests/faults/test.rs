@@ -50,8 +50,8 @@ const LINKED_SCENES: &[&str] = &[
 const AFTER_A_HOLE: usize = 6;
 
 /// Calls of each kind that only look which fail in a quick run: there are hundreds of them. Likewise those of each kind
-/// that are made for libraries, or where much is sealed or copied.
-const LOOKS: usize = 4;
+/// that are made for libraries, or where much is sealed.
+const LOOKS: usize = 8;
 
 /// The plans for one case, from the calls of a run in which nothing failed.
 fn plans(case: &Case, calls: &[libc::user_regs_struct]) -> Vec<Vec<(usize, Fault)>> {
@@ -96,10 +96,9 @@ fn place(calls: &[libc::user_regs_struct], k: usize) -> (usize, usize) {
     (calls[..k].iter().filter(same).count(), calls.iter().filter(same).count())
 }
 
-/// Whether a quick run lets some of a kind fail only: what only looks, or is done for each library, block or page.
+/// Whether a quick run lets some of a kind fail only: what only looks, and what is done for each library, or block.
 fn is_repeated(case: &Case, call: &libc::user_regs_struct) -> bool {
-    let many = ["seal-large", "restore-copies"];
-    only_looks(call) || case.scene.starts_with("libraries") || many.contains(&case.scene)
+    only_looks(call) || case.scene.starts_with("libraries") || case.scene == "seal-large"
 }
 
 /// Whether it is one of those, evenly over the scene.
