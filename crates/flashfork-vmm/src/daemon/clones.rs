@@ -77,22 +77,24 @@ impl Daemon {
         let entry = &parent.entry;
         let mut numbers = entry.template.quota.take(tenant, request.count.into())?;
         let mut made = Vec::new();
+        // Nobody asks a second time for what has no name, so that no shell is primed for it.
         let origin: Arc<dyn Origin> = entry.clone();
-        let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count, Some(Arc::downgrade(&origin)));
+        let origin = parent.forked_from.is_none().then(|| Arc::downgrade(&origin));
+        let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count, origin);
         while !numbers.is_empty() {
             match self.create_clone(parent, request, &mut numbers, &mut shells, started) {
                 Ok(clone) => made.push(clone),
                 Err(error) => {
                     entry.template.quota.give_back(numbers);
                     self.take_back(&made);
-                    self.retire(&entry)?;
+                    self.retire(entry)?;
                     return Err(error);
                 }
             }
         }
         // From here on others are made.
         drop(shells);
-        self.retire(&entry)?;
+        self.retire(entry)?;
         if request.wait
             && let Err(error) = made.iter().try_for_each(|clone| clone.wait_ready())
         {
@@ -142,16 +144,9 @@ impl Daemon {
         let claimed = claim(pools, entry, shells, renewal, cid)?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
         let daemon = Arc::downgrade(self);
-        // Whose template nobody else can ask for.
-        let unnamed = forked_from.is_some();
         let gone = move |clone: &Arc<Running>| {
-            let entry = alive.0.clone();
             drop(alive);
             if let Some(daemon) = daemon.upgrade() {
-                if unnamed && entry.alive.load(Ordering::Acquire) == 0 {
-                    // It fails only where there is no KVM, and no clone.
-                    let _ = daemon.unprime(&entry);
-                }
                 daemon.note_end(clone);
             }
         };

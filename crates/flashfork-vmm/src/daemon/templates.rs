@@ -270,7 +270,8 @@ mod tests {
         let ram = ram.map(|ram| Layered::single(ram, SHAPE.memory_bytes()));
         let frozen = Frozen { ram: ram.unwrap_or(frozen.ram), ..frozen };
         let template = Template { frozen, quota: Arc::new(Quota::new(0, None)), created_s: 0 };
-        Arc::new(Entry { template, state: Vec::new(), boot_ns: None, forked_from: None, alive: AtomicU64::new(0) })
+        let origin = origin(&template.frozen).unwrap();
+        Arc::new(Entry { template, origin, boot_ns: None, forked_from: None, alive: AtomicU64::new(0) })
     }
 
     fn ask(socket: &std::path::Path, request: &str) -> String {
