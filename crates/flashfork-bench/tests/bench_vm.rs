@@ -57,3 +57,24 @@ fn four_passes_over_a_guest_s_memory_are_timed() {
         assert!(median(&records, "4k", ("pass", pass)).unwrap().as_f64().unwrap() > 0.0, "{pass}");
     }
 }
+
+#[test]
+fn pauses_of_live_forks_and_claims_of_clones_of_clones_are_timed() {
+    let args = ["vm-fork", "--sizes", "16M", "--pages", "8", "--rounds", "1"];
+    let Some(records) = records(&args) else { return };
+    let microseconds = |method, measure| median(&records, method, ("measure", measure)).unwrap().as_f64().unwrap();
+    let pause = microseconds("live-fork", "pause");
+    for part in ["stop", "copy", "save"] {
+        let part = microseconds("live-fork", part);
+        assert!(part > 0.0 && part < pause, "{part} of {pause} µs");
+    }
+    let depths: Vec<_> = records
+        .iter()
+        .filter(|record| record["chosen"]["measure"] == "first exit")
+        .map(|record| [&record["chosen"]["depth"], &record["observed"]["extents"]].map(|n| n.as_u64().unwrap()))
+        .collect();
+    // All but the first have some pages in other files.
+    assert!(depths.iter().map(|[depth, _]| *depth).eq([0, 1, 2, 4, 8]), "{depths:?}");
+    assert!(depths.iter().all(|[depth, extents]| (*depth == 0) == (*extents == 1)), "{depths:?}");
+    assert!(microseconds("claim", "in the shell") > microseconds("claim", "map"));
+}

@@ -20,10 +20,20 @@ fn it_speaks_as_the_command() {
     let help = contains("Usage: flashfork bench <COMMAND>").and(contains("Example: flashfork bench fork"));
     flashfork().args(["bench", "--help"]).assert().success().stdout(help);
     flashfork().args(["help", "bench", "fork"]).assert().success().stdout(contains("Usage: flashfork bench fork"));
-    for name in
-        ["fork", "unit-test", "fuzz", "vm-clone", "vm-memory", "creation", "cow-model", "write-fraction", "fault"]
-            .into_iter()
-            .chain(["access-mix", "profile", "advise", "check", "figure", "compare", "all", "report"])
+    for name in [
+        "fork",
+        "unit-test",
+        "fuzz",
+        "vm-clone",
+        "vm-memory",
+        "vm-fork",
+        "creation",
+        "cow-model",
+        "write-fraction",
+        "fault",
+    ]
+    .into_iter()
+    .chain(["access-mix", "profile", "advise", "check", "figure", "compare", "all", "report"])
     {
         let help = contains(format!("Usage: flashfork bench {name} ")).and(contains("Example: flashfork bench"));
         flashfork().args(["bench", name, "--help"]).assert().success().stdout(help);
@@ -42,6 +52,7 @@ fn wrong_usage_is_exit_2_and_the_usage_line() {
         &["bench", "fault", "--size", "1M"],
         &["bench", "fork", "--up-to", "1M"],
         &["bench", "fork", "--sizes", "a lot"],
+        &["bench", "vm-fork", "--written", "0"],
     ] {
         let usage_or_value = contains("Usage: flashfork bench").or(contains("invalid value"));
         flashfork().args(args).assert().code(2).stdout("").stderr(usage_or_value);

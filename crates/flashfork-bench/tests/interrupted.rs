@@ -49,6 +49,7 @@ fn small(name: &str) -> Small {
         "fuzz" => ("--size 4M --seconds 3600", "slice 1", 1),
         "vm-clone" => ("--sizes 2M --rounds 40", "interleaved", 1),
         "vm-memory" => ("--size 4M --rounds 40", "four passes", 1),
+        "vm-fork" => ("--sizes 16M --rounds 40", "live forks", 1),
         other => panic!("say here how small the experiment {other} can be, so that it is interrupted too"),
     };
     let able: fn() -> bool = match name {
@@ -59,7 +60,9 @@ fn small(name: &str) -> Small {
         "check" => || runs("hyperfine", &["--version"]) || runs("stress-ng", &["--version"]),
         "pytest" => || runs("python3", &["-c", "import pytest, xdist, numpy, pandas, flashfork"]),
         "fuzz" => || runs("afl-clang-fast", &["--version"]),
-        "vm-clone" | "vm-memory" => || std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok(),
+        "vm-clone" | "vm-memory" | "vm-fork" => {
+            || std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok()
+        }
         // The others leave out what this host lacks, and measure the rest.
         _ => || true,
     };

@@ -18,6 +18,7 @@ pub mod seal_threads;
 pub mod threads;
 pub mod unit_test;
 pub mod vm_clone;
+pub mod vm_fork;
 pub mod vm_memory;
 pub mod warm;
 pub mod write_fraction;
@@ -45,12 +46,13 @@ use seal_threads::SealThreadsOptions;
 use threads::ThreadsOptions;
 use unit_test::UnitTestOptions;
 use vm_clone::VmCloneOptions;
+use vm_fork::VmForkOptions;
 use vm_memory::VmMemoryOptions;
 use warm::WarmOptions;
 use write_fraction::WriteFractionOptions;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 22] = [
+pub const ALL: [Entry; 23] = [
     Entry::of::<ForkOptions>(),
     Entry::of::<CreationOptions>(),
     Entry::of::<CowModelOptions>(),
@@ -73,6 +75,7 @@ pub const ALL: [Entry; 22] = [
     Entry::of::<FuzzOptions>(),
     Entry::of::<VmCloneOptions>(),
     Entry::of::<VmMemoryOptions>(),
+    Entry::of::<VmForkOptions>(),
 ];
 
 /// The subjects of all workers.

@@ -3,9 +3,12 @@
 //! Shells are driven as the daemon drives them: `flashfork-shell` processes in their jail, each behind a Unix socket.
 //! Nothing in between adds to what is timed.
 
+pub(crate) mod code;
+mod fork;
 mod memory;
 mod template;
 
+pub(crate) use fork::Forked;
 pub(crate) use memory::{MemoryPages, available};
 use memory::{huge_share, resident};
 pub(crate) use template::{Claimed, Template};

@@ -1,11 +1,12 @@
 //! Templates and their clones.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Claim, ClaimTimes, Extent, FromShell, Go, Origin, Renewal, ToShell};
+use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Origin, Renewal, ToShell};
+use flashfork_vmm::memory::Layered;
 use flashfork_vmm::pool::Shell;
 
 use super::{CID, MemoryPages, PATIENCE, expect, huge_share, resident, vm};
@@ -18,8 +19,8 @@ pub(crate) struct Template {
     pub pages: MemoryPages,
     /// The share of its memory on 2 MB pages, 0 to 1.
     pub huge_fraction: f64,
-    ram: OwnedFd,
-    state: Vec<u8>,
+    pub(super) ram: Layered,
+    pub(super) state: Vec<u8>,
 }
 
 /// A claim as its client saw it.
@@ -39,12 +40,15 @@ impl Template {
     pub(crate) fn freeze(shell: &Shell, shape: Shape, pages: MemoryPages, noise: bool) -> Result<Self, BenchError> {
         let (ram, state) = freeze(shell)?;
         let (ram, huge_fraction) = resident(&ram, shape.memory_bytes(), pages, noise)?;
+        let ram = Layered::single(ram, shape.memory_bytes());
         Ok(Self { shape, pages, huge_fraction, ram, state })
     }
 
     /// The same template, its memory on other pages of the same shape.
     pub(crate) fn on(&self, pages: MemoryPages) -> Result<Self, BenchError> {
-        let (ram, huge_fraction) = resident(&self.ram, self.shape.memory_bytes(), pages, false)?;
+        let bytes = self.shape.memory_bytes();
+        let (ram, huge_fraction) = resident(&*self.ram.flat().map_err(vm)?, bytes, pages, false)?;
+        let ram = Layered::single(ram, bytes);
         Ok(Self { shape: self.shape, pages, huge_fraction, ram, state: self.state.clone() })
     }
 
@@ -52,7 +56,13 @@ impl Template {
     pub(crate) fn freeze_as_it_is(shell: &Shell, shape: Shape, pages: MemoryPages) -> Result<Self, BenchError> {
         let (ram, state) = freeze(shell)?;
         let huge_fraction = huge_share(&ram, shape.memory_bytes(), pages)?;
+        let ram = Layered::single(ram, shape.memory_bytes());
         Ok(Self { shape, pages, huge_fraction, ram, state })
+    }
+
+    /// Of how many files its memory is made, and of how many pieces of them.
+    pub(crate) fn layers(&self) -> [usize; 2] {
+        [self.ram.files().len(), self.ram.extents().len()]
     }
 
     /// Whether what is measured of it is about 2 MB pages.
@@ -62,13 +72,16 @@ impl Template {
 
     /// Gives a prepared shell of the same shape all but what makes a clone one of its own.
     pub(crate) fn prime(&self, shell: &mut Shell) -> Result<(), BenchError> {
-        shell.prime(self.origin(), &[self.ram.as_fd()], 0).map_err(vm)
+        shell.prime(self.origin(), &self.descriptors(), 0).map_err(vm)
     }
 
     /// What a shell gets with its memory.
     fn origin(&self) -> Origin {
-        let ram = vec![Extent { pages: self.shape.memory_mib << 8, file: 0 }];
-        Origin { state: self.state.clone(), ram, disk: Vec::new() }
+        Origin { state: self.state.clone(), ram: self.ram.extents().to_vec(), disk: Vec::new() }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.ram.files().iter().map(|file| file.as_fd()).collect()
     }
 
     /// Makes a prepared shell of the same shape, primed or not, the clone number `index`.
@@ -79,7 +92,7 @@ impl Template {
             shell.send(&ToShell::Go(Box::new(Go { renewal, cid: CID })), &[])
         } else {
             let claim = Claim { renewal, cid: CID, origin: self.origin() };
-            shell.send(&ToShell::Claim(Box::new(claim)), &[self.ram.as_fd()])
+            shell.send(&ToShell::Claim(Box::new(claim)), &self.descriptors())
         };
         sent.map_err(vm)?;
         let send = start.elapsed();

@@ -1,0 +1,106 @@
+//! How long claims take of clones of clones.
+
+use std::time::Duration;
+
+use flashfork_proto::shell::{Ended, FromShell};
+use flashfork_proto::signal::Done;
+
+use super::VmForkOptions;
+use super::code::{levels, sum, written};
+use super::found::{Claims, DEPTHS, Step};
+use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, expect, shape, vm};
+use flashfork_measure::experiment::Results;
+use flashfork_measure::sampling::{Effort, Visit, sample};
+use flashfork_measure::{BenchError, Progress};
+
+/// Claims of a cell in a round.
+const BATCH: usize = 5;
+/// Until what the last clone left behind has settled.
+const SETTLE: Duration = Duration::from_millis(5);
+
+/// Claims of templates at each depth, in turn.
+pub(super) fn measure(
+    host: &Host,
+    size: u64,
+    options: &VmForkOptions,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let pages = options.pages;
+    let templates = templates(host, size, pages, progress)?;
+    let effort = Effort::rounds(options.rounds()).until(progress.deadline());
+    progress.begin("interleaved rounds of claims", effort.steps());
+    let (sampled, done) =
+        sample(templates.len(), &effort, 2, progress, |cell, _| visit(host, &templates[cell], DEPTHS[cell], pages));
+    for ((depth, template), series) in DEPTHS.into_iter().zip(&templates).zip(&sampled.cells) {
+        let claims = Claims { depth, pages, size };
+        series.iter().try_for_each(|series| claims.keep(template.layers(), series, sampled.ended, results))?;
+    }
+    done
+}
+
+/// One for each of [`DEPTHS`]: the one that booted, and what becomes of it by forks of its clones' clones.
+fn templates(host: &Host, size: u64, pages: u32, progress: &mut dyn Progress) -> Result<Vec<Template>, BenchError> {
+    let deepest = DEPTHS[DEPTHS.len() - 1];
+    progress.begin("clones of clones", u64::from(deepest) + 1);
+    let shape = shape(size, MemoryPages::Small.of_shape());
+    let end = u32::try_from(size).map_err(|_| vm("a guest of 32 bits has no such memory"))?;
+    let mut template = Template::freeze(&host.boot(shape, &levels(end, pages))?, shape, MemoryPages::Small, true)?;
+    let mut kept = Vec::new();
+    for depth in 0..=deepest {
+        progress.step();
+        let next = if depth < deepest { Some(fork(host, &template)?) } else { None };
+        if DEPTHS.contains(&depth) {
+            kept.push(template);
+        }
+        match next {
+            Some(next) => template = next,
+            None => break,
+        }
+    }
+    Ok(kept)
+}
+
+/// What a clone is that has written its level.
+fn fork(host: &Host, template: &Template) -> Result<Template, BenchError> {
+    let shell = host.shell(template.shape)?;
+    template.claim(&shell, 0)?;
+    expect(&shell, |message| matches!(message, FromShell::Forked).then_some(()), "write its level")?;
+    template.forked(Forked::of(&shell, template.shape)?)
+}
+
+fn visit(host: &Host, template: &Template, depth: u32, pages: u32) -> Result<Visit<Step>, BenchError> {
+    let mut claims = Vec::new();
+    for _ in 0..BATCH {
+        let shell = host.shell(template.shape)?;
+        std::thread::sleep(SETTLE);
+        claims.push(template.claim(&shell, written(depth, pages).into())?);
+        let done = |message| if let FromShell::Ended(ended) = message { Some(ended) } else { None };
+        check(&expect(&shell, done, "end")?, sum(depth, pages))?;
+    }
+    Ok(Step::ALL.map(|step| (step, claims.iter().map(|claimed| step.of(claimed)).collect())).to_vec())
+}
+
+/// A clone has what every level has written.
+fn check(ended: &Ended, sum: u32) -> Result<(), BenchError> {
+    match ended {
+        Ended::Done(Done { status: 0, result }) if *result == sum.to_le_bytes() => Ok(()),
+        other => Err(BenchError::Clone {
+            what: "adding up what its levels have written".into(),
+            status: format!("{other:?} instead of {sum}"),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_that_lacks_a_level_is_an_error() {
+        let done = |sum: u32| Ended::Done(Done { status: 0, result: sum.to_le_bytes().to_vec() });
+        check(&done(7), 7).unwrap();
+        check(&done(6), 7).unwrap_err();
+        check(&Ended::Reset, 7).unwrap_err();
+    }
+}

@@ -1,0 +1,115 @@
+//! How long guests that write stand still.
+
+use flashfork_proto::shell::FromShell;
+use flashfork_vmm::pool::Shell;
+
+use super::VmForkOptions;
+use super::code::{COUNT, keeps_writing, pages};
+use super::found::{Forks, Guest, Part};
+use crate::subjects::vm_host::{Forked, Host, MemoryPages, Template, expect, shape, vm};
+use flashfork_measure::experiment::Results;
+use flashfork_measure::sampling::{Effort, Visit, sample};
+use flashfork_measure::{BenchError, Progress};
+use flashfork_terminal::size::Size;
+
+/// Forks of a clone in a row.
+const FORKS: usize = 3;
+
+/// Percent of its memory that a clone writes before it is forked.
+const BEFORE: f64 = 1.0;
+
+/// Guests of one kind and size.
+struct Subject {
+    guest: Guest,
+    template: Template,
+    /// Pages that a clone has written when it says that it can be forked.
+    first: u32,
+    /// Whether all forks have copied while the guest ran.
+    tracked: bool,
+}
+
+/// Forks guests of each kind and size, in turn.
+pub(super) fn measure(
+    host: &Host,
+    sizes: &[u64],
+    options: &VmForkOptions,
+    results: &mut Results,
+    progress: &mut dyn Progress,
+) -> Result<(), BenchError> {
+    let wanted: Vec<_> =
+        Guest::ALL.into_iter().flat_map(|guest| sizes.iter().map(move |size| (guest, *size))).collect();
+    progress.begin("templates with all of their memory", wanted.len() as u64);
+    let frequency = frequency(host)?;
+    let mut subjects = Vec::new();
+    for (guest, size) in wanted {
+        if progress.interrupted() {
+            return Ok(());
+        }
+        let subject = Subject::new(host, guest, size, options.written, frequency)?;
+        if guest.pages() == MemoryPages::Thp && !subject.template.is_huge() {
+            let why = format!("only {:.0} % of it got 2 MB pages", subject.template.huge_fraction * 100.0);
+            results.leave_out(format!("{}, {}", guest.name(), Size(size)), why, progress);
+        } else {
+            subjects.push(subject);
+        }
+        progress.step();
+    }
+    let effort = Effort::rounds(options.rounds()).until(progress.deadline());
+    progress.begin("interleaved rounds of live forks", effort.steps());
+    let (sampled, done) =
+        sample(subjects.len(), &effort, 1, progress, |cell, round| subjects[cell].visit(host, round as u64));
+    for (subject, series) in subjects.iter().zip(&sampled.cells) {
+        let size = subject.template.shape.memory_bytes();
+        let forks = Forks { guest: subject.guest, size, percent: options.written };
+        series.iter().try_for_each(|series| forks.keep(subject.tracked, series, sampled.ended, results))?;
+    }
+    done
+}
+
+/// Ticks of the guests' TSC in a second.
+fn frequency(host: &Host) -> Result<f64, BenchError> {
+    let cpu = host.kvm.create_vm().and_then(|machine| machine.create_vcpu(0)).map_err(vm)?;
+    Ok(f64::from(cpu.get_tsc_khz().map_err(vm)?) * 1e3)
+}
+
+impl Subject {
+    fn new(host: &Host, guest: Guest, size: u64, percent: f64, frequency: f64) -> Result<Self, BenchError> {
+        let shape = shape(size, guest.pages().of_shape());
+        let end = u32::try_from(size).map_err(|_| vm("a guest of 32 bits has no such memory"))?;
+        let of_memory = |percent: f64| f64::from(pages(end)) * percent / 100.0;
+        let first = of_memory(BEFORE).ceil() as u32;
+        let ticks = (frequency / of_memory(percent)) as u32;
+        let shell = host.boot(shape, &keeps_writing(end, guest.spread(), first, ticks))?;
+        let template = Template::freeze(&shell, shape, guest.pages(), true)?;
+        Ok(Self { guest, template, first, tracked: true })
+    }
+
+    /// Some forks of a new clone.
+    fn visit(&mut self, host: &Host, round: u64) -> Result<Visit<Part>, BenchError> {
+        let shape = self.template.shape;
+        let shell = host.shell(shape)?;
+        self.template.claim(&shell, round)?;
+        expect(&shell, |message| matches!(message, FromShell::Lap(_)).then_some(()), "write pages")?;
+        let (mut forks, mut before) = (Vec::new(), self.first);
+        for _ in 0..FORKS {
+            let (fork, count) = fork(&shell, &self.template)?;
+            let written = count.checked_sub(before).ok_or_else(|| vm("a fork has memory older than its clone's"))?;
+            self.tracked &= fork.pause.tracked;
+            forks.push((fork, written));
+            before = count;
+        }
+        let of = |part: Part| (part, forks.iter().map(|(fork, written)| part.of(fork, *written)).collect());
+        Ok(Part::ALL.map(of).to_vec())
+    }
+}
+
+/// A fork, and how many pages the guest had written by then, as its own copied memory says.
+fn fork(shell: &Shell, template: &Template) -> Result<(Forked, u32), BenchError> {
+    let fork = Forked::of(shell, template.shape)?;
+    let mut count = [0; 4];
+    let got = rustix::io::pread(&fork.delta, &mut count, COUNT.into());
+    match got.map_err(|errno| BenchError::system("read what a fork has copied", errno))? {
+        4 => Ok((fork, u32::from_le_bytes(count))),
+        _ => Err(vm("a fork has copied less than a page")),
+    }
+}

@@ -1,0 +1,151 @@
+//! The tables of `bench vm-fork`.
+
+use serde_json::Value;
+
+use super::found::{DEPTHS, Guest, Part, Step, claims, part, pauses, sizes, step};
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::target::{self, Bound, Target, Unit};
+use flashfork_terminal::size::{Size, show};
+use flashfork_terminal::table::{render as table, time, time_range};
+
+/// Everything, for people.
+pub(super) fn render_all(document: &Document) -> String {
+    let mut parts = Vec::new();
+    parts.extend(of_pauses(document));
+    if let Some(record) = DEPTHS.into_iter().find_map(|depth| step(document, depth, Step::FirstExit)) {
+        parts.push(of_claims(document, record));
+        let target = target(document);
+        if target.measured.is_some() {
+            parts.push(format!("Promises\n{}", target::render(&[target])));
+        }
+    }
+    page(document, parts)
+}
+
+/// How long guests of each kind and size stood still.
+fn of_pauses(document: &Document) -> Option<String> {
+    let cells = Guest::ALL.map(|guest| (guest, sizes(document, guest)));
+    let cells: Vec<_> =
+        cells.iter().flat_map(|(guest, sizes)| sizes.iter().map(|size| (*guest, *size, sizes[0]))).collect();
+    let &(guest, size, _) = cells.first()?;
+    let first = part(document, guest, size, Part::Pause)?;
+    let percent = first.chosen.get("written_percent").and_then(Value::as_f64).unwrap_or(0.0);
+    let mut lines = vec![format!(
+        "Clones that have written 1 % of their memory and read all of it, forked while they write {percent} % a second: medians.\n\
+         written: pages since it could be forked, or was forked last; left: pages that were copied in the pause."
+    )];
+    if first.observed.get("tracked").and_then(Value::as_bool) == Some(false) {
+        lines.push(
+            "This kernel (before Linux 6.7) can't tell what is written meanwhile: all is copied in the pause.".into(),
+        );
+    }
+    let row = |&(guest, size, smallest): &(Guest, u64, u64)| {
+        let of =
+            |wanted, shown: fn(&Record) -> String| part(document, guest, size, wanted).map_or(String::new(), shown);
+        let median = |wanted| of(wanted, |record| time(record.p50));
+        let count = |wanted| of(wanted, |record| record.p50.to_string());
+        vec![
+            guest.name().to_owned(),
+            Size(size).to_string(),
+            median(Part::Before),
+            count(Part::Written),
+            count(Part::Left),
+            median(Part::Pause),
+            of(Part::Pause, |record| time_range(record.min, record.p90)),
+            median(Part::Stop),
+            median(Part::Copy),
+            median(Part::Save),
+            pauses(document, guest, size, smallest).map_or(String::new(), |found| found.to_string()),
+            of(Part::Pause, |record| record.n.to_string()),
+        ]
+    };
+    let headers = [
+        "guest",
+        "size",
+        "copied before",
+        "written",
+        "left",
+        "pause",
+        "least–90 %",
+        "stop",
+        "copy",
+        "save",
+        "÷ smallest",
+        "n",
+    ];
+    lines.push(table(&headers, &cells.iter().map(row).collect::<Vec<_>>(), 1));
+    Some(lines.join("\n"))
+}
+
+/// What claims of clones of clones took. `any`: one of their records.
+fn of_claims(document: &Document, any: &Record) -> String {
+    let number = |name: &str| any.chosen.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let heading = format!(
+        "Claims of clones of clones: guests of {}, of which each level has written {} pages, half of them those of the level before.",
+        show(number("size")),
+        number("pages")
+    );
+    let row = |depth: u32| {
+        let first_exit = step(document, depth, Step::FirstExit)?;
+        let median = |wanted| step(document, depth, wanted).map_or(String::new(), |record| time(record.p50));
+        let ratio = |of| claims(document, depth, 1, of).map_or(String::new(), |found| found.to_string());
+        let observed =
+            |name: &str| first_exit.observed.get(name).and_then(Value::as_u64).map_or(String::new(), |n| n.to_string());
+        Some(vec![
+            depth.to_string(),
+            observed("files"),
+            observed("extents"),
+            median(Step::FirstExit),
+            time_range(first_exit.min, first_exit.p90),
+            ratio(Step::FirstExit),
+            median(Step::Shell),
+            ratio(Step::Shell),
+            median(Step::Map),
+            first_exit.n.to_string(),
+        ])
+    };
+    let rows: Vec<_> = DEPTHS.into_iter().filter_map(row).collect();
+    let headers =
+        ["depth", "files", "extents", "first exit", "least–90 %", "÷ depth 1", "in the shell", "÷ depth 1", "map", "n"];
+    format!("{heading}\n{}", table(&headers, &rows, 1))
+}
+
+/// The promise.
+fn target(document: &Document) -> Target {
+    Target {
+        what: "claim until the first exit: template forked at depth 8 ÷ at depth 1".into(),
+        bound: Bound::AtMost(1.3),
+        unit: Unit::Times,
+        measured: claims(document, 8, 1, Step::FirstExit),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::found::tests::document;
+    use super::*;
+    use flashfork_measure::host::HostCard;
+
+    #[test]
+    fn pauses_stand_by_size_and_claims_by_depth() {
+        let shown = render_all(&document(true));
+        for wanted in
+            ["write 1", "2G", "1.10 ×", "1.10 ms", "depth", "1234", "280", "1.33 ×", "Promises", "4k, writes all over"]
+        {
+            assert!(shown.contains(wanted), "{wanted}: {shown}");
+        }
+        assert!(!shown.contains("6.7"), "{shown}");
+        assert!(render_all(&document(false)).contains("before Linux 6.7"));
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_table() {
+        let mut part = document(true);
+        part.records.retain(|record| record.method == "live-fork");
+        let shown = render_all(&part);
+        assert!(shown.contains("÷ smallest") && !shown.contains("depth"), "{shown}");
+        let none = Document::new(HostCard::read().unwrap(), Vec::new());
+        assert!(!render_all(&none).contains("pause"));
+    }
+}

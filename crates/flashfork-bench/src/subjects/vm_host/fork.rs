@@ -1,0 +1,48 @@
+//! Live forks, as the daemon makes them.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use flashfork_proto::shape::Shape;
+use flashfork_proto::shell::{FromShell, Pause, ToShell};
+use flashfork_vmm::memory::delta;
+use flashfork_vmm::pool::Shell;
+
+use super::{Template, expect, vm};
+use flashfork_measure::BenchError;
+
+/// A live fork as its client saw it.
+#[derive(Debug)]
+pub(crate) struct Forked {
+    /// How long the guest stood still.
+    pub pause: Pause,
+    /// From before the request until nearly all that the guest had written was copied.
+    pub copying: Duration,
+    /// A [delta] of what it had written.
+    pub delta: OwnedFd,
+    state: Vec<u8>,
+}
+
+impl Forked {
+    /// Forks the clone that runs in `shell`, or stands at its fork signal.
+    pub(crate) fn of(shell: &Shell, shape: Shape) -> Result<Self, BenchError> {
+        let delta = delta::create("flashfork:bench-fork", shape.memory_bytes()).map_err(vm)?;
+        let begun = Instant::now();
+        shell.send(&ToShell::Copy, &[delta.as_fd()]).map_err(vm)?;
+        expect(shell, |message| matches!(message, FromShell::Copied).then_some(()), "be copied")?;
+        let copying = begun.elapsed();
+        shell.send(&ToShell::Branch, &[]).map_err(vm)?;
+        let branched =
+            |message| if let FromShell::Branched { state, pause } = message { Some((state, pause)) } else { None };
+        let (state, pause) = expect(shell, branched, "be forked")?;
+        Ok(Self { pause, copying, delta, state })
+    }
+}
+
+impl Template {
+    /// What a clone of it has become by this fork.
+    pub(crate) fn forked(&self, fork: Forked) -> Result<Self, BenchError> {
+        let ram = self.ram.with(fork.delta).map_err(vm)?;
+        Ok(Self { ram, state: fork.state, ..*self })
+    }
+}
