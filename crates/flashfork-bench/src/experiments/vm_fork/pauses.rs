@@ -36,8 +36,9 @@ pub(super) fn measure(
     results: &mut Results,
     progress: &mut dyn Progress,
 ) -> Result<(), BenchError> {
-    let wanted: Vec<_> =
-        Guest::ALL.into_iter().flat_map(|guest| sizes.iter().map(move |size| (guest, *size))).collect();
+    // 2 MB pages first, while there is unbroken memory.
+    let guests = Guest::ALL.into_iter().rev();
+    let wanted: Vec<_> = guests.flat_map(|guest| sizes.iter().rev().map(move |size| (guest, *size))).collect();
     progress.begin("templates with all of their memory", wanted.len() as u64);
     let frequency = frequency(host)?;
     let mut subjects = Vec::new();
