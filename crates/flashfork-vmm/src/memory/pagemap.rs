@@ -37,8 +37,20 @@ pub(super) enum Which {
     All,
     /// Those that were written since they were protected. All of the range is watched by a userfaultfd.
     Written,
-    /// The same, and they are protected.
+    /// The same, and they are protected, beside the file's pages that are there: what has been protected the kernel
+    /// passes over without a look at whose it is.
     Protect,
+}
+
+/// What a scan asks of each page that is there.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// The range is watched, and the page was written since it was protected.
+    written: bool,
+    /// It is no file's.
+    own: bool,
+    /// It is to be protected.
+    protect: bool,
 }
 
 /// The page map of this process (/proc/self/pagemap), kept open.
@@ -57,7 +69,7 @@ impl Pagemap {
         let file = without_privilege(|| File::open("/proc/self/pagemap"))??;
         let mut map = Self { file, scans: true };
         let here = std::ptr::from_ref(&map) as usize & !(PAGE - 1);
-        map.scans = map.scan(here..here + PAGE, Which::All, &mut |_| ()).is_ok();
+        map.scans = map.copies(here..here + PAGE, Which::All, |_| ()).is_ok();
         Ok(map)
     }
 
@@ -73,22 +85,39 @@ impl Pagemap {
         which: Which,
         mut each: impl FnMut(Range<usize>),
     ) -> io::Result<()> {
+        const ALL: Asked = Asked { written: false, own: true, protect: false };
         match which {
             Which::All if !self.scans => self.read(range, &mut each),
-            _ => self.scan(range, which, &mut each),
+            Which::All => self.scan(range, ALL, &mut told(each)),
+            // Whose a page is shows in a structure of its own, far away: it is asked of the few alone that were
+            // written, and the many are passed over fifteen times as fast.
+            Which::Written => self.scan(range, Asked { written: true, own: false, protect: false }, &mut |run, _| {
+                self.scan(run, ALL, &mut told(&mut each))
+            }),
+            // Both at once: a page of the file that is written afterwards is found again.
+            Which::Protect => self.scan(range, Asked { written: true, own: false, protect: true }, &mut |run, file| {
+                if !file {
+                    each(run);
+                }
+                Ok(())
+            }),
         }
     }
 
-    fn scan(&self, mut range: Range<usize>, which: Which, each: &mut dyn FnMut(Range<usize>)) -> io::Result<()> {
+    /// Calls `each` with runs of pages, and whether they are a file's if that makes a difference.
+    fn scan(
+        &self,
+        mut range: Range<usize>,
+        asked: Asked,
+        each: &mut dyn FnMut(Range<usize>, bool) -> io::Result<()>,
+    ) -> io::Result<()> {
         const NONE: Region = Region { start: 0, end: 0, categories: 0 };
         let mut runs = [NONE; RUNS];
-        let (watched, protect) = (which != Which::All, which == Which::Protect);
-        let written = if watched { u64::from(PAGE_IS_WRITTEN) } else { 0 };
+        let if_so = |so: bool, bit: u32| u64::from(if so { bit } else { 0 });
         while !range.is_empty() {
             let mut ask = Ask {
                 size: size_of::<Ask>() as u64,
-                flags: u64::from(if watched { PM_SCAN_CHECK_WPASYNC } else { 0 })
-                    | u64::from(if protect { PM_SCAN_WP_MATCHING } else { 0 }),
+                flags: if_so(asked.written, PM_SCAN_CHECK_WPASYNC) | if_so(asked.protect, PM_SCAN_WP_MATCHING),
                 start: range.start as u64,
                 end: range.end as u64,
                 walk_end: 0,
@@ -96,10 +125,10 @@ impl Pagemap {
                 vec_len: RUNS as u64,
                 max_pages: 0,
                 // An inverted category must be absent.
-                category_inverted: PAGE_IS_FILE.into(),
-                category_mask: u64::from(PAGE_IS_FILE) | written,
+                category_inverted: if_so(asked.own, PAGE_IS_FILE),
+                category_mask: if_so(asked.own, PAGE_IS_FILE) | if_so(asked.written, PAGE_IS_WRITTEN),
                 category_anyof_mask: u64::from(PAGE_IS_PRESENT | PAGE_IS_SWAPPED),
-                return_mask: 0,
+                return_mask: if_so(asked.protect, PAGE_IS_FILE),
             };
             // SAFETY: the kernel's structure, and room for as many runs as it says; both outlive the call. Protecting
             // changes nothing that memory holds.
@@ -118,7 +147,9 @@ impl Pagemap {
             if ask.walk_end == 0 || next <= range.start {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            found.iter().for_each(|run| each(run.start as usize..run.end as usize));
+            for run in found {
+                each(run.start as usize..run.end as usize, run.categories & u64::from(PAGE_IS_FILE) != 0)?;
+            }
             range.start = next;
         }
         Ok(())
@@ -146,6 +177,14 @@ impl Pagemap {
             }
             range.start = at;
         }
+        Ok(())
+    }
+}
+
+/// For runs that are not told whose they are.
+fn told(mut each: impl FnMut(Range<usize>)) -> impl FnMut(Range<usize>, bool) -> io::Result<()> {
+    move |run, _| {
+        each(run);
         Ok(())
     }
 }

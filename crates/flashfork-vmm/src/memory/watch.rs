@@ -99,3 +99,55 @@ fn told(range: &Range<usize>) -> uffdio_range {
 fn succeed(result: libc::c_int) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::pagemap::PAGE;
+    use crate::memory::{self, Reservation};
+    use flashfork_proto::shape::Pages;
+    use rustix::mm::{MapFlags, ProtFlags};
+
+    /// Pages that were there before as the file's, as copies, and not at all, beside each other.
+    #[test]
+    fn of_what_was_protected_only_what_is_written_afterwards_is_told() {
+        const PAGES: usize = 3 * 512;
+        let watch = Watch::find().unwrap();
+        if !watch.tracks() {
+            return eprintln!("skipped: this kernel can't note writes");
+        }
+        let file = memory::create("flashfork:test", (PAGES * PAGE) as u64, Pages::Small).unwrap();
+        // Beside pages that the file has, others may be mapped when one is read.
+        (0..PAGES).step_by(64).for_each(|page| {
+            rustix::io::pwrite(&file, &[1; PAGE], (page * PAGE) as u64).unwrap();
+        });
+        let mut memory = Reservation::new(PAGES * PAGE).unwrap();
+        memory.fill(ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE, &file).unwrap();
+        let start = memory.start();
+        let range = start as usize..start as usize + PAGES * PAGE;
+        // SAFETY: in the mapping above, which nobody else knows.
+        let write = |page: usize| unsafe { start.add(page * PAGE).write_volatile(7) };
+        let read = |page: usize| assert_eq!(unsafe { start.add(page * PAGE).read_volatile() }, 1, "page {page}");
+        let told = |protect| {
+            let mut found = Vec::new();
+            let page = |address: usize| (address - start as usize) / PAGE;
+            let each = |run: Range<usize>| found.extend(page(run.start)..page(run.end));
+            watch.written(range.clone(), protect, each).unwrap();
+            found
+        };
+        (0..512).step_by(64).for_each(read);
+        (1..1024).step_by(2).for_each(write);
+        watch.begin(&range).unwrap();
+        assert_eq!(told(true), (1..1024).step_by(2).collect::<Vec<_>>());
+        assert_eq!((told(false), told(true)), (vec![], vec![]));
+        // The file's, its own, one that wasn't there, and one that is read meanwhile.
+        [64, 129, 500, 1100].into_iter().for_each(write);
+        read(1024);
+        assert_eq!(told(false), [64, 129, 500, 1100]);
+        assert_eq!(told(true), [64, 129, 500, 1100]);
+        write(1024);
+        write(128);
+        assert_eq!((told(false), told(true)), (vec![128, 1024], vec![128, 1024]));
+        watch.end(&range).unwrap();
+    }
+}
