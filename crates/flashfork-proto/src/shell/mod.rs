@@ -27,8 +27,8 @@ pub const MAX_MESSAGE: usize = 192 << 10;
 pub const MAX_LAYERS: usize = 8;
 
 /// Greatest number of extents of one memory: with those of a machine's RAM and disk, and its state, they fit into a
-/// message.
-pub const MAX_EXTENTS: usize = 4000;
+/// message, and to map them takes some milliseconds.
+pub const MAX_EXTENTS: usize = 2000;
 
 /// Greatest number of descriptors with a message: those of a claim, with RAM, image and disk.
 pub const MAX_DESCRIPTORS: usize = 2 * MAX_LAYERS + 1;

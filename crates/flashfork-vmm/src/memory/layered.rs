@@ -16,6 +16,10 @@ use std::sync::Arc;
 /// What is copied at once, in bytes.
 const CHUNK: usize = 1 << 20;
 
+/// Pages of 4 KB that are copied rather than be an extent of their own beside what a fork has copied: that is done once
+/// for all clones, while an extent is a mapping, and some microseconds, for each of them.
+const GAP: u64 = 8;
+
 /// Why files make up no memory.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
@@ -94,14 +98,14 @@ impl Layered {
 
     /// The memory with what is in `delta` over it, which is sealed by this.
     ///
-    /// What lies below in a file of its own is copied into it where that shows no more than `delta` has, or there would
-    /// be too many files or extents: so a clone of a clone of a clone maps no more than it must. Whoever may still write
+    /// What lies below in a file of its own is copied into it where that shows no more than `delta` has, where it is a
+    /// narrow gap, or where there would be too many files or extents, the smallest first: so a clone of a clone of a clone maps no more than it must. Whoever may still write
     /// to `delta` can do so until it is sealed, and then the seal fails: its bits are read once.
     ///
     /// # Errors
     /// [`LayerError`]; then `delta` is of no use.
-    pub fn with(&self, delta: OwnedFd) -> Result<Self, LayerError> {
-        let length = self.length();
+    pub fn with(&self, delta: impl Into<Arc<OwnedFd>>) -> Result<Self, LayerError> {
+        let (delta, length) = (delta.into(), self.length());
         memfd::check_size(&delta, delta::length(length))?;
         let new = u8::try_from(self.files.len()).map_err(|_| LayerError::Extents)?;
         let mut there = marks(&delta, length)?;
@@ -118,7 +122,7 @@ impl Layered {
             over.extents = self.extents_with(&runs(&there), new);
         }
         seal(&delta)?;
-        over.files.push(Arc::new(delta));
+        over.files.push(delta);
         over.let_go();
         Ok(over)
     }
@@ -149,6 +153,16 @@ impl Layered {
             && (shown[least] <= shown[usize::from(new)] || lower.count() + 2 > MAX_LAYERS)
         {
             return self.runs().filter(|(_, file)| usize::from(*file) == least).collect();
+        }
+        let extents: Vec<_> = self.runs().collect();
+        let is_new = |index: usize| extents.get(index).is_some_and(|(_, file)| *file == new);
+        let beside = |index: usize| is_new(index + 1) || index > 0 && is_new(index - 1);
+        let is_gap = |(index, (run, file)): &(usize, &(Range<u64>, u8))| {
+            *file != new && run.end - run.start <= GAP && beside(*index)
+        };
+        let gaps: Vec<_> = extents.iter().enumerate().filter(is_gap).map(|(_, extent)| extent.clone()).collect();
+        if !gaps.is_empty() {
+            return gaps;
         }
         let excess = self.extents.len().saturating_sub(MAX_EXTENTS);
         let mut others: Vec<_> = self.runs().filter(|(_, file)| *file != new).collect();

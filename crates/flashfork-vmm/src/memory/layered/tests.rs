@@ -95,35 +95,73 @@ proptest! {
     }
 }
 
-#[test]
-fn pages_all_over_become_no_more_extents_than_a_claim_may_have() {
-    let bytes = 4 * MAX_EXTENTS as u64 * PAGE as u64;
+/// A base of so many pages without content, and a fork that has written the number of each of `written` to it.
+fn scattered(pages: u64, written: impl Iterator<Item = u64>) -> Layered {
+    let bytes = pages * PAGE as u64;
     let base = memfd::create("flashfork:test", bytes, flashfork_proto::shape::Pages::Small).unwrap();
     seal(&base).unwrap();
     let file = delta::create("flashfork:test", bytes).unwrap();
     let mut marks = vec![0; (delta::length(bytes) - bytes) as usize];
-    for page in (0..4 * MAX_EXTENTS as u64).step_by(2).chain([1001]) {
-        write(&file, &(page + 1).to_ne_bytes(), page * PAGE as u64).unwrap();
+    for page in written {
+        write(&file, &page.to_ne_bytes(), page * PAGE as u64).unwrap();
         mark(&mut marks, &(page..page + 1));
     }
     write(&file, &marks, bytes).unwrap();
-    let layers = Layered::single(base, bytes).with(file).unwrap();
-    let copied: u64 = layers.runs().filter(|(_, file)| *file == 1).map(|(run, _)| run.end - run.start).sum();
-    assert!(copied < 4 * MAX_EXTENTS as u64, "the last pages, and whatever is as large as they are, stay: {copied}");
+    Layered::single(base, bytes).with(file).unwrap()
+}
+
+/// Its extents: their pages and files.
+fn extents(layers: &Layered) -> Vec<(u32, u8)> {
+    layers.extents().iter().map(|extent| (extent.pages, extent.file)).collect()
+}
+
+#[test]
+fn pages_all_over_become_no_more_extents_than_a_claim_may_have_and_what_is_large_stays_where_it_is() {
+    // A large untouched area beside scattered pages was copied, with all else.
+    const APART: u64 = 2 * GAP;
+    const LARGE: u64 = 1 << 20;
+    let end = 2 * MAX_EXTENTS as u64 * APART;
+    let layers = scattered(end + LARGE, (GAP..end).step_by(APART as usize).chain([end + LARGE - 1]));
     assert!(layers.extents().len() <= MAX_EXTENTS, "{}", layers.extents().len());
+    let copied = shown(&layers)[1];
+    assert!(copied < end, "{copied}");
+    let largest = layers.runs().max_by_key(|(run, _)| run.end - run.start).unwrap();
+    assert_eq!((largest.0.end, largest.1), (end + LARGE - 1, 0));
+    let mut found = Vec::new();
     for (range, file) in layers.ranges() {
-        for at in range.step_by(PAGE) {
-            let (mut word, page) = ([0; 8], at / PAGE as u64);
+        for at in range.step_by(PAGE).filter(|at| at / (PAGE as u64) < end) {
+            let mut word = [0; 8];
             read(file, &mut word, at).unwrap();
-            let written = page % 2 == 0 || page == 1001;
-            assert_eq!(u64::from_ne_bytes(word), if written { page + 1 } else { 0 }, "page {page}");
+            found.extend(Some(u64::from_ne_bytes(word)).filter(|word| *word != 0));
         }
     }
+    assert!(found.into_iter().eq((GAP..end).step_by(APART as usize)));
+}
+
+#[test]
+fn narrow_gaps_are_closed_and_wide_ones_are_not() {
+    let wide = GAP + 1;
+    let written = [100, 100 + wide, 100 + wide + 1 + wide, 1000, 1000 + wide + 1];
+    let layers = scattered(5000, written.into_iter());
+    assert_eq!(
+        extents(&layers),
+        [
+            (100, 0),
+            (1 + GAP as u32 + 1, 1),
+            (wide as u32, 0),
+            (1, 1),
+            (1000 - written[2] as u32 - 1, 0),
+            (1, 1),
+            (wide as u32, 0),
+            (1, 1),
+            (5000 - written[4] as u32 - 1, 0),
+        ]
+    );
 }
 
 #[test]
 fn extents_that_came_from_elsewhere_are_checked() {
-    let memory = Memory::base().fork(&[3..4, 4..5], 1 << 32);
+    let memory = Memory::base().fork(&[30..31, 31..32], 1 << 32);
     let files = || memory.layers.files().iter().map(|file| file.try_clone().unwrap()).collect::<Vec<_>>();
     let extents = memory.layers.extents().to_vec();
     assert_eq!(extents.len(), 3);
