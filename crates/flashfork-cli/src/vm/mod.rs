@@ -84,12 +84,13 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
         }
         VmCommand::Ls(args) => {
             let mut clones: Vec<api::Clone> = client.get("/v1/clones")?;
-            clones.retain(|clone| args.all || clone.state != CloneState::Ended);
             if args.tree {
                 let templates: Vec<Template> = client.get("/v1/templates")?;
+                tree::prune(&templates, &mut clones, args.all);
                 let both = serde_json::json!({ "templates": templates, "clones": clones });
                 print.print(&both, || tree::show(&templates, &clones))?;
             } else {
+                clones.retain(|clone| args.all || clone.state != CloneState::Ended);
                 print.print(&clones, || show::clones(&clones))?;
             }
         }
@@ -221,7 +222,7 @@ fn template(client: &Client, command: &TemplateCommand, print: &Printer) -> Resu
 
 fn fork(args: &ForkArgs) -> ForkClone {
     ForkClone {
-        count: args.count.unwrap_or(u32::from(args.template.is_none())),
+        count: args.count.unwrap_or(u32::from(args.template.is_none() || args.name.is_some())),
         name: args.name.clone(),
         job: args.job.clone(),
         wait: !args.no_wait,

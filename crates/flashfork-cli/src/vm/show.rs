@@ -45,8 +45,11 @@ pub fn forked(clone: &str, forked: &Forked) -> String {
         parts.push(clones(&forked.clones));
     }
     let pause = forked.pause;
-    let why =
-        if pause.tracked { "" } else { ": this kernel can't note what is written (Linux 6.7), so all was copied then" };
+    let why = if pause.tracked {
+        ""
+    } else {
+        ": what it wrote meanwhile could not be noted, so all was copied then; that needs Linux 6.7 and userfaultfd(2)"
+    };
     parts.push(format!("{clone} stood still for {:.1} ms{why}", pause.total() as f64 / 1e6));
     parts.join("\n")
 }

@@ -240,8 +240,8 @@ pub struct Pause {
     pub save: u64,
     /// Pages of 4 KiB that were left to be copied.
     pub pages: u64,
-    /// Whether the rest was copied before. Before Linux 6.7 the kernel can't tell what is written meanwhile, and all
-    /// that the guest has written is copied in the pause.
+    /// Whether the rest was copied before. Before Linux 6.7, or where nobody may use userfaultfd(2), it can't be told
+    /// what is written meanwhile, and all that the guest has written is copied in the pause.
     pub tracked: bool,
 }
 
@@ -249,7 +249,7 @@ impl Pause {
     /// All steps together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.stop + self.copy + self.save
+        self.stop.saturating_add(self.copy).saturating_add(self.save)
     }
 }
 
@@ -257,7 +257,8 @@ impl ClaimTimes {
     /// All steps together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.check + self.map + self.devices + self.machine + self.vcpus + self.first_exit
+        let steps = [self.check, self.map, self.devices, self.machine, self.vcpus, self.first_exit];
+        steps.into_iter().fold(0, u64::saturating_add)
     }
 }
 
@@ -283,13 +284,38 @@ impl fmt::Display for Ended {
         match self {
             Self::Done(done) if done.result.is_empty() => write!(f, "ended with status {}", done.status),
             Self::Done(done) => {
-                write!(f, "ended with status {}: {}", done.status, String::from_utf8_lossy(&done.result).trim())
+                let result = String::from_utf8_lossy(&done.result);
+                write!(f, "ended with status {}: {}", done.status, line(result.trim()))
             }
             Self::PowerOff => f.write_str("powered off"),
             Self::Reset => f.write_str("reset itself, or met a triple fault"),
             Self::Stopped => f.write_str("was stopped"),
-            Self::Failed(why) => write!(f, "failed: {why}"),
-            Self::Kvm(why) => write!(f, "could not go on: {why}"),
+            Self::Failed(why) => write!(f, "failed: {}", line(why)),
+            Self::Kvm(why) => write!(f, "could not go on: {}", line(why)),
         }
+    }
+}
+
+/// What somebody else says, on one line: nothing in it moves a cursor.
+fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_gave_back_is_shown_on_one_line() {
+        let done = Done { status: 3, result: b"one\n\x1b[2Jtwo\xff \n".to_vec() };
+        assert_eq!(Ended::Done(done).to_string(), "ended with status 3: one\\n\\u{1b}[2Jtwo\u{fffd}");
+    }
+
+    #[test]
+    fn times_that_nothing_takes_add_up_to_no_less() {
+        let pause = Pause { stop: u64::MAX, copy: 1, save: 1, ..Pause::default() };
+        assert_eq!(pause.total(), u64::MAX);
+        let times = ClaimTimes { check: u64::MAX, first_exit: 1, ..ClaimTimes::default() };
+        assert_eq!(times.total(), u64::MAX);
     }
 }
