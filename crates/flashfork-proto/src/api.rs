@@ -216,7 +216,8 @@ pub struct ForkClone {
     /// How many clones are made of it, up to [`MAX_CLONES_AT_ONCE`]; none only if the template has a name.
     #[serde(default = "one")]
     pub count: u32,
-    /// The new clone's name, if it is one; its parent's, dash and number otherwise.
+    /// The new clone's name, if it is one; otherwise clones are called as in [`CreateClones`], after the template that
+    /// they come from.
     #[serde(default)]
     pub name: Option<String>,
     /// As in [`CreateClones`].

@@ -229,7 +229,10 @@ fn claims_of_two_templates_by_many_at_once_are_all_served_and_none_is_another_s(
         let nonce = if template == "a" { NONCE } else { other };
         let index = number.parse::<u32>().unwrap() - 1;
         let result = [&nonce.to_le_bytes()[..], &index.to_le_bytes()].concat();
-        let expected = format!("ended with status 0: {}", String::from_utf8_lossy(&result).trim());
+        let result = String::from_utf8_lossy(&result);
+        let shown =
+            result.trim().chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.into() });
+        let expected = format!("ended with status 0: {}", shown.collect::<String>());
         assert_eq!(clone.ended.as_deref(), Some(expected.as_str()), "{clone:?}");
     }
     daemon.settle();

@@ -32,7 +32,8 @@ fn template(kvm: &Kvm) -> Template {
     machine.pause().unwrap();
     let frozen = machine.freeze(true).unwrap();
     let quota = Arc::new(Quota::new(1000, Some(500)));
-    quota.take(1000, 3).unwrap();
+    let mut numbers = quota.take(1000, 3).unwrap();
+    (0..3).for_each(|_| numbers.use_first());
     Template { frozen, quota, created_s: 1_700_000_000 }
 }
 

@@ -5,7 +5,7 @@ use super::agent::{self, Line};
 use super::clone::nanoseconds;
 use super::console::Console;
 use super::error::DaemonError;
-use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
+use crate::devices::virtio::blk::{DiskState, FrozenDisk, overlay_bytes};
 use crate::files;
 use crate::machine::{Blank, Frozen};
 use crate::memory::{self, Layered};
@@ -136,7 +136,7 @@ fn run(
     let blank = Blank::new(&request.shape, image.as_ref()).map_err(|e| ShellFailure::Said(e.to_string()))?;
     let memory = [Some(&blank.ram), blank.overlay.as_ref()].into_iter().flatten().map(AsFd::as_fd);
     let fds: Vec<_> = memory.chain(source.files.iter().chain(&image).map(AsFd::as_fd)).collect();
-    shell.send(&ToShell::Boot(Box::new(Boot { cid, guest: source.guest, disk })), &fds)?;
+    shell.send(&ToShell::Boot(Box::new(Boot { cid, guest: source.guest, disk: disk.clone() })), &fds)?;
     // Else the memory files would have no end before this request has.
     drop(fds);
     drop(blank);
@@ -153,7 +153,7 @@ fn run(
         let left = frozen_by.saturating_duration_since(Instant::now());
         match shell.receive(left).map_err(|failure| failure.after(FREEZE))? {
             (FromShell::Frozen { state }, descriptors) => {
-                return Ok((frozen(request, &state, descriptors, image)?, boot_ns));
+                return Ok((frozen(request, &state, descriptors, image.zip(disk))?, boot_ns));
             }
             (FromShell::Failed(why), _) => return Err(ShellFailure::Said(why).into()),
             (FromShell::Ended(ended), _) => return Err(DaemonError::Guest(format!("the guest {ended}"))),
@@ -167,19 +167,23 @@ fn frozen(
     request: &CreateTemplate,
     state: &[u8],
     descriptors: Vec<OwnedFd>,
-    image: Option<File>,
+    disk: Option<(File, BootDisk)>,
 ) -> Result<Frozen, DaemonError> {
     let mut descriptors = descriptors.into_iter();
     let ram = descriptors.next().ok_or(ShellFailure::Unexpected)?;
     memory::check(&ram, request.shape.memory_bytes()).map_err(|e| ShellFailure::Said(e.to_string()))?;
     let state = MachineState::decode(state)?;
-    if state.shape != request.shape {
+    if state.shape != request.shape || state.disk().is_some() != disk.is_some() {
         return Err(ShellFailure::Unexpected.into());
     }
-    let disk = match (image, descriptors.next()) {
-        (Some(image), Some(overlay)) => {
+    let disk = match (disk, descriptors.next()) {
+        (Some((image, BootDisk { limit, serial, read_only })), Some(overlay)) => {
             let length = rustix::fs::seek(&image, SeekFrom::End(0));
             let length = length.map_err(|e| DaemonError::System("find the length of the disk's image", e.into()))?;
+            // What clones may write, above all.
+            if state.disk() != Some(DiskState::new(length, read_only, &serial, limit)) {
+                return Err(ShellFailure::Unexpected.into());
+            }
             memory::check(&overlay, overlay_bytes(length)).map_err(|e| ShellFailure::Said(e.to_string()))?;
             Some(FrozenDisk { image: image.into(), overlay: Layered::single(overlay, overlay_bytes(length)) })
         }

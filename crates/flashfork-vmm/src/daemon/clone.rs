@@ -9,7 +9,7 @@ use crate::pool::{Footprint, Pools, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
 use flashfork_proto::shell::{Channel, ChannelError, ClaimTimes, Ended, FromShell, Pause, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -21,7 +21,7 @@ pub(super) const ALIVE: Duration = Duration::from_secs(60);
 /// How long a shell may take for a request.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// How often it is looked whether a fork signal still may come.
+/// How often it is looked whether a fork signal still may come, and what a shell does meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -39,9 +39,24 @@ pub(super) struct Running {
     console: Console,
     life: Mutex<Life>,
     changed: Condvar,
-    /// Held by who asks its shell for something that has an answer: one at a time. Bytes that its forks have copied,
-    /// for which its shell is charged as long as they are used.
-    asking: Mutex<u64>,
+    /// Held by who asks its shell for something that has an answer: one at a time.
+    asking: Mutex<Promised>,
+}
+
+/// What its shell may have for forks, beside its guest's memory.
+#[derive(Debug, Default)]
+struct Promised {
+    /// Never less than before: what was given back may not be free yet.
+    bytes: u64,
+    /// What forks have copied, for which the shell is charged as long as somebody has it.
+    copied: Vec<Weak<OwnedFd>>,
+}
+
+/// Where a shell copies what its guest has written.
+pub(super) struct Delta {
+    pub(super) file: Arc<OwnedFd>,
+    /// Bytes that it may take.
+    pub(super) room: u64,
 }
 
 #[derive(Debug)]
@@ -117,7 +132,7 @@ impl Running {
             console: Console::default(),
             life: Mutex::new(life),
             changed: Condvar::new(),
-            asking: Mutex::new(0),
+            asking: Mutex::default(),
         });
         let (listener, pools) = (clone.clone(), pools.clone());
         thread::Builder::new()
@@ -273,7 +288,7 @@ impl Running {
         self.end(Ended::Stopped);
     }
 
-    fn end(&self, how: Ended) {
+    pub(super) fn end(&self, how: Ended) {
         self.lock().ended.get_or_insert(how);
         // The listener reads the end, and has the shell killed: a guest that was taken over need not agree.
         if let Some(channel) = &*lock(&self.channel) {
@@ -321,14 +336,38 @@ impl Running {
 
     /// Asks its shell for something, and waits for the answer.
     fn answer(&self, message: &ToShell, fds: &[BorrowedFd<'_>], patience: Duration) -> Result<FromShell, Unanswered> {
+        self.answer_if(message, fds, patience, || Ok(()))
+    }
+
+    /// As long as what it does meanwhile is all right.
+    fn answer_if(
+        &self,
+        message: &ToShell,
+        fds: &[BorrowedFd<'_>],
+        patience: Duration,
+        right: impl Fn() -> Result<(), ShellFailure>,
+    ) -> Result<FromShell, Unanswered> {
+        let deadline = Instant::now() + patience;
         self.lock().question = Question::Asked;
         if let Err(error) = self.send(message, fds) {
             self.lock().question = Question::None;
             return Err(Unanswered::Unasked(error));
         }
         let waits = |life: &mut Life| life.ended.is_none() && matches!(life.question, Question::Asked);
-        let (mut life, _) =
-            self.changed.wait_timeout_while(self.lock(), patience, waits).unwrap_or_else(PoisonError::into_inner);
+        let mut life = self.lock();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let look = left.min(LOOK);
+            life = self.changed.wait_timeout_while(life, look, waits).unwrap_or_else(PoisonError::into_inner).0;
+            if !waits(&mut life) || left.is_zero() {
+                break;
+            }
+            drop(life);
+            if let Err(failure) = right() {
+                self.end(Ended::Failed(failure.to_string()));
+            }
+            life = self.lock();
+        }
         match std::mem::replace(&mut life.question, Question::None) {
             Question::Answered(answer) => Ok(answer),
             Question::Asked | Question::None => {
@@ -349,7 +388,7 @@ impl Running {
             return Err(self.over());
         }
         (life.forking, life.at_fork) = (true, false);
-        Ok(Forking { clone: self, copied: alone })
+        Ok(Forking { clone: self, promised: alone })
     }
 
     /// Whoever gave it unasked is refused: what a guest may cost is said by who made it.
@@ -414,28 +453,40 @@ fn failure_of(answer: Result<FromShell, Unanswered>) -> ShellFailure {
 /// A clone that is being forked while it runs. Dropping it lets the clone go on as if nothing had been.
 pub(super) struct Forking<'a> {
     clone: &'a Running,
-    copied: MutexGuard<'a, u64>,
+    promised: MutexGuard<'a, Promised>,
 }
 
 impl Forking<'_> {
-    /// Lets its shell have so many bytes more, beside what its guest may write to its disk, and what was copied before.
-    pub(super) fn promise(&self, disk: u64, fork: u64) -> Result<(), DaemonError> {
+    /// Lets its shell copy as much as `deltas` have room for, beside what its guest may write to its disk, and what was
+    /// copied before and is still there.
+    pub(super) fn promise(&mut self, disk: u64, deltas: &[Delta]) -> Result<(), DaemonError> {
+        let Promised { bytes, copied } = &mut *self.promised;
+        copied.retain(|file| file.strong_count() > 0);
+        let before: u64 = copied.iter().filter_map(Weak::upgrade).map(super::templates::bytes).sum();
+        let room = deltas.iter().fold(before, |sum, delta| sum.saturating_add(delta.room));
+        *bytes = disk.saturating_add(room).max(*bytes);
+        copied.extend(deltas.iter().map(|delta| Arc::downgrade(&delta.file)));
         let Some(cgroup) = self.clone.footprint.cgroup.as_ref().and_then(Weak::upgrade) else { return Ok(()) };
-        let all = disk.saturating_add(fork).saturating_add(*self.copied);
-        cgroup.promise(all).map_err(|e| ShellFailure::Cgroup(e).into())
+        cgroup.promise(*bytes).map_err(|e| ShellFailure::Cgroup(e).into())
     }
 
-    /// It was so much.
-    pub(super) fn note_copied(&mut self, bytes: u64) {
-        *self.copied += bytes;
-    }
-
-    /// Has what the guest has written copied into `deltas`, while it runs, and waits until nearly all is.
-    pub(super) fn copy(&self, deltas: &[BorrowedFd<'_>], patience: Duration) -> Result<(), DaemonError> {
-        match self.clone.answer(&ToShell::Copy, deltas, patience) {
+    /// Has what the guest has written copied into `deltas`, while it runs, and waits until nearly all is. A shell that
+    /// copies more than that can be ends.
+    pub(super) fn copy(&self, deltas: &[Delta], patience: Duration) -> Result<(), DaemonError> {
+        let files: Vec<_> = deltas.iter().map(|delta| delta.file.as_fd()).collect();
+        match self.clone.answer_if(&ToShell::Copy, &files, patience, || super::fork::check(deltas)) {
             Ok(FromShell::Copied) => Ok(()),
-            Err(Unanswered::Unasked(error)) => Err(error),
-            other => Err(failure_of(other).into()),
+            other => Err(self.failed(other)),
+        }
+    }
+
+    /// What an answer that is none to what was asked is to who asks for a fork: the guest may just have ended.
+    fn failed(&self, answer: Result<FromShell, Unanswered>) -> DaemonError {
+        let ended = self.clone.lock().ended.as_ref().map(ToString::to_string);
+        match (answer, ended) {
+            (Err(Unanswered::Unasked(error)), _) => error,
+            (Err(_), Some(ended)) => self.clone.failed(&ended),
+            (other, _) => failure_of(other).into(),
         }
     }
 
@@ -470,8 +521,7 @@ impl Forking<'_> {
                 self.clone.lock().at_fork = false;
                 Ok((state, pause))
             }
-            Err(Unanswered::Unasked(error)) => Err(error),
-            other => Err(failure_of(other).into()),
+            other => Err(self.failed(other)),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! Clones: made, shown, rolled back, removed; all of them, where `clone` is about one.
 
-use super::Daemon;
 use super::claim::claim;
 use super::clone::{Born, Running};
 use super::error::DaemonError;
 use super::templates::Entry;
+use super::{Daemon, Reserved};
 use crate::pool::{Claims, Origin};
+use crate::template::{Numbers, Quota};
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
 use flashfork_proto::shell::Renewal;
 use flashfork_proto::signal::MAX_JOB;
-use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,10 +33,18 @@ pub(super) fn check(request: &CreateClones) -> Result<(), DaemonError> {
 /// What clones are made of.
 pub(super) struct Parent<'a> {
     pub(super) entry: Arc<Entry>,
-    /// Its name, or if it has none that of the template that its ancestors were cloned from.
+    /// Its name, or if it has none that of the template that its ancestors were cloned from. Its clones are called after
+    /// it, with their numbers, which are never given twice.
     pub(super) template: &'a str,
-    /// If it has no name: the clone that was forked to make it, after which its clones are called.
+    /// If it has no name: the clone that was forked to make it.
     pub(super) forked_from: Option<&'a str>,
+}
+
+/// Clones that can be made: their numbers and names are nobody else's.
+pub(super) struct Announced<'a> {
+    request: &'a CreateClones,
+    numbers: Numbers,
+    names: Vec<Reserved<'a>>,
 }
 
 /// A clone that keeps its template from being removed, from before its claim to its end.
@@ -60,32 +68,53 @@ impl Daemon {
         started: Instant,
     ) -> Result<Vec<api::Clone>, DaemonError> {
         let entry = self.entry(template)?;
-        self.clones_of(&Parent { entry, template, forked_from: None }, request, started)
+        let announced = self.announce(&entry.template.quota, template, request)?;
+        self.clones_of(&Parent { entry, template, forked_from: None }, announced, started)
+    }
+
+    /// Takes what clones of `template` need that only one can have.
+    pub(super) fn announce<'a>(
+        &'a self,
+        quota: &Arc<Quota>,
+        template: &str,
+        request: &'a CreateClones,
+    ) -> Result<Announced<'a>, DaemonError> {
+        check(request)?;
+        // Before a number is taken: a name that can't be had costs none.
+        let mut names: Vec<_> =
+            request.name.iter().map(|name| self.reserve("clone", name)).collect::<Result<_, _>>()?;
+        let mut numbers = quota.take(rustix::process::geteuid().as_raw(), request.count.into())?;
+        if request.name.is_none() {
+            for index in numbers.left() {
+                names.push(self.reserve("clone", &of_number(template, index)).inspect_err(|error| {
+                    // Else the next request would meet it again.
+                    if matches!(error, DaemonError::Taken { .. }) {
+                        (numbers.left().start..=index).for_each(|_| numbers.use_first());
+                    }
+                })?);
+            }
+        }
+        Ok(Announced { request, numbers, names })
     }
 
     /// Makes clones of a template that may have no name.
     pub(super) fn clones_of(
         self: &Arc<Self>,
         parent: &Parent<'_>,
-        request: &CreateClones,
+        mut announced: Announced<'_>,
         started: Instant,
     ) -> Result<Vec<api::Clone>, DaemonError> {
-        check(request)?;
-        // Before a number is taken: a name that can't be had costs none.
-        let _reserved = request.name.as_deref().map(|name| self.reserve("clone", name)).transpose()?;
-        let tenant = rustix::process::geteuid().as_raw();
-        let entry = &parent.entry;
-        let mut numbers = entry.template.quota.take(tenant, request.count.into())?;
+        let (entry, request) = (&parent.entry, announced.request);
         let mut made = Vec::new();
         // Nobody asks a second time for what has no name, so that no shell is primed for it.
         let origin: Arc<dyn Origin> = entry.clone();
         let origin = parent.forked_from.is_none().then(|| Arc::downgrade(&origin));
         let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count, origin);
-        while !numbers.is_empty() {
-            match self.create_clone(parent, request, &mut numbers, &mut shells, started) {
+        while let Some(index) = announced.numbers.first() {
+            match self.create_clone(parent, &mut announced, index, &mut shells, started) {
                 Ok(clone) => made.push(clone),
                 Err(error) => {
-                    entry.template.quota.give_back(numbers);
+                    drop(announced);
                     self.take_back(&made);
                     self.retire(entry)?;
                     return Err(error);
@@ -93,7 +122,7 @@ impl Daemon {
             }
         }
         // From here on others are made.
-        drop(shells);
+        drop((shells, announced.names));
         self.retire(entry)?;
         if request.wait
             && let Err(error) = made.iter().try_for_each(|clone| clone.wait_ready())
@@ -116,29 +145,23 @@ impl Daemon {
         }
     }
 
-    /// Makes one. Its number is the first of `numbers`, and no longer among them once it is used, or its name is
-    /// another's: else the next request would meet it again.
+    /// Makes the one of number `index`, the first that is left.
     fn create_clone(
         self: &Arc<Self>,
         parent: &Parent<'_>,
-        request: &CreateClones,
-        numbers: &mut Range<u64>,
+        Announced { request, numbers, .. }: &mut Announced<'_>,
+        index: u64,
         shells: &mut Claims<'_>,
         started: Instant,
     ) -> Result<Arc<Running>, DaemonError> {
-        let index = numbers.start;
         let Parent { entry, template, forked_from } = parent;
-        let family = forked_from.unwrap_or(template);
-        let name = request.name.clone().unwrap_or_else(|| format!("{family}-{}", index + 1));
-        // A name that was asked for is the caller's already.
-        let of_number = request.name.is_none().then(|| self.reserve("clone", &name)).transpose();
-        let _reserved = of_number.inspect_err(|_| numbers.start += 1)?;
+        let name = request.name.clone().unwrap_or_else(|| of_number(template, index));
         let alive = self.count(parent)?;
         let cid = self.cid();
         let pools = &self.hardware()?.pools;
         let renewal = || {
             // From here on a guest may have its entropy.
-            numbers.start = index + 1;
+            numbers.use_first();
             renewal(&name, index, request.job.as_bytes())
         };
         let claimed = claim(pools, entry, shells, renewal, cid)?;
@@ -223,14 +246,14 @@ impl Daemon {
         let entry = clone.template()?;
         let was_ready = clone.show().ready_ns.is_some();
         let tenant = rustix::process::geteuid().as_raw();
-        let number = entry.template.quota.take(tenant, 1)?;
-        let renewal = renewal(name, number.start, clone.job())?;
-        clone.rollback(renewal).inspect_err(|error| {
-            // Any other comes before its shell was asked.
-            if !matches!(error, DaemonError::Shell(_)) {
-                entry.template.quota.give_back(number);
-            }
-        })?;
+        let mut number = entry.template.quota.take(tenant, 1)?;
+        let renewal = renewal(name, number.left().start, clone.job())?;
+        let done = clone.rollback(renewal);
+        // Any other error comes before its shell was asked.
+        if matches!(done, Ok(()) | Err(DaemonError::Shell(_))) {
+            number.use_first();
+        }
+        done?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
         self.retire(&entry)?;
         if was_ready {
@@ -269,6 +292,11 @@ impl Typist {
     pub fn type_in(&self, bytes: &[u8]) -> Result<(), DaemonError> {
         self.0.input(bytes)
     }
+}
+
+/// The name of a clone that was given none.
+fn of_number(template: &str, index: u64) -> String {
+    format!("{template}-{}", index + 1)
 }
 
 fn renewal(name: &str, index: u64, job: &[u8]) -> Result<Renewal, DaemonError> {

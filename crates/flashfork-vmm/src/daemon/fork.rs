@@ -2,21 +2,21 @@
 
 use super::Daemon;
 use super::agent::{self, Line};
-use super::clone::{Forking, Running};
-use super::clones::{self, Parent};
+use super::clone::{Delta, Forking, Running};
+use super::clones::Parent;
 use super::error::DaemonError;
 use super::templates::Entry;
 use crate::devices::virtio::blk::FrozenDisk;
 use crate::machine::Frozen;
-use crate::memory::{LayerError, Layered, delta};
+use crate::memory::{LayerError, Layered, MemfdError, delta};
 use crate::pool::ShellFailure;
 use crate::state::MachineState;
 use crate::template::Template;
 use flashfork::Headroom;
 use flashfork_proto::agent::PORT;
 use flashfork_proto::api::{self, ForkClone, MAX_CLONES_AT_ONCE};
-use flashfork_proto::shell::Pause;
-use std::os::fd::{AsFd, OwnedFd};
+use flashfork_proto::shell::{Ended, Pause};
+use std::iter;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
@@ -41,6 +41,9 @@ impl Daemon {
         request: &ForkClone,
         started: Instant,
     ) -> Result<api::Forked, DaemonError> {
+        if request.count == 0 && request.name.is_some() {
+            return Err(DaemonError::Invalid("a name for no clone: leave it out, or ask for one".into()));
+        }
         if request.count > MAX_CLONES_AT_ONCE || request.count == 0 && request.template.is_none() {
             return Err(DaemonError::Invalid(format!(
                 "{} clones: ask for 1 to {MAX_CLONES_AT_ONCE}, or for a template with a name and none",
@@ -53,66 +56,66 @@ impl Daemon {
             job: request.job.clone(),
             wait: request.wait && !request.now,
         };
-        if request.count > 0 {
-            clones::check(&clones)?;
-        }
         let clone = self.running(name)?;
         let origin = clone.template()?;
         let _reserved = request.template.as_deref().map(|name| self.reserve("template", name)).transpose()?;
+        let template = request.template.as_deref().unwrap_or(clone.template_name());
+        // Before the guest is copied and stands still: whatever can be refused.
+        let announce = || self.announce(&origin.template.quota, template, &clones);
+        let announced = (request.count > 0).then(announce).transpose()?;
         let (entry, pause) = self.branch(&clone, &origin, request.now)?;
-        let template = match &request.template {
+        let forked_from = request.template.is_none().then_some(name);
+        let parent = Parent { entry: entry.clone(), template, forked_from };
+        let shown = match &request.template {
             Some(name) => {
                 self.publish(name, &entry)?;
                 Some(entry.show(name))
             }
             None => None,
         };
-        let clones = match request.count {
-            0 => Ok(Vec::new()),
-            _ => match &request.template {
-                Some(name) => self.create_clones(name, &clones, started),
-                None => {
-                    let parent = Parent { entry, template: clone.template_name(), forked_from: Some(name) };
-                    self.clones_of(&parent, &clones, started)
-                }
-            },
-        };
+        let clones = announced.map_or(Ok(Vec::new()), |announced| self.clones_of(&parent, announced, started));
         if let (Err(_), Some(name)) = (&clones, &request.template) {
             // All that was asked for, or none of it. Somebody may have made clones of it meanwhile.
             let _ = self.remove_template(name);
         }
-        Ok(api::Forked { pause, template, clones: clones? })
+        Ok(api::Forked { pause, template: shown, clones: clones? })
     }
 
     /// Makes a template of a clone that runs.
     fn branch(&self, clone: &Running, origin: &Arc<Entry>, now: bool) -> Result<(Arc<Entry>, Pause), DaemonError> {
         let Frozen { ram, disk, state } = &origin.template.frozen;
         enough_memory(clone)?;
-        let deltas = [Some(("flashfork:fork", ram)), disk.as_ref().map(|disk| ("flashfork:disk-fork", &disk.overlay))];
-        let deltas: Vec<OwnedFd> = deltas
-            .into_iter()
-            .flatten()
-            .map(|(name, below)| delta::create(name, below.length()))
-            .collect::<Result<_, _>>()
-            .map_err(|e| DaemonError::Layers(e.into()))?;
+        let new = |name, bytes| delta::create(name, bytes).map(Arc::new).map_err(|e| DaemonError::Layers(e.into()));
+        let of_ram = Delta { file: new("flashfork:fork", ram.length())?, room: delta::length(ram.length()) };
+        let of_disk = disk.as_ref().map(|disk| {
+            let bytes = disk.overlay.length();
+            // The blocks that a guest may write, and where it and we note which: there may be far more of them.
+            let room = delta::length(bytes).min(origin.disk_limit().saturating_add(2 * delta::bits(bytes)));
+            Ok::<_, DaemonError>(Delta { file: new("flashfork:disk-fork", bytes)?, room })
+        });
+        let deltas: Vec<Delta> = iter::once(Ok(of_ram)).chain(of_disk).collect::<Result<_, _>>()?;
         let mut forking = clone.begin_fork()?;
-        let room = deltas.iter().map(|file| rustix::fs::fstat(file).map_or(0, |stat| stat.st_size.unsigned_abs()));
-        forking.promise(origin.disk_limit(), room.sum())?;
+        forking.promise(origin.disk_limit(), &deltas)?;
         let mebibytes = u64::from(state.shape.memory_mib) + (origin.disk_limit() >> 20);
         let patience = COPY + COPY_MB * u32::try_from(mebibytes).unwrap_or(u32::MAX);
-        forking.copy(&deltas.iter().map(AsFd::as_fd).collect::<Vec<_>>(), patience)?;
+        forking.copy(&deltas, patience)?;
         let (encoded, pause) = if now { forking.branch(patience)? } else { by_agent(clone, &forking, patience)? };
-        forking.note_copied(deltas.iter().map(super::templates::bytes).sum());
+        check(&deltas).inspect_err(|why| clone.end(Ended::Failed(why.to_string())))?;
         drop(forking);
         // What a shell sent is checked like what anybody sends: its guest may have taken it over.
         let frozen_state = MachineState::decode(&encoded)?;
-        if frozen_state.shape != state.shape {
+        if frozen_state.shape != state.shape || frozen_state.disk() != state.disk() {
             return Err(ShellFailure::Unexpected.into());
         }
         let mut deltas = deltas.into_iter();
-        let mut over = |below: &Layered| match deltas.next() {
-            Some(delta) => below.with(delta),
-            None => Err(LayerError::Extents),
+        let mut over = |below: &Layered| {
+            let delta = deltas.next().ok_or(LayerError::Extents)?;
+            below.with(delta.file).inspect_err(|error| {
+                // It said that it has none: what it could go on writing to would have no end.
+                if matches!(error, LayerError::File(MemfdError::Seal(_))) {
+                    clone.end(Ended::Failed("it keeps what was copied of it for a fork mapped".into()));
+                }
+            })
         };
         let ram = over(ram)?;
         let disk = match disk {
@@ -164,6 +167,18 @@ fn by_agent(clone: &Running, forking: &Forking<'_>, patience: Duration) -> Resul
             GO_ON.as_secs()
         ))),
     }
+}
+
+/// Whether a shell has copied no more than its guest may have written.
+pub(super) fn check(deltas: &[Delta]) -> Result<(), ShellFailure> {
+    let fits = |delta: &Delta| {
+        let Ok(stat) = rustix::fs::fstat(&delta.file) else { return true };
+        // Where such files are of 2 MB pages, that much comes with each page.
+        let pages = delta.room.div_ceil(4096);
+        let most = pages.saturating_mul(stat.st_blksize.unsigned_abs().max(4096));
+        stat.st_blocks.unsigned_abs() * 512 <= most
+    };
+    if deltas.iter().all(fits) { Ok(()) } else { Err(ShellFailure::Copied) }
 }
 
 /// What a clone has written exists twice afterwards.

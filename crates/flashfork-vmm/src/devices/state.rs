@@ -1,7 +1,8 @@
 //! What the guest can see of all devices, as a template keeps it.
 
 use super::serial::SerialState;
-use super::virtio::{VirtioState, blk::DiskError};
+use super::virtio::VirtioState;
+use super::virtio::blk::{DiskError, DiskState};
 use flashfork_proto::signal::Device as SignalState;
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +15,9 @@ pub struct DeviceState {
 }
 
 impl DeviceState {
-    /// Bytes that the VM may write to its disk; none without one.
-    pub fn disk_limit(&self) -> u64 {
-        self.virtio.iter().find_map(VirtioState::disk_limit).unwrap_or(0)
+    /// What the VM's disk is, if it has one.
+    pub fn disk(&self) -> Option<DiskState> {
+        self.virtio.iter().find_map(VirtioState::disk)
     }
 }
 

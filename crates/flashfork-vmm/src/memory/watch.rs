@@ -127,7 +127,10 @@ mod tests {
         let range = start as usize..start as usize + PAGES * PAGE;
         // SAFETY: in the mapping above, which nobody else knows.
         let write = |page: usize| unsafe { start.add(page * PAGE).write_volatile(7) };
-        let read = |page: usize| assert_eq!(unsafe { start.add(page * PAGE).read_volatile() }, 1, "page {page}");
+        let read = |page: usize| {
+            // SAFETY: as above.
+            assert_eq!(unsafe { start.add(page * PAGE).read_volatile() }, 1, "page {page}");
+        };
         let told = |protect| {
             let mut found = Vec::new();
             let page = |address: usize| (address - start as usize) / PAGE;

@@ -71,6 +71,9 @@ pub enum ShellFailure {
     /// Its own words.
     #[error("{0}")]
     Said(String),
+    /// It copied more for a fork than its guest can have written.
+    #[error("the shell has copied more than its guest may have written")]
+    Copied,
     /// It is gone.
     #[error("the shell ended unexpectedly ({0})")]
     Gone(String),

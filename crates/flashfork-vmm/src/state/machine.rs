@@ -1,7 +1,7 @@
 //! A whole VM's state without its RAM.
 
 use super::envelope::{Envelope, StateError, VERSION};
-use crate::{cpu::VcpuState, devices::DeviceState, kvm::CpuidEntries, kvm::VmState};
+use crate::{cpu::VcpuState, devices::DeviceState, devices::virtio::blk::DiskState, kvm::CpuidEntries, kvm::VmState};
 use flashfork_proto::shape::Shape;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,12 @@ pub struct MachineState {
 impl MachineState {
     /// Bytes that a VM in this state may write to its disk; none without one.
     pub fn disk_limit(&self) -> u64 {
-        self.devices.disk_limit()
+        self.disk().map_or(0, |disk| disk.limit())
+    }
+
+    /// What its disk is, if it has one.
+    pub(crate) fn disk(&self) -> Option<DiskState> {
+        self.devices.disk()
     }
 
     /// Where the time stamp counter stood, in cycles; all vCPUs of a clone go on from there.

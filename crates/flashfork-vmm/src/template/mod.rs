@@ -12,7 +12,7 @@ mod sparse;
 pub use directory::{load, save};
 pub use error::DirectoryError;
 pub use host::{Host, HostError};
-pub use quota::{Quota, QuotaError};
+pub use quota::{Numbers, Quota, QuotaError};
 
 use crate::machine::Frozen;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Who may make clones, and how many.
 #[derive(Debug)]
@@ -11,6 +11,40 @@ pub struct Quota {
     tenant: u32,
     max: Option<u64>,
     made: Mutex<u64>,
+}
+
+/// Numbers for clones. Those that are left go back when it is dropped; they stay used if somebody has taken later ones
+/// since.
+#[derive(Debug)]
+pub struct Numbers {
+    quota: Arc<Quota>,
+    left: Range<u64>,
+}
+
+impl Numbers {
+    /// The next one, if there is one, which stays here.
+    pub fn first(&self) -> Option<u64> {
+        (!self.left.is_empty()).then_some(self.left.start)
+    }
+
+    /// All that are left.
+    pub fn left(&self) -> Range<u64> {
+        self.left.clone()
+    }
+
+    /// The next one is used.
+    pub fn use_first(&mut self) {
+        self.left.next();
+    }
+}
+
+impl Drop for Numbers {
+    fn drop(&mut self) {
+        let mut made = crate::devices::lock(&self.quota.made);
+        if *made == self.left.end {
+            *made = self.left.start;
+        }
+    }
 }
 
 /// A quota as a directory keeps it.
@@ -49,7 +83,7 @@ impl Quota {
     }
 
     /// Numbers for `count` more clones, for which `tenant` asks: all or none.
-    pub fn take(&self, tenant: u32, count: u64) -> Result<Range<u64>, QuotaError> {
+    pub fn take(self: &Arc<Self>, tenant: u32, count: u64) -> Result<Numbers, QuotaError> {
         if tenant != self.tenant {
             return Err(QuotaError::Tenant { owner: self.tenant });
         }
@@ -58,15 +92,8 @@ impl Quota {
         if let Some(max) = self.max.filter(|max| end > *max) {
             return Err(QuotaError::Retired { made: *made, max });
         }
-        Ok(std::mem::replace(&mut *made, end)..end)
-    }
-
-    /// Takes back numbers that no clone got; they stay used if somebody has taken later ones since.
-    pub fn give_back(&self, numbers: Range<u64>) {
-        let mut made = crate::devices::lock(&self.made);
-        if *made == numbers.end {
-            *made = numbers.start;
-        }
+        let left = std::mem::replace(&mut *made, end)..end;
+        Ok(Numbers { quota: self.clone(), left })
     }
 
     /// Whether no number is left.
@@ -104,30 +131,43 @@ impl From<SavedQuota> for Quota {
 mod tests {
     use super::*;
 
+    /// All of them, used.
+    fn used(numbers: Result<Numbers, QuotaError>) -> Result<Range<u64>, QuotaError> {
+        numbers.map(|mut numbers| {
+            let all = numbers.left();
+            all.clone().for_each(|_| numbers.use_first());
+            all
+        })
+    }
+
     #[test]
     fn a_template_is_retired_after_so_many_clones_all_asked_for_or_none() {
-        let quota = Quota::new(7, Some(5));
-        assert_eq!(quota.take(7, 3), Ok(0..3));
-        assert_eq!(quota.take(7, 3), Err(QuotaError::Retired { made: 3, max: 5 }));
-        assert_eq!(quota.take(7, 2), Ok(3..5));
-        assert_eq!(quota.take(7, 1), Err(QuotaError::Retired { made: 5, max: 5 }));
+        let quota = Arc::new(Quota::new(7, Some(5)));
+        assert_eq!(used(quota.take(7, 3)), Ok(0..3));
+        assert_eq!(used(quota.take(7, 3)), Err(QuotaError::Retired { made: 3, max: 5 }));
+        assert_eq!(used(quota.take(7, 2)), Ok(3..5));
+        assert_eq!(used(quota.take(7, 1)), Err(QuotaError::Retired { made: 5, max: 5 }));
         assert_eq!(Quota::from(quota.saved()).made(), 5, "also after it was saved");
     }
 
     #[test]
-    fn the_last_numbers_can_be_given_back() {
-        let quota = Quota::new(7, Some(5));
-        assert_eq!(quota.take(7, 5), Ok(0..5));
-        quota.give_back(3..5);
-        assert_eq!(quota.take(7, 1), Ok(3..4));
-        quota.give_back(1..3);
-        assert_eq!(quota.made(), 4, "none is given twice");
+    fn the_last_numbers_go_back_if_they_are_left() {
+        let quota = Arc::new(Quota::new(7, Some(5)));
+        let mut numbers = quota.take(7, 5).unwrap();
+        (0..3).for_each(|_| numbers.use_first());
+        assert_eq!(numbers.first(), Some(3));
+        drop(numbers);
+        let early = quota.take(7, 1).unwrap();
+        assert_eq!(used(quota.take(7, 1)), Ok(4..5));
+        assert_eq!(early.left(), 3..4);
+        drop(early);
+        assert_eq!(quota.made(), 5, "none is given twice");
     }
 
     #[test]
     fn another_tenant_gets_none() {
-        let quota = Quota::new(7, None);
-        assert_eq!(quota.take(8, 1), Err(QuotaError::Tenant { owner: 7 }));
-        assert_eq!(quota.take(7, u64::MAX), Ok(0..u64::MAX));
+        let quota = Arc::new(Quota::new(7, None));
+        assert_eq!(used(quota.take(8, 1)), Err(QuotaError::Tenant { owner: 7 }));
+        assert_eq!(quota.take(7, u64::MAX).unwrap().left(), 0..u64::MAX);
     }
 }

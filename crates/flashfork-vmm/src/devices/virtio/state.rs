@@ -20,10 +20,10 @@ pub struct VirtioState {
 }
 
 impl VirtioState {
-    /// Of a block device: bytes that its VM may write.
-    pub(in crate::devices) fn disk_limit(&self) -> Option<u64> {
+    /// Of a block device.
+    pub(in crate::devices) fn disk(&self) -> Option<DiskState> {
         let is_disk = self.kind == VIRTIO_ID_BLOCK;
-        is_disk.then(|| postcard::from_bytes::<DiskState>(&self.device).ok()).flatten().map(|disk| disk.limit())
+        is_disk.then(|| postcard::from_bytes(&self.device).ok()).flatten()
     }
 }
 

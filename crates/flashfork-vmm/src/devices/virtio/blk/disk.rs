@@ -86,6 +86,13 @@ pub struct DiskState {
 }
 
 impl DiskState {
+    /// Of a disk of `bytes` that a VM boots with.
+    pub fn new(bytes: u64, read_only: bool, serial: &str, limit: u64) -> Self {
+        let mut name = [0; SERIAL];
+        name.iter_mut().zip(serial.bytes()).for_each(|(to, from)| *to = from);
+        Self { bytes, read_only, serial: name, limit }
+    }
+
     /// Bytes that a VM with this disk may write.
     pub fn limit(&self) -> u64 {
         if self.read_only { 0 } else { self.limit }
@@ -115,13 +122,11 @@ impl Disk {
     pub fn over(image: Image, overlay: OwnedFd) -> Result<Self, DiskError> {
         let Image { file, read_only, serial, limit } = image;
         let bytes = length(&file)?;
-        let mut name = [0; SERIAL];
-        name.iter_mut().zip(serial.bytes()).for_each(|(to, from)| *to = from);
         let overlay = Overlay::over(overlay, bytes.div_ceil(BLOCK as u64))?;
         Ok(Self {
             image: file,
             overlay,
-            state: DiskState { bytes, read_only, serial: name, limit },
+            state: DiskState::new(bytes, read_only, &serial, limit),
             events: None,
             told: [false; 2],
         })
