@@ -23,7 +23,8 @@ pub fn length(bytes: u64) -> u64 {
 }
 
 /// Bytes of its bits, whole pages.
-fn bits(bytes: u64) -> u64 {
+#[must_use]
+pub fn bits(bytes: u64) -> u64 {
     (bytes / PAGE as u64).div_ceil(8).next_multiple_of(PAGE as u64)
 }
 
@@ -60,7 +61,8 @@ pub(super) fn mark(bits: &mut [u8], run: &Range<u64>) {
     }
 }
 
-pub(super) fn read(file: impl AsFd, mut to: &mut [u8], mut at: u64) -> io::Result<()> {
+/// Reads all of `to` from a file at this offset.
+pub(crate) fn read(file: impl AsFd, mut to: &mut [u8], mut at: u64) -> io::Result<()> {
     while !to.is_empty() {
         match rustix::io::pread(&file, &mut *to, at)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -187,21 +187,6 @@ impl Layered {
         self.files = numbers.into_iter().map(|number| self.files[number].clone()).collect();
     }
 
-    /// All of it in one file, which need not be sealed.
-    ///
-    /// # Errors
-    /// [`LayerError`].
-    pub fn flat(&self) -> Result<Arc<OwnedFd>, LayerError> {
-        if let [only] = &self.files[..] {
-            return Ok(only.clone());
-        }
-        let flat = memfd::create("flashfork:flat", self.length(), flashfork_proto::shape::Pages::Small)?;
-        for (range, file) in self.ranges() {
-            copy(file, &flat, &range)?;
-        }
-        Ok(Arc::new(flat))
-    }
-
     /// Its length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {

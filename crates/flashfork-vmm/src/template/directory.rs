@@ -19,7 +19,9 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::iter;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,10 +49,10 @@ pub fn save(template: &Template, directory: &Path, kvm: &Kvm) -> Result<(), Dire
         host,
         quota: template.quota.saved(),
         created_s: template.created_s,
-        ram: draft.put(RAM, &*ram.flat()?, state.shape.memory_bytes())?,
+        ram: draft.put(RAM, ram.length(), ram.ranges())?,
         disk: match disk {
             Some(FrozenDisk { image, overlay }) => {
-                let overlay = draft.put_whole(OVERLAY, &*overlay.flat()?)?;
+                let overlay = draft.put(OVERLAY, overlay.length(), overlay.ranges())?;
                 Some(DiskSums { image: draft.put_whole(IMAGE, image)?, overlay })
             }
             None => None,
@@ -197,18 +199,22 @@ impl Draft {
         write().map_err(|cause| DirectoryError::Write { path: path.clone(), cause })
     }
 
-    fn put(&self, name: &str, from: &OwnedFd, bytes: u64) -> Result<Sum, DirectoryError> {
+    fn put<'a>(
+        &self,
+        name: &str,
+        bytes: u64,
+        from: impl Iterator<Item = (Range<u64>, BorrowedFd<'a>)>,
+    ) -> Result<Sum, DirectoryError> {
         self.write(name, |file| {
-            let from = File::from(from.as_fd().try_clone_to_owned()?);
             file.set_len(bytes)?;
-            sparse::each_run(&from, bytes, |at, run| file.write_all_at(run, at))
+            sparse::each_run_of(from, |at, run| file.write_all_at(run, at))
         })
     }
 
     fn put_whole(&self, name: &str, from: &OwnedFd) -> Result<Sum, DirectoryError> {
         let bytes = rustix::fs::seek(from, rustix::fs::SeekFrom::End(0));
         let bytes = bytes.map_err(|e| DirectoryError::Write { path: self.path.join(name), cause: e.into() })?;
-        self.put(name, from, bytes)
+        self.put(name, bytes, iter::once((0..bytes, from.as_fd())))
     }
 
     fn finish(self, directory: &Path) -> Result<(), DirectoryError> {

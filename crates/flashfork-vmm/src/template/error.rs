@@ -1,7 +1,7 @@
 //! Why a template can't be saved or loaded.
 
 use super::HostError;
-use crate::memory::{LayerError, MemfdError};
+use crate::memory::MemfdError;
 use crate::state::StateError;
 use std::io;
 use std::path::PathBuf;
@@ -24,9 +24,6 @@ pub enum DirectoryError {
     /// No name to make a directory of.
     #[error("cannot save the template to {0}: give the path of a directory that doesn't exist yet")]
     Name(PathBuf),
-    /// What it has in several files can't be put into one.
-    #[error("cannot save the template: {0}")]
-    Layers(#[from] LayerError),
     /// A file can't be written; a full disk is the most frequent reason.
     #[error("cannot save the template: {path}: {cause}", path = path.display())]
     Write {

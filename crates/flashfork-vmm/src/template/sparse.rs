@@ -4,11 +4,13 @@
 //! written out, so that a directory may be copied by any tool.
 
 use super::manifest::Sum;
+use crate::memory::delta;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::{io, iter};
 
 /// What is a hole or not.
 const PAGE: usize = 4096;
@@ -16,16 +18,39 @@ const PAGE: usize = 4096;
 const CHUNK: usize = 1 << 20;
 
 /// Reads `from`, which has `bytes`; gives `take` every run of pages that aren't all zero, with its offset.
-pub(super) fn each_run(from: &File, bytes: u64, mut take: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<Sum> {
+pub(super) fn each_run(from: &File, bytes: u64, take: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<Sum> {
+    each_run_of(iter::once((0..bytes, from.as_fd())), take)
+}
+
+/// The same of what is in several files, from each its part of whole pages, one behind the other.
+pub(super) fn each_run_of<'a>(
+    parts: impl Iterator<Item = (Range<u64>, BorrowedFd<'a>)>,
+    mut take: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<Sum> {
     let mut crc = crc32fast::Hasher::new();
     let mut chunk = vec![0; CHUNK];
-    let mut at = 0;
-    while let Some((start, end)) = next_data(from, at, bytes)? {
+    let mut bytes = 0;
+    for (part, from) in parts {
+        bytes = part.end;
+        each_run_in(from, part, &mut chunk, &mut crc, &mut take)?;
+    }
+    Ok(Sum { bytes, crc: crc.finalize() })
+}
+
+fn each_run_in(
+    from: BorrowedFd<'_>,
+    part: Range<u64>,
+    chunk: &mut [u8],
+    crc: &mut crc32fast::Hasher,
+    take: &mut impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut at = part.start;
+    while let Some((start, end)) = next_data(from, at, part.end)? {
         at = start;
         while at < end {
             let length = (end - at).min(CHUNK as u64) as usize;
             let read = &mut chunk[..length];
-            from.read_exact_at(read, at)?;
+            delta::read(from, read, at)?;
             let mut run = 0..0;
             for (index, page) in read.chunks(PAGE).enumerate() {
                 let begin = index * PAGE;
@@ -46,11 +71,11 @@ pub(super) fn each_run(from: &File, bytes: u64, mut take: impl FnMut(u64, &[u8])
             at += length as u64;
         }
     }
-    Ok(Sum { bytes, crc: crc.finalize() })
+    Ok(())
 }
 
 /// The next range at or behind `at` that may hold something, whole pages.
-fn next_data(file: &File, at: u64, bytes: u64) -> io::Result<Option<(u64, u64)>> {
+fn next_data(file: BorrowedFd<'_>, at: u64, bytes: u64) -> io::Result<Option<(u64, u64)>> {
     if at >= bytes {
         return Ok(None);
     }
@@ -72,6 +97,7 @@ fn is_zero(page: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
 
     fn runs(file: &File, bytes: u64) -> (Vec<(u64, Vec<u8>)>, Sum) {
         let mut runs = Vec::new();
@@ -106,6 +132,35 @@ mod tests {
         }
         full.write_all_at(&[1], 2 << 20).unwrap();
         assert_ne!(runs(&full, bytes).1, sum);
+    }
+
+    #[test]
+    fn parts_of_files_are_what_they_would_be_in_one() {
+        let bytes = 8 * PAGE as u64;
+        let [one, other, both] = [(); 3].map(|()| tempfile::tempfile().unwrap());
+        [&one, &other, &both].into_iter().for_each(|file| file.set_len(bytes).unwrap());
+        let mut from_one = true;
+        let mut parts = Vec::new();
+        for (at, end) in [(0, 1), (1, 4), (4, 5), (5, 8)].map(|(at, end)| (at * PAGE as u64, end * PAGE as u64)) {
+            let (file, its, byte) = if from_one { (&one, &other, 1) } else { (&other, &one, 2) };
+            file.write_all_at(&[byte], end - 1).unwrap();
+            both.write_all_at(&[byte], end - 1).unwrap();
+            // Not shown.
+            its.write_all_at(&[9; PAGE], at).unwrap();
+            parts.push((at..end, file.as_fd()));
+            from_one = !from_one;
+        }
+        let mut found = Vec::new();
+        let sum = each_run_of(parts.into_iter(), |at, run| {
+            found.extend(run.chunks(PAGE).zip(0..).map(|(page, n)| (at + n * PAGE as u64, page.to_vec())));
+            Ok(())
+        });
+        let (runs, expected) = runs(&both, bytes);
+        let pages = runs.iter().flat_map(|(at, run)| {
+            run.chunks(PAGE).zip(0..).map(move |(page, n)| (at + n * PAGE as u64, page.to_vec()))
+        });
+        assert_eq!(sum.unwrap(), expected);
+        assert!(found.into_iter().eq(pages));
     }
 
     #[test]

@@ -47,7 +47,8 @@ impl Template {
     /// The same template, its memory on other pages of the same shape.
     pub(crate) fn on(&self, pages: MemoryPages) -> Result<Self, BenchError> {
         let bytes = self.shape.memory_bytes();
-        let (ram, huge_fraction) = resident(&*self.ram.flat().map_err(vm)?, bytes, pages, false)?;
+        let [ram] = self.ram.files() else { return Err(vm("a template of a fork stays on its pages")) };
+        let (ram, huge_fraction) = resident(ram, bytes, pages, false)?;
         let ram = Layered::single(ram, bytes);
         Ok(Self { shape: self.shape, pages, huge_fraction, ram, state: self.state.clone() })
     }
