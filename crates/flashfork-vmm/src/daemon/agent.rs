@@ -66,10 +66,7 @@ pub(super) fn signal_fork(client: Client<UnixStream, UnixStream>) -> Result<(), 
     loop {
         match replies.receive() {
             Ok(Reply::Started { .. }) => {}
-            Ok(Reply::Stdout(bytes) | Reply::Stderr(bytes)) => {
-                said.extend_from_slice(&bytes);
-                said.drain(..said.len().saturating_sub(SAID));
-            }
+            Ok(Reply::Stdout(bytes) | Reply::Stderr(bytes)) => keep_last(&mut said, &bytes),
             Ok(Reply::Exited(exit)) if exit.shell_status() == 0 => return Ok(()),
             Ok(Reply::Exited(exit)) => {
                 let said = String::from_utf8_lossy(&said);
@@ -80,5 +77,79 @@ pub(super) fn signal_fork(client: Client<UnixStream, UnixStream>) -> Result<(), 
             Ok(_) => return Err("has an agent that answers out of turn".into()),
             Err(_) => return Ok(()),
         }
+    }
+}
+
+/// However much an agent has to say, little of it is kept.
+fn keep_last(said: &mut Vec<u8>, bytes: &[u8]) {
+    said.extend_from_slice(bytes);
+    said.drain(..said.len().saturating_sub(SAID));
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use flashfork_proto::agent::{Exit, Hello, MAX_FRAME, Stamp};
+    use flashfork_proto::{Preamble, Protocol, frame};
+    use std::io::Write;
+
+    /// Greets as an agent does, whose part a test plays.
+    pub(in super::super) fn greet(stream: &mut UnixStream) {
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        Preamble(Protocol::Agent).send(&mut *stream).unwrap();
+        let hello = Hello {
+            agent: "0".into(),
+            boot_id: [0; 16],
+            monotonic_ns: 0,
+            realtime: Stamp { seconds: 0, nanoseconds: 0 },
+        };
+        frame::write(stream, &Reply::Hello(hello), MAX_FRAME).unwrap();
+        Preamble(Protocol::Agent).expect(&mut *stream).unwrap();
+    }
+
+    /// The next request, if there is one.
+    pub(in super::super) fn request(stream: &mut UnixStream) -> Option<Request> {
+        frame::read(stream, MAX_FRAME).ok().flatten()
+    }
+
+    #[test]
+    fn of_an_agent_that_floods_only_the_end_is_kept() {
+        let mut said = Vec::new();
+        for n in 0..100_u32 {
+            keep_last(&mut said, &[n as u8; 10_000]);
+            assert!(said.len() <= SAID && said.capacity() < 100_000, "{} {}", said.len(), said.capacity());
+        }
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                greet(&mut theirs);
+                assert!(matches!(request(&mut theirs), Some(Request::Exec(_))));
+                for _ in 0..200 {
+                    frame::write(&mut theirs, &Reply::Stderr(vec![b'x'; 60_000].into()), MAX_FRAME).unwrap();
+                }
+                frame::write(&mut theirs, &Reply::Stderr(b"\nthe reason\n".to_vec().into()), MAX_FRAME).unwrap();
+                frame::write(&mut theirs, &Reply::Exited(Exit::Code(3)), MAX_FRAME).unwrap();
+            });
+            let line = Line::new(ours);
+            let why = signal_fork(line.greet().unwrap()).unwrap_err();
+            assert_eq!(why, "could not give the fork signal (status 3): the reason");
+        });
+    }
+
+    /// Each of its bytes came in time, and so the greeting never ended.
+    #[test]
+    fn an_agent_that_greets_byte_by_byte_is_given_up() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                Preamble(Protocol::Agent).send(&mut theirs).unwrap();
+                // A long frame, until nobody reads it any more.
+                theirs.write_all(&60_000_u32.to_le_bytes()).unwrap();
+                while theirs.write_all(&[0]).is_ok() {
+                    thread::sleep(Duration::from_millis(100));
+                }
+            });
+            assert!(Line::new(ours).greet().is_err());
+        });
     }
 }

@@ -271,3 +271,25 @@ fn call(channel: &Channel) -> Result<(Line, Client<UnixStream, UnixStream>), Str
     let client = line.greet()?;
     Ok((line, client))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fork::tests::{SHAPE, asked, frozen as machine, others};
+    use super::*;
+
+    #[test]
+    fn a_shell_that_says_that_its_guest_s_disk_is_another_makes_no_template() {
+        if machine(asked()).is_none() {
+            return eprintln!("skipped: no /dev/kvm");
+        }
+        let request = serde_json::json!({ "name": "t", "shape": SHAPE, "disk": "/image" });
+        let request = serde_json::from_value(request).unwrap();
+        for (disk, taken) in others().into_iter().map(|disk| (disk, false)).chain([(asked(), true)]) {
+            let (made, image) = machine(disk).unwrap();
+            let overlay = made.disk.as_ref().unwrap().overlay.files();
+            let files = made.ram.files().iter().chain(overlay).map(|file| file.try_clone().unwrap()).collect();
+            let state = made.state.encode().unwrap();
+            assert_eq!(frozen(&request, &state, files, Some((image, asked()))).is_ok(), taken);
+        }
+    }
+}

@@ -1,5 +1,11 @@
 //! One clone: its shell, and the thread that listens to it.
 
+mod forking;
+#[cfg(test)]
+pub(super) mod tests;
+
+pub(super) use forking::{Delta, Forking};
+
 use super::claim::Claimed;
 use super::console::Console;
 use super::error::DaemonError;
@@ -7,9 +13,10 @@ use super::memory;
 use super::templates::Entry;
 use crate::pool::{Footprint, Pools, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
-use flashfork_proto::shell::{Channel, ChannelError, ClaimTimes, Ended, FromShell, Pause, Renewal, ToShell};
+use flashfork_proto::shell::{Channel, ChannelError, ClaimTimes, Ended, FromShell, Renewal, ToShell};
 use flashfork_proto::{Generation, generation_hex};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use forking::Promised;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -41,22 +48,6 @@ pub(super) struct Running {
     changed: Condvar,
     /// Held by who asks its shell for something that has an answer: one at a time.
     asking: Mutex<Promised>,
-}
-
-/// What its shell may have for forks, beside its guest's memory.
-#[derive(Debug, Default)]
-struct Promised {
-    /// Never less than before: what was given back may not be free yet.
-    bytes: u64,
-    /// What forks have copied, for which the shell is charged as long as somebody has it.
-    copied: Vec<Weak<OwnedFd>>,
-}
-
-/// Where a shell copies what its guest has written.
-pub(super) struct Delta {
-    pub(super) file: Arc<OwnedFd>,
-    /// Bytes that it may take.
-    pub(super) room: u64,
 }
 
 #[derive(Debug)]
@@ -380,17 +371,6 @@ impl Running {
         }
     }
 
-    /// Only one is forked at a time: gives what forks it, unless it has ended.
-    pub(super) fn begin_fork(&self) -> Result<Forking<'_>, DaemonError> {
-        let alone = lock(&self.asking);
-        let mut life = self.lock();
-        if life.ended.is_some() {
-            return Err(self.over());
-        }
-        (life.forking, life.at_fork) = (true, false);
-        Ok(Forking { clone: self, promised: alone })
-    }
-
     /// Whoever gave it unasked is refused: what a guest may cost is said by who made it.
     fn note_fork_signal(&self) {
         let mut life = self.lock();
@@ -447,90 +427,6 @@ fn failure_of(answer: Result<FromShell, Unanswered>) -> ShellFailure {
         Ok(_) => ShellFailure::Unexpected,
         Err(Unanswered::Asked(failure)) => failure,
         Err(Unanswered::Unasked(error)) => ShellFailure::Said(error.to_string()),
-    }
-}
-
-/// A clone that is being forked while it runs. Dropping it lets the clone go on as if nothing had been.
-pub(super) struct Forking<'a> {
-    clone: &'a Running,
-    promised: MutexGuard<'a, Promised>,
-}
-
-impl Forking<'_> {
-    /// Lets its shell copy as much as `deltas` have room for, beside what its guest may write to its disk, and what was
-    /// copied before and is still there.
-    pub(super) fn promise(&mut self, disk: u64, deltas: &[Delta]) -> Result<(), DaemonError> {
-        let Promised { bytes, copied } = &mut *self.promised;
-        copied.retain(|file| file.strong_count() > 0);
-        let before: u64 = copied.iter().filter_map(Weak::upgrade).map(super::templates::bytes).sum();
-        let room = deltas.iter().fold(before, |sum, delta| sum.saturating_add(delta.room));
-        *bytes = disk.saturating_add(room).max(*bytes);
-        copied.extend(deltas.iter().map(|delta| Arc::downgrade(&delta.file)));
-        let Some(cgroup) = self.clone.footprint.cgroup.as_ref().and_then(Weak::upgrade) else { return Ok(()) };
-        cgroup.promise(*bytes).map_err(|e| ShellFailure::Cgroup(e).into())
-    }
-
-    /// Has what the guest has written copied into `deltas`, while it runs, and waits until nearly all is. A shell that
-    /// copies more than that can be ends.
-    pub(super) fn copy(&self, deltas: &[Delta], patience: Duration) -> Result<(), DaemonError> {
-        let files: Vec<_> = deltas.iter().map(|delta| delta.file.as_fd()).collect();
-        match self.clone.answer_if(&ToShell::Copy, &files, patience, || super::fork::check(deltas)) {
-            Ok(FromShell::Copied) => Ok(()),
-            other => Err(self.failed(other)),
-        }
-    }
-
-    /// What an answer that is none to what was asked is to who asks for a fork: the guest may just have ended.
-    fn failed(&self, answer: Result<FromShell, Unanswered>) -> DaemonError {
-        let ended = self.clone.lock().ended.as_ref().map(ToString::to_string);
-        match (answer, ended) {
-            (Err(Unanswered::Unasked(error)), _) => error,
-            (Err(_), Some(ended)) => self.clone.failed(&ended),
-            (other, _) => failure_of(other).into(),
-        }
-    }
-
-    /// Waits until the guest gives the fork signal; `gave_up` says why it won't.
-    pub(super) fn wait_for_signal(&self, mut gave_up: impl FnMut() -> Option<String>) -> Result<(), DaemonError> {
-        let deadline = Instant::now() + ALIVE;
-        loop {
-            let waits = |life: &mut Life| life.ended.is_none() && !life.at_fork;
-            let (life, _) = self
-                .clone
-                .changed
-                .wait_timeout_while(self.clone.lock(), LOOK, waits)
-                .unwrap_or_else(PoisonError::into_inner);
-            match &life.ended {
-                Some(ended) => return Err(self.clone.failed(&ended.to_string())),
-                None if life.at_fork => return Ok(()),
-                None => drop(life),
-            }
-            if let Some(why) = gave_up() {
-                return Err(self.clone.failed(&why));
-            }
-            if Instant::now() >= deadline {
-                return Err(self.clone.failed(&format!("did not give the fork signal within {} s", ALIVE.as_secs())));
-            }
-        }
-    }
-
-    /// Stops the guest for a moment. Gives its state, and how long that took.
-    pub(super) fn branch(&self, patience: Duration) -> Result<(Vec<u8>, Pause), DaemonError> {
-        match self.clone.answer(&ToShell::Branch, &[], patience) {
-            Ok(FromShell::Branched { state, pause }) => {
-                self.clone.lock().at_fork = false;
-                Ok((state, pause))
-            }
-            other => Err(self.failed(other)),
-        }
-    }
-}
-
-impl Drop for Forking<'_> {
-    fn drop(&mut self) {
-        (self.clone.lock().forking, self.clone.lock().at_fork) = (false, false);
-        // For nothing after a fork that was done. A shell that is gone needs none, nor one that doesn't read.
-        let _ = self.clone.send(&ToShell::Abandon, &[]);
     }
 }
 

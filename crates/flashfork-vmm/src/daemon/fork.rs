@@ -63,7 +63,7 @@ impl Daemon {
         // Before the guest is copied and stands still: whatever can be refused.
         let announce = || self.announce(&origin.template.quota, template, &clones);
         let announced = (request.count > 0).then(announce).transpose()?;
-        let (entry, pause) = self.branch(&clone, &origin, request.now)?;
+        let (entry, pause) = branch(&clone, &origin, request.now)?;
         let forked_from = request.template.is_none().then_some(name);
         let parent = Parent { entry: entry.clone(), template, forked_from };
         let shown = match &request.template {
@@ -80,60 +80,57 @@ impl Daemon {
         }
         Ok(api::Forked { pause, template: shown, clones: clones? })
     }
-
-    /// Makes a template of a clone that runs.
-    fn branch(&self, clone: &Running, origin: &Arc<Entry>, now: bool) -> Result<(Arc<Entry>, Pause), DaemonError> {
-        let Frozen { ram, disk, state } = &origin.template.frozen;
-        enough_memory(clone)?;
-        let new = |name, bytes| delta::create(name, bytes).map(Arc::new).map_err(|e| DaemonError::Layers(e.into()));
-        let of_ram = Delta { file: new("flashfork:fork", ram.length())?, room: delta::length(ram.length()) };
-        let of_disk = disk.as_ref().map(|disk| {
-            let bytes = disk.overlay.length();
-            // The blocks that a guest may write, and where it and we note which: there may be far more of them.
-            let room = delta::length(bytes).min(origin.disk_limit().saturating_add(2 * delta::bits(bytes)));
-            Ok::<_, DaemonError>(Delta { file: new("flashfork:disk-fork", bytes)?, room })
-        });
-        let deltas: Vec<Delta> = iter::once(Ok(of_ram)).chain(of_disk).collect::<Result<_, _>>()?;
-        let mut forking = clone.begin_fork()?;
-        forking.promise(origin.disk_limit(), &deltas)?;
-        let mebibytes = u64::from(state.shape.memory_mib) + (origin.disk_limit() >> 20);
-        let patience = COPY + COPY_MB * u32::try_from(mebibytes).unwrap_or(u32::MAX);
-        forking.copy(&deltas, patience)?;
-        let (encoded, pause) = if now { forking.branch(patience)? } else { by_agent(clone, &forking, patience)? };
-        check(&deltas).inspect_err(|why| clone.end(Ended::Failed(why.to_string())))?;
-        drop(forking);
-        // What a shell sent is checked like what anybody sends: its guest may have taken it over.
-        let frozen_state = MachineState::decode(&encoded)?;
-        if frozen_state.shape != state.shape || frozen_state.disk() != state.disk() {
-            return Err(ShellFailure::Unexpected.into());
-        }
-        let mut deltas = deltas.into_iter();
-        let mut over = |below: &Layered| {
-            let delta = deltas.next().ok_or(LayerError::Extents)?;
-            below.with(delta.file).inspect_err(|error| {
-                // It said that it has none: what it could go on writing to would have no end.
-                if matches!(error, LayerError::File(MemfdError::Seal(_))) {
-                    clone.end(Ended::Failed("it keeps what was copied of it for a fork mapped".into()));
-                }
-            })
-        };
-        let ram = over(ram)?;
-        let disk = match disk {
-            Some(FrozenDisk { image, overlay }) => {
-                let image = image.try_clone().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
-                Some(FrozenDisk { image, overlay: over(overlay)? })
-            }
-            None => None,
-        };
-        let template = Template {
-            frozen: Frozen { ram, disk, state: Arc::new(frozen_state) },
-            quota: origin.template.quota.clone(),
-            created_s: super::templates::now_s(),
-        };
-        Ok((Arc::new(Entry::forked(template, clone.name())?), pause))
-    }
 }
 
+/// Makes a template of a clone that runs.
+fn branch(clone: &Running, origin: &Arc<Entry>, now: bool) -> Result<(Arc<Entry>, Pause), DaemonError> {
+    let Frozen { ram, disk, state } = &origin.template.frozen;
+    enough_memory(clone)?;
+    let new = |name, bytes| delta::create(name, bytes).map(Arc::new).map_err(|e| DaemonError::Layers(e.into()));
+    let of_ram = Delta { file: new("flashfork:fork", ram.length())?, room: delta::length(ram.length()) };
+    let of_disk = disk.as_ref().map(|disk| {
+        let bytes = disk.overlay.length();
+        Ok::<_, DaemonError>(Delta { file: new("flashfork:disk-fork", bytes)?, room: room(bytes, origin.disk_limit()) })
+    });
+    let deltas: Vec<Delta> = iter::once(Ok(of_ram)).chain(of_disk).collect::<Result<_, _>>()?;
+    let mut forking = clone.begin_fork()?;
+    forking.promise(origin.disk_limit(), &deltas)?;
+    let mebibytes = u64::from(state.shape.memory_mib) + (origin.disk_limit() >> 20);
+    let patience = COPY + COPY_MB * u32::try_from(mebibytes).unwrap_or(u32::MAX);
+    forking.copy(&deltas, patience)?;
+    let (encoded, pause) = if now { forking.branch(patience)? } else { by_agent(clone, &forking, patience)? };
+    check(&deltas).inspect_err(|why| clone.end(Ended::Failed(why.to_string())))?;
+    drop(forking);
+    // What a shell sent is checked like what anybody sends: its guest may have taken it over.
+    let frozen_state = MachineState::decode(&encoded)?;
+    if frozen_state.shape != state.shape || frozen_state.disk() != state.disk() {
+        return Err(ShellFailure::Unexpected.into());
+    }
+    let mut deltas = deltas.into_iter();
+    let mut over = |below: &Layered| {
+        let delta = deltas.next().ok_or(LayerError::Extents)?;
+        below.with(delta.file).inspect_err(|error| {
+            // It said that it has none: what it could go on writing to would have no end.
+            if matches!(error, LayerError::File(MemfdError::Seal(_))) {
+                clone.end(Ended::Failed("it keeps what was copied of it for a fork mapped".into()));
+            }
+        })
+    };
+    let ram = over(ram)?;
+    let disk = match disk {
+        Some(FrozenDisk { image, overlay }) => {
+            let image = image.try_clone().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
+            Some(FrozenDisk { image, overlay: over(overlay)? })
+        }
+        None => None,
+    };
+    let template = Template {
+        frozen: Frozen { ram, disk, state: Arc::new(frozen_state) },
+        quota: origin.template.quota.clone(),
+        created_s: super::templates::now_s(),
+    };
+    Ok((Arc::new(Entry::forked(template, clone.name())?), pause))
+}
 /// Has the guest's agent make all else in it stand still and give the fork signal, and waits until it goes on.
 fn by_agent(clone: &Running, forking: &Forking<'_>, patience: Duration) -> Result<(Vec<u8>, Pause), DaemonError> {
     let line = Line::new(clone.connect(PORT)?);
@@ -169,6 +166,12 @@ fn by_agent(clone: &Running, forking: &Forking<'_>, patience: Duration) -> Resul
     }
 }
 
+/// What a fork may copy of an overlay of `bytes`, of which a guest may write `limit`: that, and where it and we note
+/// which it was. Of a large disk that is far less than all.
+fn room(bytes: u64, limit: u64) -> u64 {
+    delta::length(bytes).min(limit.saturating_add(2 * delta::bits(bytes)))
+}
+
 /// Whether a shell has copied no more than its guest may have written.
 pub(super) fn check(deltas: &[Delta]) -> Result<(), ShellFailure> {
     let fits = |delta: &Delta| {
@@ -190,3 +193,6 @@ fn enough_memory(clone: &Running) -> Result<(), DaemonError> {
     }
     Err(DaemonError::ForkMemory { asked: asked >> 20, available: headroom.available >> 20, limit: headroom.limit })
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -254,6 +254,19 @@ impl Shell {
     }
 }
 
+#[cfg(test)]
+impl Shell {
+    /// One that a test plays, at this end of its channel, whose patience has an end.
+    pub(crate) fn played(shape: Shape) -> (Self, Channel) {
+        use rustix::net::sockopt::{Timeout, set_socket_timeout};
+        let (channel, theirs) = Channel::pair().unwrap();
+        set_socket_timeout(&theirs, Timeout::Recv, Some(Duration::from_secs(120))).unwrap();
+        // It ends with this process, whatever becomes of the test.
+        let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        (Self { channel: Arc::new(channel), child, shape, primed: false, cgroup: None }, theirs)
+    }
+}
+
 impl Drop for Shell {
     fn drop(&mut self) {
         self.kill();

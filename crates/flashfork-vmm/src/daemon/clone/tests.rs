@@ -1,0 +1,122 @@
+//! The daemon's side of a clone, whose shell these tests play.
+
+use super::super::claim::Claimed;
+use super::*;
+use crate::pool::{Program, Shell};
+use flashfork_proto::shape::{Pages, Shape};
+
+/// What comes at all comes in that time, however busy the machine is.
+pub(in super::super) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A clone that runs, and its shell's end of the channel.
+pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) {
+    let (shell, channel) = Shell::played(Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false });
+    let program = Program { path: "/nothing".into(), args: Vec::new() };
+    let nothing = std::fs::File::open("/dev/null").unwrap();
+    let pools = Arc::new(Pools::new(program, nothing.into(), None).unwrap());
+    let claimed = Claimed { shell, generation: [0; 16], times: ClaimTimes::default(), early: Vec::new() };
+    let born = Born {
+        name: "t-1".into(),
+        template: "t".into(),
+        forked_from: None,
+        origin,
+        job: Vec::new(),
+        cid: 3,
+        started: Instant::now(),
+    };
+    (Running::start(claimed, born, &pools, |_| ()).unwrap(), channel)
+}
+
+#[test]
+fn a_late_answer_is_taken_for_none_of_the_next() {
+    let (clone, shell) = running(Weak::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Pause);
+            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Resume);
+            shell.send(&FromShell::Failed("late".into()), &[]).unwrap();
+            shell.send(&FromShell::Done, &[]).unwrap();
+        });
+        let late = clone.answer(&ToShell::Pause, &[], Duration::from_millis(10));
+        assert!(matches!(late, Err(Unanswered::Asked(ShellFailure::Silent(_)))));
+        assert!(matches!(clone.answer(&ToShell::Resume, &[], PATIENCE), Ok(FromShell::Done)));
+    });
+    assert!(!clone.has_ended());
+    clone.stop();
+}
+
+#[test]
+fn a_signal_that_nobody_asked_for_is_refused_and_ends_no_fork() {
+    let (clone, shell) = running(Weak::new());
+    shell.send(&FromShell::Forked, &[]).unwrap();
+    assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Refuse);
+    // While one is under way it is that fork's, and its end refuses it.
+    let forking = clone.begin_fork().unwrap();
+    shell.send(&FromShell::Forked, &[]).unwrap();
+    forking.wait_for_signal(|| None).unwrap();
+    drop(forking);
+    assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Abandon);
+    clone.stop();
+}
+
+#[test]
+fn a_guest_that_ends_while_it_is_forked_is_the_guest_s_error_on_one_line() {
+    let (clone, shell) = running(Weak::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Copy);
+            let done = flashfork_proto::signal::Done { status: 0, result: b"one\ntwo\x1b[2J".to_vec() };
+            shell.send(&FromShell::Ended(Ended::Done(done)), &[]).unwrap();
+        });
+        let error = clone.begin_fork().unwrap().copy(&[], PATIENCE).unwrap_err();
+        assert_eq!(error.code(), api::ErrorCode::Guest);
+        assert!(!error.to_string().contains(char::is_control), "{error}");
+    });
+}
+
+/// One that has room for a page, and has two.
+fn overfull() -> Delta {
+    let file = crate::memory::create("flashfork:test", 4 << 20, Pages::Small).unwrap();
+    let (pages, page) = (2, rustix::fs::fstat(&file).unwrap().st_blksize as u64);
+    (0..pages).for_each(|at| assert_eq!(rustix::io::pwrite(&file, b"x", at * page).unwrap(), 1));
+    Delta { file: Arc::new(file), room: 4096 }
+}
+
+#[test]
+fn a_shell_that_copies_more_than_its_guest_may_have_written_ends() {
+    let delta = overfull();
+    check_that(&[Delta { file: delta.file.clone(), room: 8192 }], true);
+    check_that(&[delta], false);
+    let (clone, shell) = running(Weak::new());
+    thread::scope(|scope| {
+        // It says nothing.
+        scope.spawn(|| shell.receive::<ToShell>().unwrap());
+        let error = clone.begin_fork().unwrap().copy(&[overfull()], PATIENCE).unwrap_err();
+        assert!(error.to_string().contains("more than its guest"), "{error}");
+    });
+    assert!(clone.has_ended());
+}
+
+fn check_that(deltas: &[Delta], fits: bool) {
+    assert_eq!(super::super::fork::check(deltas).is_ok(), fits);
+}
+
+#[test]
+fn a_shell_is_charged_for_what_there_is_of_its_forks() {
+    let (clone, _shell) = running(Weak::new());
+    let promised = |deltas: &[Delta]| {
+        let mut forking = clone.begin_fork().unwrap();
+        forking.promise(1 << 20, deltas).unwrap();
+        forking.promised.bytes
+    };
+    let first = overfull();
+    let taken = super::super::templates::bytes(&*first.file);
+    assert_eq!(promised(&[first]), (1 << 20) + 4096);
+    // It is gone, so that the second takes its place; the third is beside that.
+    let second = overfull();
+    assert_eq!(promised(std::slice::from_ref(&second)), (1 << 20) + 4096);
+    assert_eq!(promised(&[overfull()]), (1 << 20) + taken + 4096);
+    drop(second);
+    assert_eq!(promised(&[overfull()]), (1 << 20) + taken + 4096, "what is given back may not be free yet");
+    clone.stop();
+}

@@ -1,0 +1,98 @@
+//! Forks of clones whose shells these tests play.
+
+use super::super::agent::tests as agent;
+use super::super::clone::tests::{PATIENCE, running};
+use super::*;
+use crate::boot::Source;
+use crate::devices::virtio::blk::Image;
+use crate::machine::Machine;
+use crate::template::Quota;
+use flashfork_proto::agent::Request;
+use flashfork_proto::shape::{Pages, Shape};
+use flashfork_proto::shell::{BootDisk, FromShell, ToShell};
+use kvm_ioctls::Kvm;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Weak;
+
+pub(in super::super) const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: true };
+
+/// As a template's disk is asked for.
+pub(in super::super) fn asked() -> BootDisk {
+    BootDisk { limit: 1 << 20, serial: "it".into(), read_only: false }
+}
+
+/// What isn't that, each in another way.
+pub(in super::super) fn others() -> [BootDisk; 3] {
+    [
+        BootDisk { limit: 1 << 40, ..asked() },
+        BootDisk { serial: "other".into(), ..asked() },
+        BootDisk { read_only: true, ..asked() },
+    ]
+}
+
+/// A machine with such a disk, whose image has 1 MB, and the image.
+pub(in super::super) fn frozen(disk: BootDisk) -> Option<(Frozen, std::fs::File)> {
+    let kvm = Kvm::new().ok()?;
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1 << 20).unwrap();
+    let again = file.try_clone().unwrap();
+    let image = Image { file, read_only: disk.read_only, serial: disk.serial, limit: disk.limit };
+    let (mut machine, vcpu0) = Machine::prepare(&kvm, SHAPE, Box::new(std::io::sink())).unwrap();
+    machine.spawn(vcpu0).unwrap();
+    machine.boot(&Source::Tiny(vec![0xf4]), Some(image)).unwrap();
+    Some((machine.freeze(false).unwrap(), again))
+}
+
+#[test]
+fn a_shell_that_says_that_its_guest_s_disk_is_another_makes_no_template() {
+    let Some((origin, _)) = frozen(asked()) else { return eprintln!("skipped: no /dev/kvm") };
+    let same = origin.state.encode().unwrap();
+    let template = Template { frozen: origin, quota: Arc::new(Quota::new(0, None)), created_s: 0 };
+    let entry = Arc::new(Entry::forked(template, "t-0").unwrap());
+    let others = others().map(|disk| frozen(disk).unwrap().0.state.encode().unwrap());
+    for (state, taken) in others.into_iter().map(|state| (state, false)).chain([(same, true)]) {
+        let (clone, shell) = running(Arc::downgrade(&entry));
+        let made = thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Copy);
+                shell.send(&FromShell::Copied, &[]).unwrap();
+                assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch);
+                shell.send(&FromShell::Branched { state, pause: Pause::default() }, &[]).unwrap();
+            });
+            branch(&clone, &entry, true)
+        });
+        assert_eq!(made.is_ok(), taken, "{:?}", made.err());
+        clone.stop();
+    }
+}
+
+#[test]
+fn a_fork_of_a_large_disk_has_room_for_what_its_guest_may_write() {
+    assert_eq!(room(1 << 20, 1 << 30), delta::length(1 << 20));
+    assert!(room(1 << 40, 1 << 30) < 2 << 30, "{}", room(1 << 40, 1 << 30));
+    assert_eq!(room(1 << 40, u64::MAX), delta::length(1 << 40));
+}
+
+/// Threads and connections stayed as long as the clone did.
+#[test]
+fn whoever_waits_for_an_agent_ends_with_the_fork() {
+    let (clone, shell) = running(Weak::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (message, mut descriptors) = shell.receive::<ToShell>().unwrap();
+            assert_eq!(message, ToShell::Connect { port: PORT });
+            let mut stream = UnixStream::from(descriptors.remove(0));
+            agent::greet(&mut stream);
+            assert!(matches!(agent::request(&mut stream), Some(Request::Exec(_))));
+            shell.send(&FromShell::Forked, &[]).unwrap();
+            assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch);
+            shell.send(&FromShell::Failed("it could not".into()), &[]).unwrap();
+            // The agent says nothing, and its end of the line ends.
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        });
+        let error = by_agent(&clone, &clone.begin_fork().unwrap(), PATIENCE).unwrap_err();
+        assert!(error.to_string().contains("it could not"), "{error}");
+    });
+    clone.stop();
+}
