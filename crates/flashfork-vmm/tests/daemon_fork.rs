@@ -125,6 +125,49 @@ fn what_can_not_be_forked_is_told_and_the_clone_goes_on() {
     daemon.refused("POST", path, &now(1), "has ended");
 }
 
+/// With each fork of a fork names grew, until there could be none.
+#[test]
+fn forks_of_forks_are_called_after_their_template_however_deep() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    let mut last = daemon.clones("t", &json!({ "wait": false })).remove(0).name;
+    for number in 2..=30 {
+        let child = fork(&daemon, &last, now(1)).clones.remove(0).name;
+        assert_eq!(child, format!("t-{number}"));
+        assert_eq!(daemon.ask("DELETE", &format!("/v1/clones/{last}"), &Value::Null).0, 204);
+        last = child;
+    }
+    let warm = fork(&daemon, &last, json!({ "now": true, "template": "warm" }));
+    assert_eq!(warm.clones[0].name, "warm-31");
+}
+
+#[test]
+fn names_and_numbers_that_can_not_be_had_are_told_before_a_clone_is_forked() {
+    let Some(daemon) = Daemon::start() else { return };
+    let long = "x".repeat(64);
+    let mut limited = client::tiny("t", idler());
+    limited["max_clones"] = json!(3);
+    daemon.done::<Template>("POST", "/v1/templates", &limited);
+    daemon.template(&long, idler());
+    daemon.refused("POST", &format!("/v1/templates/{long}/clones"), &json!({ "wait": false }), "is no name");
+    daemon.clones("t", &json!({ "wait": false }));
+    let path = "/v1/clones/t-1/fork";
+    daemon.refused("POST", path, &json!({ "now": true, "name": "t-1" }), "a clone t-1 already");
+    daemon.refused(
+        "POST",
+        path,
+        &json!({ "now": true, "template": "u", "count": 0, "name": "n" }),
+        "name for no clone",
+    );
+    daemon.refused("POST", path, &json!({ "now": true, "template": long }), "already");
+    daemon.refused("POST", path, &json!({ "now": true, "template": "y".repeat(64) }), "is no name");
+    daemon.refused("POST", path, &json!({ "now": true, "count": 3 }), "has had 1 of the 3 clones");
+    // None of that has cost a number, nor a template.
+    let names: Vec<_> = fork(&daemon, "t-1", now(2)).clones.into_iter().map(|clone| clone.name).collect();
+    assert_eq!(names, ["t-2", "t-3"]);
+    assert_eq!(daemon.done::<Vec<Template>>("GET", "/v1/templates", &Value::Null).len(), 2);
+}
+
 #[test]
 fn a_shell_that_dies_while_it_is_forked_costs_its_own_clone_only() {
     let Some(daemon) = counted() else { return };

@@ -58,7 +58,7 @@ pub enum VmCommand {
     Clone(CloneArgs),
     /// Fork a clone while it runs: make clones of what it is at this moment
     ///
-    /// The clone goes on, with its connections; it stands still for some milliseconds, however much memory it has. All
+    /// The clone goes on, with its connections; it stands still for a moment that grows little with its memory. All
     /// that the clones have in common exists once. They, and their forks, live on when the clone is removed.
     #[command(
         after_help = "Examples: flashfork vm fork web-1 -n 3\n          flashfork vm fork web-1 --template loaded"
@@ -229,10 +229,10 @@ pub struct ForkArgs {
     /// The clone that is forked
     #[arg(value_parser = name, add = ArgValueCandidates::new(candidates))]
     pub clone: String,
-    /// How many clones [default: 1, or none with --template]
+    /// How many clones [default: 1, or none with --template and no --name]
     #[arg(short = 'n', long = "count", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CLONES_AT_ONCE)))]
     pub count: Option<u32>,
-    /// The new clone's name [default: that of the forked one and a number]
+    /// The new clone's name [default: that of the template that it comes from, and a number]
     #[arg(long, value_parser = name)]
     pub name: Option<String>,
     /// What the clones are for: their guests find it in FLASHFORK_JOB

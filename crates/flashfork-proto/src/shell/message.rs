@@ -32,8 +32,8 @@ pub enum ToShell {
     /// After [`FromShell::Copied`]: stop the guest for a moment, copy the rest, save its state, and let it go on. A
     /// guest that stands at a fork signal has its answer. Answered with [`FromShell::Branched`].
     Branch,
-    /// Forget a fork that was begun, and refuse the fork signal at which the guest may stand. Has no answer of its own; a
-    /// [`ToShell::Copy`] that has none yet is answered with [`FromShell::Failed`].
+    /// Forget a fork that was begun, and refuse the fork signal at which the guest may stand. Has no answer of its own;
+    /// a [`ToShell::Copy`] that has none yet is answered with [`FromShell::Failed`].
     Abandon,
     /// Refuse the fork signal at which the guest stands. Has no answer.
     Refuse,

@@ -33,8 +33,8 @@ pub(super) fn check(request: &CreateClones) -> Result<(), DaemonError> {
 /// What clones are made of.
 pub(super) struct Parent<'a> {
     pub(super) entry: Arc<Entry>,
-    /// Its name, or if it has none that of the template that its ancestors were cloned from. Its clones are called after
-    /// it, with their numbers, which are never given twice.
+    /// Its name, or if it has none that of the template that its ancestors were cloned from. Its clones are called
+    /// after it, with their numbers, which are never given twice.
     pub(super) template: &'a str,
     /// If it has no name: the clone that was forked to make it.
     pub(super) forked_from: Option<&'a str>,

@@ -2,7 +2,7 @@
 //!
 //! What it has written is copied while it runs ([`Machine::begin_branch`], [`Machine::step_branch`]). Then it is
 //! stopped for a moment, in which what is left is copied and its state saved ([`Machine::branch`]). The pause takes as
-//! long as what it wrote since the last round, however much memory it has.
+//! long as to copy what it wrote since the last round, and to pass over the page tables of what it has touched.
 
 use super::{Machine, MachineError};
 use crate::cpu::Exit;

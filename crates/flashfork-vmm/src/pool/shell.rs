@@ -138,8 +138,8 @@ impl Shell {
         }
     }
 
-    /// Has it take what a template is, and the descriptors that belong to that, and waits until it has: then it becomes a clone of
-    /// that by [`ToShell::Go`], and is good for nothing else. Its guest may write `disk` bytes to its disk.
+    /// Has it take what a template is, and the descriptors that belong to that, and waits until it has: then it becomes
+    /// a clone of that by [`ToShell::Go`], and is good for nothing else. Its guest may write `disk` bytes to its disk.
     ///
     /// # Errors
     /// [`ShellFailure`]; it is of no more use.
