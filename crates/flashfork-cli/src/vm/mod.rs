@@ -304,3 +304,21 @@ fn image(args: &FromDirArgs) -> Result<ExitCode, CliError> {
 fn absolute(path: &Path) -> Result<PathBuf, CliError> {
     std::path::absolute(path).map_err(CliError::file("find", path))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_that_only_keeps_a_template_makes_no_clone_unless_that_is_named() {
+        let count = |template: Option<&str>, name: Option<&str>, count| {
+            let [template, name] = [template, name].map(|name| name.map(str::to_owned));
+            let (clone, job) = ("web-1".into(), String::new());
+            fork(&ForkArgs { clone, count, name, job, no_wait: false, template, now: false }).count
+        };
+        assert_eq!(count(None, None, None), 1);
+        assert_eq!(count(Some("kept"), None, None), 0);
+        assert_eq!(count(Some("kept"), Some("named"), None), 1);
+        assert_eq!(count(Some("kept"), None, Some(3)), 3);
+    }
+}
