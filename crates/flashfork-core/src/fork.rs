@@ -9,7 +9,7 @@ use crate::odf::{self, Unavailable};
 use crate::outcome::{Error, Step};
 pub use crate::policy::Engine;
 use crate::policy::own::Own;
-use crate::policy::{Act, POLICY};
+use crate::policy::{Act, POLICY, Process};
 use crate::region::watch::WATCHED;
 use crate::report::Sealed;
 use crate::seal::refills::drop_for_policy;
@@ -112,7 +112,7 @@ fn prepare(faults: u64) {
         Act::Seal => carry_out(act, What::AllButDense(POLICY.lost())),
         Act::Dense(ns) => carry_out(act, What::Dense(ns)),
         Act::Buy(most) => carry_out(act, What::New(most)),
-        Act::Renew => carry_out(act, What::MostWritten),
+        Act::Renew => carry_out(act, What::MostWritten(POLICY.others())),
         Act::DropRefills(from) => match drop_for_policy(from) {
             Err(Error::Busy) => {}
             dropped => POLICY.dropped(dropped.ok().as_ref()),
@@ -121,7 +121,7 @@ fn prepare(faults: u64) {
     }
     // Where too much exists in vain nothing waits for the next fork.
     while POLICY.renews_at_once() {
-        carry_out(Act::Renew, What::MostWritten);
+        carry_out(Act::Renew, What::MostWritten(POLICY.others()));
     }
     if act == Act::Renew && POLICY.unseals_at_once() {
         make_anonymous(true);
@@ -135,10 +135,12 @@ fn prepare(faults: u64) {
 fn make_anonymous(at_once: bool) {
     // Rather than that too much memory exists twice for as long as there are threads.
     let _forced = at_once.then(threads::force);
-    match unseal_for_policy(at_once) {
+    let others = POLICY.others();
+    let is_left = || STATE.holds_sealed() && Own.memfds(others).is_none_or(|memfds| memfds.bytes > 0);
+    match unseal_for_policy(at_once, others) {
         Err(Error::Busy) => {}
-        Ok(_) if !STATE.holds_sealed() => POLICY.unsealed(),
         Ok(outcome) if outcome.late => POLICY.unseals(),
+        Ok(_) if !is_left() => POLICY.unsealed(),
         _ => POLICY.unseal_failed(),
     }
 }

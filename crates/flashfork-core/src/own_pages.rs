@@ -13,13 +13,14 @@ use crate::seal::file::REFUSED;
 use crate::seal::generations::GENERATIONS;
 use crate::seal::library::LIBRARIES;
 use crate::seal::vetted::VETTED;
+use crate::seal::witness::WITNESSES;
 use crate::snapshot::current::{CURRENT, ONLY};
 use crate::stack::RESERVE;
 use crate::state::STATE;
 use crate::stats::STATS;
 
 /// How many statics lie apart.
-pub const COUNT: usize = 16;
+pub const COUNT: usize = 17;
 
 /// All of them.
 pub fn all() -> [Range; COUNT] {
@@ -40,6 +41,7 @@ pub fn all() -> [Range; COUNT] {
         LIBRARIES.pages(),
         REFUSED.pages(),
         DENSE.pages(),
+        WITNESSES.pages(),
     ]
 }
 

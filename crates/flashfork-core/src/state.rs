@@ -222,6 +222,11 @@ impl State {
         self.sandboxed.load(SeqCst)
     }
 
+    /// The number of the last generation made in this process or one that it was forked from; 0: none.
+    pub fn last_generation(&self) -> u64 {
+        u64::from(self.generation.load(SeqCst))
+    }
+
     pub fn next_generation(&self) -> u32 {
         self.generation.fetch_add(1, SeqCst) + 1
     }

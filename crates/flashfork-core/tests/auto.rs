@@ -7,6 +7,7 @@ use flashfork_core::fork::{Engine, configure, fork};
 use flashfork_core::{MEMFD_PREFIX, Pages, seal};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 
 const LEN: usize = 64 << 20;
@@ -181,11 +182,15 @@ fn advice_on_huge_pages_between_parts_is_kept() {
     });
 }
 
-/// Bytes of anonymous memory, and in the files of these words' generations; none where the kernel doesn't tell us.
-fn memory(words: &[u64]) -> Option<u64> {
+/// Bytes of anonymous memory.
+fn anonymous() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let anonymous = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    let mut bytes: u64 = anonymous.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024;
+    anonymous.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Bytes in the files of these words' generations; none where the kernel doesn't tell us.
+fn in_files(words: &[u64]) -> Option<u64> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let generations = sealed(words).1;
     let mut files = BTreeMap::new();
@@ -196,10 +201,13 @@ fn memory(words: &[u64]) -> Option<u64> {
             files.insert((fields[3], fields[4]), fields[0]);
         }
     }
-    for range in files.values() {
-        bytes += std::fs::metadata(format!("/proc/self/map_files/{range}")).ok()?.blocks() * 512;
-    }
-    Some(bytes)
+    let bytes = |range| std::fs::metadata(format!("/proc/self/map_files/{range}")).ok().map(|file| file.blocks() * 512);
+    files.values().map(bytes).sum()
+}
+
+/// Both.
+fn memory(words: &[u64]) -> Option<u64> {
+    Some(anonymous() + in_files(words)?)
 }
 
 /// What a program does with memory that `auto` has sealed.
@@ -249,11 +257,7 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
             if flashfork_core::odf::is_enabled() == Ok(true) {
                 return;
             }
-            until(500, || {
-                forked(words, 1, 50 * MILLISECOND, false);
-                sealed(words).0 >= LEN - (4 << 20)
-            });
-            (0..40).for_each(|_| forked(words, 1, MILLISECOND / 20, false));
+            seal_all(words, 1);
             if memory(words).is_none() {
                 return;
             }
@@ -303,6 +307,146 @@ fn memory_after_forks_is_at_most_one_and_a_half_times_a_plain_process_s() {
             assert!(most <= plain * 3 / 2 + (4 << 20), "{shape:?}: {most} of {plain}");
         });
     }
+}
+
+/// Has `auto` seal all of it but its ends.
+fn seal_all(words: &[u64], seed: u64) {
+    until(500, || {
+        forked(words, seed, 50 * MILLISECOND, false);
+        sealed(words).0 >= LEN - (4 << 20)
+    });
+    (0..40).for_each(|_| forked(words, seed, MILLISECOND / 20, false));
+}
+
+/// Writes all of it, and forks; gives the most memory that there was beside `other` when a fork was over.
+fn most_after_writing(words: &mut [u64], other: u64) -> u64 {
+    let mut most = 0;
+    for turn in 0..40 {
+        for (i, word) in words.iter_mut().enumerate().filter(|_| turn < 2) {
+            *word = common::pattern(i, 9);
+        }
+        forked(words, 9, MILLISECOND / 20, false);
+        // It is now and then that a clone asks whether others are gone.
+        if turn > 17 {
+            most = most.max(memory(words).unwrap().saturating_sub(other));
+        }
+    }
+    assert!(intact(words, 9));
+    most
+}
+
+/// Does it in a clone that the engine has made of this process.
+fn in_clone(f: impl FnOnce()) -> i32 {
+    // SAFETY: one thread.
+    let pid = fork(|| unsafe { libc::fork() }, || 0);
+    if pid == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+        // SAFETY: ends the clone.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    pid
+}
+
+/// It was sealed neither anew nor undone: too much of what it had from others could be.
+#[test]
+fn what_a_clone_of_a_sealed_process_seals_itself_takes_one_and_a_half_times_its_memory_at_most() {
+    in_child(|| {
+        let inherited = patterned(LEN, 1);
+        configure(Engine::Auto, false).unwrap();
+        if flashfork_core::odf::is_enabled() == Ok(true) {
+            return;
+        }
+        seal_all(inherited, 1);
+        let before = sealed(inherited);
+        if in_files(inherited).is_none() {
+            return;
+        }
+        let worker = in_clone(|| {
+            let words = patterned(LEN, 2);
+            let other = anonymous().saturating_sub(LEN as u64);
+            seal_all(words, 2);
+            let most = most_after_writing(words, other);
+            assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
+            most_after_writing(inherited, 0);
+            assert!(sealed(inherited) == before && intact(words, 9), "what others have is left alone");
+        });
+        assert_eq!(wait(worker), 0);
+    });
+}
+
+/// It existed twice for as long as that clone lived.
+#[test]
+fn what_is_left_of_a_sealed_process_that_has_ended_takes_one_and_a_half_times_its_memory_at_most() {
+    for seals in [false, true] {
+        let (mut told, tells) = std::io::pipe().unwrap();
+        in_child(|| {
+            let words = patterned(LEN, 1);
+            configure(Engine::Auto, false).unwrap();
+            let is_told = memory(words).is_some();
+            if flashfork_core::odf::is_enabled() == Ok(true) || !is_told {
+                return (&tells).write_all(b"nothing to see here").unwrap();
+            }
+            let other = anonymous().saturating_sub(LEN as u64);
+            seal_all(words, 1);
+            let parent = std::process::id();
+            in_clone(|| {
+                let own = seals.then(|| patterned(LEN, 2));
+                if let Some(own) = &own {
+                    seal_all(own, 2);
+                    assert!(sealed(words).0 > 0, "others have it");
+                }
+                while std::os::unix::process::parent_id() == parent {
+                    std::thread::yield_now();
+                }
+                let plain = if own.is_some() { 2 * LEN as u64 } else { LEN as u64 };
+                let mut most = most_after_writing(words, other);
+                if let Some(own) = own {
+                    most += in_files(own).unwrap();
+                    assert!(intact(own, 2));
+                }
+                assert!(most <= plain * 3 / 2 + (4 << 20), "{most} of {plain}");
+                (&tells).write_all(b"right").unwrap();
+            });
+        });
+        drop(tells);
+        let mut said = String::new();
+        told.read_to_string(&mut said).unwrap();
+        assert!(["right", "nothing to see here"].contains(&&*said), "{said:?}");
+    }
+}
+
+/// A worker had them for itself as long as its server lived.
+#[test]
+fn what_a_parent_has_sealed_anew_and_its_clone_has_alone_takes_one_and_a_half_times_its_memory_at_most() {
+    in_child(|| {
+        let words = patterned(LEN, 1);
+        configure(Engine::Auto, false).unwrap();
+        if flashfork_core::odf::is_enabled() == Ok(true) || memory(words).is_none() {
+            return;
+        }
+        let other = anonymous().saturating_sub(LEN as u64);
+        seal_all(words, 1);
+        let before = sealed(words).1;
+        let (mut told, tells) = std::io::pipe().unwrap();
+        let mut tells = Some(tells);
+        let worker = in_clone(|| {
+            // Should its parent fail it is not waited for.
+            tells.take();
+            told.read_exact(&mut [0]).unwrap();
+            let most = most_after_writing(words, other);
+            assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
+        });
+        for (i, word) in words.iter_mut().enumerate() {
+            *word = common::pattern(i, 2);
+        }
+        until(50, || {
+            forked(words, 2, MILLISECOND / 20, false);
+            sealed(words).1.iter().all(|generation| !before.contains(generation))
+        });
+        tells.take().unwrap().write_all(&[0]).unwrap();
+        assert_eq!(wait(worker), 0);
+        assert!(intact(words, 2));
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod cell;
 mod digits;
+mod packed;
 mod v1;
 
 pub use cell::{sort_names, words};
@@ -13,7 +14,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
+use bzip2::Compression;
 use bzip2::bufread::BzDecoder;
+use bzip2::write::BzEncoder;
 use flate2::bufread::GzDecoder;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -187,6 +190,14 @@ impl Record {
     }
 }
 
+/// The fields of a record that follow from its samples.
+fn summary(samples: &[f64]) -> serde_json::Map<String, Value> {
+    let quantiles = Summary::of(samples).map_or([0.0; 5], |it| [it.min, it.p50, it.p90, it.p99, it.max]).map(kept);
+    let named = ["min", "p50", "p90", "p99", "max"].into_iter().zip(quantiles);
+    let count = ("n".to_owned(), samples.len().into());
+    named.map(|(name, value)| (name.to_owned(), value.into())).chain([count]).collect()
+}
+
 fn named<'a>(values: impl IntoIterator<Item = (&'a str, Value)>) -> Values {
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -230,6 +241,23 @@ impl Document {
         File::create(path).and_then(|mut file| self.write_to(&mut file)).map_err(failed)
     }
 
+    /// Writes it to `path` packed by bzip2, the samples of each round in order of size: which of one record was taken
+    /// together with which of another can't be told there.
+    pub fn write_packed(&self, path: &Path) -> Result<(), BenchError> {
+        let failed = |error: std::io::Error| BenchError::system(format!("write {}", path.display()), error);
+        File::create(path).and_then(|file| self.pack_to(file)).map_err(failed)
+    }
+
+    fn pack_to(&self, file: File) -> std::io::Result<()> {
+        let records: Vec<Value> = self.records.iter().cloned().map(packed::pack).collect::<Result<_, _>>()?;
+        let mut value = serde_json::to_value(Self { records: Vec::new(), ..self.clone() })?;
+        value["records"] = records.into();
+        let mut out = BzEncoder::new(BufWriter::new(file), Compression::best());
+        serde_json::to_writer(&mut out, &value)?;
+        writeln!(out)?;
+        out.finish()?.flush()
+    }
+
     /// The same into something that is open.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut out = BufWriter::new(out);
@@ -261,6 +289,7 @@ impl Document {
                 return Err(wrong(format!("it names no schema, this program reads '{SCHEMA}'")));
             }
         }
+        packed::unpack(&mut value).map_err(|error| wrong(error.to_string()))?;
         let document: Self = serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
         match document.records.iter().find_map(Record::contradiction) {
             Some(why) => Err(wrong(why)),
@@ -301,6 +330,35 @@ mod tests {
         packed.write_all(&text).and_then(|()| packed.finish()).unwrap();
         assert_eq!(Document::read(&gzip).unwrap(), document);
         assert_eq!(Document::read(&bzip2).unwrap(), document);
+    }
+
+    #[test]
+    fn nothing_is_lost_by_packing_but_the_order_within_rounds() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let of = |size, rounds: &[&[f64]]| {
+            let rounds = Rounds(rounds.iter().map(|round| round.to_vec()).collect());
+            Record::of_rounds("fork", "seal", [("size", json!(size))], "us", &rounds).unwrap()
+        };
+        let document = |rounds: [&[&[f64]]; 3]| {
+            let records = rounds.iter().enumerate().map(|(size, rounds)| of(size, rounds)).collect();
+            Document::new(HostCard::read().unwrap(), records)
+        };
+        let taken = document([&[&[3.0, 1.0 / 3.0], &[2e9, 7.0, 1.0]], &[&[1.0, 0.0]], &[&[1e-300, 9e300], &[-2.0]]]);
+        taken.write_packed(&path).unwrap();
+        let packed = std::fs::read(&path).unwrap();
+        assert!(packed.starts_with(BZIP2));
+        let value: Value = serde_json::from_reader(BzDecoder::new(packed.as_slice())).unwrap();
+        let has = |i: usize| [&value["records"][i]["places"], &value["records"][i]["p50"]].map(|it| !it.is_null());
+        assert_eq!([has(0), has(1), has(2)], [[true, false], [false, true], [false, true]]);
+        let ordered = document([&[&[1.0 / 3.0, 3.0], &[1.0, 7.0, 2e9]], &[&[0.0, 1.0]], &[&[1e-300, 9e300], &[-2.0]]]);
+        let read = Document::read(&path).unwrap();
+        assert_eq!(read.records, ordered.records);
+        for wrong in [json!({}), json!([0.5]), json!([i32::MAX]), json!([i32::MAX, 1])] {
+            let mut value = value.clone();
+            value["records"][0]["places"] = wrong;
+            std::fs::write(&path, value.to_string()).unwrap();
+            assert!(Document::read(&path).is_err());
+        }
     }
 
     #[test]

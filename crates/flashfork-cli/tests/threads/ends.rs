@@ -241,12 +241,13 @@ fn whatever_is_killed_at_any_moment_nothing_is_left() {
     for round in 0..rounds {
         if place.list().is_empty() && round % 3 > 0 {
             program.warm(&[]);
-            open = None;
         }
         let warms = place.list().is_empty();
-        if !warms && open.is_none() {
-            until("it is idle", || is_idle(place));
-            open = Some(descriptors(place.template_pid()));
+        if warms {
+            open = None;
+        } else if open.is_none() {
+            until("it is idle", || place.list().is_empty() || is_idle(place));
+            open = open_of_template(place);
         }
         let what = ["waits", "exit", "orphan"][draw(3) as usize];
         let command = if warms {
@@ -266,22 +267,24 @@ fn whatever_is_killed_at_any_moment_nothing_is_left() {
             let _ = command.kill();
         }
         command.wait().unwrap();
-        // A template that is left is as it was.
-        until("nothing is left", || match place.list().first() {
-            None => self::all(place).is_empty(),
-            Some(_) => {
-                let now = is_idle(place).then(|| descriptors(place.template_pid()));
-                now.is_some_and(|now| *open.get_or_insert(now) == now)
+        // A template that is left is as it was. It may have been killed, and be listed for a moment still.
+        until("nothing is left", || {
+            if place.list().is_empty() {
+                open = None;
+                return self::all(place).is_empty();
             }
+            let now = is_idle(place).then(|| open_of_template(place)).flatten();
+            now.is_some_and(|now| *open.get_or_insert(now) == now)
         });
     }
     let _ = place.run(&["rm", "t"]);
     until("all is gone", || all(place).is_empty());
 }
 
-/// How many descriptors a process has open.
-fn descriptors(pid: i32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+/// How many descriptors the template has open; none when it has just ended.
+fn open_of_template(place: &Place) -> Option<usize> {
+    let pid = place.list().first()?["pid"].as_i64().unwrap();
+    std::fs::read_dir(format!("/proc/{pid}/fd")).ok().map(Iterator::count)
 }
 
 #[test]

@@ -43,13 +43,20 @@ pub(crate) trait Process {
     fn holds_sealed(&self) -> bool;
     /// Bytes of resident memory that no file holds; 0 when nobody can tell.
     fn anonymous(&self) -> u64;
-    /// Bytes of sealed memory that were written since: these exist twice. Slow; none when nobody can tell now.
-    fn written(&self) -> Option<u64>;
+    /// The number of the last generation that there is: others than this policy have made those up to it.
+    /// [`UNTOLD`] where they can't be told from its own.
+    fn last_generation(&self) -> u64;
+    /// Bytes of sealed memory that were written since, in generations after this one and in those that no other process
+    /// has: these exist twice. Slow; none when nobody can tell now.
+    fn written(&self, after: u64) -> Option<u64>;
     /// Bytes of sealed memory that the program has discarded, ever.
     fn discarded(&self) -> u64;
-    /// What is in the memfds; none when nobody can tell now.
-    fn memfds(&self) -> Option<Memfds>;
+    /// What is in the memfds of the same; none when nobody can tell now.
+    fn memfds(&self, after: u64) -> Option<Memfds>;
 }
+
+/// See [`Process::last_generation`]. No generation comes after it.
+const UNTOLD: u64 = u64::MAX;
 
 /// What to do before a fork.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,6 +225,12 @@ impl Policy {
         }
     }
 
+    /// The last generation that others have made: what the policy seals anew or makes anonymous comes after it, or no
+    /// other process has it.
+    pub fn others(&self) -> u64 {
+        self.auto.others()
+    }
+
     /// Bytes sealed part by part.
     pub fn bought(&self) -> u64 {
         self.auto.bought()
@@ -257,7 +270,7 @@ impl Policy {
         self.plain.take();
         self.faults.set(0);
         self.always.forget();
-        self.auto.begin_anew();
+        self.auto.begin_in_clone();
         self.refills.forget();
     }
 }
@@ -305,13 +318,16 @@ mod tests {
         fn anonymous(&self) -> u64 {
             1 << 30
         }
-        fn written(&self) -> Option<u64> {
+        fn last_generation(&self) -> u64 {
+            0
+        }
+        fn written(&self, _: u64) -> Option<u64> {
             Some(0)
         }
         fn discarded(&self) -> u64 {
             0
         }
-        fn memfds(&self) -> Option<Memfds> {
+        fn memfds(&self, _: u64) -> Option<Memfds> {
             None
         }
     }

@@ -93,7 +93,11 @@ impl Process for Model {
         ((self.plain() + self.twice()) * self.work.bytes) as u64
     }
 
-    fn written(&self) -> Option<u64> {
+    fn last_generation(&self) -> u64 {
+        0
+    }
+
+    fn written(&self, _: u64) -> Option<u64> {
         Some((self.twice() * self.work.bytes) as u64)
     }
 
@@ -101,7 +105,7 @@ impl Process for Model {
         0
     }
 
-    fn memfds(&self) -> Option<Memfds> {
+    fn memfds(&self, _: u64) -> Option<Memfds> {
         let bytes = |share: f64| (share * self.work.bytes) as u64;
         Some(Memfds { bytes: bytes(1.0 - self.plain() + self.gone), gone: bytes(self.gone) })
     }

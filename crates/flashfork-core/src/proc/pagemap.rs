@@ -20,6 +20,8 @@ pub enum Which {
 
 /// A guard region (Linux 6.14); nothing sets it before.
 const PM_GUARD: u64 = 1 << 58;
+/// Mapped once, in this process, and nowhere else.
+const PM_MMAP_EXCLUSIVE: u64 = 1 << 56;
 const PM_PRESENT: u64 = 1 << 63;
 const PM_SWAP: u64 = 1 << 62;
 const PM_FILE: u64 = 1 << 61;
@@ -167,16 +169,36 @@ impl Drop for Pagemap<'_> {
     }
 }
 
+/// Calls `each` with the pages of a range that are in memory, and in the page table of this process alone.
+pub fn for_each_exclusive(range: Range, mut each: impl FnMut(usize)) -> Result<()> {
+    const WANTED: u64 = PM_PRESENT | PM_MMAP_EXCLUSIVE;
+    for_each_entry(range, |page, entry| {
+        if entry & WANTED == WANTED {
+            each(page);
+        }
+        Ok(())
+    })
+}
+
 /// Calls `each` with the runs of guard pages (`MADV_GUARD_INSTALL`) in a range; runs that touch may come apart.
 pub fn for_each_guard(range: Range, mut each: impl FnMut(Range) -> Result<()>) -> Result<()> {
+    for_each_entry(range, |page, entry| match entry & PM_GUARD {
+        0 => Ok(()),
+        _ => each(Range::new(page, page + PAGE)),
+    })
+}
+
+/// Calls `each` with the pages of a range and what the page map says of them, stopping at the first error.
+fn for_each_entry(range: Range, mut each: impl FnMut(usize, u64) -> Result<()>) -> Result<()> {
     let fd = text::open(c"/proc/thread-self/pagemap", sys::O_RDONLY)?;
-    let mut entries = [0u8; 1024];
+    let mut entries = [[0; size_of::<u64>()]; 128];
     let mut at = range.start;
     let mut result = Ok(());
     while at < range.end && result.is_ok() {
-        let wanted = ((range.end - at).div_ceil(PAGE) * 8).min(entries.len());
-        let n = match sys::pread(fd, &mut entries[..wanted], (at / PAGE * 8) as u64) {
-            Ok(n) if n >= 8 => n,
+        let most = (range.end - at).div_ceil(PAGE).min(entries.len());
+        let bytes = entries[..most].as_flattened_mut();
+        let read = match sys::pread(fd, bytes, (at / PAGE * size_of::<u64>()) as u64) {
+            Ok(n) if n >= size_of::<u64>() => n / size_of::<u64>(),
             Ok(_) => {
                 result = Err(Errno::EIO);
                 break;
@@ -187,11 +209,8 @@ pub fn for_each_guard(range: Range, mut each: impl FnMut(Range) -> Result<()>) -
                 break;
             }
         };
-        for entry in entries[..n].chunks_exact(8) {
-            let guard = entry.try_into().is_ok_and(|e| u64::from_ne_bytes(e) & PM_GUARD != 0);
-            if guard && result.is_ok() {
-                result = each(Range::new(at, at + PAGE));
-            }
+        for entry in &entries[..read] {
+            result = result.and_then(|()| each(at, u64::from_ne_bytes(*entry)));
             at += PAGE;
         }
     }

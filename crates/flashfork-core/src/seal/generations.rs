@@ -1,6 +1,7 @@
 //! What was put into each file of sealed memory ([`super::file`]): the difference to what of it is still mapped is
 //! memory that serves nobody. And where something was written since.
 
+use super::witness;
 use crate::apart::Apart;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -58,11 +59,12 @@ impl Generations {
 
     /// Notes that a file was filled. Where there is no place left it is taken for as large as what is mapped of it.
     pub fn add(&self, file: Identity, bytes: u64, is_mapped: impl Fn(Identity) -> bool) {
-        let free = |place: &&Generation| {
+        let free = |place: &Generation| {
             let known = place.identity();
             known.1 == 0 || known == file || !is_mapped(known)
         };
-        if let Some(place) = self.0.iter().find(free) {
+        if let Some((at, place)) = self.0.iter().enumerate().find(|(_, place)| free(place)) {
+            witness::begin(at);
             place.inode.store(0, SeqCst);
             place.bytes.store(bytes, SeqCst);
             place.written.store(false, SeqCst);
@@ -71,8 +73,24 @@ impl Generations {
         }
     }
 
+    /// Forgets the files of which nothing is mapped any more.
+    pub fn keep(&self, is_mapped: impl Fn(Identity) -> bool) {
+        for (at, place) in self.0.iter().enumerate() {
+            let known = place.identity();
+            if known.1 != 0 && !is_mapped(known) {
+                place.inode.store(0, SeqCst);
+                witness::end(at);
+            }
+        }
+    }
+
+    /// Where a file is.
+    pub fn place(&self, file: Identity) -> Option<usize> {
+        self.0.iter().position(|place| place.identity() == file)
+    }
+
     fn find(&self, file: Identity) -> Option<&Generation> {
-        self.0.iter().find(|place| place.identity() == file)
+        self.place(file).map(|at| &self.0[at])
     }
 
     /// What is in a file of which so many bytes are mapped.

@@ -4,9 +4,9 @@
 //! all that was sealed before is sealed anew ([`fold`]), what of libraries is sealed ([`library`]), limits that are
 //! lifted meanwhile ([`limits`]); then run by run ([`maker`]) which file it lies in ([`file`]) and where ([`offset`]),
 //! its copy ([`copy`]), the old pages out of the way ([`aside`], [`kept`]) and the copy in their place ([`remap`]).
-//! What is known of each file afterwards: [`generations`]. The way back: [`unseal`], with what the program has asked
-//! for the mapping ([`properties`]), which what is written much goes too ([`dense`]). What reads put into page tables
-//! meanwhile: [`refills`].
+//! What is known of each file afterwards: [`generations`], and who else has it mapped: [`witness`]. The way back:
+//! [`unseal`], with what the program has asked for the mapping ([`properties`]), which what is written much goes too
+//! ([`dense`]). What reads put into page tables meanwhile: [`refills`].
 
 mod aside;
 pub(crate) mod copy;
@@ -26,6 +26,7 @@ pub(crate) mod remap;
 pub(crate) mod unseal;
 pub(crate) mod vain;
 pub(crate) mod vetted;
+pub(crate) mod witness;
 
 use crate::arena::Arena;
 use crate::calls;
@@ -45,6 +46,7 @@ use dense::DENSE;
 use file::{Filled, Mounted};
 use fold::plan_or_fold;
 use maker::Maker;
+use witness::Ours;
 
 /// Nanoseconds after which a part of a seal for which a fork waits begins nothing more: with what it is at then it
 /// takes twenty milliseconds, which are promised.
@@ -62,8 +64,9 @@ pub(crate) enum What {
     Dense(u64),
     /// At most so many bytes of what isn't sealed.
     New(u64),
-    /// The generation of which most was written, all of it: its memfd goes when no clone has it mapped any more.
-    MostWritten,
+    /// The generation of which most was written, of those after this one and those that no other process has, all of
+    /// it: its memfd goes when no clone has it mapped any more.
+    MostWritten(u64),
 }
 
 /// [`crate::seal()`], and [`crate::seal_template()`] without `libraries`.
@@ -102,7 +105,7 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
             What::All { libraries } => arena.libraries = libraries,
             What::AllButDense(_) => arena.leave_dense = true,
             What::New(most) => arena.most = usize::try_from(most).unwrap_or(usize::MAX),
-            What::MostWritten | What::Dense(_) => {}
+            What::MostWritten(_) | What::Dense(_) => {}
         }
         let start = sys::now_ns();
         if matches!(what, What::New(_)) {
@@ -114,8 +117,8 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
             return Err(Error::Refused(Reason::RestartableSequence));
         }
         let mut outcome = exclusive::run(arena, |arena, pauses| {
-            if what == What::MostWritten {
-                match plan::most_written(arena).map_err(look)? {
+            if let What::MostWritten(after) = what {
+                match Ours::find(after).and_then(|ours| plan::most_written(&ours, arena)).map_err(look)? {
                     Some(generation) => arena.only = generation,
                     None => return Ok(Outcome::default()),
                 }

@@ -10,6 +10,7 @@ use super::dense::{self, DENSE};
 use super::generations::{GENERATIONS, Identity, Memfds, PLACES};
 use super::offset;
 use super::vetted::VETTED;
+use super::witness::Ours;
 use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run, VmaRecord};
 use crate::calls::object::Reader;
 use crate::kernel_writers;
@@ -335,18 +336,18 @@ pub fn share_of(bytes: usize, whole: usize, part: usize) -> usize {
     (bytes as u128 * part as u128 / whole.max(1) as u128) as usize
 }
 
-/// The number of the generation of which most exists in vain: written since it was sealed, or mapped no more; none when
-/// nothing is.
-pub fn most_written(arena: &mut Arena) -> Result<Option<u64>> {
+/// The number of the generation, of `ours`, of which most exists in vain: written since it was sealed, or mapped no
+/// more; none when nothing is.
+pub fn most_written(ours: &Ours, arena: &mut Arena) -> Result<Option<u64>> {
     let mut generations = [(0, 0u64); PLACES];
     let mut add = |generation, bytes| {
         if let Some(place) = generations.iter_mut().find(|(known, _)| [0, generation].contains(known)) {
             *place = (generation, place.1 + bytes);
         }
     };
-    for_each_file(&mut arena.small, |file, memfd| add(file.generation, memfd.gone))?;
+    for_each_file(&mut arena.small, |v| ours.has(v), |file, memfd| add(file.generation, memfd.gone))?;
     vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
-        if v.kind == Kind::Sealed {
+        if ours.has(v) {
             add(v.generation(), v.anonymous + v.swapped);
         }
         Ok(())
@@ -361,52 +362,67 @@ struct Mapped {
     identity: Identity,
     generation: u64,
     bytes: u64,
+    wanted: bool,
 }
 
-/// Calls `each` with the files of which something is mapped, and what is in them. `buf` is scratch.
-fn for_each_file(buf: &mut [u8], mut each: impl FnMut(Mapped, Memfds)) -> Result<()> {
-    let mut mapped = [Mapped { identity: NONE, generation: 0, bytes: 0 }; PLACES];
+/// Calls `each` with the wanted files of which something is mapped, and what is in them. Those of which nothing is are
+/// known no more afterwards. `buf` is scratch.
+fn for_each_file(buf: &mut [u8], wanted: impl Fn(&Vma) -> bool, mut each: impl FnMut(Mapped, Memfds)) -> Result<()> {
+    let mut mapped = [Mapped { identity: NONE, generation: 0, bytes: 0, wanted: false }; PLACES];
     vma::for_each(c"/proc/thread-self/maps", buf, |v| {
         let identity = v.identity();
         if v.kind == Kind::Sealed
             && let Some(place) = mapped.iter_mut().find(|file| [NONE, identity].contains(&file.identity))
         {
-            *place = Mapped { identity, generation: v.generation(), bytes: place.bytes + v.range.len() as u64 };
+            let bytes = place.bytes + v.range.len() as u64;
+            *place = Mapped { identity, generation: v.generation(), bytes, wanted: wanted(v) };
         }
         Ok(())
     })?;
-    for file in mapped.iter().filter(|file| file.identity != NONE) {
+    // Not when there are more files than there is room for.
+    if mapped.iter().any(|file| file.identity == NONE) {
+        GENERATIONS.keep(|known| mapped.iter().any(|file| file.identity == known));
+    }
+    for file in mapped.iter().filter(|file| file.wanted) {
         each(*file, GENERATIONS.of(file.identity, file.bytes));
     }
     Ok(())
 }
 
-/// What is in all memfds of which something is mapped. `buf` is scratch.
-pub fn memfds(buf: &mut [u8]) -> Result<Memfds> {
+/// What is in the memfds of `ours` of which something is mapped. `buf` is scratch.
+pub fn memfds(ours: &Ours, buf: &mut [u8]) -> Result<Memfds> {
     let mut all = Memfds::default();
-    for_each_file(buf, |_, memfd| {
-        all = Memfds { bytes: all.bytes + memfd.bytes, gone: all.gone + memfd.gone };
-    })?;
+    for_each_file(
+        buf,
+        |v| ours.has(v),
+        |_, memfd| {
+            all = Memfds { bytes: all.bytes + memfd.bytes, gone: all.gone + memfd.gone };
+        },
+    )?;
     Ok(all)
 }
 
 /// Notes what was put into a new generation. `buf` is scratch.
 pub fn note_generation(file: Identity, bytes: u64, buf: &mut [u8]) {
     let mut mapped = [NONE; PLACES];
-    let listed = for_each_file(buf, |file, _| {
-        if let Some(place) = mapped.iter_mut().find(|known| **known == NONE) {
-            *place = file.identity;
-        }
-    });
+    let listed = for_each_file(
+        buf,
+        |_| true,
+        |file, _| {
+            if let Some(place) = mapped.iter_mut().find(|known| **known == NONE) {
+                *place = file.identity;
+            }
+        },
+    );
     // Without the list none may be forgotten.
     GENERATIONS.add(file, bytes, |other| listed.is_err() || mapped.contains(&other));
 }
 
-/// Bytes of sealed memory that were written since: the page and its sealed original both exist.
-pub fn written(arena: &mut Arena) -> Result<u64> {
+/// Bytes of sealed memory, in `ours`, that were written since: the page and its sealed original both exist.
+pub fn written(ours: &Ours, arena: &mut Arena) -> Result<u64> {
     let mut written = 0;
     vma::for_each(c"/proc/thread-self/smaps", &mut arena.text, |v| {
-        written += if v.kind == Kind::Sealed { v.anonymous + v.swapped } else { 0 };
+        written += if ours.has(v) { v.anonymous + v.swapped } else { 0 };
         Ok(())
     })?;
     Ok(written)

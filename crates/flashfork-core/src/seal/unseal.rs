@@ -10,6 +10,7 @@ use super::offset;
 use super::offset::Shows;
 use super::properties::{self, Properties};
 use super::remap;
+use super::witness::Ours;
 use crate::arena::{Arena, MAX_HOLES, MAX_RUNS, Run};
 use crate::never_seal::Reason;
 use crate::outcome::{Error, Outcome, Step};
@@ -37,20 +38,22 @@ pub fn unseal(range: Range) -> Result<u64, Error> {
     unseal_or_wait(range, Wait::Yes)
 }
 
-/// All of it, in the middle of a program's fork: waits for no other thread. Not `at_once` it ends when the fork has
-/// waited for long, and says so ([`Outcome::late`]); at least a step is made.
-pub(crate) fn unseal_for_policy(at_once: bool) -> Result<Outcome, Error> {
-    unseal_within(Range::ALL, Wait::No, if at_once { 0 } else { sys::now_ns() + PART_NS })
+/// All of generations after this one and of those that no other process has, in the middle of a program's fork: waits
+/// for no other thread. Not `at_once` it ends when the fork has waited for long, and says so ([`Outcome::late`]); at
+/// least a step is made.
+pub(crate) fn unseal_for_policy(at_once: bool, after: u64) -> Result<Outcome, Error> {
+    let late_at = if at_once { 0 } else { sys::now_ns() + PART_NS };
+    unseal_within(Range::ALL, after, Wait::No, late_at)
 }
 
 fn unseal_or_wait(range: Range, wait: Wait) -> Result<u64, Error> {
-    unseal_within(range, wait, 0).map(|outcome| outcome.sealed)
+    unseal_within(range, 0, wait, 0).map(|outcome| outcome.sealed)
 }
 
-fn unseal_within(range: Range, wait: Wait, late_at: u64) -> Result<Outcome, Error> {
+fn unseal_within(range: Range, after: u64, wait: Wait, late_at: u64) -> Result<Outcome, Error> {
     let done = session::run(wait, |arena| {
         (arena.hole_count, arena.unseals, arena.late_at) = (0, true, late_at);
-        exclusive::run(arena, |arena, pauses| unseal_with(arena, range, pauses))
+        exclusive::run(arena, |arena, pauses| unseal_with(arena, range, after, pauses))
     });
     done.outcome
 }
@@ -65,17 +68,18 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
     if table::may_be_shared() || !alone.map_err(|e| Error::System(Step::Look, e))? {
         return Err(Error::Refused(Reason::Threads));
     }
-    let done = session::run(Wait::No, |arena| unseal_with(arena, range, None));
+    let done = session::run(Wait::No, |arena| unseal_with(arena, range, 0, None));
     done.outcome.map(|o| o.sealed)
 }
 
-fn unseal_with(arena: &mut Arena, range: Range, mut pauses: Option<Pauses>) -> Result<Outcome, Error> {
+fn unseal_with(arena: &mut Arena, range: Range, after: u64, mut pauses: Option<Pauses>) -> Result<Outcome, Error> {
     let look = |e| Error::System(Step::Look, e);
     let mut outcome = Outcome::default();
+    let (ours, all) = (Ours::find(after).map_err(look)?, Ours::find(0).map_err(look)?);
     let mut aside = Place::find(&pauses)?;
     // More VMAs than the arena has room for are done in batches, and so is what threads split or moved meanwhile.
     loop {
-        let complete = find_sealed(arena, range, Parts::All).map_err(look)?;
+        let complete = find_sealed(arena, range, Parts::Of(ours)).map_err(look)?;
         if arena.run_count == 0 {
             break;
         }
@@ -101,7 +105,7 @@ fn unseal_with(arena: &mut Arena, range: Range, mut pauses: Option<Pauses>) -> R
         if let Some(pauses) = &mut pauses {
             pauses.stop(arena).map_err(Error::Refused)?;
         }
-        let found = find_sealed(arena, range, Parts::All).map(|_| arena.run_count);
+        let found = find_sealed(arena, range, Parts::Of(all)).map(|_| arena.run_count);
         if found == Ok(0) {
             STATE.all_unsealed();
             dump::all_unsealed();
@@ -197,7 +201,7 @@ pub(crate) fn not_sealed_anew(arena: &mut Arena) -> Result<(), Error> {
 
 /// Before a snapshot that seals nothing: all of it, for the same reason.
 pub(crate) fn everything(arena: &mut Arena) -> Result<(), Error> {
-    unseal_with(arena, Range::ALL, None).map(drop)
+    unseal_with(arena, Range::ALL, 0, None).map(drop)
 }
 
 fn unseal_parts(arena: &mut Arena, pauses: &mut Option<Pauses>, parts: Parts) -> Result<(), Error> {
@@ -221,7 +225,8 @@ const NO_HUGE_PAGE: Errno = Errno::ENODATA;
 /// which it could be done. False where there are none. No other thread runs.
 pub(crate) fn to_huge(arena: &mut Arena, blocks: Range, mut done: impl FnMut(Range)) -> Result<bool, Error> {
     let look = |e| Error::System(Step::Look, e);
-    find_sealed(arena, blocks, Parts::All).map_err(look)?;
+    let all = Ours::find(0).map_err(look)?;
+    find_sealed(arena, blocks, Parts::Of(all)).map_err(look)?;
     let Arena { text, small, .. } = &mut *arena;
     let memory = Limits::find(text, small).map_err(look)?;
     let mut place = Place::find(&None)?;
@@ -245,7 +250,8 @@ pub(crate) fn to_huge(arena: &mut Arena, blocks: Range, mut done: impl FnMut(Ran
 /// Which parts of sealed mappings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
-    All,
+    /// All of these generations.
+    Of(Ours),
     /// What they have grown by.
     Growth,
     /// That, what can't be read, the data of libraries, and what lies in the arena's holes.
@@ -271,7 +277,7 @@ fn find_sealed(arena: &mut Arena, range: Range, parts: Parts) -> sys::Result<boo
             let end = at + (len as usize).min(part.end - at);
             let whole = Range::new(at, end);
             let wanted = match parts {
-                Parts::All => true,
+                Parts::Of(ours) => ours.has(v),
                 Parts::Growth => growth,
                 Parts::NotSealedAnew => growth || v.prot & sys::PROT_READ == 0 || advice & offset::LIBRARY != 0,
             };
@@ -522,7 +528,7 @@ mod tests {
             let mut gone = 0;
             let mut steps = 0;
             while STATE.holds_sealed() {
-                let Ok(outcome) = unseal_within(Range::ALL, Wait::No, 1) else { return false };
+                let Ok(outcome) = unseal_within(Range::ALL, 0, Wait::No, 1) else { return false };
                 let stuck = outcome.sealed == 0 || outcome.sealed > SHORT_CHUNK as u64 || !outcome.late;
                 if stuck || words.iter().enumerate().any(|(i, word)| *word != i + gone) {
                     return false;
@@ -553,7 +559,7 @@ mod tests {
                     }
                 }
             });
-            let said = unseal_for_policy(true);
+            let said = unseal_for_policy(true, 0);
             OVER.store(true, SeqCst);
             taken && said.err() == Some(Error::Busy) && other.join().is_ok()
         });

@@ -2,17 +2,19 @@
 
 use super::generations::Memfds;
 use super::plan;
+use super::witness::Ours;
 use crate::arena::Arena;
 use crate::outcome::{Error, Outcome, Step};
 use crate::session::{self, Wait};
 use crate::threads::errand;
 
-/// Bytes of sealed memory that were written since; none when that can't be told now.
-pub fn written() -> Option<u64> {
+/// Bytes of sealed memory that were written since, in generations after this one and those that no other process has;
+/// none when that can't be told now.
+pub fn written(after: u64) -> Option<u64> {
     let counted = |arena: &mut Arena| {
         let mut sealed = 0;
         let looked = errand::look(|| {
-            sealed = plan::written(arena)?;
+            sealed = plan::written(&Ours::find(after)?, arena)?;
             Ok(())
         });
         looked.map_err(|e| Error::System(Step::Look, e))?;
@@ -21,12 +23,12 @@ pub fn written() -> Option<u64> {
     session::run(Wait::No, counted).outcome.map(|outcome| outcome.sealed).ok()
 }
 
-/// What is in the memfds; none when that can't be told now.
-pub fn memfds() -> Option<Memfds> {
+/// What is in the memfds of the same; none when that can't be told now.
+pub fn memfds(after: u64) -> Option<Memfds> {
     let counted = |arena: &mut Arena| {
         let mut found = Memfds::default();
         let looked = errand::look(|| {
-            found = plan::memfds(&mut arena.text)?;
+            found = plan::memfds(&Ours::find(after)?, &mut arena.text)?;
             Ok(())
         });
         looked.map_err(|e| Error::System(Step::Look, e))?;

@@ -1,5 +1,10 @@
 //! How exactly samples are kept.
 
+/// From which four digits on the last is even, a multiple of five or zero, and how many kept numbers come before these,
+/// of those that begin with the same power of ten.
+const PARTS: [(i32, i32, i32); 3] = [(1000, 2, 0), (2500, 5, 750), (5000, 10, 1250)];
+const IN_A_DECADE: i32 = 1750;
+
 /// The sample as records keep it: to within a thousandth of itself, in four digits, of which the last is even, a
 /// multiple of five or zero, as far as that allows. Noise is larger than that by far, and digits of noise can't be
 /// packed.
@@ -11,13 +16,33 @@ pub fn kept(sample: f64) -> f64 {
     };
     let last = exponent - 3;
     let digits = sample / 10_f64.powi(last);
-    let step = match digits.abs() {
-        ..2500.0 => 2.0,
-        ..5000.0 => 5.0,
-        _ => 10.0,
-    };
-    // By way of text: it is the number nearest to these digits, which is written by no others.
-    format!("{}e{last}", (digits / step).round() * step).parse().unwrap_or(sample)
+    let part = PARTS.into_iter().rfind(|(first, ..)| digits.abs() >= f64::from(*first));
+    let step = f64::from(part.unwrap_or(PARTS[0]).1);
+    number((digits / step).round() * step, last).unwrap_or(sample)
+}
+
+/// The place of a positive number among those that can be [`kept`], 1 being at 0; none where it isn't one of them.
+pub fn place(kept: f64) -> Option<i32> {
+    let scientific = format!("{kept:e}");
+    let (digits, exponent) = scientific.split_once('e')?;
+    let digits = format!("{:0<4}", digits.replacen('.', "", 1));
+    let (digits, exponent): (i32, i32) = (digits.parse().ok()?, exponent.parse().ok()?);
+    let (first, step, before) = PARTS.into_iter().rfind(|(first, ..)| (*first..10_000).contains(&digits))?;
+    let steps = digits - first;
+    (steps % step == 0).then_some(exponent * IN_A_DECADE + before + steps / step)
+}
+
+/// The number at a place; none where that is no number.
+pub fn at_place(place: i32) -> Option<f64> {
+    let (exponent, place) = (place.div_euclid(IN_A_DECADE), place.rem_euclid(IN_A_DECADE));
+    let (first, step, before) = PARTS.into_iter().rfind(|(.., before)| *before <= place)?;
+    number(f64::from(first + (place - before) * step), exponent - 3)
+}
+
+/// So many times a power of ten; none where that is no finite number. By way of text: it is the number nearest to these
+/// digits, which is written by no others.
+fn number(digits: f64, exponent: i32) -> Option<f64> {
+    format!("{digits}e{exponent}").parse().ok().filter(|number: &f64| number.is_finite())
 }
 
 #[cfg(test)]
@@ -56,5 +81,22 @@ mod tests {
             assert_eq!(kept(once), once, "{sample}");
             assert!(once == 0.0 || format!("{once:e}").split('e').next().unwrap().len() <= 5, "{sample}: {once}");
         }
+    }
+
+    #[test]
+    fn every_kept_number_has_a_place_and_is_found_there() {
+        let mut before = place(1e-3).unwrap();
+        for digits in 1000..100_000 {
+            let sample = kept(f64::from(digits) / 1e6);
+            let at = place(sample).unwrap();
+            assert!(at == before || at == before + 1, "{sample}");
+            assert_eq!(at_place(at), Some(sample));
+            before = at;
+        }
+        assert_eq!(
+            (place(1.0), place(0.0), place(-1.0), place(1.001), place(f64::NAN)),
+            (Some(0), None, None, None, None)
+        );
+        assert_eq!((at_place(i32::MAX), at_place(i32::MIN)), (None, Some(0.0)));
     }
 }

@@ -50,6 +50,9 @@ pub struct Ledger {
     pub sealed: Num,
     /// See `sealed`.
     pub filled: Num,
+    /// The same of what a clone has of others, and all bytes of that.
+    inherited_filled: Num,
+    inherited: Num,
 }
 
 impl Ledger {
@@ -67,6 +70,8 @@ impl Ledger {
             fastest: Num::new(0),
             sealed: Num::new(0),
             filled: Num::new(0),
+            inherited_filled: Num::new(0),
+            inherited: Num::new(0),
         }
     }
 
@@ -170,6 +175,27 @@ impl Ledger {
         let rate = (ns / (outcome.sealed >> 20).max(1)).max(1);
         self.fastest.set(if self.fastest.get() == 0 { rate } else { rate.min(self.fastest.get()) });
         self.spent.add(outcome.elapsed_ns);
+    }
+
+    /// In a clone: what was bought is inherited.
+    pub fn inherit(&self) {
+        self.inherited.add(self.sealed.get());
+        self.inherited_filled.add(self.filled.get());
+    }
+
+    /// Of so many bytes that were inherited, those that held no page before.
+    pub fn filled_of(&self, bytes: u64) -> u64 {
+        let (all, filled) = (self.inherited.get().max(1), self.inherited_filled.get());
+        (u128::from(filled) * u128::from(bytes.min(all)) / u128::from(all)) as u64
+    }
+
+    /// So many bytes were inherited, and are this process's alone now.
+    pub fn adopt(&self, bytes: u64) {
+        let filled = self.filled_of(bytes);
+        self.sealed.add(bytes);
+        self.filled.add(filled);
+        self.inherited.set(self.inherited.get().saturating_sub(bytes));
+        self.inherited_filled.set(self.inherited_filled.get().saturating_sub(filled));
     }
 
     /// Nothing is bought, and no rent was paid.

@@ -17,12 +17,12 @@ mod observation;
 mod tests;
 
 use super::forecast::{Memory, ONE_IN, THERE_AND_BACK, page_ns};
-use super::{Act, Num, Process};
+use super::{Act, Num, Process, UNTOLD};
 use crate::outcome::Outcome;
 use crate::sys::PAGE;
 use hold::Hold;
 use ledger::Ledger;
-use observation::{LOOK_EVERY, Observation};
+use observation::{FEW, LOOK_EVERY, Observation};
 
 /// Cycles after a seal in which pages that are ever the same have been written, and during which those that come then
 /// are counted.
@@ -44,8 +44,8 @@ enum Weighed {
 pub(super) struct Auto {
     ledger: Ledger,
     seen: Observation,
-    /// Whether memory was sealed before by somebody else: the process this one is a clone of, or the program. Then
-    /// nothing is undone or sealed anew, because that would be too.
+    /// The last generation that somebody else had sealed before: the process this one is a clone of, or the program.
+    /// None of these is undone or sealed anew as long as another process has it, too.
     others: Num,
     /// Whether a part of it is anonymous again, and the rest is to be.
     unseals: Num,
@@ -72,7 +72,7 @@ impl Auto {
     /// costs less to end than sealing anew.
     pub fn next(&self, process: &impl Process, faults: u64, cheaper: bool) -> Act {
         if self.ledger.sealed.get() == 0 {
-            return self.next_plain(process);
+            return self.next_plain(process, faults);
         }
         if !process.holds_sealed() {
             // Somebody else made it anonymous.
@@ -84,7 +84,7 @@ impl Auto {
             return Act::Fork;
         }
         match self.next_sealed(process, faults, cheaper) {
-            Act::Unseal { .. } | Act::Renew if self.others.get() != 0 => {
+            Act::Unseal { .. } | Act::Renew if self.others.get() == UNTOLD => {
                 self.unsealed();
                 Act::Fork
             }
@@ -94,11 +94,15 @@ impl Auto {
         }
     }
 
-    fn next_plain(&self, process: &impl Process) -> Act {
+    fn next_plain(&self, process: &impl Process, faults: u64) -> Act {
         let fork = self.seen.forks_ns.get() / THERE_AND_BACK / self.seen.cycles.get().max(1);
         let looks = self.seen.cycles.get() % LOOK_EVERY == 1;
         if looks {
             self.seen.look_at_plain_memory(process, fork);
+        }
+        let asks = looks || faults >= FEW && self.seen.held.get() > 0;
+        if asks && self.is_left_with_too_much(process) && !self.no_unseal.holds() {
+            return Act::Unseal { at_once: true };
         }
         let mut weighed = self.weigh_first(fork);
         if weighed != Weighed::NotYet && !looks {
@@ -118,10 +122,35 @@ impl Auto {
                 self.seen.plain.set(self.seen.cycles_ns.get() / self.seen.cycles.get());
                 self.seen.plain_fork.set(fork);
                 self.ledger.plain_rent.set(self.ledger.rent.get());
-                self.others.set(u64::from(process.holds_sealed()));
+                self.others.set(if process.holds_sealed() { process.last_generation() } else { 0 });
                 Act::Buy(self.ledger.first(self.seen.whole.get(), doubtful))
             }
         }
+    }
+
+    /// In a process that has sealed nothing itself: whether too much of what others had sealed, and have no more,
+    /// exists in vain.
+    fn is_left_with_too_much(&self, process: &impl Process) -> bool {
+        let last = process.last_generation();
+        if !process.holds_sealed() || last == UNTOLD {
+            return false;
+        }
+        self.seen.look_at_memfds(process, last);
+        let (held, gone) = (self.seen.held.get(), self.seen.gone.get());
+        if held == 0 {
+            return false;
+        }
+        let (anonymous, filled) = (process.anonymous(), self.ledger.filled_of(held));
+        let is_too_much = |written: u64| {
+            let all = held + anonymous.saturating_sub(written);
+            is_too_much(written + gone, all.saturating_sub(gone), filled)
+        };
+        let written = is_too_much(anonymous).then(|| process.written(last)).flatten();
+        if written.is_none_or(|written| !is_too_much(written)) {
+            return false;
+        }
+        self.others.set(last);
+        true
     }
 
     /// Whether the first part is due, by what is known of the memory; a fork takes `fork`.
@@ -142,8 +171,15 @@ impl Auto {
     }
 
     fn next_sealed(&self, process: &impl Process, faults: u64, cheaper: bool) -> Act {
-        let (sealed, plain, cycles) = (self.ledger.sealed.get(), self.seen.plain.get(), self.seen.cycles.get());
-        let written = self.seen.look(process, faults, |vain| self.is_too_much(vain));
+        let (plain, cycles, others) = (self.seen.plain.get(), self.seen.cycles.get(), self.others.get());
+        let mut written = self.seen.look(process, faults, others, |vain| self.is_too_much(vain));
+        let come = self.seen.held.get().saturating_sub(self.ledger.sealed.get());
+        if others != 0 && come > 0 {
+            // Others had it, and have it no more.
+            self.ledger.adopt(come);
+            written = self.seen.weigh(process, others, process.anonymous());
+        }
+        let sealed = self.ledger.sealed.get();
         let at_once = self.is_too_much(written);
         if self.unseals.get() != 0 {
             return Act::Unseal { at_once };
@@ -201,14 +237,15 @@ impl Auto {
         if self.seen.shown.get() == 0 {
             let counted = self.seen.counted.get();
             if counted == 0 {
-                self.seen.written.set(process.written()?);
+                self.seen.written.set(process.written(self.others.get())?);
                 self.seen.counted.set(cycles);
                 return None;
             }
             if cycles < counted + WATCHED {
                 return None;
             }
-            let fresh = process.written()?.saturating_sub(self.seen.written.get()) / (cycles - counted);
+            let fresh =
+                process.written(self.others.get())?.saturating_sub(self.seen.written.get()) / (cycles - counted);
             let of_all =
                 u128::from(fresh) * u128::from(self.seen.whole.get()) / u128::from(self.ledger.sealed.get().max(1));
             self.seen.shown.set(of_all as u64 / PAGE as u64 + 1);
@@ -236,12 +273,12 @@ impl Auto {
     /// Whether so many bytes are too many to exist in vain: twice, or for nobody.
     fn is_too_much(&self, vain: u64) -> bool {
         let filled = self.ledger.filled.get();
-        let sealed = match (self.seen.held.get(), self.others.get()) {
+        let sealed = match self.seen.held.get() {
+            0 => self.ledger.sealed.get(),
             // Memfds of which nothing is mapped any more went without a word.
-            (held, 0) if held > 0 => self.ledger.sealed.get().min(held),
-            _ => self.ledger.sealed.get(),
+            held => self.ledger.sealed.get().min(held),
         };
-        vain + filled > (sealed + self.seen.own.get()).saturating_sub(filled + self.seen.gone.get()) / ONE_IN
+        is_too_much(vain, (sealed + self.seen.own.get()).saturating_sub(self.seen.gone.get()), filled)
     }
 
     /// A fork took `ns`, and `faults` came in the cycle that ends with it.
@@ -273,20 +310,19 @@ impl Auto {
                     if outcome.sealed < most / 4 && !outcome.late {
                         self.ledger.complete();
                     }
-                    if self.ledger.parts.get() > 1 || self.others.get() == 0 {
-                        self.seen.sealed(process, outcome.sealed.saturating_sub(outcome.filled));
-                        // What cycles take on average goes on, but for the first part and the last.
-                        return if self.ledger.parts.get() == 1 || self.ledger.is_complete() {
-                            self.seen.changed()
-                        };
-                    }
-                } else if let Some(memfds) = process.memfds().filter(|_| self.others.get() == 0) {
+                    self.seen.sealed(process, outcome.sealed.saturating_sub(outcome.filled));
+                    // What cycles take on average goes on, but for the first part and the last.
+                    return if self.ledger.parts.get() == 1 || self.ledger.is_complete() {
+                        self.seen.changed()
+                    };
+                }
+                if let Some(memfds) = process.memfds(self.others.get()) {
                     // What was given back went with the memfd that was replaced, and so did the holes of blocks in it.
                     let before = self.ledger.sealed.swap(memfds.bytes).max(1);
                     let filled = u128::from(self.ledger.filled.get()) * u128::from(memfds.bytes) / u128::from(before);
                     self.ledger.filled.set(self.ledger.filled.get().min(filled as u64));
                 }
-                self.seen.weigh(process, process.anonymous());
+                self.seen.weigh(process, self.others.get(), process.anonymous());
             }
             None if act == Act::Renew => self.renews_no_more(),
             // There is no more to be had.
@@ -304,9 +340,9 @@ impl Auto {
         self.is_too_much(self.seen.vain.get()) && self.ledger.round.take_one()
     }
 
-    /// After a renewal that could not be: whether too much exists in vain. What a clone has of its parent stays.
+    /// After a renewal that could not be: whether too much exists in vain.
     pub fn unseals_at_once(&self) -> bool {
-        self.no_renewal.is_begun() && self.others.get() == 0 && self.is_too_much(self.seen.vain.get())
+        self.no_renewal.is_begun() && self.others.get() != UNTOLD && self.is_too_much(self.seen.vain.get())
     }
 
     /// A generation was not sealed anew: it is still to be, but not before this fork.
@@ -346,6 +382,11 @@ impl Auto {
         self.no_unseal.begin();
     }
 
+    /// See [`super::Policy::others`].
+    pub fn others(&self) -> u64 {
+        self.others.get()
+    }
+
     pub fn bought(&self) -> u64 {
         self.ledger.sealed.get()
     }
@@ -355,16 +396,28 @@ impl Auto {
         self.begin_anew();
     }
 
-    /// In a clone, and when memory is no longer what it was.
-    pub fn begin_anew(&self) {
+    /// In a clone. What its parent sealed it does not judge.
+    pub fn begin_in_clone(&self) {
+        self.ledger.inherit();
+        self.begin_anew();
+    }
+
+    /// When memory is no longer what it was.
+    fn begin_anew(&self) {
         self.ledger.begin_anew();
         self.seen.begin_anew();
+        self.others.set(0);
         self.unseals.set(0);
         self.no_seal.end();
         self.no_renewal.end();
         self.no_unseal.end();
         self.seen.changed();
     }
+}
+
+/// Whether so many bytes in vain are too many beside `all` others, of which so many held no page before.
+fn is_too_much(vain: u64, all: u64, filled: u64) -> bool {
+    vain + filled > all.saturating_sub(filled) / ONE_IN
 }
 
 /// A gain of less than a tenth is not worth a change.

@@ -8,7 +8,7 @@ use crate::sys::{HUGE, PAGE};
 /// hosts, is what no seal will take away.
 const HUGE_PAGE_NS: u64 = 200;
 /// Faults of a cycle that are too few to look how many of them were new pages; but every so many cycles it is looked.
-const FEW: u64 = 16;
+pub const FEW: u64 = 16;
 /// See [`FEW`].
 pub const LOOK_EVERY: u64 = 16;
 
@@ -97,8 +97,8 @@ impl Observation {
 
     /// Looks how many of the pages that were written since the last fork were written for the first time since the
     /// seal. Gives the bytes that exist in vain now, as far as it was worth a look; `is_too_much` says whether so many
-    /// would be too many.
-    pub fn look(&self, process: &impl Process, faults: u64, is_too_much: impl Fn(u64) -> bool) -> u64 {
+    /// would be too many. Generations up to `others` don't count.
+    pub fn look(&self, process: &impl Process, faults: u64, others: u64, is_too_much: impl Fn(u64) -> bool) -> u64 {
         let discarded = process.discarded();
         let regularly = self.cycles.get().is_multiple_of(LOOK_EVERY);
         let discards = self.discarded.swap(discarded) != discarded;
@@ -107,7 +107,7 @@ impl Observation {
             return self.gone.get();
         }
         if regularly || discards {
-            self.look_at_memfds(process);
+            self.look_at_memfds(process, others);
         }
         let now = process.anonymous();
         let grown = now.saturating_sub(self.anonymous.swap(now)) / PAGE as u64;
@@ -117,26 +117,26 @@ impl Observation {
             return vain;
         }
         // Or the program has taken memory. The exact number takes a while, so it is asked for only here.
-        self.weigh(process, now)
+        self.weigh(process, others, now)
     }
 
     /// Asks how much of the memfds is still mapped.
-    fn look_at_memfds(&self, process: &impl Process) {
-        if let Some(memfds) = process.memfds() {
+    pub fn look_at_memfds(&self, process: &impl Process, others: u64) {
+        if let Some(memfds) = process.memfds(others) {
             self.gone.set(memfds.gone);
             self.held.set(memfds.bytes);
         }
     }
 
     /// Tells memory that exists in vain from the process's own; gives the former.
-    pub fn weigh(&self, process: &impl Process, anonymous: u64) -> u64 {
+    pub fn weigh(&self, process: &impl Process, others: u64, anonymous: u64) -> u64 {
         self.anonymous.set(anonymous);
-        let Some(written) = process.written() else {
+        let Some(written) = process.written(others) else {
             self.own.set(self.own.get().min(anonymous));
             return self.gone.get();
         };
         self.own.set(anonymous.saturating_sub(written));
-        self.look_at_memfds(process);
+        self.look_at_memfds(process, others);
         self.vain.set(written + self.gone.get());
         self.vain.get()
     }

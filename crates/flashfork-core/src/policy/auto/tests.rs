@@ -13,6 +13,18 @@ struct Mock {
     written: Cell<u64>,
     discarded: Cell<u64>,
     memfds: Cell<Memfds>,
+    /// The same of generations that others have made, up to the last of them.
+    last: Cell<u64>,
+    others_written: Cell<u64>,
+    others: Cell<Memfds>,
+    alone: Cell<bool>,
+}
+
+impl Mock {
+    /// Whether generations after this one, and what no other process has, are all.
+    fn has_all(&self, after: u64) -> bool {
+        after < self.last.get() || after != UNTOLD && self.alone.get()
+    }
 }
 
 impl Process for Mock {
@@ -22,14 +34,19 @@ impl Process for Mock {
     fn anonymous(&self) -> u64 {
         self.anonymous.get()
     }
-    fn written(&self) -> Option<u64> {
-        Some(self.written.get())
+    fn last_generation(&self) -> u64 {
+        self.last.get()
+    }
+    fn written(&self, after: u64) -> Option<u64> {
+        Some(self.written.get() + if self.has_all(after) { self.others_written.get() } else { 0 })
     }
     fn discarded(&self) -> u64 {
         self.discarded.get()
     }
-    fn memfds(&self) -> Option<Memfds> {
-        Some(self.memfds.get())
+    fn memfds(&self, after: u64) -> Option<Memfds> {
+        let (own, others) =
+            (self.memfds.get(), if self.has_all(after) { self.others.get() } else { Memfds::default() });
+        Some(Memfds { bytes: own.bytes + others.bytes, gone: own.gone + others.gone })
     }
 }
 
@@ -254,13 +271,16 @@ fn plain_memory_is_looked_at_now_and_then() {
             self.1.set(self.1.get() + 1);
             self.0.anonymous()
         }
-        fn written(&self) -> Option<u64> {
+        fn last_generation(&self) -> u64 {
+            0
+        }
+        fn written(&self, _: u64) -> Option<u64> {
             None
         }
         fn discarded(&self) -> u64 {
             0
         }
-        fn memfds(&self) -> Option<Memfds> {
+        fn memfds(&self, _: u64) -> Option<Memfds> {
             None
         }
     }
@@ -278,13 +298,81 @@ fn plain_memory_is_looked_at_now_and_then() {
     }
 }
 
-#[test]
-fn what_others_sealed_is_not_undone() {
+/// A clone with a GB that others have sealed, and one of its own, of which it has sealed a part.
+fn clone_of_sealed(last: u64) -> (Auto, Mock) {
     let (a, process) = (Auto::new(), Mock::default());
     process.anonymous.set(GB);
     process.holds.set(true);
+    process.last.set(last);
+    process.others.set(Memfds { bytes: GB, gone: 0 });
     let (_, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
     seal(&a, &process, act, GB / 16);
+    (a, process)
+}
+
+#[test]
+fn what_a_clone_has_sealed_itself_is_undone_and_what_others_have_is_not() {
+    let (a, process) = clone_of_sealed(3);
+    // What it writes of theirs is its own.
+    process.others_written.set(GB);
+    process.anonymous.set(2 * GB);
+    a.note(1_000_000, 1_000);
+    assert!(!matches!(a.next(&process, 1_000, false), Act::Unseal { .. } | Act::Renew));
+    for _ in 0..1_000 {
+        match a.next(&process, 0, false) {
+            act @ Act::Buy(_) => a.sealed(act, None, &process),
+            Act::Unseal { at_once: false } => break,
+            act => assert_eq!(act, Act::Fork),
+        }
+        a.note(90_000_000, 0);
+    }
+    assert_eq!(a.others(), 3, "what is undone comes after it");
+    a.unsealed();
+    assert_eq!((a.bought(), a.others()), (0, 0));
+}
+
+#[test]
+fn what_others_have_sealed_is_undone_when_nobody_else_has_it_and_too_much_of_it_exists_in_vain() {
+    let (a, process) = clone_of_sealed(3);
+    process.others_written.set(GB);
+    process.anonymous.set(2 * GB);
+    let looked = |process: &Mock| {
+        (0..=LOOK_EVERY)
+            .map(|_| {
+                a.note(1_000_000, 0);
+                a.next(process, 0, false)
+            })
+            .any(|act| matches!(act, Act::Unseal { at_once: true } | Act::Renew))
+    };
+    assert!(!looked(&process) && a.others() == 3);
+    process.alone.set(true);
+    assert!(looked(&process));
+    // One that seals nothing itself.
+    let (a, process) = (Auto::new(), Mock::default());
+    process.holds.set(true);
+    process.last.set(3);
+    process.others.set(Memfds { bytes: GB, gone: 0 });
+    process.anonymous.set(GB / 4);
+    process.others_written.set(GB / 4);
+    process.alone.set(true);
+    assert_eq!(cycles(&a, &process, 60_000, 100, 100), (100, Act::Fork));
+    process.anonymous.set(GB / 2);
+    process.others_written.set(GB / 2);
+    process.alone.set(false);
+    assert_eq!(cycles(&a, &process, 60_000, 100, 100), (100, Act::Fork), "another process has it, too");
+    process.alone.set(true);
+    let (within, act) = cycles(&a, &process, 60_000, 100, 100);
+    assert!(within <= LOOK_EVERY && act == Act::Unseal { at_once: true }, "{within} {act:?}");
+    a.unseal_failed();
+    assert_eq!(cycles(&a, &process, 60_000, 100, 100), (4, Act::Unseal { at_once: true }), "not in each fork");
+    process.last.set(UNTOLD);
+    assert_eq!(cycles(&a, &process, 60_000, 100, 100), (100, Act::Fork));
+}
+
+#[test]
+fn what_others_have_sealed_is_not_undone_where_it_can_not_be_told() {
+    let (a, process) = clone_of_sealed(UNTOLD);
+    process.alone.set(true);
     for _ in 0..200 {
         match a.next(&process, 0, false) {
             Act::Fork => {}

@@ -1,0 +1,65 @@
+//! Which generations no other process has mapped: the kernel tells.
+//!
+//! Each place in the table of generations has a page of its own, which is written when a generation begins there, never
+//! after, and given back when nothing of the generation is mapped any more. Clones have the page in common with the
+//! process they were forked from, as any memory that nobody writes: as long as it is mapped in one process alone, no
+//! other has that generation. A page that is swapped out tells nothing, and is left there: who reads it would seem to
+//! be alone.
+
+use super::generations::{GENERATIONS, PLACES};
+use crate::apart::Apart;
+use crate::proc::pagemap;
+use crate::proc::vma::{Kind, Vma};
+use crate::sys::{self, PAGE, Result};
+use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use linux_raw_sys::general as k;
+
+/// The pages.
+pub(crate) static WITNESSES: Apart<[Witness; PLACES]> = Apart::new([const { Witness(AtomicU8::new(0)) }; PLACES]);
+
+/// One of them.
+#[repr(align(4096))]
+pub(crate) struct Witness(AtomicU8);
+
+const _: () = assert!(size_of::<Witness>() == PAGE);
+
+/// A generation begins at this place.
+pub fn begin(place: usize) {
+    WITNESSES[place].0.store(1, SeqCst);
+}
+
+/// Nothing of the generation at this place is mapped any more. If that can't be told, others take it for in use.
+pub fn end(place: usize) {
+    // SAFETY: a page of its own, of which the contents mean nothing.
+    let _ = unsafe { sys::madvise(&raw const WITNESSES[place] as usize, PAGE, k::MADV_DONTNEED) };
+}
+
+/// The generations after a certain one, and those before it that no other process has; after 0, all of them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Ours {
+    after: u64,
+    /// A bit for each place.
+    alone: [u64; PLACES.div_ceil(64)],
+}
+
+impl Ours {
+    /// Asks the kernel.
+    pub fn find(after: u64) -> Result<Ours> {
+        let mut ours = Ours { after, alone: [0; _] };
+        if after != 0 {
+            let pages = WITNESSES.pages();
+            pagemap::for_each_exclusive(pages, |page| {
+                let place = (page - pages.start) / PAGE;
+                ours.alone[place / 64] |= 1 << (place % 64);
+            })?;
+        }
+        Ok(ours)
+    }
+
+    /// Whether this is sealed memory of one of them.
+    pub fn has(&self, v: &Vma) -> bool {
+        let is_alone = |place: usize| self.alone[place / 64] & 1 << (place % 64) != 0;
+        let is_ours = || v.generation() > self.after || GENERATIONS.place(v.identity()).is_some_and(is_alone);
+        v.kind == Kind::Sealed && (self.after == 0 || is_ours())
+    }
+}
