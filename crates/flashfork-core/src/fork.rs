@@ -12,6 +12,7 @@ use crate::policy::own::Own;
 use crate::policy::{Act, POLICY, Process};
 use crate::region::watch::WATCHED;
 use crate::report::Sealed;
+use crate::seal::generations::GENERATIONS;
 use crate::seal::refills::drop_for_policy;
 use crate::seal::unseal::unseal_for_policy;
 use crate::seal::{What, seal_for_policy};
@@ -97,6 +98,7 @@ pub fn fork(real: impl FnOnce() -> i32, clock: impl Fn() -> u64) -> i32 {
         table::begin_anew();
         exec::begin_anew();
         WATCHED.leave_all();
+        GENERATIONS.begin_in_clone();
         policy.forget();
     }
     pid

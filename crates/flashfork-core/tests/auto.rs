@@ -466,3 +466,44 @@ fn a_part_is_bought_without_copying_what_was_sealed_before() {
         assert!(intact(words, 1) && intact(more, 2));
     });
 }
+
+/// It looked at its second fork for the first time, when a helper had it all, too.
+#[test]
+fn what_a_clone_is_left_with_is_its_own_before_it_has_clones() {
+    let (mut told, tells) = std::io::pipe().unwrap();
+    in_child(|| {
+        let words = patterned(LEN, 1);
+        configure(Engine::Auto, false).unwrap();
+        let is_told = memory(words).is_some();
+        if flashfork_core::odf::is_enabled() == Ok(true) || !is_told {
+            return (&tells).write_all(b"nothing to see here").unwrap();
+        }
+        let other = anonymous().saturating_sub(LEN as u64);
+        seal_all(words, 1);
+        let parent = std::process::id();
+        in_clone(|| {
+            while std::os::unix::process::parent_id() == parent {
+                std::thread::yield_now();
+            }
+            for (i, word) in words.iter_mut().enumerate() {
+                *word = common::pattern(i, 9);
+            }
+            let (mut over, ends) = std::io::pipe().unwrap();
+            let mut ends = Some(ends);
+            let helper = in_clone(|| {
+                ends.take();
+                assert_eq!(over.read(&mut [0]).unwrap(), 0);
+            });
+            (0..20).for_each(|_| forked(words, 9, MILLISECOND / 20, false));
+            let most = memory(words).unwrap().saturating_sub(other);
+            ends.take();
+            assert_eq!(wait(helper), 0);
+            assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
+            (&tells).write_all(b"right").unwrap();
+        });
+    });
+    drop(tells);
+    let mut said = String::new();
+    told.read_to_string(&mut said).unwrap();
+    assert!(["right", "nothing to see here"].contains(&&*said), "{said:?}");
+}

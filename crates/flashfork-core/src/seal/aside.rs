@@ -239,11 +239,12 @@ impl Aside {
     ) -> Result<Pages> {
         let (mut pages, range) = (Pages::default(), Range::new(old, old + len));
         match pagemap {
-            Some(pagemap) => pagemap.for_each(range, Which::Written, |found| {
+            // A guard can't be read, and nobody can have written to it. The kernel counts it among what is swapped out.
+            Some(pagemap) => pagemap.for_each_told(range, Which::Written, |found, out| {
                 let found = found.intersect(range);
-                (found.start..found.end).step_by(PAGE).for_each(|at| pages.add((at - old) / PAGE));
+                let found = (found.start..found.end).step_by(PAGE).filter(|at| !out || !is_guard(*at));
+                found.for_each(|at| pages.add((at - old) / PAGE));
             })?,
-            // A guard can't be read, and nobody can have written to it.
             None => (0..len / PAGE).filter(|page| !is_guard(old + page * PAGE)).for_each(|page| pages.add(page)),
         }
         pages.for_each(|at| {
@@ -278,7 +279,12 @@ impl Aside {
             let filled = unsafe {
                 remap::fresh(range, prot | PROT_WRITE).and_then(|()| {
                     sys::mprotect(old, range.len(), PROT_READ)?;
-                    sys::copy_bytes(old, range.start, range.len());
+                    for at in (0..range.len()).step_by(PAGE) {
+                        match is_guard(old + at) {
+                            true => sys::madvise(range.start + at, PAGE, k::MADV_GUARD_INSTALL)?,
+                            false => sys::copy_bytes(old + at, range.start + at, PAGE),
+                        }
+                    }
                     sys::mprotect(range.start, range.len(), prot)
                 })
             };
@@ -530,6 +536,37 @@ mod tests {
             assert_eq!(seen, [3, 70, 511]);
             aside.settle();
             assert_eq!((*byte(at + 70 * PAGE), *byte(at + 70 * PAGE + 5), aside.kept()), (1, 2, 0));
+            sys::close(fd);
+        });
+    }
+
+    /// The kernel counts them among what is swapped out.
+    #[test]
+    fn an_unseal_reads_no_guards() {
+        alone(|| {
+            let fd = sys::memfd_create(c"aside").unwrap();
+            sys::ftruncate(fd, BLOCK as u64).unwrap();
+            // SAFETY: a fresh mapping.
+            let at = unsafe { sys::mmap(0, BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) }.unwrap();
+            *byte(at + 3 * PAGE) = 1;
+            // SAFETY: a page of it, which nobody reads.
+            if unsafe { sys::madvise(at + 4 * PAGE, PAGE, k::MADV_GUARD_INSTALL) }.is_err() {
+                return; // before Linux 6.15 files have none
+            }
+            let copy = filled(BLOCK, 0).start;
+            let mut regions = [crate::proc::scan::Region::default(); 8];
+            let mut aside = Aside::for_unseal().unwrap();
+            let mut map = Pagemap::open(&mut regions).unwrap();
+            // SAFETY: only this test uses these.
+            unsafe {
+                aside.exchange(Range::new(at, at + BLOCK), PROT_READ | PROT_WRITE, copy, Some(&mut map), || Ok(()))
+            }
+            .unwrap();
+            let mut seen = Vec::new();
+            aside.kept[0].pages.for_each(|at| seen.push(at / PAGE));
+            assert_eq!((seen, *byte(at + 3 * PAGE)), (vec![3], 1));
+            drop(map);
+            aside.settle();
             sys::close(fd);
         });
     }

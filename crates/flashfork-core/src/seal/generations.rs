@@ -39,12 +39,15 @@ struct Generation {
     device: AtomicU64,
     bytes: AtomicU64,
     written: AtomicBool,
+    /// Whether no other process had it at some time since this one began.
+    alone: AtomicBool,
 }
 
 impl Generation {
     const fn new() -> Generation {
         let [inode, device, bytes] = [const { AtomicU64::new(0) }; 3];
-        Generation { inode, device, bytes, written: AtomicBool::new(false) }
+        let [written, alone] = [const { AtomicBool::new(false) }; 2];
+        Generation { inode, device, bytes, written, alone }
     }
 
     fn identity(&self) -> Identity {
@@ -68,6 +71,7 @@ impl Generations {
             place.inode.store(0, SeqCst);
             place.bytes.store(bytes, SeqCst);
             place.written.store(false, SeqCst);
+            place.alone.store(false, SeqCst);
             place.device.store(file.0, SeqCst);
             place.inode.store(file.1, SeqCst);
         }
@@ -84,13 +88,25 @@ impl Generations {
         }
     }
 
-    /// Where a file is.
-    pub fn place(&self, file: Identity) -> Option<usize> {
-        self.0.iter().position(|place| place.identity() == file)
+    fn find(&self, file: Identity) -> Option<&Generation> {
+        self.0.iter().find(|place| place.identity() == file)
     }
 
-    fn find(&self, file: Identity) -> Option<&Generation> {
-        self.place(file).map(|at| &self.0[at])
+    /// Notes that no other process has what is at this place.
+    pub fn note_alone(&self, place: usize) {
+        if let Some(place) = self.0.get(place).filter(|place| place.identity().1 != 0) {
+            place.alone.store(true, SeqCst);
+        }
+    }
+
+    /// Whether that was so of a file.
+    pub fn was_alone(&self, file: Identity) -> bool {
+        self.find(file).is_some_and(|known| known.alone.load(SeqCst))
+    }
+
+    /// In a clone: its parent has it all, too.
+    pub fn begin_in_clone(&self) {
+        self.0.iter().filter(|place| place.alone.load(SeqCst)).for_each(|place| place.alone.store(false, SeqCst));
     }
 
     /// What is in a file of which so many bytes are mapped.

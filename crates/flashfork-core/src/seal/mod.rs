@@ -118,7 +118,7 @@ fn begin_with(what: What, pages: Pages, wait: Wait, prepare: impl FnOnce(&mut Ar
         }
         let mut outcome = exclusive::run(arena, |arena, pauses| {
             if let What::MostWritten(after) = what {
-                match Ours::find(after).and_then(|ours| plan::most_written(&ours, arena)).map_err(look)? {
+                match plan::most_written(&Ours::find(after), arena).map_err(look)? {
                     Some(generation) => arena.only = generation,
                     None => return Ok(Outcome::default()),
                 }

@@ -75,7 +75,7 @@ pub(crate) fn unseal_alone(range: Range) -> Result<u64, Error> {
 fn unseal_with(arena: &mut Arena, range: Range, after: u64, mut pauses: Option<Pauses>) -> Result<Outcome, Error> {
     let look = |e| Error::System(Step::Look, e);
     let mut outcome = Outcome::default();
-    let (ours, all) = (Ours::find(after).map_err(look)?, Ours::find(0).map_err(look)?);
+    let (ours, all) = (Ours::find(after), Ours::find(0));
     let mut aside = Place::find(&pauses)?;
     // More VMAs than the arena has room for are done in batches, and so is what threads split or moved meanwhile.
     loop {
@@ -225,8 +225,7 @@ const NO_HUGE_PAGE: Errno = Errno::ENODATA;
 /// which it could be done. False where there are none. No other thread runs.
 pub(crate) fn to_huge(arena: &mut Arena, blocks: Range, mut done: impl FnMut(Range)) -> Result<bool, Error> {
     let look = |e| Error::System(Step::Look, e);
-    let all = Ours::find(0).map_err(look)?;
-    find_sealed(arena, blocks, Parts::Of(all)).map_err(look)?;
+    find_sealed(arena, blocks, Parts::Of(Ours::find(0))).map_err(look)?;
     let Arena { text, small, .. } = &mut *arena;
     let memory = Limits::find(text, small).map_err(look)?;
     let mut place = Place::find(&None)?;

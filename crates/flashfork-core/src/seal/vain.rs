@@ -14,7 +14,7 @@ pub fn written(after: u64) -> Option<u64> {
     let counted = |arena: &mut Arena| {
         let mut sealed = 0;
         let looked = errand::look(|| {
-            sealed = plan::written(&Ours::find(after)?, arena)?;
+            sealed = plan::written(&Ours::find(after), arena)?;
             Ok(())
         });
         looked.map_err(|e| Error::System(Step::Look, e))?;
@@ -28,7 +28,7 @@ pub fn memfds(after: u64) -> Option<Memfds> {
     let counted = |arena: &mut Arena| {
         let mut found = Memfds::default();
         let looked = errand::look(|| {
-            found = plan::memfds(&Ours::find(after)?, &mut arena.text)?;
+            found = plan::memfds(&Ours::find(after), &mut arena.text)?;
             Ok(())
         });
         looked.map_err(|e| Error::System(Step::Look, e))?;

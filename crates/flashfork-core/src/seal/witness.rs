@@ -10,7 +10,7 @@ use super::generations::{GENERATIONS, PLACES};
 use crate::apart::Apart;
 use crate::proc::pagemap;
 use crate::proc::vma::{Kind, Vma};
-use crate::sys::{self, PAGE, Result};
+use crate::sys::{self, PAGE};
 use core::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use linux_raw_sys::general as k;
 
@@ -34,32 +34,27 @@ pub fn end(place: usize) {
     let _ = unsafe { sys::madvise(&raw const WITNESSES[place] as usize, PAGE, k::MADV_DONTNEED) };
 }
 
-/// The generations after a certain one, and those before it that no other process has; after 0, all of them.
+/// The generations after a certain one, and those before it that no other process had, if only for a moment since this
+/// process began: who has them since is its clone. After 0, all of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ours {
     after: u64,
-    /// A bit for each place.
-    alone: [u64; PLACES.div_ceil(64)],
 }
 
 impl Ours {
-    /// Asks the kernel.
-    pub fn find(after: u64) -> Result<Ours> {
-        let mut ours = Ours { after, alone: [0; _] };
+    /// Asks the kernel. Where it doesn't answer, as to a process that has changed its user, nothing is new.
+    pub fn find(after: u64) -> Ours {
         if after != 0 {
             let pages = WITNESSES.pages();
-            pagemap::for_each_exclusive(pages, |page| {
-                let place = (page - pages.start) / PAGE;
-                ours.alone[place / 64] |= 1 << (place % 64);
-            })?;
+            let note = |page| GENERATIONS.note_alone((page - pages.start) / PAGE);
+            let _ = pagemap::for_each_exclusive(pages, note);
         }
-        Ok(ours)
+        Ours { after }
     }
 
     /// Whether this is sealed memory of one of them.
     pub fn has(&self, v: &Vma) -> bool {
-        let is_alone = |place: usize| self.alone[place / 64] & 1 << (place % 64) != 0;
-        let is_ours = || v.generation() > self.after || GENERATIONS.place(v.identity()).is_some_and(is_alone);
+        let is_ours = || v.generation() > self.after || GENERATIONS.was_alone(v.identity());
         v.kind == Kind::Sealed && (self.after == 0 || is_ours())
     }
 }

@@ -28,6 +28,9 @@ use observation::{FEW, LOOK_EVERY, Observation};
 /// are counted.
 const SETTLED: u64 = 2;
 const WATCHED: u64 = 4;
+/// At its first fork a clone looks what others have left to it, before clones of its own have that too, if so much of
+/// it may exist twice.
+const LEAST_LEFT: u64 = 4 << 20;
 
 /// What comes of weighing the first part.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -100,7 +103,10 @@ impl Auto {
         if looks {
             self.seen.look_at_plain_memory(process, fork);
         }
-        let asks = looks || faults >= FEW && self.seen.held.get() > 0;
+        let asks = match self.seen.cycles.get() {
+            0 => process.holds_sealed() && process.anonymous() >= LEAST_LEFT,
+            _ => looks || faults >= FEW && self.seen.held.get() > 0,
+        };
         if asks && self.is_left_with_too_much(process) && !self.no_unseal.holds() {
             return Act::Unseal { at_once: true };
         }
