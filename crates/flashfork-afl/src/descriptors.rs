@@ -10,13 +10,20 @@ pub struct Descriptors(Vec<Descriptor>);
 
 #[derive(Debug)]
 struct Descriptor {
-    number: i32,
-    identity: (u64, u64),
-    has_offset: bool,
-    flags: OFlags,
+    found: Found,
     /// The same once more, if it is an object without an inode of its own (an epoll set, an eventfd): these all have
     /// one identity.
     object: Option<OwnedFd>,
+}
+
+/// A descriptor, and what of it a round can change.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    number: i32,
+    identity: (u64, u64),
+    /// Of files and directories.
+    offset: Option<u64>,
+    flags: OFlags,
 }
 
 impl Descriptors {
@@ -25,52 +32,76 @@ impl Descriptors {
         let numbers = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let numbers: Vec<i32> = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         // The one that this directory was read with is closed by now.
-        let mut all = Descriptors(numbers.into_iter().filter_map(Descriptor::of).collect());
-        all.0.iter_mut().for_each(Descriptor::keep_object);
-        all
+        let found = numbers.into_iter().filter_map(Found::of).collect::<Vec<_>>();
+        Descriptors(found.into_iter().map(|found| Descriptor { found, object: found.object() }).collect())
+    }
+
+    /// All of them.
+    pub fn found(&self) -> impl ExactSizeIterator<Item = Found> {
+        self.0.iter().map(|descriptor| descriptor.found)
     }
 
     /// Those with an offset that a round can change.
     pub fn offsets(&self) -> Vec<i32> {
-        self.0.iter().filter(|descriptor| descriptor.has_offset).map(|descriptor| descriptor.number).collect()
+        self.found().filter(|found| found.offset.is_some()).map(|found| found.number).collect()
     }
 
     /// Gives each the flags that it had (`O_NONBLOCK`, `O_APPEND`), up to one that is not what it was: that is told.
     pub fn put_flags_back(&self) -> Option<i32> {
-        self.0.iter().find(|descriptor| !descriptor.put_flags_back()).map(|descriptor| descriptor.number)
+        self.0.iter().find(|descriptor| !descriptor.put_flags_back()).map(|descriptor| descriptor.found.number)
     }
 }
 
-impl Descriptor {
-    fn of(number: i32) -> Option<Descriptor> {
+impl Found {
+    fn of(number: i32) -> Option<Found> {
         let fd = borrow(number);
         let stat = fstat(fd).ok()?;
         let of_files = matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory);
-        let has_offset = of_files && seek(fd, SeekFrom::Current(0)).is_ok();
+        let offset = if of_files { seek(fd, SeekFrom::Current(0)).ok() } else { None };
         let flags = fcntl_getfl(fd).ok()?;
-        Some(Descriptor { number, identity: (stat.st_dev, stat.st_ino), has_offset, flags, object: None })
+        Some(Found { number, identity: (stat.st_dev, stat.st_ino), offset, flags })
     }
 
-    fn keep_object(&mut self) {
+    fn object(&self) -> Option<OwnedFd> {
         let fd = borrow(self.number);
         let without_inode = |mode| FileType::from_raw_mode(mode) == FileType::Unknown;
-        if fstat(fd).is_ok_and(|stat| without_inode(stat.st_mode)) {
-            // With a high number, so that the target's own are what they would be.
-            self.object = fcntl_dupfd_cloexec(fd, 255).ok();
+        // With a high number, so that the target's own are what they would be.
+        let object = || fcntl_dupfd_cloexec(fd, 255).ok();
+        fstat(fd).is_ok_and(|stat| without_inode(stat.st_mode)).then(object).flatten()
+    }
+
+    /// Gives it offset and flags as they were found, where it is the same file.
+    pub fn put_back(&self) {
+        if self.is_there() {
+            self.put_flags_back();
+            if let Some(offset) = self.offset {
+                // What has no offset any more had none.
+                let _ = seek(borrow(self.number), SeekFrom::Start(offset));
+            }
         }
     }
 
-    /// Whether it is what it was.
-    fn put_flags_back(&self) -> bool {
+    fn is_there(&self) -> bool {
+        fstat(borrow(self.number)).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.identity)
+    }
+
+    fn put_flags_back(&self) {
         let fd = borrow(self.number);
-        let same = fstat(fd).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.identity);
-        if !same || self.object.as_ref().is_some_and(|object| !are_one_file(self.number, object.as_raw_fd())) {
-            return false;
-        }
         if fcntl_getfl(fd).is_ok_and(|flags| flags != self.flags) {
             // What it can't have any more it hasn't had, either.
             let _ = fcntl_setfl(fd, self.flags);
         }
+    }
+}
+
+impl Descriptor {
+    /// Whether it is what it was.
+    fn put_flags_back(&self) -> bool {
+        let Descriptor { found, object } = self;
+        if !found.is_there() || object.as_ref().is_some_and(|object| !are_one_file(found.number, object.as_raw_fd())) {
+            return false;
+        }
+        found.put_flags_back();
         true
     }
 }

@@ -6,8 +6,9 @@
 
 mod afl;
 mod descriptors;
+mod in_common;
 
-use flashfork::{SnapshotError, SnapshotOptions};
+use flashfork::{Reason, SnapshotError, SnapshotOptions};
 use libc::{c_int, c_uint};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -20,6 +21,9 @@ static ROUND: AtomicU64 = AtomicU64::new(0);
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 /// The process that they are of: a child that a round has forked ends as it likes.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// Nobody could put them back, and a fork server's processes don't even have them.
+const OTHER_THREADS: &str = "refused: the target has other threads before its first round (or its memory is another \
+    process's, too); start them in the round, or not at all";
 /// What was open when the snapshot was taken.
 static DESCRIPTORS: OnceLock<Descriptors> = OnceLock::new();
 
@@ -53,6 +57,7 @@ fn begin(rounds: c_uint) -> c_int {
     // AFL's loop counts what is taken back with everything else: of two rounds the first is never over, until one is
     // not taken back.
     let more = afl::next(if persistent && rounds > 1 { 2 } else { 1 });
+    let alike = !persistent || in_common::begin_alike();
     let descriptors = DESCRIPTORS.get_or_init(Descriptors::open_now);
     if persistent && rounds < 2 {
         return more;
@@ -65,7 +70,15 @@ fn begin(rounds: c_uint) -> c_int {
     }
     let offsets = descriptors.offsets();
     let options = SnapshotOptions { descriptors: &offsets, close_new: true, ..Default::default() };
-    match flashfork::snapshot(&options) {
+    let taken = match flashfork::snapshot(&options) {
+        Ok(0) if in_common::has_lost_threads() => Err(OTHER_THREADS.to_owned()),
+        Ok(0) if !alike => {
+            Err("what is open can't be noted: more than 4,096 descriptors, or memory is short".to_owned())
+        }
+        Err(SnapshotError::Refused(Reason::Threads)) => Err(OTHER_THREADS.to_owned()),
+        taken => taken.map_err(|error| error.to_string()),
+    };
+    match taken {
         Err(error) if persistent => {
             say("can't let rounds start from the same state", &error);
             // AFL shows a crash of the first input, and stops; fuzzing on would mean something else than was asked for.

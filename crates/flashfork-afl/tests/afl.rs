@@ -109,6 +109,13 @@ fn a_round_finds_memory_buffers_and_descriptors_as_the_first_did() {
     assert!(processes <= rounds / 300 + 2, "{rounds} rounds in {processes} processes");
 }
 
+/// Those that follow the first had its files where its last round had left them.
+#[test]
+fn the_processes_of_a_fork_server_find_descriptors_as_the_first_did() {
+    let (rounds, processes) = Fuzzed::run(rounds(), &["memory"], &["-E", "1500"], &[]).all_rounds_alike();
+    assert!(processes > 2, "{rounds} rounds in {processes} processes");
+}
+
 #[test]
 fn inputs_in_shared_memory_arrive() {
     let program = compile("testcase.c", "testcase", &with_library(), &[]);
@@ -156,8 +163,11 @@ fn rounds_that_close_a_descriptor_or_leave_a_thread_run_in_processes_of_their_ow
 #[test]
 fn a_target_with_other_threads_is_refused_in_words() {
     let program = rounds();
-    let told = Fuzzed::run(program, &["threads"], &SOME, &[("AFL_DEBUG_CHILD", "1")]);
-    assert!(!told.output.status.success() && told.said().contains("other threads"), "{}", told.said());
+    // Also where they were there before AFL's fork server, whose processes don't have them.
+    for what in ["threads", "early-threads"] {
+        let told = Fuzzed::run(program, &[what], &SOME, &[("AFL_DEBUG_CHILD", "1")]);
+        assert!(!told.output.status.success() && told.said().contains("other threads"), "{}", told.said());
+    }
     // By hand, as one looks into it, the input still runs.
     let log = tempfile::NamedTempFile::new().unwrap();
     let output = Command::new(program).arg("threads").arg(log.path()).output().unwrap();

@@ -167,6 +167,8 @@ int main(int argc, char **argv)
     name = argv[argc - 1];
     if (strcmp(what, "memory") == 0)
         prepare_memory();
+    if (strcmp(what, "early-threads") == 0)
+        begin_thread();
     __AFL_INIT();
     if (strcmp(what, "threads") == 0)
         begin_thread();
