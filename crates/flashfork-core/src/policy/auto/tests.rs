@@ -416,6 +416,26 @@ fn an_unseal_goes_on_in_the_next_forks_and_at_once_when_too_much_exists_in_vain(
     assert!(matches!(cycles(&a, &process, 20_000_000, 0, 1_000).1, Act::Buy(_)), "it begins anew");
 }
 
+/// On a busy machine the first part was given back at once, and the next cost four times as much.
+#[test]
+fn a_fork_that_others_have_kept_waiting_undoes_nothing() {
+    let (a, process) = (Auto::new(), Mock::default());
+    process.anonymous.set(GB);
+    let (_, act) = cycles(&a, &process, 20_000_000, 0, 1_000);
+    seal(&a, &process, act, GB / 128);
+    for ns in [19_000_000, 19_000_000, 500_000_000, 19_000_000, 19_000_000, 19_000_000] {
+        let act = a.next(&process, 0, false);
+        assert!(!matches!(act, Act::Unseal { .. }), "{act:?}");
+        a.note(ns, 0);
+    }
+    // When each takes longer it is the seal.
+    let seen = (0..20).any(|_| {
+        a.note(60_000_000, 0);
+        matches!(a.next(&process, 0, false), Act::Unseal { .. })
+    });
+    assert!(seen);
+}
+
 #[test]
 fn a_part_that_can_not_be_had_now_is_asked_for_again() {
     let (a, process) = (Auto::new(), Mock::default());
