@@ -211,3 +211,32 @@ fn a_hundred_forks_in_a_row_leave_nothing() {
     daemon.settle_with(2);
     eventually(|| daemon.descriptors() <= before);
 }
+
+/// All that was asked for, or none of it: some clones are made, and the shells for others don't answer.
+#[test]
+fn a_fork_that_makes_too_few_clones_leaves_no_template() {
+    let Some(_) = common::kvm() else { return };
+    let daemon = Daemon::start().unwrap();
+    daemon.template("t", idler());
+    daemon.clones("t", &json!({ "wait": false }));
+    daemon.settle_with(1);
+    let request = json!({ "now": true, "count": 40, "template": "warm" });
+    let (status, body) = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| daemon.ask("POST", "/v1/clones/t-1/fork", &request));
+        let clones = || daemon.done::<Vec<Clone>>("GET", "/v1/clones", &Value::Null);
+        eventually(|| clones().len() >= 4);
+        while !asked.is_finished() {
+            let made = clones();
+            let waiting = daemon.shells().into_iter().filter(|pid| made.iter().all(|clone| clone.pid != *pid));
+            for pid in waiting.filter_map(|pid| rustix::process::Pid::from_raw(pid.cast_signed())) {
+                // It may have ended.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::STOP);
+            }
+        }
+        asked.join().unwrap()
+    });
+    assert_eq!(status, 500, "{body}");
+    let templates = daemon.done::<Vec<Template>>("GET", "/v1/templates", &Value::Null);
+    assert_eq!(templates.iter().map(|template| &*template.name).collect::<Vec<_>>(), ["t"]);
+    eventually(|| daemon.done::<Vec<Clone>>("GET", "/v1/clones", &Value::Null).len() == 1);
+}

@@ -32,7 +32,7 @@ fn fork(machine: &mut Machine, origin: &Frozen, signalled: bool) -> Frozen {
     while !machine.step_branch().unwrap() {}
     let (state, pause) = machine.branch(signalled).unwrap();
     assert!(pause.total() > 0 && !machine.is_branching());
-    Frozen { ram: origin.ram.with(deltas.ram).unwrap(), disk: None, state }
+    Frozen { ram: origin.ram.with(deltas.ram, u64::MAX).unwrap(), disk: None, state }
 }
 
 /// Until the guest has written all of its pages.

@@ -29,7 +29,7 @@ pub(super) const ALIVE: Duration = Duration::from_secs(60);
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// How often it is looked whether a fork signal still may come, and what a shell does meanwhile.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Running {

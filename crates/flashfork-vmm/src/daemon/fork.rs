@@ -2,7 +2,7 @@
 
 use super::Daemon;
 use super::agent::{self, Line};
-use super::clone::{Delta, Forking, Running};
+use super::clone::{Delta, Forking, LOOK, Running};
 use super::clones::Parent;
 use super::error::DaemonError;
 use super::templates::Entry;
@@ -18,7 +18,7 @@ use flashfork_proto::api::{self, ForkClone, MAX_CLONES_AT_ONCE};
 use flashfork_proto::shell::{Ended, Pause};
 use std::iter;
 use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,8 +75,8 @@ impl Daemon {
         };
         let clones = announced.map_or(Ok(Vec::new()), |announced| self.clones_of(&parent, announced, started));
         if let (Err(_), Some(name)) = (&clones, &request.template) {
-            // All that was asked for, or none of it. Somebody may have made clones of it meanwhile.
-            let _ = self.remove_template(name);
+            // All that was asked for, or none of it. Clones that somebody has made of it meanwhile go on.
+            self.withdraw(name, &entry)?;
         }
         Ok(api::Forked { pause, template: shown, clones: clones? })
     }
@@ -98,8 +98,9 @@ fn branch(clone: &Running, origin: &Arc<Entry>, now: bool) -> Result<(Arc<Entry>
     let mebibytes = u64::from(state.shape.memory_mib) + (origin.disk_limit() >> 20);
     let patience = COPY + COPY_MB * u32::try_from(mebibytes).unwrap_or(u32::MAX);
     forking.copy(&deltas, patience)?;
-    let (encoded, pause) = if now { forking.branch(patience)? } else { by_agent(clone, &forking, patience)? };
-    check(&deltas).inspect_err(|why| clone.end(Ended::Failed(why.to_string())))?;
+    let (encoded, pause) =
+        if now { forking.branch(&deltas, patience)? } else { by_agent(clone, &forking, &deltas, patience)? };
+    forking.watch(&deltas)?;
     drop(forking);
     // What a shell sent is checked like what anybody sends: its guest may have taken it over.
     let frozen_state = MachineState::decode(&encoded)?;
@@ -109,11 +110,13 @@ fn branch(clone: &Running, origin: &Arc<Entry>, now: bool) -> Result<(Arc<Entry>
     let mut deltas = deltas.into_iter();
     let mut over = |below: &Layered| {
         let delta = deltas.next().ok_or(LayerError::Extents)?;
-        below.with(delta.file).inspect_err(|error| {
+        below.with(delta.file, delta.room / 4096).inspect_err(|error| match error {
             // It said that it has none: what it could go on writing to would have no end.
-            if matches!(error, LayerError::File(MemfdError::Seal(_))) {
+            LayerError::File(MemfdError::Seal(_)) => {
                 clone.end(Ended::Failed("it keeps what was copied of it for a fork mapped".into()));
             }
+            LayerError::Copied => clone.end(Ended::Failed(error.to_string())),
+            _ => {}
         })
     };
     let ram = over(ram)?;
@@ -131,8 +134,14 @@ fn branch(clone: &Running, origin: &Arc<Entry>, now: bool) -> Result<(Arc<Entry>
     };
     Ok((Arc::new(Entry::forked(template, clone.name())?), pause))
 }
+
 /// Has the guest's agent make all else in it stand still and give the fork signal, and waits until it goes on.
-fn by_agent(clone: &Running, forking: &Forking<'_>, patience: Duration) -> Result<(Vec<u8>, Pause), DaemonError> {
+fn by_agent(
+    clone: &Running,
+    forking: &Forking<'_>,
+    deltas: &[Delta],
+    patience: Duration,
+) -> Result<(Vec<u8>, Pause), DaemonError> {
     let line = Line::new(clone.connect(PORT)?);
     let none = |why| {
         DaemonError::Guest(format!(
@@ -149,20 +158,24 @@ fn by_agent(clone: &Running, forking: &Forking<'_>, patience: Duration) -> Resul
             let _ = sender.send(agent::signal_fork(client));
         })
         .map_err(|e| DaemonError::System("start a thread", e))?;
-    forking.wait_for_signal(|| match receiver.try_recv() {
+    forking.wait_for_signal(deltas, || match receiver.try_recv() {
         Ok(Err(why)) => Some(why),
         Ok(Ok(())) => Some("ended its signal without having given it".into()),
         Err(_) => None,
     })?;
-    let branched = forking.branch(patience)?;
-    match receiver.recv_timeout(GO_ON) {
-        Ok(Ok(())) => Ok(branched),
-        Ok(Err(why)) => Err(DaemonError::Guest(format!("clone {} was forked, and {why}", clone.name()))),
-        Err(_) => Err(DaemonError::Guest(format!(
-            "clone {} was forked, and did not say within {} s that it goes on",
-            clone.name(),
-            GO_ON.as_secs()
-        ))),
+    let branched = forking.branch(deltas, patience)?;
+    let deadline = Instant::now() + GO_ON;
+    loop {
+        let why = match receiver.recv_timeout(LOOK) {
+            Ok(Ok(())) => return Ok(branched),
+            Ok(Err(why)) => why,
+            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {
+                forking.watch(deltas)?;
+                continue;
+            }
+            Err(_) => format!("did not say within {} s that it goes on", GO_ON.as_secs()),
+        };
+        return Err(DaemonError::Guest(format!("clone {} was forked, and {why}", clone.name())));
     }
 }
 
@@ -174,14 +187,7 @@ fn room(bytes: u64, limit: u64) -> u64 {
 
 /// Whether a shell has copied no more than its guest may have written.
 pub(super) fn check(deltas: &[Delta]) -> Result<(), ShellFailure> {
-    let fits = |delta: &Delta| {
-        let Ok(stat) = rustix::fs::fstat(&delta.file) else { return true };
-        // Where such files are of 2 MB pages, that much comes with each page.
-        let pages = delta.room.div_ceil(4096);
-        let most = pages.saturating_mul(stat.st_blksize.unsigned_abs().max(4096));
-        stat.st_blocks.unsigned_abs() * 512 <= most
-    };
-    if deltas.iter().all(fits) { Ok(()) } else { Err(ShellFailure::Copied) }
+    if deltas.iter().all(|delta| delta::fits(&delta.file, delta.room)) { Ok(()) } else { Err(ShellFailure::Copied) }
 }
 
 /// What a clone has written exists twice afterwards.

@@ -2,7 +2,7 @@
 
 use super::clone::Running;
 use super::error::DaemonError;
-use super::{Daemon, boot};
+use super::{Daemon, State, boot};
 use crate::devices::virtio::blk::FrozenDisk;
 use crate::machine::Frozen;
 use crate::pool::{Origin, Shell, ShellFailure};
@@ -14,8 +14,8 @@ use flashfork_proto::shell;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
 use std::time::SystemTime;
 
 /// A template and what the daemon knows of it.
@@ -107,7 +107,7 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub fn remove_template(&self, name: &str) -> Result<(), DaemonError> {
-        let mut state = self.lock();
+        let state = self.lock();
         let unknown = || DaemonError::Unknown { kind: "template", name: name.into() };
         let entry = state.templates.get(name).cloned().ok_or_else(unknown)?;
         let alive = entry.alive.load(Ordering::Acquire);
@@ -117,15 +117,32 @@ impl Daemon {
                 "template {name} has {alive} clone{s}: remove what it has first"
             )));
         }
-        state.templates.remove(name);
+        self.forget_template(state, name, &entry)
+    }
+
+    /// Removes one that has just been published, whatever there is of it: clones of it go on, and its memory goes with
+    /// the last.
+    pub(super) fn withdraw(&self, name: &str, entry: &Arc<Entry>) -> Result<(), DaemonError> {
+        let state = self.lock();
+        let is_there = state.templates.get(name).is_some_and(|there| Arc::ptr_eq(there, entry));
+        if is_there { self.forget_template(state, name, entry) } else { Ok(()) }
+    }
+
+    fn forget_template(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        name: &str,
+        entry: &Arc<Entry>,
+    ) -> Result<(), DaemonError> {
+        let removed = state.templates.remove(name);
         let shape = entry.shape();
         if state.templates.values().all(|other| other.shape() != shape) {
             self.hardware()?.pools.keep(shape, 0);
         }
-        self.unprime(&entry)?;
+        self.unprime(entry)?;
         // The kernel frees its memory with the last descriptor, which takes as long as there is memory.
         drop(state);
-        drop(entry);
+        drop(removed);
         Ok(())
     }
 

@@ -28,6 +28,14 @@ pub fn bits(bytes: u64) -> u64 {
     (bytes / PAGE as u64).div_ceil(8).next_multiple_of(PAGE as u64)
 }
 
+/// Whether a file takes no more than so many bytes; where such files are of 2 MB pages, that much comes with each page.
+#[must_use]
+pub fn fits(file: impl AsFd, bytes: u64) -> bool {
+    let Ok(stat) = rustix::fs::fstat(file) else { return false };
+    let most = bytes.div_ceil(PAGE as u64).saturating_mul(stat.st_blksize.unsigned_abs().max(PAGE as u64));
+    stat.st_blocks.unsigned_abs() * 512 <= most
+}
+
 /// The bits of a file for a memory of `bytes`, as they are now: whoever may still write to the file may change them.
 pub(super) fn marks(file: impl AsFd, bytes: u64) -> io::Result<Vec<u8>> {
     let mut marks = vec![0; bits(bytes) as usize];

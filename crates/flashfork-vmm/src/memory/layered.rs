@@ -29,6 +29,9 @@ pub enum LayerError {
     /// Extents that aren't one behind the other to the memory's end, or of files that aren't there.
     #[error("the extents of a memory don't fit its files")]
     Extents,
+    /// A shell says of more pages that it has copied them than its guest may have written, or copies more.
+    #[error("it has copied more than its guest may write")]
+    Copied,
     /// What a fork has copied can't be put over what was there.
     #[error("cannot write a layer of memory: {0}")]
     Write(#[from] io::Error),
@@ -101,15 +104,19 @@ impl Layered {
     /// What lies below in a file of its own is copied into it where that shows no more than `delta` has, where it is a
     /// narrow gap, or where there would be too many files or extents, the smallest first: so a clone of a clone of a
     /// clone maps no more than it must. Whoever may still write to `delta` can do so until it is sealed, and then the
-    /// seal fails: its bits are read once.
+    /// seal fails, or there is more in it than `most` pages: its bits are read once, and no more are believed.
     ///
     /// # Errors
     /// [`LayerError`]; then `delta` is of no use.
-    pub fn with(&self, delta: impl Into<Arc<OwnedFd>>) -> Result<Self, LayerError> {
+    pub fn with(&self, delta: impl Into<Arc<OwnedFd>>, most: u64) -> Result<Self, LayerError> {
         let (delta, length) = (delta.into(), self.length());
         memfd::check_size(&delta, delta::length(length))?;
         let new = u8::try_from(self.files.len()).map_err(|_| LayerError::Extents)?;
         let mut there = marks(&delta, length)?;
+        if there.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>() > most {
+            return Err(LayerError::Copied);
+        }
+        let mut most = most;
         let mut over = Self { files: self.files.clone(), extents: self.extents_with(&runs(&there), new) };
         loop {
             let folded = over.to_fold(new);
@@ -119,10 +126,14 @@ impl Layered {
             for (run, file) in folded {
                 copy(&self.files[usize::from(file)], &delta, &bytes(&run))?;
                 mark(&mut there, &run);
+                most = most.saturating_add(run.end - run.start);
             }
             over.extents = self.extents_with(&runs(&there), new);
         }
         seal(&delta)?;
+        if !delta::fits(&delta, most.saturating_mul(PAGE as u64)) {
+            return Err(LayerError::Copied);
+        }
         over.files.push(delta);
         over.let_go();
         Ok(over)

@@ -5,7 +5,7 @@ use super::super::fork::check;
 use super::super::templates;
 use super::{ALIVE, LOOK, Life, Running, Unanswered, failure_of, lock};
 use crate::pool::ShellFailure;
-use flashfork_proto::shell::{FromShell, Pause, ToShell};
+use flashfork_proto::shell::{Ended, FromShell, Pause, ToShell};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -82,6 +82,7 @@ impl Forking<'_> {
     /// Waits until the guest gives the fork signal; `gave_up` says why it won't.
     pub(in super::super) fn wait_for_signal(
         &self,
+        deltas: &[Delta],
         mut gave_up: impl FnMut() -> Option<String>,
     ) -> Result<(), DaemonError> {
         let deadline = Instant::now() + ALIVE;
@@ -97,6 +98,7 @@ impl Forking<'_> {
                 None if life.at_fork => return Ok(()),
                 None => drop(life),
             }
+            self.watch(deltas)?;
             if let Some(why) = gave_up() {
                 return Err(self.clone.failed(&why));
             }
@@ -106,9 +108,19 @@ impl Forking<'_> {
         }
     }
 
+    /// Ends a shell that has copied more than that can be: it may go on until what it copies into is sealed.
+    pub(in super::super) fn watch(&self, deltas: &[Delta]) -> Result<(), DaemonError> {
+        check(deltas).inspect_err(|why| self.clone.end(Ended::Failed(why.to_string())))?;
+        Ok(())
+    }
+
     /// Stops the guest for a moment. Gives its state, and how long that took.
-    pub(in super::super) fn branch(&self, patience: Duration) -> Result<(Vec<u8>, Pause), DaemonError> {
-        match self.clone.answer(&ToShell::Branch, &[], patience) {
+    pub(in super::super) fn branch(
+        &self,
+        deltas: &[Delta],
+        patience: Duration,
+    ) -> Result<(Vec<u8>, Pause), DaemonError> {
+        match self.clone.answer_if(&ToShell::Branch, &[], patience, || check(deltas)) {
             Ok(FromShell::Branched { state, pause }) => {
                 self.clone.lock().at_fork = false;
                 Ok((state, pause))

@@ -53,7 +53,7 @@ fn a_signal_that_nobody_asked_for_is_refused_and_ends_no_fork() {
     // While one is under way it is that fork's, and its end refuses it.
     let forking = clone.begin_fork().unwrap();
     shell.send(&FromShell::Forked, &[]).unwrap();
-    forking.wait_for_signal(|| None).unwrap();
+    forking.wait_for_signal(&[], || None).unwrap();
     drop(forking);
     assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Abandon);
     clone.stop();

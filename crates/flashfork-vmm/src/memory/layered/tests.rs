@@ -36,7 +36,7 @@ impl Memory {
             words[page as usize] = word;
         }
         write(&file, &there, BYTES).unwrap();
-        Self { layers: self.layers.with(file).unwrap(), words }
+        Self { layers: self.layers.with(file, u64::MAX).unwrap(), words }
     }
 
     /// What is in its files, by its extents.
@@ -104,7 +104,7 @@ fn scattered(pages: u64, written: impl Iterator<Item = u64>) -> Layered {
         mark(&mut marks, &(page..page + 1));
     }
     write(&file, &marks, bytes).unwrap();
-    Layered::single(base, bytes).with(file).unwrap()
+    Layered::single(base, bytes).with(file, u64::MAX).unwrap()
 }
 
 /// Its extents: their pages and files.

@@ -253,7 +253,7 @@ fn what_a_clone_has_written_is_forked_with_it() {
         parent.write(4096 * u64::from(round % 7 + 1), &[round; 4096]).unwrap();
         copying.finish(&watch).unwrap();
         copying.end(&watch).unwrap();
-        let overlay = below.overlay.with(delta).unwrap();
+        let overlay = below.overlay.with(delta, u64::MAX).unwrap();
         let now = FrozenDisk { image: below.image.try_clone().unwrap(), overlay };
         let whole = |disk: &Disk| {
             let mut all = vec![0; bytes as usize];
