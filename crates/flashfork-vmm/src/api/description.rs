@@ -58,7 +58,7 @@ mod tests {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
         // As narrow as lines can be told apart: it is a large part of a checkout.
         let mut text = Vec::new();
-        let narrow = serde_json::ser::PrettyFormatter::with_indent(b" ");
+        let narrow = serde_json::ser::PrettyFormatter::with_indent(b"");
         let mut writer = serde_json::Serializer::with_formatter(&mut text, narrow);
         described().into_openapi().serialize(&mut writer).unwrap();
         let text = String::from_utf8(text).unwrap() + "\n";
