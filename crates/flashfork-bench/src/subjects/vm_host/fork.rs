@@ -42,7 +42,7 @@ impl Forked {
 impl Template {
     /// What a clone of it has become by this fork.
     pub(crate) fn forked(&self, fork: Forked) -> Result<Self, BenchError> {
-        let ram = self.ram.with(fork.delta).map_err(vm)?;
+        let ram = self.ram.with(fork.delta, u64::MAX).map_err(vm)?;
         Ok(Self { ram, state: fork.state, ..*self })
     }
 }
