@@ -2,12 +2,10 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use bzip2::Compression;
 use bzip2::read::BzDecoder;
-use bzip2::write::BzEncoder;
 use serde_json::Value;
 
 use flashfork_bench::report;
@@ -41,14 +39,16 @@ fn made_anew(record: &Record) -> Record {
 fn the_committed_records_are_packed_and_of_this_schema() {
     for (path, mut document) in committed() {
         document.records = document.records.iter().map(made_anew).collect();
-        let mut written = Vec::new();
-        document.write_to(&mut written).unwrap();
         if std::env::var_os("UPDATE").is_some() {
-            let mut packed = BzEncoder::new(File::create(&path).unwrap(), Compression::best());
-            packed.write_all(&written).and_then(|()| packed.finish()).unwrap();
+            document.write_packed(&path).unwrap();
         }
-        let mut found = Vec::new();
-        BzDecoder::new(File::open(&path).unwrap()).read_to_end(&mut found).unwrap();
+        let written = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        document.write_packed(&written).unwrap();
+        let [found, written] = [&*path, &written].map(|path| {
+            let mut text = String::new();
+            BzDecoder::new(File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+            text
+        });
         assert!(found == written, "{} is not what this version writes: make figures", path.display());
     }
 }
