@@ -20,13 +20,10 @@ fn committed() -> Vec<(PathBuf, Document)> {
     read
 }
 
-/// The record as this version makes it of the same samples, those of a round by size: which of the few that were taken
-/// at once came first can't be packed, and no table, picture or comparison depends on it.
+/// The record as this version makes it of the same samples.
 fn made_anew(record: &Record) -> Record {
     let chosen = record.chosen.iter().map(|(name, value)| (name.as_str(), value.clone()));
-    let mut rounds = record.rounds();
-    rounds.0.iter_mut().for_each(|round| round.sort_by(f64::total_cmp));
-    let made = Record::new(&record.experiment, &record.method, chosen, &record.unit, rounds.flat()).unwrap();
+    let made = Record::new(&record.experiment, &record.method, chosen, &record.unit, record.samples.clone()).unwrap();
     let mut observed = record.observed.clone();
     for sample in observed.get_mut(WARM_UP).and_then(Value::as_array_mut).into_iter().flatten() {
         *sample = kept(sample.as_f64().unwrap()).into();

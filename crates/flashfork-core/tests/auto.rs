@@ -374,44 +374,54 @@ fn what_a_clone_of_a_sealed_process_seals_itself_takes_one_and_a_half_times_its_
     });
 }
 
+/// Has `f` checked in a clone of a process that has sealed its words and ended: `f` gets these, the anonymous memory
+/// beside them, and what waits for the end of its parent.
+fn in_what_is_left_of_a_sealed_process(f: impl FnOnce(&'static mut [u64], u64, &dyn Fn())) {
+    let (mut told, tells) = std::io::pipe().unwrap();
+    in_child(|| {
+        let words = patterned(LEN, 1);
+        configure(Engine::Auto, false).unwrap();
+        let is_told = memory(words).is_some();
+        if flashfork_core::odf::is_enabled() == Ok(true) || !is_told {
+            return (&tells).write_all(b"nothing to see here").unwrap();
+        }
+        let other = anonymous().saturating_sub(LEN as u64);
+        seal_all(words, 1);
+        let parent = std::process::id();
+        in_clone(|| {
+            f(words, other, &|| {
+                while std::os::unix::process::parent_id() == parent {
+                    std::thread::yield_now();
+                }
+            });
+            (&tells).write_all(b"right").unwrap();
+        });
+    });
+    drop(tells);
+    let mut said = String::new();
+    told.read_to_string(&mut said).unwrap();
+    assert!(["right", "nothing to see here"].contains(&&*said), "{said:?}");
+}
+
 /// It existed twice for as long as that clone lived.
 #[test]
 fn what_is_left_of_a_sealed_process_that_has_ended_takes_one_and_a_half_times_its_memory_at_most() {
     for seals in [false, true] {
-        let (mut told, tells) = std::io::pipe().unwrap();
-        in_child(|| {
-            let words = patterned(LEN, 1);
-            configure(Engine::Auto, false).unwrap();
-            let is_told = memory(words).is_some();
-            if flashfork_core::odf::is_enabled() == Ok(true) || !is_told {
-                return (&tells).write_all(b"nothing to see here").unwrap();
+        in_what_is_left_of_a_sealed_process(|words, other, wait_for_its_end| {
+            let own = seals.then(|| patterned(LEN, 2));
+            if let Some(own) = &own {
+                seal_all(own, 2);
+                assert!(sealed(words).0 > 0, "others have it");
             }
-            let other = anonymous().saturating_sub(LEN as u64);
-            seal_all(words, 1);
-            let parent = std::process::id();
-            in_clone(|| {
-                let own = seals.then(|| patterned(LEN, 2));
-                if let Some(own) = &own {
-                    seal_all(own, 2);
-                    assert!(sealed(words).0 > 0, "others have it");
-                }
-                while std::os::unix::process::parent_id() == parent {
-                    std::thread::yield_now();
-                }
-                let plain = if own.is_some() { 2 * LEN as u64 } else { LEN as u64 };
-                let mut most = most_after_writing(words, other);
-                if let Some(own) = own {
-                    most += in_files(own).unwrap();
-                    assert!(intact(own, 2));
-                }
-                assert!(most <= plain * 3 / 2 + (4 << 20), "{most} of {plain}");
-                (&tells).write_all(b"right").unwrap();
-            });
+            wait_for_its_end();
+            let plain = if own.is_some() { 2 * LEN as u64 } else { LEN as u64 };
+            let mut most = most_after_writing(words, other);
+            if let Some(own) = own {
+                most += in_files(own).unwrap();
+                assert!(intact(own, 2));
+            }
+            assert!(most <= plain * 3 / 2 + (4 << 20), "{most} of {plain}");
         });
-        drop(tells);
-        let mut said = String::new();
-        told.read_to_string(&mut said).unwrap();
-        assert!(["right", "nothing to see here"].contains(&&*said), "{said:?}");
     }
 }
 
@@ -470,40 +480,21 @@ fn a_part_is_bought_without_copying_what_was_sealed_before() {
 /// It looked at its second fork for the first time, when a helper had it all, too.
 #[test]
 fn what_a_clone_is_left_with_is_its_own_before_it_has_clones() {
-    let (mut told, tells) = std::io::pipe().unwrap();
-    in_child(|| {
-        let words = patterned(LEN, 1);
-        configure(Engine::Auto, false).unwrap();
-        let is_told = memory(words).is_some();
-        if flashfork_core::odf::is_enabled() == Ok(true) || !is_told {
-            return (&tells).write_all(b"nothing to see here").unwrap();
+    in_what_is_left_of_a_sealed_process(|words, other, wait_for_its_end| {
+        wait_for_its_end();
+        for (i, word) in words.iter_mut().enumerate() {
+            *word = common::pattern(i, 9);
         }
-        let other = anonymous().saturating_sub(LEN as u64);
-        seal_all(words, 1);
-        let parent = std::process::id();
-        in_clone(|| {
-            while std::os::unix::process::parent_id() == parent {
-                std::thread::yield_now();
-            }
-            for (i, word) in words.iter_mut().enumerate() {
-                *word = common::pattern(i, 9);
-            }
-            let (mut over, ends) = std::io::pipe().unwrap();
-            let mut ends = Some(ends);
-            let helper = in_clone(|| {
-                ends.take();
-                assert_eq!(over.read(&mut [0]).unwrap(), 0);
-            });
-            (0..20).for_each(|_| forked(words, 9, MILLISECOND / 20, false));
-            let most = memory(words).unwrap().saturating_sub(other);
+        let (mut over, ends) = std::io::pipe().unwrap();
+        let mut ends = Some(ends);
+        let helper = in_clone(|| {
             ends.take();
-            assert_eq!(wait(helper), 0);
-            assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
-            (&tells).write_all(b"right").unwrap();
+            assert_eq!(over.read(&mut [0]).unwrap(), 0);
         });
+        (0..20).for_each(|_| forked(words, 9, MILLISECOND / 20, false));
+        let most = memory(words).unwrap().saturating_sub(other);
+        ends.take();
+        assert_eq!(wait(helper), 0);
+        assert!(most <= LEN as u64 * 3 / 2 + (4 << 20), "{most} of {LEN}");
     });
-    drop(tells);
-    let mut said = String::new();
-    told.read_to_string(&mut said).unwrap();
-    assert!(["right", "nothing to see here"].contains(&&*said), "{said:?}");
 }
