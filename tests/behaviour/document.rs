@@ -36,12 +36,7 @@ fn never_seal() -> String {
     for (reason, why) in WITHOUT_PROGRAM {
         text += &item(&format!("{}: {why}.", reason.row().name));
     }
-    text += TRAPS;
-    for program in programs_of("traps") {
-        let sentence = escaped(&first_sentence(&program.comment()));
-        text += &item(&format!("[{0}](../tests/behaviour/traps/{0}.c): {sentence}", program.name));
-    }
-    text
+    text + TRAPS
 }
 
 fn variables() -> String {
@@ -178,9 +173,9 @@ behaviour.
 const TRAPS: &str = "
 ## Traps
 
-If nothing were done about it, sealed memory would differ from ordinary memory in these ways. Each
-has a program.
-
+If nothing were done about it, sealed memory would differ from ordinary memory in many more ways.
+Each has a program in [tests/behaviour/traps](../tests/behaviour/traps), which begins by saying what
+it shows: for example that [discarded memory](../tests/behaviour/traps/dontneed.c) reads zeros.
 ";
 
 fn table(text: &mut String, scope: Scope) {
