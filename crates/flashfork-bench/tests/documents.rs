@@ -51,8 +51,16 @@ fn made(words: &[&str]) -> String {
 }
 
 /// A sentence below a table, wrapped as the documents are. Rows begin with a space, or have several between columns.
-fn prose_wrapped(line: &str) -> String {
-    if line.starts_with(' ') || line.contains("  ") { line.to_owned() } else { textwrap::fill(line, 100) }
+/// A rule is short: at full width, in three bytes a character, they would be an eighth of these files.
+fn as_in_documents(line: &str) -> String {
+    let line = line.trim_end();
+    if line.starts_with('─') {
+        "-".repeat(line.chars().count().min(24))
+    } else if line.starts_with(' ') || line.contains("  ") {
+        line.to_owned()
+    } else {
+        textwrap::fill(line, 100)
+    }
 }
 
 #[test]
@@ -71,9 +79,7 @@ fn the_tables_in_documents_follow_from_the_committed_records() {
             let (words, rest) = part.split_once(" -->\n\n```\n").unwrap_or_else(|| panic!("no block: {}", place()));
             let (_, rest) = rest.split_once("\n```\n").unwrap_or_else(|| panic!("no end: {}", place()));
             let page = made(&words.split_whitespace().collect::<Vec<_>>());
-            // Lines of three bytes a character would be an eighth of these files.
-            let line = |line: &str| prose_wrapped(line.trim_end()).replace('─', "-");
-            let page = page.lines().map(line).collect::<Vec<_>>().join("\n");
+            let page = page.lines().map(as_in_documents).collect::<Vec<_>>().join("\n");
             wanted += &format!("<!-- {words} -->\n\n```\n{page}\n```\n{rest}");
             blocks += 1;
         }
