@@ -12,7 +12,10 @@ use crate::{freeze, renew};
 pub fn run(command: &str, rest: &[&str]) -> Result<(), String> {
     if let ("fork", []) = (command, rest) {
         let reaper = Reaper::start().map_err(|error| format!("cannot start a thread: {error}"))?;
-        return fork(&reaper).map(drop);
+        return match fork(&reaper)? {
+            Some(name) => writeln!(io::stdout(), "{name}").map_err(|error| format!("cannot print the name: {error}")),
+            None => Ok(()),
+        };
     }
     let mut signals = find()?;
     match (command, rest) {
@@ -38,8 +41,8 @@ fn open() -> Result<Ports, String> {
 
 /// Says that the guest is warm. In a clone, makes it one of its own and says that it is alive, or,
 /// if that fails, ends it: a clone that is not one of its own must not be used. No other process of the guest runs
-/// meanwhile.
-pub fn fork(reaper: &Reaper) -> Result<Role, String> {
+/// meanwhile. Gives the name in a clone, and none in the guest that goes on.
+pub fn fork(reaper: &Reaper) -> Result<Option<String>, String> {
     let mut signals = find()?;
     let others = freeze::others()?;
     let forked = signals.fork();
@@ -49,7 +52,7 @@ pub fn fork(reaper: &Reaper) -> Result<Role, String> {
         Ok(forked) if forked.role == Role::Clone => forked,
         other => {
             others.thaw()?;
-            return other.map(|forked| forked.role).map_err(|error| error.to_string());
+            return other.map(|_| None).map_err(|error| error.to_string());
         }
     };
     let renewed = renew::renew(&forked, reaper).and_then(|()| others.thaw());
@@ -59,7 +62,7 @@ pub fn fork(reaper: &Reaper) -> Result<Role, String> {
         return Err(message);
     }
     signals.alive(&forked.identity.generation).map_err(|error| error.to_string())?;
-    Ok(forked.role)
+    Ok(Some(forked.identity.name))
 }
 
 fn done(signals: &mut Signals<Ports>, status: &str, result: &str) -> Result<(), String> {

@@ -206,6 +206,9 @@ pub struct CreateClones {
     /// exit of the guest, and a clone's state has to be asked for.
     #[serde(default = "yes")]
     pub wait: bool,
+    /// How often each may fork itself, by the fork signal in its guest; what comes of that has the same number left.
+    #[serde(default)]
+    pub forks: u32,
 }
 
 /// Forks a clone while it runs: what it is at one moment becomes a template, and it goes on.
@@ -427,7 +430,7 @@ mod tests {
     #[test]
     fn what_is_left_out_has_its_default() {
         let clones: CreateClones = serde_json::from_str("{}").unwrap();
-        assert_eq!(clones, CreateClones { count: 1, name: None, job: String::new(), wait: true });
+        assert_eq!(clones, CreateClones { count: 1, name: None, job: String::new(), wait: true, forks: 0 });
         let json = r#"{"name":"t","shape":{"memory_mib":256,"vcpus":1,"pages":"small","disk":false}}"#;
         let template: CreateTemplate = serde_json::from_str(json).unwrap();
         assert_eq!((template.ready, template.timeout_s), (Ready::Agent, DEFAULT_TIMEOUT_S));

@@ -125,6 +125,71 @@ fn what_can_not_be_forked_is_told_and_the_clone_goes_on() {
     daemon.refused("POST", path, &now(1), "has ended");
 }
 
+/// Gives the fork signal, and in a clone says that it is alive. An `f` that is typed has it give the signal again; any
+/// other character ends it, its status being the answer to the last signal.
+fn forking() -> Vec<u8> {
+    [
+        // again:
+        &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xec][..], // mov dx, 0x1234; mov al, FORK; out dx, al; in al, dx: status
+        &[0xa2, 0x00, 0x38, 0x84, 0xc0, 0x75, 0x21],     // mov [0x3800], al; test al, al; jnz wait
+        &[0xba, 0x3c, 0x12, 0xbf, 0x00, 0x30, 0xb9, 0x20, 0x00, 0xfc, 0xf3, 0x6c], // 32 bytes of the reply to 0x3000
+        &[0x80, 0x3e, 0x00, 0x30, 0x00, 0x74, 0x0e],     // cmp byte [0x3000], the template's role; je wait
+        &[0xbe, 0x10, 0x30, 0xb9, 0x10, 0x00, 0xf3, 0x6e], // mov si, 0x3010: generation; mov cx, 16; rep outsb
+        &[0xba, 0x34, 0x12, 0xb0, 0x40, 0xee],           // ALIVE
+        // wait:
+        &[0xba, 0xfd, 0x03, 0xec, 0xa8, 0x01, 0x74, 0xf8], // mov dx, 0x3fd; in al, dx; test al, 1; jz wait
+        &[0xba, 0xf8, 0x03, 0xec, 0x3c, b'f', 0x74, 0xc1], // mov dx, 0x3f8; in al, dx; cmp al, 'f'; je again
+        &[0xba, 0x3c, 0x12, 0xa0, 0x00, 0x38, 0xee, 0x30, 0xc0, 0xee, 0xee, 0xee], // the answer, four bytes
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],       // DONE
+    ]
+    .concat()
+}
+
+fn shown(daemon: &Daemon, clone: &str) -> Option<Clone> {
+    let all: Vec<Clone> = daemon.done("GET", "/v1/clones", &Value::Null);
+    all.into_iter().find(|other| other.name == clone)
+}
+
+fn ends_with(daemon: &Daemon, clone: &str, status: u32) {
+    let _console = type_on(daemon, clone, b'e');
+    eventually(|| shown(daemon, clone).unwrap().ended.is_some());
+    let how = shown(daemon, clone).unwrap().ended.unwrap();
+    assert!(how.starts_with(&format!("ended with status {status}")), "{clone} {how}");
+}
+
+#[test]
+fn a_guest_forks_itself_as_often_as_it_may() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", forking());
+    daemon.clones("t", &json!({ "forks": 2, "job": "x" }));
+    for (parent, child) in [("t-1", "t-2"), ("t-2", "t-3")] {
+        drop(type_on(&daemon, parent, b'f'));
+        eventually(|| shown(&daemon, child).is_some_and(|child| child.state == api::CloneState::Ready));
+        assert_eq!(shown(&daemon, child).unwrap().forked_from.as_deref(), Some(parent));
+    }
+    // Its parents have used up what all of them may.
+    drop(type_on(&daemon, "t-3", b'f'));
+    ends_with(&daemon, "t-3", 3);
+    // A rollback takes it back to where it was forked.
+    daemon.done::<Clone>("POST", "/v1/clones/t-2/rollback", &Value::Null);
+    ends_with(&daemon, "t-2", 0);
+    ends_with(&daemon, "t-1", 0);
+}
+
+#[test]
+fn a_guest_that_may_not_make_another_clone_goes_on() {
+    let Some(daemon) = Daemon::start() else { return };
+    let mut request = client::tiny("t", forking());
+    request["max_clones"] = json!(1);
+    daemon.done::<Template>("POST", "/v1/templates", &request);
+    daemon.clones("t", &json!({ "forks": 5 }));
+    drop(type_on(&daemon, "t-1", b'f'));
+    eventually(|| shown(&daemon, "t-1").unwrap().trouble.is_some());
+    let trouble = shown(&daemon, "t-1").unwrap().trouble.unwrap();
+    assert!(trouble.contains("did not fork itself") && trouble.contains("make a new one"), "{trouble}");
+    ends_with(&daemon, "t-1", 3);
+}
+
 /// With each fork of a fork names grew, until there could be none.
 #[test]
 fn forks_of_forks_are_called_after_their_template_however_deep() {

@@ -219,6 +219,9 @@ pub struct CloneArgs {
     /// What the clone is for: its guest finds it in FLASHFORK_JOB
     #[arg(long, default_value = "", value_name = "TEXT")]
     pub job: String,
+    /// How often each may fork itself, by /run/flashfork/agent signal fork in its guest; its clones' forks count
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub forks: u32,
     /// Don't wait until the guest is ready
     #[arg(long)]
     pub no_wait: bool,

@@ -64,6 +64,7 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
                 name: clone.name.clone(),
                 job: clone.job.clone(),
                 wait: !clone.no_wait,
+                forks: clone.forks,
             };
             let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", clone.template), &request)?;
             print.print(&clones, || show::clones(&clones))?;
@@ -286,7 +287,7 @@ fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
     // From before the clone is there nothing but SIGKILL ends this process and leaves the clone.
     let signals = exec::catch()?;
     output::outlive_the_pipe();
-    let request = CreateClones { count: 1, name: None, job: String::new(), wait: true };
+    let request = CreateClones { count: 1, name: None, job: String::new(), wait: true, forks: 0 };
     let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", args.template), &request)?;
     let clone = clones.first().ok_or_else(|| CliError::Unable("the VM daemon made no clone".into()))?;
     let result = exec::exec(client, &clone.name, &args.command, args.terminal, Some(signals));

@@ -10,6 +10,7 @@ use super::claim::Claimed;
 use super::console::Console;
 use super::error::DaemonError;
 use super::memory;
+use super::own_fork::{self, OwnForks};
 use super::templates::Entry;
 use crate::pool::{Footprint, Pools, ShellFailure};
 use flashfork_proto::api::{self, CloneState};
@@ -38,6 +39,7 @@ pub(super) struct Running {
     forked_from: Option<String>,
     /// Gone after its end, when its template may be removed.
     origin: Weak<Entry>,
+    own_forks: OwnForks,
     job: Vec<u8>,
     footprint: Footprint,
     cid: u32,
@@ -66,6 +68,8 @@ struct Life {
     at_fork: bool,
     /// Somebody is about to fork it, or does.
     forking: bool,
+    /// It gave the fork signal by itself, as it may, and nobody has begun to fork it.
+    forks_itself: bool,
 }
 
 /// What its shell was asked. There is room for one answer: a shell that was taken over may send any number.
@@ -81,6 +85,7 @@ pub(super) struct Born {
     pub(super) template: String,
     pub(super) forked_from: Option<String>,
     pub(super) origin: Weak<Entry>,
+    pub(super) own_forks: OwnForks,
     pub(super) job: Vec<u8>,
     pub(super) cid: u32,
     pub(super) started: Instant,
@@ -94,7 +99,7 @@ impl Running {
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, forked_from, origin, job, cid, started } = born;
+        let Born { name, template, forked_from, origin, own_forks, job, cid, started } = born;
         let Claimed { mut shell, generation, times: claim, early } = claimed;
         let first_exit_ns = nanoseconds(started.elapsed());
         let life = Life {
@@ -109,6 +114,7 @@ impl Running {
             owed: 0,
             at_fork: false,
             forking: false,
+            forks_itself: false,
         };
         let channel = shell.channel();
         let clone = Arc::new(Self {
@@ -116,6 +122,7 @@ impl Running {
             template,
             forked_from,
             origin,
+            own_forks,
             job,
             footprint: shell.footprint(),
             cid,
@@ -151,7 +158,7 @@ impl Running {
     }
 
     /// Until the shell's end; what it says of it, if it says anything.
-    fn listen(&self, channel: &Channel) -> Option<Ended> {
+    fn listen(self: &Arc<Self>, channel: &Channel) -> Option<Ended> {
         loop {
             if let Some(ended) = self.hear(channel.receive::<FromShell>().ok()?.0) {
                 return Some(ended);
@@ -160,7 +167,7 @@ impl Running {
     }
 
     /// Acts on a message; gives the shell's end.
-    fn hear(&self, message: FromShell) -> Option<Ended> {
+    fn hear(self: &Arc<Self>, message: FromShell) -> Option<Ended> {
         match message {
             FromShell::Console(bytes) => self.console.write(&bytes),
             FromShell::Alive(generation) => {
@@ -297,6 +304,7 @@ impl Running {
             if life.ended.is_some() {
                 return Err(self.over());
             }
+            life.forks_itself = false;
             let trouble = life.trouble.take();
             (
                 std::mem::replace(&mut life.generation, generation),
@@ -371,15 +379,38 @@ impl Running {
         }
     }
 
-    /// Whoever gave it unasked is refused: what a guest may cost is said by who made it.
-    fn note_fork_signal(&self) {
+    /// Whoever gave it unasked is refused, unless it may: what a guest may cost is said by who made it. One that is not
+    /// one of its own yet could make none that is.
+    fn note_fork_signal(self: &Arc<Self>) {
         let mut life = self.lock();
         if life.forking {
             life.at_fork = true;
             self.changed.notify_all();
-        } else {
+        } else if !life.forks_itself {
+            let daemon = life.ready_ns.and_then(|_| self.own_forks.take());
+            life.forks_itself = daemon.is_some();
             drop(life);
-            // A shell that doesn't read leaves its guest waiting.
+            match daemon {
+                Some(daemon) => own_fork::begin(daemon, self),
+                // A shell that doesn't read leaves its guest waiting.
+                None => drop(self.send(&ToShell::Refuse, &[])),
+            }
+        }
+    }
+
+    /// What it may still do by its own fork signal.
+    pub(super) fn own_forks(&self) -> OwnForks {
+        self.own_forks.clone()
+    }
+
+    /// Its own fork failed. If it was not begun, the guest still waits for it.
+    pub(super) fn has_not_forked(&self, why: &str) {
+        let waits = {
+            let mut life = self.lock();
+            life.trouble = Some(format!("it did not fork itself: {why}"));
+            std::mem::take(&mut life.forks_itself)
+        };
+        if waits {
             let _ = self.send(&ToShell::Refuse, &[]);
         }
     }

@@ -3,6 +3,7 @@
 use super::claim::claim;
 use super::clone::{Born, Running};
 use super::error::DaemonError;
+use super::own_fork::OwnForks;
 use super::templates::Entry;
 use super::{Daemon, Reserved};
 use crate::pool::{Claims, Origin};
@@ -38,6 +39,8 @@ pub(super) struct Parent<'a> {
     pub(super) template: &'a str,
     /// If it has no name: the clone that was forked to make it.
     pub(super) forked_from: Option<&'a str>,
+    /// Of a clone that forks itself: what it may still, which is its clones', too.
+    pub(super) forks: Option<OwnForks>,
 }
 
 /// Clones that can be made: their numbers and names are nobody else's.
@@ -69,7 +72,7 @@ impl Daemon {
     ) -> Result<Vec<api::Clone>, DaemonError> {
         let entry = self.entry(template)?;
         let announced = self.announce(&entry.template.quota, template, request)?;
-        self.clones_of(&Parent { entry, template, forked_from: None }, announced, started)
+        self.clones_of(&Parent { entry, template, forked_from: None, forks: None }, announced, started)
     }
 
     /// Takes what clones of `template` need that only one can have.
@@ -154,7 +157,7 @@ impl Daemon {
         shells: &mut Claims<'_>,
         started: Instant,
     ) -> Result<Arc<Running>, DaemonError> {
-        let Parent { entry, template, forked_from } = parent;
+        let Parent { entry, template, forked_from, forks } = parent;
         let name = request.name.clone().unwrap_or_else(|| of_number(template, index));
         let alive = self.count(parent)?;
         let cid = self.cid();
@@ -178,6 +181,7 @@ impl Daemon {
             template: (*template).into(),
             forked_from: forked_from.map(str::to_owned),
             origin: Arc::downgrade(entry),
+            own_forks: forks.clone().unwrap_or_else(|| OwnForks::new(self, request.forks)),
             job: request.job.as_bytes().to_vec(),
             cid,
             started,
@@ -189,7 +193,7 @@ impl Daemon {
 
     /// Counts a clone of a template, unless that had a name and was removed since it was looked up.
     fn count(&self, parent: &Parent<'_>) -> Result<Alive, DaemonError> {
-        let Parent { entry, template, forked_from } = parent;
+        let Parent { entry, template, forked_from, .. } = parent;
         let state = self.lock();
         let is_there = |named: &Arc<Entry>| Arc::ptr_eq(named, entry);
         if forked_from.is_none() && !state.templates.get(*template).is_some_and(is_there) {

@@ -55,6 +55,7 @@ impl Daemon {
             name: request.name.clone(),
             job: request.job.clone(),
             wait: request.wait && !request.now,
+            forks: 0,
         };
         let clone = self.running(name)?;
         let origin = clone.template()?;
@@ -63,9 +64,10 @@ impl Daemon {
         // Before the guest is copied and stands still: whatever can be refused.
         let announce = || self.announce(&origin.template.quota, template, &clones);
         let announced = (request.count > 0).then(announce).transpose()?;
-        let (entry, pause) = branch(&clone, &origin, request.now)?;
+        let how = if request.now { How::Now } else { How::ByAgent };
+        let (entry, pause) = branch(&clone, &origin, how)?;
         let forked_from = request.template.is_none().then_some(name);
-        let parent = Parent { entry: entry.clone(), template, forked_from };
+        let parent = Parent { entry: entry.clone(), template, forked_from, forks: None };
         let shown = match &request.template {
             Some(name) => {
                 self.publish(name, &entry)?;
@@ -82,8 +84,19 @@ impl Daemon {
     }
 }
 
+/// Where a clone is forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// At the fork signal, which its agent gives when it is asked.
+    ByAgent,
+    /// Wherever it is.
+    Now,
+    /// At the fork signal, which it has given by itself.
+    Itself,
+}
+
 /// Makes a template of a clone that runs.
-fn branch(clone: &Running, origin: &Arc<Entry>, now: bool) -> Result<(Arc<Entry>, Pause), DaemonError> {
+pub(super) fn branch(clone: &Running, origin: &Arc<Entry>, how: How) -> Result<(Arc<Entry>, Pause), DaemonError> {
     let Frozen { ram, disk, state } = &origin.template.frozen;
     enough_memory(clone)?;
     let new = |name, bytes| delta::create(name, bytes).map(Arc::new).map_err(|e| DaemonError::Layers(e.into()));
@@ -93,13 +106,15 @@ fn branch(clone: &Running, origin: &Arc<Entry>, now: bool) -> Result<(Arc<Entry>
         Ok::<_, DaemonError>(Delta { file: new("flashfork:disk-fork", bytes)?, room: room(bytes, origin.disk_limit()) })
     });
     let deltas: Vec<Delta> = iter::once(Ok(of_ram)).chain(of_disk).collect::<Result<_, _>>()?;
-    let mut forking = clone.begin_fork()?;
+    let mut forking = clone.begin_fork(how == How::Itself)?;
     forking.promise(origin.disk_limit(), &deltas)?;
     let mebibytes = u64::from(state.shape.memory_mib) + (origin.disk_limit() >> 20);
     let patience = COPY + COPY_MB * u32::try_from(mebibytes).unwrap_or(u32::MAX);
     forking.copy(&deltas, patience)?;
-    let (encoded, pause) =
-        if now { forking.branch(&deltas, patience)? } else { by_agent(clone, &forking, &deltas, patience)? };
+    let (encoded, pause) = match how {
+        How::ByAgent => by_agent(clone, &forking, &deltas, patience)?,
+        How::Now | How::Itself => forking.branch(&deltas, patience)?,
+    };
     forking.watch(&deltas)?;
     drop(forking);
     // What a shell sent is checked like what anybody sends: its guest may have taken it over.

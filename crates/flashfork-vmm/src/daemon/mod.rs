@@ -27,6 +27,7 @@ mod error;
 mod fork;
 mod host;
 mod memory;
+mod own_fork;
 mod socket;
 mod templates;
 

@@ -27,12 +27,18 @@ pub(in super::super) struct Delta {
 }
 
 impl Running {
-    /// Only one is forked at a time: gives what forks it, unless it has ended.
-    pub(in super::super) fn begin_fork(&self) -> Result<Forking<'_>, DaemonError> {
+    /// Only one is forked at a time: gives what forks it, unless it has ended. `itself`: it has given the signal for
+    /// that, and waits.
+    pub(in super::super) fn begin_fork(&self, itself: bool) -> Result<Forking<'_>, DaemonError> {
         let alone = lock(&self.asking);
         let mut life = self.lock();
         if life.ended.is_some() {
             return Err(self.over());
+        }
+        if std::mem::replace(&mut life.forks_itself, false) != itself {
+            let why = if itself { "was rolled back before it could be forked" } else { "forks itself: try again" };
+            life.forks_itself = !itself;
+            return Err(DaemonError::Conflict(format!("clone {} {why}", self.name)));
         }
         (life.forking, life.at_fork) = (true, false);
         Ok(Forking { clone: self, promised: alone })

@@ -20,6 +20,7 @@ pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) 
         template: "t".into(),
         forked_from: None,
         origin,
+        own_forks: OwnForks::default(),
         job: Vec::new(),
         cid: 3,
         started: Instant::now(),
@@ -51,7 +52,7 @@ fn a_signal_that_nobody_asked_for_is_refused_and_ends_no_fork() {
     shell.send(&FromShell::Forked, &[]).unwrap();
     assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Refuse);
     // While one is under way it is that fork's, and its end refuses it.
-    let forking = clone.begin_fork().unwrap();
+    let forking = clone.begin_fork(false).unwrap();
     shell.send(&FromShell::Forked, &[]).unwrap();
     forking.wait_for_signal(&[], || None).unwrap();
     drop(forking);
@@ -68,7 +69,7 @@ fn a_guest_that_ends_while_it_is_forked_is_the_guest_s_error_on_one_line() {
             let done = flashfork_proto::signal::Done { status: 0, result: b"one\ntwo\x1b[2J".to_vec() };
             shell.send(&FromShell::Ended(Ended::Done(done)), &[]).unwrap();
         });
-        let error = clone.begin_fork().unwrap().copy(&[], PATIENCE).unwrap_err();
+        let error = clone.begin_fork(false).unwrap().copy(&[], PATIENCE).unwrap_err();
         assert_eq!(error.code(), api::ErrorCode::Guest);
         assert!(!error.to_string().contains(char::is_control), "{error}");
     });
@@ -91,7 +92,7 @@ fn a_shell_that_copies_more_than_its_guest_may_have_written_ends() {
     thread::scope(|scope| {
         // It says nothing.
         scope.spawn(|| shell.receive::<ToShell>().unwrap());
-        let error = clone.begin_fork().unwrap().copy(&[overfull()], PATIENCE).unwrap_err();
+        let error = clone.begin_fork(false).unwrap().copy(&[overfull()], PATIENCE).unwrap_err();
         assert!(error.to_string().contains("more than its guest"), "{error}");
     });
     assert!(clone.has_ended());
@@ -105,7 +106,7 @@ fn check_that(deltas: &[Delta], fits: bool) {
 fn a_shell_is_charged_for_what_there_is_of_its_forks() {
     let (clone, _shell) = running(Weak::new());
     let promised = |deltas: &[Delta]| {
-        let mut forking = clone.begin_fork().unwrap();
+        let mut forking = clone.begin_fork(false).unwrap();
         forking.promise(1 << 20, deltas).unwrap();
         forking.promised.bytes
     };

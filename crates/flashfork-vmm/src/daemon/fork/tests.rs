@@ -60,7 +60,7 @@ fn a_shell_that_says_that_its_guest_s_disk_is_another_makes_no_template() {
                 assert_eq!(shell.receive::<ToShell>().unwrap().0, ToShell::Branch);
                 shell.send(&FromShell::Branched { state, pause: Pause::default() }, &[]).unwrap();
             });
-            branch(&clone, &entry, true)
+            branch(&clone, &entry, How::Now)
         });
         assert_eq!(made.is_ok(), taken, "{:?}", made.err());
         clone.stop();
@@ -91,7 +91,7 @@ fn whoever_waits_for_an_agent_ends_with_the_fork() {
             // The agent says nothing, and its end of the line ends.
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         });
-        let error = by_agent(&clone, &clone.begin_fork().unwrap(), &[], PATIENCE).unwrap_err();
+        let error = by_agent(&clone, &clone.begin_fork(false).unwrap(), &[], PATIENCE).unwrap_err();
         assert!(error.to_string().contains("it could not"), "{error}");
     });
     clone.stop();
@@ -138,7 +138,7 @@ fn a_shell_that_says_or_does_that_it_copies_more_than_its_guest_may_write_ends()
                     }
                 }
             });
-            branch(clone, &entry, true).map(drop)
+            branch(clone, &entry, How::Now).map(drop)
         });
         assert!(made.is_err() && clone.has_ended(), "{made:?}");
         clone.stop();

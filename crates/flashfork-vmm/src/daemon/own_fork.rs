@@ -1,0 +1,60 @@
+//! Guests that fork themselves: whoever makes a clone says how often it may.
+
+use super::Daemon;
+use super::clone::Running;
+use super::clones::Parent;
+use super::error::DaemonError;
+use super::fork::{How, branch};
+use flashfork_proto::api::CreateClones;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Instant;
+
+/// How often a clone may still fork itself, one number for it and all that comes of that. A fork that failed counts: a
+/// shell that was taken over may try for ever.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OwnForks {
+    left: Arc<AtomicU32>,
+    daemon: Weak<Daemon>,
+}
+
+impl OwnForks {
+    pub(super) fn new(daemon: &Arc<Daemon>, number: u32) -> Self {
+        Self { left: Arc::new(number.into()), daemon: Arc::downgrade(daemon) }
+    }
+
+    /// Takes one of them, and gives who does it.
+    pub(super) fn take(&self) -> Option<Arc<Daemon>> {
+        let less = |left: u32| left.checked_sub(1);
+        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).ok()?;
+        self.daemon.upgrade()
+    }
+}
+
+/// Forks a clone that has given the fork signal, in the background. What fails is the clone's trouble, and it goes on.
+pub(super) fn begin(daemon: Arc<Daemon>, clone: &Arc<Running>) {
+    let own = clone.clone();
+    let forks = move || {
+        if let Err(why) = daemon.fork_itself(&own) {
+            own.has_not_forked(&why.to_string());
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("own fork".into()).spawn(forks) {
+        clone.has_not_forked(&format!("no thread could be started: {error}"));
+    }
+}
+
+impl Daemon {
+    fn fork_itself(self: &Arc<Self>, clone: &Arc<Running>) -> Result<(), DaemonError> {
+        let started = Instant::now();
+        let origin = clone.template()?;
+        let job = String::from_utf8_lossy(clone.job()).into_owned();
+        let request = CreateClones { count: 1, name: None, job, wait: false, forks: 0 };
+        let template = clone.template_name();
+        let announced = self.announce(&origin.template.quota, template, &request)?;
+        let (entry, _) = branch(clone, &origin, How::Itself)?;
+        let parent = Parent { entry, template, forked_from: Some(clone.name()), forks: Some(clone.own_forks()) };
+        self.clones_of(&parent, announced, started).map(drop)
+    }
+}
