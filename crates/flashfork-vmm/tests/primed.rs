@@ -53,6 +53,18 @@ fn the_template_that_was_asked_for_last_has_a_shell_and_those_in_turn_don_t_take
     assert_eq!(daemon.stats().pools[0].misses, misses, "one of them had to wait");
 }
 
+#[test]
+fn a_template_that_a_fork_made_has_a_shell_before_anybody_asks_for_its_clones() {
+    let Some(daemon) = Daemon::start() else { return };
+    daemon.template("t", idler());
+    one(&daemon, "t");
+    // It has the shell of `t`, which is asked for no more.
+    let request = json!({ "count": 0, "now": true, "template": "warm" });
+    daemon.done::<api::Forked>("POST", "/v1/clones/t-1/fork", &request);
+    eventually(|| daemon.stats().pools[0].primed == 1);
+    assert!(was_primed(&one(&daemon, "warm")) && was_primed(&one(&daemon, "warm")));
+}
+
 /// FORK; writes the first 256 bytes of the reply to the console, then halts for ever.
 const TELLER: &[u8] = &[
     0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, // mov dx, 0x1234; mov al, FORK; out dx, al

@@ -9,8 +9,8 @@
 //!    writes all over them, and one on the 2 MB pages that the monitor makes where it can, whose writes lie together.
 //! 2. A guest writes to some pages and is forked, its clone writes to some others, half of which it had written to
 //!    before, and is forked, and so on. Clones of the templates that come of that are timed from before the request is
-//!    encoded and sent to a shell that waits until the client has read that the guest's first exit was seen. Each
-//!    adds up what all levels have written, and is believed only if that is right.
+//!    encoded and sent to a shell that waits, primed or not, until the client has read that the guest's first exit was
+//!    seen. Each adds up what all levels have written, and is believed only if that is right.
 //!
 //! Shells are driven as the daemon drives them. The guests run a few bytes of code without a kernel, and nobody asks an
 //! agent in them for the signal to fork, as `flashfork vm fork --now` doesn't.

@@ -9,7 +9,7 @@ use super::templates::Entry;
 use crate::devices::virtio::blk::FrozenDisk;
 use crate::machine::Frozen;
 use crate::memory::{LayerError, Layered, MemfdError, delta};
-use crate::pool::ShellFailure;
+use crate::pool::{Origin, ShellFailure};
 use crate::state::MachineState;
 use crate::template::Template;
 use flashfork::Headroom;
@@ -71,6 +71,11 @@ impl Daemon {
         let shown = match &request.template {
             Some(name) => {
                 self.publish(name, &entry)?;
+                if request.count == 0 {
+                    // Memory of many extents takes long to map: that is done before somebody waits for it.
+                    let origin: Arc<dyn Origin> = entry.clone();
+                    self.hardware()?.pools.offer(entry.shape(), &origin);
+                }
                 Some(entry.show(name))
             }
             None => None,

@@ -116,6 +116,14 @@ impl Pools {
         self.shared.changed.notify_all();
     }
 
+    /// Primes the next shell of `shape` for `origin`, before anybody asks for it.
+    pub fn offer(&self, shape: Shape, origin: &Arc<dyn Origin>) {
+        let mut state = self.shared.lock();
+        let before = state.pools.entry(shape).or_default().primed.offer(Arc::downgrade(origin));
+        before.into_iter().for_each(|shell| self.reaper.bury(shell));
+        self.shared.changed.notify_all();
+    }
+
     /// No shell is primed for `origin` from now on, until it is asked for again.
     pub fn forget(&self, shape: Shape, origin: &Arc<dyn Origin>) {
         if let Some(pool) = self.shared.lock().pools.get_mut(&shape)

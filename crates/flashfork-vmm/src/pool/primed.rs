@@ -55,6 +55,18 @@ impl Primed {
         found
     }
 
+    /// `origin` was made just now, to be asked for: the place is its own, and who has it gives up its shell. While a
+    /// maker is at another's it is as if `origin` had been asked for once.
+    pub(super) fn offer(&mut self, origin: Weak<dyn Origin>) -> Option<Shell> {
+        self.last = Some(origin.clone());
+        if let Place::Making(_) = self.place {
+            return None;
+        }
+        let before = self.clear();
+        self.place = Place::Wanted(origin);
+        before
+    }
+
     /// Whether a shell is to be primed.
     pub(super) fn is_wanted(&self) -> bool {
         matches!(self.place, Place::Wanted(_))
@@ -159,6 +171,20 @@ mod tests {
         assert!(primed.put(&making, None).is_none() && !primed.is_wanted());
         ask(&mut primed, &one);
         assert!(primed.is_wanted());
+    }
+
+    #[test]
+    fn a_template_that_was_just_made_has_the_place_at_once_or_when_it_is_first_asked_for() {
+        let (mut primed, one): (Primed, Arc<dyn Origin>) = (Primed::default(), Arc::new(Template));
+        let other: Arc<dyn Origin> = Arc::new(Template);
+        primed.offer(Arc::downgrade(&one));
+        primed.offer(Arc::downgrade(&other));
+        let making = primed.begin().unwrap();
+        assert!(Arc::ptr_eq(&making, &other));
+        primed.offer(Arc::downgrade(&one));
+        assert!(!primed.is_wanted() && primed.put(&making, None).is_none());
+        ask(&mut primed, &one);
+        assert!(Arc::ptr_eq(&primed.begin().unwrap(), &one));
     }
 
     #[test]

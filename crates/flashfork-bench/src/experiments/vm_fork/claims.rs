@@ -30,10 +30,10 @@ pub(super) fn measure(
     let templates = templates(host, size, pages, progress)?;
     let effort = Effort::rounds(options.rounds()).until(progress.deadline());
     progress.begin("interleaved rounds of claims", effort.steps());
-    let (sampled, done) =
-        sample(templates.len(), &effort, 2, progress, |cell, _| visit(host, &templates[cell], DEPTHS[cell], pages));
-    for ((depth, template), series) in DEPTHS.into_iter().zip(&templates).zip(&sampled.cells) {
-        let claims = Claims { depth, pages, size };
+    let claims = |(depth, template)| [false, true].map(|primed| (Claims { depth, primed, pages, size }, template));
+    let cells: Vec<_> = DEPTHS.into_iter().zip(&templates).flat_map(claims).collect();
+    let (sampled, done) = sample(cells.len(), &effort, 2, progress, |cell, _| visit(host, cells[cell]));
+    for ((claims, template), series) in cells.iter().zip(&sampled.cells) {
         series.iter().try_for_each(|series| claims.keep(template.layers(), series, sampled.ended, results))?;
     }
     done
@@ -69,10 +69,14 @@ fn fork(host: &Host, template: &Template) -> Result<Template, BenchError> {
     template.forked(Forked::of(&shell, template.shape)?)
 }
 
-fn visit(host: &Host, template: &Template, depth: u32, pages: u32) -> Result<Visit<Step>, BenchError> {
+fn visit(host: &Host, (of, template): (Claims, &Template)) -> Result<Visit<Step>, BenchError> {
+    let Claims { depth, primed, pages, .. } = of;
     let mut claims = Vec::new();
     for _ in 0..BATCH {
-        let shell = host.shell(template.shape)?;
+        let mut shell = host.shell(template.shape)?;
+        if primed {
+            template.prime(&mut shell)?;
+        }
         std::thread::sleep(SETTLE);
         claims.push(template.claim(&shell, written(depth, pages).into())?);
         let done = |message| if let FromShell::Ended(ended) = message { Some(ended) } else { None };
