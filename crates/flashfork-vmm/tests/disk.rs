@@ -32,6 +32,16 @@ const EXPECTED: &[&str] = &[
     "rolled back: lost+found",
     "rolled back: 1",
     "rolled back: 0",
+    "again and again: 1",
+    "memory: the template's",
+    "again and again: 1",
+    "memory: the template's",
+    "again and again: 1",
+    "memory: the template's",
+    "again and again: 1",
+    "memory: the template's",
+    "rolled back: of the template",
+    "rolled back: 0",
     "done",
 ];
 
