@@ -21,19 +21,19 @@ const CLOCK: u64 = 0xa000;
 const STOLEN: u64 = 0xb000;
 
 /// Forks; then writes its index to a word of every page from 0x10000 to 0x90000.
-fn writer(before: &[u8], after: &[u8]) -> Source {
+fn writer() -> Source {
     let code = [
-        before,
+        // MSR_KVM_SYSTEM_TIME_NEW and MSR_KVM_STEAL_TIME.
+        &[enable(0x4b56_4d01, CLOCK), enable(0x4b56_4d03, STOLEN)].concat()[..],
         &[0xba, 0x34, 0x12, 0xb0, 0x10, 0xee],                   // FORK
         &[0xba, 0x3c, 0x12, 0x66, 0xed, 0x66, 0xed, 0x66, 0xed], // mov dx, 0x123c; in eax, dx: role, zero, index
         &[0x66, 0x89, 0xc7],                                     // mov edi, eax
-        after,
-        &[0xb8, 0x00, 0x10],                               // mov ax, 0x1000
-        &[0x8e, 0xc0, 0x26, 0x89, 0x3e, 0x00, 0x00],       // l: mov es, ax; mov es:[0], di
-        &[0x05, 0x00, 0x01, 0x3d, 0x00, 0x90],             // add ax, 0x100; cmp ax, 0x9000
-        &[0x72, 0xf1],                                     // jb l
-        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef], // mov dx, 0x123c; xor eax, eax; out dx, eax: status
-        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],       // DONE; hlt
+        &[0xb8, 0x00, 0x10],                                     // mov ax, 0x1000
+        &[0x8e, 0xc0, 0x26, 0x89, 0x3e, 0x00, 0x00],             // l: mov es, ax; mov es:[0], di
+        &[0x05, 0x00, 0x01, 0x3d, 0x00, 0x90],                   // add ax, 0x100; cmp ax, 0x9000
+        &[0x72, 0xf1],                                           // jb l
+        &[0xba, 0x3c, 0x12, 0x66, 0x31, 0xc0, 0x66, 0xef],       // mov dx, 0x123c; xor eax, eax; out dx, eax: status
+        &[0xba, 0x34, 0x12, 0xb0, 0x20, 0xee, 0xf4],             // DONE; hlt
     ];
     Source::Tiny(code.concat())
 }
@@ -43,11 +43,6 @@ fn enable(msr: u32, address: u64) -> Vec<u8> {
     let (msr, value) = (msr.to_le_bytes(), (address as u32 | 1).to_le_bytes());
     // mov ecx, msr; mov eax, value; xor edx, edx; wrmsr
     [&[0x66, 0xb9][..], &msr, &[0x66, 0xb8], &value, &[0x66, 0x31, 0xd2, 0x0f, 0x30]].concat()
-}
-
-/// MSR_KVM_SYSTEM_TIME_NEW and MSR_KVM_STEAL_TIME.
-fn kvm_writes() -> Vec<u8> {
-    [enable(0x4b56_4d01, CLOCK), enable(0x4b56_4d03, STOLEN)].concat()
 }
 
 /// What it takes to copy back, if this kernel has it.
@@ -99,52 +94,32 @@ fn has_kept(machine: &Machine) -> bool {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() > 64
 }
 
-/// Where they differ.
-fn differences(one: &[u8], other: &[u8]) -> Vec<usize> {
-    if one == other {
-        return Vec::new();
-    }
-    (0..MEMORY).filter(|at| one[*at] != other[*at]).take(20).collect()
-}
-
-fn many_rollbacks(source: &Source, copying: Option<Watch>, ran: impl Fn(&Machine)) {
-    let Some(kvm) = kvm() else { return };
-    let (_parent, frozen) = template(&kvm, shape(4, 1), source);
-    let copies = copying.is_some();
-    let mut clone = clone_with(&kvm, &frozen, copying);
+/// Runs and takes back; each time with what a device may write, and other pages than before.
+fn many_rollbacks(machine: &mut Machine, frozen: &Frozen, copies: bool) {
     let mut kept = 0;
-    for index in 2..102 {
-        clone.resume();
-        assert_eq!(exit(&mut clone), done());
-        clone.pause().unwrap();
-        let written = content(&clone);
-        assert_eq!(written[0x1_0000..0x1_0002], (index as u16 - 1).to_le_bytes(), "the guest has run");
-        ran(&clone);
-        // As a device would, and as KVM may.
-        clone.memory().write_obj(index, GuestAddress(0x20_0000 + index * 4096)).unwrap();
-        clone.memory().write_obj(index, GuestAddress(0x9_0000)).unwrap();
-        clone.rollback(&renewal(index)).unwrap();
-        kept += u64::from(has_kept(&clone));
-        assert_eq!(differences(&content(&clone), &template_of(&frozen, index)), [0; 0], "rollback {index}");
+    for index in 2..52 {
+        machine.resume();
+        assert_eq!(exit(machine), Exit::Signal(Signal::Done(Done::default())));
+        machine.pause().unwrap();
+        let word = |at| machine.memory().read_obj::<u64>(GuestAddress(at)).unwrap();
+        assert!(word(0x1_0000) == index - 1 && word(CLOCK) != 0, "the guest has run, and KVM has written its clock");
+        for at in [0x20_0000 + index * 4096, 0x9_0000] {
+            machine.memory().write_obj(index, GuestAddress(at)).unwrap();
+        }
+        machine.rollback(&renewal(index)).unwrap();
+        kept += u64::from(has_kept(machine));
+        assert!(content(machine) == template_of(frozen, index), "rollback {index}");
     }
-    assert_eq!(kept >= 90, copies, "{kept} of 100 rollbacks kept what was written");
+    assert_eq!(kept >= 45, copies, "{kept} of 50 rollbacks kept what was written");
 }
 
 #[test]
-fn after_each_of_a_hundred_rollbacks_memory_is_the_template_s() {
-    if let Some(with) = copying() {
-        many_rollbacks(&writer(&[], &[]), Some(with), |_| ());
-    }
-    many_rollbacks(&writer(&[], &[]), None, |_| ());
-}
-
-#[test]
-fn what_kvm_has_written_is_undone() {
-    for with in [copying(), None] {
-        many_rollbacks(&writer(&[], &kvm_writes()), with, |clone| {
-            let [clock, _] = [CLOCK, STOLEN].map(|at| clone.memory().read_obj::<u64>(GuestAddress(at)).unwrap());
-            assert_ne!(clock, 0, "KVM has written its clock");
-        });
+fn after_each_of_many_rollbacks_memory_is_the_template_s() {
+    let Some(kvm) = kvm() else { return };
+    for (vcpus, with) in [(1, copying()), (2, copying()), (1, None)] {
+        let (_parent, frozen) = template(&kvm, shape(4, vcpus), &writer());
+        let copies = with.is_some();
+        many_rollbacks(&mut clone_with(&kvm, &frozen, with), &frozen, copies);
     }
 }
 
@@ -155,32 +130,13 @@ fn the_machine_that_a_template_was_made_of_goes_back_too() {
     machine.watch_with(with);
     machine.copy_back();
     machine.spawn(vcpu0).unwrap();
-    machine.boot(&writer(&[], &[]), None).unwrap();
+    machine.boot(&writer(), None).unwrap();
     machine.resume();
     assert_eq!(exit(&mut machine), Exit::Signal(Signal::Fork));
     machine.pause().unwrap();
     let frozen = machine.freeze(true).unwrap();
-    for index in 1..10 {
-        machine.rollback(&renewal(index)).unwrap();
-        assert_eq!(differences(&content(&machine), &template_of(&frozen, index)), [0; 0]);
-        machine.resume();
-        assert_eq!(exit(&mut machine), done());
-        machine.pause().unwrap();
-    }
-}
-
-#[test]
-fn two_vcpus_go_back() {
-    let (Some(kvm), Some(with)) = (kvm(), copying()) else { return };
-    let (_parent, frozen) = template(&kvm, shape(4, 2), &writer(&[], &[]));
-    let mut clone = clone_with(&kvm, &frozen, Some(with));
-    for index in 2..10 {
-        clone.resume();
-        assert_eq!(exit(&mut clone), done());
-        clone.pause().unwrap();
-        clone.rollback(&renewal(index)).unwrap();
-        assert_eq!(differences(&content(&clone), &template_of(&frozen, index)), [0; 0]);
-    }
+    machine.rollback(&renewal(1)).unwrap();
+    many_rollbacks(&mut machine, &frozen, true);
 }
 
 /// From real mode to flat 32-bit segments, at the place where tiny guests begin.
@@ -239,7 +195,7 @@ fn page_tables_that_a_rollback_changes_are_not_remembered() {
         let frozen = parent.freeze(true).unwrap();
         let copies = with.is_some();
         let mut clone = clone_with(&kvm, &frozen, with);
-        for index in 2..50 {
+        for index in 2..20 {
             clone.resume();
             let result = b"AB".to_vec();
             assert_eq!(exit(&mut clone), Exit::Signal(Signal::Done(Done { status: 0, result })), "turn {index}");
@@ -248,7 +204,7 @@ fn page_tables_that_a_rollback_changes_are_not_remembered() {
             (0..64).for_each(|page| clone.memory().write_obj(index, GuestAddress(0x38_0000 + page * 4096)).unwrap());
             clone.rollback(&renewal(index)).unwrap();
             assert_eq!(has_kept(&clone), copies && index > 2);
-            assert_eq!(differences(&content(&clone), &template_of(&frozen, index)), [0; 0]);
+            assert!(content(&clone) == template_of(&frozen, index));
         }
     }
 }
@@ -273,5 +229,5 @@ fn rollbacks_with_two_dimensional_paging_are_right_too() {
     let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let console = outcome.console_tail.join("\n");
     assert_eq!(outcome.status, Status::Exited(0), "{text}\n{errors}\n{console}");
-    assert!(text.contains("5 passed") && !errors.contains("skipped"), "{text}\n{errors}");
+    assert!(text.contains("3 passed") && !errors.contains("skipped"), "{text}\n{errors}");
 }

@@ -53,7 +53,8 @@ impl Way {
 
 impl Experiment for VmFuzzOptions {
     const NAME: &'static str = EXPERIMENT;
-    const ABOUT: &'static str = "What fuzzing takes in virtual machines that are taken back, cloned or booted each time";
+    const ABOUT: &'static str =
+        "What fuzzing takes in virtual machines that are taken back, cloned or booted each time";
 
     fn measure(&self, here: &dyn Places, results: &mut Results, progress: &mut dyn Progress) -> Result<(), BenchError> {
         let host = Host::open(here)?;

@@ -22,6 +22,9 @@ const FAULT: usize = 8;
 /// Faults that dropping everything costs anyhow.
 const ANYHOW: usize = 32;
 
+/// Rollbacks in a row that don't pay before all is dropped: one that was disturbed says nothing.
+const VAIN: u32 = 4;
+
 /// Takes memory back. Whoever does so once pays nothing for it: the first time all is dropped.
 #[derive(Debug, Default)]
 pub struct Undo {
@@ -29,6 +32,8 @@ pub struct Undo {
     begun: bool,
     /// The files, mapped for reading, once they were needed.
     source: Option<Reservation>,
+    /// Rollbacks of late that didn't pay.
+    vain: u32,
     /// Room for what is found.
     runs: Vec<Range<usize>>,
 }
@@ -40,7 +45,12 @@ impl Undo {
     /// Gives `false` if that can't be done, or dropping all copies is cheaper: whatever then has been copied, all are
     /// to be dropped.
     pub(super) fn copy_back(&mut self, memory: &Reservation, watch: &Watch, template: &Layered) -> bool {
-        std::mem::replace(&mut self.begun, true) && self.try_copy_back(memory, watch, template).unwrap_or(false)
+        let pays =
+            std::mem::replace(&mut self.begun, true) && self.try_copy_back(memory, watch, template).unwrap_or(false);
+        if !pays {
+            self.vain = 0;
+        }
+        pays
     }
 
     fn try_copy_back(&mut self, memory: &Reservation, watch: &Watch, template: &Layered) -> io::Result<bool> {
@@ -68,7 +78,8 @@ impl Undo {
             written += usize::from(unsafe { put_back(source.start().add(page - start), page as *mut u8) });
         }
         let copying = cpu_time().saturating_sub(looked);
-        Ok(pays(found, written, looked.saturating_sub(begun), copying))
+        self.vain = if pays(found, written, looked.saturating_sub(begun), copying) { 0 } else { self.vain + 1 };
+        Ok(self.vain < VAIN)
     }
 }
 

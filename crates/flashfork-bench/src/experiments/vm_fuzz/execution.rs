@@ -69,9 +69,9 @@ pub(super) fn measure(
     let (sampled, done) = sample(subjects.len(), &effort, size, progress, |cell, _| subjects[cell].visit());
     for (subject, series) in subjects.iter().zip(&sampled.cells) {
         let chosen = [("pages", json!(subject.pages)), ("size", json!(size))];
-        series.iter().try_for_each(|series| {
-            results.keep(subject.way.name(), chosen.clone(), [], "us", series, sampled.ended)
-        })?;
+        series
+            .iter()
+            .try_for_each(|series| results.keep(subject.way.name(), chosen.clone(), [], "us", series, sampled.ended))?;
     }
     done
 }
