@@ -59,6 +59,15 @@ fn four_passes_over_a_guest_s_memory_are_timed() {
 }
 
 #[test]
+fn executions_are_timed_whatever_comes_before_them() {
+    let Some(records) = records(&["vm-fuzz", "--size", "16M", "--pages", "20", "--rounds", "1"]) else { return };
+    for way in ["rollback, dropping", "clone", "boot"] {
+        let record = records.iter().find(|record| record["method"] == way).unwrap();
+        assert!(record["p50"].as_f64().unwrap() > 0.0, "{way}");
+    }
+}
+
+#[test]
 fn pauses_of_live_forks_and_claims_of_clones_of_clones_are_timed() {
     let args = ["vm-fork", "--sizes", "16M", "--pages", "8", "--rounds", "1"];
     let Some(records) = records(&args) else { return };

@@ -27,6 +27,7 @@ fn it_speaks_as_the_command() {
         "vm-clone",
         "vm-memory",
         "vm-fork",
+        "vm-fuzz",
         "creation",
         "cow-model",
         "write-fraction",
@@ -53,6 +54,7 @@ fn wrong_usage_is_exit_2_and_the_usage_line() {
         &["bench", "fork", "--up-to", "1M"],
         &["bench", "fork", "--sizes", "a lot"],
         &["bench", "vm-fork", "--written", "0"],
+        &["bench", "vm-fuzz", "--pages", "3"],
     ] {
         let usage_or_value = contains("Usage: flashfork bench").or(contains("invalid value"));
         flashfork().args(args).assert().code(2).stdout("").stderr(usage_or_value);

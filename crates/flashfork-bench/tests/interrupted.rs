@@ -50,6 +50,7 @@ fn small(name: &str) -> Small {
         "vm-clone" => ("--sizes 2M --rounds 40", "interleaved", 1),
         "vm-memory" => ("--size 4M --rounds 40", "four passes", 1),
         "vm-fork" => ("--sizes 16M --rounds 40", "live forks", 1),
+        "vm-fuzz" => ("--size 16M --pages 20 --rounds 40", "interleaved", 1),
         other => panic!("say here how small the experiment {other} can be, so that it is interrupted too"),
     };
     let able: fn() -> bool = match name {
@@ -60,7 +61,7 @@ fn small(name: &str) -> Small {
         "check" => || runs("hyperfine", &["--version"]) || runs("stress-ng", &["--version"]),
         "pytest" => || runs("python3", &["-c", "import pytest, xdist, numpy, pandas, flashfork"]),
         "fuzz" => || runs("afl-clang-fast", &["--version"]),
-        "vm-clone" | "vm-memory" | "vm-fork" => {
+        "vm-clone" | "vm-memory" | "vm-fork" | "vm-fuzz" => {
             || std::fs::File::options().read(true).write(true).open("/dev/kvm").is_ok()
         }
         // The others leave out what this host lacks, and measure the rest.

@@ -9,6 +9,7 @@ use flashfork_proto::shell::Renewal;
 use flashfork_vmm::boot::Source;
 use flashfork_vmm::devices::virtio::blk::{DEFAULT_LIMIT, Image};
 use flashfork_vmm::machine::{Frozen, Machine};
+use flashfork_vmm::memory::Watch;
 use kvm_ioctls::Kvm;
 use std::error::Error;
 use std::fs::File;
@@ -84,6 +85,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let mut agent = connect(clone)?;
     run("rolled back", &mut agent, &format!("{LOOK}; ls /mnt; mount | grep -c vda; dmesg | grep -ci 'ext4.*error'"))?;
+    // The first time all of its memory was dropped; from then on what it has written is copied back.
+    for index in 3..7 {
+        run("again and again", &mut agent, "sort /proc/kallsyms | tail -1 | wc -l; echo more >>/mnt/file; sync")?;
+        clone.pause()?;
+        clone.rollback(&renewal(index)?)?;
+        clone.resume();
+        agent = connect(clone)?;
+    }
+    run("rolled back", &mut agent, &format!("{LOOK}; dmesg | grep -cE 'EXT4-fs error|Bad page|Oops|segfault'"))?;
     println!("done");
     Ok(())
 }
@@ -91,6 +101,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A running clone.
 fn clone(kvm: &Kvm, shape: Shape, frozen: &Frozen, index: u64) -> Result<Machine, Box<dyn Error>> {
     let (mut clone, mut vcpu0) = Machine::prepare(kvm, shape, Box::new(stderr()))?;
+    clone.watch_with(Watch::find()?);
+    clone.copy_back();
     clone.become_clone(vcpu0.vcpu(), frozen, &renewal(index)?, 10 + index as u32)?;
     clone.spawn(vcpu0)?;
     clone.resume();

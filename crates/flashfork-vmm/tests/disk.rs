@@ -32,6 +32,12 @@ const EXPECTED: &[&str] = &[
     "rolled back: lost+found",
     "rolled back: 1",
     "rolled back: 0",
+    "again and again: 1",
+    "again and again: 1",
+    "again and again: 1",
+    "again and again: 1",
+    "rolled back: of the template",
+    "rolled back: 0",
     "done",
 ];
 

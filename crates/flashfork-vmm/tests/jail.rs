@@ -1,17 +1,23 @@
 //! What a jailed process can't do. Each case is a process of its own: this program again, which in [`JAILED`] goes
 //! another way.
 
+use flashfork_proto::shape::{Pages, Shape};
 use flashfork_vmm::jail::{self, FIRST_USER, Isolation, JailError};
+use flashfork_vmm::memory::{self, Layered, Ram, Undo, Watch};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
+use vm_memory::{Bytes, GuestAddress};
 
 const CASE: &str = "JAIL_TEST_CASE";
 /// A user who is not root.
 const NOBODY: u32 = 65534;
+
+const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false };
 
 /// Exit status of a process that this host gives no namespaces.
 const NO_NAMESPACES: i32 = 77;
@@ -60,6 +66,9 @@ static JAILED: extern "C" fn() = jailed;
 
 extern "C" fn jailed() {
     let Ok(case) = std::env::var(CASE) else { return };
+    // What a shell has before it is jailed, or is given.
+    let watch = Watch::find().unwrap();
+    let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.pages).unwrap();
     let isolation = match jail::enter() {
         Err(JailError::Namespaces { .. }) => std::process::exit(NO_NAMESPACES),
         entered => entered.unwrap(),
@@ -68,10 +77,26 @@ extern "C" fn jailed() {
         Some(case) => entered(case, isolation),
         None => {
             jail::lock().unwrap();
-            locked(&case);
+            match case.as_str() {
+                "copy back" => copy_back(&watch, file),
+                case => locked(case),
+            }
         }
     }
     std::process::exit(0);
+}
+
+/// A rollback that keeps what was written, all of it behind the filter.
+fn copy_back(watch: &Watch, file: OwnedFd) {
+    let template = Layered::single(file, SHAPE.memory_bytes());
+    let (mut ram, mut undo) = (Ram::reserve(&SHAPE).unwrap(), Undo::default());
+    jail::promise(SHAPE.memory_bytes()).unwrap();
+    ram.map_layers(&template).unwrap();
+    for round in 1..4_u64 {
+        ram.guest().write_obj(round, GuestAddress(0x1000)).unwrap();
+        assert_eq!(ram.undo_writes(&mut undo, watch, &template).unwrap(), round > 1 && watch.scans());
+        assert_eq!(ram.guest().read_obj::<u64>(GuestAddress(0x1000)).unwrap(), 0);
+    }
 }
 
 /// Without the filter: what namespaces and users do by themselves.
@@ -232,4 +257,5 @@ fn a_locked_shell_changes_no_flags_of_what_it_shares() {
 #[test]
 fn a_locked_shell_still_works() {
     fine("work");
+    fine("copy back");
 }

@@ -11,7 +11,7 @@ mod template;
 pub(crate) use fork::Forked;
 pub(crate) use memory::{MemoryPages, available};
 use memory::{huge_share, resident};
-pub(crate) use template::{Claimed, Template};
+pub(crate) use template::{Claimed, Template, renewal};
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

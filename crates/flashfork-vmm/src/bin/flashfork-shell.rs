@@ -2,6 +2,7 @@
 //! /dev/kvm. Not for people.
 
 use flashfork_proto::shell::{Channel, KVM_FD, SOCKET_FD};
+use flashfork_vmm::kvm::two_dimensional;
 use flashfork_vmm::memory::Watch;
 use flashfork_vmm::{jail, shell};
 use kvm_ioctls::Kvm;
@@ -27,9 +28,10 @@ fn main() -> ExitCode {
     let channel = Channel::new(socket);
     // In the jail nothing can be opened. Without it a guest can't be forked while it runs, and all else goes well.
     let watch = Watch::find().ok();
+    let two_dimensional = two_dimensional() == Some(true);
     let entered = jail::enter();
     // Told when the daemon listens, and before any guest of its comes.
-    match shell::run(channel, kvm, watch, || entered.and_then(|_| jail::lock())) {
+    match shell::run(channel, kvm, watch, two_dimensional, || entered.and_then(|_| jail::lock())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("flashfork-shell: {e}");

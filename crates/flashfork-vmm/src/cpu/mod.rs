@@ -2,6 +2,7 @@
 
 mod exit;
 mod msrs;
+mod page_tables;
 mod rehearsal;
 mod restore;
 mod save;
@@ -14,6 +15,6 @@ pub use exit::{Exit, RunError};
 pub use msrs::Msrs;
 pub use rehearsal::RehearsalError;
 pub use state::{VcpuState, VcpuStateError};
-pub use thread::{VcpuHandle, VcpuLoop, pair};
+pub use thread::{VcpuHandle, VcpuLoop, pair, wait_awake};
 pub use tsc::TscOffset;
 pub use vcpu::Vcpu;

@@ -19,27 +19,23 @@ fn excluded(index: u32) -> bool {
     matches!(index, 0x17b | 0x480..=0x493 | 0xc001_0117 | 0x4000_0000..=0x4000_01ff)
 }
 
-/// The list, for all vCPUs of a VM.
+/// The list, for all vCPUs of a VM; the TSC deadline comes last.
 #[derive(Debug)]
-pub struct Msrs {
-    /// No TSC deadline.
-    indices: Vec<u32>,
-    deadline: bool,
-}
+pub struct Msrs(Vec<u32>);
 
 impl Msrs {
     /// What this host's KVM calls state.
     pub fn list(kvm: &Kvm) -> Result<Self, kvm_ioctls::Error> {
         let list = kvm.get_msr_index_list()?;
-        let all = list.as_slice().iter().copied();
-        let indices = all.clone().filter(|&msr| !excluded(msr) && msr != TSC_DEADLINE).collect();
-        Ok(Self { indices, deadline: all.into_iter().any(|msr| msr == TSC_DEADLINE) })
+        let mut indices: Vec<u32> = list.as_slice().iter().copied().filter(|&msr| !excluded(msr)).collect();
+        indices.sort_by_key(|&msr| msr == TSC_DEADLINE);
+        Ok(Self(indices))
     }
 
-    /// Reads all of them; what this guest's CPUID doesn't have is left out. The TSC deadline comes last.
+    /// Reads all of them; what this guest's CPUID doesn't have is left out.
     pub(super) fn read(&self, fd: &VcpuFd) -> Result<Vec<kvm_msr_entry>, VcpuStateError> {
-        let mut found = Vec::with_capacity(self.indices.len() + 1);
-        let mut left: &[u32] = &self.indices;
+        let mut found = Vec::with_capacity(self.0.len());
+        let mut left: &[u32] = &self.0;
         while !left.is_empty() {
             let entries: Vec<_> = left.iter().map(|&index| kvm_msr_entry { index, ..Default::default() }).collect();
             let mut wrapper = wrap(&entries);
@@ -47,11 +43,6 @@ impl Msrs {
             found.extend_from_slice(&wrapper.as_slice()[..count]);
             // KVM stops at the first MSR it can't read.
             left = left.get(count + 1..).unwrap_or_default();
-        }
-        if self.deadline {
-            let mut wrapper = wrap(&[kvm_msr_entry { index: TSC_DEADLINE, ..Default::default() }]);
-            let count = fd.get_msrs(&mut wrapper).map_err(VcpuStateError::ioctl("KVM_GET_MSRS"))?;
-            found.extend_from_slice(&wrapper.as_slice()[..count]);
         }
         Ok(found)
     }

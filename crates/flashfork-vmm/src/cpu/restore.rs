@@ -109,7 +109,7 @@ impl Vcpu {
 
     /// SVM keeps the task register without its busy bit; KVM adds it on reading (svm_get_segment) for VMX's sake.
     /// QEMU's emulation of SVM takes a busy task register for none at all, and refuses port I/O to user space.
-    fn special(&self, saved: &kvm_sregs) -> kvm_sregs {
+    pub(super) fn special(&self, saved: &kvm_sregs) -> kvm_sregs {
         let mut sregs = *saved;
         if self.svm {
             sregs.tr.type_ &= !BUSY;

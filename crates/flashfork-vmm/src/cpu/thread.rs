@@ -7,7 +7,8 @@ use kvm_bindings::kvm_run;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, OnceLock, mpsc};
-use std::{fmt, ptr};
+use std::time::{Duration, Instant};
+use std::{fmt, ptr, thread};
 use vmm_sys_util::signal::{SIGRTMIN, register_signal_handler};
 
 thread_local! {
@@ -127,8 +128,10 @@ impl VcpuLoop {
         RUN.set(&raw mut *self.vcpu.fd.get_kvm_run());
         // SAFETY: asks for this thread's own id.
         let _ = self.thread.set(unsafe { libc::pthread_self() });
-        let mut stopped = false;
-        while let Ok(command) = self.commands.recv() {
+        let (mut stopped, mut called) = (false, false);
+        // After a call another mostly follows, or the run.
+        while let Ok(command) = if called { wait_awake(&self.commands) } else { self.commands.recv() } {
+            called = matches!(command, Command::Call(_));
             match command {
                 Command::Run(first_exit) => {
                     let ready = if stopped { self.vcpu.note_stop() } else { Ok(()) };
@@ -141,6 +144,22 @@ impl VcpuLoop {
         }
         RUN.set(ptr::null_mut());
     }
+}
+
+/// How long an answer is waited for awake that takes less than it would to fall asleep and wake up.
+const AWAKE: Duration = Duration::from_micros(200);
+
+/// Receives what comes soon. Whoever else wants the processor gets it.
+pub fn wait_awake<T>(from: &mpsc::Receiver<T>) -> Result<T, mpsc::RecvError> {
+    let begun = Instant::now();
+    while begun.elapsed() < AWAKE {
+        match from.try_recv() {
+            Ok(received) => return Ok(received),
+            Err(mpsc::TryRecvError::Disconnected) => return Err(mpsc::RecvError),
+            Err(mpsc::TryRecvError::Empty) => thread::yield_now(),
+        }
+    }
+    from.recv()
 }
 
 impl fmt::Debug for VcpuHandle {

@@ -2,6 +2,7 @@
 
 use super::error::DaemonError;
 use super::{Settings, boot};
+use crate::kvm;
 use crate::pool::Pools;
 use flashfork_image::KernelFiles;
 use flashfork_image::guest::SERIES;
@@ -45,7 +46,11 @@ pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> (HostKvm, S
     }
     match tried(256, None) {
         Ok((_, ns)) => {
-            let detail = format!("a Linux guest was ready {:.2} s after power-on", ns as f64 / 1e9);
+            let rollbacks = match kvm::two_dimensional() {
+                Some(true) => "",
+                _ => "; rollbacks drop all that it wrote, because KVM has no EPT or NPT here",
+            };
+            let detail = format!("a Linux guest was ready {:.2} s after power-on{rollbacks}", ns as f64 / 1e9);
             (HostKvm::Linux, detail)
         }
         Err(e @ DaemonError::Shell(_)) => (HostKvm::Tiny, format!("a tiny guest runs, Linux does not: {e}")),

@@ -1,5 +1,6 @@
 //! What a shell, waiting or a clone, adds to its host's memory.
 
+use crate::kvm;
 use crate::pool::{Cgroup, Footprint};
 use flashfork_proto::shape::Shape;
 use std::fs;
@@ -22,9 +23,6 @@ const VCPU: u64 = 64 << 10;
 /// tracking.
 const RECORD: u64 = 10;
 
-/// Whether KVM knows guests' pages by two-dimensional paging, without records.
-const TWO_DIMENSIONAL: &str = "/sys/module/kvm/parameters/tdp_mmu";
-
 /// Bytes that a shell adds to what its template takes; none for one that has ended.
 pub(super) fn added(of: &Footprint) -> Option<u64> {
     let counted = of.cgroup.as_ref().and_then(Weak::upgrade).and_then(|cgroup| Cgroup::memory(&cgroup));
@@ -38,8 +36,7 @@ fn of_process(pid: u32) -> Option<u64> {
 
 /// KVM's share, without its page tables, which are few: a clone's are as many as it has touched of its memory.
 fn of_kvm(shape: &Shape) -> u64 {
-    let records = fs::read_to_string(TWO_DIMENSIONAL).is_ok_and(|value| value.trim() != "Y");
-    let pages = if records { shape.memory_bytes() / 4096 } else { 0 };
+    let pages = if kvm::two_dimensional() == Some(false) { shape.memory_bytes() / 4096 } else { 0 };
     VM + u64::from(shape.vcpus) * VCPU + pages * RECORD
 }
 

@@ -2,10 +2,12 @@
 
 mod cpuid;
 mod interrupts;
+mod paging;
 mod vm;
 
 pub use cpuid::{CpuidEntries, for_vcpu, supported};
 pub use interrupts::{VmState, VmStateError};
+pub use paging::two_dimensional;
 pub use vm::{Vm, VmError};
 
 /// Why `/dev/kvm` can't be opened and what to do, in one line.

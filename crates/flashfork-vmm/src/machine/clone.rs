@@ -1,9 +1,11 @@
 //! From an empty machine to a clone, and back to where a clone started.
 
 use super::{Frozen, Machine, MachineError};
-use crate::cpu::{TscOffset, Vcpu, VcpuState, VcpuStateError};
+use crate::cpu::{TscOffset, Vcpu, VcpuState, VcpuStateError, wait_awake};
 use crate::devices::virtio::blk::Disk;
+use crate::memory::{Undo, Watch};
 use crate::state::MachineState;
+use flashfork_proto::shape::Pages;
 use flashfork_proto::shell::Renewal;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 pub struct CloneTimes {
     /// Seals, shape and CPU checked.
     pub check: Duration,
-    /// Memory mapped, or its writes dropped.
+    /// Memory mapped, or its writes undone.
     pub map: Duration,
     /// vCPUs set.
     pub vcpus: Duration,
@@ -90,14 +92,37 @@ impl Machine {
         // What vCPUs did before belongs to the past.
         self.early.clear();
         let mut times = CloneTimes { check: clock.lap(), ..Default::default() };
-        self.ram.discard_writes()?;
+        let copied = self.undo_writes()?;
         self.devices.discard_disk_writes()?;
         times.map = clock.lap();
         let tsc = tsc(&state);
-        wait(self.begin_on_vcpus(&state, 0, move |vcpu, state| vcpu.restore_to_run(state, tsc)))?;
+        wait(self.begin_on_vcpus(&state, 0, move |vcpu, state| {
+            if copied {
+                vcpu.forget_translations(state)?;
+            }
+            vcpu.restore_to_run(state, tsc)
+        }))?;
         times.vcpus = clock.lap();
         self.restore_rest(&state, renewal, &mut clock, &mut times)?;
         Ok(times)
+    }
+
+    /// For a machine that was given a [watch](Self::watch_with): its rollbacks keep what pages were written, and copy
+    /// the template's content back, where they can and it pays. Otherwise they drop all of them.
+    ///
+    /// Only where KVM has [two-dimensional paging](crate::kvm::two_dimensional), or with a guest that never turns
+    /// paging on: KVM's shadows of page tables would stay what they were.
+    pub fn copy_back(&mut self) {
+        let can = self.shape.pages == Pages::Small && self.watch.as_ref().is_some_and(Watch::scans);
+        self.undo = can.then(Undo::default);
+    }
+
+    /// Takes memory back to the template; whether pages that were written have been kept.
+    fn undo_writes(&mut self) -> Result<bool, MachineError> {
+        match (&mut self.undo, &self.watch, &self.template) {
+            (Some(undo), Some(watch), Some(template)) => Ok(self.ram.undo_writes(undo, watch, template)?),
+            _ => Ok(self.ram.discard_writes().map(|()| false)?),
+        }
     }
 
     pub(super) fn check(&self, state: &MachineState) -> Result<(), MachineError> {
@@ -125,6 +150,7 @@ impl Machine {
         template.ram.check(self.shape.memory_bytes())?;
         times.check = clock.lap();
         self.ram.map_layers(&template.ram)?;
+        self.template = Some(template.ram.clone());
         self.devices.attach_disk(template.disk.as_ref().map(Disk::copy).transpose()?)?;
         times.map = clock.lap();
         Ok(state)
@@ -196,7 +222,7 @@ fn tsc(state: &MachineState) -> Option<TscOffset> {
 
 fn wait(restores: Vec<Restore>) -> Result<(), MachineError> {
     for (id, restore) in restores {
-        restore.recv().map_err(|_| MachineError::Gone(id))?.map_err(|e| MachineError::Vcpu(id, e))?;
+        wait_awake(&restore).map_err(|_| MachineError::Gone(id))?.map_err(|e| MachineError::Vcpu(id, e))?;
     }
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! Running, stopping, and what happens meanwhile.
 
 use super::{Machine, MachineError};
+#[cfg(test)]
+use crate::cpu::Vcpu;
 use crate::devices::Devices;
 use crate::events::Event;
+use crate::memory::GuestMemory;
 use flashfork_proto::shape::Shape;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -93,6 +96,17 @@ impl Machine {
     /// What it was made as.
     pub fn shape(&self) -> &Shape {
         &self.shape
+    }
+
+    /// What `what` finds on a vCPU.
+    #[cfg(test)]
+    pub(crate) fn on_vcpu0<T: Send + 'static>(&self, what: impl FnOnce(&mut Vcpu) -> T + Send + 'static) -> T {
+        self.vcpus[0].call(what).recv().unwrap()
+    }
+
+    /// Its memory, once it has some.
+    pub fn memory(&self) -> &GuestMemory {
+        self.ram.guest()
     }
 
     /// Its devices.

@@ -45,10 +45,12 @@ impl Machine {
         }
         self.ram.map_private(&ram)?;
         self.own = None;
+        let ram = Layered::single(ram, self.shape.memory_bytes());
+        self.template = Some(ram.clone());
         let disk = self.devices.freeze_disk()?;
         let state = Arc::new(state);
         self.origin = Some(state.clone());
-        Ok(Frozen { ram: Layered::single(ram, self.shape.memory_bytes()), disk, state })
+        Ok(Frozen { ram, disk, state })
     }
 
     /// The state of a paused machine.

@@ -18,7 +18,7 @@ pub use freeze::Frozen;
 use crate::cpu::VcpuHandle;
 use crate::devices::Devices;
 use crate::events::{Event, Inbox};
-use crate::memory::{Ram, Watch};
+use crate::memory::{Layered, Ram, Undo, Watch};
 use crate::{kvm::Vm, state::MachineState};
 use branch::Branching;
 use flashfork_proto::shape::Shape;
@@ -43,6 +43,10 @@ pub struct Machine {
     own: Option<OwnedFd>,
     /// Where a rollback goes back to.
     origin: Option<Arc<MachineState>>,
+    /// Memory of its template.
+    template: Option<Layered>,
+    /// If its rollbacks may copy memory back.
+    undo: Option<Undo>,
     /// What it takes to be forked while it runs.
     watch: Option<Watch>,
     branching: Option<Branching>,

@@ -39,6 +39,8 @@ impl Machine {
             devices,
             own: None,
             origin: None,
+            template: None,
+            undo: None,
             watch: None,
             branching: None,
             vm,

@@ -8,6 +8,7 @@ mod memfd;
 mod pagemap;
 mod ram;
 mod reservation;
+mod undo;
 mod watch;
 
 pub use copying::Copying;
@@ -16,6 +17,7 @@ pub use layered::{LayerError, Layered};
 pub use memfd::{MemfdError, check, check_size, create, seal};
 pub use ram::{GuestMemory, Ram, RamError};
 pub use reservation::Reservation;
+pub use undo::Undo;
 pub use watch::Watch;
 
 pub(crate) use pagemap::SCAN;

@@ -1,6 +1,6 @@
 //! A guest's RAM: a reservation whose addresses KVM's memory slots hold, and what is mapped over it at the moment.
 
-use super::{Copying, Layered, MemfdError, Reservation, Watch};
+use super::{Copying, Layered, MemfdError, Reservation, Undo, Watch};
 use crate::layout;
 use flashfork_proto::shape::Shape;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
@@ -161,6 +161,18 @@ impl Ram {
         // guest memory exists; vm-memory accesses it through volatile copies.
         unsafe { madvise(self.reservation.start().cast(), self.reservation.length(), Advice::LinuxDontNeed) }
             .map_err(|e| RamError::Map(e.into()))
+    }
+
+    /// As [`Self::discard_writes`], but if it can be done and pays, pages that were written stay, with the content of
+    /// `template`, which is what was mapped. Gives whether they did. Nobody writes meanwhile.
+    ///
+    /// KVM and the processor may know of guest page tables what is true no more: see `Vcpu::forget_translations`.
+    pub fn undo_writes(&mut self, undo: &mut Undo, watch: &Watch, template: &Layered) -> Result<bool, RamError> {
+        let copied = self.mapped == Mapped::Private && undo.copy_back(&self.reservation, watch, template);
+        if !copied {
+            self.discard_writes()?;
+        }
+        Ok(copied)
     }
 
     fn map(&mut self, file: impl AsFd, flags: MapFlags) -> Result<(), RamError> {

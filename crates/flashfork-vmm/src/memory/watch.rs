@@ -45,6 +45,17 @@ impl Watch {
         self.faults.is_some()
     }
 
+    /// Whether it can be told quickly which pages are this process's own, by [`Self::copies`].
+    #[must_use]
+    pub fn scans(&self) -> bool {
+        self.pagemap.scans()
+    }
+
+    /// Calls `each` with runs of pages in `range`, a private mapping of memory files, that are this process's own.
+    pub(super) fn copies(&self, range: Range<usize>, each: impl FnMut(Range<usize>)) -> io::Result<()> {
+        self.pagemap.copies(range, Which::All, each)
+    }
+
     /// From here on writes to `range` are noted, if they can be; it is mapped privately, from memory files.
     pub(super) fn begin(&self, range: &Range<usize>) -> io::Result<()> {
         let Some(faults) = &self.faults else { return Ok(()) };

@@ -32,7 +32,8 @@ use flashfork_proto::shell::{Channel, FromShell};
 use kvm_ioctls::Kvm;
 
 /// Lives the life of a shell: prepares a machine, locks itself in with `lock`, is claimed, and ends with its guest or
-/// at the daemon's wish. `kvm` is closed before the lock. With `watch` its clone can be forked while it runs.
+/// at the daemon's wish. `kvm` is closed before the lock. With `watch` its clone can be forked while it runs,
+/// and taken back by copying if KVM's paging is `two_dimensional`.
 ///
 /// # Errors
 /// [`ShellError`]; the daemon has been told, if it was there to be told.
@@ -40,11 +41,12 @@ pub fn run(
     channel: Channel,
     kvm: Kvm,
     watch: Option<Watch>,
+    two_dimensional: bool,
     lock: impl FnOnce() -> Result<(), JailError>,
 ) -> Result<(), ShellError> {
     let channel = std::sync::Arc::new(channel);
     tell_of_panics(&channel);
-    let life = prepare::prepare(&channel, kvm, watch, lock).and_then(claim::wait);
+    let life = prepare::prepare(&channel, kvm, watch, two_dimensional, lock).and_then(claim::wait);
     if let Err(error) = &life {
         // Who has gone needs no message, and the error says it.
         let _ = channel.send(&FromShell::Failed(error.to_string()), &[]);

@@ -18,6 +18,7 @@ pub(super) fn prepare(
     channel: &Arc<Channel>,
     kvm: Kvm,
     watch: Option<Watch>,
+    two_dimensional: bool,
     lock: impl FnOnce() -> Result<(), JailError>,
 ) -> Result<Waiting, ShellError> {
     channel.greet()?;
@@ -31,6 +32,9 @@ pub(super) fn prepare(
     let (mut machine, mut vcpu0) = Machine::prepare(&kvm, shape, Box::new(console.clone()))?;
     if let Some(watch) = watch {
         machine.watch_with(watch);
+        if two_dimensional {
+            machine.copy_back();
+        }
     }
     // The last use of /dev/kvm; nothing is opened any more.
     drop(kvm);

@@ -1,13 +1,16 @@
 //! Templates and their clones.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Origin, Renewal, ToShell};
+use flashfork_vmm::machine::Frozen;
 use flashfork_vmm::memory::Layered;
 use flashfork_vmm::pool::Shell;
+use flashfork_vmm::state::MachineState;
 
 use super::{CID, MemoryPages, PATIENCE, expect, huge_share, resident, vm};
 use flashfork_measure::BenchError;
@@ -59,6 +62,12 @@ impl Template {
         let huge_fraction = huge_share(&ram, shape.memory_bytes(), pages)?;
         let ram = Layered::single(ram, shape.memory_bytes());
         Ok(Self { shape, pages, huge_fraction, ram, state })
+    }
+
+    /// For a machine in this process.
+    pub(crate) fn frozen(&self) -> Result<Frozen, BenchError> {
+        let state = MachineState::decode(&self.state).map_err(vm)?;
+        Ok(Frozen { ram: self.ram.clone(), disk: None, state: Arc::new(state) })
     }
 
     /// Of how many files its memory is made, and of how many pieces of them.
@@ -122,7 +131,7 @@ fn freeze(shell: &Shell) -> Result<(OwnedFd, Vec<u8>), BenchError> {
 }
 
 /// What makes clone number `index` one of its own.
-fn renewal(index: u64) -> Renewal {
+pub(crate) fn renewal(index: u64) -> Renewal {
     let mut random = fastrand::Rng::new();
     let mut bytes = [0; 48];
     random.fill(&mut bytes);
