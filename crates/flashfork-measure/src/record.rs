@@ -409,7 +409,7 @@ mod tests {
         let mut record = record();
         assert_eq!(record.rounds(), Rounds::independent(&record.samples));
         record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([3, 0, 1]));
-        assert_eq!(record.rounds().0, [vec![22.32, 21.0, 25.15], vec![], vec![0.3335]]);
+        assert_eq!(record.rounds().0, [vec![22.32, 21.0, 25.1], vec![], vec![0.333]]);
         record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([3]));
         assert_eq!(record.rounds(), Rounds::independent(&record.samples), "counts that don't add up are no counts");
         record.observed.insert(SAMPLES_PER_ROUND.to_owned(), json!([u64::MAX, 5]));
