@@ -80,10 +80,6 @@ fn template_of(frozen: &Frozen, index: u64) -> Vec<u8> {
     content
 }
 
-fn done() -> Exit {
-    Exit::Signal(Signal::Done(Done::default()))
-}
-
 /// Whether pages that were written have stayed: /proc/PID/smaps, of the mapping that guest memory is.
 fn has_kept(machine: &Machine) -> bool {
     let start = machine.memory().get_host_address(GuestAddress(0)).unwrap() as usize;

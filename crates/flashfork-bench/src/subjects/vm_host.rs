@@ -24,6 +24,7 @@ use kvm_ioctls::Kvm;
 
 use flashfork_measure::BenchError;
 use flashfork_measure::experiment::Places;
+use flashfork_terminal::size::{Size, SizeError};
 
 /// A guest that says nothing for so long is stuck. Booting Linux under emulation, on a busy machine, takes minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
@@ -67,6 +68,15 @@ impl Host {
         shell.send(&request, &[blank.ram.as_fd()]).map_err(vm)?;
         expect(&shell, |message| matches!(message, FromShell::Done).then_some(()), "start")?;
         Ok(shell)
+    }
+}
+
+/// For a command line: a size whose memory lies in one piece, and has room for what guests write.
+pub(crate) fn size(text: &str) -> Result<Size, String> {
+    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
+    match size.0 {
+        bytes if bytes.is_multiple_of(2 << 20) && ((16 << 20)..=(3 << 30)).contains(&bytes) => Ok(size),
+        _ => Err(format!("{size} is no multiple of 2M between 16M and 3G")),
     }
 }
 

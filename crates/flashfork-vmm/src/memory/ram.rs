@@ -221,16 +221,4 @@ mod tests {
         parent.map_private(&file).unwrap();
         assert_eq!((read(&parent), read(&clones[0]), read(&clones[1])), (1, 2, 3));
     }
-
-    #[test]
-    fn a_rollback_drops_the_writes() {
-        let file = memory::create("flashfork:test", SHAPE.memory_bytes(), SHAPE.pages).unwrap();
-        memory::seal(&file).unwrap();
-        let mut ram = Ram::reserve(&SHAPE).unwrap();
-        assert!(matches!(ram.discard_writes(), Err(RamError::NotPrivate)));
-        ram.map_private(&file).unwrap();
-        ram.guest().write_obj(5u64, GuestAddress(0x1000)).unwrap();
-        ram.discard_writes().unwrap();
-        assert_eq!(read(&ram), 0);
-    }
 }

@@ -1,13 +1,14 @@
 //! The flags of `bench vm-fork`.
 
-use flashfork_terminal::size::{Size, SizeError};
+use crate::subjects::vm_host::size;
+use flashfork_terminal::size::Size;
 
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-fork --sizes 256M,1G --written 5")]
 pub struct VmForkOptions {
     /// Sizes of the guests' memory: multiples of 2M from 16M to 3G; clones of clones have the smallest
-    #[arg(long, value_delimiter = ',', value_name = "SIZE,...", default_value = "256M,1G,2G", value_parser = memory)]
+    #[arg(long, value_delimiter = ',', value_name = "SIZE,...", default_value = "256M,1G,2G", value_parser = size)]
     pub sizes: Vec<Size>,
 
     /// What a guest that is forked writes of its memory, in percent a second: 0.1 to 50
@@ -39,15 +40,6 @@ impl VmForkOptions {
     /// How many rounds are made.
     pub(super) fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick { 5 } else { 20 }) as usize
-    }
-}
-
-/// A size whose memory lies in one piece, and has room for all pages.
-fn memory(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
-    match size.0 {
-        bytes if bytes.is_multiple_of(2 << 20) && ((16 << 20)..=(3 << 30)).contains(&bytes) => Ok(size),
-        _ => Err(format!("{size} is no multiple of 2M between 16M and 3G")),
     }
 }
 

@@ -53,21 +53,3 @@ pub(super) fn places(size: u64) -> impl Iterator<Item = u32> {
     let apart = (size - FIRST) / u64::from(STORES) / PAGE * PAGE;
     (0..STORES).map(move |store| (FIRST + u64::from(store * STEP % STORES) * apart + PAGE - 2) as u32)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-
-    #[test]
-    fn every_store_has_two_pages_of_its_own_inside_the_memory_and_behind_the_code() {
-        for size in [16 << 20, 1 << 30, 3 << 30] {
-            let code = writes(size, None);
-            assert!(ADDRESS + (code.len() as u64) < FIRST, "{}", code.len());
-            let both = |place: u32| [u64::from(place) / PAGE, u64::from(place + 3) / PAGE];
-            let pages: HashSet<u64> = places(size).flat_map(both).collect();
-            assert_eq!(pages.len(), MOST as usize);
-            assert!(pages.iter().all(|page| (FIRST..size).contains(&(page * PAGE))));
-        }
-    }
-}

@@ -1,14 +1,15 @@
 //! The flags of `bench vm-fuzz`.
 
 use super::code::MOST;
-use flashfork_terminal::size::{Size, SizeError};
+use crate::subjects::vm_host::size;
+use flashfork_terminal::size::Size;
 
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Example: flashfork bench vm-fuzz --size 256M --pages 200")]
 pub struct VmFuzzOptions {
     /// The guest's memory: a multiple of 2M from 16M to 3G
-    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = memory)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     pub size: Size,
 
     /// Pages that an execution writes: even numbers up to 2000
@@ -36,14 +37,5 @@ fn pages(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(pages) if (2..=MOST).contains(&pages) && pages % 2 == 0 => Ok(pages),
         _ => Err(format!("{text} is no even number from 2 to {MOST}")),
-    }
-}
-
-/// A size whose memory lies in one piece, and has room for all pages.
-fn memory(text: &str) -> Result<Size, String> {
-    let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
-    match size.0 {
-        bytes if bytes.is_multiple_of(2 << 20) && ((16 << 20)..=(3 << 30)).contains(&bytes) => Ok(size),
-        _ => Err(format!("{size} is no multiple of 2M between 16M and 3G")),
     }
 }

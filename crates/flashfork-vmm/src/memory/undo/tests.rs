@@ -238,8 +238,10 @@ fn looking_that_takes_longer_than_faults_is_no_gain() {
 fn where_it_cannot_be_done_all_is_dropped_and_what_is_no_copy_is_refused() {
     let Some(watch) = watch() else { return };
     let (template, before) = template(&watch);
-    let (mut ram, mut undo) = (clone(&template), Undo::default());
-    // Of this file nothing can be mapped to be read.
+    let (mut ram, mut undo) = (Ram::reserve(&SHAPE).unwrap(), Undo::default());
+    assert!(matches!(ram.undo_writes(&mut undo, &watch, &template), Err(memory::RamError::NotPrivate)));
+    ram.map_layers(&template).unwrap();
+    // Of this nothing can be mapped to be read.
     let unreadable = rustix::fs::open("/dev/null", rustix::fs::OFlags::WRONLY, rustix::fs::Mode::empty()).unwrap();
     let unreadable = Layered::single(unreadable, BYTES as u64);
     for byte in 200..203 {
@@ -247,6 +249,4 @@ fn where_it_cannot_be_done_all_is_dropped_and_what_is_no_copy_is_refused() {
         assert!(!ram.undo_writes(&mut undo, &watch, &unreadable).unwrap());
     }
     assert!(content(&ram) == before);
-    let mut empty = Ram::reserve(&SHAPE).unwrap();
-    assert!(matches!(empty.undo_writes(&mut undo, &watch, &template), Err(memory::RamError::NotPrivate)));
 }
