@@ -206,6 +206,28 @@ pub struct CreateClones {
     /// exit of the guest, and a clone's state has to be asked for.
     #[serde(default = "yes")]
     pub wait: bool,
+    /// Disks for the first empty slots of the template, at most as many as it has.
+    #[serde(default)]
+    pub disks: Vec<AttachDisk>,
+}
+
+/// A disk that clones get and their template has not. What a clone writes to it is its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AttachDisk {
+    /// Its image, which must not change from now on.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub image: PathBuf,
+    /// Whether guests may only read it.
+    #[serde(default)]
+    pub read_only: bool,
+    /// An absolute path in the guest, where its agent mounts the disk's file system before the clone is ready.
+    #[serde(default)]
+    pub mount: Option<String>,
+    /// MiB that each clone may write to it.
+    #[serde(default = "default_disk_limit_mib")]
+    pub limit_mib: u64,
 }
 
 /// Forks a clone while it runs: what it is at one moment becomes a template, and it goes on.
@@ -226,6 +248,9 @@ pub struct ForkClone {
     /// As in [`CreateClones`]. Clones that were forked `now` are not waited for.
     #[serde(default = "yes")]
     pub wait: bool,
+    /// As in [`CreateClones`]; the clone that is forked doesn't get them.
+    #[serde(default)]
+    pub disks: Vec<AttachDisk>,
     /// A name for the template, which then stays. One without a name goes with the last of its clones.
     #[serde(default)]
     pub template: Option<String>,
@@ -427,7 +452,7 @@ mod tests {
     #[test]
     fn what_is_left_out_has_its_default() {
         let clones: CreateClones = serde_json::from_str("{}").unwrap();
-        assert_eq!(clones, CreateClones { count: 1, name: None, job: String::new(), wait: true });
+        assert_eq!(clones, CreateClones { count: 1, name: None, job: String::new(), wait: true, disks: Vec::new() });
         let json = r#"{"name":"t","shape":{"memory_mib":256,"vcpus":1,"pages":"small","disk":false}}"#;
         let template: CreateTemplate = serde_json::from_str(json).unwrap();
         assert_eq!((template.ready, template.timeout_s), (Ready::Agent, DEFAULT_TIMEOUT_S));

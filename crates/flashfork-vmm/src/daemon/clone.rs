@@ -8,6 +8,7 @@ pub(super) use forking::{Delta, Forking};
 
 use super::claim::Claimed;
 use super::console::Console;
+use super::disks::Attached;
 use super::error::DaemonError;
 use super::memory;
 use super::templates::Entry;
@@ -39,6 +40,7 @@ pub(super) struct Running {
     /// Gone after its end, when its template may be removed.
     origin: Weak<Entry>,
     job: Vec<u8>,
+    disks: Arc<Attached>,
     footprint: Footprint,
     cid: u32,
     /// Until its end.
@@ -82,6 +84,7 @@ pub(super) struct Born {
     pub(super) forked_from: Option<String>,
     pub(super) origin: Weak<Entry>,
     pub(super) job: Vec<u8>,
+    pub(super) disks: Arc<Attached>,
     pub(super) cid: u32,
     pub(super) started: Instant,
 }
@@ -94,7 +97,7 @@ impl Running {
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, forked_from, origin, job, cid, started } = born;
+        let Born { name, template, forked_from, origin, job, disks, cid, started } = born;
         let Claimed { mut shell, generation, times: claim, early } = claimed;
         let first_exit_ns = nanoseconds(started.elapsed());
         let life = Life {
@@ -117,6 +120,7 @@ impl Running {
             forked_from,
             origin,
             job,
+            disks,
             footprint: shell.footprint(),
             cid,
             channel: Mutex::new(Some(channel.clone())),
@@ -209,6 +213,11 @@ impl Running {
     /// What it was given to do.
     pub(super) fn job(&self) -> &[u8] {
         &self.job
+    }
+
+    /// What it has beside its template's.
+    pub(super) fn disks(&self) -> &Attached {
+        &self.disks
     }
 
     fn over(&self) -> DaemonError {

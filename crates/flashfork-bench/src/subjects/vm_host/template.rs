@@ -78,7 +78,7 @@ impl Template {
 
     /// What a shell gets with its memory.
     fn origin(&self) -> Origin {
-        Origin { state: self.state.clone(), ram: self.ram.extents().to_vec(), disk: Vec::new() }
+        Origin { state: self.state.clone(), ram: self.ram.extents().to_vec(), disks: Vec::new() }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -92,7 +92,7 @@ impl Template {
         let sent = if shell.is_primed() {
             shell.send(&ToShell::Go(Box::new(Go { renewal, cid: CID })), &[])
         } else {
-            let claim = Claim { renewal, cid: CID, origin: self.origin() };
+            let claim = Claim { renewal, cid: CID, origin: self.origin(), attach: Vec::new() };
             shell.send(&ToShell::Claim(Box::new(claim)), &self.descriptors())
         };
         sent.map_err(vm)?;
@@ -134,5 +134,5 @@ fn renewal(index: u64) -> Renewal {
         generation: generation.try_into().expect(copy),
         job: Vec::new(),
     };
-    Renewal { identity, entropy: entropy.try_into().expect(copy) }
+    Renewal { identity, entropy: entropy.try_into().expect(copy), disks: Vec::new() }
 }
