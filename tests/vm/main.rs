@@ -23,8 +23,47 @@ fn linux_guests_are_forked_while_they_run() {
     in_the_lab("forks");
 }
 
-/// Runs a script of this directory.
+#[test]
+fn applications_on_disks_share_a_kernel_and_a_database_that_were_started_once() {
+    let start = "mkdir /run/db; mkfifo /run/db/ask /run/db/answer
+sh /db/serve >/dev/null 2>&1 </dev/null &
+until [ -s /run/db/starts ]; do sleep 0.1; done\n";
+    // Answers `get KEY` and `set KEY VALUE`, from a table that it has read once.
+    let serve = "while read -r key value; do eval row_$key=$value; done </db/table
+echo $$ >>/run/db/starts
+while :; do
+    read -r verb key value </run/db/ask
+    case $verb in
+    get) eval echo \\$row_$key ;;
+    set) eval row_$key=$value; echo $key $value >>/db/table; echo ok ;;
+    esac >/run/db/answer
+done\n";
+    let run = "echo get greeting >/run/db/ask; read -r row </run/db/answer; echo $(cat /app/name): $row\n";
+    let dir = tempfile::tempdir().unwrap();
+    let database = [("start", start), ("serve", serve), ("table", "greeting hello\n")];
+    let apps = ["blog", "shop", "wiki"].map(|name| image(dir.path(), name, &[("name", name), ("run", run)]));
+    in_the_lab_with("tree", &[&[image(dir.path(), "database", &database)], &apps[..]].concat());
+}
+
+/// A disk of 8 MB with these files.
+fn image(dir: &Path, name: &str, files: &[(&str, &str)]) -> PathBuf {
+    let (root, image) = (dir.join(format!("{name}.root")), dir.join(name));
+    fs::create_dir(&root).unwrap();
+    files.iter().for_each(|(name, content)| fs::write(root.join(name), content).unwrap());
+    done(
+        Command::new(programs().join("flashfork"))
+            .args(["vm", "image", "from-dir", "--size", "8M"])
+            .args([&root, &image]),
+    );
+    image
+}
+
 fn in_the_lab(script: &str) {
+    in_the_lab_with(script, &[]);
+}
+
+/// Runs a script of this directory, with disks of its own.
+fn in_the_lab_with(script: &str, disks: &[PathBuf]) {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")).expect("HOME is set");
     let programs = programs();
@@ -48,6 +87,7 @@ fn in_the_lab(script: &str) {
         files.push(in_guest(cache.join(&path), Path::new("/root/.cache/flashfork/lab").join(path)));
     }
     files.push(in_guest(disk(dir.path(), &programs.join("flashfork")), "/opt/disk".into()));
+    files.extend(disks.iter().map(|disk| in_guest(disk.clone(), Path::new("/opt").join(disk.file_name().unwrap()))));
     for name in ["helpers", script] {
         files.push(in_guest(Path::new(env!("CARGO_MANIFEST_DIR")).join("vm").join(name), Path::new("/opt").join(name)));
     }

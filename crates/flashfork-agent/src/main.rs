@@ -10,6 +10,7 @@
 mod clock;
 mod conn;
 mod dial;
+mod disks;
 mod entropy;
 mod exec;
 mod files;

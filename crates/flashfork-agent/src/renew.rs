@@ -4,15 +4,15 @@ use flashfork_proto::agent::{HookRun, Stamp};
 use flashfork_proto::signal::Forked;
 
 use crate::reaper::Reaper;
-use crate::{clock, entropy, hooks, hostname, machine_id};
+use crate::{clock, disks, entropy, hooks, hostname, machine_id};
 
 /// Status of the done signal of a clone that could not be made one of its own.
 pub const FAILED_STATUS: u32 = 125;
 
 const NANOS: u64 = 1_000_000_000;
 
-/// Entropy first, since all that follows may draw from it; then the clock, the host name and the machine id; then the
-/// hooks.
+/// Entropy first, since all that follows may draw from it; then the clock, the host name, the machine id and the
+/// disks; then the hooks.
 pub fn renew(forked: &Forked, reaper: &Reaper) -> Result<(), String> {
     entropy::reseed(&forked.entropy).map_err(|error| error.message)?;
     let now = Stamp {
@@ -22,6 +22,7 @@ pub fn renew(forked: &Forked, reaper: &Reaper) -> Result<(), String> {
     clock::set(now).map_err(|error| error.message)?;
     hostname::set(&forked.identity.name)?;
     machine_id::renew();
+    disks::attach(&forked.disks)?;
     match hooks::run_all(&forked.identity, reaper).iter().find(|run| !run.succeeded()) {
         Some(run) => Err(failure(run)),
         None => Ok(()),

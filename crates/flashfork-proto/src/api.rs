@@ -209,6 +209,28 @@ pub struct CreateClones {
     /// How often each may fork itself, by the fork signal in its guest; what comes of that has the same number left.
     #[serde(default)]
     pub forks: u32,
+    /// Disks for the first empty slots of the template, at most as many as it has.
+    #[serde(default)]
+    pub disks: Vec<AttachDisk>,
+}
+
+/// A disk that clones get and their template has not. What a clone writes to it is its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AttachDisk {
+    /// Its image, which must not change from now on.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub image: PathBuf,
+    /// Whether guests may only read it.
+    #[serde(default)]
+    pub read_only: bool,
+    /// An absolute path in the guest, where its agent mounts the disk's file system before the clone is ready.
+    #[serde(default)]
+    pub mount: Option<String>,
+    /// MiB that each clone may write to it.
+    #[serde(default = "default_disk_limit_mib")]
+    pub limit_mib: u64,
 }
 
 /// Forks a clone while it runs: what it is at one moment becomes a template, and it goes on.
@@ -229,6 +251,9 @@ pub struct ForkClone {
     /// As in [`CreateClones`]. Clones that were forked `now` are not waited for.
     #[serde(default = "yes")]
     pub wait: bool,
+    /// As in [`CreateClones`]; the clone that is forked doesn't get them.
+    #[serde(default)]
+    pub disks: Vec<AttachDisk>,
     /// A name for the template, which then stays. One without a name goes with the last of its clones.
     #[serde(default)]
     pub template: Option<String>,
@@ -430,7 +455,10 @@ mod tests {
     #[test]
     fn what_is_left_out_has_its_default() {
         let clones: CreateClones = serde_json::from_str("{}").unwrap();
-        assert_eq!(clones, CreateClones { count: 1, name: None, job: String::new(), wait: true, forks: 0 });
+        assert_eq!(
+            clones,
+            CreateClones { count: 1, name: None, job: String::new(), wait: true, forks: 0, disks: Vec::new() }
+        );
         let json = r#"{"name":"t","shape":{"memory_mib":256,"vcpus":1,"pages":"small","disk":false}}"#;
         let template: CreateTemplate = serde_json::from_str(json).unwrap();
         assert_eq!((template.ready, template.timeout_s), (Ready::Agent, DEFAULT_TIMEOUT_S));

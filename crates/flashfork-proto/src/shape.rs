@@ -13,6 +13,9 @@ pub const MIN_MEMORY_MIB: u32 = 1;
 /// Greatest guest memory in MiB: 1 TiB.
 pub const MAX_MEMORY_MIB: u32 = 1 << 20;
 
+/// Greatest number of disks that can be attached to a clone and its descendants: what interrupt lines are left for.
+pub const MAX_DISK_SLOTS: u8 = 4;
+
 /// The key of a pool of shells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -25,6 +28,9 @@ pub struct Shape {
     pub pages: Pages,
     /// Whether there is a virtio-blk disk. Console, entropy device, vsock and VMGENID always are.
     pub disk: bool,
+    /// virtio-blk disks of no size beside that, up to [`MAX_DISK_SLOTS`]: a claim can give each an image.
+    #[serde(default)]
+    pub disk_slots: u8,
 }
 
 /// Host pages behind guest memory.
@@ -51,6 +57,9 @@ pub enum ShapeError {
     /// The number of CPUs is out of range.
     #[error("{0} virtual CPUs: give 1 to {MAX_VCPUS}")]
     Cpus(u8),
+    /// More disks than there is room for.
+    #[error("{0} disk slots: give up to {MAX_DISK_SLOTS}")]
+    Slots(u8),
 }
 
 impl Shape {
@@ -68,7 +77,16 @@ impl Shape {
         if !(1..=MAX_VCPUS).contains(&self.vcpus) {
             return Err(ShapeError::Cpus(self.vcpus));
         }
+        if self.disk_slots > MAX_DISK_SLOTS {
+            return Err(ShapeError::Slots(self.disk_slots));
+        }
         Ok(())
+    }
+
+    /// Block devices, of which the first is the disk that the machine boots with, if there is one.
+    #[must_use]
+    pub fn block_devices(&self) -> u8 {
+        u8::from(self.disk) + self.disk_slots
     }
 
     /// Guest memory in bytes.
@@ -84,7 +102,11 @@ impl fmt::Display for Shape {
         if self.pages == Pages::Huge {
             f.write_str(", 2 MiB pages")?;
         }
-        f.write_str(if self.disk { ", disk" } else { ", no disk" })
+        f.write_str(if self.disk { ", disk" } else { ", no disk" })?;
+        match self.disk_slots {
+            0 => Ok(()),
+            slots => write!(f, ", {slots} slot{}", if slots == 1 { "" } else { "s" }),
+        }
     }
 }
 
@@ -94,11 +116,13 @@ mod tests {
 
     #[test]
     fn shapes_out_of_range_are_refused_with_the_range() {
-        let good = Shape { memory_mib: 256, vcpus: 2, pages: Pages::Small, disk: false };
+        let good = Shape { memory_mib: 256, vcpus: 2, pages: Pages::Small, disk: false, disk_slots: 0 };
         good.check().unwrap();
         assert_eq!(good.to_string(), "256 MiB, 2 CPUs, no disk");
         let error = Shape { vcpus: 9, ..good }.check().unwrap_err();
         assert_eq!(error.to_string(), "9 virtual CPUs: give 1 to 8");
+        assert_eq!(Shape { disk_slots: 5, ..good }.check(), Err(ShapeError::Slots(5)));
+        assert_eq!(Shape { disk_slots: 2, ..good }.to_string(), "256 MiB, 2 CPUs, no disk, 2 slots");
         assert_eq!(Shape { memory_mib: 0, ..good }.check(), Err(ShapeError::Memory(0)));
         assert_eq!(Shape { memory_mib: 3, pages: Pages::Huge, ..good }.check(), Err(ShapeError::Odd(3)));
     }

@@ -12,7 +12,7 @@ use flashfork_proto::shape::{Pages, Shape};
 use flashfork_proto::shell::{
     Boot, BootDisk, BootGuest, Claim, ClaimTimes, Ended, Extent, FromShell, Go, Origin, Pause, Renewal, ToShell,
 };
-use flashfork_proto::signal::{Access, Device, Done, Forked, MAX_PAYLOAD, Signal};
+use flashfork_proto::signal::{Access, AttachedDisk, Device, Done, Forked, MAX_PAYLOAD, Signal};
 use proptest::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -118,17 +118,26 @@ fn reply() -> impl Strategy<Value = Reply> {
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
-    (any::<u32>(), any::<u8>(), prop_oneof![Just(Pages::Small), Just(Pages::Huge)], any::<bool>())
-        .prop_map(|(memory_mib, vcpus, pages, disk)| Shape { memory_mib, vcpus, pages, disk })
+    (any::<u32>(), any::<u8>(), prop_oneof![Just(Pages::Small), Just(Pages::Huge)], any::<bool>(), any::<u8>())
+        .prop_map(|(memory_mib, vcpus, pages, disk, disk_slots)| Shape { memory_mib, vcpus, pages, disk, disk_slots })
 }
 
 fn renewal() -> impl Strategy<Value = Renewal> {
-    (identity(), any::<[u8; 32]>()).prop_map(|(identity, entropy)| Renewal { identity, entropy })
+    let disk = (any::<u8>(), any::<bool>(), any::<u64>(), any::<String>())
+        .prop_map(|(number, read_only, sectors, mount)| AttachedDisk { number, read_only, sectors, mount });
+    (identity(), any::<[u8; 32]>(), prop::collection::vec(disk, 0..3)).prop_map(|(identity, entropy, disks)| Renewal {
+        identity,
+        entropy,
+        disks,
+    })
 }
 
-fn disk() -> impl Strategy<Value = Option<BootDisk>> {
-    let disk = (any::<u64>(), any::<String>(), any::<bool>());
-    prop::option::of(disk.prop_map(|(limit, serial, read_only)| BootDisk { limit, serial, read_only }))
+fn disk() -> impl Strategy<Value = BootDisk> {
+    (any::<u64>(), any::<String>(), any::<bool>()).prop_map(|(limit, serial, read_only)| BootDisk {
+        limit,
+        serial,
+        read_only,
+    })
 }
 
 fn extents() -> impl Strategy<Value = Vec<Extent>> {
@@ -136,14 +145,19 @@ fn extents() -> impl Strategy<Value = Vec<Extent>> {
 }
 
 fn origin() -> impl Strategy<Value = Origin> {
-    (bytes(), extents(), extents()).prop_map(|(state, ram, disk)| Origin { state: state.into_vec(), ram, disk })
+    (bytes(), extents(), prop::collection::vec(extents(), 0..3)).prop_map(|(state, ram, disks)| Origin {
+        state: state.into_vec(),
+        ram,
+        disks,
+    })
 }
 
 fn to_shell() -> impl Strategy<Value = ToShell> {
     prop_oneof![
         shape().prop_map(ToShell::Prepare),
-        (renewal(), any::<u32>(), origin())
-            .prop_map(|(renewal, cid, origin)| { ToShell::Claim(Box::new(Claim { renewal, cid, origin })) }),
+        (renewal(), any::<u32>(), origin(), prop::collection::vec(disk(), 0..3)).prop_map(
+            |(renewal, cid, origin, attach)| ToShell::Claim(Box::new(Claim { renewal, cid, origin, attach }))
+        ),
         Just(ToShell::Copy),
         Just(ToShell::Branch),
         Just(ToShell::Abandon),
@@ -153,9 +167,11 @@ fn to_shell() -> impl Strategy<Value = ToShell> {
             guest: BootGuest::Tiny(code.into_vec()),
             disk: None
         }))),
-        (any::<u32>(), any::<String>(), any::<bool>(), disk()).prop_map(|(cid, cmdline, initramfs, disk)| {
-            ToShell::Boot(Box::new(Boot { cid, guest: BootGuest::Linux { cmdline, initramfs }, disk }))
-        }),
+        (any::<u32>(), any::<String>(), any::<bool>(), prop::option::of(disk())).prop_map(
+            |(cid, cmdline, initramfs, disk)| {
+                ToShell::Boot(Box::new(Boot { cid, guest: BootGuest::Linux { cmdline, initramfs }, disk }))
+            }
+        ),
         Just(ToShell::Freeze),
         any::<u32>().prop_map(|port| ToShell::Connect { port }),
         Just(ToShell::Pause),

@@ -30,8 +30,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: disk KERNEL INITRD EXT4_IMAGE [MEMORY_MIB] [VCPUS]".into());
     };
     let number = |at: usize, default: u32| rest.get(at).map_or(Ok(default), |text| text.parse());
-    let shape =
-        Shape { memory_mib: number(0, 256)?, vcpus: number(1, 1)?.try_into()?, pages: Pages::Small, disk: true };
+    let shape = Shape {
+        memory_mib: number(0, 256)?,
+        vcpus: number(1, 1)?.try_into()?,
+        pages: Pages::Small,
+        disk: true,
+        disk_slots: 0,
+    };
     let source = Source::Linux {
         kernel: File::open(kernel)?,
         initrd: Some(File::open(initrd)?),
@@ -135,7 +140,7 @@ fn run(who: &str, agent: &mut Agent, script: &str) -> Result<(), Box<dyn Error>>
 
 fn renewal(index: u64) -> Result<Renewal, Box<dyn Error>> {
     let identity = CloneIdentity { name: format!("clone{index}"), index, generation: rand()?, job: Vec::new() };
-    Ok(Renewal { identity, entropy: rand()? })
+    Ok(Renewal { identity, entropy: rand()?, disks: Vec::new() })
 }
 
 fn rand<const N: usize>() -> Result<[u8; N], Box<dyn Error>> {

@@ -38,7 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [_, kernel, initrd, memory, vcpus, clones, rest @ ..] = &args[..] else {
         return Err("usage: linux KERNEL INITRD MEMORY_MIB VCPUS CLONES [CMDLINE]".into());
     };
-    let shape = Shape { memory_mib: memory.parse()?, vcpus: vcpus.parse()?, pages: Pages::Small, disk: false };
+    let shape =
+        Shape { memory_mib: memory.parse()?, vcpus: vcpus.parse()?, pages: Pages::Small, disk: false, disk_slots: 0 };
     let mut cmdline = "console=ttyS0 panic=-1 clocksource=kvm-clock nokaslr".to_owned();
     rest.iter().for_each(|more| cmdline += &format!(" {more}"));
     let source = Source::Linux { kernel: File::open(kernel)?, initrd: Some(File::open(initrd)?), cmdline };
@@ -86,7 +87,7 @@ fn run(machine: &mut Machine) -> Result<Exit, Box<dyn Error>> {
 fn renewal(index: u64) -> Result<Renewal, Box<dyn Error>> {
     let generation = rand()?;
     let identity = CloneIdentity { name: format!("clone{index}"), index, generation, job: Vec::new() };
-    Ok(Renewal { identity, entropy: rand()? })
+    Ok(Renewal { identity, entropy: rand()?, disks: Vec::new() })
 }
 
 fn rand<const N: usize>() -> Result<[u8; N], Box<dyn Error>> {

@@ -22,7 +22,7 @@ fn running(kvm: &Kvm, frozen: &Frozen, index: u64) -> Machine {
 }
 
 fn deltas() -> Deltas {
-    Deltas { ram: delta::create("flashfork:test", u64::from(MEMORY_MIB) << 20).unwrap(), disk: None }
+    Deltas { ram: delta::create("flashfork:test", u64::from(MEMORY_MIB) << 20).unwrap(), disks: Vec::new() }
 }
 
 /// Forks a clone of `origin` that runs; `signalled`: it stands at its own fork signal.
@@ -32,7 +32,7 @@ fn fork(machine: &mut Machine, origin: &Frozen, signalled: bool) -> Frozen {
     while !machine.step_branch().unwrap() {}
     let (state, pause) = machine.branch(signalled).unwrap();
     assert!(pause.total() > 0 && !machine.is_branching());
-    Frozen { ram: origin.ram.with(deltas.ram, u64::MAX).unwrap(), disk: None, state }
+    Frozen { ram: origin.ram.with(deltas.ram, u64::MAX).unwrap(), disks: Vec::new(), state }
 }
 
 /// Until the guest has written all of its pages.

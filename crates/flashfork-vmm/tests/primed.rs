@@ -4,16 +4,14 @@
 mod client;
 mod common;
 
-use client::{Daemon, PATIENCE, eventually, idler, kill, tiny};
+use client::{Daemon, TELLER, eventually, idler, kill, tiny, told};
 use common::{NONCE, guest};
 use flashfork_proto::api::{self, Clone, CloneState, Template};
 use flashfork_proto::signal::Forked;
 use flashfork_vmm::boot::Source;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -65,47 +63,13 @@ fn a_template_that_a_fork_made_has_a_shell_before_anybody_asks_for_its_clones() 
     assert!(was_primed(&one(&daemon, "warm")) && was_primed(&one(&daemon, "warm")));
 }
 
-/// FORK; writes the first 256 bytes of the reply to the console, then halts for ever.
-const TELLER: &[u8] = &[
-    0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, // mov dx, 0x1234; mov al, FORK; out dx, al
-    0xba, 0x3c, 0x12, 0xbf, 0x00, 0x20, // mov dx, 0x123c; mov di, 0x2000
-    0xb9, 0x00, 0x01, 0xfc, 0xf3, 0x6c, // mov cx, 256; cld; rep insb
-    0xba, 0xf8, 0x03, 0xbe, 0x00, 0x20, // mov dx, 0x3f8; mov si, 0x2000
-    0xb9, 0x00, 0x01, 0xf3, 0x6e, // mov cx, 256; rep outsb
-    0xf4, 0xeb, 0xfd, // h: hlt; jmp h
-];
-
-/// What the reply says whose guest writes it to its console.
-fn told(daemon: &Daemon, name: &str) -> Forked {
-    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!(
-        "POST /v1/clones/{name}/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut bytes = Vec::new();
-    let head = loop {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        bytes.push(byte[0]);
-        if bytes.ends_with(b"\r\n\r\n") {
-            break bytes.len();
-        }
-    };
-    bytes.resize(head + 256, 0);
-    stream.read_exact(&mut bytes[head..]).unwrap();
-    let reply = &bytes[head..];
-    // As long as it is without a job.
-    (0..=reply.len()).find_map(|length| Forked::decode(&reply[..length])).unwrap()
-}
-
 #[test]
 fn siblings_from_primed_shells_share_neither_entropy_nor_generation() {
     let Some(daemon) = Daemon::start() else { return };
     daemon.template("t", TELLER.to_vec());
     let clones: Vec<_> = (0..4).map(|_| one(&daemon, "t")).collect();
     assert_eq!(clones.iter().map(was_primed).collect::<Vec<_>>(), [false, true, true, true]);
-    let told: Vec<_> = clones.iter().map(|clone| told(&daemon, &clone.name)).collect();
+    let told: Vec<_> = clones.iter().map(|clone| Forked::decode(&told(&daemon, &clone.name)[..136]).unwrap()).collect();
     for (index, (clone, told)) in (0..).zip(clones.iter().zip(&told)) {
         assert_eq!((told.identity.name.as_str(), told.identity.index), (clone.name.as_str(), index));
         assert_eq!(flashfork_proto::generation_hex(&told.identity.generation), clone.generation);

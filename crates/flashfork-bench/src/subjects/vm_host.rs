@@ -82,7 +82,7 @@ pub(crate) fn size(text: &str) -> Result<Size, String> {
 
 /// A machine with one CPU and no disk.
 pub(crate) fn shape(bytes: u64, pages: Pages) -> Shape {
-    Shape { memory_mib: u32::try_from(bytes >> 20).unwrap_or(u32::MAX), vcpus: 1, pages, disk: false }
+    Shape { memory_mib: u32::try_from(bytes >> 20).unwrap_or(u32::MAX), vcpus: 1, pages, disk: false, disk_slots: 0 }
 }
 
 /// The next message that `wanted` takes; others that a running guest causes are passed over.

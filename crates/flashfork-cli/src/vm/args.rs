@@ -1,12 +1,13 @@
 //! The command line of `flashfork vm`.
 
+use super::disks::DiskArgs;
 use super::names::candidates;
 use super::places::{Copy, Place, Ports, place};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueHint};
 use clap_complete::ArgValueCandidates;
 use flashfork_proto::api::{MAX_CLONES_AT_ONCE, NAME_RULE, is_name};
-use flashfork_proto::shape::{MAX_MEMORY_MIB, MAX_VCPUS, MIN_MEMORY_MIB};
+use flashfork_proto::shape::{MAX_DISK_SLOTS, MAX_MEMORY_MIB, MAX_VCPUS, MIN_MEMORY_MIB};
 use flashfork_terminal::size::{Size, SizeError};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -54,7 +55,9 @@ pub enum VmCommand {
     #[command(subcommand, about = "Make, save, load and remove templates")]
     Template(TemplateCommand),
     /// Make clones of a template
-    #[command(after_help = "Example: flashfork vm clone -n 10 web")]
+    #[command(
+        after_help = "Examples: flashfork vm clone -n 10 web\n          flashfork vm clone --disk app.ext4:/srv/app:ro web"
+    )]
     Clone(CloneArgs),
     /// Fork a clone while it runs: make clones of what it is at this moment
     ///
@@ -121,6 +124,8 @@ pub struct RunArgs {
     /// Give the command a terminal, as it has one anyway if somebody types its input and looks at its output
     #[arg(short = 't', long)]
     pub terminal: bool,
+    #[command(flatten)]
+    pub disks: DiskArgs,
     /// The command and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -182,6 +187,9 @@ pub struct CreateArgs {
     /// The guest can't write to the disk: what it writes to its root stays in its own memory
     #[arg(long, requires = "disk")]
     pub disk_read_only: bool,
+    /// Empty disks beside that, up to 4, to which clones and what is made of them can be given images (--disk)
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u8).range(..=i64::from(MAX_DISK_SLOTS)))]
+    pub disk_slots: u8,
     /// Ready when this shell command has run in the guest [default: when the agent is up]
     #[arg(long, value_name = "COMMAND", conflicts_with = "ready_signal")]
     pub ready_command: Option<String>,
@@ -225,6 +233,8 @@ pub struct CloneArgs {
     /// Don't wait until the guest is ready
     #[arg(long)]
     pub no_wait: bool,
+    #[command(flatten)]
+    pub disks: DiskArgs,
 }
 
 #[derive(Args)]
@@ -244,6 +254,8 @@ pub struct ForkArgs {
     /// Don't wait until the guests are ready
     #[arg(long)]
     pub no_wait: bool,
+    #[command(flatten)]
+    pub disks: DiskArgs,
     /// Keep what the clone is now as a template of this name
     #[arg(long, value_name = "NAME", value_parser = name)]
     pub template: Option<String>,

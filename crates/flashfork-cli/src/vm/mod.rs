@@ -6,6 +6,7 @@ mod client;
 mod console;
 mod cp;
 mod daemon;
+mod disks;
 mod exec;
 mod names;
 mod places;
@@ -65,6 +66,7 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
                 job: clone.job.clone(),
                 wait: !clone.no_wait,
                 forks: clone.forks,
+                disks: clone.disks.request()?,
             };
             let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", clone.template), &request)?;
             print.print(&clones, || show::clones(&clones))?;
@@ -79,8 +81,8 @@ pub fn main(args: &VmArgs) -> Result<ExitCode, CliError> {
         }
         VmCommand::Fork(args) => {
             let path = format!("/v1/clones/{}/fork", args.clone);
-            let forked: api::Forked =
-                waiting("copying what the clone has written", || client.post(&path, &fork(args)))?;
+            let request = fork(args)?;
+            let forked: api::Forked = waiting("copying what the clone has written", || client.post(&path, &request))?;
             print.print(&forked, || show::forked(&args.clone, &forked))?;
         }
         VmCommand::Ls(args) => {
@@ -221,15 +223,16 @@ fn template(client: &Client, command: &TemplateCommand, print: &Printer) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
-fn fork(args: &ForkArgs) -> ForkClone {
-    ForkClone {
+fn fork(args: &ForkArgs) -> Result<ForkClone, CliError> {
+    Ok(ForkClone {
         count: args.count.unwrap_or(u32::from(args.template.is_none() || args.name.is_some())),
         name: args.name.clone(),
         job: args.job.clone(),
         wait: !args.no_wait,
         template: args.template.clone(),
         now: args.now,
-    }
+        disks: args.disks.request()?,
+    })
 }
 
 fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
@@ -246,6 +249,7 @@ fn request(args: &CreateArgs) -> Result<CreateTemplate, CliError> {
             vcpus: args.cpus,
             pages: if args.huge { Pages::Huge } else { Pages::Small },
             disk: args.disk.is_some(),
+            disk_slots: args.disk_slots,
         },
         kernel: path(&args.kernel)?,
         initramfs: path(&args.initramfs)?,
@@ -279,7 +283,7 @@ fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
     if args.template == DEFAULT_TEMPLATE && templates.iter().all(|template| template.name != args.template) {
         let json = serde_json::json!({
             "name": args.template,
-            "shape": Shape { memory_mib: 256, vcpus: 1, pages: Pages::Small, disk: false },
+            "shape": Shape { memory_mib: 256, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 1 },
         });
         let request = serde_json::from_value(json).map_err(|e| CliError::Unable(e.to_string()))?;
         create(client, &request)?;
@@ -287,7 +291,8 @@ fn run_once(client: &Client, args: &RunArgs) -> Result<ExitCode, CliError> {
     // From before the clone is there nothing but SIGKILL ends this process and leaves the clone.
     let signals = exec::catch()?;
     output::outlive_the_pipe();
-    let request = CreateClones { count: 1, name: None, job: String::new(), wait: true, forks: 0 };
+    let disks = args.disks.request()?;
+    let request = CreateClones { count: 1, name: None, job: String::new(), wait: true, forks: 0, disks };
     let clones: Vec<api::Clone> = client.post(&format!("/v1/templates/{}/clones", args.template), &request)?;
     let clone = clones.first().ok_or_else(|| CliError::Unable("the VM daemon made no clone".into()))?;
     let result = exec::exec(client, &clone.name, &args.command, args.terminal, Some(signals));
@@ -308,6 +313,7 @@ fn absolute(path: &Path) -> Result<PathBuf, CliError> {
 
 #[cfg(test)]
 mod tests {
+    use super::disks::DiskArgs;
     use super::*;
 
     #[test]
@@ -315,7 +321,8 @@ mod tests {
         let count = |template: Option<&str>, name: Option<&str>, count| {
             let [template, name] = [template, name].map(|name| name.map(str::to_owned));
             let (clone, job) = ("web-1".into(), String::new());
-            fork(&ForkArgs { clone, count, name, job, no_wait: false, template, now: false }).count
+            let disks = DiskArgs { disks: Vec::new(), disk_limit: "1G".parse().unwrap() };
+            fork(&ForkArgs { clone, count, name, job, no_wait: false, disks, template, now: false }).unwrap().count
         };
         assert_eq!(count(None, None, None), 1);
         assert_eq!(count(Some("kept"), None, None), 0);

@@ -121,7 +121,7 @@ mod tests {
     fn template(name: &str, from: Option<&str>) -> Template {
         Template {
             name: name.into(),
-            shape: Shape { memory_mib: 256, vcpus: 1, pages: Pages::Small, disk: false },
+            shape: Shape { memory_mib: 256, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 },
             created_s: 0,
             clones_made: 0,
             clones_alive: 0,

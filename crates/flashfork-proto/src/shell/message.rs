@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Generation;
 use crate::agent::CloneIdentity;
 use crate::shape::Shape;
-use crate::signal::{Done, Forked, Role};
+use crate::signal::{AttachedDisk, Done, Forked, Role};
 
 /// From the daemon to a shell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,12 +22,13 @@ pub enum ToShell {
     /// Stop the booted guest, unless it stands at a fork signal already, and freeze it. Answered with
     /// [`FromShell::Frozen`]; the machine does not go on.
     Freeze,
-    /// Become a clone. Comes with the files of the template's memory; then, if the shape has a disk, its base image,
-    /// opened for reading, and the files of what was written to it. Answered with [`FromShell::Claimed`].
+    /// Become a clone. Comes with the files of the template's memory; then, of each of its disks, the base image,
+    /// opened for reading, and the files of what was written to it; then, of each disk that is attached now, the image
+    /// and a sealed file that is empty. Answered with [`FromShell::Claimed`].
     Claim(Box<Claim>),
     /// Begin a live fork: copy what the guest has written since its claim, while it runs. Comes with an empty memory
-    /// file for RAM and, if the shape has a disk, one for what was written to that: as long as these and a bit for each
-    /// page. Answered with [`FromShell::Copied`] when next to nothing is left.
+    /// file for RAM and one for what was written to each disk: as long as these and a bit for each page. Answered with
+    /// [`FromShell::Copied`] when next to nothing is left.
     Copy,
     /// After [`FromShell::Copied`]: stop the guest for a moment, copy the rest, save its state, and let it go on. A
     /// guest that stands at a fork signal has its answer. Answered with [`FromShell::Branched`].
@@ -68,13 +69,16 @@ pub struct Renewal {
     pub identity: CloneIdentity,
     /// Fresh random bytes for the guest; secret.
     pub entropy: [u8; 32],
+    /// Disks that the template didn't have.
+    pub disks: Vec<AttachedDisk>,
 }
 
 impl Renewal {
     /// What the clone's guest finds as the reply to its fork signal, at this time of the host's clock in nanoseconds.
     #[must_use]
     pub fn forked(&self, realtime_ns: u64) -> Forked {
-        Forked { role: Role::Clone, identity: self.identity.clone(), realtime_ns, entropy: self.entropy }
+        let Self { identity, entropy, disks } = self.clone();
+        Forked { role: Role::Clone, identity, realtime_ns, entropy, disks }
     }
 }
 
@@ -130,6 +134,8 @@ pub struct Claim {
     pub cid: u32,
     /// What of.
     pub origin: Origin,
+    /// Disks for the first slots that have none yet.
+    pub attach: Vec<BootDisk>,
 }
 
 /// What a clone is made of, beside descriptors.
@@ -140,8 +146,8 @@ pub struct Origin {
     pub state: Vec<u8>,
     /// How the files make up RAM.
     pub ram: Vec<Extent>,
-    /// How the files make up what was written to the disk, if the shape has one.
-    pub disk: Vec<Extent>,
+    /// How the files make up what was written to each disk.
+    pub disks: Vec<Vec<Extent>>,
 }
 
 /// Pages of 4 KiB of a memory that are in one of its files. The first extent begins where the memory does, and each

@@ -8,6 +8,8 @@
 //! The daemon speaks [`ToShell`], the shell [`FromShell`]. A shell that reads something that makes no
 //! sense ends; so does one whose daemon goes away.
 
+use crate::shape::MAX_DISK_SLOTS;
+
 mod channel;
 mod message;
 
@@ -17,7 +19,7 @@ pub use message::{
 };
 
 /// Version of this protocol. Any change of a message is a new version.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// Greatest length of a message, in bytes: what the kernel's default socket buffer
 /// (`net.core.wmem_default`) takes in one packet. A machine of 8 CPUs has some 120 KiB of state.
@@ -26,12 +28,12 @@ pub const MAX_MESSAGE: usize = 192 << 10;
 /// Greatest number of memory files that make up one memory.
 pub const MAX_LAYERS: usize = 8;
 
-/// Greatest number of extents of one memory: with those of a machine's RAM and disk, and its state, they fit into a
+/// Greatest number of extents of one memory: with those of a machine's RAM and disks, and its state, they fit into a
 /// message, and to map them takes some milliseconds.
 pub const MAX_EXTENTS: usize = 2000;
 
-/// Greatest number of descriptors with a message: those of a claim, with RAM, image and disk.
-pub const MAX_DESCRIPTORS: usize = 2 * MAX_LAYERS + 1;
+/// Greatest number of descriptors with a message: those of a claim, with RAM, and image and overlay of each disk.
+pub const MAX_DESCRIPTORS: usize = MAX_LAYERS + (1 + MAX_DISK_SLOTS as usize) * (1 + MAX_LAYERS);
 
 /// The shell's descriptor of its socket.
 pub const SOCKET_FD: i32 = 0;

@@ -143,7 +143,7 @@ mod tests {
 
     fn forked() -> Forked {
         let identity = CloneIdentity { name: "c".into(), index: 4, generation: [8; 16], job: vec![7; 500] };
-        Forked { role: Role::Clone, identity, realtime_ns: 6, entropy: [5; 32] }
+        Forked { role: Role::Clone, identity, realtime_ns: 6, entropy: [5; 32], disks: Vec::new() }
     }
 
     impl Monitor {

@@ -26,7 +26,7 @@ mod message;
 
 pub use device::{Access, Device};
 pub use guest::{GuestError, PortIo, Signals};
-pub use message::{Done, Forked, Role, Signal};
+pub use message::{AttachedDisk, Done, Forked, Role, Signal};
 
 /// Version of this protocol.
 pub const VERSION: u32 = 1;
@@ -44,7 +44,7 @@ pub const PORTS: u16 = 12;
 /// the next command fail with [`Status::BadPayload`].
 pub const MAX_PAYLOAD: usize = 4096;
 
-/// Greatest length of a clone's job in bytes.
+/// Greatest length of a clone's job in bytes, less what is said of [its disks](AttachedDisk::length).
 pub const MAX_JOB: usize = MAX_PAYLOAD - message::HEADER;
 
 /// Numbers of the commands.

@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn the_map_has_no_gap_but_the_one_for_devices_and_no_overlap() {
-        let map = of(&Shape { memory_mib: 4096, vcpus: 1, pages: Pages::Small, disk: false });
+        let map = of(&Shape { memory_mib: 4096, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 });
         assert_eq!(map.iter().map(|entry| entry.1).sum::<u64>(), 4 << 30);
         for pair in map.windows(2) {
             let end = pair[0].0 + pair[0].1;

@@ -4,8 +4,9 @@ use super::Settings;
 use super::agent::{self, Line};
 use super::clone::nanoseconds;
 use super::console::Console;
+use super::disks::SERIAL;
 use super::error::DaemonError;
-use crate::devices::virtio::blk::{DiskState, FrozenDisk, overlay_bytes};
+use crate::devices::virtio::blk::{DiskState, FrozenDisk, Seen, overlay_bytes};
 use crate::files;
 use crate::machine::{Blank, Frozen};
 use crate::memory::{self, Layered};
@@ -33,9 +34,6 @@ const FREEZE: Duration = Duration::from_secs(30);
 
 /// Output of the command that makes a guest ready, kept for messages.
 const OUTPUT: usize = 1 << 20;
-
-/// The serial number of a disk that is given none.
-const SERIAL: &str = "flashfork";
 
 /// What goes along with a guest to its shell.
 struct Source {
@@ -130,6 +128,10 @@ fn run(
     disk: Option<BootDisk>,
     cid: u32,
 ) -> Result<(Frozen, u64), DaemonError> {
+    let seen = match request.disk.as_deref().zip(image.as_ref()) {
+        Some((path, image)) => Some(Arc::new(Seen::now(path, image)?)),
+        None => None,
+    };
     let start = Instant::now();
     let deadline = start + Duration::from_secs(request.timeout_s.into());
     shell.promise(disk.as_ref().map_or(0, |disk| disk.limit))?;
@@ -153,7 +155,9 @@ fn run(
         let left = frozen_by.saturating_duration_since(Instant::now());
         match shell.receive(left).map_err(|failure| failure.after(FREEZE))? {
             (FromShell::Frozen { state }, descriptors) => {
-                return Ok((frozen(request, &state, descriptors, image.zip(disk))?, boot_ns));
+                let frozen = frozen(request, &state, descriptors, image.zip(disk), seen)?;
+                frozen.check_images()?;
+                return Ok((frozen, boot_ns));
             }
             (FromShell::Failed(why), _) => return Err(ShellFailure::Said(why).into()),
             (FromShell::Ended(ended), _) => return Err(DaemonError::Guest(format!("the guest {ended}"))),
@@ -168,29 +172,31 @@ fn frozen(
     state: &[u8],
     descriptors: Vec<OwnedFd>,
     disk: Option<(File, BootDisk)>,
+    seen: Option<Arc<Seen>>,
 ) -> Result<Frozen, DaemonError> {
     let mut descriptors = descriptors.into_iter();
     let ram = descriptors.next().ok_or(ShellFailure::Unexpected)?;
     memory::check(&ram, request.shape.memory_bytes()).map_err(|e| ShellFailure::Said(e.to_string()))?;
     let state = MachineState::decode(state)?;
-    if state.shape != request.shape || state.disk().is_some() != disk.is_some() {
+    if state.shape != request.shape {
         return Err(ShellFailure::Unexpected.into());
     }
-    let disk = match (disk, descriptors.next()) {
+    let disks = match (disk, descriptors.next()) {
         (Some((image, BootDisk { limit, serial, read_only })), Some(overlay)) => {
             let length = rustix::fs::seek(&image, SeekFrom::End(0));
             let length = length.map_err(|e| DaemonError::System("find the length of the disk's image", e.into()))?;
             // What clones may write, above all.
-            if state.disk() != Some(DiskState::new(length, read_only, &serial, limit)) {
+            if state.disks() != [DiskState::new(length, read_only, &serial, limit)] {
                 return Err(ShellFailure::Unexpected.into());
             }
             memory::check(&overlay, overlay_bytes(length)).map_err(|e| ShellFailure::Said(e.to_string()))?;
-            Some(FrozenDisk { image: image.into(), overlay: Layered::single(overlay, overlay_bytes(length)) })
+            let overlay = Layered::single(overlay, overlay_bytes(length));
+            vec![FrozenDisk { image: image.into(), overlay, attached: None, seen }]
         }
-        (None, None) => None,
+        (None, None) if state.disks().is_empty() => Vec::new(),
         _ => return Err(ShellFailure::Unexpected.into()),
     };
-    Ok(Frozen { ram: Layered::single(ram, request.shape.memory_bytes()), disk, state: Arc::new(state) })
+    Ok(Frozen { ram: Layered::single(ram, request.shape.memory_bytes()), disks, state: Arc::new(state) })
 }
 
 fn until_forked(
@@ -286,10 +292,10 @@ mod tests {
         let request = serde_json::from_value(request).unwrap();
         for (disk, taken) in others().into_iter().map(|disk| (disk, false)).chain([(asked(), true)]) {
             let (made, image) = machine(disk).unwrap();
-            let overlay = made.disk.as_ref().unwrap().overlay.files();
+            let overlay = made.disks[0].overlay.files();
             let files = made.ram.files().iter().chain(overlay).map(|file| file.try_clone().unwrap()).collect();
             let state = made.state.encode().unwrap();
-            assert_eq!(frozen(&request, &state, files, Some((image, asked()))).is_ok(), taken);
+            assert_eq!(frozen(&request, &state, files, Some((image, asked())), None).is_ok(), taken);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! From a shell to a clone: by one that is primed for its template if there is one, else by one of those for everybody.
 
+use super::disks::Attached;
 use super::error::DaemonError;
 use super::templates::Entry;
 use crate::pool::{Claims, Pools, Shell, ShellFailure};
@@ -24,20 +25,23 @@ pub(super) struct Claimed {
     pub(super) early: Vec<FromShell>,
 }
 
-/// Makes a shell of `shells` a clone of `entry`; `renewal` makes it one of its own.
+/// Makes a shell of `shells` a clone of `entry` with `disks` beside what that has; `renewal` makes it one of its own.
+/// No shell that is primed can be given disks.
 ///
 /// What becomes of a shell while it waits primed costs nobody a clone: if it can't be told to go, another is claimed.
 /// Once it was told its guest may run, under the clone's name and number: then it is the only one.
 pub(super) fn claim(
     pools: &Pools,
     entry: &Entry,
+    disks: &Attached,
     shells: &mut Claims<'_>,
     renewal: impl FnOnce() -> Result<Renewal, DaemonError>,
     cid: u32,
 ) -> Result<Claimed, DaemonError> {
+    let limit = entry.disk_limit().saturating_add(disks.limit());
     let mut shell = shells.take()?;
     if !shell.is_primed() {
-        shell.promise(entry.disk_limit())?;
+        shell.promise(limit)?;
     }
     let renewal = renewal()?;
     let generation = renewal.identity.generation;
@@ -48,10 +52,11 @@ pub(super) fn claim(
         }
         pools.bury(shell);
         shell = pools.take(entry.shape())?;
-        shell.promise(entry.disk_limit())?;
+        shell.promise(limit)?;
     }
-    let claim = Claim { renewal, cid, origin: entry.origin.clone() };
-    match shell.send(&ToShell::Claim(Box::new(claim)), &entry.descriptors()) {
+    let claim = Claim { renewal, cid, origin: entry.origin.clone(), attach: disks.request() };
+    let descriptors: Vec<_> = entry.descriptors().into_iter().chain(disks.descriptors()).collect();
+    match shell.send(&ToShell::Claim(Box::new(claim)), &descriptors) {
         Ok(()) => started(pools, shell, generation),
         Err(failure) => {
             pools.bury(shell);

@@ -8,6 +8,7 @@ pub(super) use forking::{Delta, Forking};
 
 use super::claim::Claimed;
 use super::console::Console;
+use super::disks::Attached;
 use super::error::DaemonError;
 use super::memory;
 use super::own_fork::{self, OwnForks};
@@ -41,6 +42,7 @@ pub(super) struct Running {
     origin: Weak<Entry>,
     own_forks: OwnForks,
     job: Vec<u8>,
+    disks: Arc<Attached>,
     footprint: Footprint,
     cid: u32,
     /// Until its end.
@@ -87,6 +89,7 @@ pub(super) struct Born {
     pub(super) origin: Weak<Entry>,
     pub(super) own_forks: OwnForks,
     pub(super) job: Vec<u8>,
+    pub(super) disks: Arc<Attached>,
     pub(super) cid: u32,
     pub(super) started: Instant,
 }
@@ -99,7 +102,7 @@ impl Running {
         pools: &Arc<Pools>,
         gone: impl FnOnce(&Arc<Self>) + Send + 'static,
     ) -> Result<Arc<Self>, DaemonError> {
-        let Born { name, template, forked_from, origin, own_forks, job, cid, started } = born;
+        let Born { name, template, forked_from, origin, own_forks, job, disks, cid, started } = born;
         let Claimed { mut shell, generation, times: claim, early } = claimed;
         let first_exit_ns = nanoseconds(started.elapsed());
         let life = Life {
@@ -124,6 +127,7 @@ impl Running {
             origin,
             own_forks,
             job,
+            disks,
             footprint: shell.footprint(),
             cid,
             channel: Mutex::new(Some(channel.clone())),
@@ -216,6 +220,11 @@ impl Running {
     /// What it was given to do.
     pub(super) fn job(&self) -> &[u8] {
         &self.job
+    }
+
+    /// What it has beside its template's.
+    pub(super) fn disks(&self) -> &Attached {
+        &self.disks
     }
 
     fn over(&self) -> DaemonError {

@@ -2,6 +2,7 @@
 
 use super::claim::claim;
 use super::clone::{Born, Running};
+use super::disks::Attached;
 use super::error::DaemonError;
 use super::own_fork::OwnForks;
 use super::templates::Entry;
@@ -11,7 +12,7 @@ use crate::template::{Numbers, Quota};
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::api::{self, CreateClones, MAX_CLONES_AT_ONCE};
 use flashfork_proto::shell::Renewal;
-use flashfork_proto::signal::MAX_JOB;
+use flashfork_proto::signal::AttachedDisk;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,9 +25,6 @@ pub(super) fn check(request: &CreateClones) -> Result<(), DaemonError> {
     }
     if request.name.is_some() && request.count != 1 {
         return Err(DaemonError::Invalid("one name for several clones: leave it out, or ask for one".into()));
-    }
-    if request.job.len() > MAX_JOB {
-        return Err(DaemonError::Invalid(format!("a job of {} bytes: {MAX_JOB} fit", request.job.len())));
     }
     Ok(())
 }
@@ -46,6 +44,7 @@ pub(super) struct Parent<'a> {
 /// Clones that can be made: their numbers and names are nobody else's.
 pub(super) struct Announced<'a> {
     request: &'a CreateClones,
+    disks: Arc<Attached>,
     numbers: Numbers,
     names: Vec<Reserved<'a>>,
 }
@@ -71,7 +70,8 @@ impl Daemon {
         started: Instant,
     ) -> Result<Vec<api::Clone>, DaemonError> {
         let entry = self.entry(template)?;
-        let announced = self.announce(&entry.template.quota, template, request)?;
+        let disks = Attached::open(request, &entry.shape(), entry.template.frozen.disks.len())?;
+        let announced = self.announce(&entry.template.quota, template, request, disks)?;
         self.clones_of(&Parent { entry, template, forked_from: None, forks: None }, announced, started)
     }
 
@@ -81,6 +81,7 @@ impl Daemon {
         quota: &Arc<Quota>,
         template: &str,
         request: &'a CreateClones,
+        disks: Arc<Attached>,
     ) -> Result<Announced<'a>, DaemonError> {
         check(request)?;
         // Before a number is taken: a name that can't be had costs none.
@@ -97,7 +98,7 @@ impl Daemon {
                 })?);
             }
         }
-        Ok(Announced { request, numbers, names })
+        Ok(Announced { request, disks, numbers, names })
     }
 
     /// Makes clones of a template that may have no name.
@@ -108,10 +109,13 @@ impl Daemon {
         started: Instant,
     ) -> Result<Vec<api::Clone>, DaemonError> {
         let (entry, request) = (&parent.entry, announced.request);
+        entry.template.frozen.check_images()?;
         let mut made = Vec::new();
-        // Nobody asks a second time for what has no name, so that no shell is primed for it.
+        // Nobody asks a second time for what has no name, so that no shell is primed for it; nor can one be for other
+        // disks than the template's.
         let origin: Arc<dyn Origin> = entry.clone();
-        let origin = parent.forked_from.is_none().then(|| Arc::downgrade(&origin));
+        let is_primed = parent.forked_from.is_none() && announced.disks.is_empty();
+        let origin = is_primed.then(|| Arc::downgrade(&origin));
         let mut shells = self.hardware()?.pools.expect(entry.shape(), request.count, origin);
         while let Some(index) = announced.numbers.first() {
             match self.create_clone(parent, &mut announced, index, &mut shells, started) {
@@ -152,7 +156,7 @@ impl Daemon {
     fn create_clone(
         self: &Arc<Self>,
         parent: &Parent<'_>,
-        Announced { request, numbers, .. }: &mut Announced<'_>,
+        Announced { request, disks, numbers, .. }: &mut Announced<'_>,
         index: u64,
         shells: &mut Claims<'_>,
         started: Instant,
@@ -165,9 +169,9 @@ impl Daemon {
         let renewal = || {
             // From here on a guest may have its entropy.
             numbers.use_first();
-            renewal(&name, index, request.job.as_bytes())
+            renewal(&name, index, request.job.as_bytes(), disks.told.clone())
         };
-        let claimed = claim(pools, entry, shells, renewal, cid)?;
+        let claimed = claim(pools, entry, disks, shells, renewal, cid)?;
         self.clones_made.fetch_add(1, Ordering::Relaxed);
         let daemon = Arc::downgrade(self);
         let gone = move |clone: &Arc<Running>| {
@@ -183,6 +187,7 @@ impl Daemon {
             origin: Arc::downgrade(entry),
             own_forks: forks.clone().unwrap_or_else(|| OwnForks::new(self, request.forks)),
             job: request.job.as_bytes().to_vec(),
+            disks: disks.clone(),
             cid,
             started,
         };
@@ -248,10 +253,12 @@ impl Daemon {
     pub fn rollback(&self, name: &str) -> Result<api::Clone, DaemonError> {
         let clone = self.running(name)?;
         let entry = clone.template()?;
+        entry.template.frozen.check_images()?;
+        clone.disks().check()?;
         let was_ready = clone.show().ready_ns.is_some();
         let tenant = rustix::process::geteuid().as_raw();
         let mut number = entry.template.quota.take(tenant, 1)?;
-        let renewal = renewal(name, number.left().start, clone.job())?;
+        let renewal = renewal(name, number.left().start, clone.job(), clone.disks().told.clone())?;
         let done = clone.rollback(renewal);
         // Any other error comes before its shell was asked.
         if matches!(done, Ok(()) | Err(DaemonError::Shell(_))) {
@@ -303,9 +310,9 @@ fn of_number(template: &str, index: u64) -> String {
     format!("{template}-{}", index + 1)
 }
 
-fn renewal(name: &str, index: u64, job: &[u8]) -> Result<Renewal, DaemonError> {
+fn renewal(name: &str, index: u64, job: &[u8], disks: Vec<AttachedDisk>) -> Result<Renewal, DaemonError> {
     let identity = CloneIdentity { name: name.into(), index, generation: random()?, job: job.to_vec() };
-    Ok(Renewal { identity, entropy: random()? })
+    Ok(Renewal { identity, entropy: random()?, disks })
 }
 
 fn random<const N: usize>() -> Result<[u8; N], DaemonError> {

@@ -1,6 +1,7 @@
 //! Why a request was not done.
 
 use crate::boot::BootError;
+use crate::devices::virtio::blk::DiskError;
 use crate::kvm;
 use crate::memory::LayerError;
 use crate::pool::{PoolError, ShellFailure};
@@ -75,6 +76,9 @@ pub enum DaemonError {
         /// The system's reason.
         cause: io::Error,
     },
+    /// Its image isn't what it was.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// The default guest.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -124,7 +128,7 @@ impl DaemonError {
             Self::Name(_) | Self::Invalid(_) | Self::Shape(_) | Self::File { .. } | Self::Boot(_) => ErrorCode::Invalid,
             Self::Taken { .. } => ErrorCode::Exists,
             Self::Unknown { .. } => ErrorCode::NotFound,
-            Self::Quota(_) | Self::Conflict(_) | Self::Deaf(_) => ErrorCode::Conflict,
+            Self::Quota(_) | Self::Conflict(_) | Self::Deaf(_) | Self::Disk(_) => ErrorCode::Conflict,
             Self::Memory { .. } | Self::ForkMemory { .. } | Self::System(..) => ErrorCode::Exhausted,
             Self::Kvm(_) | Self::Pool(_) | Self::Image(_) => ErrorCode::Unsupported,
             Self::Guest(_) => ErrorCode::Guest,

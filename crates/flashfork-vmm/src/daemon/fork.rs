@@ -4,6 +4,7 @@ use super::Daemon;
 use super::agent::{self, Line};
 use super::clone::{Delta, Forking, LOOK, Running};
 use super::clones::Parent;
+use super::disks::Attached;
 use super::error::DaemonError;
 use super::templates::Entry;
 use crate::devices::virtio::blk::FrozenDisk;
@@ -56,13 +57,23 @@ impl Daemon {
             job: request.job.clone(),
             wait: request.wait && !request.now,
             forks: 0,
+            disks: request.disks.clone(),
         };
+        if request.disks.iter().any(|disk| disk.mount.is_some() && request.now) {
+            return Err(DaemonError::Invalid(
+                "a disk is mounted by the agent, which isn't asked now: leave out --now, or the place".into(),
+            ));
+        }
         let clone = self.running(name)?;
         let origin = clone.template()?;
         let _reserved = request.template.as_deref().map(|name| self.reserve("template", name)).transpose()?;
         let template = request.template.as_deref().unwrap_or(clone.template_name());
         // Before the guest is copied and stands still: whatever can be refused.
-        let announce = || self.announce(&origin.template.quota, template, &clones);
+        origin.template.frozen.check_images()?;
+        clone.disks().check()?;
+        let taken = origin.template.frozen.disks.len() + clone.disks().disks.len();
+        let disks = Attached::open(&clones, &origin.shape(), taken)?;
+        let announce = || self.announce(&origin.template.quota, template, &clones, disks);
         let announced = (request.count > 0).then(announce).transpose()?;
         let how = if request.now { How::Now } else { How::ByAgent };
         let (entry, pause) = branch(&clone, &origin, how)?;
@@ -102,18 +113,22 @@ pub(super) enum How {
 
 /// Makes a template of a clone that runs.
 pub(super) fn branch(clone: &Running, origin: &Arc<Entry>, how: How) -> Result<(Arc<Entry>, Pause), DaemonError> {
-    let Frozen { ram, disk, state } = &origin.template.frozen;
+    let Frozen { ram, disks, state } = &origin.template.frozen;
+    // As it sees them, each with what its guest may write to it.
+    let disks: Vec<_> = disks.iter().chain(&clone.disks().disks).collect();
+    let states: Vec<_> = state.disks().into_iter().chain(clone.disks().states()).collect();
+    let may_write = origin.disk_limit().saturating_add(clone.disks().limit());
     enough_memory(clone)?;
     let new = |name, bytes| delta::create(name, bytes).map(Arc::new).map_err(|e| DaemonError::Layers(e.into()));
     let of_ram = Delta { file: new("flashfork:fork", ram.length())?, room: delta::length(ram.length()) };
-    let of_disk = disk.as_ref().map(|disk| {
+    let of_disks = disks.iter().zip(&states).map(|(disk, state)| {
         let bytes = disk.overlay.length();
-        Ok::<_, DaemonError>(Delta { file: new("flashfork:disk-fork", bytes)?, room: room(bytes, origin.disk_limit()) })
+        Ok::<_, DaemonError>(Delta { file: new("flashfork:disk-fork", bytes)?, room: room(bytes, state.limit()) })
     });
-    let deltas: Vec<Delta> = iter::once(Ok(of_ram)).chain(of_disk).collect::<Result<_, _>>()?;
+    let deltas: Vec<Delta> = iter::once(Ok(of_ram)).chain(of_disks).collect::<Result<_, _>>()?;
     let mut forking = clone.begin_fork(how == How::Itself)?;
-    forking.promise(origin.disk_limit(), &deltas)?;
-    let mebibytes = u64::from(state.shape.memory_mib) + (origin.disk_limit() >> 20);
+    forking.promise(may_write, &deltas)?;
+    let mebibytes = u64::from(state.shape.memory_mib) + (may_write >> 20);
     let patience = COPY + COPY_MB * u32::try_from(mebibytes).unwrap_or(u32::MAX);
     forking.copy(&deltas, patience)?;
     let (encoded, pause) = match how {
@@ -124,7 +139,7 @@ pub(super) fn branch(clone: &Running, origin: &Arc<Entry>, how: How) -> Result<(
     drop(forking);
     // What a shell sent is checked like what anybody sends: its guest may have taken it over.
     let frozen_state = MachineState::decode(&encoded)?;
-    if frozen_state.shape != state.shape || frozen_state.disk() != state.disk() {
+    if frozen_state.shape != state.shape || frozen_state.disks() != states {
         return Err(ShellFailure::Unexpected.into());
     }
     let mut deltas = deltas.into_iter();
@@ -140,15 +155,13 @@ pub(super) fn branch(clone: &Running, origin: &Arc<Entry>, how: How) -> Result<(
         })
     };
     let ram = over(ram)?;
-    let disk = match disk {
-        Some(FrozenDisk { image, overlay }) => {
-            let image = image.try_clone().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
-            Some(FrozenDisk { image, overlay: over(overlay)? })
-        }
-        None => None,
+    let of_disk = |FrozenDisk { image, overlay, seen, .. }: &FrozenDisk| {
+        let image = image.try_clone().map_err(|e| DaemonError::System("duplicate a descriptor", e))?;
+        Ok::<_, DaemonError>(FrozenDisk { image, overlay: over(overlay)?, attached: None, seen: seen.clone() })
     };
+    let disks = disks.into_iter().map(of_disk).collect::<Result<_, _>>()?;
     let template = Template {
-        frozen: Frozen { ram, disk, state: Arc::new(frozen_state) },
+        frozen: Frozen { ram, disks, state: Arc::new(frozen_state) },
         quota: origin.template.quota.clone(),
         created_s: super::templates::now_s(),
     };

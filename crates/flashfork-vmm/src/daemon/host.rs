@@ -18,7 +18,7 @@ const PATIENCE: u32 = 40;
 pub(super) fn probe(settings: &Settings, pools: &Pools, cid: u32) -> (HostKvm, String) {
     let request = |memory_mib, tiny| CreateTemplate {
         name: "probe".into(),
-        shape: Shape { memory_mib, vcpus: 1, pages: Pages::Small, disk: false },
+        shape: Shape { memory_mib, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 },
         kernel: None,
         initramfs: None,
         tiny,

@@ -23,6 +23,7 @@ mod claim;
 mod clone;
 mod clones;
 mod console;
+mod disks;
 mod error;
 mod fork;
 mod host;

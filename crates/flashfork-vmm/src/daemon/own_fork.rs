@@ -50,9 +50,11 @@ impl Daemon {
         let started = Instant::now();
         let origin = clone.template()?;
         let job = String::from_utf8_lossy(clone.job()).into_owned();
-        let request = CreateClones { count: 1, name: None, job, wait: false, forks: 0 };
+        let request = CreateClones { count: 1, name: None, job, wait: false, forks: 0, disks: Vec::new() };
         let template = clone.template_name();
-        let announced = self.announce(&origin.template.quota, template, &request)?;
+        let announced = self.announce(&origin.template.quota, template, &request, Arc::default())?;
+        origin.template.frozen.check_images()?;
+        clone.disks().check()?;
         let (entry, _) = branch(clone, &origin, How::Itself)?;
         let parent = Parent { entry, template, forked_from: Some(clone.name()), forks: Some(clone.own_forks()) };
         self.clones_of(&parent, announced, started).map(drop)

@@ -1,9 +1,9 @@
 //! Templates: made, saved, loaded, removed.
 
 use super::clone::Running;
+use super::disks;
 use super::error::DaemonError;
 use super::{Daemon, State, boot};
-use crate::devices::virtio::blk::FrozenDisk;
 use crate::machine::Frozen;
 use crate::pool::{Origin, Shell, ShellFailure};
 use crate::template::{self, Quota, Template};
@@ -173,24 +173,19 @@ impl Entry {
 
     /// What a shell gets with the state.
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let Frozen { ram, disk, .. } = &self.template.frozen;
-        let mut descriptors: Vec<_> = ram.files().iter().map(AsFd::as_fd).collect();
-        if let Some(FrozenDisk { image, overlay }) = disk {
-            descriptors.push(image.as_fd());
-            descriptors.extend(overlay.files().iter().map(AsFd::as_fd));
-        }
-        descriptors
+        let Frozen { ram, disks, .. } = &self.template.frozen;
+        ram.files().iter().map(AsFd::as_fd).chain(disks.iter().flat_map(disks::descriptors)).collect()
     }
 
-    /// Bytes that each clone may write to its disk.
+    /// Bytes that each clone may write to its disks.
     pub(super) fn disk_limit(&self) -> u64 {
         self.template.frozen.state.disk_limit()
     }
 
-    /// The files of its memory and of what was written to its disk.
+    /// The files of its memory and of what was written to its disks.
     fn files(&self) -> impl Iterator<Item = &Arc<OwnedFd>> {
-        let Frozen { ram, disk, .. } = &self.template.frozen;
-        ram.files().iter().chain(disk.iter().flat_map(|disk| disk.overlay.files()))
+        let Frozen { ram, disks, .. } = &self.template.frozen;
+        ram.files().iter().chain(disks.iter().flat_map(|disk| disk.overlay.files()))
     }
 
     pub(super) fn show(&self, name: &str) -> api::Template {
@@ -211,8 +206,8 @@ impl Entry {
 
 /// What shells get of it, beside descriptors.
 fn origin(frozen: &Frozen) -> Result<shell::Origin, DaemonError> {
-    let disk = frozen.disk.as_ref().map_or(Vec::new(), |disk| disk.overlay.extents().to_vec());
-    Ok(shell::Origin { state: frozen.state.encode()?, ram: frozen.ram.extents().to_vec(), disk })
+    let disks = frozen.disks.iter().map(|disk| disk.overlay.extents().to_vec()).collect();
+    Ok(shell::Origin { state: frozen.state.encode()?, ram: frozen.ram.extents().to_vec(), disks })
 }
 
 /// Bytes of memory that a file takes.
@@ -264,7 +259,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
-    const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false };
+    const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 };
 
     /// A descriptor that takes to close until the other end is read: of a connection whose data must arrive first
     /// (SO_LINGER, socket(7)), as memory takes that must be freed first.

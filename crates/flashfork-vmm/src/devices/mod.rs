@@ -47,8 +47,10 @@ pub struct Devices {
     /// Set while they are, or are going to be, paused.
     held: Arc<AtomicBool>,
     vsock: Connector,
-    /// If the shape has one.
-    disk: Option<DiskSlot>,
+    /// That of the shape's own disk first, if it has one.
+    disks: Vec<DiskSlot>,
+    /// It boots from the first.
+    boots_from_disk: bool,
     events: Outbox,
     /// Serves `virtio`.
     _service: Service,
@@ -69,8 +71,8 @@ impl Devices {
     ) -> io::Result<Self> {
         let vsock = Connector::new()?;
         let mut devices: Vec<Box<dyn VirtioDevice>> = vec![Box::new(Rng), Box::new(Vsock::new(vsock.clone()))];
-        let disk = shape.disk.then(DiskSlot::default);
-        devices.extend(disk.clone().map(|disk| Box::new(Blk(disk)) as Box<dyn VirtioDevice>));
+        let disks: Vec<_> = (0..shape.block_devices()).map(|_| DiskSlot::default()).collect();
+        devices.extend(disks.iter().map(|disk| Box::new(Blk(disk.clone())) as Box<dyn VirtioDevice>));
         debug_assert_eq!(devices.len(), usize::from(virtio_devices(shape)));
         let (mut virtio, held) = (Vec::new(), Arc::default());
         for (index, device) in (0..).zip(devices) {
@@ -81,7 +83,8 @@ impl Devices {
             virtio: virtio.into_iter().map(Window::new).collect(),
             held,
             vsock,
-            disk,
+            disks,
+            boots_from_disk: shape.disk,
             _service: service,
             console: Mutex::new(Console::new(vm, console)?),
             signal: Mutex::new(SignalPort::new(events.clone())),
@@ -156,38 +159,45 @@ impl Devices {
         &self.vsock
     }
 
-    /// Gives the block device its disk; paused.
-    pub fn attach_disk(&self, disk: Option<Disk>) -> Result<(), DiskError> {
-        match (&self.disk, disk) {
-            (Some(slot), Some(mut disk)) => {
-                disk.report_to(self.events.clone());
-                *lock(slot) = Some(disk);
-            }
-            (None, None) => {}
-            (Some(_), None) => return Err(DiskError::Shape("the VM's shape has a disk: give its image")),
-            (None, Some(_)) => return Err(DiskError::Shape("the VM's shape has no disk, but one was given")),
+    /// Gives the first block devices their disks; paused.
+    pub fn attach_disks(&self, disks: Vec<Disk>) -> Result<(), DiskError> {
+        if self.boots_from_disk && disks.is_empty() {
+            return Err(DiskError::Shape("the VM's shape has a disk: give its image"));
+        }
+        if disks.len() > self.disks.len() {
+            return Err(DiskError::Shape("the VM's shape has no place for so many disks"));
+        }
+        for (slot, mut disk) in self.disks.iter().zip(disks) {
+            disk.report_to(self.events.clone());
+            *lock(slot) = Some(disk);
         }
         Ok(())
     }
 
-    /// Makes the disk a template's; paused. The VM goes on with a copy of it.
-    pub fn freeze_disk(&self) -> Result<Option<FrozenDisk>, DiskError> {
-        self.disk.as_ref().and_then(|slot| lock(slot).as_mut().map(Disk::freeze)).transpose()
+    /// How many disks it has.
+    pub fn disks(&self) -> usize {
+        self.disks.iter().filter(|slot| lock(slot).is_some()).count()
     }
 
-    /// Begins to copy what was written to the disk since the template, if there is a disk.
-    pub fn copy_disk_writes(&self, watch: &Watch, file: impl AsFd) -> Result<Option<Copying>, DiskError> {
-        self.disk.as_ref().and_then(|slot| lock(slot).as_ref().map(|disk| disk.copy_writes(watch, file))).transpose()
+    /// Makes the disks a template's; paused. The VM goes on with copies of them.
+    pub fn freeze_disks(&self) -> Result<Vec<FrozenDisk>, DiskError> {
+        self.disks.iter().filter_map(|slot| lock(slot).as_mut().map(Disk::freeze)).collect()
     }
 
-    /// Drops what was written to the disk since the template; paused.
+    /// Begins to copy what was written to disk number `index` since the template, if there is one.
+    pub fn copy_disk_writes(&self, index: usize, watch: &Watch, file: impl AsFd) -> Result<Option<Copying>, DiskError> {
+        let slot = self.disks.get(index);
+        slot.and_then(|slot| lock(slot).as_ref().map(|disk| disk.copy_writes(watch, file))).transpose()
+    }
+
+    /// Drops what was written to the disks since the template, or since they were attached; paused.
     pub fn discard_disk_writes(&self) -> Result<(), DiskError> {
-        self.disk.as_ref().and_then(|slot| lock(slot).as_mut().map(Disk::discard_writes)).unwrap_or(Ok(()))
+        self.disks.iter().try_for_each(|slot| lock(slot).as_mut().map_or(Ok(()), Disk::discard_writes))
     }
 
-    /// Bytes of memory that what the VM wrote to its disk takes.
+    /// Bytes of memory that what the VM wrote to its disks takes.
     pub fn disk_written(&self) -> u64 {
-        self.disk.as_ref().and_then(|slot| lock(slot).as_ref().map(Disk::written)).unwrap_or(0)
+        self.disks.iter().filter_map(|slot| lock(slot).as_ref().map(Disk::written)).sum()
     }
 
     /// Bytes for the guest's console; gives the number taken.
@@ -245,7 +255,7 @@ impl Devices {
 
 /// Number of virtio devices of a VM of `shape`.
 pub fn virtio_devices(shape: &Shape) -> u8 {
-    2 + u8::from(shape.disk)
+    2 + shape.block_devices()
 }
 
 /// First port after the signals'.

@@ -89,7 +89,7 @@ mod tests {
 
     fn clone_of(name: &str) -> Renewal {
         let identity = CloneIdentity { name: name.into(), index: 1, generation: GENERATION, job: Vec::new() };
-        Renewal { identity, entropy: [1; 32] }
+        Renewal { identity, entropy: [1; 32], disks: Vec::new() }
     }
 
     fn is_alive(generation: Generation, port: &mut SignalPort) {

@@ -15,9 +15,9 @@ pub struct DeviceState {
 }
 
 impl DeviceState {
-    /// What the VM's disk is, if it has one.
-    pub fn disk(&self) -> Option<DiskState> {
-        self.virtio.iter().find_map(VirtioState::disk)
+    /// What the VM's disks are; none of an empty slot.
+    pub fn disks(&self) -> impl Iterator<Item = DiskState> {
+        self.virtio.iter().filter_map(VirtioState::disk)
     }
 }
 

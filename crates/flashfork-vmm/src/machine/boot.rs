@@ -43,7 +43,7 @@ impl Machine {
         let Blank { ram, overlay } = blank;
         memory::check_size(&ram, self.shape.memory_bytes())?;
         let disk = disk.zip(overlay).map(|(image, overlay)| Disk::over(image, overlay)).transpose()?;
-        self.devices.attach_disk(disk)?;
+        self.devices.attach_disks(disk.into_iter().collect())?;
         self.ram.map_shared(&ram)?;
         self.own = Some(ram);
         let entry = source.load(&self.shape, &self.ram)?;

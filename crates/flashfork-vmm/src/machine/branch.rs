@@ -26,10 +26,12 @@ const ROUNDS: usize = 12;
 /// A fork under way.
 #[derive(Debug)]
 pub(super) struct Branching {
-    ram: Copying,
-    disk: Option<Copying>,
-    /// Pages that this round has copied of RAM, once it is at the disk.
-    of_ram: Option<usize>,
+    /// Of RAM, then of each disk.
+    parts: Vec<Copying>,
+    /// The one that this round is at.
+    at: usize,
+    /// Pages that it has copied of those before.
+    copied: usize,
     rounds: usize,
 }
 
@@ -38,8 +40,8 @@ pub(super) struct Branching {
 pub struct Deltas {
     /// For its RAM.
     pub ram: OwnedFd,
-    /// For what was written to its disk, if it has one.
-    pub disk: Option<OwnedFd>,
+    /// For what was written to each of its disks.
+    pub disks: Vec<OwnedFd>,
 }
 
 impl Machine {
@@ -61,16 +63,16 @@ impl Machine {
         }
         let watch =
             self.watch.as_ref().ok_or(MachineError::Phase("can't see what its guest writes: it has no /proc"))?;
-        let ram = self.ram.copy_writes(watch, &into.ram)?;
-        let disk = into.disk.as_ref().map(|file| self.devices.copy_disk_writes(watch, file)).transpose();
-        match disk {
-            Ok(disk) => self.branching = Some(Branching { ram, disk: disk.flatten(), of_ram: None, rounds: 0 }),
-            Err(e) => {
-                ram.end(watch).map_err(MachineError::Copy)?;
-                return Err(e.into());
+        let mut parts = vec![self.ram.copy_writes(watch, &into.ram)?];
+        let mut begun = Ok(());
+        for (index, file) in into.disks.iter().enumerate() {
+            match self.devices.copy_disk_writes(index, watch, file) {
+                Ok(disk) => parts.extend(disk),
+                Err(e) => begun = Err(e),
             }
         }
-        Ok(())
+        self.branching = Some(Branching { parts, at: 0, copied: 0, rounds: 0 });
+        begun.or_else(|e| self.end_branch().and(Err(e.into())))
     }
 
     /// Copies a part of what the guest has written, and gives whether next to nothing is left.
@@ -132,9 +134,9 @@ impl Machine {
     /// Forgets a fork that was begun, if there is one: nothing is watched any more, nor the copy mapped.
     pub fn end_branch(&mut self) -> Result<(), MachineError> {
         match (&self.watch, self.branching.take()) {
-            (Some(watch), Some(Branching { ram, disk, .. })) => {
-                let ends = [Some(ram.end(watch)), disk.map(|disk| disk.end(watch))];
-                ends.into_iter().flatten().collect::<Result<(), _>>().map_err(MachineError::Copy)
+            (Some(watch), Some(Branching { parts, .. })) => {
+                let ends: Vec<_> = parts.into_iter().map(|part| part.end(watch)).collect();
+                ends.into_iter().collect::<Result<(), _>>().map_err(MachineError::Copy)
             }
             _ => Ok(()),
         }
@@ -149,28 +151,20 @@ impl Machine {
 impl Branching {
     /// Copies a part; whether it was the last of a round after which little is left.
     fn step(&mut self, watch: &Watch) -> std::io::Result<bool> {
-        let of_ram = match self.of_ram {
-            Some(pages) => pages,
-            None => match (self.ram.step(watch)?, &self.disk) {
-                (None, _) => return Ok(false),
-                (Some(pages), None) => return Ok(self.ends_round(pages)),
-                (Some(pages), Some(_)) => *self.of_ram.insert(pages),
-            },
-        };
-        let of_disk = self.disk.as_mut().map_or(Ok(Some(0)), |disk| disk.step(watch))?;
-        Ok(of_disk.is_some_and(|of_disk| self.ends_round(of_ram + of_disk)))
-    }
-
-    fn ends_round(&mut self, pages: usize) -> bool {
-        self.of_ram = None;
+        let Some(pages) = self.parts[self.at].step(watch)? else { return Ok(false) };
+        self.copied += pages;
+        self.at += 1;
+        if self.at < self.parts.len() {
+            return Ok(false);
+        }
+        let few = std::mem::take(&mut self.copied) <= FEW;
+        self.at = 0;
         self.rounds += 1;
-        pages <= FEW || self.rounds >= ROUNDS
+        Ok(few || self.rounds >= ROUNDS)
     }
 
     fn finish(&mut self, watch: &Watch) -> std::io::Result<usize> {
-        let of_ram = self.ram.finish(watch)?;
-        let of_disk = self.disk.as_mut().map_or(Ok(0), |disk| disk.finish(watch))?;
-        Ok(of_ram + of_disk)
+        self.parts.iter_mut().try_fold(0, |sum, part| Ok(sum + part.finish(watch)?))
     }
 }
 
@@ -183,7 +177,8 @@ fn is_news(event: &Event) -> bool {
 fn going_on() -> Vec<u8> {
     let identity = CloneIdentity { name: String::new(), index: 0, generation: [0; 16], job: Vec::new() };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Forked { role: Role::Template, identity, realtime_ns: nanoseconds(now), entropy: [0; 32] }.encode()
+    Forked { role: Role::Template, identity, realtime_ns: nanoseconds(now), entropy: [0; 32], disks: Vec::new() }
+        .encode()
 }
 
 fn nanoseconds(time: Duration) -> u64 {

@@ -135,7 +135,7 @@ impl Machine {
         }
     }
 
-    /// Takes over what of `template` is not KVM's: checked, its memory mapped, its disk attached.
+    /// Takes over what of `template` is not KVM's: checked, its memory mapped, its disks attached.
     fn adopt(
         &mut self,
         template: &Frozen,
@@ -151,7 +151,7 @@ impl Machine {
         times.check = clock.lap();
         self.ram.map_layers(&template.ram)?;
         self.template = Some(template.ram.clone());
-        self.devices.attach_disk(template.disk.as_ref().map(Disk::copy).transpose()?)?;
+        self.devices.attach_disks(template.disks.iter().map(Disk::copy).collect::<Result<_, _>>()?)?;
         times.map = clock.lap();
         Ok(state)
     }

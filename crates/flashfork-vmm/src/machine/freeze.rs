@@ -2,7 +2,7 @@
 
 use super::{Machine, MachineError};
 use crate::cpu::{VcpuState, VcpuStateError};
-use crate::devices::virtio::blk::FrozenDisk;
+use crate::devices::virtio::blk::{DiskError, FrozenDisk};
 use crate::kvm::VmState;
 use crate::memory::{self, Layered};
 use crate::state::MachineState;
@@ -14,10 +14,20 @@ use std::sync::Arc;
 pub struct Frozen {
     /// Sealed.
     pub ram: Layered,
-    /// If the shape has one.
-    pub disk: Option<FrozenDisk>,
+    /// Those that it has; then, for a clone, those that are attached to it.
+    pub disks: Vec<FrozenDisk>,
     /// Everything else.
     pub state: Arc<MachineState>,
+}
+
+impl Frozen {
+    /// Whether the images of its disks are what they were.
+    ///
+    /// # Errors
+    /// [`DiskError::Changed`].
+    pub fn check_images(&self) -> Result<(), DiskError> {
+        self.disks.iter().try_for_each(FrozenDisk::check)
+    }
 }
 
 impl Machine {
@@ -47,10 +57,10 @@ impl Machine {
         self.own = None;
         let ram = Layered::single(ram, self.shape.memory_bytes());
         self.template = Some(ram.clone());
-        let disk = self.devices.freeze_disk()?;
+        let disks = self.devices.freeze_disks()?;
         let state = Arc::new(state);
         self.origin = Some(state.clone());
-        Ok(Frozen { ram, disk, state })
+        Ok(Frozen { ram, disks, state })
     }
 
     /// The state of a paused machine.

@@ -196,7 +196,7 @@ mod tests {
     use flashfork_proto::shape::Pages;
     use vm_memory::Bytes;
 
-    const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false };
+    const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 };
 
     fn read(ram: &Ram) -> u64 {
         ram.guest().read_obj(GuestAddress(0x1000)).unwrap()

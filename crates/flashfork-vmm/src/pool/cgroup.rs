@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_shell_s_limit_is_its_guest_and_some_more() {
         let dir = tempfile::tempdir().unwrap();
-        let shape = Shape { memory_mib: 1024, vcpus: 1, pages: Pages::Small, disk: true };
+        let shape = Shape { memory_mib: 1024, vcpus: 1, pages: Pages::Small, disk: true, disk_slots: 0 };
         fs::write(dir.path().join("memory.max"), "").unwrap();
         let cgroup = Cgroup { path: dir.path().to_owned(), shape };
         cgroup.promise(1 << 30).unwrap();

@@ -9,7 +9,9 @@ use crate::machine::{Blank, CloneTimes, Frozen, Machine};
 use crate::memory::Layered;
 use crate::state::MachineState;
 use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::{Boot, BootGuest, Channel, ClaimTimes, Ended, Extent, FromShell, Origin, ToShell};
+use flashfork_proto::shell::{
+    Boot, BootDisk, BootGuest, Channel, ClaimTimes, Ended, Extent, FromShell, Origin, ToShell,
+};
 use rustix::fs::fstat;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -38,8 +40,8 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
         let received = channel.receive_into(&mut buffer)?;
         match (received.message, primed.take()) {
             (ToShell::Claim(claim), None) => {
-                let template = template(&shape, &claim.origin, received.descriptors)?;
-                promise(&shape, overlay_of(&template))?;
+                let template = template(&claim.origin, &claim.attach, received.descriptors)?;
+                promise(&shape, overlays(&template))?;
                 let checked = received.arrived.elapsed();
                 let steps = machine.become_clone(vcpu0.vcpu(), &template, &claim.renewal, claim.cid)?;
                 let times = times(checked, &steps);
@@ -50,8 +52,8 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
                 break;
             }
             (ToShell::Prime(origin), None) => {
-                let template = template(&shape, &origin, received.descriptors)?;
-                promise(&shape, overlay_of(&template))?;
+                let template = template(&origin, &[], received.descriptors)?;
+                promise(&shape, overlays(&template))?;
                 primed = Some(machine.prime(vcpu0.vcpu(), &template)?);
                 channel.send(&FromShell::Primed, &[])?;
             }
@@ -65,7 +67,7 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
             }
             (ToShell::Boot(boot), None) => {
                 let (blank, source, disk) = guest(&shape, &boot, received.descriptors)?;
-                promise(&shape, blank.overlay.as_ref().map(AsFd::as_fd))?;
+                promise(&shape, blank.overlay.iter().map(AsFd::as_fd))?;
                 handover.give(Handed::ToBoot { machine, blank, source, disk, cid: boot.cid });
                 break;
             }
@@ -79,25 +81,34 @@ pub(super) fn wait(shell: Waiting) -> Result<(), ShellError> {
     controller.recv().unwrap_or(Ok(()))
 }
 
-/// What came with a claim or before one: the files of memory and, if there is a disk, its image and the files of what
-/// the template wrote to it.
-fn template(shape: &Shape, origin: &Origin, descriptors: Vec<OwnedFd>) -> Result<Frozen, ShellError> {
+/// What came with a claim or before one: the files of memory; of each of the template's disks its image and the files
+/// of what was written to it; and of each that is attached, its image and an empty one.
+fn template(origin: &Origin, attach: &[BootDisk], descriptors: Vec<OwnedFd>) -> Result<Frozen, ShellError> {
     let got = descriptors.len();
-    let (of_ram, of_disk) = (files(&origin.ram), files(&origin.disk));
-    let wanted = of_ram + if shape.disk { 1 + of_disk } else { 0 };
+    let of_ram = files(&origin.ram);
+    let wanted = of_ram + origin.disks.iter().map(|disk| 1 + files(disk)).sum::<usize>() + 2 * attach.len();
+    let wrong = || ShellError::Descriptors { got, wanted };
     if got != wanted {
-        return Err(ShellError::Descriptors { got, wanted });
+        return Err(wrong());
     }
     let mut descriptors = descriptors.into_iter();
     let ram = Layered::of(descriptors.by_ref().take(of_ram).collect(), origin.ram.clone());
-    let image = descriptors.next();
-    let disk = image.map(|image| disk::frozen(image, Layered::of(descriptors.collect(), origin.disk.clone())));
-    Ok(Frozen { ram, disk, state: Arc::new(MachineState::decode(&origin.state)?) })
+    let mut disks = Vec::new();
+    for extents in &origin.disks {
+        let image = descriptors.next().ok_or_else(wrong)?;
+        let overlay = descriptors.by_ref().take(files(extents)).collect();
+        disks.push(disk::frozen(image, overlay, extents));
+    }
+    for disk in attach {
+        let (image, overlay) = descriptors.next().zip(descriptors.next()).ok_or_else(wrong)?;
+        disks.push(disk::attached(image, overlay, disk)?);
+    }
+    Ok(Frozen { ram, disks, state: Arc::new(MachineState::decode(&origin.state)?) })
 }
 
-/// The file by which a template's disk tells how much its clones may write.
-fn overlay_of(template: &Frozen) -> Option<BorrowedFd<'_>> {
-    template.disk.as_ref()?.overlay.files().first().map(AsFd::as_fd)
+/// The files by which disks tell how much may be written to them.
+fn overlays(template: &Frozen) -> impl Iterator<Item = BorrowedFd<'_>> {
+    template.disks.iter().filter_map(|disk| disk.overlay.files().first().map(AsFd::as_fd))
 }
 
 /// How many files such extents are of.
@@ -106,16 +117,18 @@ fn files(extents: &[Extent]) -> usize {
 }
 
 /// Takes away whatever memory the guest wasn't promised, before there is one: RAM, and all that it could write to its
-/// disk, twice because a disk that is frozen is mapped anew. A guest that stays in its monitor's hands is held to its
-/// disk's limit; a shell that was taken over to this, and to its control group where it has one.
-pub fn promise(shape: &Shape, overlay: Option<BorrowedFd<'_>>) -> Result<(), ShellError> {
-    let overlay = match overlay.map(fstat).transpose() {
-        Ok(stat) => stat.map_or(0, |stat| stat.st_size.unsigned_abs()),
-        Err(e) => return Err(ShellError::System("find the size of a disk's overlay", e.into())),
-    };
-    // The bits of blocks that were written.
-    let bits = overlay / 4096;
-    Ok(jail::promise(shape.memory_bytes() + 2 * overlay + bits)?)
+/// disks, twice because a disk that is frozen is mapped anew. A guest that stays in its monitor's hands is held to its
+/// disks' limits; a shell that was taken over to this, and to its control group where it has one.
+pub fn promise<'a>(shape: &Shape, overlays: impl IntoIterator<Item = BorrowedFd<'a>>) -> Result<(), ShellError> {
+    let mut bytes = shape.memory_bytes();
+    for overlay in overlays {
+        let failed = |e: rustix::io::Errno| ShellError::System("find the size of a disk's overlay", e.into());
+        let overlay = fstat(overlay).map_err(failed)?.st_size.unsigned_abs();
+        // The bits of blocks that were written.
+        let bits = overlay / 4096;
+        bytes = bytes.saturating_add(2 * overlay + bits);
+    }
+    Ok(jail::promise(bytes)?)
 }
 
 /// What came with a guest to boot.

@@ -2,9 +2,11 @@
 
 pub(super) use crate::devices::virtio::blk::Image;
 
-use crate::devices::virtio::blk::FrozenDisk;
+use super::ShellError;
+use crate::devices::virtio::blk::{FrozenDisk, length, overlay_bytes};
+use crate::machine::MachineError;
 use crate::memory::Layered;
-use flashfork_proto::shell::BootDisk;
+use flashfork_proto::shell::{BootDisk, Extent};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
@@ -14,6 +16,14 @@ pub(super) fn image(file: File, disk: &BootDisk) -> Image {
 }
 
 /// A template's disk.
-pub(super) fn frozen(image: OwnedFd, overlay: Layered) -> FrozenDisk {
-    FrozenDisk { image, overlay }
+pub(super) fn frozen(image: OwnedFd, overlay: Vec<OwnedFd>, extents: &[Extent]) -> FrozenDisk {
+    FrozenDisk { image, overlay: Layered::of(overlay, extents.to_vec()), attached: None, seen: None }
+}
+
+/// One that is attached to a clone, with its empty overlay.
+pub(super) fn attached(image: OwnedFd, overlay: OwnedFd, disk: &BootDisk) -> Result<FrozenDisk, ShellError> {
+    let image = File::from(image);
+    let bytes = length(&image).map_err(MachineError::from)?;
+    let overlay = Layered::single(overlay, overlay_bytes(bytes));
+    Ok(FrozenDisk { image: image.into(), overlay, attached: Some(disk.clone()), seen: None })
 }

@@ -258,7 +258,7 @@ impl Controller {
     fn request(&mut self, request: ToShell, descriptors: Vec<OwnedFd>) -> Result<Option<Ended>, ShellError> {
         let wanted = match request {
             ToShell::Connect { .. } => 1,
-            ToShell::Copy => 1 + usize::from(self.machine.shape().disk),
+            ToShell::Copy => 1 + self.machine.devices().disks(),
             _ => 0,
         };
         let got = descriptors.len();
@@ -320,7 +320,7 @@ impl Controller {
         self.machine.pause()?;
         let frozen = self.machine.freeze(self.at_fork)?;
         let state = frozen.state.encode()?;
-        let of_disk = frozen.disk.iter().flat_map(|disk| disk.overlay.files());
+        let of_disk = frozen.disks.iter().flat_map(|disk| disk.overlay.files());
         let descriptors: Vec<_> = frozen.ram.files().iter().chain(of_disk).map(AsFd::as_fd).collect();
         Ok(self.channel.send(&FromShell::Frozen { state }, &descriptors)?)
     }
@@ -328,7 +328,7 @@ impl Controller {
     fn begin_copy(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), ShellError> {
         let mut descriptors = descriptors.into_iter();
         let ram = descriptors.next().ok_or(ShellError::Descriptors { got: 0, wanted: 1 })?;
-        self.machine.begin_branch(&Deltas { ram, disk: descriptors.next() })?;
+        self.machine.begin_branch(&Deltas { ram, disks: descriptors.collect() })?;
         self.copying = true;
         Ok(())
     }

@@ -4,7 +4,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// Version of everything below [`MachineState`](super::MachineState) and of [`crate::layout`]. Another version is
 /// refused: templates are cheap to make again.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Magic number, version, checksum, length.
 const HEADER: usize = 24;
 

@@ -23,14 +23,14 @@ pub struct MachineState {
 }
 
 impl MachineState {
-    /// Bytes that a VM in this state may write to its disk; none without one.
+    /// Bytes that a VM in this state may write to its disks; none without one.
     pub fn disk_limit(&self) -> u64 {
-        self.disk().map_or(0, |disk| disk.limit())
+        self.disks().iter().fold(0, |sum, disk| sum.saturating_add(disk.limit()))
     }
 
-    /// What its disk is, if it has one.
-    pub(crate) fn disk(&self) -> Option<DiskState> {
-        self.devices.disk()
+    /// What its disks are, in the order of the devices.
+    pub(crate) fn disks(&self) -> Vec<DiskState> {
+        self.devices.disks().collect()
     }
 
     /// Where the time stamp counter stood, in cycles; all vCPUs of a clone go on from there.

@@ -1,12 +1,12 @@
 //! A template in a directory: `manifest`, `ram`, and with a disk `disk` (the image) and `overlay` (what the template
-//! wrote).
+//! wrote); of further ones `disk-1` and `overlay-1`, and so on.
 //!
 //! Checksums find damage, not malice: who can write to the directory can make a template of anything. It holds all the
 //! guest's secrets, so only its owner may read it.
 
 use super::manifest::{DiskSums, Manifest, Sum};
 use super::{DirectoryError, Host, Template, sparse};
-use crate::devices::virtio::blk::{FrozenDisk, overlay_bytes};
+use crate::devices::virtio::blk::{FrozenDisk, Seen, overlay_bytes};
 use crate::files;
 use crate::machine::Frozen;
 use crate::memory::{self, Layered};
@@ -44,19 +44,20 @@ pub fn save(template: &Template, directory: &Path, kvm: &Kvm) -> Result<(), Dire
         return Err(DirectoryError::Exists(directory.to_owned()));
     }
     let draft = Draft::begin(directory)?;
-    let Frozen { ram, disk, state } = &template.frozen;
+    let Frozen { ram, disks, state } = &template.frozen;
+    let mut sums = Vec::new();
+    for (index, FrozenDisk { image, overlay, .. }) in disks.iter().enumerate() {
+        let overlay = draft.put(&of_disk(OVERLAY, index), overlay.length(), overlay.ranges())?;
+        sums.push(DiskSums { image: draft.put_whole(&of_disk(IMAGE, index), image)?, overlay });
+    }
+    // Before the copies were made, or while they were.
+    template.frozen.check_images().map_err(DirectoryError::Disk)?;
     let manifest = Manifest {
         host,
         quota: template.quota.saved(),
         created_s: template.created_s,
         ram: draft.put(RAM, ram.length(), ram.ranges())?,
-        disk: match disk {
-            Some(FrozenDisk { image, overlay }) => {
-                let overlay = draft.put(OVERLAY, overlay.length(), overlay.ranges())?;
-                Some(DiskSums { image: draft.put_whole(IMAGE, image)?, overlay })
-            }
-            None => None,
-        },
+        disks: sums,
         state: state.encode().map_err(DirectoryError::Encode)?,
     };
     let bytes = manifest.encode().map_err(DirectoryError::Encode)?;
@@ -73,31 +74,36 @@ pub fn load(directory: &Path, kvm: &Kvm) -> Result<Template, DirectoryError> {
     let state = MachineState::decode(&manifest.state).map_err(broken)?;
     Host::this(kvm).and_then(|host| host.check(&manifest.host)).map_err(DirectoryError::Host)?;
     let shape = state.shape;
-    if manifest.ram.bytes != shape.memory_bytes() || manifest.disk.is_some() != shape.disk {
+    if manifest.ram.bytes != shape.memory_bytes() || manifest.disks.len() != state.disks().len() {
         return Err(DirectoryError::Damaged { path, why: "its parts don't belong together".into() });
     }
     let ram = get(&directory.join(RAM), &manifest.ram, "flashfork:vm", shape.pages)?;
     if shape.pages == Pages::Small {
         memory::collapse(&ram, shape.memory_bytes());
     }
-    let disk = match &manifest.disk {
-        Some(sums) => {
-            if sums.overlay.bytes != overlay_bytes(sums.image.bytes) {
-                return Err(DirectoryError::Damaged { path, why: "its disk and overlay don't belong together".into() });
-            }
-            Some(FrozenDisk {
-                image: check(&directory.join(IMAGE), &sums.image, |_, _| Ok(()))?.into(),
-                overlay: Layered::single(
-                    get(&directory.join(OVERLAY), &sums.overlay, "flashfork:disk", Pages::Small)?,
-                    sums.overlay.bytes,
-                ),
-            })
+    let mut disks = Vec::new();
+    for (index, sums) in manifest.disks.iter().enumerate() {
+        if sums.overlay.bytes != overlay_bytes(sums.image.bytes) {
+            return Err(DirectoryError::Damaged { path, why: "its disk and overlay don't belong together".into() });
         }
-        None => None,
-    };
+        let at = directory.join(of_disk(IMAGE, index));
+        let image = files::open(&at).map_err(|cause| DirectoryError::Read { path: at.clone(), cause })?;
+        // From before it is read: what changes it then is noticed by the checksum, or later.
+        let seen = Some(Arc::new(Seen::now(&at, &image).map_err(DirectoryError::Disk)?));
+        let image = check(image, &at, &sums.image, |_, _| Ok(()))?.into();
+        let overlay = directory.join(of_disk(OVERLAY, index));
+        let overlay = get(&overlay, &sums.overlay, "flashfork:disk", Pages::Small)?;
+        let overlay = Layered::single(overlay, sums.overlay.bytes);
+        disks.push(FrozenDisk { image, overlay, attached: None, seen });
+    }
     let ram = Layered::single(ram, shape.memory_bytes());
-    let frozen = Frozen { ram, disk, state: Arc::new(state) };
+    let frozen = Frozen { ram, disks, state: Arc::new(state) };
     Ok(Template { frozen, quota: Arc::new(manifest.quota.into()), created_s: manifest.created_s })
+}
+
+/// The name of a file of disk number `index`.
+fn of_disk(file: &str, index: usize) -> String {
+    if index == 0 { file.to_owned() } else { format!("{file}-{index}") }
 }
 
 fn read_small(path: &Path) -> io::Result<Vec<u8>> {
@@ -111,11 +117,15 @@ fn read_small(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file at `path`, if it is what was saved; `take` gets its content.
-fn check(path: &Path, saved: &Sum, take: impl FnMut(u64, &[u8]) -> io::Result<()>) -> Result<File, DirectoryError> {
+/// The file that was opened at `path`, if it is what was saved; `take` gets its content.
+fn check(
+    file: File,
+    path: &Path,
+    saved: &Sum,
+    take: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> Result<File, DirectoryError> {
     let failed = |cause| DirectoryError::Read { path: path.to_owned(), cause };
     let damaged = |why| DirectoryError::Damaged { path: path.to_owned(), why };
-    let file = files::open(path).map_err(failed)?;
     let bytes = file.metadata().map_err(failed)?.len();
     if bytes != saved.bytes {
         return Err(damaged(format!("it has {bytes} bytes, {} were saved", saved.bytes)));
@@ -135,7 +145,8 @@ fn get(path: &Path, saved: &Sum, name: &str, pages: Pages) -> Result<OwnedFd, Di
         let region = MmapRegion::<()>::from_file(FileOffset::new(file, 0), saved.bytes as usize);
         let region = region.map_err(|e| failed(io::Error::other(e)))?;
         let slice = region.as_volatile_slice();
-        check(path, saved, |at, run| slice.write_slice(run, at as usize).map_err(io::Error::other))?;
+        let source = files::open(path).map_err(failed)?;
+        check(source, path, saved, |at, run| slice.write_slice(run, at as usize).map_err(io::Error::other))?;
     }
     memory::seal(&memory)?;
     Ok(memory)

@@ -1,6 +1,7 @@
 //! Why a template can't be saved or loaded.
 
 use super::HostError;
+use crate::devices::virtio::blk::DiskError;
 use crate::memory::MemfdError;
 use crate::state::StateError;
 use std::io;
@@ -65,6 +66,9 @@ pub enum DirectoryError {
     /// This host can't be asked.
     #[error("cannot save the template: {0}")]
     ThisHost(HostError),
+    /// The image of a disk.
+    #[error(transparent)]
+    Disk(DiskError),
     /// No memory file for it.
     #[error("cannot load the template: {0}")]
     Memory(#[from] MemfdError),

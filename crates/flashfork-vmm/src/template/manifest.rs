@@ -6,7 +6,7 @@ use crate::state::{Envelope, StateError};
 use serde::{Deserialize, Serialize};
 
 /// First bytes and version of the manifest. Another version is refused: templates are cheap to make again.
-const ENVELOPE: Envelope = Envelope { magic: *b"FLFKTPL\n", version: 1 };
+const ENVELOPE: Envelope = Envelope { magic: *b"FLFKTPL\n", version: 2 };
 
 /// The manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,7 +15,8 @@ pub(super) struct Manifest {
     pub quota: SavedQuota,
     pub created_s: u64,
     pub ram: Sum,
-    pub disk: Option<DiskSums>,
+    /// In the order of the devices.
+    pub disks: Vec<DiskSums>,
     /// [`MachineState`](crate::state::MachineState), encoded.
     pub state: Vec<u8>,
 }

@@ -135,6 +135,38 @@ pub fn idler() -> Vec<u8> {
     vec![0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, 0xba, 0xf8, 0x03, 0xb0, b'x', 0xee, 0xf4, 0xeb, 0xfd]
 }
 
+/// FORK; writes the first 256 bytes of the reply to the console, then halts for ever.
+pub const TELLER: &[u8] = &[
+    0xba, 0x34, 0x12, 0xb0, 0x10, 0xee, // mov dx, 0x1234; mov al, FORK; out dx, al
+    0xba, 0x3c, 0x12, 0xbf, 0x00, 0x20, // mov dx, 0x123c; mov di, 0x2000
+    0xb9, 0x00, 0x01, 0xfc, 0xf3, 0x6c, // mov cx, 256; cld; rep insb
+    0xba, 0xf8, 0x03, 0xbe, 0x00, 0x20, // mov dx, 0x3f8; mov si, 0x2000
+    0xb9, 0x00, 0x01, 0xf3, 0x6e, // mov cx, 256; rep outsb
+    0xf4, 0xeb, 0xfd, // h: hlt; jmp h
+];
+
+/// The first 256 bytes of the reply whose guest writes them to its console.
+pub fn told(daemon: &Daemon, name: &str) -> Vec<u8> {
+    let mut stream = UnixStream::connect(&daemon.socket).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "POST /v1/clones/{name}/console HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: flashfork\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    let head = loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        bytes.push(byte[0]);
+        if bytes.ends_with(b"\r\n\r\n") {
+            break bytes.len();
+        }
+    };
+    bytes.resize(head + 256, 0);
+    stream.read_exact(&mut bytes[head..]).unwrap();
+    bytes.split_off(head)
+}
+
 #[track_caller]
 pub fn eventually(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -33,13 +33,13 @@ pub fn kvm() -> Option<Kvm> {
 }
 
 pub fn shape(memory_mib: u32, vcpus: u8) -> Shape {
-    Shape { memory_mib, vcpus, pages: Pages::Small, disk: false }
+    Shape { memory_mib, vcpus, pages: Pages::Small, disk: false, disk_slots: 0 }
 }
 
 pub fn renewal(index: u64) -> Renewal {
     let generation = [(index as u8).wrapping_add(1); 16];
     let identity = CloneIdentity { name: "clone".into(), index, generation, job: Vec::new() };
-    Renewal { identity, entropy: [7; 32] }
+    Renewal { identity, entropy: [7; 32], disks: Vec::new() }
 }
 
 /// Writes the nonce, forks; a clone reads its index from the reply, gives back nonce and index, and changes the nonce.

@@ -95,11 +95,11 @@ impl Shell {
 
     fn origin(&self, template: &Template) -> Origin {
         let ram = vec![Extent { pages: self.shape.memory_mib << 8, file: 0 }];
-        Origin { state: template.state.clone(), ram, disk: Vec::new() }
+        Origin { state: template.state.clone(), ram, disks: Vec::new() }
     }
 
     pub fn send_claim(&self, template: &Template, index: u64) {
-        let claim = Claim { renewal: renewal(index), cid: 3, origin: self.origin(template) };
+        let claim = Claim { renewal: renewal(index), cid: 3, origin: self.origin(template), attach: Vec::new() };
         self.channel.send(&ToShell::Claim(Box::new(claim)), &[template.ram.as_fd()]).unwrap();
     }
 

@@ -32,7 +32,7 @@ fn live() {
     jail::lock().unwrap();
     channel.send(&FromShell::Ready, &[]).unwrap();
     let (ToShell::Claim(_), descriptors) = channel.receive().unwrap() else { return };
-    shell::promise(&shape, None).unwrap();
+    shell::promise(&shape, []).unwrap();
     channel.send(&FromShell::Claimed(ClaimTimes::default()), &[]).unwrap();
 
     // A write to a file beyond the limit would else be the end.

@@ -67,7 +67,7 @@ impl Template {
     /// For a machine in this process.
     pub(crate) fn frozen(&self) -> Result<Frozen, BenchError> {
         let state = MachineState::decode(&self.state).map_err(vm)?;
-        Ok(Frozen { ram: self.ram.clone(), disk: None, state: Arc::new(state) })
+        Ok(Frozen { ram: self.ram.clone(), disks: Vec::new(), state: Arc::new(state) })
     }
 
     /// Of how many files its memory is made, and of how many pieces of them.
@@ -87,7 +87,7 @@ impl Template {
 
     /// What a shell gets with its memory.
     fn origin(&self) -> Origin {
-        Origin { state: self.state.clone(), ram: self.ram.extents().to_vec(), disk: Vec::new() }
+        Origin { state: self.state.clone(), ram: self.ram.extents().to_vec(), disks: Vec::new() }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -101,7 +101,7 @@ impl Template {
         let sent = if shell.is_primed() {
             shell.send(&ToShell::Go(Box::new(Go { renewal, cid: CID })), &[])
         } else {
-            let claim = Claim { renewal, cid: CID, origin: self.origin() };
+            let claim = Claim { renewal, cid: CID, origin: self.origin(), attach: Vec::new() };
             shell.send(&ToShell::Claim(Box::new(claim)), &self.descriptors())
         };
         sent.map_err(vm)?;
@@ -143,5 +143,5 @@ pub(crate) fn renewal(index: u64) -> Renewal {
         generation: generation.try_into().expect(copy),
         job: Vec::new(),
     };
-    Renewal { identity, entropy: entropy.try_into().expect(copy) }
+    Renewal { identity, entropy: entropy.try_into().expect(copy), disks: Vec::new() }
 }

@@ -10,7 +10,8 @@ pub(in super::super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A clone that runs, and its shell's end of the channel.
 pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) {
-    let (shell, channel) = Shell::played(Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false });
+    let (shell, channel) =
+        Shell::played(Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 });
     let program = Program { path: "/nothing".into(), args: Vec::new() };
     let nothing = std::fs::File::open("/dev/null").unwrap();
     let pools = Arc::new(Pools::new(program, nothing.into(), None).unwrap());
@@ -22,6 +23,7 @@ pub(in super::super) fn running(origin: Weak<Entry>) -> (Arc<Running>, Channel) 
         origin,
         own_forks: OwnForks::default(),
         job: Vec::new(),
+        disks: Arc::default(),
         cid: 3,
         started: Instant::now(),
     };

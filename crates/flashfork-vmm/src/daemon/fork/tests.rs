@@ -15,7 +15,8 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Weak;
 
-pub(in super::super) const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: true };
+pub(in super::super) const SHAPE: Shape =
+    Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: true, disk_slots: 0 };
 
 /// As a template's disk is asked for.
 pub(in super::super) fn asked() -> BootDisk {
@@ -113,7 +114,7 @@ fn a_shell_that_says_or_does_that_it_copies_more_than_its_guest_may_write_ends()
     let same = origin.state.encode().unwrap();
     let template = Template { frozen: origin, quota: Arc::new(Quota::new(0, None)), created_s: 0 };
     let entry = Arc::new(Entry::forked(template, "t-0").unwrap());
-    let bytes = entry.template.frozen.disk.as_ref().unwrap().overlay.length();
+    let bytes = entry.template.frozen.disks[0].overlay.length();
     for says in [true, false] {
         let (clone, shell) = running(Arc::downgrade(&entry));
         let made = thread::scope(|scope| {

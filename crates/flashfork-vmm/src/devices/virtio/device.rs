@@ -68,8 +68,9 @@ pub trait VirtioDevice: Send {
     }
 
     /// Takes what [`Self::save`] gave, from a template; never trusts it. Connections to the outside are not part of it.
-    fn restore(&mut self, state: &[u8]) -> Result<(), String> {
-        if state.is_empty() { Ok(()) } else { Err("state for a device that has none".into()) }
+    /// Gives whether its config space is another now.
+    fn restore(&mut self, state: &[u8]) -> Result<bool, String> {
+        if state.is_empty() { Ok(false) } else { Err("state for a device that has none".into()) }
     }
 }
 

@@ -15,15 +15,16 @@ pub struct VirtioState {
     pub(super) queue_sel: u32,
     pub(super) status: u32,
     pub(super) interrupt_status: u32,
+    pub(super) config_generation: u32,
     pub(super) queues: Vec<Ring>,
     pub(super) device: Vec<u8>,
 }
 
 impl VirtioState {
-    /// Of a block device.
+    /// Of a block device that has a disk.
     pub(in crate::devices) fn disk(&self) -> Option<DiskState> {
-        let is_disk = self.kind == VIRTIO_ID_BLOCK;
-        is_disk.then(|| postcard::from_bytes(&self.device).ok()).flatten()
+        let has_disk = self.kind == VIRTIO_ID_BLOCK && !self.device.is_empty();
+        has_disk.then(|| postcard::from_bytes(&self.device).ok()).flatten()
     }
 }
 

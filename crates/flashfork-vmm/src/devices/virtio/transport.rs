@@ -33,6 +33,8 @@ pub struct Transport {
     queue_sel: u32,
     status: u32,
     reasons: Reasons,
+    /// How often the config space has changed: who reads it in pieces can tell that they belong together.
+    config_generation: u32,
     interrupt: EventFd,
     /// One per queue; the guest's notifications come here without an exit (ioeventfd).
     kicks: Vec<EventFd>,
@@ -79,6 +81,7 @@ impl Transport {
             queue_sel: 0,
             status: 0,
             reasons: Reasons::default(),
+            config_generation: 0,
             interrupt,
             kicks,
             paused: true,
@@ -116,8 +119,7 @@ impl Transport {
             reg::QUEUE_SIZE_MAX => queue.map_or(0, |queue| queue.max_size().into()),
             reg::QUEUE_READY => queue.is_some_and(|queue| queue.ready()).into(),
             reg::STATUS => self.status,
-            // The configuration never changes while the driver looks.
-            reg::CONFIG_GENERATION => 0,
+            reg::CONFIG_GENERATION => self.config_generation,
             _ => 0,
         }
     }
@@ -248,12 +250,14 @@ impl Transport {
             queue_sel: self.queue_sel,
             status: self.status,
             interrupt_status: self.reasons.get(),
+            config_generation: self.config_generation,
             queues: self.queues.iter().map(|queue| queue.state().into()).collect(),
             device: self.device.save(),
         }
     }
 
-    /// Restores it; paused. An interrupt that the guest had not taken note of is raised again.
+    /// Restores it; paused. An interrupt that the guest had not taken note of is raised again, and
+    /// one if the device's config space has changed.
     pub(in crate::devices) fn restore(&mut self, state: &VirtioState) -> Result<(), DeviceStateError> {
         let refused = |why: &dyn fmt::Display| DeviceStateError::Virtio { kind: state.kind, why: why.to_string() };
         if state.kind != self.device.kind() || state.queues.len() != self.queues.len() {
@@ -281,10 +285,15 @@ impl Transport {
             }
             self.device.activate(self.driver_features);
         }
-        self.device.restore(&state.device).map_err(|e| refused(&e))?;
+        let changed = self.device.restore(&state.device).map_err(|e| refused(&e))?;
+        self.config_generation = state.config_generation.wrapping_add(changed.into());
         self.reasons.remove(u32::MAX);
-        if state.interrupt_status != 0 {
-            self.raise(state.interrupt_status & (reg::USED_BUFFER | reg::CONFIG_CHANGED));
+        let mut reasons = state.interrupt_status & (reg::USED_BUFFER | reg::CONFIG_CHANGED);
+        if changed && self.status & status::DRIVER_OK != 0 {
+            reasons |= reg::CONFIG_CHANGED;
+        }
+        if reasons != 0 {
+            self.raise(reasons);
         }
         Ok(())
     }

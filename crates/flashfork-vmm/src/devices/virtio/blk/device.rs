@@ -19,7 +19,7 @@ const SEGMENTS: u32 = QUEUE as u32 - 2;
 const SEGMENT: u32 = 32 << 10;
 const _: () = assert!(SEGMENTS as usize * SEGMENT as usize <= request::MAX_DATA);
 
-/// The place of a VM's disk, which comes with boot or claim, long after the device.
+/// The place of a VM's disk, which comes with boot or claim, long after the device. Without one it has no sectors.
 pub type DiskSlot = Arc<Mutex<Option<Disk>>>;
 
 /// The block device. It answers every request before it returns: nothing is ever in flight while the VM is paused.
@@ -79,10 +79,16 @@ impl VirtioDevice for Blk {
         state.transpose().expect("plain values encode").unwrap_or_default()
     }
 
-    fn restore(&mut self, state: &[u8]) -> Result<(), String> {
+    fn restore(&mut self, state: &[u8]) -> Result<bool, String> {
         match lock(&self.0).as_mut() {
-            Some(disk) => disk.set_state(postcard::from_bytes(state).map_err(|e| e.to_string())?),
+            None if state.is_empty() => Ok(false),
             None => Err("the template's disk is missing".into()),
+            // The template had none in this place: the capacity has grown from nothing.
+            Some(disk) if state.is_empty() && disk.is_attached() => Ok(true),
+            Some(disk) => {
+                disk.set_state(postcard::from_bytes(state).map_err(|e| e.to_string())?)?;
+                Ok(false)
+            }
         }
     }
 }

@@ -1,14 +1,18 @@
 //! A disk: an image that never changes, and what was written over it.
 
+use super::Seen;
 use super::overlay::{self, BLOCK, NoPlace, Overlay};
 use crate::events::{Event, Outbox};
-use crate::memory::{Copying, LayerError, Layered, MemfdError, Watch};
+use crate::memory::{self, Copying, LayerError, Layered, MemfdError, Watch};
 use flashfork_proto::api::{DEFAULT_DISK_LIMIT_MIB, MAX_SERIAL};
+use flashfork_proto::shell::BootDisk;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Bytes of a sector.
 pub const SECTOR: u64 = 512;
@@ -40,6 +44,20 @@ pub struct FrozenDisk {
     pub image: OwnedFd,
     /// What the template wrote: sealed memory files.
     pub overlay: Layered,
+    /// How a clone sees it, if it is attached to the clone and no disk of the template: then nothing was written.
+    pub attached: Option<BootDisk>,
+    /// The image as it was, for whoever makes clones.
+    pub seen: Option<Arc<Seen>>,
+}
+
+impl FrozenDisk {
+    /// Whether the image is what it was.
+    ///
+    /// # Errors
+    /// [`DiskError::Changed`].
+    pub fn check(&self) -> Result<(), DiskError> {
+        self.seen.as_ref().map_or(Ok(()), |seen| seen.check(&self.image))
+    }
 }
 
 /// Why a disk can't be had.
@@ -51,6 +69,12 @@ pub enum DiskError {
     /// No disk has it.
     #[error("the disk image has {0} bytes; a whole number of 512-byte sectors up to 16 TiB is needed")]
     Size(u64),
+    /// Somebody has written to it.
+    #[error(
+        "the disk image {} has changed since it was first used: make anew what was made of it",
+        .0.display()
+    )]
+    Changed(PathBuf),
     /// What is written has no place, or isn't a template's.
     #[error("the disk's overlay: {0}")]
     Overlay(#[from] MemfdError),
@@ -105,6 +129,8 @@ pub struct Disk {
     image: File,
     overlay: Overlay,
     state: DiskState,
+    /// No template had it.
+    attached: bool,
     /// Who hears of faults.
     events: Option<Outbox>,
     /// Faults of each kind are told once: the guest can make as many as it likes.
@@ -127,31 +153,30 @@ impl Disk {
             image: file,
             overlay,
             state: DiskState::new(bytes, read_only, &serial, limit),
+            attached: false,
             events: None,
             told: [false; 2],
         })
     }
 
-    /// A copy of a template's. Whether it may be written to, and how much, comes with the template's state; until then
-    /// it may not.
+    /// A copy of a template's, or one that is attached. Whether a template's may be written to, and how much, comes
+    /// with the template's state; until then it may not.
     pub fn copy(template: &FrozenDisk) -> Result<Self, DiskError> {
         let image = File::from(template.image.as_fd().try_clone_to_owned().map_err(DiskError::Image)?);
         let bytes = length(&image)?;
         let overlay = Overlay::copy(&template.overlay, bytes.div_ceil(BLOCK as u64))?;
-        Ok(Self {
-            image,
-            overlay,
-            state: DiskState { bytes, read_only: true, serial: [0; SERIAL], limit: 0 },
-            events: None,
-            told: [false; 2],
-        })
+        let state = match &template.attached {
+            Some(disk) => DiskState::new(bytes, disk.read_only, &disk.serial, disk.limit),
+            None => DiskState::new(bytes, true, "", 0),
+        };
+        Ok(Self { image, overlay, state, attached: template.attached.is_some(), events: None, told: [false; 2] })
     }
 
     /// Makes the disk immutable and goes on as a copy of it.
     pub fn freeze(&mut self) -> Result<FrozenDisk, DiskError> {
         let image = self.image.try_clone().map_err(DiskError::Image)?.into();
         let overlay = Layered::single(self.overlay.freeze()?, overlay_bytes(self.state.bytes));
-        Ok(FrozenDisk { image, overlay })
+        Ok(FrozenDisk { image, overlay, attached: None, seen: None })
     }
 
     /// Begins to copy what was written since the template into `file`; see [`Copying::begin`].
@@ -193,6 +218,11 @@ impl Disk {
     /// Its serial number, padded with zeros.
     pub fn serial(&self) -> &[u8; SERIAL] {
         &self.state.serial
+    }
+
+    /// Whether it came with the clone and not with its template.
+    pub fn is_attached(&self) -> bool {
+        self.attached
     }
 
     /// For a template.
@@ -270,13 +300,20 @@ pub fn blank_overlay(image: &File) -> Result<OwnedFd, DiskError> {
     Ok(overlay::create(length(image)?.div_ceil(BLOCK as u64))?)
 }
 
+/// For a disk of `bytes` to be attached: a sealed overlay in which nothing was written.
+pub fn empty_overlay(bytes: u64) -> Result<Layered, DiskError> {
+    let file = overlay::create(bytes.div_ceil(BLOCK as u64))?;
+    memory::seal(&file)?;
+    Ok(Layered::single(file, overlay_bytes(bytes)))
+}
+
 /// Bytes of the overlay of a disk of `bytes`.
 pub fn overlay_bytes(bytes: u64) -> u64 {
     overlay::length(bytes.div_ceil(BLOCK as u64))
 }
 
-/// Of a file or a block device.
-fn length(image: &File) -> Result<u64, DiskError> {
+/// Of a file or a block device, in bytes, if it can be a disk's.
+pub fn length(image: &File) -> Result<u64, DiskError> {
     let bytes = (&*image).seek(SeekFrom::End(0)).map_err(DiskError::Image)?;
     if bytes == 0 || bytes > MAX_BYTES || !bytes.is_multiple_of(SECTOR) {
         return Err(DiskError::Size(bytes));

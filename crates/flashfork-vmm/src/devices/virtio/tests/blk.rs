@@ -1,11 +1,12 @@
 //! Disks: what is written where, who sees it, and what becomes of requests around a freeze.
 
 use crate::devices::virtio::blk::{
-    Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, DiskState, FrozenDisk, Image, overlay_bytes,
+    Blk, DEFAULT_LIMIT, Disk, DiskError, DiskSlot, DiskState, FrozenDisk, Image, empty_overlay, overlay_bytes,
 };
 use crate::devices::virtio::driver::{BUFFERS, Driver};
 use crate::events::{self, Event};
 use crate::memory::{Layered, Watch, delta};
+use flashfork_proto::shell::BootDisk;
 use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -220,11 +221,11 @@ fn a_template_of_another_disk_is_refused() {
     parent.transport().pause();
     let state = parent.transport().save();
     let frozen = freeze(&parent_slot);
-    let other = FrozenDisk { image: image(72).into(), overlay: frozen.overlay };
+    let other = FrozenDisk { image: image(72).into(), overlay: frozen.overlay, attached: None, seen: None };
     assert!(matches!(Disk::copy(&other), Err(DiskError::Layers(_))), "the overlay has another length");
     let open = Disk::new(source(64)).unwrap();
     let overlay = Layered::single(tempfile::tempfile().unwrap().into(), overlay_bytes(32768));
-    let unsealed = FrozenDisk { image: image(64).into(), overlay };
+    let unsealed = FrozenDisk { image: image(64).into(), overlay, attached: None, seen: None };
     assert!(Disk::copy(&unsealed).is_err());
     // The right length of overlay, but another number of sectors.
     let odd = slot(Disk::new(source(63)).unwrap());
@@ -254,7 +255,7 @@ fn what_a_clone_has_written_is_forked_with_it() {
         copying.finish(&watch).unwrap();
         copying.end(&watch).unwrap();
         let overlay = below.overlay.with(delta, u64::MAX).unwrap();
-        let now = FrozenDisk { image: below.image.try_clone().unwrap(), overlay };
+        let now = FrozenDisk { image: below.image.try_clone().unwrap(), overlay, attached: None, seen: None };
         let whole = |disk: &Disk| {
             let mut all = vec![0; bytes as usize];
             disk.read(0, &mut all).unwrap();
@@ -278,6 +279,59 @@ fn what_a_clone_has_written_is_forked_with_it() {
 /// As a template of this disk has it.
 fn writable(disk: &Disk) -> DiskState {
     Disk::new(source(disk.bytes() / 512)).unwrap().state().clone()
+}
+
+/// A template has a device without a disk: a clone that is given one is told of its capacity, by an interrupt and
+/// another generation of its config space, each time it starts.
+#[test]
+fn a_disk_is_attached_to_a_clone_whose_template_has_an_empty_place() {
+    let capacity = |driver: &Driver| {
+        let mut bytes = [0; 8];
+        driver.transport().read(0x100, &mut bytes);
+        // CONFIG_GENERATION, and InterruptStatus's bit for it.
+        (u64::from_le_bytes(bytes), driver.register(0xfc), driver.register(0x60) & 2)
+    };
+    let mut parent = Driver::start(Box::new(Blk(DiskSlot::default())), true);
+    assert_eq!(request(&mut parent, IN, 0, &[], 512).0, IOERR);
+    parent.transport().pause();
+    let state = parent.transport().save();
+    assert_eq!((capacity(&parent), state.disk()), ((0, 0, 0), None));
+    for read_only in [false, true] {
+        let attached = BootDisk { limit: 1 << 20, serial: "it".into(), read_only };
+        let overlay = empty_overlay(64 * 512).unwrap();
+        let fresh = FrozenDisk { image: image(64).into(), overlay, attached: Some(attached), seen: None };
+        let place = slot(Disk::copy(&fresh).unwrap());
+        let mut clone = parent.restored(Box::new(Blk(place.clone())), &state);
+        for generation in 0..2 {
+            assert_eq!(capacity(&clone), (64, 1, 2), "{generation}");
+            assert!(clone.transport().interrupts() > 0);
+            clone.set(0x64, 2);
+            clone.transport().resume();
+            assert_eq!(read(&mut clone, 9)[..8], 9u64.to_le_bytes());
+            if read_only {
+                assert_eq!(request(&mut clone, OUT, 9, &[1; 512], 512).0, IOERR);
+            } else {
+                write(&mut clone, 9, 7);
+            }
+            clone.transport().pause();
+            if generation == 0 {
+                // A rollback: back to the claim.
+                place.lock().unwrap().as_mut().unwrap().discard_writes().unwrap();
+                clone = parent.restored(Box::new(Blk(place.clone())), &state);
+            }
+        }
+        // Of what is made of it, it is a disk like any other: nothing has changed for its driver.
+        let below = clone.transport().save();
+        let template = FrozenDisk { attached: None, ..fresh };
+        let mut child = clone.restored(Box::new(Blk(slot(Disk::copy(&template).unwrap()))), &below);
+        assert_eq!(capacity(&child), (64, 1, 0));
+        child.transport().resume();
+        assert_eq!(request(&mut child, OUT, 1, &[1; 512], 512).0, if read_only { IOERR } else { OK });
+    }
+    let mut other = parent.restored(Box::new(Blk(DiskSlot::default())), &state);
+    assert_eq!(capacity(&other), (0, 0, 0));
+    other.transport().resume();
+    assert_eq!(request(&mut other, IN, 0, &[], 512).0, IOERR);
 }
 
 #[test]

@@ -129,13 +129,13 @@ impl VirtioDevice for Vsock {
         self.gate = Gate::Open;
     }
 
-    fn restore(&mut self, state: &[u8]) -> Result<(), String> {
+    fn restore(&mut self, state: &[u8]) -> Result<bool, String> {
         if !state.is_empty() {
             return Err("state for a device that has none".into());
         }
         self.forget();
         self.connector.take();
         self.gate = Gate::Closed;
-        Ok(())
+        Ok(false)
     }
 }

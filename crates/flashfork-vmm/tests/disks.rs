@@ -1,0 +1,213 @@
+//! Disks that clones are given at their claim: there for their guests, their forks and rollbacks, and refused when they
+//! can't be what was asked for.
+
+#[path = "common/daemon.rs"]
+mod client;
+mod common;
+
+use client::{Daemon, TELLER, idler, tiny, told};
+use common::*;
+use flashfork_proto::api::{Clone, Forked, Template};
+use flashfork_proto::shape::Shape;
+use flashfork_proto::shell::BootDisk;
+use flashfork_proto::signal::{self, AttachedDisk};
+use flashfork_vmm::boot::Source;
+use flashfork_vmm::devices::virtio::blk::{FrozenDisk, empty_overlay};
+use flashfork_vmm::machine::{Deltas, Frozen, Machine};
+use flashfork_vmm::memory::{Watch, delta};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+const BYTES: u64 = 1 << 20;
+
+fn image(directory: &Path, name: &str) -> PathBuf {
+    let path = directory.join(name);
+    File::create(&path).unwrap().set_len(BYTES).unwrap();
+    path
+}
+
+/// A template with so many slots.
+fn slots(daemon: &Daemon, name: &str, code: &[u8], slots: u8) {
+    let mut request = tiny(name, code.to_vec());
+    request["shape"]["disk_slots"] = json!(slots);
+    let template: Template = daemon.done("POST", "/v1/templates", &request);
+    assert_eq!(template.shape.disk_slots, slots);
+}
+
+fn with(disks: Value) -> Value {
+    json!({ "wait": false, "disks": disks })
+}
+
+/// What the guest of a clone is told of disks that it didn't have.
+fn news(daemon: &Daemon, clone: &str, count: usize, paths: usize) -> Vec<AttachedDisk> {
+    signal::Forked::decode(&told(daemon, clone)[..136 + 12 * count + paths]).unwrap().disks
+}
+
+#[test]
+fn clones_and_forks_are_given_disks_one_after_the_other_and_keep_them() {
+    let Some(daemon) = Daemon::start() else { return };
+    let [first, second] = ["a", "b"].map(|name| image(daemon.dir.path(), name));
+    slots(&daemon, "t", TELLER, 2);
+    daemon.clones("t", &with(json!([{ "image": first, "mount": "/srv", "read_only": true }])));
+    let disk = AttachedDisk { number: 0, read_only: true, sectors: BYTES / 512, mount: "/srv".into() };
+    assert_eq!(news(&daemon, "t-1", 1, 4), [disk]);
+    // The tree grows: a template of it has the first disk, and its clones get the second.
+    let request = json!({ "now": true, "count": 0, "template": "warm" });
+    let _: Forked = daemon.done("POST", "/v1/clones/t-1/fork", &request);
+    daemon.refused(
+        "POST",
+        "/v1/templates/warm/clones",
+        &with(json!([{ "image": first }, { "image": second }])),
+        "1 empty slots",
+    );
+    daemon.clones("warm", &with(json!([{ "image": second }])));
+    let request = json!({ "now": true, "count": 0, "template": "full" });
+    let _: Forked = daemon.done("POST", "/v1/clones/warm-2/fork", &request);
+    daemon.refused("POST", "/v1/templates/full/clones", &with(json!([{ "image": second }])), "0 empty slots");
+    // Saved and loaded it has both.
+    let directory = daemon.dir.path().join("saved");
+    daemon.done::<Template>("POST", "/v1/templates/full/save", &json!({ "directory": directory }));
+    assert_eq!(fs::metadata(directory.join("disk-1")).unwrap().len(), BYTES);
+    daemon.done::<Template>("POST", "/v1/templates/load", &json!({ "name": "again", "directory": directory }));
+    let clone = daemon.clones("again", &json!({ "wait": false })).remove(0);
+    daemon.refused(
+        "POST",
+        &format!("/v1/clones/{}/fork", clone.name),
+        &json!({ "now": true, "disks": [{ "image": first }] }),
+        "0 empty slots",
+    );
+    let _: Clone = daemon.done("POST", &format!("/v1/clones/{}/rollback", clone.name), &Value::Null);
+    let _: Clone = daemon.done("POST", "/v1/clones/t-1/rollback", &Value::Null);
+    // A fork is given its own, and its parent is not.
+    let request = json!({ "now": true, "disks": [{ "image": second }] });
+    let forked: Forked = daemon.done("POST", "/v1/clones/t-1/fork", &request);
+    assert_eq!(forked.clones.len(), 1);
+}
+
+/// A shell that is primed has no room for a disk: another is claimed, and the primed one is there for the next.
+#[test]
+fn disks_take_no_primed_shell() {
+    let Some(daemon) = Daemon::start() else { return };
+    let image = image(daemon.dir.path(), "a");
+    slots(&daemon, "t", &idler(), 1);
+    let primed = |body: &Value| {
+        let clone = daemon.clones("t", body).remove(0);
+        daemon.settle_with(clone.name[2..].parse().unwrap());
+        clone.claim.map == 0
+    };
+    let (with, without) = (with(json!([{ "image": image }])), json!({ "wait": false }));
+    assert_eq!([&without, &with, &without].map(primed), [false, false, true]);
+}
+
+#[test]
+fn disks_that_can_not_be_given_are_told_in_a_line() {
+    let Some(daemon) = Daemon::start() else { return };
+    let (good, odd) = (image(daemon.dir.path(), "a"), image(daemon.dir.path(), "odd"));
+    File::options().write(true).open(&odd).unwrap().set_len(BYTES + 1).unwrap();
+    slots(&daemon, "t", &idler(), 1);
+    daemon.template("none", idler());
+    let path = "/v1/templates/t/clones";
+    let refused = |disk: Value, why| daemon.refused("POST", path, &with(json!([disk])), why);
+    refused(json!({ "image": "/nowhere/x" }), "/nowhere/x");
+    refused(json!({ "image": odd }), "512-byte sectors");
+    refused(json!({ "image": daemon.dir.path() }), "neither a file nor a block device");
+    for mount in ["srv", "/", "", "/a\nb", &format!("/{}", "x".repeat(255))] {
+        refused(json!({ "image": good, "mount": mount }), "is no place for a disk");
+    }
+    let long = json!({ "wait": false, "job": "x".repeat(3950), "disks": [{ "image": good }] });
+    daemon.refused("POST", path, &long, "a job of 3950 bytes: 3948 fit");
+    daemon.refused("POST", "/v1/templates/none/clones", &with(json!([{ "image": good }])), "0 empty slots");
+    let mut many = tiny("many", idler());
+    many["shape"]["disk_slots"] = json!(5);
+    daemon.refused("POST", "/v1/templates", &many, "5 disk slots: give up to 4");
+    assert_eq!(daemon.clones("t", &json!({ "wait": false }))[0].name, "t-1", "none of that took a number");
+    let fork = json!({ "now": true, "disks": [{ "image": good, "mount": "/srv" }] });
+    daemon.refused("POST", "/v1/clones/t-1/fork", &fork, "leave out --now");
+}
+
+/// Whoever wrote to an image, and set its times back, changed the disks of clones without a word.
+#[test]
+fn an_image_that_has_changed_is_refused_by_its_name() {
+    let Some(daemon) = Daemon::start() else { return };
+    let [own, given] = ["own", "given"].map(|name| image(daemon.dir.path(), name));
+    let mut request = tiny("t", idler());
+    request["shape"]["disk"] = json!(true);
+    request["shape"]["disk_slots"] = json!(1);
+    request["disk"] = json!(own);
+    daemon.done::<Template>("POST", "/v1/templates", &request);
+    daemon.clones("t", &with(json!([{ "image": given }])));
+    let change = |path: &Path| {
+        let before = fs::metadata(path).unwrap().modified().unwrap();
+        // The kernel's clock for files goes by ticks.
+        while SystemTime::now().duration_since(before).unwrap() < Duration::from_millis(20) {}
+        let file = File::options().write(true).open(path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, b"changed", 0).unwrap();
+        file.set_modified(before).unwrap();
+    };
+    change(&given);
+    let why = format!("{} has changed", given.display());
+    daemon.refused("POST", "/v1/clones/t-1/rollback", &Value::Null, &why);
+    daemon.refused("POST", "/v1/clones/t-1/fork", &json!({ "now": true }), &why);
+    // Those that come now see it as it is.
+    daemon.clones("t", &with(json!([{ "image": given }])));
+    change(&own);
+    let why = format!("{} has changed", own.display());
+    daemon.refused("POST", "/v1/templates/t/clones", &json!({ "wait": false }), &why);
+    daemon.refused("POST", "/v1/clones/t-2/rollback", &Value::Null, &why);
+    let directory = daemon.dir.path().join("saved");
+    daemon.refused("POST", "/v1/templates/t/save", &json!({ "directory": directory }), &why);
+    assert!(!directory.exists());
+}
+
+/// Capacity and generation of the config space of the first block device.
+fn seen(machine: &Machine) -> (u64, u32) {
+    let (mut capacity, mut generation) = ([0; 8], [0; 4]);
+    machine.devices().mmio_read(0xd000_2100, &mut capacity);
+    machine.devices().mmio_read(0xd000_20fc, &mut generation);
+    (u64::from_le_bytes(capacity), u32::from_le_bytes(generation))
+}
+
+#[test]
+fn a_machine_has_its_disk_after_its_claim_its_rollback_and_in_its_forks() {
+    let Some(kvm) = kvm() else { return };
+    let shape = Shape { disk_slots: 1, ..shape(4, 1) };
+    let (_boot, template) = template(&kvm, shape, &Source::Tiny(counting::counting()));
+    assert_eq!(seen(&clone(&kvm, &template, 0)), (0, 0));
+    let disk = |attached| {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(BYTES).unwrap();
+        FrozenDisk { image: file.into(), overlay: empty_overlay(BYTES).unwrap(), attached, seen: None }
+    };
+    let attached = BootDisk { limit: BYTES, serial: String::new(), read_only: false };
+    let ram = template.ram.clone();
+    let given = Frozen { ram, disks: vec![disk(Some(attached))], state: template.state.clone() };
+    let mut machine = clone(&kvm, &given, 1);
+    assert_eq!(seen(&machine), (BYTES / 512, 1));
+    machine.rollback(&renewal(2)).unwrap();
+    assert_eq!((seen(&machine), machine.devices().disks()), ((BYTES / 512, 1), 1));
+    machine.watch_with(Watch::find().unwrap());
+    machine.resume();
+    let file = |bytes| delta::create("flashfork:test", bytes).unwrap();
+    let deltas = Deltas { ram: file(4 << 20), disks: vec![file(given.disks[0].overlay.length())] };
+    machine.begin_branch(&deltas).unwrap();
+    while !machine.step_branch().unwrap() {}
+    let (state, _) = machine.branch(false).unwrap();
+    let of_disk = deltas.disks.into_iter().next().unwrap();
+    let overlay = given.disks[0].overlay.with(of_disk, u64::MAX).unwrap();
+    let forked = Frozen {
+        ram: template.ram.with(deltas.ram, u64::MAX).unwrap(),
+        disks: vec![FrozenDisk { overlay, ..disk(None) }],
+        state,
+    };
+    assert_eq!(seen(&clone(&kvm, &forked, 3)), (BYTES / 512, 1));
+    // What has a place for one disk has none for two, and what has a disk isn't without it.
+    let (mut machine, mut vcpu0) = Machine::prepare(&kvm, shape, Box::new(std::io::sink())).unwrap();
+    let two = Frozen { ram: forked.ram.clone(), disks: vec![disk(None), disk(None)], state: forked.state.clone() };
+    machine.become_clone(vcpu0.vcpu(), &two, &renewal(4), 3).unwrap_err();
+    let (mut machine, mut vcpu0) = Machine::prepare(&kvm, shape, Box::new(std::io::sink())).unwrap();
+    let none = Frozen { disks: Vec::new(), ..forked };
+    let why = machine.become_clone(vcpu0.vcpu(), &none, &renewal(5), 3).unwrap_err().to_string();
+    assert!(why.contains("disk is missing"), "{why}");
+}
