@@ -17,7 +17,7 @@ const CASE: &str = "JAIL_TEST_CASE";
 /// A user who is not root.
 const NOBODY: u32 = 65534;
 
-const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false };
+const SHAPE: Shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 };
 
 /// Exit status of a process that this host gives no namespaces.
 const NO_NAMESPACES: i32 = 77;

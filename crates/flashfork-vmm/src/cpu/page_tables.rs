@@ -67,7 +67,7 @@ mod tests {
         if !watch.scans() {
             return eprintln!("skipped: no PAGEMAP_SCAN");
         }
-        let shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false };
+        let shape = Shape { memory_mib: 4, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 };
         let (mut machine, vcpu0) = Machine::prepare(&kvm, shape, Box::new(std::io::sink())).unwrap();
         machine.watch_with(watch);
         machine.copy_back();
@@ -84,7 +84,7 @@ mod tests {
         run(&mut machine);
         machine.freeze(true).unwrap();
         let identity = CloneIdentity { name: String::new(), index: 1, generation: [1; 16], job: Vec::new() };
-        let renewal = Renewal { identity, entropy: [0; 32] };
+        let renewal = Renewal { identity, entropy: [0; 32], disks: Vec::new() };
         let mut before = run(&mut machine);
         for round in 0..10 {
             machine.rollback(&renewal).unwrap();

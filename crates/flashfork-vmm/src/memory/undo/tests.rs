@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use vm_memory::{Bytes, GuestAddress};
 
-const SHAPE: Shape = Shape { memory_mib: 8, vcpus: 1, pages: Pages::Small, disk: false };
+const SHAPE: Shape = Shape { memory_mib: 8, vcpus: 1, pages: Pages::Small, disk: false, disk_slots: 0 };
 const BYTES: usize = 8 << 20;
 
 /// Who writes, and how the write gets into memory.
