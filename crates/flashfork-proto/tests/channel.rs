@@ -78,11 +78,11 @@ fn more_descriptors_than_allowed_are_refused_and_closed() {
 
     // A peer that sends them all the same.
     let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-    let mut space = vec![std::mem::MaybeUninit::uninit(); 1000];
+    let mut space = vec![std::mem::MaybeUninit::uninit(); 4 * (MAX_DESCRIPTORS + 1) + 100];
     let mut ancillary = rustix::net::SendAncillaryBuffer::new(&mut space);
     let (pipe, writer) = std::io::pipe().unwrap();
     let writer = OwnedFd::from(writer);
-    let many = vec![writer.as_fd(); 50];
+    let many = vec![writer.as_fd(); MAX_DESCRIPTORS + 1];
     assert!(ancillary.push(rustix::net::SendAncillaryMessage::ScmRights(&many)));
     let flags = rustix::net::SendFlags::empty();
     rustix::net::sendmsg(&a, &[std::io::IoSlice::new(&[0])], &mut ancillary, flags).unwrap();
