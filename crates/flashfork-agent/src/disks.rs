@@ -92,17 +92,4 @@ mod tests {
     fn file_systems_of_disks_are_tried_and_ext4_first() {
         assert_eq!(kinds("nodev\tsysfs\n\text3\n\text4\nnodev\tproc\n\terofs\n"), ["ext4", "ext3", "erofs"]);
     }
-
-    #[test]
-    fn a_disk_is_there_when_it_shows_its_size() {
-        let dir = tempfile::tempdir().unwrap();
-        let size = dir.path().join("size");
-        fs::write(&size, "0\n").unwrap();
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| wait_for(&size, 8));
-            fs::write(&size, "8\n").unwrap();
-            waits.join().unwrap().unwrap();
-        });
-        assert!(wait_for(&dir.path().join("none"), 8).unwrap_err().contains("none"));
-    }
 }

@@ -6,15 +6,8 @@ mod client;
 mod common;
 
 use client::{Daemon, TELLER, idler, tiny, told};
-use common::*;
 use flashfork_proto::api::{Clone, Forked, Template};
-use flashfork_proto::shape::Shape;
-use flashfork_proto::shell::BootDisk;
 use flashfork_proto::signal::{self, AttachedDisk};
-use flashfork_vmm::boot::Source;
-use flashfork_vmm::devices::virtio::blk::{FrozenDisk, empty_overlay};
-use flashfork_vmm::machine::{Deltas, Frozen, Machine};
-use flashfork_vmm::memory::{Watch, delta};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -119,9 +112,6 @@ fn disks_that_can_not_be_given_are_told_in_a_line() {
     let long = json!({ "wait": false, "job": "x".repeat(3950), "disks": [{ "image": good }] });
     daemon.refused("POST", path, &long, "a job of 3950 bytes: 3948 fit");
     daemon.refused("POST", "/v1/templates/none/clones", &with(json!([{ "image": good }])), "0 empty slots");
-    let mut many = tiny("many", idler());
-    many["shape"]["disk_slots"] = json!(5);
-    daemon.refused("POST", "/v1/templates", &many, "5 disk slots: give up to 4");
     assert_eq!(daemon.clones("t", &json!({ "wait": false }))[0].name, "t-1", "none of that took a number");
     let fork = json!({ "now": true, "disks": [{ "image": good, "mount": "/srv" }] });
     daemon.refused("POST", "/v1/clones/t-1/fork", &fork, "leave out --now");
@@ -159,55 +149,4 @@ fn an_image_that_has_changed_is_refused_by_its_name() {
     let directory = daemon.dir.path().join("saved");
     daemon.refused("POST", "/v1/templates/t/save", &json!({ "directory": directory }), &why);
     assert!(!directory.exists());
-}
-
-/// Capacity and generation of the config space of the first block device.
-fn seen(machine: &Machine) -> (u64, u32) {
-    let (mut capacity, mut generation) = ([0; 8], [0; 4]);
-    machine.devices().mmio_read(0xd000_2100, &mut capacity);
-    machine.devices().mmio_read(0xd000_20fc, &mut generation);
-    (u64::from_le_bytes(capacity), u32::from_le_bytes(generation))
-}
-
-#[test]
-fn a_machine_has_its_disk_after_its_claim_its_rollback_and_in_its_forks() {
-    let Some(kvm) = kvm() else { return };
-    let shape = Shape { disk_slots: 1, ..shape(4, 1) };
-    let (_boot, template) = template(&kvm, shape, &Source::Tiny(counting::counting()));
-    assert_eq!(seen(&clone(&kvm, &template, 0)), (0, 0));
-    let disk = |attached| {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(BYTES).unwrap();
-        FrozenDisk { image: file.into(), overlay: empty_overlay(BYTES).unwrap(), attached, seen: None }
-    };
-    let attached = BootDisk { limit: BYTES, serial: String::new(), read_only: false };
-    let ram = template.ram.clone();
-    let given = Frozen { ram, disks: vec![disk(Some(attached))], state: template.state.clone() };
-    let mut machine = clone(&kvm, &given, 1);
-    assert_eq!(seen(&machine), (BYTES / 512, 1));
-    machine.rollback(&renewal(2)).unwrap();
-    assert_eq!((seen(&machine), machine.devices().disks()), ((BYTES / 512, 1), 1));
-    machine.watch_with(Watch::find().unwrap());
-    machine.resume();
-    let file = |bytes| delta::create("flashfork:test", bytes).unwrap();
-    let deltas = Deltas { ram: file(4 << 20), disks: vec![file(given.disks[0].overlay.length())] };
-    machine.begin_branch(&deltas).unwrap();
-    while !machine.step_branch().unwrap() {}
-    let (state, _) = machine.branch(false).unwrap();
-    let of_disk = deltas.disks.into_iter().next().unwrap();
-    let overlay = given.disks[0].overlay.with(of_disk, u64::MAX).unwrap();
-    let forked = Frozen {
-        ram: template.ram.with(deltas.ram, u64::MAX).unwrap(),
-        disks: vec![FrozenDisk { overlay, ..disk(None) }],
-        state,
-    };
-    assert_eq!(seen(&clone(&kvm, &forked, 3)), (BYTES / 512, 1));
-    // What has a place for one disk has none for two, and what has a disk isn't without it.
-    let (mut machine, mut vcpu0) = Machine::prepare(&kvm, shape, Box::new(std::io::sink())).unwrap();
-    let two = Frozen { ram: forked.ram.clone(), disks: vec![disk(None), disk(None)], state: forked.state.clone() };
-    machine.become_clone(vcpu0.vcpu(), &two, &renewal(4), 3).unwrap_err();
-    let (mut machine, mut vcpu0) = Machine::prepare(&kvm, shape, Box::new(std::io::sink())).unwrap();
-    let none = Frozen { disks: Vec::new(), ..forked };
-    let why = machine.become_clone(vcpu0.vcpu(), &none, &renewal(5), 3).unwrap_err().to_string();
-    assert!(why.contains("disk is missing"), "{why}");
 }

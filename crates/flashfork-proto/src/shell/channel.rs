@@ -212,7 +212,8 @@ impl Channel {
         if received.flags.contains(ReturnFlags::TRUNC) {
             return Err(FrameError::TooLong { length: received.bytes.max(limit + 1), limit }.into());
         }
-        if received.flags.contains(ReturnFlags::CTRUNC) {
+        // Room is rounded up: one more may fit.
+        if received.flags.contains(ReturnFlags::CTRUNC) || descriptors.len() > MAX_DESCRIPTORS {
             return Err(ChannelError::Descriptors);
         }
         // No message is empty, so this is the end.

@@ -215,7 +215,7 @@ fn by_agent(
 /// What a fork may copy of an overlay of `bytes`, of which a guest may write `limit`: that, and where it and we note
 /// which it was. Of a large disk that is far less than all.
 fn room(bytes: u64, limit: u64) -> u64 {
-    delta::length(bytes).min(limit.saturating_add(2 * delta::bits(bytes)))
+    delta::length(bytes).min(limit.saturating_add(3 * delta::bits(bytes)))
 }
 
 /// Whether a shell has copied no more than its guest may have written.

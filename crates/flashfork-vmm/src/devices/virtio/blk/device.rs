@@ -7,7 +7,8 @@ use crate::devices::lock;
 use event_manager::EventOps;
 use std::sync::{Arc, Mutex};
 use virtio_bindings::virtio_blk::{
-    VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY,
+    VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_SIZE_MAX, VIRTIO_BLK_F_TOPOLOGY,
+    VIRTIO_BLK_F_WRITE_ZEROES,
 };
 use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 
@@ -36,6 +37,8 @@ impl VirtioDevice for Blk {
         1 << VIRTIO_BLK_F_SIZE_MAX
             | 1 << VIRTIO_BLK_F_SEG_MAX
             | 1 << VIRTIO_BLK_F_TOPOLOGY
+            | 1 << VIRTIO_BLK_F_DISCARD
+            | 1 << VIRTIO_BLK_F_WRITE_ZEROES
             | u64::from(read_only) << VIRTIO_BLK_F_RO
     }
 
@@ -43,11 +46,12 @@ impl VirtioDevice for Blk {
         &[QUEUE]
     }
 
-    /// capacity, size_max, seg_max, geometry, blk_size, topology (virtio 1.2, 5.2.4). Sectors, but blocks of eight:
-    /// what is aligned to them need not read the rest of its block from the image.
+    /// capacity, size_max, seg_max, geometry, blk_size, topology, writeback, queues, discard, write zeroes (virtio 1.2,
+    /// 5.2.4). Sectors, but blocks of eight: of what is aligned to them the rest need not be read from the image.
     fn config(&self) -> Vec<u8> {
         let bytes = lock(&self.0).as_ref().map_or(0, Disk::bytes);
-        let fields: [&[u8]; 8] = [
+        let most = [request::MAX_CLEARED.to_le_bytes(), request::MAX_PIECES.to_le_bytes()].concat();
+        let fields: [&[u8]; 13] = [
             &(bytes / SECTOR).to_le_bytes(),
             &SEGMENT.to_le_bytes(),
             &SEGMENTS.to_le_bytes(),
@@ -56,6 +60,11 @@ impl VirtioDevice for Blk {
             &[(BLOCK as u64 / SECTOR).ilog2() as u8, 0],
             &(BLOCK as u16 / SECTOR as u16).to_le_bytes(),
             &0u32.to_le_bytes(),
+            &[0; 4],
+            &most,
+            &(BLOCK as u32 / SECTOR as u32).to_le_bytes(),
+            &most,
+            &[1, 0, 0, 0],
         ];
         fields.concat()
     }

@@ -9,6 +9,7 @@ use flashfork_proto::shell::BootDisk;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -281,6 +282,23 @@ impl Disk {
             place[skip..skip + length].copy_from_slice(&from[..length]);
             from = &from[length..];
             offset += length as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes bytes of the disk zeros, and frees the memory of whole blocks; of others only if it is to be `exact`.
+    pub fn clear(&mut self, range: Range<u64>, exact: bool) -> Result<(), Fault> {
+        let block = BLOCK as u64;
+        // The last block of the disk may be shorter.
+        let end = if range.end == self.state.bytes { range.end.next_multiple_of(block) } else { range.end };
+        let whole = range.start.div_ceil(block)..end / block;
+        let mut edges = [range.clone(), range.end..range.end];
+        if !whole.is_empty() {
+            edges = [range.start..whole.start * block, (whole.end * block).min(range.end)..range.end];
+            self.overlay.discard(whole).map_err(|e| Fault::Image(io::Error::other(e)))?;
+        }
+        for edge in edges.into_iter().filter(|edge| exact && !edge.is_empty()) {
+            self.write(edge.start, &vec![0; (edge.end - edge.start) as usize])?;
         }
         Ok(())
     }

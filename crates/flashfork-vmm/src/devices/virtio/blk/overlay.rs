@@ -1,19 +1,22 @@
 //! Blocks written to a disk, over an image that never changes.
 //!
-//! One memory file holds a bit per block, which says whether the block was written, and behind the bits a place for
-//! every block, at its own number. It is sparse: what was not written takes no memory. So a template's overlay is
-//! cloned like its RAM, by one private mapping of the sealed file, whatever the size of the disk or of what was
-//! written.
+//! One memory file holds a bit per block, which says whether the block was written; then one that says whether it is
+//! zeros since, whatever is in its place; and behind the bits a place for every block, at its own number. It is sparse:
+//! what was not written takes no memory. So a template's overlay is cloned like its RAM, by one private mapping of the
+//! sealed file, whatever the size of the disk or of what was written.
 
 use super::DiskError;
 use crate::memory::{self, Copying, Layered, MemfdError, Watch};
 use flashfork_proto::shape::Pages;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::{fmt, io, ptr, slice};
 
 /// Bytes of a block: what one first write copies.
 pub const BLOCK: usize = 4096;
+
+const ZEROS: [u8; BLOCK] = [0; BLOCK];
 
 /// Why a block can't be written.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +32,7 @@ pub enum NoPlace<E> {
 pub struct Overlay {
     /// That of a VM that is no template's copy yet.
     file: Option<OwnedFd>,
-    /// Bits, then blocks.
+    /// Bits of what was written, bits of what is zeros, then blocks.
     content: Mapping,
     /// Bits of the blocks that were written since the content was mapped: those that cost this VM memory.
     own: Mapping,
@@ -90,11 +93,30 @@ impl Overlay {
         self.written
     }
 
-    /// Block number `block`, if it was ever written.
+    /// Block number `block`, if it was ever written or made zeros.
     pub fn get(&self, block: u64) -> Option<&[u8]> {
         let at = self.place(block)?;
         let content = self.content.bytes();
-        has(content, block).then(|| &content[at..at + BLOCK])
+        // What is zeros has no memory, and is given none.
+        let place = if has(content, self.zero(block)) { &ZEROS } else { &content[at..at + BLOCK] };
+        has(content, block).then_some(place)
+    }
+
+    /// Makes blocks zeros, and frees what they took of memory that is this VM's own.
+    pub fn discard(&mut self, blocks: Range<u64>) -> Result<(), DiskError> {
+        let (Some(start), true) = (self.place(blocks.start), blocks.end <= self.blocks) else { return Ok(()) };
+        for block in blocks.clone() {
+            let (zero, content, own) = (self.zero(block), self.content.bytes_mut(), self.own.bytes_mut());
+            set(content, zero);
+            set(content, block);
+            if has(own, block) {
+                clear(own, block);
+                self.written -= 1;
+            }
+        }
+        // The file's own pages if it is no template's yet.
+        let how = if self.file.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
+        self.content.advise(start..start + (blocks.end - blocks.start) as usize * BLOCK, how)
     }
 
     /// Block number `block` for writing; `fill` gives it its content if it was never written. At most `limit` blocks
@@ -106,6 +128,7 @@ impl Overlay {
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<&mut [u8], NoPlace<E>> {
         let at = self.place(block).ok_or(NoPlace::Full)?;
+        let zero = self.zero(block);
         let own = self.own.bytes_mut();
         let fresh = !has(own, block);
         if fresh && self.written >= limit {
@@ -115,6 +138,9 @@ impl Overlay {
         if !has(content, block) {
             fill(&mut content[at..at + BLOCK]).map_err(NoPlace::Fill)?;
             set(content, block);
+        } else if has(content, zero) {
+            content[at..at + BLOCK].fill(0);
+            clear(content, zero);
         }
         if fresh {
             set(own, block);
@@ -124,7 +150,12 @@ impl Overlay {
     }
 
     fn place(&self, block: u64) -> Option<usize> {
-        (block < self.blocks).then(|| bits(self.blocks) as usize + block as usize * BLOCK)
+        (block < self.blocks).then(|| 2 * bits(self.blocks) as usize + block as usize * BLOCK)
+    }
+
+    /// The bit that says whether it is zeros.
+    fn zero(&self, block: u64) -> u64 {
+        bits(self.blocks) * 8 + block
     }
 }
 
@@ -140,7 +171,7 @@ fn bits(blocks: u64) -> u64 {
 
 /// Bytes of the file for a disk of `blocks`.
 pub fn length(blocks: u64) -> u64 {
-    bits(blocks) + blocks * BLOCK as u64
+    2 * bits(blocks) + blocks * BLOCK as u64
 }
 
 fn has(bits: &[u8], block: u64) -> bool {
@@ -149,6 +180,10 @@ fn has(bits: &[u8], block: u64) -> bool {
 
 fn set(bits: &mut [u8], block: u64) {
     bits[block as usize / 8] |= 1 << (block % 8);
+}
+
+fn clear(bits: &mut [u8], block: u64) {
+    bits[block as usize / 8] &= !(1 << (block % 8));
 }
 
 /// Memory that only its owner knows.
@@ -213,8 +248,14 @@ impl Mapping {
 
     /// Every page is the file's again, or zero.
     fn discard(&mut self) -> Result<(), DiskError> {
-        // SAFETY: the whole mapping, to which no reference exists.
-        unsafe { madvise(self.start.cast(), self.length, Advice::LinuxDontNeed) }
+        self.advise(0..self.length, Advice::LinuxDontNeed)
+    }
+
+    /// What `range` holds is the file's again, or with [`Advice::LinuxRemove`] zero there too.
+    fn advise(&mut self, range: Range<usize>, how: Advice) -> Result<(), DiskError> {
+        assert!(range.start <= range.end && range.end <= self.length);
+        // SAFETY: in the mapping, to which no reference exists, since `self` is borrowed exclusively.
+        unsafe { madvise(self.start.add(range.start).cast(), range.len(), how) }
             .map_err(|e| DiskError::Map(io::Error::from(e)))
     }
 }

@@ -47,7 +47,7 @@ fn submit(driver: &mut Driver, n: u64, kind: u32, sector: u64, data: &[u8], leng
     driver.write(at, &header);
     driver.write(at + 0x1000, data);
     driver.write(at + 0x20, &[0xff]);
-    driver.submit(0, &[(at, 16, false), (at + 0x1000, length, kind != OUT), (at + 0x20, 1, true)]);
+    driver.submit(0, &[(at, 16, false), (at + 0x1000, length, ![OUT, 11, 13].contains(&kind)), (at + 0x20, 1, true)]);
 }
 
 fn status(driver: &Driver, n: u64) -> u8 {
@@ -247,6 +247,7 @@ fn what_a_clone_has_written_is_forked_with_it() {
     parent.set_state(writable(&parent)).unwrap();
     let mut below = frozen;
     for round in 1..=20_u8 {
+        parent.clear(4096 * 6..4096 * 8, true).unwrap();
         let delta = delta::create("flashfork:test", overlay_bytes(bytes)).unwrap();
         let mut copying = parent.copy_writes(&watch, &delta).unwrap();
         parent.write(0, &[round; 512]).unwrap();
@@ -332,6 +333,77 @@ fn a_disk_is_attached_to_a_clone_whose_template_has_an_empty_place() {
     assert_eq!(capacity(&other), (0, 0, 0));
     other.transport().resume();
     assert_eq!(request(&mut other, IN, 0, &[], 512).0, IOERR);
+}
+
+/// What is discarded is zeros and takes no memory, in the VM that did it, its rollbacks and its forks, over an image, a
+/// template's writes and its own; requests that make no sense change nothing.
+#[test]
+fn what_is_discarded_is_zeros_everywhere_and_its_memory_free() {
+    const SECTORS: u64 = 101;
+    let piece = |sector: u64, sectors: u32, flags: u32| {
+        [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
+    };
+    let whole = |disk: &Disk| {
+        let mut all = vec![0; (SECTORS * 512) as usize];
+        disk.read(0, &mut all).unwrap();
+        all
+    };
+    let mut place = slot(Disk::new(source(SECTORS)).unwrap());
+    let mut driver = Driver::start(Box::new(Blk(place.clone())), true);
+    let mut expected = whole(place.lock().unwrap().as_ref().unwrap());
+    let mut seed = 1u64;
+    let mut next = |below: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    for round in 0..600u32 {
+        let sector = next(SECTORS);
+        let sectors = 1 + next((SECTORS - sector).min(40));
+        let bytes = (sector * 512) as usize..((sector + sectors) * 512) as usize;
+        match next(3) {
+            0 => {
+                let data = vec![round as u8 | 1; bytes.len()];
+                assert_eq!(request(&mut driver, OUT, sector, &data, data.len() as u32).0, OK);
+                expected[bytes].copy_from_slice(&data);
+            }
+            kind => {
+                let data = piece(sector, sectors as u32, kind as u32 - 1);
+                submit(&mut driver, 0, 9 + 2 * kind as u32, 0, &data, 16);
+                assert_eq!((driver.used(0).unwrap().1, status(&driver, 0)), (1, OK));
+                // Of blocks that are in it in part, a discard changes nothing.
+                let end = if bytes.end == expected.len() { bytes.end } else { bytes.end / 4096 * 4096 };
+                let zeros = if kind == 1 { bytes.start.next_multiple_of(4096)..end } else { bytes };
+                expected.get_mut(zeros).into_iter().for_each(|zeros| zeros.fill(0));
+            }
+        }
+        let now = whole(place.lock().unwrap().as_ref().unwrap());
+        assert!(now == expected, "round {round}");
+        if round == 200 {
+            // On as a clone.
+            driver.transport().pause();
+            let (frozen, state) = (freeze(&place), driver.transport().save());
+            place = slot(Disk::copy(&frozen).unwrap());
+            driver = driver.restored(Box::new(Blk(place.clone())), &state);
+            driver.transport().resume();
+        }
+    }
+    for (bad, answer) in [
+        (piece(0, 8, 1), 2),
+        (piece(SECTORS, 1, 0), IOERR),
+        (piece(u64::MAX, u32::MAX, 0), IOERR),
+        (vec![0; 15], IOERR),
+        (vec![0; 16 * 17], IOERR),
+    ] {
+        submit(&mut driver, 0, 11, 0, &bad, bad.len() as u32);
+        driver.used(0).unwrap();
+        assert_eq!(status(&driver, 0), answer, "{bad:?}");
+    }
+    submit(&mut driver, 0, 11, 0, &piece(0, SECTORS as u32, 0), 16);
+    driver.used(0).unwrap();
+    let mut disk = place.lock().unwrap();
+    assert_eq!((disk.as_ref().unwrap().written(), whole(disk.as_ref().unwrap())), (0, vec![0; expected.len()]));
+    disk.as_mut().unwrap().discard_writes().unwrap();
+    assert!(whole(disk.as_ref().unwrap()) != vec![0; expected.len()], "the template's again");
 }
 
 #[test]
