@@ -5,6 +5,7 @@ mod request;
 mod serve;
 mod streams;
 
+pub use description::openapi;
 pub use serve::serve;
 
 use crate::daemon::{Daemon, DaemonError};

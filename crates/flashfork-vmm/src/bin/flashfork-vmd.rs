@@ -6,6 +6,7 @@ use flashfork_vmm::daemon::{Daemon, DaemonError, Settings, Socket, SocketError};
 use flashfork_vmm::pool::Program;
 use kvm_ioctls::Kvm;
 use sd_notify::NotifyState;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,6 +35,9 @@ struct Args {
     /// Where the default guest is kept
     #[arg(long, default_value = "/var/cache/flashfork/vm", value_name = "DIR")]
     cache: PathBuf,
+    /// Print a description of the interface (OpenAPI) and end
+    #[arg(long)]
+    openapi: bool,
 }
 
 /// Why the daemon doesn't run.
@@ -60,6 +64,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Result<(), VmdError> {
+    if args.openapi {
+        return Ok(writeln!(std::io::stdout(), "{}", api::openapi())?);
+    }
     // SAFETY: there is one thread, and it has opened nothing.
     let socket = match unsafe { Socket::inherited() }? {
         Some(socket) => socket,
