@@ -27,6 +27,7 @@ fn it_speaks_as_the_command() {
         "vm-clone",
         "vm-memory",
         "vm-fork",
+        "vm-jobs",
         "creation",
         "cow-model",
         "write-fraction",

@@ -19,6 +19,7 @@ pub mod threads;
 pub mod unit_test;
 pub mod vm_clone;
 pub mod vm_fork;
+pub mod vm_jobs;
 pub mod vm_memory;
 pub mod warm;
 pub mod write_fraction;
@@ -47,12 +48,13 @@ use threads::ThreadsOptions;
 use unit_test::UnitTestOptions;
 use vm_clone::VmCloneOptions;
 use vm_fork::VmForkOptions;
+use vm_jobs::VmJobsOptions;
 use vm_memory::VmMemoryOptions;
 use warm::WarmOptions;
 use write_fraction::WriteFractionOptions;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 23] = [
+pub const ALL: [Entry; 24] = [
     Entry::of::<ForkOptions>(),
     Entry::of::<CreationOptions>(),
     Entry::of::<CowModelOptions>(),
@@ -76,6 +78,7 @@ pub const ALL: [Entry; 23] = [
     Entry::of::<VmCloneOptions>(),
     Entry::of::<VmMemoryOptions>(),
     Entry::of::<VmForkOptions>(),
+    Entry::of::<VmJobsOptions>(),
 ];
 
 /// The subjects of all workers.
