@@ -52,7 +52,7 @@ impl Experiment for VmJobsOptions {
         // Templates on pages of both kinds.
         let needed = 2 * kinds.iter().map(|kind| kind.memory()).sum::<u64>() + RESERVE;
         memory::require(&memory::headroom()?, "templates and their clones".to_owned(), needed)?;
-        let image = self.image(here)?;
+        let image = here.cache("bench")?.join("vm-jobs.ext4");
         let disk = File::open(&image).map_err(|error| {
             BenchError::Unable(format!(
                 "no disk for the guests at {}: {error}; make it with scripts/vm-jobs-image",

@@ -1,10 +1,6 @@
 //! The flags of `bench vm-jobs`.
 
-use std::path::PathBuf;
-
 use super::found::Work;
-use flashfork_measure::BenchError;
-use flashfork_measure::experiment::Places;
 
 /// Options of the experiment.
 #[derive(Debug, Clone, clap::Args)]
@@ -14,10 +10,6 @@ pub struct VmJobsOptions {
     /// Which jobs: a compilation, a Java program's, or both in turn
     #[arg(long, value_delimiter = ',', value_enum, value_name = "JOB,...", default_values_t = Work::ALL)]
     pub jobs: Vec<Work>,
-
-    /// The guests' disk, by scripts/vm-jobs-image [default: where that puts it]
-    #[arg(long, value_name = "PATH")]
-    pub image: Option<PathBuf>,
 
     /// Rounds of interleaved batches; more rounds, tighter intervals [default: 8, with --quick 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -37,11 +29,6 @@ impl VmJobsOptions {
     /// How many rounds are made.
     pub(super) fn rounds(&self) -> usize {
         self.rounds.unwrap_or(if self.quick { 2 } else { 8 }) as usize
-    }
-
-    /// The guests' disk.
-    pub(super) fn image(&self, here: &dyn Places) -> Result<PathBuf, BenchError> {
-        self.image.clone().map_or_else(|| Ok(here.cache("bench")?.join("vm-jobs.ext4")), Ok)
     }
 }
 
