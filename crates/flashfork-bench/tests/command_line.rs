@@ -28,6 +28,7 @@ fn it_speaks_as_the_command() {
         "vm-memory",
         "vm-fork",
         "vm-fuzz",
+        "vm-jobs",
         "creation",
         "cow-model",
         "write-fraction",

@@ -20,6 +20,7 @@ pub mod unit_test;
 pub mod vm_clone;
 pub mod vm_fork;
 pub mod vm_fuzz;
+pub mod vm_jobs;
 pub mod vm_memory;
 pub mod warm;
 pub mod write_fraction;
@@ -49,12 +50,13 @@ use unit_test::UnitTestOptions;
 use vm_clone::VmCloneOptions;
 use vm_fork::VmForkOptions;
 use vm_fuzz::VmFuzzOptions;
+use vm_jobs::VmJobsOptions;
 use vm_memory::VmMemoryOptions;
 use warm::WarmOptions;
 use write_fraction::WriteFractionOptions;
 
 /// In the order of the command's help. A new experiment is a line here.
-pub const ALL: [Entry; 24] = [
+pub const ALL: [Entry; 25] = [
     Entry::of::<ForkOptions>(),
     Entry::of::<CreationOptions>(),
     Entry::of::<CowModelOptions>(),
@@ -79,6 +81,7 @@ pub const ALL: [Entry; 24] = [
     Entry::of::<VmMemoryOptions>(),
     Entry::of::<VmForkOptions>(),
     Entry::of::<VmFuzzOptions>(),
+    Entry::of::<VmJobsOptions>(),
 ];
 
 /// The subjects of all workers.

@@ -5,13 +5,14 @@
 
 pub(crate) mod code;
 mod fork;
+pub(crate) mod linux;
 mod memory;
 mod template;
 
 pub(crate) use fork::Forked;
 pub(crate) use memory::{MemoryPages, available};
 use memory::{huge_share, resident};
-pub(crate) use template::{Claimed, Template, renewal};
+pub(crate) use template::{Claimed, Template, renewal, roll_back};
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
+use crate::subjects::cpu::cpu_time;
 use crate::subjects::engine;
 use crate::subjects::parent::Spec;
 use crate::subjects::{Facts, Method, Region, WORDS_PER_PAGE, word};
@@ -143,23 +144,6 @@ fn reap(pid: Pid, written: u64) -> Result<(), BenchError> {
         what: format!("writing {written} pages"),
         status: format!("wait status {}", status.as_raw()),
     })
-}
-
-/// Time of the processor in user and system mode, of this process and its reaped children, in microseconds.
-/// `getrusage(2)`.
-fn cpu_time() -> (f64, f64) {
-    let mut sum = (0.0, 0.0);
-    for who in [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN] {
-        // SAFETY: all zeroes is a valid rusage, and the call fills it; it can't fail with these arguments.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(who, &mut usage);
-            usage
-        };
-        let microseconds = |time: libc::timeval| time.tv_sec as f64 * 1e6 + time.tv_usec as f64;
-        sum = (sum.0 + microseconds(usage.ru_utime), sum.1 + microseconds(usage.ru_stime));
-    }
-    sum
 }
 
 /// The rate of `memcpy(3)`, in bytes per microsecond: megabytes (10⁶) per second.

@@ -43,6 +43,6 @@ impl Template {
     /// What a clone of it has become by this fork.
     pub(crate) fn forked(&self, fork: Forked) -> Result<Self, BenchError> {
         let ram = self.ram.with(fork.delta, u64::MAX).map_err(vm)?;
-        Ok(Self { ram, state: fork.state, ..*self })
+        Ok(Self { ram, state: fork.state, disk: self.disk.clone(), ..*self })
     }
 }

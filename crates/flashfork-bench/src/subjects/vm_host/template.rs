@@ -1,5 +1,6 @@
 //! Templates and their clones.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use flashfork_proto::agent::CloneIdentity;
 use flashfork_proto::shape::Shape;
 use flashfork_proto::shell::{Claim, ClaimTimes, FromShell, Go, Origin, Renewal, ToShell};
+use flashfork_vmm::devices::virtio::blk::{FrozenDisk, overlay_bytes};
 use flashfork_vmm::machine::Frozen;
 use flashfork_vmm::memory::Layered;
 use flashfork_vmm::pool::Shell;
@@ -24,6 +26,7 @@ pub(crate) struct Template {
     pub huge_fraction: f64,
     pub(super) ram: Layered,
     pub(super) state: Vec<u8>,
+    pub(super) disk: Option<Arc<FrozenDisk>>,
 }
 
 /// A claim as its client saw it.
@@ -41,10 +44,10 @@ impl Template {
     /// Freezes the guest that runs in `shell`, once it has signalled that it is ready. If `noise`, every page of its
     /// memory is there afterwards, and what the guest had not touched holds noise; otherwise zeros.
     pub(crate) fn freeze(shell: &Shell, shape: Shape, pages: MemoryPages, noise: bool) -> Result<Self, BenchError> {
-        let (ram, state) = freeze(shell)?;
+        let (ram, _, state) = freeze(shell)?;
         let (ram, huge_fraction) = resident(&ram, shape.memory_bytes(), pages, noise)?;
         let ram = Layered::single(ram, shape.memory_bytes());
-        Ok(Self { shape, pages, huge_fraction, ram, state })
+        Ok(Self { shape, pages, huge_fraction, ram, state, disk: None })
     }
 
     /// The same template, its memory on other pages of the same shape.
@@ -53,15 +56,27 @@ impl Template {
         let [ram] = self.ram.files() else { return Err(vm("a template of a fork stays on its pages")) };
         let (ram, huge_fraction) = resident(ram, bytes, pages, false)?;
         let ram = Layered::single(ram, bytes);
-        Ok(Self { shape: self.shape, pages, huge_fraction, ram, state: self.state.clone() })
+        Ok(Self { pages, huge_fraction, ram, state: self.state.clone(), disk: self.disk.clone(), ..*self })
     }
 
-    /// As [`Template::freeze`], its memory as guest and monitor left it: the huge share is of what is there.
-    pub(crate) fn freeze_as_it_is(shell: &Shell, shape: Shape, pages: MemoryPages) -> Result<Self, BenchError> {
-        let (ram, state) = freeze(shell)?;
+    /// As [`Template::freeze`], its memory as guest and monitor left it: the huge share is of what is there. `image`:
+    /// what its disk is over, if it has one.
+    pub(crate) fn freeze_as_it_is(
+        shell: &Shell,
+        shape: Shape,
+        pages: MemoryPages,
+        image: Option<&File>,
+    ) -> Result<Self, BenchError> {
+        let (ram, overlay, state) = freeze(shell)?;
         let huge_fraction = huge_share(&ram, shape.memory_bytes(), pages)?;
         let ram = Layered::single(ram, shape.memory_bytes());
-        Ok(Self { shape, pages, huge_fraction, ram, state })
+        let disk = image.zip(overlay).map(|(image, overlay)| -> std::io::Result<_> {
+            let bytes = overlay_bytes(image.metadata()?.len());
+            let overlay = Layered::single(overlay, bytes);
+            Ok(Arc::new(FrozenDisk { image: image.try_clone()?.into(), overlay, attached: None, seen: None }))
+        });
+        let disk = disk.transpose().map_err(|error| BenchError::system("keep a template's disk", error))?;
+        Ok(Self { shape, pages, huge_fraction, ram, state, disk })
     }
 
     /// For a machine in this process.
@@ -87,11 +102,17 @@ impl Template {
 
     /// What a shell gets with its memory.
     fn origin(&self) -> Origin {
-        Origin { state: self.state.clone(), ram: self.ram.extents().to_vec(), disks: Vec::new() }
+        let disks = self.disk.iter().map(|disk| disk.overlay.extents().to_vec()).collect();
+        Origin { state: self.state.clone(), ram: self.ram.extents().to_vec(), disks }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.ram.files().iter().map(|file| file.as_fd()).collect()
+        let mut descriptors: Vec<_> = self.ram.files().iter().map(|file| file.as_fd()).collect();
+        if let Some(disk) = &self.disk {
+            descriptors.push(disk.image.as_fd());
+            descriptors.extend(disk.overlay.files().iter().map(|file| file.as_fd()));
+        }
+        descriptors
     }
 
     /// Makes a prepared shell of the same shape, primed or not, the clone number `index`.
@@ -114,14 +135,22 @@ impl Template {
     }
 }
 
-fn freeze(shell: &Shell) -> Result<(OwnedFd, Vec<u8>), BenchError> {
+/// Drops what the clone in `shell` has written, and makes it the clone number `index`.
+pub(crate) fn roll_back(shell: &Shell, index: u64) -> Result<(), BenchError> {
+    shell.send(&ToShell::Rollback(Box::new(renewal(index))), &[]).map_err(vm)?;
+    expect(shell, |message| matches!(message, FromShell::Claimed(_)).then_some(()), "be rolled back")
+}
+
+/// Memory, what was written to the disk if there is one, and state.
+fn freeze(shell: &Shell) -> Result<(OwnedFd, Option<OwnedFd>, Vec<u8>), BenchError> {
     expect(shell, |message| matches!(message, FromShell::Forked).then_some(()), "signal that it is ready")?;
     shell.send(&ToShell::Freeze, &[]).map_err(vm)?;
     loop {
         match shell.receive(PATIENCE).map_err(vm)? {
             (FromShell::Frozen { state }, descriptors) => {
-                let ram = descriptors.into_iter().next().ok_or_else(|| vm("a template without memory"))?;
-                return Ok((ram, state));
+                let mut descriptors = descriptors.into_iter();
+                let ram = descriptors.next().ok_or_else(|| vm("a template without memory"))?;
+                return Ok((ram, descriptors.next(), state));
             }
             (FromShell::Failed(why), _) => return Err(vm(why)),
             (FromShell::Ended(ended), _) => return Err(vm(format!("a guest ended while it was frozen: {ended:?}"))),

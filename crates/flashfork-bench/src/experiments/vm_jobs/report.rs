@@ -1,0 +1,165 @@
+//! The tables of `bench vm-jobs`.
+
+use super::found::{Cell, Measure, Method, Work};
+use crate::subjects::vm_host::MemoryPages;
+use flashfork_measure::experiment::page;
+use flashfork_measure::record::{Document, Record};
+use flashfork_measure::stats::quantile;
+use flashfork_measure::target::{self, Bound, Target, Unit};
+use flashfork_terminal::table::{render as table, three_figures, time};
+
+const CLONE: Method = Method::Clone(MemoryPages::Thp);
+
+/// What a row of ratios is of: a measure's median, or the latency that so much of the jobs don't exceed.
+#[derive(Clone, Copy)]
+enum Of {
+    Median(Measure),
+    Latency(f64),
+}
+
+/// What the paper gives, as ratios of clones to cold boots.
+const PAPER: [(Work, &str, Of, &str); 10] = [
+    (Work::Java, "jobs a second", Of::Median(Measure::Throughput), "6.02 ×"),
+    (Work::Java, "system time of a job", Of::Median(Measure::System), "0.16 ×"),
+    (Work::Java, "latency, 95 %", Of::Latency(0.95), "0.167 ×"),
+    (Work::Java, "job after readiness", Of::Median(Measure::Job), "4 KB: 1.15 ×, 2 MB: 1.055 ×"),
+    (Work::Gcc, "jobs a second", Of::Median(Measure::Throughput), "1.46 ×"),
+    (Work::Gcc, "system time of a job", Of::Median(Measure::System), "0.62 ×"),
+    (Work::Gcc, "latency, 95 %", Of::Latency(0.95), "0.659 ×"),
+    (Work::Gcc, "job after readiness", Of::Median(Measure::Job), "about 1 ×"),
+    (Work::Mixed, "jobs a second", Of::Median(Measure::Throughput), ""),
+    (Work::Mixed, "latency, 95 %", Of::Latency(0.95), ""),
+];
+
+/// Everything, for people.
+pub(super) fn render_all(document: &Document) -> String {
+    let rows: Vec<Vec<String>> = cells(document).map(|cell| overview(document, cell)).collect();
+    let mut parts = Vec::new();
+    if !rows.is_empty() {
+        let headers = [
+            "jobs",
+            "method",
+            "ready",
+            "job",
+            "latency, median",
+            "95 %",
+            "99 %",
+            "n",
+            "jobs/s",
+            "system time of a job",
+        ];
+        parts.push(format!(
+            "Jobs in Linux guests, one machine for each CPU, a new one as soon as one has done its job. From the request until it is\n\
+             ready (booted, and the Java program loaded and warm), the job, both together; medians. 4k, thp (2 MB pages where half\n\
+             of one is there, as the monitor makes them): what the template's memory is made of. Templates for gcc have compiled once.\n{}",
+            table(&headers, &rows, 2)
+        ));
+        parts.extend(comparison(document));
+        let targets = targets(document);
+        if targets.iter().any(|target| target.measured.is_some()) {
+            parts.push(format!("Promises\n{}", target::render(&targets)));
+        }
+    }
+    page(document, parts)
+}
+
+/// What was measured, in table order.
+fn cells(document: &Document) -> impl Iterator<Item = Cell> {
+    let all = Work::ALL.into_iter().flat_map(|work| Method::ALL.map(|method| Cell { work, method }));
+    all.filter(|cell| cell.find(document, Measure::Latency).is_some())
+}
+
+fn overview(document: &Document, cell: Cell) -> Vec<String> {
+    let of = |measure, shown: &dyn Fn(&Record) -> String| cell.find(document, measure).map_or(String::new(), shown);
+    let median = |measure| of(measure, &|record| time(record.p50));
+    let latency = |q| of(Measure::Latency, &|record| time(share_of(record, q)));
+    vec![
+        cell.work.name().to_owned(),
+        cell.method.name(),
+        median(Measure::Ready),
+        median(Measure::Job),
+        latency(0.5),
+        latency(0.95),
+        latency(0.99),
+        of(Measure::Latency, &|record| record.n.to_string()),
+        of(Measure::Throughput, &|record| three_figures(record.p50)),
+        median(Measure::System),
+    ]
+}
+
+fn share_of(record: &Record, q: f64) -> f64 {
+    let mut samples = record.samples.clone();
+    samples.sort_unstable_by(f64::total_cmp);
+    quantile(&samples, q)
+}
+
+/// Each method's figures as multiples of a boot's, beside the paper's.
+fn comparison(document: &Document) -> Option<String> {
+    let ratio = |work, method, of| -> Option<f64> {
+        let cell = Cell { work, method };
+        match of {
+            Of::Median(measure) => cell.beside_boot(document, measure).map(|found| found.value),
+            Of::Latency(q) => {
+                let of = |cell: Cell| cell.find(document, Measure::Latency).map(|record| share_of(record, q));
+                Some(of(cell)? / of(Cell { method: Method::Boot, ..cell })?)
+            }
+        }
+    };
+    let methods = &Method::ALL[1..];
+    let row = |&(work, what, of, paper): &(Work, &str, Of, &str)| {
+        let found: Vec<Option<f64>> = methods.iter().map(|method| ratio(work, *method, of)).collect();
+        found.iter().any(Option::is_some).then(|| {
+            let shown =
+                found.into_iter().map(|ratio| ratio.map_or(String::new(), |r| format!("{} ×", three_figures(r))));
+            [work.name(), what, paper].map(str::to_owned).into_iter().chain(shown).collect::<Vec<_>>()
+        })
+    };
+    let rows: Vec<_> = PAPER.iter().filter_map(row).collect();
+    let names: Vec<String> = methods.iter().map(|method| method.name()).collect();
+    let headers: Vec<&str> =
+        ["jobs", "÷ cold boot", "HyperFork"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let title = "Beside cold boots (HyperFork: 96 processors, Spark's π)";
+    (!rows.is_empty()).then(|| format!("{title}\n{}", table(&headers, &rows, 2)))
+}
+
+/// The promises, with what the records say about them.
+fn targets(document: &Document) -> [Target; 2] {
+    [(Work::Java, 6.0), (Work::Gcc, 1.5)].map(|(work, least)| {
+        // What the monitor makes where it can.
+        let ratio = |method| Cell { work, method }.beside_boot(document, Measure::Throughput);
+        Target {
+            what: format!("{}, jobs a second: clone ÷ cold boot", work.name()),
+            bound: Bound::AtLeast(least),
+            unit: Unit::Times,
+            measured: ratio(CLONE).or_else(|| ratio(Method::Clone(MemoryPages::Small))),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::found::tests::document;
+    use super::*;
+    use flashfork_measure::host::HostCard;
+
+    #[test]
+    fn figures_stand_beside_the_paper_s() {
+        let shown = render_all(&document());
+        for wanted in
+            ["cold-boot", "rollback-thp", "10.0 s", "500 ms", "6.02 ×", "10.0 ×", "0.05 ×", "Promises", "≥ 6.00 ×"]
+        {
+            assert!(shown.contains(wanted), "{wanted}: {shown}");
+        }
+        assert!(!shown.contains("mixed"), "{shown}");
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_table() {
+        let mut part = document();
+        part.records.retain(|record| record.method != "cold-boot");
+        let shown = render_all(&part);
+        assert!(shown.contains("clone-4k") && !shown.contains("cold-boot") && !shown.contains("HyperFork"), "{shown}");
+        let none = Document::new(HostCard::read().unwrap(), Vec::new());
+        assert!(!render_all(&none).contains("Jobs"));
+    }
+}

@@ -1,0 +1,96 @@
+//! Linux in shells: Debian's cloud kernel with the agent, with a disk or without.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use flashfork_image::guest::{CMDLINE, Guest, default_guest};
+use flashfork_proto::agent::{self, Client};
+use flashfork_proto::shape::Shape;
+use flashfork_proto::shell::{Boot, BootDisk, BootGuest, FromShell, ToShell};
+use flashfork_vmm::devices::virtio::blk::DEFAULT_LIMIT;
+use flashfork_vmm::machine::Blank;
+use flashfork_vmm::pool::Shell;
+
+use super::{CID, PATIENCE, expect, vm};
+use flashfork_measure::experiment::Places;
+use flashfork_measure::{BenchError, Progress};
+
+/// How long one call of a guest that boots may take. It waits for the guest's driver, which refuses it until the agent
+/// listens.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How often a guest that boots is called until its agent answers; under this the first reply is rounded up.
+pub(crate) const CALL: Duration = Duration::from_millis(5);
+
+/// A connection to an agent.
+pub(crate) type Agent = Client<UnixStream, UnixStream>;
+
+/// The kernel and initramfs of every guest.
+pub(crate) fn guest(here: &dyn Places, progress: &mut dyn Progress) -> Result<Guest, BenchError> {
+    let agent = here.agent()?;
+    if !agent.is_file() {
+        let agent = agent.display();
+        return Err(BenchError::Unable(format!(
+            "Linux guests need the guest agent at {agent}: build it with scripts/build-agent"
+        )));
+    }
+    progress.begin("the guests' kernel and initramfs", 1);
+    let guest = default_guest(&here.cache("lab")?, &agent, &mut |line| progress.note(line)).map_err(vm)?;
+    progress.step();
+    Ok(guest)
+}
+
+/// Starts Linux in a shell. `append` goes to its command line; `disk` is the image that becomes its root, if its shape
+/// has one.
+pub(crate) fn boot(
+    shell: &Shell,
+    shape: Shape,
+    guest: &Guest,
+    append: &str,
+    disk: Option<&File>,
+) -> Result<(), BenchError> {
+    let open =
+        |path: &Path| File::open(path).map_err(|error| BenchError::system(format!("open {}", path.display()), error));
+    let (kernel, initramfs) = (open(&guest.kernel)?, open(&guest.initramfs)?);
+    let linux = BootGuest::Linux { cmdline: format!("{CMDLINE}{append}"), initramfs: true };
+    let blank = Blank::new(&shape, disk).map_err(vm)?;
+    let as_disk = |_| BootDisk { limit: DEFAULT_LIMIT, serial: "bench".into(), read_only: false };
+    let request = ToShell::Boot(Box::new(Boot { cid: CID, guest: linux, disk: disk.map(as_disk) }));
+    let memory = [Some(&blank.ram), blank.overlay.as_ref()].into_iter().flatten().map(AsFd::as_fd);
+    let files: Vec<_> = memory.chain([&kernel, &initramfs].into_iter().chain(disk).map(AsFd::as_fd)).collect();
+    shell.send(&request, &files).map_err(vm)?;
+    expect(shell, |message| matches!(message, FromShell::Done).then_some(()), "start")
+}
+
+/// Waits until a clone is one of its own.
+pub(crate) fn until_alive(shell: &Shell) -> Result<(), BenchError> {
+    expect(shell, |message| matches!(message, FromShell::Alive(_)).then_some(()), "become a clone of its own")
+}
+
+/// Calls a guest that boots until its agent answers.
+pub(crate) fn until_answers(shell: &Shell) -> Result<Agent, BenchError> {
+    let start = Instant::now();
+    loop {
+        match connect(shell, CONNECT) {
+            Ok(agent) => return Ok(agent),
+            Err(why) if start.elapsed() > PATIENCE => return Err(why),
+            Err(_) => std::thread::sleep(CALL),
+        }
+    }
+}
+
+/// Calls the agent, and waits for its hello, which has `patience`.
+pub(crate) fn connect(shell: &Shell, patience: Duration) -> Result<Agent, BenchError> {
+    let failed = |error: std::io::Error| BenchError::system("talk to a guest's agent", error);
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    shell.send(&ToShell::Connect { port: agent::PORT }, &[theirs.as_fd()]).map_err(vm)?;
+    drop(theirs);
+    ours.set_read_timeout(Some(patience)).map_err(failed)?;
+    let [reader, both] = [ours.try_clone().map_err(failed)?, ours.try_clone().map_err(failed)?];
+    let agent = Client::connect(reader, ours).map_err(vm)?;
+    // What it is asked next may take longer.
+    both.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    Ok(agent)
+}
